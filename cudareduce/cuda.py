@@ -1,0 +1,358 @@
+"""The GPU, through PyCUDA: the only module that imports it, and only when a GPU is asked for.
+
+Uses the device's primary context, so that libraries on the runtime API share it, and prepared
+asynchronous launches on one stream. `pycuda.autoinit` is never imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from importlib.resources import files
+from os import cpu_count
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from cudareduce.backend import (
+    Buffer,
+    BuildError,
+    DeviceInfo,
+    KernelFault,
+    Launch,
+    OutOfMemory,
+    Program,
+    Source,
+    theoretical_gb_s,
+)
+from cudareduce.errors import EnvironmentProblem
+from cudareduce.nvml import management_facts
+from cudareduce.plan import DeviceLimits
+
+#: Bytes read to displace the L2: four times an H200's 60 MiB would do; 512 MiB also gives the host
+#: some 110 us to enqueue what is measured (measured on an H200, 4.7 TB/s).
+_FLUSH_BYTES = 512 * 2**20
+#: Read-only launch shapes tried for the ceiling: probe, threads, blocks per SM (0: one tile each).
+_READ_SHAPES = (("read_4", 512, 4), ("read_8", 512, 2), ("read_4", 512, 0))
+_ALIGNMENT = 256
+
+
+def _driver() -> Any:
+    """PyCUDA's driver module, initialised; each way it can be missing has its own message."""
+    try:
+        import pycuda.driver as driver
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.startswith("pycuda"):
+            raise EnvironmentProblem(
+                "PyCUDA is not installed: pip install 'cudareduce[cuda]' (it builds against the "
+                "CUDA toolkit's headers)"
+            ) from None
+        raise
+    except ImportError as error:
+        if "libcuda" in str(error):
+            raise EnvironmentProblem(
+                "libcuda.so.1 was not found: install the NVIDIA driver, or start the container "
+                "with GPU support"
+            ) from None
+        raise EnvironmentProblem(
+            f"PyCUDA cannot be loaded ({error}): build it again against the installed CUDA toolkit "
+            "with pip install --force-reinstall --no-binary :all: pycuda"
+        ) from None
+    try:
+        driver.init()
+    except driver.Error as error:
+        raise EnvironmentProblem(
+            f"the CUDA driver does not start ({error}): check nvidia-smi"
+        ) from None
+    return driver
+
+
+class CudaProgram:
+    """A module loaded from a cubin."""
+
+    def __init__(self, driver: Any, module: Any, entry: str, binary_sha: str) -> None:
+        self._driver, self._module = driver, module
+        self.entry, self.binary_sha = entry, binary_sha
+        self.function = module.get_function(entry)
+
+    def set_constant(self, name: str, value: int) -> None:
+        address, _ = self._module.get_global(name)
+        self._driver.memcpy_htod(address, np.uint64(value))
+
+
+class CudaBuffer:
+    """Device memory; `address` lies inside the allocation where a misaligned start is wanted."""
+
+    def __init__(self, allocation: Any, nbytes: int, offset: int = 0) -> None:
+        self.allocation, self.nbytes = allocation, nbytes
+        self.address = int(allocation) + offset
+
+
+class CudaBackend:
+    """One GPU. Enter it as a context manager; the primary context is released on exit."""
+
+    name = "cuda"
+    schedule = ""
+
+    def __init__(self, index: int = 0, *, cache: bool = True) -> None:
+        self._driver = _driver()
+        count = self._driver.Device.count()
+        if index >= count:
+            raise EnvironmentProblem(f"there is no GPU {index}: the driver sees {count}")
+        self._device = self._driver.Device(index)
+        self._context = self._device.retain_primary_context()
+        self._context.push()
+        self._temporary = None if cache else tempfile.TemporaryDirectory(prefix="cudareduce-")
+        self.stream = self._driver.Stream()
+        self._buffers: set[CudaBuffer] = set()
+        self._probes: CudaProgram | None = None
+        self._flush: Buffer | None = None
+
+    def __enter__(self) -> CudaBackend:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.free(*self._buffers)
+        self._context.pop()
+        if self._temporary:
+            self._temporary.cleanup()
+
+    def info(self) -> DeviceInfo:
+        """What the driver and, where installed, NVML say of this GPU."""
+        attribute = self._driver.device_attribute
+        get = self._device.get_attribute
+        clock, bits = get(attribute.MEMORY_CLOCK_RATE), get(attribute.GLOBAL_MEMORY_BUS_WIDTH)
+        version = self._driver.get_driver_version()
+        facts = management_facts(self._device.pci_bus_id())
+        return DeviceInfo(
+            name=self._device.name(),
+            cc="{}.{}".format(*self._device.compute_capability()),
+            sm_count=get(attribute.MULTIPROCESSOR_COUNT),
+            threads_per_sm=get(attribute.MAX_THREADS_PER_MULTIPROCESSOR),
+            l2_bytes=get(attribute.L2_CACHE_SIZE),
+            memory_bytes=self._device.total_memory(),
+            memory_clock_khz=clock,
+            bus_bits=bits,
+            peak_gb_s=theoretical_gb_s(clock, bits),
+            uuid=facts.uuid,
+            ecc=bool(get(attribute.ECC_ENABLED)),
+            mig=facts.mig,
+            power_limit_w=facts.power_limit_w,
+            driver=facts.driver,
+            cuda=f"{version // 1000}.{version % 1000 // 10}",
+            nvcc=_nvcc_version(),
+        )
+
+    def limits(self) -> DeviceLimits:
+        """What launch shapes depend on."""
+        attribute = self._driver.device_attribute
+        return DeviceLimits(
+            self._device.get_attribute(attribute.MULTIPROCESSOR_COUNT),
+            self._device.get_attribute(attribute.MAX_THREADS_PER_MULTIPROCESSOR),
+        )
+
+    def build(
+        self, sources: Sequence[Source], progress: Callable[[], None] = lambda: None
+    ) -> list[Program | BuildError]:
+        """nvcc for all sources in parallel through PyCUDA's cache; SourceModule loads each."""
+
+        def compiled(source: Source) -> bytes | BuildError:
+            try:
+                return self._compile(source.text)
+            except BuildError as error:
+                return error
+            finally:
+                progress()
+
+        with ThreadPoolExecutor(cpu_count()) as pool:
+            cubins = list(pool.map(compiled, sources))
+        return [
+            cubin if isinstance(cubin, BuildError) else self._load(source, cubin)
+            for source, cubin in zip(sources, cubins, strict=True)
+        ]
+
+    def _options(self) -> dict[str, Any]:
+        major, minor = self._device.compute_capability()
+        folder = self._temporary.name if self._temporary else None
+        return {
+            "options": ["-std=c++17", "-O3"],
+            "no_extern_c": True,
+            "arch": f"sm_{major}{minor}",
+            "cache_dir": folder,
+        }
+
+    def _compile(self, text: str) -> bytes:
+        from pycuda.compiler import compile as nvcc
+        from pytools.prefork import ExecError
+
+        try:
+            return bytes(nvcc(text, **self._options()))
+        except ExecError:
+            raise EnvironmentProblem(
+                "nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH"
+            ) from None
+        except self._driver.CompileError as error:
+            lines = [line for line in (error.stderr or "").splitlines() if line.strip()]
+            raise BuildError("\n".join(lines[:10]) or str(error)) from None
+
+    def _load(self, source: Source, cubin: bytes) -> Program | BuildError:
+        from pycuda.compiler import SourceModule
+
+        try:
+            module = SourceModule(source.text, **self._options())
+            sha = hashlib.sha256(cubin).hexdigest()
+            return CudaProgram(self._driver, module, source.entry, sha)
+        except self._driver.Error as error:
+            return BuildError(f"{source.path}: the driver does not load {source.entry}: {error}")
+
+    def upload(self, array: np.ndarray, misalign: int = 0) -> CudaBuffer:
+        buffer = self._allocate(array.nbytes + misalign, misalign)
+        if array.nbytes:
+            self._driver.memcpy_htod(buffer.address, np.ascontiguousarray(array))
+        return buffer
+
+    def allocate(self, nbytes: int) -> CudaBuffer:
+        buffer = self._allocate(nbytes, 0)
+        self.poison(buffer)
+        return buffer
+
+    def _allocate(self, nbytes: int, offset: int) -> CudaBuffer:
+        try:
+            allocation = self._driver.mem_alloc(max(nbytes, _ALIGNMENT))
+        except self._driver.MemoryError:
+            free, _ = self._driver.mem_get_info()
+            raise OutOfMemory(
+                f"out of GPU memory: {nbytes / 2**30:.2f} GiB wanted, {free / 2**30:.2f} GiB free"
+            ) from None
+        buffer = CudaBuffer(allocation, nbytes, offset)
+        self._buffers.add(buffer)
+        return buffer
+
+    def poison(self, buffer: Buffer) -> None:
+        self._set(buffer, 0xFF)
+
+    def zero(self, buffer: Buffer) -> None:
+        self._set(buffer, 0)
+
+    def _set(self, buffer: Buffer, byte: int) -> None:
+        assert isinstance(buffer, CudaBuffer)
+        self._driver.memset_d8_async(buffer.address, byte, buffer.nbytes, self.stream)
+
+    def download(self, buffer: Buffer, dtype: str, count: int) -> np.ndarray:
+        assert isinstance(buffer, CudaBuffer)
+        values = np.empty(count, dtype)
+        self.synchronize()
+        if count:
+            self._driver.memcpy_dtoh(values, buffer.address)
+        return values
+
+    def free(self, *buffers: Buffer) -> None:
+        for buffer in buffers:
+            assert isinstance(buffer, CudaBuffer)
+            self._buffers.discard(buffer)
+            with suppress(self._driver.Error):  # after a fault the context frees nothing any more
+                buffer.allocation.free()
+
+    def launcher(
+        self, program: Program, grid: int, block: int, args: Sequence[Buffer | int]
+    ) -> Launch:
+        assert isinstance(program, CudaProgram)
+        values = [a.address if isinstance(a, CudaBuffer) else a for a in args]
+        return self._prepared(program.function, grid, block, values)
+
+    def _prepared(self, function: Any, grid: int, block: int, values: Sequence[Any]) -> Launch:
+        function.prepare("P" * len(values))  # pointers and sizes are both 64 bits wide
+        call = function.prepared_async_call
+        return partial(call, (grid, 1), (block, 1, 1), self.stream, *values)
+
+    def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
+        assert isinstance(buffer, CudaBuffer)
+        words = np.frombuffer(pattern, np.uint32)
+        if (words == words[:1]).all():
+            memset = self._driver.memset_d32_async
+            return partial(memset, buffer.address, int(words[0]), len(words), self.stream)
+        kept = self.upload(words)
+        copy = self._driver.memcpy_dtod_async
+        return partial(copy, buffer.address, kept.address, len(pattern), self.stream)
+
+    def synchronize(self) -> None:
+        try:
+            self.stream.synchronize()
+        except self._driver.Error as error:
+            raise KernelFault(
+                f"the GPU reports: {error}; run it under compute-sanitizer to see where"
+            ) from None
+
+    # What measure needs: events, the flush, and the probes.
+
+    def mark(self) -> Any:
+        """Record an event behind all work enqueued so far."""
+        return self._driver.Event().record(self.stream)
+
+    def reached(self, event: Any) -> bool:
+        """True if the GPU has already passed an event."""
+        return bool(event.query())
+
+    def elapsed_us(self, start: Any, end: Any) -> float:
+        """Microseconds between two events that have both been reached."""
+        return float(end.time_since(start)) * 1e3
+
+    def displace(self) -> None:
+        """Enqueue a read of far more than the L2 holds: no input stays, and no line is dirty."""
+        if self._flush is None:
+            l2 = self.info().l2_bytes or 0
+            self._flush = self.allocate(max(_FLUSH_BYTES, 4 * l2))
+            self._displace = self._reader("read_4", 512, 4, self._flush)
+        self._displace()
+
+    def empty(self) -> Launch:
+        """A launch of an empty kernel, which shows what a launch costs."""
+        return self._prepared(self._probe("empty_kernel"), 1, 32, [])
+
+    def readers(self, buffer: Buffer) -> dict[str, Launch]:
+        """Launches that only read a buffer, in several shapes; the fastest is the ceiling."""
+        return {
+            f"{name} x {threads} x {per_sm or 'tile'}": self._reader(name, threads, per_sm, buffer)
+            for name, threads, per_sm in _READ_SHAPES
+        }
+
+    def _reader(self, name: str, threads: int, per_sm: int, buffer: Buffer) -> Launch:
+        assert isinstance(buffer, CudaBuffer)
+        words = buffer.nbytes // 16
+        tile = threads * int(name.removeprefix("read_"))
+        tiles = max(1, -(-words // tile))
+        grid = min(tiles, self.limits().sm_count * per_sm) if per_sm else tiles
+        return self._prepared(self._probe(name), grid, threads, [buffer.address, 0, words])
+
+    def _probe(self, name: str) -> Any:
+        if self._probes is None:
+            path = Path(str(files("cudareduce") / "device" / "probes.cu"))
+            text = path.read_text(encoding="utf-8")
+            [program] = self.build([Source(text, "empty_kernel", path)])
+            if isinstance(program, BuildError):
+                raise program
+            assert isinstance(program, CudaProgram)
+            self._probes = program
+        return self._probes._module.get_function(name)
+
+
+def _nvcc_version() -> str | None:
+    from pycuda.compiler import get_nvcc_version
+    from pytools.prefork import ExecError
+
+    try:
+        words = str(get_nvcc_version("nvcc")).split()
+    except ExecError:
+        return None
+    return words[words.index("release") + 1].rstrip(",") if "release" in words else None

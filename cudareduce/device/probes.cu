@@ -1,0 +1,44 @@
+// What is launched beside the kernels: nothing at all, and loads without a reduction.
+
+// The floor: what two events cost around a kernel that does nothing.
+extern "C" __global__ void empty_kernel() {}
+
+// Reads every 16-byte word once and writes nothing that depends on it: the ceiling of any kernel that
+// must read its input, and the way to displace the L2 without leaving dirty lines in it. Each block
+// walks tiles of THREADS * LOADS words; LOADS loads are in flight before the first is used.
+template <unsigned LOADS>
+__device__ void read_tiles(const uint4 *in, unsigned *never, size_t words)
+{
+    const size_t tile = (size_t)blockDim.x * LOADS;
+    unsigned folded = 0;
+    for (size_t base = blockIdx.x * tile; base < words; base += gridDim.x * tile) {
+        uint4 loaded[LOADS];
+        if (base + tile <= words) {
+#pragma unroll
+            for (unsigned k = 0; k < LOADS; k++)
+                loaded[k] = in[base + k * blockDim.x + threadIdx.x];
+        } else {
+#pragma unroll
+            for (unsigned k = 0; k < LOADS; k++) {
+                const size_t i = base + k * blockDim.x + threadIdx.x;
+                loaded[k] = i < words ? in[i] : make_uint4(0, 0, 0, 0);
+            }
+        }
+#pragma unroll
+        for (unsigned k = 0; k < LOADS; k++)
+            folded |= loaded[k].x & loaded[k].y & loaded[k].z & loaded[k].w;
+    }
+    // The compiler cannot know that `never` is null, so it must not drop the loads.
+    if (never != nullptr)
+        atomicOr(never, folded);
+}
+
+extern "C" __global__ void __launch_bounds__(512) read_4(const uint4 *in, unsigned *never, size_t words)
+{
+    read_tiles<4>(in, never, words);
+}
+
+extern "C" __global__ void __launch_bounds__(512) read_8(const uint4 *in, unsigned *never, size_t words)
+{
+    read_tiles<8>(in, never, words);
+}

@@ -1,0 +1,51 @@
+"""The element types: their names here, in NumPy and in CUDA C++, and what accumulates them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["float", "int", "uint"]
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """One element type; `storage` is the NumPy dtype that holds its bits."""
+
+    name: str
+    kind: Kind
+    size: int
+    cpp: str
+    storage: str
+
+    @property
+    def epsilon(self) -> float:
+        """Distance from 1 to the next larger value; 0 for integers."""
+        return {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23,
+                "float64": 2.0**-52}.get(self.name, 0.0)  # fmt: skip
+
+
+#: NumPy has no bfloat16: its bits travel as uint16.
+DTYPES: dict[str, DType] = {
+    dtype.name: dtype
+    for dtype in (
+        DType("float32", "float", 4, "float", "float32"),
+        DType("float64", "float", 8, "double", "float64"),
+        DType("float16", "float", 2, "__half", "float16"),
+        DType("bfloat16", "float", 2, "__nv_bfloat16", "uint16"),
+        DType("int8", "int", 1, "signed char", "int8"),
+        DType("uint8", "uint", 1, "unsigned char", "uint8"),
+        DType("int32", "int", 4, "int", "int32"),
+        DType("uint32", "uint", 4, "unsigned", "uint32"),
+        DType("int64", "int", 8, "long long", "int64"),
+        DType("uint64", "uint", 8, "unsigned long long", "uint64"),
+    )
+}
+
+#: Narrow types accumulate in 32 bits: float16 has 11 bits of significand, int8 overflows at 128.
+_WIDENED = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "uint32"}
+
+
+def accumulator(dtype: DType) -> DType:
+    """The type that sums of `dtype` are formed in unless the user widens it."""
+    return DTYPES[_WIDENED.get(dtype.name, dtype.name)]

@@ -1,0 +1,39 @@
+"""What can go wrong, as exceptions that carry the exit code which scripts rely on.
+
+Every message is one sentence or two: what happened and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class CudareduceError(Exception):
+    """Base of all expected failures; an error without a class of its own is internal."""
+
+    exit_code = 70
+
+
+class UsageError(CudareduceError):
+    """A bad option, an unknown name, or a file that cannot be read, parsed or compiled."""
+
+    exit_code = 2
+
+
+class BaselineError(CudareduceError):
+    """A baseline is missing or was made on another machine."""
+
+    exit_code = 5
+
+
+class EnvironmentProblem(CudareduceError):
+    """No usable GPU, driver, library or compiler for what was asked."""
+
+    exit_code = 6
+
+
+#: Where several outcomes apply in one run, the first of these wins.
+EXIT_CODE_ORDER = (2, 6, 5, 3, 1, 4)
+
+
+def worst_exit_code(codes: set[int]) -> int:
+    """The one exit code that a run with these outcomes ends with; 0 if there are none."""
+    return next((code for code in EXIT_CODE_ORDER if code in codes), 0)

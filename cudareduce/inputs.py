@@ -1,0 +1,139 @@
+"""Input data: named patterns, made from a seed, whose answers are hard to get right by luck.
+
+Random data within an error bound does not notice one lost element among a million; each operator
+therefore has patterns whose answer is exact, and for the extrema one that puts the answer at every
+place where a kernel might look away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from cudareduce.dtypes import DType
+from cudareduce.operators import Reduction
+
+Array = np.ndarray
+
+#: The patterns a user may time on.
+PATTERNS = ("random", "positive", "exact", "rising", "falling", "ones", "twos", "nan")
+
+_SUMS = ("sum", "mean")
+_EXTREMA = ("min", "max", "argmin", "argmax")
+#: Above this many elements +-1..8 could reach 2^24, where float32 no longer counts by ones.
+_EXACT_WIDE = 2**21
+#: 2 and 1/2 in a product of +-1, few enough for the product to stay finite in 16-bit inputs too.
+_PRODUCT_FACTORS = 24
+
+
+def patterns_for(what: Reduction, n: int, tile: int) -> list[str]:
+    """The patterns that verify a reduction of `n` elements in tiles of `tile`."""
+    if what.op.name in _SUMS:
+        floats = what.dtype.kind == "float"
+        return ["exact", "random", "positive"] if floats else ["random", "positive"]
+    if what.op.name in _EXTREMA:
+        places = [f"extremum:{place}" for place in _places(n, tile)]
+        nans = ["nan"] if what.dtype.kind == "float" else []
+        return ["rising", "falling", *places, *nans]
+    return ["random"]
+
+
+def _places(n: int, tile: int) -> Iterable[int]:
+    """The first and last element, and both sides of the first, a middle and the last tile edge."""
+    edges = {tile, n // 2 // tile * tile, (n - 1) // tile * tile} if n else set()
+    places = {0, n - 1} | edges | {edge - 1 for edge in edges}
+    return sorted(place for place in places if 0 <= place < n)
+
+
+def make(pattern: str, what: Reduction, n: int, rows: int = 1, seed: int = 0) -> Array:
+    """`rows * n` elements of a pattern, in the storage type of `what.dtype`; rows alike in kind."""
+    rng = np.random.default_rng([seed, n, rows])
+    name, _, place = pattern.partition(":")
+    values = _values(name, what, n, rows, rng)
+    if name == "extremum" and n:
+        grid = values.reshape(rows, n)
+        low = what.op.name.endswith("min")
+        grid[:, int(place)] = _edge(what.dtype, low)
+    if name == "nan" and n:
+        values.reshape(rows, n)[:, [n // 2, n - 1]] = np.nan
+    return _store(values, what.dtype)
+
+
+def as_numbers(data: Array, dtype: DType) -> Array:
+    """Stored elements as numbers NumPy can reckon with: bfloat16 as float32, others as they are."""
+    if dtype.name != "bfloat16":
+        return data
+    return np.asarray((data.astype(np.uint32) << 16).view(np.float32))
+
+
+def _store(values: Array, dtype: DType) -> Array:
+    if dtype.name != "bfloat16":
+        return values.astype(dtype.storage, copy=False)
+    bits = values.astype(np.float32).view(np.uint32)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return np.asarray(np.where(np.isnan(values), 0x7FC0, rounded), np.uint16)
+
+
+def _values(name: str, what: Reduction, n: int, rows: int, rng: np.random.Generator) -> Array:
+    size, dtype, op = n * rows, what.dtype, what.op.name
+    kind = np.dtype("float32") if dtype.kind == "float" and dtype.size < 8 else dtype.storage
+    if name in ("ones", "twos"):
+        return np.full(size, 1 if name == "ones" else 2, kind)
+    if name in ("rising", "falling"):
+        return np.tile(_ramp(dtype, n)[:: 1 if name == "rising" else -1], rows)
+    if op == "prod" and name in ("random", "exact", "positive"):
+        return _factors(dtype, n, rows, rng)
+    if dtype.kind != "float":
+        info = np.iinfo(dtype.storage)
+        low = 0 if name == "positive" else info.min
+        if name == "extremum":  # room below and above for the planted value
+            return rng.integers(info.min // 2 + 1, info.max // 2, size, dtype.storage)
+        return rng.integers(low, info.max, size, dtype.storage, endpoint=True)
+    if name == "exact":
+        signs = rng.integers(0, 2, size, np.int8) * 2 - 1
+        if size > _EXACT_WIDE:
+            return signs.astype(kind)
+        return (signs * rng.integers(1, 9, size, np.int8)).astype(kind)
+    values = rng.random(size, "float64" if kind == "float64" else "float32")
+    if name != "positive":
+        values *= 2
+        values -= 1
+    return values
+
+
+def _ramp(dtype: DType, n: int) -> Array:
+    """From the lowest to the highest value in equal steps, as far as the type has them."""
+    if dtype.kind == "float":
+        return np.linspace(-1, 1, n, dtype="float64" if dtype.size == 8 else "float32")
+    info = np.iinfo(dtype.storage)
+    low, high = max(info.min, -(2**62)), min(info.max, 2**62)
+    step = max((high - low) // max(n, 1), 0)
+    if step:
+        return (np.arange(n, dtype=np.int64) * step + low).astype(dtype.storage)
+    return (np.arange(n, dtype=np.int64) * (high - low) // n + low).astype(dtype.storage)
+
+
+def _factors(dtype: DType, n: int, rows: int, rng: np.random.Generator) -> Array:
+    """Factors whose product is exact and never 0: +-1 with a few 2 and 1/2, or odd integers."""
+    if dtype.kind != "float":
+        info = np.iinfo(dtype.storage)
+        odd = rng.integers(info.min, info.max, n * rows, dtype.storage, endpoint=True) | 1
+        return np.where(odd == 1, 3, odd).astype(dtype.storage)
+    signs = (rng.integers(0, 2, (rows, n), np.int8) * 2 - 1).astype(np.float64)
+    for row in signs:
+        count = min(_PRODUCT_FACTORS, n // 4)
+        for place, factor in zip(
+            rng.choice(n, 2 * count, replace=False) if count else (),
+            [2.0, 0.5] * count,
+            strict=True,
+        ):
+            row[place] *= factor
+    return signs.reshape(-1)
+
+
+def _edge(dtype: DType, low: bool) -> float:
+    if dtype.kind == "float":
+        return -2.0 if low else 2.0
+    info = np.iinfo(dtype.storage)
+    return info.min if low else info.max

@@ -1,0 +1,170 @@
+"""From a kernel and a problem to launches: grid, passes, buffers, bytes and addition depth.
+
+Pure: no device, no clock. The byte count behind GB/s and the depth behind the error bound come from
+the same object that is launched, so they cannot disagree with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, log2
+
+from cudareduce.errors import UsageError
+from cudareduce.operators import Reduction
+from cudareduce.prelude import Stage, stage_of
+from cudareduce.registry import Kernel
+
+#: Largest grid in x that CUDA launches (CUDA C++ Programming Guide, technical specifications).
+MAX_GRID = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLimits:
+    """What a launch shape depends on."""
+
+    sm_count: int
+    threads_per_sm: int
+
+
+#: An H200, which a plan is made for where there is no GPU.
+DEFAULT_LIMITS = DeviceLimits(sm_count=132, threads_per_sm=2048)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`rows` reductions of `n` elements each, lying one behind the other."""
+
+    what: Reduction
+    n: int
+    rows: int = 1
+
+    @property
+    def elements(self) -> int:
+        """Elements of the whole input."""
+        return self.n * self.rows
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of the whole input."""
+        return self.elements * self.what.dtype.size
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One launch: `n` elements per row from `source` into `target`, both names of buffers."""
+
+    stage: Stage
+    grid: int
+    n: int
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that is launched for one problem, and what follows from it.
+
+    `preset` names the buffer that must hold the identity when the first pass starts; writing it is
+    part of the timed region. `scratch` gives the bytes of each buffer besides input and output.
+    `depth` bounds the number of roundings any element passes through, so that a sum is within
+    gamma_depth * sum|x| (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
+    """
+
+    kernel: Kernel
+    problem: Problem
+    block: int
+    items: int
+    passes: tuple[Pass, ...]
+    scratch: dict[str, int]
+    preset: str | None
+    depth: int
+
+    @property
+    def outputs(self) -> int:
+        """How many answers there are."""
+        return self.problem.rows
+
+    @property
+    def bytes_moved(self) -> int:
+        """The algorithm's own traffic: every input read once, every answer written once."""
+        return self.problem.input_bytes + self.outputs * self.problem.what.result_size
+
+
+def plan(
+    kernel: Kernel,
+    problem: Problem,
+    *,
+    block: int | None = None,
+    items: int | None = None,
+    limits: DeviceLimits = DEFAULT_LIMITS,
+) -> Plan:
+    """Plan the launches of one problem; a shape that CUDA cannot launch is a UsageError."""
+    block = block or kernel.block
+    items = items or kernel.items
+    shapes = _shapes(kernel, problem, block, items, limits)
+    passes: list[Pass] = []
+    scratch: dict[str, int] = {}
+    source = "in"
+    for index, (grid, n) in enumerate(shapes):
+        if grid > MAX_GRID:
+            raise UsageError(
+                f"{kernel.id} would need {grid} blocks; CUDA launches at most 2^31 - 1"
+            )
+        last = index == len(shapes) - 1
+        target = "out" if last else ("ping", "pong")[index % 2]
+        if not last:
+            scratch[target] = max(scratch.get(target, 0), grid * problem.what.acc_size)
+        stage = stage_of(problem.what, index, len(shapes))
+        passes.append(Pass(stage, grid, n, source, target))
+        source = target
+    if kernel.finish == "last_block" and shapes:
+        scratch |= {"partials": shapes[0][0] * problem.what.acc_size, "counter": 4}
+    preset = "out" if kernel.finish == "atomic" or not shapes else None
+    depth = sum(_pass_depth(kernel, grid, n, block, items) for grid, n in shapes)
+    return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth)
+
+
+def _shapes(
+    kernel: Kernel, problem: Problem, block: int, items: int, limits: DeviceLimits
+) -> list[tuple[int, int]]:
+    """Grid and elements of each pass. Without elements nothing is launched; answers are preset."""
+    n = problem.n
+    if problem.elements == 0:
+        return []
+    shapes = [(_grid(kernel, problem.rows, n, block, items, limits), n)]
+    while kernel.finish.startswith("relaunch") and shapes[-1][0] > 1:
+        n = shapes[-1][0]
+        once = kernel.finish == "relaunch_one_block"
+        shapes.append((1 if once else _grid(kernel, 1, n, block, items, limits), n))
+    return shapes
+
+
+def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: DeviceLimits) -> int:
+    cover = ceil(n / (block * items))
+    match kernel.grid:
+        case "cover":
+            return cover
+        case "fill":
+            return min(cover, limits.sm_count * (limits.threads_per_sm // block))
+        case "fixed":
+            return min(cover, kernel.fixed_grid or 1)
+        case "block_per_row":
+            return rows
+        case "warp_per_row":
+            return ceil(rows * 32 / block)
+        case _:
+            return 1
+
+
+def _pass_depth(kernel: Kernel, grid: int, n: int, block: int, items: int) -> int:
+    """Additions an element can pass through in one launch: its thread's own, the block's tree, and
+    where blocks meet in memory, one for each arrival. Element by element that is all of them."""
+    if kernel.walk == "element":
+        return n
+    per_thread = items if kernel.walk == "tile" else ceil(n / (block * grid)) + items
+    depth = per_thread + ceil(log2(block))
+    if kernel.finish == "atomic":
+        depth += grid
+    if kernel.finish == "last_block":
+        depth += ceil(grid / block) + ceil(log2(block))
+    return depth

@@ -1,0 +1,202 @@
+"""Whether a kernel is right: bounds from the plan, patterns by operator, sizes where kernels fail.
+
+Never a tolerance by taste, and never relative to the sum alone: a float sum must lie within
+gamma_depth * sum|x| of the reference, everything else must be equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from cudareduce.backend import Backend, Buffer, KernelFault
+from cudareduce.execute import Bound, Case, Programs
+from cudareduce.inputs import Array, make, patterns_for
+from cudareduce.operators import Reduction
+from cudareduce.plan import DEFAULT_LIMITS, DeviceLimits, Plan
+from cudareduce.reference import Reference, bound, reference
+
+#: Up to this size every pattern and every schedule is tried, above it on the CPU one of each.
+SMALL = 2**20
+#: Up to this size the input is also given off its natural alignment.
+_MISALIGNED_UP_TO = 65537
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`error` and `bound` are those of the answer nearest to, or farthest over, its bound."""
+
+    outcome: Literal["pass", "fail", "skip"]
+    reason: str = ""
+    error: float | None = None
+    bound: float | None = None
+
+
+PASS = Verdict("pass")
+
+
+def edge_sizes(block: int) -> list[int]:
+    """Where reductions go wrong: none, one, about a warp, a block, two, and odd sizes between."""
+    near_blocks = (block - 1, block, block + 1, 2 * block - 1, 2 * block + 1)
+    return sorted({0, 1, 2, 31, 32, 33, *near_blocks, 1023, 1024, 1025, 4097, 65537, 1000003})
+
+
+def judge(plan: Plan, answers: Array, ref: Reference) -> Verdict | None:
+    """Compare answers with the reference; None where the plan's bound is too wide to decide."""
+    limits = bound(plan.problem.what, plan.depth, ref)
+    if limits is None:
+        return None
+    expected = ref.expected
+    if ref.magnitude is None:
+        same = answers == expected
+        if answers.dtype.kind == "f":
+            same |= np.isnan(answers) & np.isnan(expected)
+        wrong = np.flatnonzero(~(same.all(axis=1) if same.ndim > 1 else same))
+        errors = np.zeros(len(expected))
+        if answers.ndim == 1 and answers.dtype.kind in "iuf":
+            with np.errstate(invalid="ignore"):
+                distance = np.abs(answers.astype(np.longdouble) - expected.astype(np.longdouble))
+            errors = np.where(same, 0.0, distance).astype(float)
+    else:
+        with np.errstate(invalid="ignore"):
+            errors = np.abs(answers.astype(np.longdouble) - expected).astype(float)
+        wrong = np.flatnonzero(~(errors <= limits))
+    if len(wrong):
+        k = wrong[0]
+        where = f" in row {k} of {len(expected)}" if len(expected) > 1 else ""
+        allowed = f" (error {errors[k]:.3g}, bound {limits[k]:.3g})" if limits[k] else ""
+        reason = f"got {_text(answers[k])}, expected {_text(expected[k])}{where}{allowed}"
+        error = float(errors[k]) if np.isfinite(errors[k]) else None
+        return Verdict("fail", reason, error, float(limits[k]))
+    k = int(np.argmax(errors / np.maximum(limits, np.finfo(float).tiny))) if len(errors) else 0
+    return Verdict("pass", "", float(errors[k]), float(limits[k])) if len(errors) else PASS
+
+
+def _text(value: object) -> str:
+    array = np.asarray(value)
+    if array.dtype.kind == "f":
+        return f"{float(array):.9g}"
+    return str(array.tolist())
+
+
+def worse(old: Verdict, new: Verdict) -> Verdict:
+    """The verdict that stands after both: a failure, else the one nearest to its bound."""
+    if old.outcome == "fail":
+        return old
+    if new.outcome == "fail" or old.error is None:
+        return new
+
+    def share(verdict: Verdict) -> float:
+        return (verdict.error or 0.0) / (verdict.bound or np.inf)
+
+    return new if new.error is not None and share(new) > share(old) else old
+
+
+def verify_on(
+    backend: Backend,
+    pattern: str,
+    n: int,
+    rows: int,
+    cases: Sequence[tuple[Case, Programs]],
+    *,
+    seed: int = 0,
+    misalign: bool = False,
+    schedules: Sequence[str] = (),
+    limits: DeviceLimits = DEFAULT_LIMITS,
+    data: Array | None = None,
+) -> Iterable[tuple[Case, Verdict | None]]:
+    """Run cases of one reduction on one input, from poisoned memory, and judge each answer."""
+    what = cases[0][0].what
+    values = make(pattern, what, n, rows, seed) if data is None else data
+    ref = reference(what, values, rows)
+    given = backend.upload(values, what.dtype.size if misalign else 0)
+    about = f"n = {n}{f' x {rows} rows' if rows != 1 else ''}, {pattern}"
+    about += ", misaligned" if misalign else ""
+    try:
+        for case, programs in cases:
+            yield (
+                case,
+                _try(backend, case.plan(n, rows, limits), programs, given, ref, schedules, about),
+            )
+    finally:
+        backend.free(given)
+
+
+def _try(
+    backend: Backend,
+    plan: Plan,
+    programs: Programs,
+    given: Buffer,
+    ref: Reference,
+    schedules: Sequence[str],
+    about: str,
+) -> Verdict | None:
+    verdict: Verdict | None = None
+    bound_plan = Bound(backend, plan, programs, given)
+    try:
+        for schedule in schedules or ("",):
+            if schedule:
+                backend.schedule = schedule
+            bound_plan.poison()
+            try:
+                bound_plan.run()
+                new = judge(plan, bound_plan.answers(), ref)
+            except KernelFault as fault:
+                new = Verdict("fail", str(fault))
+            if new is None:
+                return None
+            if new.outcome == "fail":
+                within = f"{about}, schedule {schedule}" if schedule else about
+                return Verdict("fail", f"{within}: {new.reason}", new.error, new.bound)
+            verdict = new if verdict is None else worse(verdict, new)
+    finally:
+        bound_plan.release()
+    return verdict
+
+
+def inputs_for(
+    what: Reduction, n: int, tiles: Iterable[int], thorough: bool = True
+) -> list[tuple[str, bool]]:
+    """Pattern and misalignment of each input that verifies size `n`; one input if not thorough."""
+    patterns: dict[str, None] = {}
+    for tile in sorted(set(tiles)):
+        patterns |= dict.fromkeys(patterns_for(what, n, tile if n <= SMALL else n or 1))
+    names = list(patterns)
+    if not thorough:
+        return [(names[0], False)]
+    misaligned = [(names[0], True)] if 0 < n <= _MISALIGNED_UP_TO else []
+    return [(name, False) for name in names] + misaligned
+
+
+def verify(
+    backend: Backend,
+    cases: Sequence[tuple[Case, Programs]],
+    n: int,
+    rows: int = 1,
+    *,
+    seed: int = 0,
+    thorough: bool = True,
+    schedules: Sequence[str] = (),
+    limits: DeviceLimits = DEFAULT_LIMITS,
+    progress: Callable[[], None] = lambda: None,
+) -> dict[Case, Verdict]:
+    """Verify cases of one reduction at one size; a case that failed is not run again."""
+    verdicts: dict[Case, Verdict] = {}
+    tiles = [case.block * case.items for case, _ in cases]
+    for pattern, misalign in inputs_for(cases[0][0].what, n, tiles, thorough):
+        left = [c for c in cases if verdicts.get(c[0], PASS).outcome != "fail"]
+        if not left:
+            break
+        outcomes = verify_on(
+            backend, pattern, n, rows, left,
+            seed=seed, misalign=misalign, schedules=schedules, limits=limits,
+        )  # fmt: skip
+        for case, verdict in outcomes:
+            if verdict is not None:
+                verdicts[case] = worse(verdicts.get(case, PASS), verdict)
+            progress()
+    undecided = Verdict("fail", f"n = {n}: no pattern could decide; choose a smaller n")
+    return {case: verdicts.get(case, undecided) for case, _ in cases}

@@ -1,0 +1,53 @@
+/*+++
+title      = "Warp shuffles"
+change     = "Lanes exchange partials in registers; shared memory only carries one partial a warp."
+expect     = "One block barrier instead of three. Once loads dominate, little is left to gain."
+after      = "reduce_v6_multi_add"
+scope      = "grid"
+grid       = "cover"
+walk       = "tile"
+items      = 8
+finish     = "relaunch"
+block      = 256
+blocks     = [32, 64, 128, 256, 512, 1024]
+techniques = ["no_divergence", "no_bank_conflict", "first_add", "warp_unroll", "template_unroll", "multi_add", "shuffle"]
++++*/
+// V6 writes every partial to shared memory and reads it back at every step. A shuffle hands a register
+// of lane t + s to lane t directly, and its mask says who takes part, so no barrier can be forgotten.
+// The first warp then folds the warps' partials the same way. As the left operand is always the lower
+// lane, the tree keeps the order; the loads before it, a block apart, do not.
+__device__ Acc fold_warp(Acc value)
+{
+#pragma unroll
+    for (unsigned offset = 16; offset > 0; offset /= 2)
+        value = Op::combine(value, __shfl_down_sync(0xffffffffu, value, offset));
+    return value;
+}
+
+extern "C" __global__ void reduce_v7_shuffle(const In *in, Out *out, size_t n)
+{
+    __shared__ Acc shared[BLOCK / 32];
+    const unsigned tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
+    const size_t i = (size_t)blockIdx.x * (BLOCK * ITEMS) + tid;
+
+    // Load: elements past the end are left out; a thread with none brings the identity.
+    Acc value = Op::identity();
+#pragma unroll
+    for (unsigned item = 0; item < ITEMS; item++) {
+        const size_t k = i + item * BLOCK;
+        if (k < n)
+            value = Op::combine(value, Op::lift(in[k], k));
+    }
+
+    // Tree: inside each warp, then across the warps' partials.
+    value = fold_warp(value);
+    if (lane == 0)
+        shared[warp] = value;
+    __syncthreads();
+    if (warp == 0)
+        value = fold_warp(lane < BLOCK / 32 ? shared[lane] : Op::identity());
+
+    // Write: one partial a block.
+    if (tid == 0)
+        out[blockIdx.x] = Op::finish(value);
+}
