@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
 
 from cudareduce.errors import CudareduceError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from cudareduce.plan import DeviceLimits
 
 Launch = Callable[[], None]
 
@@ -104,6 +107,12 @@ class Backend(Protocol):
     @property
     def name(self) -> str: ...
 
+    def info(self) -> DeviceInfo:
+        """What a result says of the machine."""
+
+    def limits(self) -> DeviceLimits:
+        """What launch shapes depend on."""
+
     def build(
         self, sources: Sequence[Source], progress: Callable[[], None] = ...
     ) -> list[Program | BuildError]:
@@ -137,3 +146,13 @@ class Backend(Protocol):
 
     def synchronize(self) -> None:
         """Wait for all work in flight; raises KernelFault if any of it failed."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        """Give everything back."""

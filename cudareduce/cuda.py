@@ -37,7 +37,7 @@ from cudareduce.plan import DeviceLimits
 
 #: Bytes read to displace the L2: four times an H200's 60 MiB would do; 512 MiB also gives the host
 #: some 110 us to enqueue what is measured (measured on an H200, 4.7 TB/s).
-_FLUSH_BYTES = 512 * 2**20
+FLUSH_BYTES = 512 * 2**20
 #: Read-only launch shapes tried for the ceiling: probe, threads, blocks per SM (0: one tile each).
 _READ_SHAPES = (("read_4", 512, 4), ("read_8", 512, 2), ("read_4", 512, 0))
 _ALIGNMENT = 256
@@ -312,7 +312,7 @@ class CudaBackend:
         """Enqueue a read of far more than the L2 holds: no input stays, and no line is dirty."""
         if self._flush is None:
             l2 = self.info().l2_bytes or 0
-            self._flush = self.allocate(max(_FLUSH_BYTES, 4 * l2))
+            self._flush = self.allocate(max(FLUSH_BYTES, 4 * l2))
             self._displace = self._reader("read_4", 512, 4, self._flush)
         self._displace()
 

@@ -86,16 +86,17 @@ def _values(name: str, what: Reduction, n: int, rows: int, rng: np.random.Genera
         return _factors(dtype, n, rows, rng)
     if dtype.kind != "float":
         info = np.iinfo(dtype.storage)
-        low = 0 if name == "positive" else info.min
+        low, high = (0 if name == "positive" else info.min), info.max
         if name == "extremum":  # room below and above for the planted value
-            return rng.integers(info.min // 2 + 1, info.max // 2, size, dtype.storage)
-        return rng.integers(low, info.max, size, dtype.storage, endpoint=True)
+            low, high = info.min // 2 + 1, info.max // 2
+        whole: Array = rng.integers(low, high, size, dtype.storage, endpoint=True)
+        return whole
     if name == "exact":
-        signs = rng.integers(0, 2, size, np.int8) * 2 - 1
-        if size > _EXACT_WIDE:
-            return signs.astype(kind)
-        return (signs * rng.integers(1, 9, size, np.int8)).astype(kind)
-    values = rng.random(size, "float64" if kind == "float64" else "float32")
+        signs: Array = rng.integers(0, 2, size, np.int8) * 2 - 1
+        if size <= _EXACT_WIDE:
+            signs *= rng.integers(1, 9, size, np.int8)
+        return signs.astype(kind)
+    values: Array = rng.random(size, "float64" if kind == "float64" else "float32")
     if name != "positive":
         values *= 2
         values -= 1

@@ -12,7 +12,7 @@ because launches inside one are not independent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
 from statistics import median, quantiles
@@ -93,9 +93,10 @@ def measure(
     timer: Timer,
     entrants: Mapping[str, Launch],
     rounds: int,
+    into: dict[str, Timing],
     progress: Callable[[], None] = lambda: None,
-) -> Iterator[dict[str, Timing]]:
-    """Measure entrants against each other; yields what is known after each round."""
+) -> None:
+    """Measure entrants against each other; `into` holds what is known after each whole round."""
     counts = _warm_up(timer, entrants)
     samples: dict[str, list[float]] = {name: [] for name in entrants}
     medians: dict[str, list[float]] = {name: [] for name in entrants}
@@ -110,18 +111,16 @@ def measure(
             samples[name] += times
             if times:
                 medians[name].append(median(times))
+        for name in entrants:
+            if medians[name]:
+                into[name] = Timing(
+                    tuple(medians[name]),
+                    len(samples[name]),
+                    min(samples[name]),
+                    noise_pct(samples[name]),
+                    discarded[name],
+                )
         progress()
-        yield {
-            name: Timing(
-                tuple(medians[name]),
-                len(samples[name]),
-                min(samples[name]),
-                noise_pct(samples[name]),
-                discarded[name],
-            )
-            for name in entrants
-            if medians[name]
-        }
 
 
 def noise_pct(samples: Sequence[float]) -> float | None:

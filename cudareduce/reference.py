@@ -46,14 +46,16 @@ def reference(what: Reduction, data: Array, rows: int) -> Reference:
     return Reference(np.array([_fold_words(what, row) for row in numbers], np.uint32))
 
 
-def bound(what: Reduction, depth: int, ref: Reference) -> Array | None:
+def bound(what: Reduction, depth: int, ref: Reference, exact: bool) -> Array | None:
     """How far right answers may lie off: gamma_depth * sum|x| for float sums, 0 for what is exact.
 
-    None where the bound is too wide to mean anything. A mean adds the rounding of its division.
+    `exact` says that no sum of these elements is rounded. None where the bound is too wide to mean
+    anything. A mean adds the rounding of its division.
     """
     if ref.magnitude is None:
         return np.zeros(len(ref.expected))
     roundoff = what.acc.epsilon / 2
+    depth = 0 if exact else depth
     if depth * roundoff > _BOUND_LIMIT:
         return None
     gamma = depth * roundoff / (1 - depth * roundoff)

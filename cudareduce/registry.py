@@ -80,6 +80,12 @@ class Kernel:
             return None
         return f"takes blocks of {', '.join(map(str, self.blocks))} threads, not {block}"
 
+    def why_not_items(self, items: int) -> str | None:
+        """Why this kernel does not take a number of items a thread, or None if it does."""
+        if items == self.items or re.search(r"\bITEMS\b", self.text):
+            return None
+        return f"takes {self.items} item{'s' * (self.items > 1)} a thread, not {items}"
+
 
 def _why_not_op(op: Operator, order: str, finish: str) -> str | None:
     if order == "any" and not op.commutative:

@@ -6,17 +6,17 @@ gamma_depth * sum|x| of the reference, everything else must be equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from cudareduce.backend import Backend, Buffer, KernelFault
+from cudareduce.backend import Backend, KernelFault
 from cudareduce.execute import Bound, Case, Programs
 from cudareduce.inputs import Array, make, patterns_for
 from cudareduce.operators import Reduction
-from cudareduce.plan import DEFAULT_LIMITS, DeviceLimits, Plan
+from cudareduce.plan import Plan
 from cudareduce.reference import Reference, bound, reference
 
 #: Up to this size every pattern and every schedule is tried, above it on the CPU one of each.
@@ -44,9 +44,9 @@ def edge_sizes(block: int) -> list[int]:
     return sorted({0, 1, 2, 31, 32, 33, *near_blocks, 1023, 1024, 1025, 4097, 65537, 1000003})
 
 
-def judge(plan: Plan, answers: Array, ref: Reference) -> Verdict | None:
+def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict | None:
     """Compare answers with the reference; None where the plan's bound is too wide to decide."""
-    limits = bound(plan.problem.what, plan.depth, ref)
+    limits = bound(plan.problem.what, plan.depth, ref, pattern == "exact")
     if limits is None:
         return None
     expected = ref.expected
@@ -95,65 +95,63 @@ def worse(old: Verdict, new: Verdict) -> Verdict:
     return new if new.error is not None and share(new) > share(old) else old
 
 
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input to verify with; `misaligned` starts it one element off its natural alignment."""
+
+    pattern: str
+    n: int
+    rows: int = 1
+    seed: int = 0
+    misaligned: bool = False
+
+    def __str__(self) -> str:
+        rows = f" x {self.rows} rows" if self.rows != 1 else ""
+        return f"n = {self.n}{rows}, {self.pattern}{', misaligned' * self.misaligned}"
+
+
 def verify_on(
     backend: Backend,
-    pattern: str,
-    n: int,
-    rows: int,
+    given: Input,
     cases: Sequence[tuple[Case, Programs]],
-    *,
-    seed: int = 0,
-    misalign: bool = False,
     schedules: Sequence[str] = (),
-    limits: DeviceLimits = DEFAULT_LIMITS,
-    data: Array | None = None,
-) -> Iterable[tuple[Case, Verdict | None]]:
+) -> Iterator[tuple[Case, Verdict | None]]:
     """Run cases of one reduction on one input, from poisoned memory, and judge each answer."""
     what = cases[0][0].what
-    values = make(pattern, what, n, rows, seed) if data is None else data
-    ref = reference(what, values, rows)
-    given = backend.upload(values, what.dtype.size if misalign else 0)
-    about = f"n = {n}{f' x {rows} rows' if rows != 1 else ''}, {pattern}"
-    about += ", misaligned" if misalign else ""
+    data = make(given.pattern, what, given.n, given.rows, given.seed)
+    ref = reference(what, data, given.rows)
+    buffer = backend.upload(data, what.dtype.size if given.misaligned else 0)
     try:
         for case, programs in cases:
-            yield (
-                case,
-                _try(backend, case.plan(n, rows, limits), programs, given, ref, schedules, about),
-            )
-    finally:
-        backend.free(given)
-
-
-def _try(
-    backend: Backend,
-    plan: Plan,
-    programs: Programs,
-    given: Buffer,
-    ref: Reference,
-    schedules: Sequence[str],
-    about: str,
-) -> Verdict | None:
-    verdict: Verdict | None = None
-    bound_plan = Bound(backend, plan, programs, given)
-    try:
-        for schedule in schedules or ("",):
-            if schedule:
-                backend.schedule = schedule
-            bound_plan.poison()
+            plan = case.plan(given.n, given.rows, backend.limits())
+            bound = Bound(backend, plan, programs, buffer)
             try:
-                bound_plan.run()
-                new = judge(plan, bound_plan.answers(), ref)
-            except KernelFault as fault:
-                new = Verdict("fail", str(fault))
-            if new is None:
-                return None
-            if new.outcome == "fail":
-                within = f"{about}, schedule {schedule}" if schedule else about
-                return Verdict("fail", f"{within}: {new.reason}", new.error, new.bound)
-            verdict = new if verdict is None else worse(verdict, new)
+                yield case, _on_all_schedules(backend, bound, ref, given, schedules)
+            finally:
+                bound.release()
     finally:
-        bound_plan.release()
+        backend.free(buffer)
+
+
+def _on_all_schedules(
+    backend: Backend, bound: Bound, ref: Reference, given: Input, schedules: Sequence[str]
+) -> Verdict | None:
+    verdict = PASS
+    for schedule in schedules or ("",):
+        if schedule:
+            backend.schedule = schedule
+        bound.poison()
+        try:
+            bound.run()
+            new = judge(bound.plan, bound.answers(), ref, given.pattern)
+        except KernelFault as fault:
+            new = Verdict("fail", str(fault))
+        if new is None:
+            return None
+        if new.outcome == "fail":
+            within = f"{given}, schedule {schedule}" if schedule else str(given)
+            return replace(new, reason=f"{within}: {new.reason}")
+        verdict = worse(verdict, new)
     return verdict
 
 
@@ -180,21 +178,17 @@ def verify(
     seed: int = 0,
     thorough: bool = True,
     schedules: Sequence[str] = (),
-    limits: DeviceLimits = DEFAULT_LIMITS,
     progress: Callable[[], None] = lambda: None,
 ) -> dict[Case, Verdict]:
     """Verify cases of one reduction at one size; a case that failed is not run again."""
     verdicts: dict[Case, Verdict] = {}
     tiles = [case.block * case.items for case, _ in cases]
-    for pattern, misalign in inputs_for(cases[0][0].what, n, tiles, thorough):
+    for pattern, misaligned in inputs_for(cases[0][0].what, n, tiles, thorough):
         left = [c for c in cases if verdicts.get(c[0], PASS).outcome != "fail"]
         if not left:
             break
-        outcomes = verify_on(
-            backend, pattern, n, rows, left,
-            seed=seed, misalign=misalign, schedules=schedules, limits=limits,
-        )  # fmt: skip
-        for case, verdict in outcomes:
+        given = Input(pattern, n, rows, seed, misaligned)
+        for case, verdict in verify_on(backend, given, left, schedules):
             if verdict is not None:
                 verdicts[case] = worse(verdicts.get(case, PASS), verdict)
             progress()

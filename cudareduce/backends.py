@@ -1,0 +1,69 @@
+"""Which backend runs: the GPU where there is a usable one, else the CPU, and never in silence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from cudareduce.errors import EnvironmentProblem
+
+if TYPE_CHECKING:
+    from cudareduce.backend import Backend
+    from cudareduce.cuda import CudaBackend
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSpec:
+    """What it takes to open a backend, here or in a child process.
+
+    `cache` is where the CPU backend keeps what it compiled; None is a folder that goes with the
+    process. `hazards` chooses the emulator's build that watches every access.
+    """
+
+    name: Literal["cuda", "cpu"]
+    device: int = 0
+    cache: Path | None = None
+    use_cache: bool = True
+    hazards: bool = False
+
+
+def default_cache() -> Path:
+    """Where compiled kernels are kept between runs."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("cudareduce", appauthor=False))
+
+
+def choose_backend(wanted: str, device: int, use_cache: bool) -> tuple[BackendSpec, str | None]:
+    """The backend to use, and where `auto` had to fall back the reason why."""
+    cuda = BackendSpec("cuda", device, use_cache=use_cache)
+    cpu = BackendSpec("cpu", cache=default_cache() if use_cache else None, use_cache=use_cache)
+    if wanted == "cpu":
+        return cpu, None
+    try:
+        with open_cuda(cuda):
+            return cuda, None
+    except EnvironmentProblem as problem:
+        if wanted == "cuda":
+            raise
+        return cpu, str(problem)
+
+
+def open_cuda(spec: BackendSpec) -> CudaBackend:
+    """The GPU that a spec names."""
+    from cudareduce.cuda import CudaBackend
+
+    return CudaBackend(spec.device, cache=spec.use_cache)
+
+
+def open_backend(spec: BackendSpec, *, catch_faults: bool = False) -> Backend:
+    """Open a backend; `catch_faults` makes an invalid access on the CPU name its kernel."""
+    if spec.name == "cuda":
+        return open_cuda(spec)
+    from cudareduce.cpu import CpuBackend
+
+    backend = CpuBackend(cache=spec.cache, hazards=spec.hazards)
+    if catch_faults:
+        backend.catch_faults()
+    return backend

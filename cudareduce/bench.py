@@ -1,0 +1,160 @@
+"""The main job: verify every case, time those that are right, and put both into records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cudareduce.backend import BuildError, OutOfMemory
+from cudareduce.execute import Bound, Case, Programs
+from cudareduce.inputs import make
+from cudareduce.join import Group, Join
+from cudareduce.measure import Timing, measure
+from cudareduce.operators import Reduction
+from cudareduce.record import Record
+from cudareduce.reference import reference
+from cudareduce.registry import Choice
+from cudareduce.session import Session
+from cudareduce.verify import PASS, Verdict, edge_sizes, judge, worse
+
+#: Edge sizes up to this are part of every bench; `verify` takes them all.
+_QUICK_EDGE = 65537
+FLOOR_EVENTS, FLOOR_LAUNCH = "floor: two events", "floor: an empty kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Records in the order asked for, and the floors of the method measured beside them."""
+
+    records: tuple[Record, ...]
+    floors_us: Mapping[str, float]
+    interrupted: bool
+    build_failed: bool
+
+
+class Bench:
+    """One run on one backend."""
+
+    def __init__(self, session: Session, join: Join) -> None:
+        self._session, self._join = session, join
+        self._build_failed = False
+
+    def run(self, choices: Sequence[Choice]) -> Outcome:
+        """Bench every choice; Ctrl-C ends the run with what it has."""
+        records: list[Record] = []
+        floors: dict[str, float] = {}
+        interrupted = False
+        for what in self._session.settings.reductions:
+            if interrupted:
+                break
+            cases = list(self._session.cases(choices, what))
+            groups: list[Group] = []
+            try:
+                self._bench(what, cases, groups)
+            except KeyboardInterrupt:
+                interrupted = True
+            for group in groups:
+                floors |= group.floors
+                records += self._join.records(group, [case for case, _ in cases])
+        return Outcome(tuple(records), floors, interrupted, self._build_failed)
+
+    def _bench(
+        self, what: Reduction, cases: Sequence[tuple[Case, str | None]], groups: list[Group]
+    ) -> None:
+        session, asked = self._session, self._session.settings
+        skips = {case: Verdict("skip", reason) for case, reason in cases if reason}
+        runnable = [case for case, reason in cases if not reason]
+        block = max((case.block for case in runnable), default=1)
+        edges = [n for n in edge_sizes(block) if n <= _QUICK_EDGE]
+        built = session.build(runnable, [*edges, *asked.sizes])
+        programs: dict[Case, Programs] = {}
+        for case, made in built.items():
+            if isinstance(made, BuildError):
+                self._build_failed = True
+                skips[case] = Verdict("skip", f"does not compile: {made}")
+            else:
+                programs[case] = made
+        at_edges: dict[Case, Verdict] = {}
+        if asked.rows == 1:
+            session.verify(programs, edges, at_edges)
+        for n in asked.sizes:
+            shas = {case: _binary(made) for case, made in programs.items()}
+            group = Group(what, n, skips | at_edges, shas)
+            groups.append(group)
+            session.verify(programs, [n], group.verdicts)
+            if session.backend.name == "cuda" and n * asked.rows:
+                self._time(group, programs)
+
+    def _time(self, group: Group, programs: Mapping[Case, Programs]) -> None:
+        """Time the cases that are right, on fresh input, and judge what the timed runs left."""
+        from cudareduce.cuda import CudaBackend
+
+        session, asked, n = self._session, self._session.settings, group.n
+        backend = session.backend
+        assert isinstance(backend, CudaBackend)
+        right = [case for case in programs if group.verdicts[case].outcome == "pass"]
+        if not right:
+            return
+        data = make(asked.pattern, group.what, n, asked.rows, asked.seed + 1)
+        limits = backend.limits()
+        try:
+            given = backend.upload(data)
+        except OutOfMemory as error:
+            group.verdicts |= dict.fromkeys(right, Verdict("skip", str(error)))
+            return
+        bounds = {
+            case: Bound(backend, case.plan(n, asked.rows, limits), programs[case], given)
+            for case in right
+        }
+        readers = backend.readers(given)
+        entrants = {FLOOR_EVENTS: lambda: None, FLOOR_LAUNCH: backend.empty(), **readers}
+        first_only = asked.region == "first-pass"
+        for k, bound in enumerate(bounds.values()):
+            bound.poison()
+            entrants[str(k)] = bound.run_first if first_only else bound.run
+        latest: dict[str, Timing] = {}
+        interrupted = False
+        with session.phase("measuring rounds of all kernels", asked.rounds) as step:
+            try:
+                measure(backend, entrants, asked.rounds, latest, step)
+            except KeyboardInterrupt:
+                interrupted = True
+                backend.synchronize()
+        group.timings = {case: latest[str(k)] for k, case in enumerate(right) if str(k) in latest}
+        fastest = [latest[name] for name in readers if name in latest]
+        group.ceiling = min(fastest, key=lambda timing: timing.median_us, default=None)
+        group.floors = {
+            name: latest[name].median_us for name in (FLOOR_EVENTS, FLOOR_LAUNCH) if name in latest
+        }
+        ref = reference(group.what, data, asked.rows)
+        undecided = {}
+        for case, bound in bounds.items():
+            if first_only:
+                bound.run()
+            after = judge(bound.plan, bound.answers(), ref, asked.pattern)
+            bound.release()
+            if after is None:
+                undecided[case] = programs[case]
+            else:
+                self._after(group, case, after)
+        backend.free(given)
+        again = dict.fromkeys(undecided, PASS)
+        if not interrupted:
+            session.verify(undecided, [n], again)
+        for case, verdict in again.items():
+            self._after(group, case, verdict)
+        if interrupted:
+            raise KeyboardInterrupt
+
+    @staticmethod
+    def _after(group: Group, case: Case, verdict: Verdict) -> None:
+        """A time stands only if the answer is still right once it has been taken."""
+        if verdict.outcome == "fail":
+            verdict = replace(verdict, reason=f"after timing: {verdict.reason}")
+            group.timings.pop(case, None)
+        group.verdicts[case] = worse(group.verdicts[case], verdict)
+
+
+def _binary(programs: Programs) -> str | None:
+    """The hash of the machine code of the first pass, which does the work."""
+    return next((program.binary_sha for program in programs.values()), None)

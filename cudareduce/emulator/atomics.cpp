@@ -1,0 +1,41 @@
+// Atomic operations and fences on real memory. Under the random schedules an atomic operation is
+// also a point at which another thread may come first.
+#include <atomic>
+
+#include "hazards.h"
+
+namespace cudaemu {
+namespace {
+
+template <class W>
+W begin(W *address, const void *return_address) {
+  running_block->preempt();
+  hazards::atomic_accessed(address, sizeof *address, return_address);
+  return __atomic_load_n(address, __ATOMIC_RELAXED);
+}
+
+template <class W>
+W exchange_if_equal(W *address, W expected, W desired) {
+  __atomic_compare_exchange_n(address, &expected, desired, false, __ATOMIC_RELAXED,
+                              __ATOMIC_RELAXED);
+  return expected;  // what was found
+}
+
+}  // namespace
+
+uint32_t begin_atomic(uint32_t *address) { return begin(address, __builtin_return_address(0)); }
+uint64_t begin_atomic(uint64_t *address) { return begin(address, __builtin_return_address(0)); }
+
+uint32_t compare_and_swap(uint32_t *address, uint32_t expected, uint32_t desired) {
+  return exchange_if_equal(address, expected, desired);
+}
+uint64_t compare_and_swap(uint64_t *address, uint64_t expected, uint64_t desired) {
+  return exchange_if_equal(address, expected, desired);
+}
+
+void fence() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  hazards::thread_fenced();
+}
+
+}  // namespace cudaemu

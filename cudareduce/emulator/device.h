@@ -1,0 +1,21 @@
+// The CUDA C++ language, as far as reduction kernels use it, for an ordinary C++17 compiler.
+//
+// This header is included ahead of every kernel (g++ -include); the kernel itself is the very file
+// that nvcc compiles for the GPU. It includes no C++ standard header but two tiny ones: hundreds of
+// kernels are compiled in a test run, and <cmath> alone would double the time of each.
+#pragma once
+
+#define CUDAEMU 1
+#define __CUDA_ARCH__ 800  // what the kernels may assume: all that is emulated exists there
+
+#include "runtime.h"
+
+#include "device/keywords.h"
+#include "device/vectors.h"
+
+#include "device/atomics.h"
+#include "device/collectives.h"
+#include "device/intrinsics.h"
+#include "device/math.h"
+
+#include "device/entry.h"

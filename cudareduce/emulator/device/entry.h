@@ -1,0 +1,35 @@
+// CUDAEMU_ENTRY(name) makes a __global__ function known to the loader. The loader adds one such
+// line for each kernel at the end of the translation unit.
+#pragma once
+#include <utility>
+
+namespace cudaemu {
+
+template <class... A, size_t... index>
+inline void invoke_with(void (*kernel)(A...), void **arguments, std::index_sequence<index...>) {
+  kernel(*static_cast<std::decay_t<A> *>(arguments[index])...);
+}
+
+template <class... A>
+inline void invoke_with(void (*kernel)(A...), void **arguments) {
+  invoke_with(kernel, arguments, std::index_sequence_for<A...>());
+}
+
+template <class... A>
+constexpr unsigned parameter_count(void (*)(A...)) {
+  return sizeof...(A);
+}
+
+static thread_local char shared_segment_marker;
+inline void *shared_segment() { return &shared_segment_marker; }
+
+}  // namespace cudaemu
+
+#define CUDAEMU_ENTRY(kernel)                                                    \
+  extern "C" __attribute__((visibility("default")))                              \
+  const cudaemu::Entry cudaemu_entry_##kernel = {                                \
+      #kernel,                                                                   \
+      [](void **arguments) { cudaemu::invoke_with(&kernel, arguments); },        \
+      cudaemu::parameter_count(&kernel),                                         \
+      &cudaemu::shared_segment,                                                  \
+  };

@@ -1,0 +1,31 @@
+// CUDA's keywords and built-in variables.
+#pragma once
+
+#define __global__
+#define __device__
+#define __host__
+#define __managed__
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __align__(bytes) __attribute__((aligned(bytes)))
+
+// Visible, so that the host can set it by name.
+#define __constant__ __attribute__((visibility("default")))
+
+// One copy for each OS thread, and an OS thread runs one block at a time. At block scope
+// thread_local is implicitly static, so the declaration also works inside templates.
+#define __shared__ thread_local
+
+// `extern __shared__ T name[];` is rewritten to this by the loader, on the same line.
+#define CUDAEMU_DYNAMIC_SHARED(type, name) \
+  type *name = static_cast<type *>(cudaemu::this_block.dynamic_shared)
+
+#define threadIdx (cudaemu::this_thread->index)
+#define blockIdx (const_cast<const uint3 &>(cudaemu::this_block.index))
+#define blockDim (const_cast<const dim3 &>(cudaemu::this_block.shape))
+#define gridDim (const_cast<const dim3 &>(cudaemu::this_block.grid))
+static constexpr int warpSize = 32;
+
+#define asm _Pragma("GCC error \"inline PTX runs on a GPU only: add plain C++ under CUDAEMU\"") asm

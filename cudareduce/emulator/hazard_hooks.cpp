@@ -1,0 +1,85 @@
+// The functions that a kernel calls when compiled with -fsanitize=thread,alignment,bounds.
+// Names and arguments are those of the sanitizers' own run-time libraries, which are not linked.
+#include <stdint.h>
+
+#include <string>
+
+#include "diagnostics.h"
+#include "hazards.h"
+
+using cudaemu::hazards::access_memory;
+using cudaemu::hazards::Kind;
+
+namespace {
+
+// The layouts that the compiler emits, as far as they are read.
+struct SourceLocation {
+  const char *file;
+  uint32_t line;
+  uint32_t column;
+};
+
+struct AlignmentData {
+  SourceLocation location;
+  const void *type;
+  unsigned char log2_alignment;
+  unsigned char kind_of_access;
+};
+
+struct BoundsData {
+  SourceLocation location;
+};
+
+void diagnose_at(const SourceLocation &location, const std::string &what) {
+  if (cudaemu::this_thread == nullptr) return;
+  cudaemu::diagnose({location.file, static_cast<int>(location.line)}, what);
+}
+
+}  // namespace
+
+// `volatile` makes no difference to ordering, here as on the GPU.
+#define CUDAEMU_HOOK(name, bytes, kind) \
+  void name(void *address) { access_memory(address, bytes, kind, __builtin_return_address(0)); }
+
+#define CUDAEMU_HOOKS(bytes)                                        \
+  CUDAEMU_HOOK(__tsan_read##bytes, bytes, Kind::Read)               \
+  CUDAEMU_HOOK(__tsan_write##bytes, bytes, Kind::Write)             \
+  CUDAEMU_HOOK(__tsan_unaligned_read##bytes, bytes, Kind::Read)     \
+  CUDAEMU_HOOK(__tsan_unaligned_write##bytes, bytes, Kind::Write)   \
+  CUDAEMU_HOOK(__tsan_volatile_read##bytes, bytes, Kind::Read)      \
+  CUDAEMU_HOOK(__tsan_volatile_write##bytes, bytes, Kind::Write)
+
+extern "C" {
+#pragma GCC visibility push(default)
+
+CUDAEMU_HOOKS(1)
+CUDAEMU_HOOKS(2)
+CUDAEMU_HOOKS(4)
+CUDAEMU_HOOKS(8)
+CUDAEMU_HOOKS(16)
+
+void __tsan_read_range(void *address, size_t bytes) {
+  access_memory(address, bytes, Kind::Read, __builtin_return_address(0));
+}
+void __tsan_write_range(void *address, size_t bytes) {
+  access_memory(address, bytes, Kind::Write, __builtin_return_address(0));
+}
+
+void __tsan_init() {}
+void __tsan_func_entry(void *) {}
+void __tsan_func_exit() {}
+
+void __ubsan_handle_type_mismatch_v1(AlignmentData *data, uintptr_t address) {
+  const size_t alignment = size_t{1} << data->log2_alignment;
+  if (address == 0) return;  // the access itself will fault
+  diagnose_at(data->location, "misaligned access: the address must be a multiple of " +
+                                  std::to_string(alignment) + " bytes");
+}
+
+void __ubsan_handle_out_of_bounds(BoundsData *data, uintptr_t index) {
+  diagnose_at(data->location, "index " + std::to_string(static_cast<intptr_t>(index)) +
+                                  " is outside the array");
+}
+
+#pragma GCC visibility pop
+}

@@ -1,0 +1,59 @@
+// __half and __half2: IEEE binary16 in memory, computed in float and rounded to nearest even.
+#pragma once
+
+namespace cudaemu {
+
+inline unsigned short half_from_float(float value) {
+  const uint32_t bits = bits_as<uint32_t>(value);
+  const uint32_t sign = bits >> 16 & 0x8000;
+  const uint32_t magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return 0x7fff;  // NaN, the one that the GPU returns
+  if (magnitude >= 0x47800000) return static_cast<unsigned short>(sign | 0x7c00);  // 2^16 and more
+  if (magnitude < 0x38800000) {
+    // Below 2^-14 a half counts in units of 2^-24, which is the last place of a float of 0.5. The
+    // addition therefore rounds exactly where it must.
+    const float rounded = bits_as<float>(magnitude) + 0.5f;
+    return static_cast<unsigned short>(sign | (bits_as<uint32_t>(rounded) - 0x3f000000));
+  }
+  // Drop 13 bits of the fraction, to nearest, ties to even; a carry into the exponent is right, up
+  // to and including infinity. Then the exponent's bias goes from 127 to 15.
+  const uint32_t odd = magnitude >> 13 & 1;
+  const uint32_t rounded = (magnitude + 0xfff + odd) >> 13;
+  return static_cast<unsigned short>(sign | (rounded - ((127 - 15) << 10)));
+}
+
+inline float float_from_half(unsigned short half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
+  const uint32_t exponent = half >> 10 & 0x1f;
+  const uint32_t fraction = half & 0x3ff;
+  if (exponent == 0) {
+    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
+    return bits_as<float>(sign | bits_as<uint32_t>(magnitude));
+  }
+  const uint32_t wide_exponent = exponent == 0x1f ? 0xff : exponent + (127 - 15);
+  return bits_as<float>(sign | wide_exponent << 23 | fraction << 13);
+}
+
+}  // namespace cudaemu
+
+#define CUDAEMU_SMALL_FLOAT __half
+#define CUDAEMU_SMALL_FLOAT_2 __half2
+#define CUDAEMU_TO_FLOAT cudaemu::float_from_half
+#define CUDAEMU_FROM_FLOAT cudaemu::half_from_float
+#include "small_float.h"
+
+typedef __half half;
+typedef __half2 half2;
+
+inline float __half2float(__half value) { return value; }
+inline __half __float2half(float value) { return value; }
+inline __half __float2half_rn(float value) { return value; }
+inline float2 __half22float2(__half2 value) { return {value.x, value.y}; }
+inline __half2 __float22half2_rn(float2 value) { return {value.x, value.y}; }
+inline __half2 __floats2half2_rn(float x, float y) { return {x, y}; }
+inline __half2 __halves2half2(__half x, __half y) { return {x, y}; }
+inline __half2 __half2half2(__half value) { return {value, value}; }
+inline unsigned short __half_as_ushort(__half value) {
+  return cudaemu::bits_as<unsigned short>(value);
+}
+inline __half __ushort_as_half(unsigned short bits) { return cudaemu::bits_as<__half>(bits); }

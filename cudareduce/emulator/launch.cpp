@@ -1,0 +1,239 @@
+// Launches: the blocks of a grid, handed out in increasing order to a few OS threads.
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "diagnostics.h"
+#include "hazards.h"
+#include "memory.h"
+
+namespace cudaemu {
+namespace {
+
+constexpr int POISON = 0xff;
+constexpr size_t MAX_DYNAMIC_SHARED = 256 << 10;
+
+struct Segment {
+  char *start;
+  size_t bytes;
+};
+
+struct SegmentSearch {
+  const char *inside;
+  Segment found;
+};
+
+int visit_library(dl_phdr_info *library, size_t, void *data) {
+  auto *search = static_cast<SegmentSearch *>(data);
+  char *start = static_cast<char *>(library->dlpi_tls_data);
+  if (start == nullptr) return 0;
+  for (int i = 0; i < library->dlpi_phnum; i++) {
+    const ElfW(Phdr) &header = library->dlpi_phdr[i];
+    if (header.p_type != PT_TLS) continue;
+    if (search->inside < start || search->inside >= start + header.p_memsz) continue;
+    search->found = {start, header.p_memsz};
+    return 1;
+  }
+  return 0;
+}
+
+// This OS thread's copy of the kernel library's thread-local segment: all its static __shared__
+// variables.
+Segment shared_segment(const Entry &entry) {
+  SegmentSearch search = {static_cast<const char *>(entry.shared_segment()), {nullptr, 0}};
+  dl_iterate_phdr(visit_library, &search);
+  return search.found;
+}
+
+// What one OS thread needs to run blocks, kept from launch to launch.
+class Worker {
+ public:
+  void run(const Launch &launch, std::atomic<uint64_t> &next_block);
+
+ private:
+  char *dynamic_shared(size_t bytes);
+
+  Block block_;
+  char *dynamic_end_ = nullptr;
+};
+
+// Ends at a guard page.
+char *Worker::dynamic_shared(size_t bytes) {
+  if (dynamic_end_ == nullptr) {
+    void *map = mmap(nullptr, MAX_DYNAMIC_SHARED + PAGE, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) throw std::bad_alloc();
+    dynamic_end_ = static_cast<char *>(map) + MAX_DYNAMIC_SHARED;
+    mprotect(dynamic_end_, PAGE, PROT_NONE);
+  }
+  constexpr size_t alignment = 16;
+  return dynamic_end_ - (bytes + alignment - 1) / alignment * alignment;
+}
+
+void Worker::run(const Launch &launch, std::atomic<uint64_t> &next_block) {
+  use_signal_stack();
+  block_.prepare(launch);
+  const Segment shared = shared_segment(*launch.entry);
+  char *dynamic = launch.dynamic_shared == 0 ? nullptr : dynamic_shared(launch.dynamic_shared);
+  this_block.dynamic_shared = dynamic;
+  running_block = &block_;
+  const uint64_t blocks = launch.blocks();
+  // Few visits to the shared counter where there are many blocks, yet a fair share for everyone.
+  const uint64_t share = std::clamp<uint64_t>(blocks / 64, 1, 64);
+  for (;;) {
+    const uint64_t first = next_block.fetch_add(share);
+    if (first >= blocks) break;
+    for (uint64_t number = first; number < std::min(first + share, blocks); number++) {
+      if (any_diagnostics() && !hazards::ENABLED) break;
+      memset(shared.start, POISON, shared.bytes);
+      if (dynamic != nullptr) memset(dynamic, POISON, launch.dynamic_shared);
+      hazards::block_begins(block_, shared.start, shared.bytes);
+      if (!block_.run(number)) next_block = blocks;
+    }
+  }
+  running_block = nullptr;
+}
+
+// OS threads that wait for launches. The caller of a launch is always the first of them.
+class Pool {
+ public:
+  void run(const Launch &launch, unsigned workers);
+
+ private:
+  void help(unsigned number);
+
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::condition_variable finished_;
+  uint64_t generation_ = 0;
+  unsigned wanted_ = 0;   // workers of this generation
+  unsigned running_ = 0;  // helpers still at work
+  const Launch *launch_ = nullptr;
+  std::atomic<uint64_t> next_block_{0};
+};
+
+void Pool::run(const Launch &launch, unsigned workers) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    while (workers_.size() < workers) {
+      const unsigned number = static_cast<unsigned>(workers_.size());
+      workers_.push_back(std::make_unique<Worker>());
+      if (number > 0) std::thread([this, number] { help(number); }).detach();
+    }
+    launch_ = &launch;
+    next_block_ = 0;
+    wanted_ = workers;
+    running_ = workers - 1;
+    generation_++;
+  }
+  wake_.notify_all();
+  workers_[0]->run(launch, next_block_);
+  std::unique_lock<std::mutex> lock(mutex_);
+  finished_.wait(lock, [this] { return running_ == 0; });
+}
+
+void Pool::help(unsigned number) {
+  uint64_t seen = 0;
+  for (;;) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    wake_.wait(lock, [&] { return generation_ != seen && number < wanted_ && running_ > 0; });
+    seen = generation_;
+    Worker &worker = *workers_[number];
+    const Launch &launch = *launch_;
+    lock.unlock();
+    worker.run(launch, next_block_);
+    lock.lock();
+    if (--running_ == 0) finished_.notify_one();
+  }
+}
+
+// Never destroyed: its threads run until the process ends. A forked child has none of its parent's
+// threads and starts a pool of its own.
+Pool &pool() {
+  static Pool *instance = nullptr;
+  static pid_t owner = 0;
+  if (owner != getpid()) {
+    instance = new Pool;
+    owner = getpid();
+  }
+  return *instance;
+}
+
+const char *refusal(const Launch &launch) {
+  const uint64_t threads =
+      static_cast<uint64_t>(launch.shape.x) * launch.shape.y * launch.shape.z;
+  if (launch.blocks() == 0 || threads == 0) return "the grid or the block is empty";
+  if (threads > MAX_THREADS) return "a block has at most 1024 threads";
+  if (launch.grid.y > 65535 || launch.grid.z > 65535) return "the grid is too large";
+  if (launch.grid.x > 0x7fffffff) return "the grid is too large";
+  if (launch.dynamic_shared > MAX_DYNAMIC_SHARED) return "too much dynamic shared memory";
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace cudaemu
+
+using namespace cudaemu;
+
+extern "C" {
+#pragma GCC visibility push(default)
+
+// The same fields in the same order as in the Python module that calls this.
+struct cudaemu_request {
+  const Entry *entry;
+  void **arguments;
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint64_t dynamic_shared;
+  uint64_t seed;
+  uint32_t order;
+  uint32_t os_threads;
+};
+
+// Runs one launch to its end; returns how many things were wrong with it. One launch at a time.
+unsigned cudaemu_launch(const cudaemu_request *request) {
+  const uint32_t *grid = request->grid, *block = request->block;
+  const Launch launch = {
+      request->entry,          request->arguments,
+      dim3(grid[0], grid[1], grid[2]), dim3(block[0], block[1], block[2]),
+      request->dynamic_shared, static_cast<Order>(request->order),
+      request->seed,
+  };
+  clear_diagnostics();
+  if (const char *reason = refusal(launch)) {
+    diagnose_line(reason, std::string("launch refused: ") + reason);
+    return count_diagnostics();
+  }
+  hazards::launch_begins(launch);
+  const uint64_t useful = std::min<uint64_t>(request->os_threads, launch.blocks());
+  pool().run(launch, hazards::ENABLED ? 1 : std::max<unsigned>(1, static_cast<unsigned>(useful)));
+  check_margins(launch);
+  return count_diagnostics();
+}
+
+// What was wrong with the last launch, a line each; valid until the next. A place may be given as
+// {library+offset}, for addr2line.
+const char *cudaemu_diagnostics() { return diagnostics_text().c_str(); }
+
+// Writes a __constant__; returns its size in bytes, and writes nothing if that is not `bytes`.
+size_t cudaemu_set_symbol(void *address, const void *data, size_t bytes) {
+  Dl_info library = {};
+  ElfW(Sym) *symbol = nullptr;
+  if (dladdr1(address, &library, reinterpret_cast<void **>(&symbol), RTLD_DL_SYMENT) == 0) return 0;
+  if (symbol == nullptr) return 0;
+  if (symbol->st_size == bytes) memcpy(address, data, bytes);
+  return symbol->st_size;
+}
+
+#pragma GCC visibility pop
+}

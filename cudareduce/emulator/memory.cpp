@@ -1,0 +1,208 @@
+// Buffers between guard pages, and the report of an access that hits one.
+#include "memory.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "diagnostics.h"
+#include "hazards.h"
+
+namespace cudaemu {
+namespace {
+
+constexpr size_t ALIGNMENT = 16;  // what the widest load of a thread needs
+constexpr size_t GUARD = 1 << 20;  // wide enough to catch a stride, not only the next element
+constexpr size_t HUGE_PAGE = 2 << 20;
+constexpr unsigned char POISON = 0xff;  // NaN as a float, -1 as an integer
+
+// |guard|margin, poisoned|the buffer|margin, poisoned, under 16 bytes|guard|
+struct Buffer {
+  char *map;
+  size_t map_bytes;
+  char *start;
+  size_t bytes;
+
+  char *margin_before() const { return map + GUARD; }
+  char *end() const { return start + bytes; }
+  char *guard_after() const { return map + map_bytes - GUARD; }
+};
+
+// Changed only between launches, hence read without a lock, by the fault handler too.
+std::vector<Buffer> buffers;
+
+size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
+bool is_poison(const char *from, const char *to) {
+  return std::all_of(from, to,
+                     [](char byte) { return static_cast<unsigned char>(byte) == POISON; });
+}
+
+// The position among the kernel's arguments of a pointer into this buffer, or -1.
+int argument_number(const Launch &launch, const Buffer &buffer) {
+  for (unsigned i = 0; i < launch.entry->parameters; i++) {
+    const char *value;
+    memcpy(&value, launch.arguments[i], sizeof value);
+    if (value >= buffer.start && value <= buffer.end()) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+std::string describe_buffer(const Launch &launch, const Buffer &buffer) {
+  const int argument = argument_number(launch, buffer);
+  const std::string name =
+      argument < 0 ? "a buffer that is no argument" : "argument " + std::to_string(argument);
+  return name + " (" + std::to_string(buffer.bytes) + " bytes)";
+}
+
+void *program_counter_of(void *context) {
+#if defined(__x86_64__)
+  const auto *machine = static_cast<const ucontext_t *>(context);
+  return reinterpret_cast<void *>(machine->uc_mcontext.gregs[REG_RIP]);
+#else
+  (void)context;
+  return nullptr;
+#endif
+}
+
+// Runs in a process of its own, which ends here: formatting text is safe enough.
+void on_fault(int signal_number, siginfo_t *info, void *context) {
+  if (running_block == nullptr || this_thread == nullptr) {  // not in a kernel: not our business
+    signal(signal_number, SIG_DFL);
+    return;
+  }
+  const Launch &launch = running_block->launch();
+  char where[256];
+  const bool has_address = info->si_code != SI_KERNEL;
+  if (!has_address) {
+    snprintf(where, sizeof where, "a misaligned or impossible address");
+  } else if (!describe_address(launch, info->si_addr, where, sizeof where)) {
+    snprintf(where, sizeof where, "no buffer (stack overflow or a wild pointer)");
+  }
+  Dl_info library = {};
+  void *program_counter = program_counter_of(context);
+  char place[512] = "";
+  if (dladdr(program_counter, &library) != 0) {
+    snprintf(place, sizeof place, "{%s+0x%zx}: ", library.dli_fname,
+             static_cast<size_t>(static_cast<char *>(program_counter) -
+                                 static_cast<char *>(library.dli_fbase)));
+  }
+  const uint3 &block = this_block.index, &thread = this_thread->index;
+  char line[1024];
+  const int length = snprintf(
+      line, sizeof line,
+      "%s%s: invalid access at %p, %s; block (%u, %u, %u), thread (%u, %u, %u)\n", place,
+      launch.entry->name, has_address ? info->si_addr : nullptr, where, block.x, block.y, block.z,
+      thread.x, thread.y, thread.z);
+  if (write(STDERR_FILENO, line, static_cast<size_t>(length)) < 0) _exit(140);
+  _exit(139);
+}
+
+}  // namespace
+
+bool describe_address(const Launch &launch, const void *address, char *text, size_t capacity) {
+  const char *byte = static_cast<const char *>(address);
+  for (const Buffer &buffer : buffers) {
+    if (byte < buffer.map || byte >= buffer.map + buffer.map_bytes) continue;
+    const std::string name = describe_buffer(launch, buffer);
+    if (byte >= buffer.end()) {
+      snprintf(text, capacity, "%zu bytes past the end of %s",
+               static_cast<size_t>(byte - buffer.end()), name.c_str());
+    } else if (byte < buffer.start) {
+      snprintf(text, capacity, "%zu bytes before the start of %s",
+               static_cast<size_t>(buffer.start - byte), name.c_str());
+    } else {
+      snprintf(text, capacity, "inside %s", name.c_str());
+    }
+    return true;
+  }
+  return false;
+}
+
+void check_margins(const Launch &launch) {
+  for (const Buffer &buffer : buffers) {
+    if (!is_poison(buffer.margin_before(), buffer.start)) {
+      const std::string text = "wrote before the start of " + describe_buffer(launch, buffer);
+      diagnose_line(text, std::string(launch.entry->name) + " " + text);
+      memset(buffer.margin_before(), POISON, buffer.start - buffer.margin_before());
+    }
+    if (!is_poison(buffer.end(), buffer.guard_after())) {
+      const std::string text = "wrote past the end of " + describe_buffer(launch, buffer);
+      diagnose_line(text, std::string(launch.entry->name) + " " + text);
+      memset(buffer.end(), POISON, buffer.guard_after() - buffer.end());
+    }
+  }
+}
+
+void use_signal_stack() {
+  static thread_local bool done = false;
+  if (done) return;
+  done = true;
+  constexpr size_t bytes = 64 << 10;
+  stack_t stack = {};
+  stack.ss_sp = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  stack.ss_size = bytes;
+  if (stack.ss_sp != MAP_FAILED) sigaltstack(&stack, nullptr);
+}
+
+}  // namespace cudaemu
+
+using namespace cudaemu;
+
+extern "C" {
+#pragma GCC visibility push(default)
+
+// The end of the buffer lies as near to a guard page as the alignment of its start lets it:
+// `misalign` bytes after a multiple of 16. Its contents are zero until written. Null: no memory.
+void *cudaemu_allocate(size_t bytes, size_t misalign, unsigned cell_bytes) {
+  misalign %= ALIGNMENT;
+  const size_t used = round_up(bytes + misalign, ALIGNMENT) - misalign;
+  const size_t pages = round_up(used + ALIGNMENT, PAGE);
+  const size_t map_bytes = pages + 2 * GUARD;
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void *map = mmap(nullptr, map_bytes, PROT_NONE, flags, -1, 0);
+  if (map == MAP_FAILED) return nullptr;
+  Buffer buffer = {static_cast<char *>(map), map_bytes, nullptr, bytes};
+  buffer.start = buffer.guard_after() - used;
+  if (mprotect(buffer.margin_before(), pages, PROT_READ | PROT_WRITE) != 0) {
+    munmap(map, map_bytes);
+    return nullptr;
+  }
+  if (bytes >= HUGE_PAGE) madvise(buffer.margin_before(), pages, MADV_HUGEPAGE);
+  memset(buffer.margin_before(), POISON, buffer.start - buffer.margin_before());
+  memset(buffer.end(), POISON, buffer.guard_after() - buffer.end());
+  buffers.push_back(buffer);
+  hazards::watch_buffer(buffer.start, bytes, cell_bytes);
+  return buffer.start;
+}
+
+void cudaemu_release(void *start) {
+  const auto found = std::find_if(buffers.begin(), buffers.end(),
+                                  [&](const Buffer &buffer) { return buffer.start == start; });
+  if (found == buffers.end()) return;
+  hazards::forget_buffer(found->start);
+  munmap(found->map, found->map_bytes);
+  buffers.erase(found);
+}
+
+// From here on an invalid access of a kernel writes one line to stderr and ends the process with
+// status 139. Meant for a child process; the line holds a {library+offset} token for the place.
+void cudaemu_catch_faults() {
+  use_signal_stack();
+  struct sigaction action = {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigaction(SIGSEGV, &action, nullptr);
+  sigaction(SIGBUS, &action, nullptr);
+}
+
+#pragma GCC visibility pop
+}

@@ -1,0 +1,20 @@
+// Buffers between guard pages.
+#pragma once
+#include <stddef.h>
+
+#include "block.h"
+
+namespace cudaemu {
+
+// Of the live buffer that holds `address`, or in whose guard pages it lies: what a reader needs to
+// know, e.g. "4 bytes past the end of argument 0 (4000 bytes)". False: it is near no buffer.
+bool describe_address(const Launch &launch, const void *address, char *text, size_t capacity);
+
+// Diagnoses writes into the poisoned margins around the buffers.
+void check_margins(const Launch &launch);
+
+// Takes an alternate signal stack for this OS thread, without which an overflow of a fiber's stack
+// could not be reported.
+void use_signal_stack();
+
+}  // namespace cudaemu

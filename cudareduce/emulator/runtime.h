@@ -1,0 +1,107 @@
+// What a kernel's translation unit and the runtime library know of each other.
+//
+// The kernel side (device.h and device/*.h) turns CUDA's built-ins into calls of the functions
+// below; the runtime library implements them. Both sides include this file and nothing else of
+// each other, so a kernel compiles in a few hundredths of a second.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+// Kernels are compiled with hidden visibility; the runtime's names must stay importable.
+#pragma GCC visibility push(default)
+
+struct uint3 {
+  unsigned x, y, z;
+};
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+
+// Initial-exec is the fastest access that works across libraries. It draws on the small static
+// TLS reserve that the C library keeps for libraries loaded late, so only a few words live there.
+#define CUDAEMU_TLS __thread __attribute__((tls_model("initial-exec")))
+
+namespace cudaemu {
+
+// A place in the source. Device functions take one as their last, defaulted argument, which the
+// compiler fills in with the caller's position (as std::source_location does, without its header).
+struct Site {
+  const char *file;
+  int line;
+  static constexpr Site here(const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
+
+struct Thread {
+  uint3 index;
+  unsigned rank;  // the index made linear: x fastest
+};
+
+struct BlockPosition {
+  uint3 index;
+  dim3 shape;
+  dim3 grid;
+  void *dynamic_shared;
+};
+
+extern CUDAEMU_TLS const Thread *this_thread;  // the CUDA thread that this OS thread runs now
+extern CUDAEMU_TLS BlockPosition this_block;   // and its block
+
+// __syncthreads() and the variants that also count a predicate.
+enum class Vote { None, Any, All, Count };
+int block_barrier(Vote vote, bool predicate, Site at);
+
+// Everything that the lanes of a warp do together.
+enum class Collective : uint8_t {
+  SyncWarp,
+  ShuffleIndex,
+  ShuffleUp,
+  ShuffleDown,
+  ShuffleXor,
+  Ballot,
+  ReduceAdd,
+  ReduceMinSigned,
+  ReduceMaxSigned,
+  ReduceMinUnsigned,
+  ReduceMaxUnsigned,
+  ReduceAnd,
+  ReduceOr,
+  ReduceXor,
+};
+
+// The widest thing that a shuffle can carry.
+struct Value {
+  uint64_t low, high;
+};
+
+Value warp_collective(Collective what, unsigned mask, Value value, int argument, int width,
+                      Site at);
+unsigned active_mask();
+
+void fence();
+void yield();  // let the other threads of the block move on
+void unsupported(const char *what, Site at);
+
+// An atomic operation is begin_atomic (which returns the present content) and then
+// compare_and_swap (which returns what it found) until that succeeds.
+uint32_t begin_atomic(uint32_t *address);
+uint64_t begin_atomic(uint64_t *address);
+uint32_t compare_and_swap(uint32_t *address, uint32_t expected, uint32_t desired);
+uint64_t compare_and_swap(uint64_t *address, uint64_t expected, uint64_t desired);
+
+// One __global__ function, as the loader finds it in the kernel's library.
+struct Entry {
+  const char *name;
+  void (*invoke)(void **arguments);  // each argument by address
+  unsigned parameters;
+  // An address in this OS thread's copy of the library's thread-local segment, which is where
+  // static __shared__ variables live. Asking for it makes the C library allocate the copy.
+  void *(*shared_segment)();
+};
+
+}  // namespace cudaemu
+
+#pragma GCC visibility pop

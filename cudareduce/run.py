@@ -1,0 +1,190 @@
+"""What `bench` and `verify` do between the options and the exit code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cudareduce import __version__
+from cudareduce.backend import BuildError, DeviceInfo
+from cudareduce.backends import choose_backend, open_backend
+from cudareduce.bench import Bench
+from cudareduce.cuda import FLUSH_BYTES
+from cudareduce.errors import worst_exit_code
+from cudareduce.execute import Case
+from cudareduce.join import Group, Join
+from cudareduce.measure import CONFIDENCE, MIN_ROUNDS
+from cudareduce.operators import reduction
+from cudareduce.progress import phase, say
+from cudareduce.record import Record, Run
+from cudareduce.registry import load_registry
+from cudareduce.report import Section, print_sections, sections, to_markdown, verdict_section
+from cudareduce.session import Session, Settings
+from cudareduce.store import check_writable, to_csv, to_json, write_text
+from cudareduce.verify import Verdict, edge_sizes
+
+#: Where float32 no longer counts by ones, and where offsets in bytes no longer fit 32 bits.
+_GPU_SIZES = (2**24 + 1,)
+_BEYOND_32_BITS = 2**32 + 12
+
+
+def run_bench(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
+    """Verify, time, print, store."""
+    with _opened(options) as (session, device):
+        registry = load_registry(options["folders"])
+        choices = registry.choose(names)
+        baseline = options["baseline_kernel"]
+        if baseline is not None:
+            registry.choose([baseline])
+        peak = options["peak_gb_s"] or device.peak_gb_s
+        device = replace(device, peak_gb_s=peak)
+        limits = session.backend.limits()
+        join = Join(session.backend.name, limits, peak, session.settings, registry)
+        outcome = Bench(session, join).run(choices)
+        run = Run(_tool(), device, _protocol(session, outcome.floors_us), outcome.records)
+    _write(run, sections(run), options)
+    codes = {2} if outcome.build_failed else set()
+    return 130 if outcome.interrupted else _exit_code(outcome.records, codes)
+
+
+def run_verify(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
+    """Only the answers, at the sizes asked for or at those where reductions go wrong."""
+    with _opened(options) as (session, device):
+        registry = load_registry(options["folders"])
+        choices = registry.choose(names)
+        settings = session.settings
+        join = Join(session.backend.name, session.backend.limits(), None, settings, registry)
+        records: list[Record] = []
+        interrupted, codes = False, set()
+        for what in settings.reductions:
+            cases = list(session.cases(choices, what))
+            verdicts = {case: Verdict("skip", reason) for case, reason in cases if reason}
+            runnable = [case for case, reason in cases if not reason]
+            sizes = settings.sizes or _edge_sizes(session, runnable)
+            group = Group(what, max(sizes), verdicts, {})
+            try:
+                built = session.build(runnable, sizes)
+                failed = {c: made for c, made in built.items() if isinstance(made, BuildError)}
+                codes |= {2} if failed else set()
+                verdicts |= {
+                    c: Verdict("skip", f"does not compile: {e}") for c, e in failed.items()
+                }
+                good = {c: made for c, made in built.items() if not isinstance(made, BuildError)}
+                session.verify(good, sizes, verdicts, hazards=True)
+            except KeyboardInterrupt:
+                interrupted = True
+            records += join.records(group, [case for case, _ in cases])
+            if interrupted:
+                break
+        run = Run(_tool(), device, {"sizes": list(settings.sizes)}, tuple(records))
+    title = f"answers on {device.name}"
+    _write(run, [verdict_section(records, title)], options)
+    return 130 if interrupted else _exit_code(records, codes)
+
+
+def _edge_sizes(session: Session, cases: list[Case]) -> list[int]:
+    sizes = edge_sizes(max((case.block for case in cases), default=1))
+    if session.backend.name == "cuda" and cases:
+        sizes += [*_GPU_SIZES, _BEYOND_32_BITS // cases[0].what.dtype.size]
+    return sizes
+
+
+@contextmanager
+def _opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
+    """A session on the backend asked for; what falls back says so."""
+    quiet = options["quiet"]
+    for key in ("csv", "json", "markdown"):
+        if options[key] is not None:
+            check_writable(options[key])
+    pairs = [(op, dtype) for op in options["op"] for dtype in options["dtype"]]
+    settings = Settings(
+        reductions=tuple(reduction(op, dtype, options["acc"]) for op, dtype in pairs),
+        sizes=tuple(options["n"] or ()),
+        rows=options["rows"],
+        block=options["block"],
+        items=options["items"],
+        pattern=options.get("pattern", "random"),
+        region=options.get("region", "total"),
+        seed=options["seed"],
+        rounds=options.get("rounds", 0),
+        baseline=options.get("baseline_kernel"),
+        time_limit_s=options["time_limit"],
+    )
+    spec, fallen_back = choose_backend(
+        options["backend"], options["device"], not options["no_cache"]
+    )
+    if fallen_back:
+        say(
+            f"No usable GPU: {fallen_back}. Kernels run on the CPU emulator: answers are checked, "
+            "nothing is timed.",
+            quiet,
+        )
+    with tempfile.TemporaryDirectory(prefix="cudareduce-") as temporary:
+        if spec.name == "cpu" and spec.cache is None:
+            spec = replace(spec, cache=Path(temporary))
+        with open_backend(spec) as backend:
+            session = Session(backend, spec, settings, partial(phase, quiet=quiet))
+            try:
+                yield session, backend.info()
+            finally:
+                session.close()
+
+
+def _write(run: Run, found: list[Section], options: Mapping[str, Any]) -> None:
+    makers: dict[str, Callable[[], str]] = {
+        "csv": lambda: to_csv(run),
+        "json": lambda: to_json(run),
+        "markdown": lambda: to_markdown(found),
+    }
+    for name, make in makers.items():
+        if options[name] is not None:
+            write_text(options[name], make())
+    if options["style"] == "table":
+        print_sections(found)
+    else:
+        sys.stdout.write(makers[options["style"]]())
+
+
+def _exit_code(records: tuple[Record, ...] | list[Record], codes: set[int]) -> int:
+    verdicts = {record.verdict for record in records}
+    codes |= {3} if "fail" in verdicts else set()
+    if verdicts == {"skip"}:
+        codes |= {6}
+    return worst_exit_code(codes)
+
+
+def _protocol(session: Session, floors_us: Mapping[str, float]) -> dict[str, Any]:
+    asked = session.settings
+    return {
+        "timing": "cold",
+        "region": asked.region,
+        "rounds": asked.rounds,
+        "flush_bytes_read": FLUSH_BYTES if session.backend.name == "cuda" else None,
+        "confidence": CONFIDENCE if asked.rounds >= MIN_ROUNDS else None,
+        "seed": asked.seed,
+        "floors_us": dict(floors_us),
+    }
+
+
+def _tool() -> dict[str, Any]:
+    return {"name": "cudareduce", "version": __version__, "git": _git(), "argv": sys.argv[1:]}
+
+
+def _git() -> str | None:
+    """The revision of the checkout that runs, marked if it was changed; None outside one."""
+    folder = Path(__file__).resolve().parent.parent
+    if not (folder / ".git").exists():
+        return None
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return said.stdout.strip() or None
