@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cudareduce.backend import BuildError, OutOfMemory
+from cudareduce.cuda import CudaBackend
 from cudareduce.execute import Bound, Case, Programs
 from cudareduce.inputs import make
 from cudareduce.join import Group, Join
@@ -15,6 +16,7 @@ from cudareduce.record import Record
 from cudareduce.reference import reference
 from cudareduce.registry import Choice
 from cudareduce.session import Session
+from cudareduce.timer import CudaTimer
 from cudareduce.verify import PASS, Verdict, edge_sizes, judge, worse
 
 #: Edge sizes up to this are part of every bench; `verify` takes them all.
@@ -87,8 +89,6 @@ class Bench:
 
     def _time(self, group: Group, programs: Mapping[Case, Programs]) -> None:
         """Time the cases that are right, on fresh input, and judge what the timed runs left."""
-        from cudareduce.cuda import CudaBackend
-
         session, asked, n = self._session, self._session.settings, group.n
         backend = session.backend
         assert isinstance(backend, CudaBackend)
@@ -106,8 +106,9 @@ class Bench:
             case: Bound(backend, case.plan(n, asked.rows, limits), programs[case], given)
             for case in right
         }
-        readers = backend.readers(given)
-        entrants = {FLOOR_EVENTS: lambda: None, FLOOR_LAUNCH: backend.empty(), **readers}
+        timer = CudaTimer(backend)
+        readers = timer.readers(given)
+        entrants = {FLOOR_EVENTS: lambda: None, FLOOR_LAUNCH: timer.empty(), **readers}
         first_only = asked.region == "first-pass"
         for k, bound in enumerate(bounds.values()):
             bound.poison()
@@ -116,7 +117,7 @@ class Bench:
         interrupted = False
         with session.phase("measuring rounds of all kernels", asked.rounds) as step:
             try:
-                measure(backend, entrants, asked.rounds, latest, step)
+                measure(timer, entrants, asked.rounds, latest, step)
             except KeyboardInterrupt:
                 interrupted = True
                 backend.synchronize()

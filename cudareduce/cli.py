@@ -151,14 +151,15 @@ def cli() -> None:
 )
 @click.option("--baseline-kernel", metavar="ID", help="The kernel that speed-ups compare with.")
 @_problem
-def bench(kernels: tuple[str, ...], **options: Any) -> int:
+@click.pass_obj
+def bench(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
     """Verify kernels, then time them; without a GPU, verify them on the CPU.
 
     Example: cudareduce bench fastcuda --n 2^20,2^25 --csv ladder.csv
     """
     from cudareduce.run import run_bench
 
-    return run_bench(kernels, options)
+    return run_bench(kernels, options | {"argv": arguments})
 
 
 @cli.command()
@@ -170,14 +171,15 @@ def bench(kernels: tuple[str, ...], **options: Any) -> int:
     help="Elements; by default the sizes where reductions go wrong.",
 )
 @_problem
-def verify(kernels: tuple[str, ...], **options: Any) -> int:
+@click.pass_obj
+def verify(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
     """Only the answers: every pattern, edge sizes, and on the CPU every schedule and hazard.
 
     Example: cudareduce verify all --op sum,min,max --dtype all
     """
     from cudareduce.run import run_verify
 
-    return run_verify(kernels, options)
+    return run_verify(kernels, options | {"argv": arguments})
 
 
 @cli.command("list")
@@ -268,7 +270,7 @@ def run(arguments: list[str]) -> int:
     """Run with these arguments and return the exit code."""
     debug = "--debug" in arguments
     try:
-        result = cli.main(arguments, prog_name="cudareduce", standalone_mode=False)
+        result = cli.main(arguments, "cudareduce", standalone_mode=False, obj=arguments)
         return result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)

@@ -12,9 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from importlib.resources import files
 from os import cpu_count
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -35,11 +33,6 @@ from cudareduce.errors import EnvironmentProblem
 from cudareduce.nvml import management_facts
 from cudareduce.plan import DeviceLimits
 
-#: Bytes read to displace the L2: four times an H200's 60 MiB would do; 512 MiB also gives the host
-#: some 110 us to enqueue what is measured (measured on an H200, 4.7 TB/s).
-FLUSH_BYTES = 512 * 2**20
-#: Read-only launch shapes tried for the ceiling: probe, threads, blocks per SM (0: one tile each).
-_READ_SHAPES = (("read_4", 512, 4), ("read_8", 512, 2), ("read_4", 512, 0))
 _ALIGNMENT = 256
 
 
@@ -111,8 +104,6 @@ class CudaBackend:
         self._temporary = None if cache else tempfile.TemporaryDirectory(prefix="cudareduce-")
         self.stream = self._driver.Stream()
         self._buffers: set[CudaBuffer] = set()
-        self._probes: CudaProgram | None = None
-        self._flush: Buffer | None = None
 
     def __enter__(self) -> CudaBackend:
         return self
@@ -269,9 +260,7 @@ class CudaBackend:
     ) -> Launch:
         assert isinstance(program, CudaProgram)
         values = [a.address if isinstance(a, CudaBuffer) else a for a in args]
-        return self._prepared(program.function, grid, block, values)
-
-    def _prepared(self, function: Any, grid: int, block: int, values: Sequence[Any]) -> Launch:
+        function = program.function
         function.prepare("P" * len(values))  # pointers and sizes are both 64 bits wide
         call = function.prepared_async_call
         return partial(call, (grid, 1), (block, 1, 1), self.stream, *values)
@@ -294,8 +283,6 @@ class CudaBackend:
                 f"the GPU reports: {error}; run it under compute-sanitizer to see where"
             ) from None
 
-    # What measure needs: events, the flush, and the probes.
-
     def mark(self) -> Any:
         """Record an event behind all work enqueued so far."""
         return self._driver.Event().record(self.stream)
@@ -307,44 +294,6 @@ class CudaBackend:
     def elapsed_us(self, start: Any, end: Any) -> float:
         """Microseconds between two events that have both been reached."""
         return float(end.time_since(start)) * 1e3
-
-    def displace(self) -> None:
-        """Enqueue a read of far more than the L2 holds: no input stays, and no line is dirty."""
-        if self._flush is None:
-            l2 = self.info().l2_bytes or 0
-            self._flush = self.allocate(max(FLUSH_BYTES, 4 * l2))
-            self._displace = self._reader("read_4", 512, 4, self._flush)
-        self._displace()
-
-    def empty(self) -> Launch:
-        """A launch of an empty kernel, which shows what a launch costs."""
-        return self._prepared(self._probe("empty_kernel"), 1, 32, [])
-
-    def readers(self, buffer: Buffer) -> dict[str, Launch]:
-        """Launches that only read a buffer, in several shapes; the fastest is the ceiling."""
-        return {
-            f"{name} x {threads} x {per_sm or 'tile'}": self._reader(name, threads, per_sm, buffer)
-            for name, threads, per_sm in _READ_SHAPES
-        }
-
-    def _reader(self, name: str, threads: int, per_sm: int, buffer: Buffer) -> Launch:
-        assert isinstance(buffer, CudaBuffer)
-        words = buffer.nbytes // 16
-        tile = threads * int(name.removeprefix("read_"))
-        tiles = max(1, -(-words // tile))
-        grid = min(tiles, self.limits().sm_count * per_sm) if per_sm else tiles
-        return self._prepared(self._probe(name), grid, threads, [buffer.address, 0, words])
-
-    def _probe(self, name: str) -> Any:
-        if self._probes is None:
-            path = Path(str(files("cudareduce") / "device" / "probes.cu"))
-            text = path.read_text(encoding="utf-8")
-            [program] = self.build([Source(text, "empty_kernel", path)])
-            if isinstance(program, BuildError):
-                raise program
-            assert isinstance(program, CudaProgram)
-            self._probes = program
-        return self._probes._module.get_function(name)
 
 
 def _nvcc_version() -> str | None:

@@ -72,7 +72,8 @@ class Bound:
     def _steps(self, programs: Programs) -> Iterable[Launch]:
         plan, backend = self.plan, self._backend
         if plan.preset:
-            answer = plan.problem.what.identity() * plan.outputs
+            what = plan.problem.what
+            answer = (what.identity() if plan.passes else what.of_nothing()) * plan.outputs
             yield backend.filler(self._buffers[plan.preset], answer)
         for step in plan.passes:
             program = programs[step.stage]

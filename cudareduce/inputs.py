@@ -35,7 +35,7 @@ def patterns_for(what: Reduction, n: int, tile: int) -> list[str]:
     if what.op.name in _EXTREMA:
         places = [f"extremum:{place}" for place in _places(n, tile)]
         nans = ["nan"] if what.dtype.kind == "float" else []
-        return ["rising", "falling", *places, *nans]
+        return ["rising", "falling", "one-sided", *places, *nans]
     return ["random"]
 
 
@@ -51,10 +51,9 @@ def make(pattern: str, what: Reduction, n: int, rows: int = 1, seed: int = 0) ->
     rng = np.random.default_rng([seed, n, rows])
     name, _, place = pattern.partition(":")
     values = _values(name, what, n, rows, rng)
+    low = what.op.name.endswith("min")
     if name == "extremum" and n:
-        grid = values.reshape(rows, n)
-        low = what.op.name.endswith("min")
-        grid[:, int(place)] = _edge(what.dtype, low)
+        values.reshape(rows, n)[:, int(place)] = _edge(what.dtype, low)
     if name == "nan" and n:
         values.reshape(rows, n)[:, [n // 2, n - 1]] = np.nan
     return _store(values, what.dtype)
@@ -77,6 +76,8 @@ def _store(values: Array, dtype: DType) -> Array:
 
 def _values(name: str, what: Reduction, n: int, rows: int, rng: np.random.Generator) -> Array:
     size, dtype, op = n * rows, what.dtype, what.op.name
+    if name == "one-sided":  # all values beyond 0, so that padding with 0 shows
+        return _one_sided(what, size, rng)
     kind = np.dtype("float32") if dtype.kind == "float" and dtype.size < 8 else dtype.storage
     if name in ("ones", "twos"):
         return np.full(size, 1 if name == "ones" else 2, kind)
@@ -103,12 +104,24 @@ def _values(name: str, what: Reduction, n: int, rows: int, rng: np.random.Genera
     return values
 
 
+def _one_sided(what: Reduction, size: int, rng: np.random.Generator) -> Array:
+    """All above 0 for a minimum, all below (for want of a sign, all) for a maximum."""
+    low = what.op.name.endswith("min")
+    if what.dtype.kind == "float":
+        values: Array = rng.random(size, "float64" if what.dtype.size == 8 else "float32")
+        return values + 1 if low else -1 - values
+    info = np.iinfo(what.dtype.storage)
+    first, last = (1, info.max) if low or not info.min else (info.min, -1)
+    whole: Array = rng.integers(first, last, size, what.dtype.storage, endpoint=True)
+    return whole
+
+
 def _ramp(dtype: DType, n: int) -> Array:
     """From the lowest to the highest value in equal steps, as far as the type has them."""
     if dtype.kind == "float":
         return np.linspace(-1, 1, n, dtype="float64" if dtype.size == 8 else "float32")
     info = np.iinfo(dtype.storage)
-    low, high = max(info.min, -(2**62)), min(info.max, 2**62)
+    low, high = max(info.min, -(2**61)), min(info.max, 2**61)
     step = max((high - low) // max(n, 1), 0)
     if step:
         return (np.arange(n, dtype=np.int64) * step + low).astype(dtype.storage)

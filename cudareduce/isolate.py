@@ -16,6 +16,7 @@ from pathlib import Path
 
 from cudareduce.backend import Backend, BuildError
 from cudareduce.backends import BackendSpec, open_backend
+from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import CudareduceError
 from cudareduce.execute import Case, build
 from cudareduce.verify import PASS, Verdict, verify, worse
@@ -86,13 +87,13 @@ class Isolation:
         self._log = None
 
     def _last_words(self, code: int | None) -> str:
+        """What the child said last on standard error, else how it ended."""
         lines = self._log.read_text(errors="replace").splitlines() if self._log else []
-        said = [line.removeprefix("cudaemu: ") for line in lines if line.startswith("cudaemu: ")]
-        if said:
-            return said[-1]
+        if lines:
+            return resolve_locations(lines[-1])
         if code is not None and code < 0:
             return f"its process was ended by {signal.Signals(-code).name}"
-        return f"its process ended with code {code}" + (f": {lines[-1]}" if lines else "")
+        return f"its process ended with code {code}"
 
 
 def _serve(pipe: Connection, log: str) -> None:

@@ -92,7 +92,7 @@ class Reduction:
         return plain and self.dtype == self.acc
 
     def identity(self) -> bytes:
-        """The bits of the operator's identity, as an answer that nothing was folded into."""
+        """The bits of the operator's identity, as one accumulator."""
         import numpy as np
 
         acc = np.dtype(self.acc.storage)
@@ -105,6 +105,17 @@ class Reduction:
             "affine": [1, 0],
         }
         return np.array(values.get(self.op.name, [0]), dtype=acc).tobytes()
+
+    def of_nothing(self) -> bytes:
+        """The bits of the answer for no elements: the identity, but NaN for a mean and -1, no
+        position, for an index."""
+        import numpy as np
+
+        if self.op.indexed:
+            return np.int64(-1).tobytes()
+        if self.op.needs_count:
+            return np.array(np.nan, self.acc.storage).tobytes()
+        return self.identity()
 
     def why_undefined(self) -> str | None:
         """The reason why this combination makes no sense, or None if it does."""

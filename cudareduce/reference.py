@@ -29,6 +29,8 @@ def reference(what: Reduction, data: Array, rows: int) -> Reference:
     numbers = as_numbers(data, what.dtype).reshape(rows, -1)
     name = what.op.name
     n = numbers.shape[1]
+    if n == 0:
+        return Reference(_of_nothing(what, rows))
     if name in ("sum", "mean"):
         if what.acc.kind != "float":
             return Reference(numbers.sum(axis=1, dtype=what.acc.storage))
@@ -38,12 +40,15 @@ def reference(what: Reduction, data: Array, rows: int) -> Reference:
     if name == "prod":
         return Reference(numbers.prod(axis=1, dtype=what.acc.storage))
     if name in ("min", "max"):
-        if n == 0:
-            return Reference(np.frombuffer(what.identity() * rows, what.acc.storage))
         return Reference(getattr(numbers, name)(axis=1).astype(what.acc.storage))
     if name in ("argmin", "argmax"):
         return Reference(getattr(numbers, name)(axis=1))
     return Reference(np.array([_fold_words(what, row) for row in numbers], np.uint32))
+
+
+def _of_nothing(what: Reduction, rows: int) -> Array:
+    values = np.frombuffer(what.of_nothing() * rows, what.result_dtype)
+    return values.reshape(rows, -1) if what.op.words > 1 else values
 
 
 def bound(what: Reduction, depth: int, ref: Reference, exact: bool) -> Array | None:

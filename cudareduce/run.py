@@ -16,7 +16,6 @@ from cudareduce import __version__
 from cudareduce.backend import BuildError, DeviceInfo
 from cudareduce.backends import choose_backend, open_backend
 from cudareduce.bench import Bench
-from cudareduce.cuda import FLUSH_BYTES
 from cudareduce.errors import worst_exit_code
 from cudareduce.execute import Case
 from cudareduce.join import Group, Join
@@ -28,6 +27,7 @@ from cudareduce.registry import load_registry
 from cudareduce.report import Section, print_sections, sections, to_markdown, verdict_section
 from cudareduce.session import Session, Settings
 from cudareduce.store import check_writable, to_csv, to_json, write_text
+from cudareduce.timer import FLUSH_BYTES
 from cudareduce.verify import Verdict, edge_sizes
 
 #: Where float32 no longer counts by ones, and where offsets in bytes no longer fit 32 bits.
@@ -37,18 +37,17 @@ _BEYOND_32_BITS = 2**32 + 12
 
 def run_bench(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     """Verify, time, print, store."""
+    registry = load_registry(options["folders"])
+    choices = registry.choose(names)
+    if options["baseline_kernel"] is not None:
+        registry.choose([options["baseline_kernel"]])
     with _opened(options) as (session, device):
-        registry = load_registry(options["folders"])
-        choices = registry.choose(names)
-        baseline = options["baseline_kernel"]
-        if baseline is not None:
-            registry.choose([baseline])
         peak = options["peak_gb_s"] or device.peak_gb_s
         device = replace(device, peak_gb_s=peak)
         limits = session.backend.limits()
         join = Join(session.backend.name, limits, peak, session.settings, registry)
         outcome = Bench(session, join).run(choices)
-        run = Run(_tool(), device, _protocol(session, outcome.floors_us), outcome.records)
+        run = Run(_tool(options), device, _protocol(session, outcome.floors_us), outcome.records)
     _write(run, sections(run), options)
     codes = {2} if outcome.build_failed else set()
     return 130 if outcome.interrupted else _exit_code(outcome.records, codes)
@@ -56,9 +55,9 @@ def run_bench(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
 
 def run_verify(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     """Only the answers, at the sizes asked for or at those where reductions go wrong."""
+    registry = load_registry(options["folders"])
+    choices = registry.choose(names)
     with _opened(options) as (session, device):
-        registry = load_registry(options["folders"])
-        choices = registry.choose(names)
         settings = session.settings
         join = Join(session.backend.name, session.backend.limits(), None, settings, registry)
         records: list[Record] = []
@@ -83,7 +82,7 @@ def run_verify(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
             records += join.records(group, [case for case, _ in cases])
             if interrupted:
                 break
-        run = Run(_tool(), device, {"sizes": list(settings.sizes)}, tuple(records))
+        run = Run(_tool(options), device, {"sizes": list(settings.sizes)}, tuple(records))
     title = f"answers on {device.name}"
     _write(run, [verdict_section(records, title)], options)
     return 130 if interrupted else _exit_code(records, codes)
@@ -173,8 +172,8 @@ def _protocol(session: Session, floors_us: Mapping[str, float]) -> dict[str, Any
     }
 
 
-def _tool() -> dict[str, Any]:
-    return {"name": "cudareduce", "version": __version__, "git": _git(), "argv": sys.argv[1:]}
+def _tool(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": "cudareduce", "version": __version__, "git": _git(), "argv": options["argv"]}
 
 
 def _git() -> str | None:

@@ -84,9 +84,12 @@ def _text(value: object) -> str:
 
 def worse(old: Verdict, new: Verdict) -> Verdict:
     """The verdict that stands after both: a failure, else the one nearest to its bound."""
-    if old.outcome == "fail":
+    rank = ("pass", "skip", "fail")
+    if old.outcome != new.outcome:
+        return max(old, new, key=lambda verdict: rank.index(verdict.outcome))
+    if old.outcome != "pass":
         return old
-    if new.outcome == "fail" or old.error is None:
+    if old.error is None:
         return new
 
     def share(verdict: Verdict) -> float:

@@ -15,13 +15,22 @@ from cudareduce.backend import BuildError, KernelFault, Program, Source
 from cudareduce.cpu import CpuBackend
 from cudareduce.emulator import toolchain
 from cudareduce.emulator.toolchain import resolve_locations
+from cudareduce.errors import EnvironmentProblem
 
 KERNELS = Path(__file__).with_name("emulator_kernels")
 BLOCK = 256
 SIZES = (1, 31, 255, 256, 257, 1000, 5003)
 SCHEDULES = ("ascending", "random:1", "random:2", "warp:1", "warp:2")
 
-RIGHT = ("tree", "dynamic_tree", "warp_tail", "shuffle", "groups", "one_atomic_per_block")
+RIGHT = (
+    "tree",
+    "dynamic_tree",
+    "warp_tail",
+    "shuffle",
+    "groups",
+    "one_atomic_per_block",
+    "compare_and_swap",
+)
 RIGHT_AND_ORDERED_BY_ATOMICS = ("last_block", "last_block_exchange", "last_warp")
 SEEN_BY_A_SCHEDULE = (
     "no_barrier_after_load",
@@ -292,6 +301,14 @@ def test_results_come_in_the_order_of_the_sources(plain: CpuBackend) -> None:
     assert not isinstance(first, BuildError)
     assert not isinstance(second, BuildError)
     assert [first.entry, second.entry, len(calls)] == ["tree", "shuffle", 3]
+
+
+def test_without_a_compiler_the_message_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EnvironmentProblem, match=r"g\+\+ was not found: install it"):
+        CpuBackend(cache=tmp_path)
 
 
 def run_function(plain: CpuBackend, entry: str, dtype: str, count: int, block: int) -> np.ndarray:

@@ -33,12 +33,17 @@ __device__ void read_tiles(const uint4 *in, unsigned *never, size_t words)
         atomicOr(never, folded);
 }
 
-extern "C" __global__ void __launch_bounds__(512) read_4(const uint4 *in, unsigned *never, size_t words)
+extern "C" __global__ void read_2(const uint4 *in, unsigned *never, size_t words)
+{
+    read_tiles<2>(in, never, words);
+}
+
+extern "C" __global__ void read_4(const uint4 *in, unsigned *never, size_t words)
 {
     read_tiles<4>(in, never, words);
 }
 
-extern "C" __global__ void __launch_bounds__(512) read_8(const uint4 *in, unsigned *never, size_t words)
+extern "C" __global__ void read_8(const uint4 *in, unsigned *never, size_t words)
 {
     read_tiles<8>(in, never, words);
 }

@@ -41,12 +41,12 @@ void diagnose_at(const SourceLocation &location, const std::string &what) {
 #define CUDAEMU_HOOK(name, bytes, kind) \
   void name(void *address) { access_memory(address, bytes, kind, __builtin_return_address(0)); }
 
-#define CUDAEMU_HOOKS(bytes)                                        \
-  CUDAEMU_HOOK(__tsan_read##bytes, bytes, Kind::Read)               \
-  CUDAEMU_HOOK(__tsan_write##bytes, bytes, Kind::Write)             \
-  CUDAEMU_HOOK(__tsan_unaligned_read##bytes, bytes, Kind::Read)     \
-  CUDAEMU_HOOK(__tsan_unaligned_write##bytes, bytes, Kind::Write)   \
-  CUDAEMU_HOOK(__tsan_volatile_read##bytes, bytes, Kind::Read)      \
+#define CUDAEMU_HOOKS(bytes)                                      \
+  CUDAEMU_HOOK(__tsan_read##bytes, bytes, Kind::Read)             \
+  CUDAEMU_HOOK(__tsan_write##bytes, bytes, Kind::Write)           \
+  CUDAEMU_HOOK(__tsan_unaligned_read##bytes, bytes, Kind::Read)   \
+  CUDAEMU_HOOK(__tsan_unaligned_write##bytes, bytes, Kind::Write) \
+  CUDAEMU_HOOK(__tsan_volatile_read##bytes, bytes, Kind::Read)    \
   CUDAEMU_HOOK(__tsan_volatile_write##bytes, bytes, Kind::Write)
 
 extern "C" {
@@ -77,8 +77,8 @@ void __ubsan_handle_type_mismatch_v1(AlignmentData *data, uintptr_t address) {
 }
 
 void __ubsan_handle_out_of_bounds(BoundsData *data, uintptr_t index) {
-  diagnose_at(data->location, "index " + std::to_string(static_cast<intptr_t>(index)) +
-                                  " is outside the array");
+  diagnose_at(data->location,
+              "index " + std::to_string(static_cast<intptr_t>(index)) + " is outside the array");
 }
 
 #pragma GCC visibility pop

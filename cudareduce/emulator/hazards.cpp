@@ -15,9 +15,11 @@
 //                                   the same warp or before its last barrier;
 //   in an earlier launch            always.
 //
-// Two atomic operations never conflict. Shuffles order nothing, as on the GPU. The findings hardly
-// depend on the schedule, since it is the missing order that is found and not its effect. Not
-// modelled: locks.
+// Two atomic operations never conflict. Nor does a plain read with others' atomic operations if the
+// same thread goes on to a compare-and-swap there, which finds out if the value has changed. That
+// shows later only, so such a finding waits until the end of the block. Shuffles order nothing, as
+// on the GPU. The findings hardly depend on the schedule, since it is the missing order that is
+// found and not its effect. Not modelled: locks.
 #include "hazards.h"
 
 #include <dlfcn.h>
@@ -29,6 +31,7 @@
 #include <vector>
 
 #include "diagnostics.h"
+#include "hazard_shadow.h"
 
 namespace cudaemu {
 namespace hazards {
@@ -36,79 +39,19 @@ namespace {
 
 enum class Space { Shared, Global };
 
-// Tick, thread and the atomic flag in one word. Zero: no access.
-class Access {
- public:
-  Access() = default;
-  Access(uint64_t tick, unsigned thread, bool atomic)
-      : bits_(tick << 11 | static_cast<uint64_t>(thread) << 1 | (atomic ? 1 : 0)) {}
-
-  bool none() const { return bits_ == 0; }
-  bool atomic() const { return (bits_ & 1) != 0; }
-  unsigned thread() const { return static_cast<unsigned>(bits_ >> 1 & (MAX_THREADS - 1)); }
-  uint64_t tick() const { return bits_ >> 11; }
-
- private:
-  uint64_t bits_ = 0;
-};
-
-struct Place {
-  Access access;
-  uint32_t counter = 0;  // where in the kernel's library
-};
-
-// What is remembered of one cell of memory. "other" is an access by another thread than the latest:
-// a thread never conflicts with itself, and must not hide the one with which it does.
-struct Cell {
-  Access write, other_write, read, other_read;
-  uint32_t write_counter, other_write_counter, read_counter, other_read_counter;
-};
-
-// Cells for a range of memory. Those of a large input are mostly untouched, hence not a vector:
-// calloc takes fresh pages of zeros, and an all-zero cell is an empty one.
-class Shadow {
- public:
-  Shadow(const char *start, size_t bytes, unsigned cell_bytes)
-      : start_(start), bytes_(bytes), cell_bytes_(cell_bytes) {
-    cells_ = static_cast<Cell *>(calloc(bytes / cell_bytes + 1, sizeof(Cell)));
-    if (cells_ == nullptr) throw std::bad_alloc();
-  }
-  Shadow(Shadow &&other) noexcept { swap(other); }
-  Shadow &operator=(Shadow &&other) noexcept {
-    swap(other);
-    return *this;
-  }
-  ~Shadow() { free(cells_); }
-
-  const char *start() const { return start_; }
-  bool contains(const char *address) const {
-    return static_cast<size_t>(address - start_) < bytes_;
-  }
-  Cell *first(const char *address) const { return cells_ + (address - start_) / cell_bytes_; }
-  Cell *last(const char *address, size_t bytes) const {
-    const size_t end = std::min(static_cast<size_t>(address - start_) + bytes, bytes_);
-    return cells_ + (end - 1) / cell_bytes_;
-  }
-
- private:
-  void swap(Shadow &other) {
-    std::swap(start_, other.start_);
-    std::swap(bytes_, other.bytes_);
-    std::swap(cell_bytes_, other.cell_bytes_);
-    std::swap(cells_, other.cells_);
-  }
-
-  const char *start_ = nullptr;
-  size_t bytes_ = 0;
-  size_t cell_bytes_ = 1;
-  Cell *cells_ = nullptr;
-};
-
 struct BlockRecord {
   uint64_t start;
   // Accesses of any of its threads before this tick were followed by a barrier and then a fence.
   uint64_t published;
   const char *last_atomic;  // the address
+};
+
+// A finding about a read that may yet turn out to be the start of a compare-and-swap.
+struct Pending {
+  unsigned reader;
+  const char *address;
+  std::string key;
+  std::string line;
 };
 
 // The state of the launch at hand.
@@ -128,14 +71,14 @@ struct Checker {
   uint64_t first_global_atomic = 0;
   uint64_t last_atomic_of_warp[MAX_THREADS / WARP];
   unsigned warps_with_global_atomics = 0;
-  const char *dynamic_shared = nullptr;
   size_t dynamic_shared_bytes = 0;
   // joined[a][b]: what lane b did before this tick comes before what lane a does now.
   uint64_t joined[MAX_THREADS / WARP][WARP][WARP];
+  std::vector<Pending> pending;
 };
 
 Checker checker;
-std::vector<Shadow> buffers;  // sorted by address
+std::vector<Shadow> buffers;        // sorted by address
 std::vector<Shadow> shared_memory;  // static, and dynamic if there is any
 
 struct Me {
@@ -203,17 +146,49 @@ std::string describe_thread(Access access) {
   return "block " + std::to_string(ordinal_of_block(access.tick())) + ", " + thread;
 }
 
-void report(Kind kind, Kind earlier_kind, Access earlier, uint32_t earlier_counter, Me me,
-            uint32_t counter, Space space, const char *missing) {
+struct Attempt {
+  Kind kind;
+  const char *address;
+  Space space;
+  Me me;
+  Access access;
+};
+
+void report(const Attempt &now, Kind earlier_kind, Access earlier, const char *missing) {
   char key[64];
-  snprintf(key, sizeof key, "%x %x %d", counter, earlier_counter, static_cast<int>(kind));
-  const std::string line =
-      token(counter) + ": hazard in " + (space == Space::Shared ? "shared" : "global") +
-      " memory: " + did(kind) + " by thread " +
-      std::to_string(me.thread) + " after " + did(earlier_kind) + " by " +
-      describe_thread(earlier) + " at " + token(earlier_counter) + ", " + missing + " (block " +
-      std::to_string(running_block->number()) + ")";
-  diagnose_line(key, line);
+  snprintf(key, sizeof key, "%x %x %d", now.access.counter(), earlier.counter(),
+           static_cast<int>(now.kind));
+  const std::string place = token(now.access.counter()) + ": hazard in " +
+                            (now.space == Space::Shared ? "shared" : "global") + " memory: ";
+  const std::string line = place + did(now.kind) + " by thread " + std::to_string(now.me.thread) +
+                           " after " + did(earlier_kind) + " by " + describe_thread(earlier) +
+                           " at " + token(earlier.counter()) + ", " + missing + " (block " +
+                           std::to_string(running_block->number()) + ")";
+  if (now.kind == Kind::Read && earlier_kind == Kind::Atomic) {
+    checker.pending.push_back({now.me.thread, now.address, key, line});
+  } else if (now.kind == Kind::Atomic && earlier_kind == Kind::Read && in_this_block(earlier)) {
+    checker.pending.push_back({earlier.thread(), now.address, key, line});
+  } else {
+    diagnose_line(key, line);
+  }
+}
+
+// What this thread has read here was the start of a compare-and-swap.
+void drop_pending(const char *address, Me me) {
+  const auto dropped =
+      std::remove_if(checker.pending.begin(), checker.pending.end(), [&](const Pending &finding) {
+        return finding.reader == me.thread && finding.address == address;
+      });
+  checker.pending.erase(dropped, checker.pending.end());
+}
+
+void diagnose_pending() {
+  for (const Pending &finding : checker.pending) diagnose_line(finding.key, finding.line);
+  checker.pending.clear();
+}
+
+bool is_own(Access access, Me me) {
+  return !access.none() && in_this_block(access) && access.thread() == me.thread;
 }
 
 // How far from the thread at hand an access was made. The farther, the harder to put in order: of
@@ -225,55 +200,50 @@ unsigned distance(Access access, Me me) {
   return access.thread() / WARP == me.warp() ? 2 : 3;
 }
 
-void remember(Access access, uint32_t counter, Me me, Access &latest, uint32_t &latest_counter,
-              Access &other, uint32_t &other_counter) {
-  const bool own = !latest.none() && in_this_block(latest) && latest.thread() == me.thread;
-  if (!own && distance(latest, me) >= distance(other, me)) {
+void remember(const Attempt &now, Access &latest, Access &other) {
+  if (!is_own(latest, now.me) && distance(latest, now.me) >= distance(other, now.me)) {
     other = latest;
-    other_counter = latest_counter;
   }
-  latest = access;
-  latest_counter = counter;
+  latest = now.access;
 }
 
 // An arrival counter may be reset by plain assignment: this thread's atomic operation on it comes
 // after those of all others, since it was the last thing that the other block did atomically. An
 // accumulator differs in that its users go on to an atomic operation elsewhere.
-bool is_arrival_counter(const Cell &cell, const char *address, Me me, Space space) {
+bool is_arrival_counter(const Cell &cell, const Attempt &now) {
   if (!cell.write.atomic() || !cell.other_write.atomic()) return false;
   if (cell.other_write.tick() < checker.launch_start) return false;
   const BlockRecord &other = checker.blocks[ordinal_of_block(cell.other_write.tick())];
-  return other.last_atomic == address && what_is_missing(cell.write, me, space) == nullptr;
+  return other.last_atomic == now.address &&
+         what_is_missing(cell.write, now.me, now.space) == nullptr;
 }
 
-void check_cell(Cell &cell, Kind kind, Me me, uint32_t counter, const char *address,
-                Space space) {
-  const auto check = [&](Kind earlier_kind, Access earlier, uint32_t earlier_counter) {
-    if (kind == Kind::Atomic && earlier.atomic()) return;
-    const char *missing = what_is_missing(earlier, me, space);
+void check_cell(Cell &cell, const Attempt &now) {
+  const auto check = [&](Kind earlier_kind, Access earlier) {
+    if (now.kind == Kind::Atomic && earlier.atomic()) return;
+    const char *missing = what_is_missing(earlier, now.me, now.space);
     if (missing == nullptr) return;
     if (earlier_kind == Kind::Read && !in_this_block(earlier)) missing = "unordered blocks";
-    report(kind, earlier.atomic() ? Kind::Atomic : earlier_kind, earlier, earlier_counter, me,
-           counter, space, missing);
+    report(now, earlier.atomic() ? Kind::Atomic : earlier_kind, earlier, missing);
   };
-  check(Kind::Write, cell.write, cell.write_counter);
-  if (!is_arrival_counter(cell, address, me, space)) {
-    check(Kind::Write, cell.other_write, cell.other_write_counter);
+  check(Kind::Write, cell.write);
+  if (!is_arrival_counter(cell, now)) check(Kind::Write, cell.other_write);
+  if (now.kind != Kind::Read) {
+    check(Kind::Read, cell.read);
+    check(Kind::Read, cell.other_read);
   }
-  if (kind != Kind::Read) {
-    check(Kind::Read, cell.read, cell.read_counter);
-    check(Kind::Read, cell.other_read, cell.other_read_counter);
-  }
-
-  const Access access(checker.now, me.thread, kind == Kind::Atomic);
-  if (kind == Kind::Read) {
-    remember(access, counter, me, cell.read, cell.read_counter, cell.other_read,
-             cell.other_read_counter);
-  } else if (kind == Kind::Atomic) {
-    remember(access, counter, me, cell.write, cell.write_counter, cell.other_write,
-             cell.other_write_counter);
-  } else {
-    cell = {access, {}, {}, {}, counter, 0, 0, 0};
+  switch (now.kind) {
+    case Kind::Read:
+      remember(now, cell.read, cell.other_read);
+      break;
+    case Kind::Atomic:
+      if (is_own(cell.read, now.me)) cell.read = {};
+      if (is_own(cell.other_read, now.me)) cell.other_read = {};
+      remember(now, cell.write, cell.other_write);
+      break;
+    case Kind::Write:
+      cell = {};
+      cell.write = now.access;
   }
 }
 
@@ -301,27 +271,28 @@ void access_memory(const void *pointer, size_t bytes, Kind kind, const void *ret
   const Space space = shadow != nullptr ? Space::Shared : Space::Global;
   if (shadow == nullptr) shadow = find_buffer(address);
   if (shadow == nullptr) return;  // a thread's own memory
-  const Me me = {this_thread->rank};
+  const unsigned thread = this_thread->rank;
   // One back: into the call rather than after it.
-  const uint32_t counter = static_cast<uint32_t>(static_cast<const char *>(return_address) - 1 -
-                                                 checker.library_base);
+  const uint32_t counter =
+      static_cast<uint32_t>(static_cast<const char *>(return_address) - 1 - checker.library_base);
+  const Attempt now = {
+      kind, address, space, {thread}, Access(checker.now, thread, kind == Kind::Atomic, counter)};
+  if (kind == Kind::Atomic) drop_pending(address, now.me);
   Cell *last = shadow->last(address, bytes);
   for (Cell *cell = shadow->first(address); cell <= last; cell++) {
-    check_cell(*cell, kind, me, counter, address, space);
+    check_cell(*cell, now);
   }
 }
 
 void watch_buffer(const char *start, size_t bytes, unsigned cell_bytes) {
-  const auto place = std::find_if(buffers.begin(), buffers.end(), [&](const Shadow &shadow) {
-    return shadow.start() > start;
-  });
+  const auto place = std::find_if(buffers.begin(), buffers.end(),
+                                  [&](const Shadow &shadow) { return shadow.start() > start; });
   buffers.emplace(place, start, bytes, std::clamp(cell_bytes, 1u, 16u));
 }
 
 void forget_buffer(const char *start) {
-  const auto found = std::find_if(buffers.begin(), buffers.end(), [&](const Shadow &shadow) {
-    return shadow.start() == start;
-  });
+  const auto found = std::find_if(buffers.begin(), buffers.end(),
+                                  [&](const Shadow &shadow) { return shadow.start() == start; });
   if (found != buffers.end()) buffers.erase(found);
 }
 
@@ -338,7 +309,9 @@ void launch_begins(const Launch &launch) {
   shared_memory.clear();
 }
 
-void block_begins(const Block &, const char *shared, size_t shared_bytes) {
+void launch_ends() { diagnose_pending(); }
+
+void block_begins(const char *shared, size_t shared_bytes) {
   if (shared_memory.empty()) {
     shared_memory.emplace_back(shared, shared_bytes, 1);
     const char *dynamic = static_cast<const char *>(this_block.dynamic_shared);
@@ -346,6 +319,7 @@ void block_begins(const Block &, const char *shared, size_t shared_bytes) {
       shared_memory.emplace_back(dynamic, checker.dynamic_shared_bytes, 1);
     }
   }
+  diagnose_pending();
   checker.block_start = checker.epoch_start = ++checker.now;
   checker.blocks.push_back({checker.block_start, 0, nullptr});
   checker.first_global_atomic = 0;
@@ -357,7 +331,7 @@ void block_begins(const Block &, const char *shared, size_t shared_bytes) {
 void barrier_released() { checker.epoch_start = ++checker.now; }
 
 void warp_synchronised(unsigned warp, unsigned lanes) {
-  uint64_t(&joined)[WARP][WARP] = checker.joined[warp];
+  uint64_t (&joined)[WARP][WARP] = checker.joined[warp];
   const uint64_t now = ++checker.now;
   uint64_t known[WARP] = {};  // what any of the lanes knew of each lane
   for (unsigned lane = 0; lane < WARP; lane++) {

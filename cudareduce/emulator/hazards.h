@@ -21,7 +21,8 @@ enum class Kind { Read, Write, Atomic };
 void access_memory(const void *address, size_t bytes, Kind kind, const void *return_address);
 
 void launch_begins(const Launch &launch);
-void block_begins(const Block &block, const char *shared, size_t shared_bytes);
+void launch_ends();
+void block_begins(const char *shared, size_t shared_bytes);
 void barrier_released();
 void warp_synchronised(unsigned warp, unsigned lanes);
 void thread_fenced();
@@ -35,7 +36,8 @@ inline void watch_buffer(const char *, size_t, unsigned) {}
 inline void forget_buffer(const char *) {}
 
 inline void launch_begins(const Launch &) {}
-inline void block_begins(const Block &, const char *, size_t) {}
+inline void launch_ends() {}
+inline void block_begins(const char *, size_t) {}
 inline void barrier_released() {}
 inline void warp_synchronised(unsigned, unsigned) {}
 inline void thread_fenced() {}

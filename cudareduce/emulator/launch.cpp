@@ -96,7 +96,7 @@ void Worker::run(const Launch &launch, std::atomic<uint64_t> &next_block) {
       if (any_diagnostics() && !hazards::ENABLED) break;
       memset(shared.start, POISON, shared.bytes);
       if (dynamic != nullptr) memset(dynamic, POISON, launch.dynamic_shared);
-      hazards::block_begins(block_, shared.start, shared.bytes);
+      hazards::block_begins(shared.start, shared.bytes);
       if (!block_.run(number)) next_block = blocks;
     }
   }
@@ -170,8 +170,7 @@ Pool &pool() {
 }
 
 const char *refusal(const Launch &launch) {
-  const uint64_t threads =
-      static_cast<uint64_t>(launch.shape.x) * launch.shape.y * launch.shape.z;
+  const uint64_t threads = static_cast<uint64_t>(launch.shape.x) * launch.shape.y * launch.shape.z;
   if (launch.blocks() == 0 || threads == 0) return "the grid or the block is empty";
   if (threads > MAX_THREADS) return "a block has at most 1024 threads";
   if (launch.grid.y > 65535 || launch.grid.z > 65535) return "the grid is too large";
@@ -204,9 +203,12 @@ struct cudaemu_request {
 unsigned cudaemu_launch(const cudaemu_request *request) {
   const uint32_t *grid = request->grid, *block = request->block;
   const Launch launch = {
-      request->entry,          request->arguments,
-      dim3(grid[0], grid[1], grid[2]), dim3(block[0], block[1], block[2]),
-      request->dynamic_shared, static_cast<Order>(request->order),
+      request->entry,
+      request->arguments,
+      dim3(grid[0], grid[1], grid[2]),
+      dim3(block[0], block[1], block[2]),
+      request->dynamic_shared,
+      static_cast<Order>(request->order),
       request->seed,
   };
   clear_diagnostics();
@@ -217,6 +219,7 @@ unsigned cudaemu_launch(const cudaemu_request *request) {
   hazards::launch_begins(launch);
   const uint64_t useful = std::min<uint64_t>(request->os_threads, launch.blocks());
   pool().run(launch, hazards::ENABLED ? 1 : std::max<unsigned>(1, static_cast<unsigned>(useful)));
+  hazards::launch_ends();
   check_margins(launch);
   return count_diagnostics();
 }

@@ -19,7 +19,7 @@
 namespace cudaemu {
 namespace {
 
-constexpr size_t ALIGNMENT = 16;  // what the widest load of a thread needs
+constexpr size_t ALIGNMENT = 16;   // what the widest load of a thread needs
 constexpr size_t GUARD = 1 << 20;  // wide enough to catch a stride, not only the next element
 constexpr size_t HUGE_PAGE = 2 << 20;
 constexpr unsigned char POISON = 0xff;  // NaN as a float, -1 as an integer
@@ -73,10 +73,23 @@ void *program_counter_of(void *context) {
 #endif
 }
 
+struct sigaction previous_segv, previous_bus;
+
+// Not in one of this runtime's kernels: the business of whoever was there before, such as the other
+// runtime of a process that has both the plain and the hazard-checking one.
+void pass_on(int signal_number, siginfo_t *info, void *context) {
+  const struct sigaction &previous = signal_number == SIGSEGV ? previous_segv : previous_bus;
+  if ((previous.sa_flags & SA_SIGINFO) != 0) {
+    previous.sa_sigaction(signal_number, info, context);
+  } else {
+    signal(signal_number, SIG_DFL);
+  }
+}
+
 // Runs in a process of its own, which ends here: formatting text is safe enough.
 void on_fault(int signal_number, siginfo_t *info, void *context) {
-  if (running_block == nullptr || this_thread == nullptr) {  // not in a kernel: not our business
-    signal(signal_number, SIG_DFL);
+  if (running_block == nullptr || this_thread == nullptr) {
+    pass_on(signal_number, info, context);
     return;
   }
   const Launch &launch = running_block->launch();
@@ -97,11 +110,11 @@ void on_fault(int signal_number, siginfo_t *info, void *context) {
   }
   const uint3 &block = this_block.index, &thread = this_thread->index;
   char line[1024];
-  const int length = snprintf(
-      line, sizeof line,
-      "%s%s: invalid access at %p, %s; block (%u, %u, %u), thread (%u, %u, %u)\n", place,
-      launch.entry->name, has_address ? info->si_addr : nullptr, where, block.x, block.y, block.z,
-      thread.x, thread.y, thread.z);
+  const int length =
+      snprintf(line, sizeof line,
+               "%s%s: invalid access at %p, %s; block (%u, %u, %u), thread (%u, %u, %u)\n", place,
+               launch.entry->name, has_address ? info->si_addr : nullptr, where, block.x, block.y,
+               block.z, thread.x, thread.y, thread.z);
   if (write(STDERR_FILENO, line, static_cast<size_t>(length)) < 0) _exit(140);
   _exit(139);
 }
@@ -194,14 +207,17 @@ void cudaemu_release(void *start) {
 }
 
 // From here on an invalid access of a kernel writes one line to stderr and ends the process with
-// status 139. Meant for a child process; the line holds a {library+offset} token for the place.
+// status 139. Meant for a child process. The place is given as {library+offset}.
 void cudaemu_catch_faults() {
   use_signal_stack();
   struct sigaction action = {};
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  sigaction(SIGSEGV, &action, nullptr);
-  sigaction(SIGBUS, &action, nullptr);
+  struct sigaction present = {};
+  sigaction(SIGSEGV, nullptr, &present);
+  if (present.sa_sigaction == on_fault) return;
+  sigaction(SIGSEGV, &action, &previous_segv);
+  sigaction(SIGBUS, &action, &previous_bus);
 }
 
 #pragma GCC visibility pop

@@ -74,9 +74,7 @@ const char *name_of(Collective what) {
 
 }  // namespace
 
-Fiber &Block::current() const {
-  return *static_cast<Fiber *>(const_cast<Thread *>(this_thread));
-}
+Fiber &Block::current() const { return *static_cast<Fiber *>(const_cast<Thread *>(this_thread)); }
 
 unsigned Block::random() {
   random_state_ ^= random_state_ << 13;
@@ -188,12 +186,11 @@ Fiber *Block::take_next() {
   if (order == Order::Random) {
     current_warp_ = random_bit(ready_warps_);
   } else if ((ready_warps_ >> current_warp_ & 1) == 0) {
-    current_warp_ = order == Order::Warp ? random_bit(ready_warps_)
-                                         : next_bit(ready_warps_, current_warp_);
+    current_warp_ =
+        order == Order::Warp ? random_bit(ready_warps_) : next_bit(ready_warps_, current_warp_);
   }
   Warp &warp = warps_[current_warp_];
-  const unsigned lane =
-      order == Order::Ascending ? lowest_bit(warp.ready) : random_bit(warp.ready);
+  const unsigned lane = order == Order::Ascending ? lowest_bit(warp.ready) : random_bit(warp.ready);
   warp.ready &= ~(1u << lane);
   if (warp.ready == 0) ready_warps_ &= ~(1u << current_warp_);
   return &fibers_[current_warp_ * WARP + lane];

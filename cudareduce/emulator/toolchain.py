@@ -57,9 +57,11 @@ def resolve_locations(text: str) -> str:
     def resolve(match: re.Match[str]) -> str:
         command = ["addr2line", "-i", "-e", match[1], f"0x{match[2]}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        # Innermost first: an intrinsic inlined from the emulator's headers, then its caller.
+        # Innermost first: an intrinsic inlined from the emulator's headers, then its caller. What
+        # comes before the first #line of a text has no file of its own.
         frames = [line.split(" (")[0] for line in done.stdout.splitlines()]
-        own = [frame for frame in frames if "<emulator>" not in frame and "?" not in frame]
+        own = [frame for frame in frames if "<" not in frame and "?" not in frame]
+        own += [frame for frame in frames if "<prelude>" in frame]
         return re.sub(r"^(\./)+", "", own[0]) if own else "<unknown place>"
 
     try:
@@ -74,7 +76,7 @@ def _translation_unit(source: Source) -> str:
     text = _EXTERN_C_VARIABLE.sub(r'extern "C" { \1 }', text)
     found = _ENTRY.findall(_COMMENT.sub("", text))
     entries = "".join(f"CUDAEMU_ENTRY({name})\n" for name in dict.fromkeys([*found, source.entry]))
-    return f'{text}\n#line 1 "<entry points>"\n{entries}'
+    return f'#line 1 "<prelude>"\n{text}\n#line 1 "<entry points>"\n{entries}'
 
 
 class Toolchain:

@@ -171,3 +171,15 @@ extern "C" __global__ void last_warp(const float *in, float *out, size_t n, floa
   sum = cg::reduce(tile, sum, cg::plus<float>());
   if (lane == 0) *out = sum;
 }
+
+// Multiplication has no atomic function: it takes a compare-and-swap loop, begun by a plain read.
+extern "C" __global__ void compare_and_swap(const float *in, float *out, size_t n) {
+  const size_t i = global_index();
+  if (i >= n) return;
+  unsigned *word = reinterpret_cast<unsigned *>(out);
+  unsigned seen = *word, assumed;
+  do {
+    assumed = seen;
+    seen = atomicCAS(word, assumed, __float_as_uint(__uint_as_float(assumed) + in[i]));
+  } while (seen != assumed);
+}

@@ -39,12 +39,12 @@ __forceinline__ T atomic_update(T *address, Update update) {
 
 }  // namespace cudaemu
 
-#define CUDAEMU_ATOMIC(name, type, result)                                        \
-  __forceinline__ type name(type *address, type value) {                          \
-    return cudaemu::atomic_update(                                                \
-        address, [value](type old) __attribute__((always_inline)) -> type { return result; }); \
-  }                                                                               \
-  __forceinline__ type name##_block(type *address, type value) { return name(address, value); }  \
+#define CUDAEMU_ATOMIC(name, type, result)                                                      \
+  __forceinline__ type name(type *address, type value) {                                        \
+    return cudaemu::atomic_update(                                                              \
+        address, [value](type old) __attribute__((always_inline)) -> type { return result; });  \
+  }                                                                                             \
+  __forceinline__ type name##_block(type *address, type value) { return name(address, value); } \
   __forceinline__ type name##_system(type *address, type value) { return name(address, value); }
 
 CUDAEMU_ATOMIC(atomicAdd, int, old + value)
@@ -61,16 +61,16 @@ CUDAEMU_ATOMIC(atomicExch, unsigned, value)
 CUDAEMU_ATOMIC(atomicExch, unsigned long long, value)
 CUDAEMU_ATOMIC(atomicExch, float, value)
 
-#define CUDAEMU_ATOMIC_INTEGER(name, result)       \
-  CUDAEMU_ATOMIC(name, int, result)                \
-  CUDAEMU_ATOMIC(name, unsigned, result)           \
+#define CUDAEMU_ATOMIC_INTEGER(name, result) \
+  CUDAEMU_ATOMIC(name, int, result)          \
+  CUDAEMU_ATOMIC(name, unsigned, result)     \
   CUDAEMU_ATOMIC(name, unsigned long long, result)
 
 CUDAEMU_ATOMIC_INTEGER(atomicMin, value < old ? value : old)
 CUDAEMU_ATOMIC_INTEGER(atomicMax, old < value ? value : old)
 CUDAEMU_ATOMIC(atomicMin, long long, value < old ? value : old)
 CUDAEMU_ATOMIC(atomicMax, long long, old < value ? value : old)
-CUDAEMU_ATOMIC_INTEGER(atomicAnd, old & value)
+CUDAEMU_ATOMIC_INTEGER(atomicAnd, (old & value))
 CUDAEMU_ATOMIC_INTEGER(atomicOr, old | value)
 CUDAEMU_ATOMIC_INTEGER(atomicXor, old ^ value)
 
@@ -78,12 +78,11 @@ CUDAEMU_ATOMIC_INTEGER(atomicXor, old ^ value)
 CUDAEMU_ATOMIC(atomicInc, unsigned, old >= value ? 0 : old + 1)
 CUDAEMU_ATOMIC(atomicDec, unsigned, old == 0 || old > value ? value : old - 1)
 
-#define CUDAEMU_ATOMIC_CAS(type)                                                       \
-  __forceinline__ type atomicCAS(type *address, type expected, type desired) {         \
-    return cudaemu::atomic_update(                                                     \
-        address, [=](type old) __attribute__((always_inline)) -> type {                \
-          return old == expected ? desired : old;                                      \
-        });                                                                            \
+#define CUDAEMU_ATOMIC_CAS(type)                                                                  \
+  __forceinline__ type atomicCAS(type *address, type expected, type desired) {                    \
+    return cudaemu::atomic_update(address, [=](type old) __attribute__((always_inline)) -> type { \
+      return old == expected ? desired : old;                                                     \
+    });                                                                                           \
   }
 
 CUDAEMU_ATOMIC_CAS(int)

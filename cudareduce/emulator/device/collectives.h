@@ -50,12 +50,12 @@ inline void __syncwarp(unsigned mask = cudaemu::FULL_WARP,
   cudaemu::warp_collective(cudaemu::Collective::SyncWarp, mask, {0, 0}, 0, 32, at);
 }
 
-#define CUDAEMU_SHUFFLE(name, how, argument_type)                                    \
-  template <class T>                                                                 \
-  inline T name(unsigned mask, T value, argument_type argument, int width = 32,      \
-                cudaemu::Site at = cudaemu::Site::here()) {                          \
-    return cudaemu::shuffle(cudaemu::Collective::how, mask, value,                   \
-                            static_cast<int>(argument), width, at);                  \
+#define CUDAEMU_SHUFFLE(name, how, argument_type)                                              \
+  template <class T>                                                                           \
+  inline T name(unsigned mask, T value, argument_type argument, int width = 32,                \
+                cudaemu::Site at = cudaemu::Site::here()) {                                    \
+    return cudaemu::shuffle(cudaemu::Collective::how, mask, value, static_cast<int>(argument), \
+                            width, at);                                                        \
   }
 
 CUDAEMU_SHUFFLE(__shfl_sync, ShuffleIndex, int)
@@ -76,9 +76,9 @@ inline int __all_sync(unsigned mask, int predicate, cudaemu::Site at = cudaemu::
 }
 inline unsigned __activemask() { return cudaemu::active_mask(); }
 
-#define CUDAEMU_WARP_REDUCE(name, how, type)                                            \
-  inline type name(unsigned mask, type value, cudaemu::Site at = cudaemu::Site::here()) { \
-    return static_cast<type>(                                                           \
+#define CUDAEMU_WARP_REDUCE(name, how, type)                                                \
+  inline type name(unsigned mask, type value, cudaemu::Site at = cudaemu::Site::here()) {   \
+    return static_cast<type>(                                                               \
         cudaemu::reduce(cudaemu::Collective::how, mask, static_cast<unsigned>(value), at)); \
   }
 

@@ -25,11 +25,11 @@ inline void *shared_segment() { return &shared_segment_marker; }
 
 }  // namespace cudaemu
 
-#define CUDAEMU_ENTRY(kernel)                                                    \
-  extern "C" __attribute__((visibility("default")))                              \
-  const cudaemu::Entry cudaemu_entry_##kernel = {                                \
-      #kernel,                                                                   \
-      [](void **arguments) { cudaemu::invoke_with(&kernel, arguments); },        \
-      cudaemu::parameter_count(&kernel),                                         \
-      &cudaemu::shared_segment,                                                  \
+#define CUDAEMU_ENTRY(kernel)                                             \
+  extern "C" __attribute__((visibility("default")))                       \
+  const cudaemu::Entry cudaemu_entry_##kernel = {                         \
+      #kernel,                                                            \
+      [](void **arguments) { cudaemu::invoke_with(&kernel, arguments); }, \
+      cudaemu::parameter_count(&kernel),                                  \
+      &cudaemu::shared_segment,                                           \
   };

@@ -1,11 +1,12 @@
 // Cached loads and stores, bit casts, bit counting and byte-wise integer functions.
 #pragma once
+#include <string.h>  // memcpy, which device code may call without asking for it
 
 // Caches do not exist here; the names only have to read and write memory.
-#define CUDAEMU_LOAD(name)        \
-  template <class T>              \
+#define CUDAEMU_LOAD(name)                   \
+  template <class T>                         \
   __forceinline__ T name(const T *address) { \
-    return *address;              \
+    return *address;                         \
   }
 CUDAEMU_LOAD(__ldg)
 CUDAEMU_LOAD(__ldca)
@@ -15,10 +16,10 @@ CUDAEMU_LOAD(__ldcv)
 CUDAEMU_LOAD(__ldlu)
 #undef CUDAEMU_LOAD
 
-#define CUDAEMU_STORE(name)       \
-  template <class T>              \
+#define CUDAEMU_STORE(name)                        \
+  template <class T>                               \
   __forceinline__ void name(T *address, T value) { \
-    *address = value;             \
+    *address = value;                              \
   }
 CUDAEMU_STORE(__stcg)
 CUDAEMU_STORE(__stcs)
@@ -31,9 +32,7 @@ inline float __uint_as_float(unsigned value) { return cudaemu::bits_as<float>(va
 inline int __float_as_int(float value) { return cudaemu::bits_as<int>(value); }
 inline unsigned __float_as_uint(float value) { return cudaemu::bits_as<unsigned>(value); }
 inline double __longlong_as_double(long long value) { return cudaemu::bits_as<double>(value); }
-inline long long __double_as_longlong(double value) {
-  return cudaemu::bits_as<long long>(value);
-}
+inline long long __double_as_longlong(double value) { return cudaemu::bits_as<long long>(value); }
 
 inline int __popc(unsigned value) { return __builtin_popcount(value); }
 inline int __popcll(unsigned long long value) { return __builtin_popcountll(value); }

@@ -18,19 +18,19 @@ using CommonArithmetic =
 
 }  // namespace cudaemu
 
-#define CUDAEMU_MATH_1(name)                              \
-  extern "C" double name(double) noexcept;                \
-  extern "C" float name##f(float) noexcept;               \
-  template <class T, class = cudaemu::OnlyFloat<T>>       \
-  inline T name(T x) {                                    \
-    return name##f(x);                                    \
+#define CUDAEMU_MATH_1(name)                        \
+  extern "C" double name(double) noexcept;          \
+  extern "C" float name##f(float) noexcept;         \
+  template <class T, class = cudaemu::OnlyFloat<T>> \
+  inline T name(T x) {                              \
+    return name##f(x);                              \
   }
-#define CUDAEMU_MATH_2(name)                              \
-  extern "C" double name(double, double) noexcept;        \
-  extern "C" float name##f(float, float) noexcept;        \
-  template <class T, class = cudaemu::OnlyFloat<T>>       \
-  inline T name(T x, T y) {                               \
-    return name##f(x, y);                                 \
+#define CUDAEMU_MATH_2(name)                        \
+  extern "C" double name(double, double) noexcept;  \
+  extern "C" float name##f(float, float) noexcept;  \
+  template <class T, class = cudaemu::OnlyFloat<T>> \
+  inline T name(T x, T y) {                         \
+    return name##f(x, y);                           \
   }
 
 CUDAEMU_MATH_1(sqrt)
@@ -62,13 +62,9 @@ inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 // A NaN operand is ignored, as IEEE's minNum and the GPU have it. Written out, because the calls
 // into the C library that the compiler would make of fminf cost more than the comparison.
 #define CUDAEMU_ALWAYS_INLINE extern "C" __attribute__((gnu_inline, always_inline)) inline
-#define CUDAEMU_FLOAT_MIN_MAX(min_name, max_name, type)                 \
-  CUDAEMU_ALWAYS_INLINE type min_name(type a, type b) noexcept {        \
-    return a < b || b != b ? a : b;                                     \
-  }                                                                     \
-  CUDAEMU_ALWAYS_INLINE type max_name(type a, type b) noexcept {        \
-    return a > b || b != b ? a : b;                                     \
-  }
+#define CUDAEMU_FLOAT_MIN_MAX(min_name, max_name, type)                                            \
+  CUDAEMU_ALWAYS_INLINE type min_name(type a, type b) noexcept { return a < b || b != b ? a : b; } \
+  CUDAEMU_ALWAYS_INLINE type max_name(type a, type b) noexcept { return a > b || b != b ? a : b; }
 CUDAEMU_FLOAT_MIN_MAX(fminf, fmaxf, float)
 CUDAEMU_FLOAT_MIN_MAX(fmin, fmax, double)
 #undef CUDAEMU_FLOAT_MIN_MAX

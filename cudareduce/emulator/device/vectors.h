@@ -1,28 +1,18 @@
 // The built-in vector types with CUDA's alignments, and their make_ functions.
 #pragma once
 
-#define CUDAEMU_VECTORS(element, name, align2, align4)                                           \
-  struct name##1 {                                                                               \
-    element x;                                                                                   \
-  };                                                                                             \
-  struct __align__(align2) name##2 {                                                             \
-    element x, y;                                                                                \
-  };                                                                                             \
-  CUDAEMU_VECTOR3(element, name)                                                                 \
-  struct __align__(align4) name##4 {                                                             \
-    element x, y, z, w;                                                                          \
-  };                                                                                             \
-  inline name##1 make_##name##1(element x) { return {x}; }                                       \
-  inline name##2 make_##name##2(element x, element y) { return {x, y}; }                         \
-  inline name##3 make_##name##3(element x, element y, element z) { return {x, y, z}; }           \
-  inline name##4 make_##name##4(element x, element y, element z, element w) {                    \
-    return {x, y, z, w};                                                                         \
-  }
+#define CUDAEMU_VECTORS(element, name, align2, align4)                                 \
+  struct name##1 { element x; };                                                       \
+  struct __align__(align2) name##2 { element x, y; };                                  \
+  CUDAEMU_VECTOR3(element, name)                                                       \
+  struct __align__(align4) name##4 { element x, y, z, w; };                            \
+  inline name##1 make_##name##1(element x) { return {x}; }                             \
+  inline name##2 make_##name##2(element x, element y) { return {x, y}; }               \
+  inline name##3 make_##name##3(element x, element y, element z) { return {x, y, z}; } \
+  inline name##4 make_##name##4(element x, element y, element z, element w) { return {x, y, z, w}; }
 
 #define CUDAEMU_VECTOR3(element, name) \
-  struct name##3 {                     \
-    element x, y, z;                   \
-  };
+  struct name##3 { element x, y, z; };
 
 CUDAEMU_VECTORS(signed char, char, 2, 4)
 CUDAEMU_VECTORS(unsigned char, uchar, 2, 4)

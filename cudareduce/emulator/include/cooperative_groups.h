@@ -25,9 +25,7 @@ class thread_block_tile {
   static constexpr unsigned num_threads() { return tile_size; }
   static unsigned thread_rank() { return cudaemu::this_thread->rank % tile_size; }
   static unsigned meta_group_rank() { return cudaemu::this_thread->rank / tile_size; }
-  static unsigned meta_group_size() {
-    return (thread_block::size() + tile_size - 1) / tile_size;
-  }
+  static unsigned meta_group_size() { return (thread_block::size() + tile_size - 1) / tile_size; }
 
   static void sync(cudaemu::Site at = cudaemu::Site::here()) { __syncwarp(mask(), at); }
 

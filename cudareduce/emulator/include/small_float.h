@@ -21,12 +21,12 @@ struct __align__(4) CUDAEMU_SMALL_FLOAT_2 {
   inline CUDAEMU_SMALL_FLOAT operator op(CUDAEMU_SMALL_FLOAT a, CUDAEMU_SMALL_FLOAT b) {         \
     return static_cast<float>(a) op static_cast<float>(b);                                       \
   }                                                                                              \
-  inline CUDAEMU_SMALL_FLOAT &operator op##=(CUDAEMU_SMALL_FLOAT &a, CUDAEMU_SMALL_FLOAT b) {    \
+  inline CUDAEMU_SMALL_FLOAT &operator op## = (CUDAEMU_SMALL_FLOAT & a, CUDAEMU_SMALL_FLOAT b) { \
     return a = a op b;                                                                           \
   }
-#define CUDAEMU_COMPARISON(op)                                                     \
-  inline bool operator op(CUDAEMU_SMALL_FLOAT a, CUDAEMU_SMALL_FLOAT b) {          \
-    return static_cast<float>(a) op static_cast<float>(b);                         \
+#define CUDAEMU_COMPARISON(op)                                            \
+  inline bool operator op(CUDAEMU_SMALL_FLOAT a, CUDAEMU_SMALL_FLOAT b) { \
+    return static_cast<float>(a) op static_cast<float>(b);                \
   }
 
 CUDAEMU_ARITHMETIC(+)

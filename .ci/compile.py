@@ -1,0 +1,76 @@
+"""Compile kernels with nvcc: a float32 sum of each for every architecture, and once a family each
+operator and type. Any word of the compiler is a failure."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import get_args
+
+from cudareduce.backend import Source
+from cudareduce.dtypes import DTYPES
+from cudareduce.operators import OPERATORS, reduction
+from cudareduce.prelude import Stage, source
+from cudareduce.registry import load_registry
+
+ARCHITECTURES = (75, 80, 90, 100, 120)
+
+
+def units() -> Iterator[tuple[Source, int]]:
+    """Every translation unit to compile, with its architecture."""
+    seen: set[str] = set()
+    for kernel in load_registry().kernels.values():
+        what = reduction("sum", "float32")
+        if kernel.why_not(what) is None:
+            only = source(kernel, what, "only", kernel.block, kernel.items)
+            yield from ((only, arch) for arch in ARCHITECTURES if arch >= 10 * float(kernel.min_cc))
+        if kernel.family in seen:
+            continue
+        seen.add(kernel.family)
+        for op in OPERATORS:
+            for dtype in DTYPES:
+                what = reduction(op, dtype)
+                if kernel.why_not(what) is None:
+                    for stage in get_args(Stage):
+                        yield source(kernel, what, stage, kernel.block, kernel.items), 90
+
+
+def compile_one(unit: tuple[Source, int]) -> str:
+    """What nvcc says of a translation unit; nothing if all is well."""
+    text, arch = unit
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "kernel.cu")
+        path.write_text(text.text)
+        command = [
+            "nvcc",
+            "-std=c++17",
+            "-O3",
+            "-cubin",
+            f"-arch=sm_{arch}",
+            "-o",
+            os.devnull,
+            path,
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = (done.stdout + done.stderr).strip()
+    return (
+        f"{text.entry} for sm_{arch}: {said or done.returncode}" if said or done.returncode else ""
+    )
+
+
+def main() -> None:
+    """Compile all in parallel, print what failed."""
+    todo = list(units())
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        failures = [said for said in pool.map(compile_one, todo) if said]
+    print(*failures, f"nvcc compiled {len(todo) - len(failures)} of {len(todo)} units", sep="\n")
+    sys.exit(bool(failures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+// What the hazard checker remembers of memory: the latest accesses to each cell of a range.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "block.h"
+
+namespace cudaemu {
+namespace hazards {
+
+// When, by whom, from where. All zero: no access. Packed, since there are four for each cell.
+class __attribute__((packed, aligned(4))) Access {
+ public:
+  Access() = default;
+  Access(uint64_t tick, unsigned thread, bool atomic, uint32_t counter)
+      : bits_(tick << 11 | static_cast<uint64_t>(thread) << 1 | (atomic ? 1 : 0)),
+        counter_(counter) {}
+
+  bool none() const { return bits_ == 0; }
+  bool atomic() const { return (bits_ & 1) != 0; }
+  unsigned thread() const { return static_cast<unsigned>(bits_ >> 1 & (MAX_THREADS - 1)); }
+  uint64_t tick() const { return bits_ >> 11; }
+  uint32_t counter() const { return counter_; }  // the place in the kernel's library
+
+ private:
+  uint64_t bits_;
+  uint32_t counter_;
+};
+
+// "other" is an access by another thread than the latest: a thread never conflicts with itself, and
+// must not hide the one with which it does.
+struct Cell {
+  Access write, other_write, read, other_read;
+};
+
+// The cells of a range of memory. Those of a large input may stay untouched, hence not a vector:
+// calloc takes fresh pages of zeros, and an all-zero cell is an empty one.
+class Shadow {
+ public:
+  Shadow(const char *start, size_t bytes, unsigned cell_bytes)
+      : start_(start), bytes_(bytes), cell_bytes_(cell_bytes) {
+    cells_ = static_cast<Cell *>(calloc(bytes / cell_bytes + 1, sizeof(Cell)));
+    if (cells_ == nullptr) throw std::bad_alloc();
+  }
+  Shadow(Shadow &&other) noexcept { swap(other); }
+  Shadow &operator=(Shadow &&other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Shadow() { free(cells_); }
+
+  const char *start() const { return start_; }
+  bool contains(const char *address) const {
+    return static_cast<size_t>(address - start_) < bytes_;
+  }
+  Cell *first(const char *address) const { return cells_ + (address - start_) / cell_bytes_; }
+  Cell *last(const char *address, size_t bytes) const {
+    const size_t end = std::min(static_cast<size_t>(address - start_) + bytes, bytes_);
+    return cells_ + (end - 1) / cell_bytes_;
+  }
+
+ private:
+  void swap(Shadow &other) {
+    std::swap(start_, other.start_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(cell_bytes_, other.cell_bytes_);
+    std::swap(cells_, other.cells_);
+  }
+
+  const char *start_ = nullptr;
+  size_t bytes_ = 0;
+  size_t cell_bytes_ = 1;
+  Cell *cells_ = nullptr;
+};
+
+}  // namespace hazards
+}  // namespace cudaemu

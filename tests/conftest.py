@@ -1,0 +1,77 @@
+"""What tests share: the registry, the emulator with a cache for the whole run, the GPU if any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cudareduce.backends import BackendSpec, open_cuda
+from cudareduce.cli import run
+from cudareduce.cpu import CpuBackend
+from cudareduce.errors import EnvironmentProblem
+from cudareduce.registry import Registry, load_registry
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def why_no_gpu() -> str | None:
+    """The reason why GPU tests cannot run here, or None if they can."""
+    try:
+        with open_cuda(BackendSpec("cuda")):
+            return None
+    except EnvironmentProblem as problem:
+        return str(problem)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a GPU where there is none, with the reason."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    reason = why_no_gpu() if marked else None
+    if reason:
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def registry() -> Registry:
+    return load_registry()
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compiled kernels, shared by the processes of a parallel run."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if base.name.startswith("popen-") else base
+    folder = shared / "compiled"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def cpu(cache: Path) -> Iterator[CpuBackend]:
+    with CpuBackend(cache=cache) as backend:
+        yield backend
+
+
+@pytest.fixture(scope="session")
+def watched(cache: Path) -> Iterator[CpuBackend]:
+    """The emulator's build that watches every access."""
+    with CpuBackend(cache=cache, hazards=True) as backend:
+        yield backend
+
+
+@pytest.fixture
+def cudareduce(
+    capfd: pytest.CaptureFixture[str], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    """Run the command line here: exit code, standard output, standard error."""
+    monkeypatch.setattr("cudareduce.backends.default_cache", lambda: cache)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = run([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return call

@@ -1,0 +1,86 @@
+"""Broken headers: each error names the file, the line, the key and what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cudareduce.errors import UsageError
+from cudareduce.registry import load_kernel, load_registry
+
+GOOD = """/*+++
+title = "Mine"
+change = "everything"
+scope = "grid"
+grid = "cover"
+walk = "tile"
+finish = "relaunch"
+block = 256
+blocks = [128, 256]
++++*/
+extern "C" __global__ void mine(const In *in, Out *out, size_t n) {}
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    return tmp_path / "mine.cu"
+
+
+def test_a_good_header(mine: Path) -> None:
+    mine.write_text(GOOD)
+    kernel = load_kernel(mine)
+    assert (kernel.id, kernel.blocks, kernel.items, kernel.order) == ("mine", (128, 256), 1, "any")
+    assert "matmul" not in kernel.ops
+    assert kernel.why_not_block(512) == "takes blocks of 128, 256 threads, not 512"
+    assert kernel.why_not_items(4) == "takes 1 item a thread, not 4"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('walk = "tile"', 'walk = "crawl"',
+         ":6: walk: 'crawl' is not one of: element, tile, grid_stride, contiguous"),
+        ('scope = "grid"', 'scoop = "grid"', ":4: scoop: unknown key; the keys are: title, change"),
+        ('finish = "relaunch"\n', "",
+         ":8: finish: this key is missing from the header (one of: relaunch,"),
+        ("block = 256", "block = 64", ":8: block: the default 64 is not among blocks [128, 256]"),
+        ("block = 256", "block = -1", ":8: block: must be a whole number above 0"),
+        ("block = 256", "block = true", ":8: block: must be a whole number above 0"),
+        ("[128, 256]", "[100, 256]", ":9: blocks: 100 is not one of: 32, 64"),
+        ("[128, 256]", '"256"', ":9: blocks: must be a list"),
+        ('title = "Mine"', 'title = ""', ":2: title: must be a text, not empty"),
+        ('title = "Mine"', "title = Mine", ":2: the header is not valid TOML"),
+        ("+++*/", "*/", ":1: the header opened by /*+++ is never closed by +++*/"),
+        ('grid = "cover"', 'grid = "fixed"', ":5: grid: fixed_grid, the number of blocks, goes"),
+        ("void mine(", "void yours(", ":1: no entry point: the file must define"),
+    ],
+)  # fmt: skip
+def test_a_broken_header(mine: Path, old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    mine.write_text(GOOD.replace(old, new))
+    with pytest.raises(UsageError) as caught:
+        load_kernel(mine)
+    assert f"{mine}{message}" in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read(mine: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read .*mine\.cu: No such file"):
+        load_kernel(mine)
+    mine.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="not a text file"):
+        load_kernel(mine)
+
+
+def test_a_predecessor_that_is_not_there(tmp_path: Path, mine: Path) -> None:
+    mine.write_text(GOOD.replace('title = "Mine"', 'title = "Mine"\nafter = "nobody"'))
+    with pytest.raises(UsageError, match="after: there is no kernel 'nobody'"):
+        load_registry([tmp_path])
+
+
+def test_two_kernels_of_one_name(tmp_path: Path) -> None:
+    other = tmp_path / "reduce_atomic.cu"
+    other.write_text(GOOD.replace("void mine", "void reduce_atomic"))
+    with pytest.raises(UsageError, match="have the same name"):
+        load_registry([tmp_path])

@@ -1,0 +1,73 @@
+"""Every kernel, in every type and operator it takes, on the emulator: right, and free of hazards.
+
+The list makes itself: a new kernel file joins by being there.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from cudareduce.cpu import CpuBackend
+from cudareduce.dtypes import DTYPES
+from cudareduce.execute import Case, Programs, build
+from cudareduce.operators import OPERATORS, reduction
+from cudareduce.registry import Kernel, load_registry
+from cudareduce.session import SCHEDULES
+from cudareduce.verify import verify
+
+KERNELS = load_registry().kernels
+#: Each kernel takes these; one kernel a family takes every operator and type there is.
+CORE = [(op, dtype) for op in ("sum", "min", "max") for dtype in ("float32", "float64", "int32")]
+#: A size for each way to go wrong: identity, one, a warp and its edges, a block's, several passes.
+SIZES = (0, 1, 31, 32, 33, 255, 256, 257, 513, 4097, 70001)
+
+
+def _cases() -> list[object]:
+    seen: set[str] = set()
+    cases = []
+    for kernel in KERNELS.values():
+        first = kernel.family not in seen
+        seen.add(kernel.family)
+        for op in OPERATORS:
+            for dtype in DTYPES:
+                if kernel.why_not(reduction(op, dtype)):
+                    continue
+                marks = [] if first or (op, dtype) in CORE else [pytest.mark.slow]
+                name = f"{kernel.id}-{op}-{dtype}"
+                cases.append(pytest.param(kernel, op, dtype, id=name, marks=marks))
+    return cases
+
+
+def _built(backend: CpuBackend, case: Case) -> Programs:
+    stages = [step.stage for n in SIZES for step in case.plan(n).passes]
+    programs = build(backend, [(case, stages)])[case]
+    assert isinstance(programs, dict), programs
+    return programs
+
+
+@pytest.mark.parametrize(("kernel", "op", "dtype"), _cases())
+def test_right_on_every_schedule(cpu: CpuBackend, kernel: Kernel, op: str, dtype: str) -> None:
+    case = Case(kernel, reduction(op, dtype), kernel.block, kernel.items)
+    programs = _built(cpu, case)
+    for n in SIZES:
+        found = verify(cpu, [(case, programs)], n, schedules=SCHEDULES)[case]
+        assert found.outcome == "pass", found.reason
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=list(KERNELS))
+def test_no_hazards(watched: CpuBackend, kernel: Kernel) -> None:
+    case = Case(kernel, reduction("sum", "float32"), kernel.block, kernel.items)
+    programs = _built(watched, case)
+    for n in (1, 1000, 4097):
+        found = verify(watched, [(case, programs)], n)[case]
+        assert found.outcome == "pass", found.reason
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=list(KERNELS))
+def test_right_at_every_block_size(cpu: CpuBackend, kernel: Kernel) -> None:
+    for block in kernel.blocks:
+        case = Case(kernel, reduction("sum", "int32"), block, kernel.items)
+        programs = _built(cpu, case)
+        for n in (1, block - 1, 2 * block + 1, 5000):
+            found = verify(cpu, [(case, programs)], n)[case]
+            assert found.outcome == "pass", f"block {block}: {found.reason}"

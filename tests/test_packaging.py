@@ -1,0 +1,60 @@
+"""A wheel carries everything: installed elsewhere, it runs from an empty folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    tracked = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard"],
+        capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    for name in tracked:
+        if (ROOT / name).is_file() and not name.startswith("results/"):
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((ROOT / name).read_bytes())
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q",
+               "-w", folder, source]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return next(folder.glob("*.whl"))
+
+
+def test_it_holds_kernels_suites_and_the_emulator(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for path in [*ROOT.glob("kernels/*/*.cu"), *ROOT.glob("kernels/suites/*.toml")]:
+        assert f"cudareduce/{path.relative_to(ROOT)}" in names
+    for folder in ("device", "emulator"):
+        for path in (ROOT / "cudareduce" / folder).rglob("*"):
+            if path.suffix in (".h", ".cpp", ".cu", ".cuh", ".py"):
+                assert str(path.relative_to(ROOT)) in names
+
+
+def test_it_runs_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
+    site, empty = tmp_path / "site", tmp_path / "empty"
+    empty.mkdir()
+    zipfile.ZipFile(wheel).extractall(site)
+    environment = os.environ | {"PYTHONPATH": str(site), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    code = "import cudareduce; print(cudareduce.__file__)"
+    where = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=empty, env=environment
+    )
+    assert where.stdout.startswith(str(site))
+    done = subprocess.run(
+        [sys.executable, "-m", "cudareduce", "bench", "fastcuda", "--n", "1000", "--backend", "cpu"],
+        capture_output=True, text=True, cwd=empty, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(" right ") == 8

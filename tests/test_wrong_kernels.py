@@ -1,0 +1,77 @@
+"""Broken kernels, each rejected by the net that is there to reject it.
+
+A file says in its comment which: an operator's patterns, a `schedule`, or the `hazard` build, which
+must name one of the lines marked `<- hazard`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cudareduce.backends import BackendSpec
+from cudareduce.execute import Case
+from cudareduce.isolate import Isolation, Job
+from cudareduce.operators import OPERATORS, reduction
+from cudareduce.registry import load_kernel
+from cudareduce.session import HAZARD_SIZES, SCHEDULES
+from cudareduce.verify import Verdict
+
+WRONG = sorted((Path(__file__).parent / "wrong_kernels").glob("*.cu"))
+SIZES = (1, 33, 1000, 70000)
+
+
+def nets(path: Path) -> list[str]:
+    """What a file says rejects it."""
+    found = re.search(r"Rejected by: ([\w, ]+)\.", path.read_text())
+    assert found, f"{path} does not say what rejects it"
+    return found[1].split(", ")
+
+
+def judged(path: Path, op: str, cache: Path, hazards: bool = False) -> Verdict:
+    kernel = load_kernel(path)
+    case = Case(kernel, reduction(op, "float32"), kernel.block, kernel.items)
+    spec = BackendSpec("cpu", cache=cache, hazards=hazards)
+    sizes, schedules = (HAZARD_SIZES, SCHEDULES[:1]) if hazards else (SIZES, SCHEDULES)
+    isolation = Isolation()
+    try:
+        return isolation.run(Job(spec, case, sizes, schedules=schedules), 60)
+    finally:
+        isolation.close()
+
+
+def test_there_are_enough() -> None:
+    kinds = [net for path in WRONG for net in nets(path)]
+    assert kinds.count("hazard") >= 6
+    assert sum(net in OPERATORS for net in kinds) >= 8
+
+
+@pytest.mark.parametrize("path", [p for p in WRONG if nets(p) != ["hazard"]], ids=lambda p: p.stem)
+def test_rejected_by_its_answers(path: Path, cache: Path) -> None:
+    for net in set(nets(path)) - {"hazard"}:
+        op = "sum" if net == "schedule" else net
+        assert judged(path, op, cache).outcome == "fail"
+
+
+@pytest.mark.parametrize("path", [p for p in WRONG if "hazard" in nets(p)], ids=lambda p: p.stem)
+def test_named_by_the_hazard_build(path: Path, cache: Path) -> None:
+    lines = path.read_text().splitlines()
+    marked = [k for k, line in enumerate(lines, 1) if "<- hazard" in line]
+    verdict = judged(path, "sum", cache, hazards=True)
+    assert verdict.outcome == "fail"
+    assert any(f"{path}:{line}" in verdict.reason for line in marked), verdict.reason
+
+
+def test_a_fence_is_a_rule_that_answers_cannot_check(cache: Path) -> None:
+    """On the CPU memory is strongly ordered: without the hazard build this kernel looks right."""
+    path = next(p for p in WRONG if p.stem == "missing_fence")
+    assert judged(path, "sum", cache).outcome == "pass"
+
+
+def test_a_fault_names_kernel_and_place(cache: Path) -> None:
+    path = next(p for p in WRONG if p.stem == "reads_past_the_end")
+    reason = judged(path, "sum", cache).reason
+    assert f"{path}:" in reason
+    assert "past the end of argument 0" in reason

@@ -1,0 +1,29 @@
+/*+++
+title      = "Half a tree"
+change     = "The tree starts one step too late."
+scope      = "grid"
+grid       = "cover"
+walk       = "tile"
+finish     = "relaunch"
+block      = 256
+blocks     = [256]
++++*/
+// Rejected by: sum.
+extern "C" __global__ void half_a_tree(const In *in, Out *out, size_t n)
+{
+    __shared__ Acc shared[BLOCK];
+    const unsigned tid = threadIdx.x;
+    const size_t i = (size_t)blockIdx.x * blockDim.x + tid;
+
+    shared[tid] = i < n ? Op::lift(in[i], i) : Op::identity();
+    __syncthreads();
+
+    for (unsigned stride = blockDim.x / 4; stride > 0; stride /= 2) {
+        if (tid < stride)
+            shared[tid] = Op::combine(shared[tid], shared[tid + stride]);
+        __syncthreads();
+    }
+
+    if (tid == 0)
+        out[blockIdx.x] = Op::finish(shared[0]);
+}

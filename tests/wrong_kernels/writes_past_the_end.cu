@@ -1,0 +1,28 @@
+/*+++
+title      = "Writes past the end"
+change     = "Every thread writes, not the first alone."
+scope      = "grid"
+grid       = "cover"
+walk       = "tile"
+finish     = "relaunch"
+block      = 256
+blocks     = [256]
++++*/
+// Rejected by: sum.
+extern "C" __global__ void writes_past_the_end(const In *in, Out *out, size_t n)
+{
+    __shared__ Acc shared[BLOCK];
+    const unsigned tid = threadIdx.x;
+    const size_t i = (size_t)blockIdx.x * blockDim.x + tid;
+
+    shared[tid] = i < n ? Op::lift(in[i], i) : Op::identity();
+    __syncthreads();
+
+    for (unsigned stride = blockDim.x / 2; stride > 0; stride /= 2) {
+        if (tid < stride)
+            shared[tid] = Op::combine(shared[tid], shared[tid + stride]);
+        __syncthreads();
+    }
+
+    out[(size_t)blockIdx.x * blockDim.x + tid] = Op::finish(shared[0]);
+}
