@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+ON_CPU = ("--backend", "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def test_it_runs_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
     )
     assert where.stdout.startswith(str(site))
     done = subprocess.run(
-        [sys.executable, "-m", "cudareduce", "bench", "fastcuda", "--n", "1000", "--backend", "cpu"],
+        [sys.executable, "-m", "cudareduce", "bench", "fastcuda", "--n", "1000", *ON_CPU],
         capture_output=True, text=True, cwd=empty, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

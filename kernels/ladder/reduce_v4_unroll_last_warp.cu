@@ -19,8 +19,9 @@ techniques = ["no_divergence", "no_bank_conflict", "first_add", "warp_unroll"]
 // lanes write; what lanes above the stride write is never used again. Harris 2007, kernel 5.
 __device__ void fold_last_warp(Acc *shared, unsigned tid)
 {
+    Acc value = shared[tid];
     for (unsigned stride = 32; stride > 0; stride /= 2) {
-        const Acc value = Op::combine(shared[tid], shared[tid + stride]);
+        value = Op::combine(value, shared[tid + stride]);
         __syncwarp();
         shared[tid] = value;
         __syncwarp();

@@ -18,9 +18,10 @@ techniques = ["no_divergence", "no_bank_conflict", "first_add", "warp_unroll", "
 // number of items instead of a grid-stride loop.
 __device__ void fold_last_warp(Acc *shared, unsigned tid)
 {
+    Acc value = shared[tid];
 #pragma unroll
     for (unsigned stride = 32; stride > 0; stride /= 2) {
-        const Acc value = Op::combine(shared[tid], shared[tid + stride]);
+        value = Op::combine(value, shared[tid + stride]);
         __syncwarp();
         shared[tid] = value;
         __syncwarp();
