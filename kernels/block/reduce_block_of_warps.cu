@@ -30,8 +30,9 @@ extern "C" __global__ void reduce_block_of_warps(const In *in, Out *out, size_t 
     const unsigned tid = threadIdx.x, lane = tid % 32;
 
     // Load: a thread with nothing to add brings the identity, so the tree needs no bounds.
+    // Signed indices cannot wrap, so the compiler counts the rounds and unrolls them, loads first.
     Acc value = Op::identity();
-    for (size_t k = tid; k < n; k += blockDim.x)
+    for (long long k = tid; k < (long long)n; k += BLOCK)
         value = Op::combine(value, Op::lift(in[k], k));
     shared[tid] = value;
     __syncwarp();

@@ -33,9 +33,10 @@ extern "C" __global__ void reduce_last_block(const In *in, Out *out, size_t n, A
     const unsigned tid = threadIdx.x;
 
     // Load: a thread with nothing to add brings the identity, so the tree needs no bounds.
+    // Signed indices cannot wrap, so the compiler counts the rounds and unrolls them, loads first.
     Acc value = Op::identity();
-    const size_t step = (size_t)gridDim.x * blockDim.x;
-    for (size_t k = (size_t)blockIdx.x * blockDim.x + tid; k < n; k += step)
+    const long long step = (long long)gridDim.x * BLOCK;
+    for (long long k = (long long)blockIdx.x * BLOCK + tid; k < (long long)n; k += step)
         value = Op::combine(value, Op::lift(in[k], k));
     shared[tid] = value;
     __syncthreads();
@@ -54,7 +55,7 @@ extern "C" __global__ void reduce_last_block(const In *in, Out *out, size_t n, A
     if (!is_last)
         return;
     value = Op::identity();
-    for (unsigned k = tid; k < gridDim.x; k += blockDim.x)
+    for (unsigned k = tid; k < gridDim.x; k += BLOCK)
         value = Op::combine(value, __ldcg(partials + k));
     shared[tid] = value;
     __syncthreads();

@@ -1,7 +1,7 @@
 /*+++
 title      = "Accumulate in shared memory"
 change     = "1024 blocks take contiguous shares; each thread adds into its own cell of shared memory."
-expect     = "A tree for a thousandth of the input, but each addition waits for its cell: V6 keeps it in a register."
+expect     = "One tree for a thousandth of the input. The cell costs nothing: the compiler keeps it in a register."
 after      = "reduce_v6_multi_add"
 scope      = "grid"
 grid       = "fixed"
@@ -14,7 +14,8 @@ techniques = ["no_divergence", "no_bank_conflict", "warp_unroll", "template_unro
 +++*/
 // V6 fixes the items of a thread, so trees and partials still grow with the input. Here the number of
 // blocks is fixed instead, and each thread adds whatever its block's share brings: 128 elements at 2^25.
-// The running value is the thread's cell of shared memory, so the tree finds it in place.
+// The running value is the thread's cell of shared memory, where the tree finds it. No other thread
+// looks before the barrier, so the compiler is free to hold it in a register until then, and does.
 __device__ void fold_last_warp(Acc *shared, unsigned tid)
 {
 #pragma unroll
@@ -33,9 +34,11 @@ extern "C" __global__ void reduce_shared_accumulate(const In *in, Out *out, size
     const size_t share = (n + gridDim.x - 1) / gridDim.x, begin = blockIdx.x * share;
     const size_t end = min(begin + share, n);
 
-    // Load: elements past the end are left out; a thread with none brings the identity.
+    // Load: elements past the end are left out; a thread with none brings the identity. Signed indices
+    // cannot wrap, so the compiler counts the rounds and unrolls them, loads first.
     shared[tid] = Op::identity();
-    for (size_t k = begin + tid; k < end; k += BLOCK)
+#pragma unroll 8
+    for (long long k = begin + tid; k < (long long)end; k += BLOCK)
         shared[tid] = Op::combine(shared[tid], Op::lift(in[k], k));
     __syncthreads();
 

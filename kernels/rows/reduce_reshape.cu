@@ -34,8 +34,9 @@ extern "C" __global__ void reduce_reshape(const In *in, Out *out, size_t n, size
     const In *row = in + blockIdx.x / parts * n;
 
     // Load: a thread with nothing to add brings the identity, so the tree needs no bounds.
+    // Signed indices cannot wrap, so the compiler counts the rounds and unrolls them, loads first.
     Acc value = Op::identity();
-    for (size_t k = begin + tid; k < end; k += blockDim.x)
+    for (long long k = begin + tid; k < (long long)end; k += BLOCK)
         value = Op::combine(value, Op::lift(row[k], k));
 
     // Tree: inside each warp; then every thread adds up the warps' partials.

@@ -31,8 +31,9 @@ extern "C" __global__ void reduce_rows_broadcast(const In *in, Out *out, size_t 
     const In *row = in + blockIdx.x * n;
 
     // Load: a thread with nothing to add brings the identity, so the tree needs no bounds.
+    // Signed indices cannot wrap, so the compiler counts the rounds and unrolls them, loads first.
     Acc value = Op::identity();
-    for (size_t k = tid; k < n; k += blockDim.x)
+    for (long long k = tid; k < (long long)n; k += BLOCK)
         value = Op::combine(value, Op::lift(row[k], k));
 
     // Tree: inside each warp; then every thread adds up the warps' partials.
