@@ -17,6 +17,7 @@ techniques = ["no_divergence", "multi_add", "warp_unroll"]
 // nobody writes what another reads, so one __syncwarp() a step will do.
 __device__ void fold_warp(Acc *cells, unsigned lane)
 {
+#pragma unroll
     for (unsigned stride = 16; stride > 0; stride /= 2) {
         if (lane < stride)
             cells[lane] = Op::combine(cells[lane], cells[lane + stride]);

@@ -12,7 +12,7 @@ block      = 1024
 blocks     = [32, 64, 128, 256, 512, 1024]
 techniques = ["no_divergence", "order_kept"]
 +++*/
-// A thread that adds every 1024th element meets them out of order, which a matrix product does not
+// A thread that strides by the block adds elements out of order, which a matrix product does not
 // forgive. Here each tile is put behind what the block holds, and 2 * BLOCK cells become BLOCK by
 // folding neighbours, left before right; the oldest part just shrinks into the first cells. Only
 // brackets move, never operands. The identity fills the last tile up, at its right end.

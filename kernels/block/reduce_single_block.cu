@@ -1,7 +1,7 @@
 /*+++
 title      = "One block, thread-strided"
-change     = "A single block walks the whole input, each thread adding every 1024th element, then one tree."
-expect     = "One launch and no partials: best for some thousand elements. Beyond, one SM must read it all."
+change     = "A single block strides over the whole input and folds once: no partials, no further launch."
+expect     = "Best for some thousand elements. Beyond, one SM must read what all could."
 after      = "reduce_v2_no_bank_conflict"
 scope      = "block"
 grid       = "one"
