@@ -49,12 +49,12 @@ FOLDS = {
 
 #: How the blocks' partials become one answer a row.
 FINISHES = {
-    "none": "each row is one block's or one warp's work",
     "relaunch": "the kernel is launched on the partials until one is left",
     "relaunch_one_block": "the kernel is launched on the partials with one block",
-    "reshape": "the partials of each row are a shorter row, launched until it is one partial long",
     "atomic": "the memory system combines them",
     "last_block": "the block that arrives last folds them",
+    "reshape": "the partials of each row are a shorter row, launched until it is one partial long",
+    "none": "there are none: each row is one block's or one warp's work",
 }
 ORDERS = ("any", "kept")
 REQUIREMENTS = ("tma", "cluster", "inline_ptx")
