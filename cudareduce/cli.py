@@ -7,66 +7,19 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cudareduce import __version__
+from cudareduce.cli_gate import check, compare
+from cudareduce.cli_types import OPS, Sizes, Words, options_of
 from cudareduce.dtypes import DTYPES
 from cudareduce.errors import CudareduceError, UsageError
 
 if TYPE_CHECKING:
     from cudareduce.registry import Registry
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-OPS = ("sum", "prod", "min", "max", "mean", "argmin", "argmax", "matmul", "affine")
-
-
-class Sizes(click.ParamType[list[int]]):
-    """`--n`: one size, a list, or a range."""
-
-    name = "SIZES"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> list[int]:
-        """Sizes in elements."""
-        from cudareduce.sizes import parse_sizes
-
-        if isinstance(value, list):
-            return value
-        try:
-            return parse_sizes(value)
-        except UsageError as error:
-            self.fail(str(error), param, ctx)
-
-
-class Words(click.ParamType[tuple[str, ...]]):
-    """A list of known words with commas, or `all`."""
-
-    def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        self.name, self.known = name, known
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
-        """The words, each known."""
-        if isinstance(value, tuple):
-            return value
-        if value == "all":
-            return self.known
-        words = tuple(word.strip() for word in value.split(","))
-        for word in words:
-            if word not in self.known:
-                self.fail(f"{word!r} is not one of: {', '.join(self.known)}, all", param, ctx)
-        return words
-
-
-def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
 
 
 _ROW = click.IntRange(min=0)
@@ -75,7 +28,7 @@ _kernels = click.option(
     "--kernels", "folders", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
     help="A folder with kernels of your own, beside the built-in ones.",
 )  # fmt: skip
-_problem = _options(
+_problem = options_of(
     click.option("--op", type=Words("OPS", OPS), default="sum", show_default=True,
                  help=f"Operators, with commas, or all: {', '.join(OPS)}."),
     click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32",
@@ -253,6 +206,10 @@ def report(file: Path, check: bool, debug: bool) -> int:
         raise UsageError(f"{file} does not show its results: run cudareduce report {file}")
     write_text(file, new)
     return 0
+
+
+cli.add_command(compare)
+cli.add_command(check)
 
 
 def _registry(folders: tuple[Path, ...]) -> Registry:
