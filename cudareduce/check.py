@@ -101,7 +101,7 @@ def run_base(names: Sequence[str], options: Mapping[str, Any]) -> int:
     thresholds = load_thresholds(options["thresholds"], options["threshold"])
     rules = Rules(thresholds, paired=True, same_code=not options["no_same_code"])
     with tempfile.TemporaryDirectory(prefix="cudareduce-base-") as temporary:
-        heads = [kernels_folder(), *options["folders"]]
+        heads = options["folders"] or (kernels_folder(),)
         base = load_tree(base_folders(options["base"], heads, Path(temporary)))
         rounds = options["rounds"] or _ROUNDS
         batches = base_batches(choices, base, dict(options) | {"names": names}, rounds)
@@ -115,7 +115,7 @@ def run_base(names: Sequence[str], options: Mapping[str, Any]) -> int:
 
             rows = confirm(compare(measured.old, measured.new, rules), again, rules)
     notes = _unused(thresholds, [*measured.old, *measured.new])
-    title = f"{kernels_folder()} against {options['base']}, {device.name}"
+    title = f"{' '.join(map(str, heads))} against {options['base']}, {device.name}"
     return _finish(rows, title, notes, rules, options, registry, measured)
 
 

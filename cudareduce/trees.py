@@ -33,7 +33,7 @@ def base_folders(base: str, heads: Sequence[Path], into: Path) -> list[Path]:
                 "in CI, fetch the whole history (fetch-depth: 0)"
             )
         inside = head.resolve().relative_to(Path(top).resolve())
-        found.append(_unpack(head, revision, inside, into / str(number)))
+        found.append(_unpack(top, revision, inside, into / str(number)))
     if not found:
         raise UsageError(
             f"--base {base}: it is not a folder, and the kernels are not in a git checkout: name a "
@@ -42,10 +42,9 @@ def base_folders(base: str, heads: Sequence[Path], into: Path) -> list[Path]:
     return found
 
 
-def _unpack(head: Path, revision: str, inside: Path, into: Path) -> Path:
-    command = ["git", "-C", str(head), "archive", "--format=tar", f"{revision}:{inside.as_posix()}"]
-    if inside == Path():
-        command[-1] = revision
+def _unpack(top: str, revision: str, inside: Path, into: Path) -> Path:
+    folder = "" if inside == Path() else inside.as_posix()
+    command = ["git", "-C", top, "archive", "--format=tar", f"{revision}:{folder}"]
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode:
         raise UsageError(f"--base: revision {revision[:12]} has no folder {inside}")
