@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 
 from cudareduce.errors import BaselineError, UsageError
 from cudareduce.record import Record, Run
 from cudareduce.store import load
 
-#: What two records of one run may not share.
+#: What two records of one run may not share; the launch shape stands last.
 IDENTITY = (
-    "kernel", "op", "dtype", "acc", "n", "rows", "block", "items", "timing", "region", "pattern",
+    "kernel", "op", "dtype", "acc", "n", "rows", "timing", "region", "pattern", "block", "items",
 )  # fmt: skip
 Identity = tuple[object, ...]
+_identity = attrgetter(*IDENTITY)
 _WORDS = ("kernel", "op", "dtype", "acc", "timing", "region", "pattern", "backend", "verdict")
 _COUNTS = ("n", "rows", "block", "items")
 _FIGURES = ("time_us", "time_us_low", "time_us_high", "gb_s", "ceiling_gb_s")
@@ -27,7 +29,12 @@ _ROUNDING = 0.01
 
 def identity(record: Record) -> Identity:
     """What makes a record this one and no other."""
-    return tuple(getattr(record, name) for name in IDENTITY)
+    return tuple(_identity(record))
+
+
+def problem(record: Record) -> Identity:
+    """What a record is an answer to: its identity but for the launch shape."""
+    return identity(record)[:-2]
 
 
 def load_baseline(path: Path) -> Run:

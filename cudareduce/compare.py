@@ -14,7 +14,7 @@ from math import expm1, log, log1p
 
 import numpy as np
 
-from cudareduce.baseline import Identity, identity
+from cudareduce.baseline import identity, problem
 from cudareduce.record import Record
 from cudareduce.significance import MIN_ROUNDS, Change, changes
 from cudareduce.thresholds import Thresholds
@@ -88,24 +88,20 @@ def _pair(
     """Equal identities; else the only record of a problem on either side, so that a kernel whose
     header now asks for another block size is still compared with itself."""
     before = {identity(record): record for record in old}
-    partners = {k: before.pop(key) for k, r in enumerate(new) if (key := identity(r)) in before}
-    alone = Counter(map(_problem, old)), Counter(map(_problem, new))
-    shapeless = {
-        _problem(record): key
-        for key, record in before.items()
-        if alone[0][_problem(record)] == alone[1][_problem(record)] == 1
-    }
-    for k, record in enumerate(new):
-        if k not in partners and _problem(record) in shapeless:
-            partners[k] = before.pop(shapeless[_problem(record)])
-        yield partners.get(k), record
+    partners = [before.pop(identity(record), None) for record in new]
+    if before:
+        alone = [Counter(map(problem, side)) for side in (old, new)]
+        shapeless = {
+            problem(record): key
+            for key, record in before.items()
+            if all(counts[problem(record)] == 1 for counts in alone)
+        }
+        for k, record in enumerate(new):
+            if partners[k] is None and problem(record) in shapeless:
+                partners[k] = before.pop(shapeless[problem(record)])
+    yield from zip(partners, new, strict=True)
     for record in before.values():
         yield record, None
-
-
-def _problem(record: Record) -> Identity:
-    """A record's identity but for its launch shape."""
-    return identity(replace(record, block=0, items=0))
 
 
 def _why_not(old: Record, new: Record, rules: Rules) -> str:

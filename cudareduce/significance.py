@@ -77,16 +77,20 @@ def _interval(old: _Array, new: _Array, paired: bool) -> tuple[_Array, _Array]:
 
 
 def detectable(runs: Iterable[Rounds]) -> list[float]:
-    """For each sequence of rounds, the half width that a comparison with as many others as noisy
-    will have: a smaller threshold could never call identical code the same."""
+    """The half widths that comparisons of these rounds with as many others as noisy will have, in
+    no order: a smaller threshold could never call identical code the same."""
     from scipy import stats
 
-    found = []
+    shapes: dict[int, list[Rounds]] = {}
     for rounds in runs:
-        if len(rounds) < MIN_ROUNDS:
+        shapes.setdefault(len(rounds), []).append(rounds)
+    found: list[float] = []
+    for count, members in shapes.items():
+        if count < MIN_ROUNDS:
             continue
-        logs = np.log(np.array(rounds, float))
-        spread = float(logs.std(ddof=1)) * sqrt(2 / len(rounds))
-        quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, 2 * len(rounds) - 2))
-        found.append(exp(quantile * spread + STEP_US * float(np.exp(-logs).mean())) - 1)
+        logs = np.log(np.array(members, float))
+        spread = logs.std(axis=1, ddof=1) * sqrt(2 / count)
+        quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, 2 * count - 2))
+        half = quantile * spread + STEP_US * np.exp(-logs).mean(axis=1)
+        found += np.expm1(half).tolist()
     return found
