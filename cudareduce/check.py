@@ -25,6 +25,7 @@ from cudareduce.rerun import (
     Batch,
     Bencher,
     Measured,
+    asked_for,
     base_batches,
     baseline_batches,
     baseline_choices,
@@ -62,10 +63,8 @@ def run_check(names: Sequence[str], options: Mapping[str, Any]) -> int:
             raise UsageError("--update-baseline takes no kernels: a baseline is one whole run")
     registry = load_registry(options["folders"])
     choices = baseline_choices(baseline, names, registry)
-    if names:
-        kept = {choice.kernel.id for choice in choices}
-        old = tuple(record for record in baseline.records if record.kernel in kept)
-        baseline = replace(baseline, records=old)
+    old = tuple(r for r in baseline.records if asked_for(r.kernel, names, choices))
+    baseline = replace(baseline, records=old)
     thresholds = load_thresholds(options["thresholds"], options["threshold"])
     refuse_fine_threshold(_all_rounds(baseline), thresholds)
     rounds = options["rounds"] or int(baseline.protocol.get("rounds") or _ROUNDS)

@@ -20,6 +20,7 @@ from cudareduce.provenance import tool
 from cudareduce.publish import check_outputs, publish
 from cudareduce.registry import load_registry
 from cudareduce.report import Section
+from cudareduce.rerun import asked_for
 from cudareduce.sass import find_disassembler
 from cudareduce.store import check_writable, write_text
 
@@ -52,10 +53,9 @@ def run_compile_check(names: Sequence[str], options: Mapping[str, Any]) -> int:
         tool(options["argv"]), nvcc.version, FLAGS,
         disassembler.version if disassembler else None, architectures, tuple(units),
     )  # fmt: skip
-    chosen = {choice.kernel.id for choice in choices}
     before = [
         unit for unit in (old.units if old else ())
-        if unit.arch in architectures and (not names or unit.kernel in chosen)
+        if unit.arch in architectures and asked_for(unit.kernel, names, choices)
     ]  # fmt: skip
     same_nvcc = old is None or old.nvcc == nvcc.version
     rows = compare_units(before if same_nvcc else (), units, broken)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -97,6 +98,13 @@ def baseline_choices(run: Run, names: Sequence[str], registry: Registry) -> list
         for choice in registry.choose([name]):
             chosen.setdefault((choice.kernel.id, choice.block, choice.items), choice)
     return list(chosen.values())
+
+
+def asked_for(kernel: str, names: Sequence[str], choices: Iterable[Choice]) -> bool:
+    """Whether names on the command line mean a kernel of the baseline, be it gone or not."""
+    if not names or "all" in names or any(fnmatchcase(kernel, name) for name in names):
+        return True
+    return any(choice.kernel.id == kernel for choice in choices)
 
 
 def _still_there(name: str, registry: Registry) -> bool:
