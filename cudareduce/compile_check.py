@@ -27,8 +27,7 @@ from cudareduce.store import check_writable, write_text
 #: Turing to Blackwell: the oldest that CUDA 13 compiles for, and the newest of each kind.
 ARCHITECTURES = (75, 80, 90, 100, 120)
 _NO_DISASSEMBLER = (
-    "Instructions are not counted, for want of cuobjdump: pip install nvidia-cuda-cuobjdump "
-    "nvidia-cuda-nvdisasm"
+    "Instructions are not counted, for want of cuobjdump: pip install 'cudareduce[compile]'"
 )
 
 
@@ -44,7 +43,7 @@ def run_compile_check(names: Sequence[str], options: Mapping[str, Any]) -> int:
     old = None if updating and not path.exists() else load(path)
     registry = load_registry(options["folders"])
     choices = registry.choose(names)
-    nvcc, disassembler = find_nvcc(), find_disassembler()
+    nvcc, disassembler = find_nvcc(old.nvcc if old else None), find_disassembler()
     architectures = options["arch"] or (old.architectures if old else ARCHITECTURES)
     units, broken, failures = compile_all(
         choices, architectures, nvcc, disassembler, options["quiet"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -49,15 +51,26 @@ class Nvcc:
             return Compiled(cubin.read_bytes(), ptx.read_text(encoding="utf-8"), said)
 
 
-def find_nvcc() -> Nvcc:
-    """The nvcc on the PATH."""
-    path = shutil.which("nvcc")
-    if path is None:
+def find_nvcc(wanted: str | None = None) -> Nvcc:
+    """The nvcc of the version wanted, else the first there is."""
+    found = [Nvcc(path, version) for path, version in installed("nvcc")]
+    if not found:
         raise EnvironmentProblem(
-            "nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH"
+            "nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH, or "
+            "pip install 'cudareduce[compile]'"
         )
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"\bV(\d+(?:\.\d+)+)", said)
-    if found is None:
-        raise EnvironmentProblem(f"{path} --version does not say its version")
-    return Nvcc(path, found[1])
+    return next((nvcc for nvcc in found if nvcc.version == wanted), found[0])
+
+
+def installed(tool: str) -> Iterator[tuple[str, str]]:
+    """Paths and versions of a tool of the CUDA toolkit: on the PATH, then from its PyPI package,
+    which puts it where no PATH leads."""
+    package = importlib.util.find_spec("nvidia")
+    folders = list(package.submodule_search_locations or ()) if package else []
+    packaged = [str(p) for folder in folders for p in sorted(Path(folder).glob(f"*/bin/{tool}"))]
+    on_path = shutil.which(tool)
+    for path in [*([on_path] if on_path else []), *packaged]:
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+        version = re.search(r"\bV(\d+(?:\.\d+)+)", done.stdout)
+        if version:
+            yield path, version[1]

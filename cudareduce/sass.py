@@ -5,7 +5,6 @@ cuobjdump and nvdisasm need no GPU and no driver; both are in the CUDA toolkit a
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import subprocess
@@ -13,6 +12,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from cudareduce.nvcc import installed
 
 #: What is counted, by the opcodes that stand for it on all architectures from sm_75 to sm_121.
 KINDS = {
@@ -66,20 +67,7 @@ def count_instructions(text: str, entry: str) -> dict[str, int]:
 
 def find_disassembler() -> Disassembler | None:
     """cuobjdump from the PATH, else from its PyPI package; None without it or without nvdisasm."""
-    for path in _candidates():
-        beside = Path(path).with_name("nvdisasm").exists()
-        if not beside and shutil.which("nvdisasm") is None:
-            continue
-        done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-        found = re.search(r"\bV(\d+(?:\.\d+)+)", done.stdout)
-        if found:
-            return Disassembler(path, found[1])
+    for path, version in installed("cuobjdump"):
+        if Path(path).with_name("nvdisasm").exists() or shutil.which("nvdisasm"):
+            return Disassembler(path, version)
     return None
-
-
-def _candidates() -> list[str]:
-    on_path = shutil.which("cuobjdump")
-    package = importlib.util.find_spec("nvidia")
-    folders = list(package.submodule_search_locations or ()) if package else []
-    found = [str(p) for folder in folders for p in sorted(Path(folder).glob("*/bin/cuobjdump"))]
-    return [*([on_path] if on_path else []), *found]

@@ -150,3 +150,21 @@ def fake_gpu(monkeypatch: Any, cache: Path, **device: Any) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr("cudareduce.backends.open_cuda", open_cuda)
         yield
+
+
+def main() -> None:
+    """The command line on a fake GPU, for tests that run shell lines."""
+    import os
+
+    import cudareduce.backends
+    from cudareduce.cli import main as command_line
+
+    cache = Path(os.environ["CUDAREDUCE_TEST_CACHE"])
+    seed = int.from_bytes(os.urandom(4), "little")
+    cudareduce.backends.default_cache = lambda: cache
+    cudareduce.backends.open_cuda = lambda spec: FakeGpu(cache, seed)
+    command_line()
+
+
+if __name__ == "__main__":
+    main()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,12 +15,13 @@ import pytest
 from cudareduce.cli import run
 from cudareduce.compile_compare import compare_units
 from cudareduce.compile_store import Unit, load
+from cudareduce.nvcc import find_nvcc, installed
 from cudareduce.registry import kernels_folder
 from cudareduce.resources import Resources, parse_resources, resident_warps
 from cudareduce.sass import count_instructions, find_disassembler
 
 Call = Callable[..., tuple[int, str, str]]
-needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc was not found")
+needs_nvcc = pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
 STORED = Path(__file__).resolve().parent.parent / "results" / "compile" / "nvcc-13.0.json"
 
 VECTOR = """/*+++
@@ -370,7 +370,8 @@ def test_a_baseline_that_cannot_be_used(cudareduce: Call, tmp_path: Path, name: 
 
 
 def test_without_nvcc(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("cudareduce.compile_check.find_nvcc", partial(find_nvcc, "0"))
+    monkeypatch.setattr("cudareduce.nvcc.installed", lambda tool: iter(()))
     code, out, err = cudareduce("check", "--compile", "--baseline", STORED)
     assert (code, out) == (6, "")
     assert "nvcc was not found: install the CUDA toolkit" in err
@@ -387,10 +388,9 @@ def test_every_kernel_of_the_ladder_is_in_the_stored_baseline() -> None:
 @needs_nvcc
 @pytest.mark.slow
 def test_this_projects_kernels_pass(cudareduce: Call) -> None:
-    said = subprocess.run(["nvcc", "--version"], capture_output=True, text=True).stdout
     code, out, _ = cudareduce("check", "--compile", "--baseline", STORED, "--quiet")
-    same_nvcc = f"V{load(STORED).nvcc}" in said
-    assert code == (0 if same_nvcc else 5), out
+    wanted = load(STORED).nvcc
+    assert code == (0 if find_nvcc(wanted).version == wanted else 5), out
     assert "BROKEN" not in out
 
 
