@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from cudareduce.backend import Backend, DeviceInfo
 from cudareduce.backends import BackendSpec
@@ -20,17 +20,16 @@ from cudareduce.record import Record, Run
 from cudareduce.registry import Choice, Kernel, Registry
 from cudareduce.session import Phase, Session, Settings
 
-Side = Literal["old", "new"]
-_NEW: Side = "new"
+#: The name under which a kernel of the base runs beside its successor of the same id.
+_BASE = "base"
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Cases measured against each other; `sides` says which tree each choice is of."""
+    """Cases measured against each other."""
 
     settings: Settings
     choices: tuple[Choice, ...]
-    sides: tuple[Side, ...]
 
 
 @dataclass(slots=True)
@@ -72,9 +71,11 @@ class Bencher:
                 raise KeyboardInterrupt
             measured.floors_us |= outcome.floors_us
             measured.build_failed |= outcome.build_failed
-            for k, record in enumerate(outcome.records):
-                side = batch.sides[k % len(batch.sides)]
-                (measured.old if side == "old" else measured.new).append(record)
+            for record in outcome.records:
+                if record.name == _BASE:
+                    measured.old.append(replace(record, name=None))
+                else:
+                    measured.new.append(record)
         return measured
 
 
@@ -145,7 +146,7 @@ def baseline_batches(
             rounds=rounds,
             time_limit_s=time_limit_s,
         )
-        batches.append(Batch(settings, tuple(choices), tuple(_NEW for _ in choices)))
+        batches.append(Batch(settings, tuple(choices)))
     return batches
 
 
@@ -165,15 +166,15 @@ def base_batches(
     choices: Sequence[Choice], base: Mapping[str, Kernel], options: Mapping[str, Any], rounds: int
 ) -> list[Batch]:
     """Each kernel next to its counterpart of the base, so that a round meets both at once."""
-    heads = [replace(choice, suite=None) for choice in choices]
+    heads = [replace(choice, suite=None, name=None) for choice in choices]
     known = {choice.kernel.id for choice in heads}
-    entries: list[tuple[Choice, Side]] = []
+    entries: list[Choice] = []
     for head in heads:
-        entries.append((head, "new"))
+        entries.append(head)
         if head.kernel.id in base:
-            entries.append((replace(head, kernel=base[head.kernel.id]), "old"))
+            entries.append(replace(head, kernel=base[head.kernel.id], name=_BASE))
     if not options["names"]:
-        entries += [(Choice(k), "old") for k in base.values() if k.id not in known]
+        entries += [Choice(k, name=_BASE) for k in base.values() if k.id not in known]
     pairs = product(options["op"], options["dtype"])
     settings = Settings(
         reductions=tuple(reduction(op, dtype) for op, dtype in pairs),
@@ -181,10 +182,10 @@ def base_batches(
         seed=0,
         rounds=rounds,
         # a kernel of the base may have an ancestor that the head's registry does not know
-        baseline=entries[0][0].kernel.id,
+        baseline=entries[0].kernel.id,
         time_limit_s=options["time_limit"],
     )
-    return [Batch(settings, tuple(c for c, _ in entries), tuple(s for _, s in entries))]
+    return [Batch(settings, tuple(entries))]
 
 
 def only_suspects(batches: Iterable[Batch], suspects: Sequence[Record]) -> list[Batch]:
@@ -200,14 +201,10 @@ def only_suspects(batches: Iterable[Batch], suspects: Sequence[Record]) -> list[
                 == (n, settings.rows, settings.region, settings.pattern)
                 and (r.op, r.dtype, r.acc) == (what.op.name, what.dtype.name, what.acc.name)
             }
-            kept = [
-                (choice, side)
-                for choice, side in zip(batch.choices, batch.sides, strict=True)
-                if choice.kernel.id in wanted
-            ]
+            kept = tuple(choice for choice in batch.choices if choice.kernel.id in wanted)
             if kept:
                 longer = replace(
                     settings, reductions=(what,), sizes=(n,), rounds=2 * settings.rounds
                 )
-                again.append(Batch(longer, *map(tuple, zip(*kept, strict=True))))
+                again.append(Batch(longer, kept))
     return again

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -370,7 +369,6 @@ def test_a_baseline_that_cannot_be_used(cudareduce: Call, tmp_path: Path, name: 
 
 
 def test_without_nvcc(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cudareduce.compile_check.find_nvcc", partial(find_nvcc, "0"))
     monkeypatch.setattr("cudareduce.nvcc.installed", lambda tool: iter(()))
     code, out, err = cudareduce("check", "--compile", "--baseline", STORED)
     assert (code, out) == (6, "")
