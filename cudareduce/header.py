@@ -20,9 +20,42 @@ _BLOCK = re.compile(r"/\*\+\+\+\n(?P<toml>.*?)\+\+\+\*/", re.DOTALL)
 _ERROR_LINE = re.compile(r"at line (\d+)")
 
 SCOPES = ("grid", "block", "warp", "rows")
-GRIDS = ("cover", "fill", "fixed", "one", "block_per_row", "warp_per_row")
-WALKS = ("element", "tile", "grid_stride", "contiguous", "stream_fold")
-FINISHES = ("relaunch", "relaunch_one_block", "atomic", "last_block", "reshape", "none")
+
+#: How many blocks are launched.
+GRIDS = {
+    "cover": "as many as rows * elements / (block * items) needs",
+    "fill": "as many as cover, but no more than the SMs hold at once",
+    "fixed": "as many as cover, but no more than fixed_grid",
+    "one": "one",
+    "block_per_row": "one for each row",
+    "warp_per_row": "one for each block / 32 rows",
+}
+
+#: Which elements a thread takes.
+WALKS = {
+    "element": "each thread one element, which it combines in memory at once",
+    "tile": "each block one tile of block * items neighbouring elements",
+    "grid_stride": "the threads of the whole grid stride over the input, items at a time",
+    "contiguous": "each block an equal contiguous share of its row; its threads stride over it",
+    "stream_fold": "shares as in contiguous; the block folds neighbours while tiles stream in",
+    "lane": "each warp one row of at most 32 elements, a lane each",
+}
+
+#: How a block folds what its threads hold.
+FOLDS = {
+    "tree": "in halves",
+    "warps_then_serial": "in halves inside each warp, then the warps' partials one by one",
+}
+
+#: How the blocks' partials become one answer a row.
+FINISHES = {
+    "relaunch": "the kernel is launched on the partials until one is left",
+    "relaunch_one_block": "the kernel is launched on the partials with one block",
+    "atomic": "the memory system combines them",
+    "last_block": "the block that arrives last folds them",
+    "reshape": "the partials of each row are a shorter row, launched until it is one partial long",
+    "none": "there are none: each row is one block's or one warp's work",
+}
 ORDERS = ("any", "kept")
 REQUIREMENTS = ("tma", "cluster", "inline_ptx")
 BLOCKS = (32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 640, 768, 896, 1024)
@@ -48,9 +81,10 @@ TECHNIQUES = {
 
 _WORDS: dict[str, tuple[str, ...]] = {
     "scope": SCOPES,
-    "grid": GRIDS,
-    "walk": WALKS,
-    "finish": FINISHES,
+    "grid": tuple(GRIDS),
+    "walk": tuple(WALKS),
+    "fold": tuple(FOLDS),
+    "finish": tuple(FINISHES),
     "order": ORDERS,
 }
 _LISTS: dict[str, tuple[Any, ...]] = {

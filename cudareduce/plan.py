@@ -7,7 +7,6 @@ the same object that is launched, so they cannot disagree with it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, log2
 
 from cudareduce.errors import UsageError
 from cudareduce.operators import Reduction
@@ -16,6 +15,9 @@ from cudareduce.registry import Kernel
 
 #: Largest grid in x that CUDA launches (CUDA C++ Programming Guide, technical specifications).
 MAX_GRID = 2**31 - 1
+
+#: The finishes that launch the kernel again, on the partials of the launch before.
+_RELAUNCHED = ("relaunch", "relaunch_one_block", "reshape")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,10 @@ def plan(
     items: int | None = None,
     limits: DeviceLimits = DEFAULT_LIMITS,
 ) -> Plan:
-    """Plan the launches of one problem; a shape that CUDA cannot launch is a UsageError."""
+    """Plan the launches of one problem; a shape the kernel or CUDA cannot take is a UsageError."""
+    reason = kernel.why_not_shape(problem.n, problem.rows)
+    if reason:
+        raise UsageError(f"{kernel.id} {reason}")
     block = block or kernel.block
     items = items or kernel.items
     shapes = _shapes(kernel, problem, block, items, limits)
@@ -119,28 +124,30 @@ def plan(
         source = target
     if kernel.finish == "last_block" and shapes:
         scratch |= {"partials": shapes[0][0] * problem.what.acc_size, "counter": 4}
-    preset = "out" if kernel.finish == "atomic" or not shapes else None
-    depth = sum(_pass_depth(kernel, grid, n, block, items) for grid, n in shapes)
+    answers_preset = kernel.finish == "atomic" or not shapes
+    preset = "out" if problem.rows and answers_preset else None
+    depth = sum(_depth(kernel, grid // problem.rows, n, block, items) for grid, n in shapes)
     return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth)
 
 
 def _shapes(
     kernel: Kernel, problem: Problem, block: int, items: int, limits: DeviceLimits
 ) -> list[tuple[int, int]]:
-    """Grid and elements of each pass. Without elements nothing is launched; answers are preset."""
-    n = problem.n
+    """Grid and elements per row of each pass. Without elements nothing is launched; answers are
+    preset."""
+    n, rows = problem.n, problem.rows
     if problem.elements == 0:
         return []
-    shapes = [(_grid(kernel, problem.rows, n, block, items, limits), n)]
-    while kernel.finish.startswith("relaunch") and shapes[-1][0] > 1:
-        n = shapes[-1][0]
+    shapes = [(_grid(kernel, rows, n, block, items, limits), n)]
+    while kernel.finish in _RELAUNCHED and shapes[-1][0] > rows:
+        n = shapes[-1][0] // rows
         once = kernel.finish == "relaunch_one_block"
-        shapes.append((1 if once else _grid(kernel, 1, n, block, items, limits), n))
+        shapes.append((1 if once else _grid(kernel, rows, n, block, items, limits), n))
     return shapes
 
 
 def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: DeviceLimits) -> int:
-    cover = ceil(n / (block * items))
+    cover = rows * _parts(n, block * items)
     match kernel.grid:
         case "cover":
             return cover
@@ -151,20 +158,41 @@ def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: Dev
         case "block_per_row":
             return rows
         case "warp_per_row":
-            return ceil(rows * 32 / block)
+            return _parts(rows, block // 32)
         case _:
             return 1
 
 
-def _pass_depth(kernel: Kernel, grid: int, n: int, block: int, items: int) -> int:
-    """Additions an element can pass through in one launch: its thread's own, the block's tree, and
-    where blocks meet in memory, one for each arrival. Element by element that is all of them."""
-    if kernel.walk == "element":
-        return n
-    per_thread = items if kernel.walk == "tile" else ceil(n / (block * grid)) + items
-    depth = per_thread + ceil(log2(block))
+def _depth(kernel: Kernel, blocks: int, n: int, block: int, items: int) -> int:
+    """Additions an element can pass through in one launch with `blocks` blocks a row: its thread's
+    own, the block's, and where blocks meet in one launch, those of the partials. An addition to the
+    identity rounds nothing, so `k` values cost `k - 1`."""
+    match kernel.walk:
+        case "element":
+            return n - 1
+        case "lane":
+            return _steps(32)
+        case "tile":
+            own = items
+        case "grid_stride":
+            own = items * _parts(n, block * items * blocks)
+        case _:
+            own = _parts(_parts(n, blocks), block)
+    serial = kernel.fold == "warps_then_serial"
+    folded = _steps(32) + block // 32 - 1 if serial else _steps(block)
+    depth = own - 1 + folded
     if kernel.finish == "atomic":
-        depth += grid
+        depth += blocks - 1
     if kernel.finish == "last_block":
-        depth += ceil(grid / block) + ceil(log2(block))
+        depth += _parts(blocks, block) - 1 + folded
     return depth
+
+
+def _parts(whole: int, part: int) -> int:
+    """How many parts of this size make up the whole, the last one perhaps shorter."""
+    return -(-whole // part)
+
+
+def _steps(count: int) -> int:
+    """How many times `count` must be halved until one is left."""
+    return (count - 1).bit_length()

@@ -42,6 +42,7 @@ class Kernel:
     blocks: tuple[int, ...]
     expect: str = ""
     after: str | None = None
+    fold: str = "tree"
     order: str = "any"
     items: int = 1
     vector: int = 1
@@ -74,6 +75,14 @@ class Kernel:
             return f"takes {', '.join(self.ops)}, not {what.op.name}"
         return reason
 
+    def why_not_shape(self, n: int, rows: int) -> str | None:
+        """Why this kernel does not take `rows` rows of `n` elements, or None if it does."""
+        if self.scope in ("grid", "block") and rows != 1:
+            return f"reduces one array, not {rows} rows"
+        if self.walk == "lane" and n > 32:
+            return f"gives each element of a row a lane: at most 32, not {n}"
+        return None
+
     def why_not_block(self, block: int) -> str | None:
         """Why this kernel does not take a block size, or None if it does."""
         if block in self.blocks:
@@ -97,10 +106,15 @@ def _why_not_op(op: Operator, order: str, finish: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class SuiteRow:
-    """One published version: the author's name for it and the kernel that is it."""
+    """One published version: the author's name for it and the kernel that is it.
+
+    `n`, `rows`, `block` and `items` stand where this version's differ from the experiment's.
+    """
 
     name: str
     kernel: str
+    n: int | None = None
+    rows: int | None = None
     block: int | None = None
     items: int | None = None
     published: Mapping[str, Any] = field(default_factory=dict)

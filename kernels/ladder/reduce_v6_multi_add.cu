@@ -10,7 +10,7 @@ items      = 8
 finish     = "relaunch"
 block      = 256
 blocks     = [64, 128, 256, 512, 1024]
-techniques = ["no_divergence", "no_bank_conflict", "first_add", "warp_unroll", "template_unroll", "multi_add"]
+techniques = ["no_divergence", "no_bank_conflict", "warp_unroll", "template_unroll", "multi_add"]
 +++*/
 // A tree costs every block eight barriers, whatever it has loaded. V6 spreads that cost over eight
 // elements a thread instead of two, added in registers in the order of loading. Unrolled, the loads

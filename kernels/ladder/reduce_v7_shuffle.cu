@@ -10,12 +10,12 @@ items      = 8
 finish     = "relaunch"
 block      = 256
 blocks     = [32, 64, 128, 256, 512, 1024]
-techniques = ["no_divergence", "no_bank_conflict", "first_add", "warp_unroll", "template_unroll", "multi_add", "shuffle"]
+techniques = ["no_divergence", "no_bank_conflict", "multi_add", "shuffle"]
 +++*/
 // V6 writes every partial to shared memory and reads it back at every step. A shuffle hands a register
 // of lane t + s to lane t directly, and its mask says who takes part, so no barrier can be forgotten.
-// The first warp then folds the warps' partials the same way. As the left operand is always the lower
-// lane, the tree keeps the order; the loads before it, a block apart, do not.
+// The first warp then folds the warps' partials the same way. The offsets halve, so lane 0 meets lane
+// 16 before lane 1, and the loads lie a block apart: the operator must commute.
 __device__ Acc fold_warp(Acc value)
 {
 #pragma unroll
