@@ -13,11 +13,11 @@ from cudareduce.join import Group, Join
 from cudareduce.measure import Timing, measure
 from cudareduce.operators import Reduction
 from cudareduce.record import Record
-from cudareduce.reference import reference
+from cudareduce.reference import Reference, reference
 from cudareduce.registry import Choice
 from cudareduce.session import Session
 from cudareduce.timer import CudaTimer
-from cudareduce.verify import PASS, Verdict, edge_sizes, judge, worse
+from cudareduce.verify import PASS, ROW_SHAPES, Verdict, edge_sizes, judge, worse
 
 #: Edge sizes up to this are part of every bench; `verify` takes them all.
 _QUICK_EDGE = 65537
@@ -67,8 +67,9 @@ class Bench:
         skips = {case: Verdict("skip", reason) for case, reason in cases if reason}
         runnable = [case for case, reason in cases if not reason]
         block = max((case.block for case in runnable), default=1)
-        edges = [n for n in edge_sizes(block) if n <= _QUICK_EDGE]
-        built = session.build(runnable, [*edges, *asked.sizes])
+        edges = [(n, 1) for n in edge_sizes(block) if n <= _QUICK_EDGE]
+        edges += ROW_SHAPES
+        built = session.build(runnable, [*edges, *((n, asked.rows) for n in asked.sizes)])
         programs: dict[Case, Programs] = {}
         for case, made in built.items():
             if isinstance(made, BuildError):
@@ -77,13 +78,12 @@ class Bench:
             else:
                 programs[case] = made
         at_edges: dict[Case, Verdict] = {}
-        if asked.rows == 1:
-            session.verify(programs, edges, at_edges)
+        session.verify(programs, edges, at_edges, skip_others=True)
         for n in asked.sizes:
             shas = {case: _binary(made) for case, made in programs.items()}
             group = Group(what, n, skips | at_edges, shas)
             groups.append(group)
-            session.verify(programs, [n], group.verdicts)
+            session.verify(programs, [(n, asked.rows)], group.verdicts)
             if session.backend.name == "cuda" and n * asked.rows:
                 self._time(group, programs)
 
@@ -127,12 +127,15 @@ class Bench:
         group.floors = {
             name: latest[name].median_us for name in (FLOOR_EVENTS, FLOOR_LAUNCH) if name in latest
         }
-        ref = reference(group.what, data, asked.rows)
+        refs: dict[tuple[int, int], Reference] = {}
         undecided = {}
         for case, bound in bounds.items():
             if first_only:
                 bound.run()
-            after = judge(bound.plan, bound.answers(), ref, asked.pattern)
+            shape = bound.plan.problem.n, bound.plan.problem.rows
+            if shape not in refs:
+                refs[shape] = reference(group.what, data[: shape[0] * shape[1]], shape[1])
+            after = judge(bound.plan, bound.answers(), refs[shape], asked.pattern)
             bound.release()
             if after is None:
                 undecided[case] = programs[case]
@@ -141,7 +144,7 @@ class Bench:
         backend.free(given)
         again = dict.fromkeys(undecided, PASS)
         if not interrupted:
-            session.verify(undecided, [n], again)
+            session.verify(undecided, [(n, asked.rows)], again)
         for case, verdict in again.items():
             self._after(group, case, verdict)
         if interrupted:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from cudareduce.backend import Backend, Buffer, BuildError, Launch, Program
+from cudareduce.errors import UsageError
 from cudareduce.inputs import Array
 from cudareduce.operators import Reduction
 from cudareduce.plan import DEFAULT_LIMITS, DeviceLimits, Plan, Problem, plan
@@ -25,9 +26,17 @@ class Case:
     name: str | None = None
 
     def plan(self, n: int, rows: int = 1, limits: DeviceLimits = DEFAULT_LIMITS) -> Plan:
-        """The launches for `rows` reductions of `n` elements."""
-        problem = Problem(self.what, n, rows)
+        """The launches for `rows` reductions of `n` elements, in the shape this kernel takes."""
+        problem = Problem(self.what, *self.kernel.shape(n, rows))
         return plan(self.kernel, problem, block=self.block, items=self.items, limits=limits)
+
+    def why_not_at(self, n: int, rows: int, limits: DeviceLimits) -> str | None:
+        """Why this size cannot be launched, or None if it can."""
+        try:
+            self.plan(n, rows, limits)
+        except UsageError as error:
+            return str(error).removeprefix(f"{self.kernel.id} ")
+        return None
 
 
 Programs = Mapping[Stage, Program]

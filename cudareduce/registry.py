@@ -50,6 +50,7 @@ class Kernel:
     techniques: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = tuple(DTYPES)
     ops: tuple[str, ...] = ()
+    any_op: bool = True  # the header names no operators, so a user's own will do
     min_cc: str = "7.5"
     requires: tuple[str, ...] = ()
 
@@ -71,9 +72,20 @@ class Kernel:
         if what.dtype.name not in self.dtypes:
             return f"takes {', '.join(self.dtypes)}, not {what.dtype.name}"
         reason = _why_not_op(what.op, self.order, self.finish)
-        if reason is None and what.op.name not in self.ops:
+        if (
+            reason is None
+            and what.op.name not in self.ops
+            and not (self.any_op and what.op.expression)
+        ):
             return f"takes {', '.join(self.ops)}, not {what.op.name}"
         return reason
+
+    def shape(self, n: int, rows: int) -> tuple[int, int]:
+        """The rows of `n` elements as this kernel takes them: a long array is many rows to a warp,
+        and what does not fill the last row is left out."""
+        if self.scope == "warp" and rows == 1 and n > 32:
+            return 32, n // 32
+        return n, rows
 
     def why_not_shape(self, n: int, rows: int) -> str | None:
         """Why this kernel does not take `rows` rows of `n` elements, or None if it does."""
@@ -166,6 +178,7 @@ def load_kernel(path: Path, family: str = "user") -> Kernel:
         key: tuple(v) if isinstance(v, list) else v for key, v in header.items()
     }
     order, finish = fields.get("order", "any"), fields["finish"]
+    fields["any_op"] = "ops" not in fields
     declared = fields.get("ops", tuple(OPERATORS))
     fields["ops"] = tuple(o for o in declared if _why_not_op(OPERATORS[o], order, finish) is None)
     return Kernel(id=path.stem, path=path, family=family, text=text, **fields)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
@@ -44,11 +43,10 @@ class Section:
 
 def sections(run: Run) -> list[Section]:
     """A section for each reduction and size of a run."""
-    found = []
-    key = lambda r: (r.op, r.dtype, r.acc, r.n, r.rows)  # noqa: E731
-    for _, group in groupby(run.records, key):
-        found.append(_section(run, list(group)))
-    return found
+    groups: dict[tuple[object, ...], list[Record]] = {}
+    for r in run.records:
+        groups.setdefault((r.op, r.dtype, r.acc, r.n, r.rows), []).append(r)
+    return [_section(run, group) for group in groups.values()]
 
 
 def _section(run: Run, records: Sequence[Record]) -> Section:

@@ -16,11 +16,12 @@ from cudareduce import __version__
 from cudareduce.backend import BuildError, DeviceInfo
 from cudareduce.backends import choose_backend, open_backend
 from cudareduce.bench import Bench
+from cudareduce.dtypes import DTYPES
 from cudareduce.errors import worst_exit_code
 from cudareduce.execute import Case
 from cudareduce.join import Group, Join
 from cudareduce.measure import CONFIDENCE, MIN_ROUNDS
-from cudareduce.operators import reduction
+from cudareduce.operators import Operator, Reduction, reduction
 from cudareduce.progress import phase, say
 from cudareduce.record import Record, Run
 from cudareduce.registry import load_registry
@@ -28,7 +29,7 @@ from cudareduce.report import Section, print_sections, sections, to_markdown, ve
 from cudareduce.session import Session, Settings
 from cudareduce.store import check_writable, to_csv, to_json, write_text
 from cudareduce.timer import FLUSH_BYTES
-from cudareduce.verify import Verdict, edge_sizes
+from cudareduce.verify import ROW_SHAPES, Verdict, edge_sizes
 
 #: Where float32 no longer counts by ones, and where offsets in bytes no longer fit 32 bits.
 _GPU_SIZES = (2**24 + 1,)
@@ -66,17 +67,18 @@ def run_verify(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
             cases = list(session.cases(choices, what))
             verdicts = {case: Verdict("skip", reason) for case, reason in cases if reason}
             runnable = [case for case, reason in cases if not reason]
-            sizes = settings.sizes or _edge_sizes(session, runnable)
-            group = Group(what, max(sizes), verdicts, {})
+            shapes = [(n, settings.rows) for n in settings.sizes]
+            shapes = shapes or _edge_shapes(session, runnable)
+            group = Group(what, max(shapes)[0], verdicts, {})
             try:
-                built = session.build(runnable, sizes)
+                built = session.build(runnable, shapes)
                 failed = {c: made for c, made in built.items() if isinstance(made, BuildError)}
                 codes |= {2} if failed else set()
                 verdicts |= {
                     c: Verdict("skip", f"does not compile: {e}") for c, e in failed.items()
                 }
                 good = {c: made for c, made in built.items() if not isinstance(made, BuildError)}
-                session.verify(good, sizes, verdicts, hazards=True)
+                session.verify(good, shapes, verdicts, hazards=True, skip_others=not settings.sizes)
             except KeyboardInterrupt:
                 interrupted = True
             records += join.records(group, [case for case, _ in cases])
@@ -88,11 +90,11 @@ def run_verify(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     return 130 if interrupted else _exit_code(records, codes)
 
 
-def _edge_sizes(session: Session, cases: list[Case]) -> list[int]:
+def _edge_shapes(session: Session, cases: list[Case]) -> list[tuple[int, int]]:
     sizes = edge_sizes(max((case.block for case in cases), default=1))
     if session.backend.name == "cuda" and cases:
         sizes += [*_GPU_SIZES, _BEYOND_32_BITS // cases[0].what.dtype.size]
-    return sizes
+    return [*((n, 1) for n in sizes), *ROW_SHAPES]
 
 
 @contextmanager
@@ -102,9 +104,8 @@ def _opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
     for key in ("csv", "json", "markdown"):
         if options[key] is not None:
             check_writable(options[key])
-    pairs = [(op, dtype) for op in options["op"] for dtype in options["dtype"]]
     settings = Settings(
-        reductions=tuple(reduction(op, dtype, options["acc"]) for op, dtype in pairs),
+        reductions=_reductions(options),
         sizes=tuple(options["n"] or ()),
         rows=options["rows"],
         block=options["block"],
@@ -134,6 +135,25 @@ def _opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
                 yield session, backend.info()
             finally:
                 session.close()
+
+
+def _reductions(options: Mapping[str, Any]) -> tuple[Reduction, ...]:
+    """Each operator on each type; an operator of one's own is tested first."""
+    found = []
+    for dtype in options["dtype"]:
+        ops: list[str | Operator] = list(options["op"])
+        if options["op_expr"] is not None:
+            from cudareduce.expression import broken_law, own_operator
+
+            own = own_operator(
+                options["op_expr"], options["identity"], DTYPES[dtype], options["rtol"]
+            )
+            warning = broken_law(own, DTYPES[dtype])
+            if warning:
+                say(f"Warning: {warning}.")
+            ops = [own]
+        found += [reduction(op, dtype, options["acc"]) for op in ops]
+    return tuple(found)
 
 
 def _write(run: Run, found: list[Section], options: Mapping[str, Any]) -> None:

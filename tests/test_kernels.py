@@ -11,15 +11,17 @@ from cudareduce.cpu import CpuBackend
 from cudareduce.dtypes import DTYPES
 from cudareduce.execute import Case, Programs, build
 from cudareduce.operators import OPERATORS, reduction
+from cudareduce.plan import DEFAULT_LIMITS
 from cudareduce.registry import Kernel, load_registry
 from cudareduce.session import SCHEDULES
-from cudareduce.verify import verify
+from cudareduce.verify import ROW_SHAPES, verify
 
 KERNELS = load_registry().kernels
 #: Each kernel takes these; one kernel a family takes every operator and type there is.
 CORE = [(op, dtype) for op in ("sum", "min", "max") for dtype in ("float32", "float64", "int32")]
 #: A size for each way to go wrong: identity, one, a warp and its edges, a block's, several passes.
 SIZES = (0, 1, 31, 32, 33, 255, 256, 257, 513, 4097, 70001)
+SHAPES = [(n, 1) for n in SIZES] + list(ROW_SHAPES)
 
 
 def _cases() -> list[object]:
@@ -38,8 +40,13 @@ def _cases() -> list[object]:
     return cases
 
 
+def _shapes(case: Case) -> list[tuple[int, int]]:
+    limits = DEFAULT_LIMITS
+    return [shape for shape in SHAPES if case.why_not_at(*shape, limits) is None]
+
+
 def _built(backend: CpuBackend, case: Case) -> Programs:
-    stages = [step.stage for n in SIZES for step in case.plan(n).passes]
+    stages = [step.stage for shape in _shapes(case) for step in case.plan(*shape).passes]
     programs = build(backend, [(case, stages)])[case]
     assert isinstance(programs, dict), programs
     return programs
@@ -49,8 +56,8 @@ def _built(backend: CpuBackend, case: Case) -> Programs:
 def test_right_on_every_schedule(cpu: CpuBackend, kernel: Kernel, op: str, dtype: str) -> None:
     case = Case(kernel, reduction(op, dtype), kernel.block, kernel.items)
     programs = _built(cpu, case)
-    for n in SIZES:
-        found = verify(cpu, [(case, programs)], n, schedules=SCHEDULES)[case]
+    for shape in _shapes(case):
+        found = verify(cpu, [(case, programs)], *shape, schedules=SCHEDULES)[case]
         assert found.outcome == "pass", found.reason
 
 

@@ -16,11 +16,11 @@ from cudareduce.execute import Case
 from cudareduce.isolate import Isolation, Job
 from cudareduce.operators import OPERATORS, reduction
 from cudareduce.registry import load_kernel
-from cudareduce.session import HAZARD_SIZES, SCHEDULES
+from cudareduce.session import HAZARD_SHAPES, SCHEDULES
 from cudareduce.verify import Verdict
 
 WRONG = sorted((Path(__file__).parent / "wrong_kernels").glob("*.cu"))
-SIZES = (1, 33, 1000, 70000)
+SHAPES = ((1, 1), (33, 1), (1000, 1), (70000, 1))
 
 
 def nets(path: Path) -> list[str]:
@@ -34,10 +34,10 @@ def judged(path: Path, op: str, cache: Path, hazards: bool = False) -> Verdict:
     kernel = load_kernel(path)
     case = Case(kernel, reduction(op, "float32"), kernel.block, kernel.items)
     spec = BackendSpec("cpu", cache=cache, hazards=hazards)
-    sizes, schedules = (HAZARD_SIZES, SCHEDULES[:1]) if hazards else (SIZES, SCHEDULES)
+    shapes, schedules = (HAZARD_SHAPES, SCHEDULES[:1]) if hazards else (SHAPES, SCHEDULES)
     isolation = Isolation()
     try:
-        return isolation.run(Job(spec, case, sizes, schedules=schedules), 60)
+        return isolation.run(Job(spec, case, shapes, schedules=schedules), 60)
     finally:
         isolation.close()
 
