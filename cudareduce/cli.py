@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cudareduce.registry import Registry
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+FINISHES = ("relaunch", "relaunch_one_block", "atomic", "none", "host")
 OPS = ("sum", "prod", "min", "max", "mean", "argmin", "argmax", "matmul", "affine")
 
 
@@ -90,6 +91,12 @@ _problem = _options(
                  help="Reduce this many rows of --n elements each."),
     click.option("--block", type=click.IntRange(min=1), help="Threads a block."),
     click.option("--items", type=click.IntRange(min=1), help="Elements a thread."),
+    click.option("--entry", metavar="NAME",
+                 help="Which kernel of a FILE.cu without a header, with template arguments."),
+    click.option("--grid", type=click.IntRange(min=1), help="Blocks of such a kernel."),
+    click.option("--shared", type=click.IntRange(min=0), metavar="BYTES",
+                 help="Its dynamic shared memory a block."),
+    click.option("--finish", type=click.Choice(FINISHES), help="What becomes of its partials."),
     click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the inputs."),
     click.option("--backend", type=click.Choice(["auto", "cuda", "cpu"]), default="auto",
                  show_default=True, help="Where kernels run; times come from cuda alone."),

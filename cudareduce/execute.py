@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cudareduce.backend import Backend, Buffer, BuildError, Launch, Program
 from cudareduce.errors import UsageError
@@ -11,6 +11,7 @@ from cudareduce.inputs import Array
 from cudareduce.operators import Reduction
 from cudareduce.plan import DEFAULT_LIMITS, DeviceLimits, Plan, Problem, plan
 from cudareduce.prelude import Stage, source
+from cudareduce.reference import reference
 from cudareduce.registry import Kernel
 
 
@@ -94,7 +95,8 @@ class Bound:
                 args.append(plan.problem.rows)
             if "partials" in plan.scratch:
                 args += [self._buffers["partials"], self._buffers["counter"]]
-            yield backend.launcher(program, step.grid, plan.block, args)
+            shared = plan.kernel.dynamic_shared
+            yield backend.launcher(program, step.grid, plan.block, args, shared)
 
     def run(self) -> None:
         """Enqueue the reduction."""
@@ -112,9 +114,12 @@ class Bound:
                 self._backend.poison(buffer)
 
     def answers(self) -> Array:
-        """Wait, and bring the answers back: one row each, or one row of components each."""
+        """Wait, and bring the answers back: one row each, or one row of components each. Partials
+        that the kernel leaves are folded here, in a wider type."""
         what, outputs = self.plan.problem.what, self.plan.outputs
         values = self._backend.download(self.out, what.result_dtype, outputs * what.op.words)
+        if self.plan.folds_on_host:
+            return reference(replace(what, dtype=what.acc), values, 1).expected
         return values.reshape(outputs, what.op.words) if what.op.words > 1 else values
 
     def release(self) -> None:

@@ -92,7 +92,7 @@ def _address(array: np.ndarray) -> ctypes.c_void_p:
 
 @cache
 def compiled(op: Operator, dtype: DType, acc: DType) -> Compiled:
-    """Compile an expression; one that does not compile is a UsageError with the compiler's words."""
+    """Compile an expression; the compiler's words where it does not compile are a UsageError."""
     cpp, wide = _WIDE.get(acc.name, (acc.cpp, acc.storage))
     text = _SOURCE.format(
         element="float" if _is_half(dtype) else dtype.cpp, wide=cpp, narrow=acc.cpp,
@@ -113,8 +113,8 @@ def compiled(op: Operator, dtype: DType, acc: DType) -> Compiled:
             errors = [line for line in done.stderr.splitlines() if "error:" in line]
             said = errors[0].split("error:")[1].strip() if errors else done.stderr
             raise UsageError(
-                f"--op-expr {op.expression!r} with --identity {op.identity_text!r} does not compile "
-                f"for {acc.name}: {said}; write C++ in a and b, such as 'a > b ? a : b'"
+                f"--op-expr {op.expression!r} with --identity {op.identity_text!r} does not "
+                f"compile for {acc.name}: {said}; write C++ in a and b, such as 'a > b ? a : b'"
             )
         return Compiled(ctypes.CDLL(str(library)), wide, acc.storage)
 
@@ -173,8 +173,8 @@ def _values(one: Compiled) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     if np.dtype(one.wide).kind == "f":
         return [(rng.random(_TRIPLES) * 8 - 4).astype(one.wide) for _ in range(3)]
-    low = 0 if np.dtype(one.wide).kind == "u" else -50
-    return [rng.integers(low, 50, _TRIPLES).astype(one.wide) for _ in range(3)]
+    info = np.iinfo(one.wide)
+    return [rng.integers(info.min, info.max, _TRIPLES, one.wide, endpoint=True) for _ in range(3)]
 
 
 def _alike(left: np.ndarray, right: np.ndarray) -> np.ndarray:

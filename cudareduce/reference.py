@@ -18,8 +18,8 @@ _CHUNK = 4096
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The answers of each row; the sum of magnitudes that a rounding error is relative to; or, where
-    no bound is known, the tolerance the user gave."""
+    """The answers of each row; the sum of magnitudes that a rounding error is relative to; or,
+    where no bound is known, the tolerance the user gave."""
 
     expected: Array
     magnitude: Array | None = None

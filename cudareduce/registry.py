@@ -11,7 +11,7 @@ import fnmatch
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,11 +53,14 @@ class Kernel:
     any_op: bool = True  # the header names no operators, so a user's own will do
     min_cc: str = "7.5"
     requires: tuple[str, ...] = ()
+    symbol: str | None = None  # where the entry point does not bear the file's name
+    dynamic_shared: int = 0  # bytes a block
+    whole_tiles: bool = False  # takes no count, so only multiples of block * items
 
     @property
     def entry(self) -> str:
         """The kernel's symbol: profilers show it."""
-        return self.id
+        return self.symbol or self.id
 
     @property
     def sha(self) -> str:
@@ -155,7 +158,11 @@ class Choice:
     items: int | None = None
 
 
-def load_kernel(path: Path, family: str = "user") -> Kernel:
+#: Makes a kernel of a file without a header.
+Adopt = Callable[[Path, str], Kernel]
+
+
+def load_kernel(path: Path, family: str = "user", adopt: Adopt | None = None) -> Kernel:
     """Read one kernel file; a broken header or a missing entry point is a UsageError."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -163,6 +170,8 @@ def load_kernel(path: Path, family: str = "user") -> Kernel:
         reason = getattr(error, "strerror", None) or "not a text file"
         raise UsageError(f"cannot read {path}: {reason}") from None
     header = read_header(path, text)
+    if header is None and adopt is not None:
+        return adopt(path, text)
     if header is None:
         raise UsageError(
             f"{path}:1: no header: begin the file with a /*+++ ... +++*/ comment; "
@@ -201,15 +210,18 @@ class Registry:
     kernels: Mapping[str, Kernel]
     suites: Mapping[str, Suite]
 
-    def choose(self, patterns: Sequence[str]) -> list[Choice]:
-        """The kernels that KERNEL, SUITE, GLOB, FILE.cu and `all` name, in order, each once."""
+    def choose(self, patterns: Sequence[str], adopt: Adopt | None = None) -> list[Choice]:
+        """The kernels that KERNEL, SUITE, GLOB, FILE.cu and `all` name, in order, each once.
+
+        `adopt` makes a kernel of a file without a header; without it such a file is an error.
+        """
         chosen: dict[tuple[str, int | None, int | None], Choice] = {}
         for pattern in patterns or ["all"]:
-            for choice in self._match(pattern):
+            for choice in self._match(pattern, adopt):
                 chosen.setdefault((choice.kernel.id, choice.block, choice.items), choice)
         return list(chosen.values())
 
-    def _match(self, pattern: str) -> Iterable[Choice]:
+    def _match(self, pattern: str, adopt: Adopt | None) -> Iterable[Choice]:
         if pattern == "all":
             return [Choice(kernel) for kernel in self.kernels.values()]
         if pattern in self.kernels:
@@ -220,7 +232,7 @@ class Registry:
                 for row in self.suites[pattern].rows
             ]
         if pattern.endswith(".cu"):
-            return [Choice(load_kernel(Path(pattern)))]
+            return [Choice(load_kernel(Path(pattern), adopt=adopt))]
         if set("*?[") & set(pattern):
             found = fnmatch.filter(self.kernels, pattern)
             if found:

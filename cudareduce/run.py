@@ -24,10 +24,11 @@ from cudareduce.measure import CONFIDENCE, MIN_ROUNDS
 from cudareduce.operators import Operator, Reduction, reduction
 from cudareduce.progress import phase, say
 from cudareduce.record import Record, Run
-from cudareduce.registry import load_registry
+from cudareduce.registry import Adopt, Kernel, load_registry
 from cudareduce.report import Section, print_sections, sections, to_markdown, verdict_section
 from cudareduce.session import Session, Settings
 from cudareduce.store import check_writable, to_csv, to_json, write_text
+from cudareduce.stranger import Guesses, adopt
 from cudareduce.timer import FLUSH_BYTES
 from cudareduce.verify import ROW_SHAPES, Verdict, edge_sizes
 
@@ -39,7 +40,7 @@ _BEYOND_32_BITS = 2**32 + 12
 def run_bench(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     """Verify, time, print, store."""
     registry = load_registry(options["folders"])
-    choices = registry.choose(names)
+    choices = registry.choose(names, _adopter(options))
     if options["baseline_kernel"] is not None:
         registry.choose([options["baseline_kernel"]])
     with _opened(options) as (session, device):
@@ -57,7 +58,7 @@ def run_bench(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
 def run_verify(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     """Only the answers, at the sizes asked for or at those where reductions go wrong."""
     registry = load_registry(options["folders"])
-    choices = registry.choose(names)
+    choices = registry.choose(names, _adopter(options))
     with _opened(options) as (session, device):
         settings = session.settings
         join = Join(session.backend.name, session.backend.limits(), None, settings, registry)
@@ -135,6 +136,19 @@ def _opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
                 yield session, backend.info()
             finally:
                 session.close()
+
+
+def _adopter(options: Mapping[str, Any]) -> Adopt:
+    """Takes a file without a header for what it looks like, and says so."""
+    keys = ("entry", "block", "items", "grid", "finish", "shared")
+    guesses = Guesses(**{key: options[key] for key in keys})
+
+    def take(path: Path, text: str) -> Kernel:
+        adopted = adopt(path, text, guesses)
+        say(adopted.assumed, options["quiet"])
+        return adopted.kernel
+
+    return take
 
 
 def _reductions(options: Mapping[str, Any]) -> tuple[Reduction, ...]:

@@ -13,7 +13,8 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "cudareduce"
 #: A module imports only from modules before it.
 ORDER = (
-    "__init__", "errors", "dtypes", "sizes", "figures", "operators", "header", "registry",
+    "__init__", "errors", "dtypes", "sizes", "figures", "operators", "expression", "header",
+    "registry", "stranger",
     "backend", "prelude", "plan", "nvml", "emulator", "cpu", "cuda", "backends", "inputs",
     "reference", "execute", "verify", "isolate", "session", "measure", "timer", "record", "store",
     "join", "bench", "report", "catalogue", "environment", "progress", "run", "cli", "__main__",
