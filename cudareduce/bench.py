@@ -30,6 +30,7 @@ class Outcome:
 
     records: tuple[Record, ...]
     floors_us: Mapping[str, float]
+    cases: tuple[Case, ...]
     interrupted: bool
     build_failed: bool
 
@@ -46,6 +47,7 @@ class Bench:
         records: list[Record] = []
         floors: dict[str, float] = {}
         interrupted = False
+        cases: list[tuple[Case, str | None]] = []
         for what in self._session.settings.reductions:
             if interrupted:
                 break
@@ -58,7 +60,8 @@ class Bench:
             for group in groups:
                 floors |= group.floors
                 records += self._join.records(group, [case for case, _ in cases])
-        return Outcome(tuple(records), floors, interrupted, self._build_failed)
+        ran = tuple(case for case, reason in cases if reason is None)
+        return Outcome(tuple(records), floors, ran, interrupted, self._build_failed)
 
     def _bench(
         self, what: Reduction, cases: Sequence[tuple[Case, str | None]], groups: list[Group]

@@ -76,6 +76,34 @@ _kernels = click.option(
     "--kernels", "folders", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
     help="A folder with kernels of your own, beside the built-in ones.",
 )  # fmt: skip
+_machine = _options(
+    click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the inputs."),
+    click.option("--backend", type=click.Choice(["auto", "cuda", "cpu"]), default="auto",
+                 show_default=True, help="Where kernels run; times come from cuda alone."),
+    click.option("--device", type=click.IntRange(min=0), default=0, help="Which GPU."),
+    click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+                 help="When the verification of one kernel counts as hanging."),
+    click.option("--no-cache", is_flag=True, help="Compile everything anew."),
+    click.option("--quiet", is_flag=True, help="No progress and no remarks on standard error."),
+    click.option("--csv", type=click.Path(path_type=Path), help="Also write CSV to this file."),
+    click.option("--json", type=click.Path(path_type=Path), help="Also write JSON to this file."),
+    click.option("--markdown", type=click.Path(path_type=Path),
+                 help="Also write Markdown to this file."),
+    _debug,
+)  # fmt: skip
+_format = click.option(
+    "--format", "style", default="table", show_default=True,
+    type=click.Choice(["table", "markdown", "csv", "json"]),
+    help="What is printed on standard output.",
+)  # fmt: skip
+_rounds = click.option(
+    "--rounds", type=click.IntRange(min=1), default=9, show_default=True,
+    help="Independent rounds; an interval takes at least 6.",
+)  # fmt: skip
+_peak = click.option(
+    "--peak-gb-s", type=click.FloatRange(min=0, min_open=True),
+    help="Theory, where the driver does not know it.",
+)  # fmt: skip
 _problem = _options(
     click.option("--op", type=Words("OPS", OPS), default="sum", show_default=True,
                  help=f"Operators, with commas, or all: {', '.join(OPS)}."),
@@ -97,23 +125,9 @@ _problem = _options(
     click.option("--shared", type=click.IntRange(min=0), metavar="BYTES",
                  help="Its dynamic shared memory a block."),
     click.option("--finish", type=click.Choice(FINISHES), help="What becomes of its partials."),
-    click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the inputs."),
-    click.option("--backend", type=click.Choice(["auto", "cuda", "cpu"]), default="auto",
-                 show_default=True, help="Where kernels run; times come from cuda alone."),
-    click.option("--device", type=click.IntRange(min=0), default=0, help="Which GPU."),
-    click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-                 help="When the verification of one kernel counts as hanging."),
-    click.option("--no-cache", is_flag=True, help="Compile everything anew."),
-    click.option("--quiet", is_flag=True, help="No progress and no remarks on standard error."),
-    click.option("--csv", type=click.Path(path_type=Path), help="Also write CSV to this file."),
-    click.option("--json", type=click.Path(path_type=Path), help="Also write JSON to this file."),
-    click.option("--markdown", type=click.Path(path_type=Path),
-                 help="Also write Markdown to this file."),
-    click.option("--format", "style", default="table", show_default=True,
-                 type=click.Choice(["table", "markdown", "csv", "json"]),
-                 help="What is printed on standard output."),
     _kernels,
-    _debug,
+    _format,
+    _machine,
 )  # fmt: skip
 
 
@@ -135,13 +149,7 @@ def cli() -> None:
     show_default=True,
     help="Elements: 33554432, 2^25, 32Mi, 1e6, a list, or a range 2^10..2^30.",
 )
-@click.option(
-    "--rounds",
-    type=click.IntRange(min=1),
-    default=9,
-    show_default=True,
-    help="Independent rounds; an interval takes at least 6.",
-)
+@_rounds
 @click.option(
     "--pattern",
     default="random",
@@ -156,11 +164,7 @@ def cli() -> None:
     show_default=True,
     help="What is timed: all passes, or the first launch alone.",
 )
-@click.option(
-    "--peak-gb-s",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Theory, where the driver does not know it.",
-)
+@_peak
 @click.option("--baseline-kernel", metavar="ID", help="The kernel that speed-ups compare with.")
 @_problem
 @click.pass_obj
@@ -192,6 +196,30 @@ def verify(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) ->
     from cudareduce.run import run_verify
 
     return run_verify(kernels, options | {"argv": arguments})
+
+
+@cli.command()
+@click.argument("suite")
+@click.option(
+    "--format",
+    "style",
+    default="table",
+    show_default=True,
+    type=click.Choice(["table", "markdown", "csv", "json", "fastcuda"]),
+    help="What is printed on standard output; fastcuda is that tool's key=value lines.",
+)
+@_rounds
+@_peak
+@_machine
+@click.pass_obj
+def reproduce(arguments: list[str], /, suite: str, **options: Any) -> int:
+    """Run a published experiment with its own sizes, and print its figures beside ours.
+
+    Example: cudareduce reproduce bbuf
+    """
+    from cudareduce.run import run_reproduce
+
+    return run_reproduce(suite, options | {"argv": arguments})
 
 
 @cli.command("list")

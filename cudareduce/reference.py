@@ -28,7 +28,7 @@ class Reference:
 
 def reference(what: Reduction, data: Array, rows: int) -> Reference:
     """What a reduction of `data`, `rows` rows of equal length, must give."""
-    numbers = as_numbers(data, what.dtype).reshape(rows, -1)
+    numbers = as_numbers(data, what.dtype).reshape(rows, len(data) // rows if rows else 0)
     name = what.op.name
     if what.op.expression:
         from cudareduce.expression import compiled
@@ -110,7 +110,7 @@ def _fold_words(what: Reduction, row: Array) -> Array:
     if what.op.name == "matmul":
         parts = np.stack([x, one, one, zero], 1)
     else:
-        parts = np.stack([2 * x + one, x], 1)
+        parts = np.stack([2 * x + one, x + one], 1)
     identity = np.frombuffer(what.identity(), np.uint32)
     while len(parts) > 1:
         if len(parts) % 2:

@@ -246,6 +246,13 @@ class Registry:
         hint = f"did you mean {' or '.join(near)}?" if near else "`cudareduce list` shows them"
         return f"no kernel or suite is called {name!r}: {hint}"
 
+    def suite(self, name: str) -> Suite:
+        """A suite by its name; an unknown one is a UsageError that lists them."""
+        if name not in self.suites:
+            names = ", ".join(self.suites)
+            raise UsageError(f"there is no suite {name!r}; the suites are: {names}")
+        return self.suites[name]
+
     def published(self, kernel: Kernel) -> dict[str, list[str]]:
         """Under which names which suites carry a kernel."""
         return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,18 +14,20 @@ from typing import Any
 
 from cudareduce import __version__
 from cudareduce.backend import BuildError, DeviceInfo
-from cudareduce.backends import choose_backend, open_backend
-from cudareduce.bench import Bench
+from cudareduce.backends import BackendSpec, choose_backend, open_backend
+from cudareduce.bench import Bench, Outcome
 from cudareduce.dtypes import DTYPES
 from cudareduce.errors import worst_exit_code
 from cudareduce.execute import Case
 from cudareduce.join import Group, Join
 from cudareduce.measure import CONFIDENCE, MIN_ROUNDS
 from cudareduce.operators import Operator, Reduction, reduction
+from cudareduce.profiler import Profile, profile
 from cudareduce.progress import phase, say
 from cudareduce.record import Record, Run
-from cudareduce.registry import Adopt, Kernel, load_registry
+from cudareduce.registry import Adopt, Choice, Kernel, Registry, load_registry
 from cudareduce.report import Section, print_sections, sections, to_markdown, verdict_section
+from cudareduce.reproduce import experiments, fastcuda_lines, merged, section
 from cudareduce.session import Session, Settings
 from cudareduce.store import check_writable, to_csv, to_json, write_text
 from cudareduce.stranger import Guesses, adopt
@@ -43,6 +45,43 @@ def run_bench(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     choices = registry.choose(names, _adopter(options))
     if options["baseline_kernel"] is not None:
         registry.choose([options["baseline_kernel"]])
+    run, outcome, _ = _bench(choices, registry, options)
+    _write(run, sections(run), options)
+    return _bench_code(outcome)
+
+
+def run_reproduce(name: str, options: Mapping[str, Any]) -> int:
+    """A published experiment as its author ran it, his figures beside ours."""
+    registry = load_registry()
+    suite = registry.suite(name)
+    about = suite.experiment
+    runs: list[Run] = []
+    codes: set[int] = set()
+    profiled = Profile({}, "it takes a GPU")
+    for each in experiments(suite, registry.kernels):
+        asked = dict(options) | {
+            "n": [each.n], "rows": each.rows, "op": (about["op"],), "dtype": (about["dtype"],),
+            "pattern": about.get("pattern", "random"), "region": about.get("region", "total"),
+            **dict.fromkeys(("op_expr", "acc", "block", "items", "baseline_kernel")),
+        }  # fmt: skip
+        run, outcome, spec = _bench(each.choices, registry, asked)
+        runs.append(run)
+        codes.add(_bench_code(outcome))
+        if outcome.interrupted:
+            break
+        if spec.name == "cuda" and any("utilisation_pct" in row.published for row in suite.rows):
+            profiled = profile(spec, outcome.cases, each.n, each.rows, asked["pattern"])
+    whole = merged(runs)
+    if options["style"] == "fastcuda":
+        sys.stdout.write(fastcuda_lines(whole))
+    else:
+        _write(whole, [section(suite, whole, profiled)], options)
+    return 130 if 130 in codes else worst_exit_code(codes)
+
+
+def _bench(
+    choices: Sequence[Choice], registry: Registry, options: Mapping[str, Any]
+) -> tuple[Run, Outcome, BackendSpec]:
     with _opened(options) as (session, device):
         peak = options["peak_gb_s"] or device.peak_gb_s
         device = replace(device, peak_gb_s=peak)
@@ -50,7 +89,10 @@ def run_bench(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
         join = Join(session.backend.name, limits, peak, session.settings, registry)
         outcome = Bench(session, join).run(choices)
         run = Run(_tool(options), device, _protocol(session, outcome.floors_us), outcome.records)
-    _write(run, sections(run), options)
+        return run, outcome, session.spec
+
+
+def _bench_code(outcome: Outcome) -> int:
     codes = {2} if outcome.build_failed else set()
     return 130 if outcome.interrupted else _exit_code(outcome.records, codes)
 

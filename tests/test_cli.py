@@ -209,7 +209,7 @@ def test_a_combination_that_a_kernel_does_not_take_is_a_skip_row(cudareduce: Cal
     )
     assert code == 0
     assert "reduce_v4_unroll_last_warp: skipped, takes blocks of 64, 128, 256, 512, 1024" in out
-    code, out, _ = cudareduce("bench", "reduce_v3_first_add", "--items", 4, "--n", 9, *ON_CPU)
+    code, out, _ = cudareduce("bench", "reduce_v3_add_during_load", "--items", 4, "--n", 9, *ON_CPU)
     assert code == 6
     assert "takes 2 items a thread, not 4" in out
     code, out, _ = cudareduce("bench", "reduce_v7_shuffle", "--op", "matmul", "--dtype", "int32",

@@ -17,7 +17,8 @@ ORDER = (
     "registry", "stranger",
     "backend", "prelude", "plan", "nvml", "emulator", "cpu", "cuda", "backends", "inputs",
     "reference", "execute", "verify", "isolate", "session", "measure", "timer", "record", "store",
-    "join", "bench", "report", "catalogue", "environment", "progress", "run", "cli", "__main__",
+    "join", "bench", "report", "catalogue", "profiler", "reproduce", "environment", "progress",
+    "run", "cli", "__main__",
 )  # fmt: skip
 MODULES = sorted(PACKAGE.glob("*.py"))
 

@@ -123,7 +123,7 @@ def test_nothing_to_reduce_launches_nothing(kernel: Kernel) -> None:
         ("reduce_block_atomic", 1024, 1, {"block": 256}, 8 + 3),
         ("reduce_v0_baseline", 256, 1, {"block": 256}, 8),
         ("reduce_v2_no_bank_conflict", 2**25, 1, {"block": 256}, 8 + 8 + 8 + 8),
-        ("reduce_v3_first_add", 512, 1, {"block": 256}, 1 + 8),
+        ("reduce_v3_add_during_load", 512, 1, {"block": 256}, 1 + 8),
         ("reduce_v7_shuffle", 2048, 1, {"block": 256, "items": 8}, 7 + 8),
         ("reduce_shuffle", 96, 1, {"block": 96}, 5 + 2),
         ("reduce_single_block", 10000, 1, {"block": 1024}, 9 + 10),

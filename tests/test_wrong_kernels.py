@@ -32,7 +32,8 @@ def nets(path: Path) -> list[str]:
 
 def judged(path: Path, op: str, cache: Path, hazards: bool = False) -> Verdict:
     kernel = load_kernel(path)
-    case = Case(kernel, reduction(op, "float32"), kernel.block, kernel.items)
+    dtype = "float32" if OPERATORS[op].commutative else "uint32"
+    case = Case(kernel, reduction(op, dtype), kernel.block, kernel.items)
     spec = BackendSpec("cpu", cache=cache, hazards=hazards)
     shapes, schedules = (HAZARD_SHAPES, SCHEDULES[:1]) if hazards else (SHAPES, SCHEDULES)
     isolation = Isolation()

@@ -2,7 +2,7 @@
 title      = "Unroll the last warp"
 change     = "From 64 partials on, one warp finishes alone, without block barriers."
 expect     = "Six steps and six block barriers fewer for seven of eight warps."
-after      = "reduce_v3_first_add"
+after      = "reduce_v3_add_during_load"
 scope      = "grid"
 grid       = "cover"
 walk       = "tile"

@@ -27,7 +27,7 @@ __device__ void fold_last_warp(Acc *shared, unsigned tid)
     }
 }
 
-extern "C" __global__ void reduce_v5_unroll_all(const In *in, Out *out, size_t n)
+extern "C" __global__ void reduce_v5_completely_unroll(const In *in, Out *out, size_t n)
 {
     __shared__ Acc shared[BLOCK];
     const unsigned tid = threadIdx.x;

@@ -15,7 +15,7 @@ techniques = ["no_divergence", "no_bank_conflict", "first_add"]
 // In V2 half of each block only loads and then waits. Here a block takes in 2 * blockDim.x elements:
 // the first step of the tree is done in registers, on the way to shared memory, by all threads. The
 // two loads lie a block apart so that each stays coalesced. Harris 2007, kernel 4.
-extern "C" __global__ void reduce_v3_first_add(const In *in, Out *out, size_t n)
+extern "C" __global__ void reduce_v3_add_during_load(const In *in, Out *out, size_t n)
 {
     __shared__ Acc shared[BLOCK];
     const unsigned tid = threadIdx.x;
