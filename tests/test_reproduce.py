@@ -94,8 +94,14 @@ def test_where_nothing_was_printed_it_says_so(registry: Registry) -> None:
 def test_fastcuda_prints_its_own_lines(registry: Registry) -> None:
     run = run_of(registry, "fastcuda", time_us=20.5, gb_s=204.6, error=1e-6)
     lines = fastcuda_lines(run).splitlines()
-    assert lines[:6] == ["n=1048576", "device=Some GPU", "algorithm=baseline_v0",
-                         "elapsed_ms=0.0205", "bandwidth_gb_s=204.60", "abs_error=1.000e-06"]  # fmt: skip
+    assert lines[:6] == [
+        "n=1048576",
+        "device=Some GPU",
+        "algorithm=baseline_v0",
+        "elapsed_ms=0.0205",
+        "bandwidth_gb_s=204.60",
+        "abs_error=1.000e-06",
+    ]
     assert lines[-1] == "status=ok"
     names = [line.split("=")[1] for line in lines if line.startswith("algorithm=")]
     assert names == ["baseline_v0", "no_divergence_v1", "no_bank_conflict_v2",
