@@ -284,9 +284,11 @@ def report(file: Path, check: bool, debug: bool) -> int:
     Example: cudareduce report README.md
     """
     from cudareduce.report import update_readme
+    from cudareduce.reproduce import tables
     from cudareduce.store import write_text
 
-    old, new = update_readme(file)
+    registry = _registry(())
+    old, new = update_readme(file, lambda run: tables(run, registry))
     if old == new:
         return 0
     if check:

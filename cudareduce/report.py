@@ -6,7 +6,7 @@ Every format is made from the same sections, so they cannot tell different stori
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -47,6 +47,10 @@ def sections(run: Run) -> list[Section]:
     for r in run.records:
         groups.setdefault((r.op, r.dtype, r.acc, r.n, r.rows), []).append(r)
     return [_section(run, group) for group in groups.values()]
+
+
+#: Makes the sections of a run.
+Tables = Callable[[Run], list[Section]]
 
 
 def _section(run: Run, records: Sequence[Record]) -> Section:
@@ -176,7 +180,7 @@ def print_sections(found: Iterable[Section]) -> None:
         console.print()
 
 
-def update_readme(path: Path) -> tuple[str, str]:
+def update_readme(path: Path, tables: Tables = sections) -> tuple[str, str]:
     """The text of a Markdown file, and what it should be: tables made anew from their results."""
     try:
         old = path.read_text(encoding="utf-8")
@@ -185,7 +189,7 @@ def update_readme(path: Path) -> tuple[str, str]:
 
     def table(match: re.Match[str]) -> str:
         run = load(path.parent / match["file"])
-        return f"{match['open']}\n{to_markdown(sections(run))}\n{match['close']}"
+        return f"{match['open']}\n{to_markdown(tables(run))}\n{match['close']}"
 
     new, count = _MARKER.subn(table, old)
     if count == 0:

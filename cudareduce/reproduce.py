@@ -4,7 +4,7 @@ ours, each against the peak of the card it was measured on."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cudareduce.dtypes import DTYPES
@@ -18,8 +18,8 @@ from cudareduce.figures import (
 )
 from cudareduce.profiler import Profile
 from cudareduce.record import Record, Run
-from cudareduce.registry import Choice, Suite, SuiteRow
-from cudareduce.report import Section
+from cudareduce.registry import Choice, Registry, Suite, SuiteRow
+from cudareduce.report import Section, sections
 
 #: Columns of the publication: shown where it printed, or lets compute, at least one of them.
 _THEIRS = ("(us)", "(GB/s)", "(%peak)", "(x)", "(util.)", "ncu %")
@@ -46,6 +46,14 @@ def experiments(suite: Suite, kernels: Mapping[str, Any]) -> list[Experiment]:
             choice = Choice(kernels[row.kernel], suite.id, row.name, block, row.items)
             groups.setdefault((n, rows), []).append(choice)
     return [Experiment(n, rows, tuple(choices)) for (n, rows), choices in groups.items()]
+
+
+def tables(run: Run, registry: Registry) -> list[Section]:
+    """A run's tables: the author's where it reproduces a publication, else ours."""
+    name = run.protocol.get("suite")
+    if name is None:
+        return sections(run)
+    return [section(registry.suite(name), run, Profile(**run.protocol["profiler"]))]
 
 
 def section(suite: Suite, run: Run, profile: Profile) -> Section:
@@ -139,6 +147,8 @@ def fastcuda_lines(run: Run) -> str:
     return "\n".join([*lines, f"status={'wrong' if wrong else 'ok'}"]) + "\n"
 
 
-def merged(runs: list[Run]) -> Run:
-    """One run of all experiments of a suite."""
-    return replace(runs[0], records=tuple(record for run in runs for record in run.records))
+def merged(suite: Suite, runs: list[Run], profile: Profile) -> Run:
+    """One run of all experiments of a suite, with what the profiler said."""
+    records = tuple(record for run in runs for record in run.records)
+    extra = {"suite": suite.id, "profiler": asdict(profile)}
+    return replace(runs[0], records=records, protocol=dict(runs[0].protocol) | extra)

@@ -27,7 +27,7 @@ from cudareduce.progress import phase, say
 from cudareduce.record import Record, Run
 from cudareduce.registry import Adopt, Choice, Kernel, Registry, load_registry
 from cudareduce.report import Section, print_sections, sections, to_markdown, verdict_section
-from cudareduce.reproduce import experiments, fastcuda_lines, merged, section
+from cudareduce.reproduce import experiments, fastcuda_lines, merged, tables
 from cudareduce.session import Session, Settings
 from cudareduce.store import check_writable, to_csv, to_json, write_text
 from cudareduce.stranger import Guesses, adopt
@@ -71,11 +71,11 @@ def run_reproduce(name: str, options: Mapping[str, Any]) -> int:
             break
         if spec.name == "cuda" and any("utilisation_pct" in row.published for row in suite.rows):
             profiled = profile(spec, outcome.cases, each.n, each.rows, asked["pattern"])
-    whole = merged(runs)
+    whole = merged(suite, runs, profiled)
     if options["style"] == "fastcuda":
         sys.stdout.write(fastcuda_lines(whole))
     else:
-        _write(whole, [section(suite, whole, profiled)], options)
+        _write(whole, tables(whole, registry), options)
     return 130 if 130 in codes else worst_exit_code(codes)
 
 
