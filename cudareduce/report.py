@@ -86,7 +86,7 @@ def _timed(run: Run, what: str, records: Sequence[Record]) -> Section:
     title = f"{what}, {first.timing}, {run.device.name}"
     if first.region == "first-pass":
         title += ", first pass only"
-    header = ("kernel", "us", "+-", "GB/s", "%peak", "%ceil", "speedup", "vs prev")
+    header = ("kernel", "us", "+-%", "GB/s", "%peak", "%ceil", "speedup", "prev")
     rows = tuple(
         (
             _label(r),

@@ -59,6 +59,8 @@ def tables(run: Run, registry: Registry) -> list[Section]:
 def section(suite: Suite, run: Run, profile: Profile) -> Section:
     """The author's table: his versions in his order, our figures and, in brackets, his."""
     about = suite.experiment
+    names = [row.name for row in suite.rows]
+    run = replace(run, records=tuple(sorted(run.records, key=lambda r: names.index(r.name or ""))))
     first = run.records[0]
     one_size = len({(r.n, r.rows) for r in run.records}) == 1
     timed = any(r.time_us is not None for r in run.records)
