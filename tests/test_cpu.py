@@ -120,6 +120,18 @@ def test_right_kernels_are_right_under_every_schedule(any_backend: CpuBackend, e
             assert answer == expected, (schedule, n)
 
 
+@pytest.mark.parametrize("hazards", [False, True], ids=["plain", "hazards"])
+def test_backends_with_caches_of_their_own_share_a_process(tmp_path: Path, hazards: bool) -> None:
+    """What one has loaded, from whichever folder, the other's kernels are bound to."""
+    with (
+        CpuBackend(cache=tmp_path / "one", hazards=hazards) as one,
+        CpuBackend(cache=tmp_path / "two", hazards=hazards) as two,
+    ):
+        for backend in (one, two, one):
+            answer, expected = run_sum(backend, load(backend, "right.cu", "last_block"), 1000)
+            assert answer == expected
+
+
 @pytest.mark.parametrize("entry", SEEN_BY_A_SCHEDULE)
 def test_a_schedule_shows_a_missing_barrier(plain: CpuBackend, entry: str) -> None:
     program = load(plain, "synchronisation_bugs.cu", entry)
