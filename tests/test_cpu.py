@@ -31,7 +31,12 @@ RIGHT = (
     "one_atomic_per_block",
     "compare_and_swap",
 )
-RIGHT_AND_ORDERED_BY_ATOMICS = ("last_block", "last_block_exchange", "last_warp")
+RIGHT_AND_ORDERED_BY_ATOMICS = (
+    "last_block",
+    "last_block_of_warps",
+    "last_block_exchange",
+    "last_warp",
+)
 SEEN_BY_A_SCHEDULE = (
     "no_barrier_after_load",
     "no_barrier_in_loop",
@@ -41,7 +46,7 @@ SEEN_BY_A_SCHEDULE = (
     "barrier_in_branch",
     "missing_barrier_after_atomics",
 )
-SEEN_BY_THE_HAZARD_CHECK_ONLY = ("no_fence", "in_place")
+SEEN_BY_THE_HAZARD_CHECK_ONLY = ("no_fence", "fence_after_arrival", "in_place")
 
 Load = Callable[[str, str], Program]
 
@@ -107,7 +112,7 @@ def run_sum(backend: CpuBackend, program: Program, n: int) -> tuple[float, float
 
 
 def takes_counter(entry: str) -> bool:
-    return entry in (*RIGHT_AND_ORDERED_BY_ATOMICS, "no_fence")
+    return entry in (*RIGHT_AND_ORDERED_BY_ATOMICS, "no_fence", "fence_after_arrival")
 
 
 @pytest.mark.parametrize("entry", RIGHT + RIGHT_AND_ORDERED_BY_ATOMICS)
@@ -163,9 +168,18 @@ def test_no_schedule_shows_a_missing_fence(plain: CpuBackend, entry: str) -> Non
         assert answer == expected
 
 
-def test_a_missing_fence_is_reported_as_such(checked: CpuBackend) -> None:
-    program = load(checked, "synchronisation_bugs.cu", "no_fence")
-    with pytest.raises(KernelFault, match=r"after write by block \d, thread 0 at .*threadfence"):
+@pytest.mark.parametrize(
+    ("entry", "missing"),
+    [
+        ("no_fence", r"no __threadfence\(\) after it and before an atomic operation"),
+        ("fence_after_arrival", "no atomic operation that hands it over"),
+    ],
+)
+def test_the_missing_half_of_a_hand_over_is_named(
+    checked: CpuBackend, entry: str, missing: str
+) -> None:
+    program = load(checked, "synchronisation_bugs.cu", entry)
+    with pytest.raises(KernelFault, match=rf"after write by block \d, thread 0 at .*, {missing}"):
         run_sum(checked, program, 1000)
 
 
