@@ -8,33 +8,6 @@ CUDAEMU_TLS const Thread *this_thread;
 CUDAEMU_TLS BlockPosition this_block = {{0, 0, 0}, dim3(), dim3(), nullptr};
 CUDAEMU_TLS Block *running_block;
 
-#ifdef CUDAEMU_FAST_SWITCH
-asm(R"(
-    .text
-    .globl cudaemu_switch_context
-    .hidden cudaemu_switch_context
-    .type cudaemu_switch_context, @function
-cudaemu_switch_context:
-    pushq %rbp
-    pushq %rbx
-    pushq %r12
-    pushq %r13
-    pushq %r14
-    pushq %r15
-    movq %rsp, (%rdi)
-    movq (%rsi), %rsp
-    popq %r15
-    popq %r14
-    popq %r13
-    popq %r12
-    popq %rbx
-    popq %rbp
-    popq %rcx
-    jmp *%rcx
-    .size cudaemu_switch_context, . - cudaemu_switch_context
-)");
-#endif
-
 namespace {
 
 unsigned lowest_bit(unsigned bits) { return static_cast<unsigned>(__builtin_ctz(bits)); }
