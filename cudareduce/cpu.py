@@ -239,8 +239,9 @@ class CpuBackend:
             order, _, seed = self.schedule.partition(":")
             request.order, request.seed = ORDERS[order], int(seed or 0)
             if runtime.cudaemu_launch(ctypes.byref(request)) != 0:
-                text = runtime.cudaemu_diagnostics().decode(errors="replace").rstrip()
-                raise KernelFault(f"{loaded.entry}: {resolve_locations(text)}")
+                text = runtime.cudaemu_diagnostics().decode(errors="replace")
+                findings = "; ".join(resolve_locations(text).splitlines())
+                raise KernelFault(f"{loaded.entry}: {findings}")
 
         return launch
 

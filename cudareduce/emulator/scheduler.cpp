@@ -254,7 +254,7 @@ unsigned Block::active_mask() const {
   return warp.present & ~warp.exited & ~warp.at_barrier & ~warp.at_collective;
 }
 
-// One line for each group of neighbouring threads that wait in the same way.
+// Neighbouring threads that wait in the same way are named together.
 void Block::report_deadlock() {
   deadlocked_ = true;
   const auto state_of = [this](unsigned rank) -> std::string {
@@ -268,17 +268,17 @@ void Block::report_deadlock() {
     return std::string("wait at ") + name_of(fiber.collective) + mask + describe_site(fiber.site);
   };
   constexpr unsigned shown_groups = 8;
-  std::string text = "deadlock in block " + std::to_string(number_) + ":";
+  std::string text = "deadlock in block " + std::to_string(number_);
   const unsigned count = launch_->threads();
   unsigned groups = 0;
   for (unsigned first = 0, next; first < count; first = next) {
     const std::string state = state_of(first);
     for (next = first + 1; next < count && state_of(next) == state;) next++;
     if (++groups > shown_groups) continue;
-    text += "\n  threads " + std::to_string(first) + " to " + std::to_string(next - 1);
-    text += " " + state;
+    text += groups == 1 ? ": threads " : "; threads ";
+    text += std::to_string(first) + " to " + std::to_string(next - 1) + " " + state;
   }
-  if (groups > shown_groups) text += "\n  and more";
+  if (groups > shown_groups) text += "; and more";
   diagnose_line("deadlock", text);
 }
 
