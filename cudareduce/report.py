@@ -176,7 +176,8 @@ def print_sections(found: Iterable[Section]) -> None:
         if section.rows:
             console.print(table)
         for note in section.notes:
-            console.print(Text(note, "red" if "WRONG" in note else "dim"))
+            # Wrapped by the terminal if at all: a place in a file stays one word to click or copy.
+            console.print(Text(note, "red" if "WRONG" in note else "dim"), soft_wrap=True)
         console.print()
 
 

@@ -223,7 +223,7 @@ def test_a_kernel_that_does_not_compile(cudareduce: Call, mine: Path) -> None:
     code, out, err = cudareduce("bench", mine, "reduce_v7_shuffle", "--n", 9, *ON_CPU)
     assert code == 2
     line = MINE.splitlines().index("        Acc value = Op::identity();") + 1
-    assert f"{mine}:{line}:" in out.replace("\n", "")
+    assert f"{mine}:{line}:" in out
     assert "nonsense" in out
     assert "reduce_v7_shuffle" in out
     assert "Traceback" not in err
@@ -252,7 +252,7 @@ def test_a_kernel_that_faults_does_not_end_the_run(cudareduce: Call, mine: Path)
     mine.write_text(MINE.replace("i < n ? Op::lift(in[i], i)", "true ? Op::lift(in[i + 4096], i)"))
     code, out, _ = cudareduce("bench", mine, "reduce_v7_shuffle", "--n", 9, *ON_CPU)
     assert code == 3
-    assert "past the end of argument 0" in out.replace("\n", " ")
+    assert "past the end of argument 0" in out
     assert "reduce_v7_shuffle       1       1   right" in out
 
 

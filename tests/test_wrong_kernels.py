@@ -15,7 +15,7 @@ from cudareduce.backends import BackendSpec
 from cudareduce.execute import Case
 from cudareduce.isolate import Isolation, Job
 from cudareduce.operators import OPERATORS, reduction
-from cudareduce.registry import load_kernel
+from cudareduce.registry import load_kernel, load_registry
 from cudareduce.session import HAZARD_SHAPES, SCHEDULES
 from cudareduce.verify import Verdict
 
@@ -63,6 +63,23 @@ def test_named_by_the_hazard_build(path: Path, cache: Path) -> None:
     verdict = judged(path, "sum", cache, hazards=True)
     assert verdict.outcome == "fail"
     assert any(f"{path}:{line}" in verdict.reason for line in marked), verdict.reason
+
+
+@pytest.mark.parametrize("name", ["reduce_last_block", "reduce_ordered_last_block"])
+def test_the_fence_before_the_arrival_is_the_one_that_counts(
+    name: str, cache: Path, tmp_path: Path
+) -> None:
+    lines = load_registry().kernels[name].path.read_text().splitlines()
+    before, after = (k for k, line in enumerate(lines) if "__threadfence()" in line)
+    [arrival] = (k for k, line in enumerate(lines) if "atomicInc(" in line)
+    assert before < arrival < after
+    lines[before] = ""
+    [read] = (k for k, line in enumerate(lines, 1) if "__ldcg(partials + k)" in line)
+    path = tmp_path / f"{name}.cu"
+    path.write_text("\n".join(lines))
+    verdict = judged(path, "sum", cache, hazards=True)
+    assert verdict.outcome == "fail"
+    assert f"{path}:{read}: hazard in global memory" in verdict.reason
 
 
 def test_a_fence_is_a_rule_that_answers_cannot_check(cache: Path) -> None:
