@@ -17,8 +17,8 @@ from cudareduce.session import SCHEDULES
 from cudareduce.verify import ROW_SHAPES, verify
 
 KERNELS = load_registry().kernels
-#: What every kernel is tried with; the first of each family also takes every operator once and every
-#: type once. The rest of the product is marked slow.
+#: What every kernel is tried with; the first of each family also takes every operator once and
+#: every type once. The rest of the product is marked slow.
 CORE = {("sum", "float32"), ("min", "int32"), ("max", "float64")}
 EACH_ONCE = {(op, list(DTYPES)[k % len(DTYPES)]) for k, op in enumerate(OPERATORS)}
 EACH_ONCE |= {("sum", dtype) for dtype in DTYPES} | {("matmul", "uint32"), ("affine", "int32")}
