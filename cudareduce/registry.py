@@ -84,9 +84,8 @@ class Kernel:
         return reason
 
     def shape(self, n: int, rows: int) -> tuple[int, int]:
-        """The rows of `n` elements as this kernel takes them: a long array is many rows to a warp,
-        and what does not fill the last row is left out."""
-        if self.scope == "warp" and rows == 1 and n > 32:
+        """Rows of `n` elements as this kernel takes them: a long array is many rows to a warp."""
+        if self.scope == "warp" and rows == 1 and n % 32 == 0 and n:
             return 32, n // 32
         return n, rows
 
@@ -95,7 +94,8 @@ class Kernel:
         if self.scope in ("grid", "block") and rows != 1:
             return f"reduces one array, not {rows} rows"
         if self.walk == "lane" and n > 32:
-            return f"gives each element of a row a lane: at most 32, not {n}"
+            whole = " (or one array of a multiple of 32)" if rows == 1 else ""
+            return f"gives each element of a row a lane: rows of at most 32{whole}, not {n}"
         return None
 
     def why_not_block(self, block: int) -> str | None:

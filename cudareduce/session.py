@@ -21,8 +21,8 @@ from cudareduce.verify import PASS, SMALL, Verdict, verify, worse
 
 #: Orders in which the emulator runs threads; none alone finds every missing barrier.
 SCHEDULES = ("ascending", "random:1", "warp:1")
-#: What the emulator's hazard build watches: several blocks, and a tail.
-HAZARD_SHAPES = ((1, 1), (1000, 1), (4097, 1))
+#: What the emulator's hazard build watches: several blocks, a tail, several rows.
+HAZARD_SHAPES = ((1, 1), (1000, 1), (4097, 1), (31, 9), (257, 3))
 #: A verification that is this slow counts as hanging: 60 s and a tenth of the pace of the slowest
 #: kernel known, one atomic per element on two emulating cores.
 _START_S, _ELEMENTS_PER_S = 60.0, 500_000
@@ -164,8 +164,9 @@ class Session:
             if n * rows > SMALL:
                 yield replace(job, shapes=((n, rows),), thorough=False, schedules=schedules[:1])
         if hazards and self.backend.name == "cpu":
-            watched = replace(self.spec, hazards=True)
-            yield replace(job, spec=watched, shapes=HAZARD_SHAPES, schedules=SCHEDULES[:1])
+            watched, limits = replace(self.spec, hazards=True), self.backend.limits()
+            taken = tuple(s for s in HAZARD_SHAPES if case.why_not_at(*s, limits) is None)
+            yield replace(job, spec=watched, shapes=taken, schedules=SCHEDULES[:1])
 
     def _run(self, job: Job) -> Verdict:
         too_large = self._why_too_large(job.case.what, max(n * rows for n, rows in job.shapes))

@@ -203,6 +203,38 @@ def test_beyond_memory_is_a_skip_row(cudareduce: Call) -> None:
     assert "reduce_v7_shuffle: skipped, needs 8192.0 GiB of host memory" in out
 
 
+def test_rows(cudareduce: Call) -> None:
+    rows = ("bench", "reduce_rows_tree", "reduce_warp_registers", "--format", "json", *ON_CPU)
+    for n, count in ((0, 3), (1, 4), (31, 5), (32, 0)):
+        code, out, _ = cudareduce(*rows, "--n", n, "--rows", count)
+        assert code == 0, out
+        assert {(r["n"], r["rows"]) for r in json.loads(out)["records"]} == {(n, count)}
+    code, out, _ = cudareduce(*rows, "--n", 100, "--rows", 3)
+    assert code == 0
+    tree, warp = json.loads(out)["records"]
+    assert tree["verdict"] == "pass"
+    assert warp["reason"] == "gives each element of a row a lane: rows of at most 32, not 100"
+    code, out, _ = cudareduce(*rows, "--n", 4096)
+    assert [(r["n"], r["rows"]) for r in json.loads(out)["records"]] == [(4096, 1), (32, 128)]
+    warp = json.loads(cudareduce(*rows, "--n", 4097)[1])["records"][1]
+    assert "(or one array of a multiple of 32), not 4097" in warp["reason"]
+    code, out, _ = cudareduce("bench", "reduce_v7_shuffle", "--rows", 2, "--n", 9, *ON_CPU)
+    assert code == 6
+    assert "skipped, reduces one array, not 2 rows" in out
+
+
+def test_a_mean_of_integers_is_a_float64(cudareduce: Call) -> None:
+    code, out, _ = cudareduce(
+        "bench", "reduce_v7_shuffle", "--op", "mean", "--dtype", "int32,int64", "--n", 1000,
+        "--format", "json", *ON_CPU,
+    )  # fmt: skip
+    assert code == 0
+    assert {r["acc"] for r in json.loads(out)["records"]} == {"float64"}
+    code, _, err = cudareduce("bench", "--op", "mean", "--dtype", "int32", "--acc", "float32")
+    assert code == 2
+    assert "--acc float32 cannot hold a mean of int32: it must be float64" in err
+
+
 def test_a_combination_that_a_kernel_does_not_take_is_a_skip_row(cudareduce: Call) -> None:
     code, out, _ = cudareduce(
         "bench", "reduce_v4_unroll_last_warp", "reduce_v7_shuffle", "--block", 32, "--n", 9, *ON_CPU

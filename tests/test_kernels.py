@@ -13,7 +13,7 @@ from cudareduce.execute import Case, Programs, build
 from cudareduce.operators import OPERATORS, reduction
 from cudareduce.plan import DEFAULT_LIMITS
 from cudareduce.registry import Kernel, load_registry
-from cudareduce.session import SCHEDULES
+from cudareduce.session import HAZARD_SHAPES, SCHEDULES
 from cudareduce.verify import ROW_SHAPES, verify
 
 KERNELS = load_registry().kernels
@@ -69,8 +69,10 @@ def test_right_on_every_schedule(cpu: CpuBackend, kernel: Kernel, op: str, dtype
 def test_no_hazards(watched: CpuBackend, kernel: Kernel) -> None:
     case = Case(kernel, reduction("sum", "float32"), kernel.block, kernel.items)
     programs = _built(watched, case)
-    for n in (1, 1000, 4097):
-        found = verify(watched, [(case, programs)], n)[case]
+    for shape in HAZARD_SHAPES:
+        if case.why_not_at(*shape, DEFAULT_LIMITS):
+            continue
+        found = verify(watched, [(case, programs)], *shape)[case]
         assert found.outcome == "pass", found.reason
 
 
@@ -79,6 +81,8 @@ def test_right_at_the_smallest_and_largest_block(cpu: CpuBackend, kernel: Kernel
     for block in (min(kernel.blocks), max(kernel.blocks)):
         case = Case(kernel, reduction("sum", "int32"), block, kernel.items)
         programs = _built(cpu, case)
-        for n in (1, block - 1, 2 * block + 1, 5000):
-            found = verify(cpu, [(case, programs)], n)[case]
+        for shape in ((1, 1), (block - 1, 1), (2 * block + 1, 1), (4992, 1), (31, 2 * block)):
+            if case.why_not_at(*shape, DEFAULT_LIMITS):
+                continue
+            found = verify(cpu, [(case, programs)], *shape)[case]
             assert found.outcome == "pass", f"block {block}: {found.reason}"
