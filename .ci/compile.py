@@ -36,7 +36,7 @@ def units() -> Iterator[tuple[Source, int]]:
             for dtype in DTYPES:
                 what = reduction(op, dtype)
                 if kernel.why_not(what) is None:
-                    for stage in get_args(Stage):
+                    for stage in ("only",) if what.one_stage else get_args(Stage):
                         yield source(kernel, what, stage, kernel.block, kernel.items), 90
 
 

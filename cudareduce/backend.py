@@ -137,7 +137,12 @@ class Backend(Protocol):
         """Give memory back."""
 
     def launcher(
-        self, program: Program, grid: int, block: int, args: Sequence[Buffer | int]
+        self,
+        program: Program,
+        grid: int,
+        block: int,
+        args: Sequence[Buffer | int],
+        dynamic_shared: int = 0,
     ) -> Launch:
         """A ready launch; integers are passed as 64-bit sizes. May raise KernelFault when run."""
 

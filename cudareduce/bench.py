@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cudareduce.backend import BuildError, OutOfMemory
@@ -13,13 +13,12 @@ from cudareduce.inputs import make
 from cudareduce.join import Group, Join
 from cudareduce.measure import Timing, measure
 from cudareduce.operators import Reduction
-from cudareduce.prelude import Stage
 from cudareduce.record import Record
-from cudareduce.reference import reference
+from cudareduce.reference import Reference, reference
 from cudareduce.registry import Choice
 from cudareduce.session import Session
 from cudareduce.timer import CudaTimer
-from cudareduce.verify import PASS, Verdict, edge_sizes, judge, worse
+from cudareduce.verify import PASS, ROW_SHAPES, Verdict, edge_sizes, judge, worse
 
 #: Edge sizes up to this are part of every bench; `verify` takes them all.
 _QUICK_EDGE = 65537
@@ -32,6 +31,7 @@ class Outcome:
 
     records: tuple[Record, ...]
     floors_us: Mapping[str, float]
+    cases: tuple[Case, ...]
     interrupted: bool
     build_failed: bool
 
@@ -48,6 +48,7 @@ class Bench:
         records: list[Record] = []
         floors: dict[str, float] = {}
         interrupted = False
+        cases: list[tuple[Case, str | None]] = []
         for what in self._session.settings.reductions:
             if interrupted:
                 break
@@ -60,7 +61,8 @@ class Bench:
             for group in groups:
                 floors |= group.floors
                 records += self._join.records(group, [case for case, _ in cases])
-        return Outcome(tuple(records), floors, interrupted, self._build_failed)
+        ran = tuple(case for case, reason in cases if reason is None)
+        return Outcome(tuple(records), floors, ran, interrupted, self._build_failed)
 
     def _bench(
         self, what: Reduction, cases: Sequence[tuple[Case, str | None]], groups: list[Group]
@@ -69,8 +71,9 @@ class Bench:
         skips = {case: Verdict("skip", reason) for case, reason in cases if reason}
         runnable = [case for case, reason in cases if not reason]
         block = max((case.block for case in runnable), default=1)
-        edges = [n for n in edge_sizes(block) if n <= _QUICK_EDGE]
-        built = session.build(runnable, [*edges, *asked.sizes])
+        edges = [(n, 1) for n in edge_sizes(block) if n <= _QUICK_EDGE]
+        edges += ROW_SHAPES
+        built = session.build(runnable, [*edges, *((n, asked.rows) for n in asked.sizes)])
         programs: dict[Case, Programs] = {}
         for case, made in built.items():
             if isinstance(made, BuildError):
@@ -79,19 +82,12 @@ class Bench:
             else:
                 programs[case] = made
         at_edges: dict[Case, Verdict] = {}
-        if asked.rows == 1:
-            session.verify(programs, edges, at_edges)
+        session.verify(programs, edges, at_edges, skip_others=True)
         for n in asked.sizes:
-            limits = session.backend.limits()
-            shas = {
-                case: _binary(
-                    made, [step.stage for step in case.plan(n, asked.rows, limits).passes]
-                )
-                for case, made in programs.items()
-            }
+            shas = {case: self._binary(case, made, n) for case, made in programs.items()}
             group = Group(what, n, skips | at_edges, shas)
             groups.append(group)
-            session.verify(programs, [n], group.verdicts)
+            session.verify(programs, [(n, asked.rows)], group.verdicts)
             if session.backend.name == "cuda" and n * asked.rows:
                 self._time(group, programs)
 
@@ -135,12 +131,15 @@ class Bench:
         group.floors = {
             name: latest[name].median_us for name in (FLOOR_EVENTS, FLOOR_LAUNCH) if name in latest
         }
-        ref = reference(group.what, data, asked.rows)
+        refs: dict[tuple[int, int], Reference] = {}
         undecided = {}
         for case, bound in bounds.items():
             if first_only:
                 bound.run()
-            after = judge(bound.plan, bound.answers(), ref, asked.pattern)
+            shape = bound.plan.problem.n, bound.plan.problem.rows
+            if shape not in refs:
+                refs[shape] = reference(group.what, data[: shape[0] * shape[1]], shape[1])
+            after = judge(bound.plan, bound.answers(), refs[shape], asked.pattern)
             bound.release()
             if after is None:
                 undecided[case] = programs[case]
@@ -149,7 +148,7 @@ class Bench:
         backend.free(given)
         again = dict.fromkeys(undecided, PASS)
         if not interrupted:
-            session.verify(undecided, [n], again)
+            session.verify(undecided, [(n, asked.rows)], again)
         for case, verdict in again.items():
             self._after(group, case, verdict)
         if interrupted:
@@ -163,11 +162,16 @@ class Bench:
             group.timings.pop(case, None)
         group.verdicts[case] = worse(group.verdicts[case], verdict)
 
-
-def _binary(programs: Programs, stages: Iterable[Stage]) -> str | None:
-    """The hash of the machine code that these stages run: of several, the hash of their hashes."""
-    hashes = [programs[stage].binary_sha for stage in dict.fromkeys(stages)]
-    known = [sha for sha in hashes if sha is not None]
-    if not known or len(known) < len(hashes):
-        return None
-    return known[0] if len(known) == 1 else hashlib.sha256("".join(known).encode()).hexdigest()
+    def _binary(self, case: Case, programs: Programs, n: int) -> str | None:
+        """The hash of the machine code that runs at this size: of several stages, the hash of
+        theirs."""
+        limits, rows = self._session.backend.limits(), self._session.settings.rows
+        if case.why_not_at(n, rows, limits):
+            return None
+        stages = dict.fromkeys(step.stage for step in case.plan(n, rows, limits).passes)
+        hashes = [programs[stage].binary_sha or "" for stage in stages]
+        if not all(hashes):
+            return None
+        return (
+            hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
+        )

@@ -41,17 +41,14 @@ def _facts(registry: Registry, kernel: Kernel) -> dict[str, Any]:
 def _chosen(registry: Registry, suite: str | None) -> list[Choice]:
     if suite is None:
         return registry.choose(["all"])
-    if suite not in registry.suites:
-        names = ", ".join(registry.suites)
-        raise UsageError(f"there is no suite {suite!r}; the suites are: {names}")
-    return registry.choose([suite])
+    return registry.choose([registry.suite(suite).id])
 
 
 def list_section(registry: Registry, suite: str | None) -> list[Section]:
     """The kernels, then which of them uses which technique."""
     chosen = _chosen(registry, suite)
     if suite:
-        about = registry.suites[suite]
+        about = registry.suite(suite)
         title = f"{about.id}: {about.title} ({about.source})"
         errata = tuple(f"{row.name}: {row.erratum}" for row in about.rows if row.erratum)
         header: tuple[str, ...] = ("published as", "kernel", "what it is")

@@ -14,13 +14,14 @@ import click
 
 from cudareduce import __version__
 from cudareduce.cli_gate import check, compare
-from cudareduce.cli_types import OPS, Sizes, Words, options_of
 from cudareduce.dtypes import DTYPES
 from cudareduce.errors import CudareduceError, UsageError
+from cudareduce.options import OPS, Sizes, Words, together
 
 if TYPE_CHECKING:
     from cudareduce.registry import Registry
 
+FINISHES = ("relaunch", "relaunch_one_block", "atomic", "none", "host")
 
 _ROW = click.IntRange(min=0)
 _debug = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
@@ -28,16 +29,7 @@ _kernels = click.option(
     "--kernels", "folders", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
     help="A folder with kernels of your own, beside the built-in ones.",
 )  # fmt: skip
-_problem = options_of(
-    click.option("--op", type=Words("OPS", OPS), default="sum", show_default=True,
-                 help=f"Operators, with commas, or all: {', '.join(OPS)}."),
-    click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32",
-                 show_default=True, help="Element types, with commas, or all."),
-    click.option("--acc", type=click.Choice(list(DTYPES)), help="Accumulate in this wider type."),
-    click.option("--rows", type=_ROW, default=1, show_default=True,
-                 help="Reduce this many rows of --n elements each."),
-    click.option("--block", type=click.IntRange(min=1), help="Threads a block."),
-    click.option("--items", type=click.IntRange(min=1), help="Elements a thread."),
+_machine = together(
     click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the inputs."),
     click.option("--backend", type=click.Choice(["auto", "cuda", "cpu"]), default="auto",
                  show_default=True, help="Where kernels run; times come from cuda alone."),
@@ -50,11 +42,45 @@ _problem = options_of(
     click.option("--json", type=click.Path(path_type=Path), help="Also write JSON to this file."),
     click.option("--markdown", type=click.Path(path_type=Path),
                  help="Also write Markdown to this file."),
-    click.option("--format", "style", default="table", show_default=True,
-                 type=click.Choice(["table", "markdown", "csv", "json"]),
-                 help="What is printed on standard output."),
-    _kernels,
     _debug,
+)  # fmt: skip
+_format = click.option(
+    "--format", "style", default="table", show_default=True,
+    type=click.Choice(["table", "markdown", "csv", "json"]),
+    help="What is printed on standard output.",
+)  # fmt: skip
+_rounds = click.option(
+    "--rounds", type=click.IntRange(min=1), default=9, show_default=True,
+    help="Independent rounds; an interval takes at least 6.",
+)  # fmt: skip
+_peak = click.option(
+    "--peak-gb-s", type=click.FloatRange(min=0, min_open=True),
+    help="Theory, where the driver does not know it.",
+)  # fmt: skip
+_problem = together(
+    click.option("--op", type=Words("OPS", OPS), default="sum", show_default=True,
+                 help=f"Operators, with commas, or all: {', '.join(OPS)}."),
+    click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32",
+                 show_default=True, help="Element types, with commas, or all."),
+    click.option("--op-expr", metavar="C++",
+                 help="An operator of your own in a and b, such as 'a > b ? a : b'."),
+    click.option("--identity", metavar="C++", help="The identity of --op-expr."),
+    click.option("--rtol", type=click.FloatRange(min=0), default=1e-5, show_default=True,
+                 help="How far a float answer of --op-expr may be off, relatively."),
+    click.option("--acc", type=click.Choice(list(DTYPES)), help="Accumulate in this wider type."),
+    click.option("--rows", type=_ROW, default=1, show_default=True,
+                 help="Reduce this many rows of --n elements each."),
+    click.option("--block", type=click.IntRange(min=1), help="Threads a block."),
+    click.option("--items", type=click.IntRange(min=1), help="Elements a thread."),
+    click.option("--entry", metavar="NAME",
+                 help="Which kernel of a FILE.cu without a header, with template arguments."),
+    click.option("--grid", type=click.IntRange(min=1), help="Blocks of such a kernel."),
+    click.option("--shared", type=click.IntRange(min=0), metavar="BYTES",
+                 help="Its dynamic shared memory a block."),
+    click.option("--finish", type=click.Choice(FINISHES), help="What becomes of its partials."),
+    _kernels,
+    _format,
+    _machine,
 )  # fmt: skip
 
 
@@ -76,13 +102,7 @@ def cli() -> None:
     show_default=True,
     help="Elements: 33554432, 2^25, 32Mi, 1e6, a list, or a range 2^10..2^30.",
 )
-@click.option(
-    "--rounds",
-    type=click.IntRange(min=1),
-    default=9,
-    show_default=True,
-    help="Independent rounds; an interval takes at least 6.",
-)
+@_rounds
 @click.option(
     "--pattern",
     default="random",
@@ -97,11 +117,7 @@ def cli() -> None:
     show_default=True,
     help="What is timed: all passes, or the first launch alone.",
 )
-@click.option(
-    "--peak-gb-s",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Theory, where the driver does not know it.",
-)
+@_peak
 @click.option("--baseline-kernel", metavar="ID", help="The kernel that speed-ups compare with.")
 @_problem
 @click.pass_obj
@@ -133,6 +149,30 @@ def verify(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) ->
     from cudareduce.run import run_verify
 
     return run_verify(kernels, options | {"argv": arguments})
+
+
+@cli.command()
+@click.argument("suite")
+@click.option(
+    "--format",
+    "style",
+    default="table",
+    show_default=True,
+    type=click.Choice(["table", "markdown", "csv", "json", "fastcuda"]),
+    help="What is printed on standard output; fastcuda is that tool's key=value lines.",
+)
+@_rounds
+@_peak
+@_machine
+@click.pass_obj
+def reproduce(arguments: list[str], /, suite: str, **options: Any) -> int:
+    """Run a published experiment with its own sizes, and print its figures beside ours.
+
+    Example: cudareduce reproduce bbuf
+    """
+    from cudareduce.run import run_reproduce
+
+    return run_reproduce(suite, options | {"argv": arguments})
 
 
 @cli.command("list")
@@ -197,9 +237,11 @@ def report(file: Path, check: bool, debug: bool) -> int:
     Example: cudareduce report README.md
     """
     from cudareduce.report import update_readme
+    from cudareduce.reproduce import tables
     from cudareduce.store import write_text
 
-    old, new = update_readme(file)
+    registry = _registry(())
+    old, new = update_readme(file, lambda run: tables(run, registry))
     if old == new:
         return 0
     if check:

@@ -89,6 +89,18 @@ class CpuProgram:
             raise KernelFault(f"{name} of {self.entry} has {size} bytes, not 8")
 
 
+def _load_once(runtime: Path) -> ctypes.CDLL:
+    """The runtime under this file name, which has a hash of its content, if the process has it.
+
+    Another backend may have loaded it from another folder. The kernels' libraries ask for it by
+    name and get the first that was loaded, so that one is the one to call.
+    """
+    try:
+        return ctypes.CDLL(runtime.name, mode=os.RTLD_NOLOAD)
+    except OSError:
+        return ctypes.CDLL(str(runtime))
+
+
 class CpuBackend:
     """Runs kernels on the CPU. One launch at a time: it is not for use from several threads."""
 
@@ -106,7 +118,7 @@ class CpuBackend:
 
     @cached_property
     def _runtime(self) -> ctypes.CDLL:
-        runtime = ctypes.CDLL(str(self._toolchain.runtime))
+        runtime = _load_once(self._toolchain.runtime)
         runtime.cudaemu_allocate.argtypes = (ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint)
         runtime.cudaemu_allocate.restype = ctypes.c_void_p
         runtime.cudaemu_release.argtypes = (ctypes.c_void_p,)
@@ -227,8 +239,9 @@ class CpuBackend:
             order, _, seed = self.schedule.partition(":")
             request.order, request.seed = ORDERS[order], int(seed or 0)
             if runtime.cudaemu_launch(ctypes.byref(request)) != 0:
-                text = runtime.cudaemu_diagnostics().decode(errors="replace").rstrip()
-                raise KernelFault(f"{loaded.entry}: {resolve_locations(text)}")
+                text = runtime.cudaemu_diagnostics().decode(errors="replace")
+                findings = "; ".join(resolve_locations(text).splitlines())
+                raise KernelFault(f"{loaded.entry}: {findings}")
 
         return launch
 

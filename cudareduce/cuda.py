@@ -256,14 +256,20 @@ class CudaBackend:
                 buffer.allocation.free()
 
     def launcher(
-        self, program: Program, grid: int, block: int, args: Sequence[Buffer | int]
+        self,
+        program: Program,
+        grid: int,
+        block: int,
+        args: Sequence[Buffer | int],
+        dynamic_shared: int = 0,
     ) -> Launch:
         assert isinstance(program, CudaProgram)
         values = [a.address if isinstance(a, CudaBuffer) else a for a in args]
         function = program.function
         function.prepare("P" * len(values))  # pointers and sizes are both 64 bits wide
         call = function.prepared_async_call
-        return partial(call, (grid, 1), (block, 1, 1), self.stream, *values)
+        shape = (grid, 1), (block, 1, 1)
+        return partial(call, *shape, self.stream, *values, shared_size=dynamic_shared)
 
     def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
         assert isinstance(buffer, CudaBuffer)

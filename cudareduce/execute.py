@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cudareduce.backend import Backend, Buffer, BuildError, Launch, Program
+from cudareduce.errors import UsageError
 from cudareduce.inputs import Array
 from cudareduce.operators import Reduction
 from cudareduce.plan import DEFAULT_LIMITS, DeviceLimits, Plan, Problem, plan
 from cudareduce.prelude import Stage, source
+from cudareduce.reference import reference
 from cudareduce.registry import Kernel
 
 
@@ -25,9 +27,17 @@ class Case:
     name: str | None = None
 
     def plan(self, n: int, rows: int = 1, limits: DeviceLimits = DEFAULT_LIMITS) -> Plan:
-        """The launches for `rows` reductions of `n` elements."""
-        problem = Problem(self.what, n, rows)
+        """The launches for `rows` reductions of `n` elements, in the shape this kernel takes."""
+        problem = Problem(self.what, *self.kernel.shape(n, rows))
         return plan(self.kernel, problem, block=self.block, items=self.items, limits=limits)
+
+    def why_not_at(self, n: int, rows: int, limits: DeviceLimits) -> str | None:
+        """Why this size cannot be launched, or None if it can."""
+        try:
+            self.plan(n, rows, limits)
+        except UsageError as error:
+            return str(error).removeprefix(f"{self.kernel.id} ")
+        return None
 
 
 Programs = Mapping[Stage, Program]
@@ -85,7 +95,8 @@ class Bound:
                 args.append(plan.problem.rows)
             if "partials" in plan.scratch:
                 args += [self._buffers["partials"], self._buffers["counter"]]
-            yield backend.launcher(program, step.grid, plan.block, args)
+            shared = plan.kernel.dynamic_shared
+            yield backend.launcher(program, step.grid, plan.block, args, shared)
 
     def run(self) -> None:
         """Enqueue the reduction."""
@@ -103,9 +114,12 @@ class Bound:
                 self._backend.poison(buffer)
 
     def answers(self) -> Array:
-        """Wait, and bring the answers back: one row each, or one row of components each."""
+        """Wait, and bring the answers back: one row each, or one row of components each. Partials
+        that the kernel leaves are folded here, in a wider type."""
         what, outputs = self.plan.problem.what, self.plan.outputs
         values = self._backend.download(self.out, what.result_dtype, outputs * what.op.words)
+        if self.plan.folds_on_host:
+            return reference(replace(what, dtype=what.acc), values, 1).expected
         return values.reshape(outputs, what.op.words) if what.op.words > 1 else values
 
     def release(self) -> None:

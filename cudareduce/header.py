@@ -55,6 +55,7 @@ FINISHES = {
     "last_block": "the block that arrives last folds them",
     "reshape": "the partials of each row are a shorter row, launched until it is one partial long",
     "none": "there are none: each row is one block's or one warp's work",
+    "host": "they stay partials; the host folds them, which is not timed",
 }
 ORDERS = ("any", "kept")
 REQUIREMENTS = ("tma", "cluster", "inline_ptx")

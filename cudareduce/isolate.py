@@ -24,12 +24,14 @@ from cudareduce.verify import PASS, Verdict, verify, worse
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Verify one case at some sizes. `thorough` tries all patterns, not the decisive one alone."""
+    """Verify one case on shapes `(n, rows)`, in order.
+
+    `thorough` tries all patterns, not the decisive one alone.
+    """
 
     spec: BackendSpec
     case: Case
-    sizes: tuple[int, ...]
-    rows: int = 1
+    shapes: tuple[tuple[int, int], ...]
     seed: int = 0
     thorough: bool = True
     schedules: tuple[str, ...] = ()
@@ -119,15 +121,15 @@ def _verify(job: Job, backends: dict[BackendSpec, Backend]) -> Verdict:
     if job.spec not in backends:
         backends[job.spec] = open_backend(job.spec, catch_faults=True)
     backend = backends[job.spec]
-    plans = [job.case.plan(n, job.rows, backend.limits()) for n in job.sizes]
+    plans = [job.case.plan(n, rows, backend.limits()) for n, rows in job.shapes]
     stages = [step.stage for plan in plans for step in plan.passes]
     programs = build(backend, [(job.case, stages)])[job.case] if stages else {}
     if isinstance(programs, BuildError):
         raise programs
     verdict = PASS
-    for n in job.sizes:
+    for n, rows in job.shapes:
         found = verify(
-            backend, [(job.case, programs)], n, job.rows,
+            backend, [(job.case, programs)], n, rows,
             seed=job.seed, thorough=job.thorough, schedules=job.schedules,
         )  # fmt: skip
         verdict = worse(verdict, found[job.case])

@@ -55,19 +55,20 @@ class Join:
 
     def _record(self, group: Group, case: Case) -> Record:
         asked, what, verdict = self.settings, group.what, group.verdicts[case]
-        plan = case.plan(group.n, asked.rows, self.limits)
+        n, rows = case.kernel.shape(group.n, asked.rows)
         ran = verdict.outcome != "skip"
+        plan = case.plan(group.n, asked.rows, self.limits) if ran else None
         record = Record(
             kernel=case.kernel.id,
             op=what.op.name,
             dtype=what.dtype.name,
             acc=what.acc.name,
-            n=group.n,
-            rows=asked.rows,
+            n=n,
+            rows=rows,
             block=case.block,
             items=case.items,
-            grid=max((step.grid for step in plan.passes), default=0) if ran else None,
-            passes=len(plan.passes) if ran else None,
+            grid=max((step.grid for step in plan.passes), default=0) if plan else None,
+            passes=len(plan.passes) if plan else None,
             backend=self.backend,
             scope=case.kernel.scope,
             timing="cold",
@@ -83,7 +84,7 @@ class Join:
             cubin_sha=group.shas.get(case),
         )
         timing = group.timings.get(case)
-        if timing is None:
+        if timing is None or plan is None:
             return record
         read = plan.problem.input_bytes
         moved = read if asked.region == "first-pass" else plan.bytes_moved

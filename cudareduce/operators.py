@@ -31,18 +31,24 @@ class Operator:
     needs_count: bool = False  # `finish` reads COUNT, the number of elements of one answer
     only: tuple[str, ...] = tuple(DTYPES)  # element types it is defined for
     words: int = 1
+    swaps: bool = False  # combines in memory by compare-and-swap
+    expression: str = ""  # the user's own, in a and b; `identity_text` is its identity
+    identity_text: str = ""
+    rtol: float = 0.0  # how far a float answer may be off where no bound is known
 
     @property
     def text(self) -> str:
         """The operator's CUDA C++."""
-        return _read(self.name)
+        own = _read("expression" if self.expression else self.name)
+        own = own.replace("EXPRESSION", self.expression).replace("IDENTITY", self.identity_text)
+        return _read("compare_and_swap") + own if self.swaps else own
 
 
 OPERATORS: dict[str, Operator] = {
     op.name: op
     for op in (
         Operator("sum", "sum", has_atomic=True),
-        Operator("prod", "product", has_atomic=True),
+        Operator("prod", "product", has_atomic=True, swaps=True),
         Operator("min", "minimum", has_atomic=True),
         Operator("max", "maximum", has_atomic=True),
         Operator("mean", "arithmetic mean", has_finish=True, needs_count=True),
@@ -95,6 +101,11 @@ class Reduction:
         """The bits of the operator's identity, as one accumulator."""
         import numpy as np
 
+        if self.op.expression:
+            from cudareduce.expression import compiled
+
+            return compiled(self.op, self.dtype, self.acc).identity()
+
         acc = np.dtype(self.acc.storage)
         limits = np.iinfo(acc) if acc.kind in "iu" else None
         values: dict[str, list[float]] = {
@@ -124,18 +135,19 @@ class Reduction:
         return None
 
 
-def reduction(op_name: str, dtype_name: str, acc_name: str | None = None) -> Reduction:
+def reduction(op: str | Operator, dtype_name: str, acc_name: str | None = None) -> Reduction:
     """The reduction that these option values name; `acc_name` widens the accumulator."""
-    op, dtype = OPERATORS[op_name], DTYPES[dtype_name]
+    op = OPERATORS[op] if isinstance(op, str) else op
+    dtype = DTYPES[dtype_name]
     natural = accumulator(dtype)
-    if op_name == "mean" and dtype.kind != "float":
+    if op.name == "mean" and dtype.kind != "float":
         natural = DTYPES["float64"]
     acc = DTYPES[acc_name] if acc_name else natural
     if acc_name and (acc.size < natural.size or (natural.kind == "float") != (acc.kind == "float")):
         raise UsageError(
-            f"--acc {acc_name} cannot hold a {op_name} of {dtype_name}: "
+            f"--acc {acc_name} cannot hold a {op.name} of {dtype_name}: "
             f"it must be {natural.name} or a wider type of the same kind"
         )
     if op.words > 1 and acc_name:
-        raise UsageError(f"--acc does not apply to {op_name}, which has its own accumulator")
+        raise UsageError(f"--acc does not apply to {op.name}, which has its own accumulator")
     return Reduction(op, dtype, acc)

@@ -83,8 +83,13 @@ class Plan:
 
     @property
     def outputs(self) -> int:
-        """How many answers there are."""
-        return self.problem.rows
+        """How many values the last launch leaves: answers, or partials for the host to fold."""
+        return self.passes[0].grid if self.folds_on_host else self.problem.rows
+
+    @property
+    def folds_on_host(self) -> bool:
+        """True if what the launches leave are partials."""
+        return self.kernel.finish == "host" and bool(self.passes)
 
     @property
     def bytes_moved(self) -> int:
@@ -111,6 +116,10 @@ def plan(
     scratch: dict[str, int] = {}
     source = "in"
     for index, (grid, n) in enumerate(shapes):
+        if kernel.whole_tiles and n % (block * items):
+            raise UsageError(
+                f"{kernel.id} takes no count, so {n} elements must be a multiple of {block * items}"
+            )
         if grid > MAX_GRID:
             raise UsageError(
                 f"{kernel.id} would need {grid} blocks; CUDA launches at most 2^31 - 1"

@@ -11,7 +11,7 @@ import fnmatch
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,17 @@ class Kernel:
     techniques: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = tuple(DTYPES)
     ops: tuple[str, ...] = ()
+    any_op: bool = True  # the header names no operators, so a user's own will do
     min_cc: str = "7.5"
     requires: tuple[str, ...] = ()
+    symbol: str | None = None  # where the entry point does not bear the file's name
+    dynamic_shared: int = 0  # bytes a block
+    whole_tiles: bool = False  # takes no count, so only multiples of block * items
 
     @property
     def entry(self) -> str:
         """The kernel's symbol: profilers show it."""
-        return self.id
+        return self.symbol or self.id
 
     @property
     def sha(self) -> str:
@@ -71,16 +75,27 @@ class Kernel:
         if what.dtype.name not in self.dtypes:
             return f"takes {', '.join(self.dtypes)}, not {what.dtype.name}"
         reason = _why_not_op(what.op, self.order, self.finish)
-        if reason is None and what.op.name not in self.ops:
+        if (
+            reason is None
+            and what.op.name not in self.ops
+            and not (self.any_op and what.op.expression)
+        ):
             return f"takes {', '.join(self.ops)}, not {what.op.name}"
         return reason
+
+    def shape(self, n: int, rows: int) -> tuple[int, int]:
+        """Rows of `n` elements as this kernel takes them: a long array is many rows to a warp."""
+        if self.scope == "warp" and rows == 1 and n % 32 == 0 and n:
+            return 32, n // 32
+        return n, rows
 
     def why_not_shape(self, n: int, rows: int) -> str | None:
         """Why this kernel does not take `rows` rows of `n` elements, or None if it does."""
         if self.scope in ("grid", "block") and rows != 1:
             return f"reduces one array, not {rows} rows"
         if self.walk == "lane" and n > 32:
-            return f"gives each element of a row a lane: at most 32, not {n}"
+            whole = " (or one array of a multiple of 32)" if rows == 1 else ""
+            return f"gives each element of a row a lane: rows of at most 32{whole}, not {n}"
         return None
 
     def why_not_block(self, block: int) -> str | None:
@@ -143,7 +158,11 @@ class Choice:
     items: int | None = None
 
 
-def load_kernel(path: Path, family: str = "user") -> Kernel:
+#: Makes a kernel of a file without a header.
+Adopt = Callable[[Path, str], Kernel]
+
+
+def load_kernel(path: Path, family: str = "user", adopt: Adopt | None = None) -> Kernel:
     """Read one kernel file; a broken header or a missing entry point is a UsageError."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -151,6 +170,8 @@ def load_kernel(path: Path, family: str = "user") -> Kernel:
         reason = getattr(error, "strerror", None) or "not a text file"
         raise UsageError(f"cannot read {path}: {reason}") from None
     header = read_header(path, text)
+    if header is None and adopt is not None:
+        return adopt(path, text)
     if header is None:
         raise UsageError(
             f"{path}:1: no header: begin the file with a /*+++ ... +++*/ comment; "
@@ -166,6 +187,7 @@ def load_kernel(path: Path, family: str = "user") -> Kernel:
         key: tuple(v) if isinstance(v, list) else v for key, v in header.items()
     }
     order, finish = fields.get("order", "any"), fields["finish"]
+    fields["any_op"] = "ops" not in fields
     declared = fields.get("ops", tuple(OPERATORS))
     fields["ops"] = tuple(o for o in declared if _why_not_op(OPERATORS[o], order, finish) is None)
     return Kernel(id=path.stem, path=path, family=family, text=text, **fields)
@@ -188,15 +210,18 @@ class Registry:
     kernels: Mapping[str, Kernel]
     suites: Mapping[str, Suite]
 
-    def choose(self, patterns: Sequence[str]) -> list[Choice]:
-        """The kernels that KERNEL, SUITE, GLOB, FILE.cu and `all` name, in order, each once."""
+    def choose(self, patterns: Sequence[str], adopt: Adopt | None = None) -> list[Choice]:
+        """The kernels that KERNEL, SUITE, GLOB, FILE.cu and `all` name, in order, each once.
+
+        `adopt` makes a kernel of a file without a header; without it such a file is an error.
+        """
         chosen: dict[tuple[str, int | None, int | None], Choice] = {}
         for pattern in patterns or ["all"]:
-            for choice in self._match(pattern):
+            for choice in self._match(pattern, adopt):
                 chosen.setdefault((choice.kernel.id, choice.block, choice.items), choice)
         return list(chosen.values())
 
-    def _match(self, pattern: str) -> Iterable[Choice]:
+    def _match(self, pattern: str, adopt: Adopt | None) -> Iterable[Choice]:
         if pattern == "all":
             return [Choice(kernel) for kernel in self.kernels.values()]
         if pattern in self.kernels:
@@ -207,7 +232,7 @@ class Registry:
                 for row in self.suites[pattern].rows
             ]
         if pattern.endswith(".cu"):
-            return [Choice(load_kernel(Path(pattern)))]
+            return [Choice(load_kernel(Path(pattern), adopt=adopt))]
         if set("*?[") & set(pattern):
             found = fnmatch.filter(self.kernels, pattern)
             if found:
@@ -220,6 +245,13 @@ class Registry:
         near += [other for other in names if name in other and other not in near][:3]
         hint = f"did you mean {' or '.join(near)}?" if near else "`cudareduce list` shows them"
         return f"no kernel or suite is called {name!r}: {hint}"
+
+    def suite(self, name: str) -> Suite:
+        """A suite by its name; an unknown one is a UsageError that lists them."""
+        if name not in self.suites:
+            names = ", ".join(self.suites)
+            raise UsageError(f"there is no suite {name!r}; the suites are: {names}")
+        return self.suites[name]
 
     def published(self, kernel: Kernel) -> dict[str, list[str]]:
         """Under which names which suites carry a kernel."""

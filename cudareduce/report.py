@@ -6,9 +6,8 @@ Every format is made from the same sections, so they cannot tell different stori
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
@@ -44,11 +43,14 @@ class Section:
 
 def sections(run: Run) -> list[Section]:
     """A section for each reduction and size of a run."""
-    found = []
-    key = lambda r: (r.op, r.dtype, r.acc, r.n, r.rows)  # noqa: E731
-    for _, group in groupby(run.records, key):
-        found.append(_section(run, list(group)))
-    return found
+    groups: dict[tuple[object, ...], list[Record]] = {}
+    for r in run.records:
+        groups.setdefault((r.op, r.dtype, r.acc, r.n, r.rows), []).append(r)
+    return [_section(run, group) for group in groups.values()]
+
+
+#: Makes the sections of a run.
+Tables = Callable[[Run], list[Section]]
 
 
 def _section(run: Run, records: Sequence[Record]) -> Section:
@@ -84,7 +86,7 @@ def _timed(run: Run, what: str, records: Sequence[Record]) -> Section:
     title = f"{what}, {first.timing}, {run.device.name}"
     if first.region == "first-pass":
         title += ", first pass only"
-    header = ("kernel", "us", "+-", "GB/s", "%peak", "%ceil", "speedup", "vs prev")
+    header = ("kernel", "us", "+-%", "GB/s", "%peak", "%ceil", "speedup", "prev")
     rows = tuple(
         (
             _label(r),
@@ -174,11 +176,12 @@ def print_sections(found: Iterable[Section]) -> None:
         if section.rows:
             console.print(table)
         for note in section.notes:
-            console.print(Text(note, "red" if "WRONG" in note else "dim"))
+            # Wrapped by the terminal if at all: a place in a file stays one word to click or copy.
+            console.print(Text(note, "red" if "WRONG" in note else "dim"), soft_wrap=True)
         console.print()
 
 
-def update_readme(path: Path) -> tuple[str, str]:
+def update_readme(path: Path, tables: Tables = sections) -> tuple[str, str]:
     """The text of a Markdown file, and what it should be: tables made anew from their results."""
     try:
         old = path.read_text(encoding="utf-8")
@@ -187,7 +190,7 @@ def update_readme(path: Path) -> tuple[str, str]:
 
     def table(match: re.Match[str]) -> str:
         run = load(path.parent / match["file"])
-        return f"{match['open']}\n{to_markdown(sections(run))}\n{match['close']}"
+        return f"{match['open']}\n{to_markdown(tables(run))}\n{match['close']}"
 
     new, count = _MARKER.subn(table, old)
     if count == 0:

@@ -85,7 +85,7 @@ def baseline_choices(run: Run, names: Sequence[str], registry: Registry) -> list
     if names:
         return registry.choose(names)
     asked = run.protocol.get("kernels")
-    if not isinstance(asked, list):  # a file from before this was written down
+    if not isinstance(asked, list | tuple):  # a file from before this was written down
         shapes = dict.fromkeys((r.kernel, r.block, r.items) for r in run.records)
         return [
             Choice(registry.kernels[kernel], None, None, block, items)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -12,22 +12,26 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.backend import BuildError, DeviceInfo
-from cudareduce.backends import choose_backend, open_backend
-from cudareduce.bench import Bench
+from cudareduce.backends import BackendSpec, choose_backend, open_backend
+from cudareduce.bench import Bench, Outcome
+from cudareduce.dtypes import DTYPES
 from cudareduce.errors import worst_exit_code
 from cudareduce.execute import Case
 from cudareduce.join import Group, Join
 from cudareduce.measure import CONFIDENCE, MIN_ROUNDS
-from cudareduce.operators import reduction
+from cudareduce.operators import Operator, Reduction, reduction
+from cudareduce.profiler import Profile, profile
 from cudareduce.progress import phase, say
 from cudareduce.provenance import tool
 from cudareduce.record import Record, Run
-from cudareduce.registry import load_registry
+from cudareduce.registry import Adopt, Choice, Kernel, Registry, load_registry
 from cudareduce.report import Section, print_sections, sections, to_markdown, verdict_section
+from cudareduce.reproduce import experiments, fastcuda_lines, merged, tables
 from cudareduce.session import Session, Settings
 from cudareduce.store import check_writable, to_csv, to_json, write_text
+from cudareduce.stranger import Guesses, adopt
 from cudareduce.timer import FLUSH_BYTES
-from cudareduce.verify import Verdict, edge_sizes
+from cudareduce.verify import ROW_SHAPES, Verdict, edge_sizes
 
 #: Where float32 no longer counts by ones, and where offsets in bytes no longer fit 32 bits.
 _GPU_SIZES = (2**24 + 1,)
@@ -37,22 +41,61 @@ _BEYOND_32_BITS = 2**32 + 12
 def run_bench(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     """Verify, time, print, store."""
     registry = load_registry(options["folders"])
-    choices = registry.choose(names)
+    choices = registry.choose(names, _adopter(options))
     if options["baseline_kernel"] is not None:
         registry.choose([options["baseline_kernel"]])
+    run, outcome, _ = _bench(choices, registry, options)
+    # what was asked for, so that `check` can ask for it again
+    asked = {"kernels": names or ("all",), "block": options["block"], "items": options["items"]}
+    run = replace(run, protocol={**run.protocol, **asked})
+    _write(run, sections(run), options)
+    return _bench_code(outcome)
+
+
+def run_reproduce(name: str, options: Mapping[str, Any]) -> int:
+    """A published experiment as its author ran it, his figures beside ours."""
+    registry = load_registry()
+    suite = registry.suite(name)
+    about = suite.experiment
+    runs: list[Run] = []
+    codes: set[int] = set()
+    profiled = Profile({}, "it takes a GPU")
+    for each in experiments(suite, registry.kernels):
+        asked = dict(options) | {
+            "n": [each.n], "rows": each.rows, "op": (about["op"],), "dtype": (about["dtype"],),
+            "pattern": about.get("pattern", "random"), "region": about.get("region", "total"),
+            **dict.fromkeys(("op_expr", "acc", "block", "items", "baseline_kernel")),
+        }  # fmt: skip
+        run, outcome, spec = _bench(each.choices, registry, asked)
+        runs.append(run)
+        codes.add(_bench_code(outcome))
+        if outcome.interrupted:
+            break
+        if spec.name == "cuda" and any("utilisation_pct" in row.published for row in suite.rows):
+            profiled = profile(spec, outcome.cases, each.n, each.rows, asked["pattern"])
+    whole = merged(suite, runs, profiled)
+    if options["style"] == "fastcuda":
+        sys.stdout.write(fastcuda_lines(whole))
+    else:
+        _write(whole, tables(whole, registry), options)
+    return 130 if 130 in codes else worst_exit_code(codes)
+
+
+def _bench(
+    choices: Sequence[Choice], registry: Registry, options: Mapping[str, Any]
+) -> tuple[Run, Outcome, BackendSpec]:
     with _opened(options) as (session, device):
         peak = options["peak_gb_s"] or device.peak_gb_s
         device = replace(device, peak_gb_s=peak)
         limits = session.backend.limits()
         join = Join(session.backend.name, limits, peak, session.settings, registry)
         outcome = Bench(session, join).run(choices)
-        run = Run(
-            tool(options["argv"]),
-            device,
-            protocol(session, names, outcome.floors_us),
-            outcome.records,
-        )
-    _write(run, sections(run), options)
+        how = _protocol(session, outcome.floors_us)
+        run = Run(tool(options["argv"]), device, how, outcome.records)
+        return run, outcome, session.spec
+
+
+def _bench_code(outcome: Outcome) -> int:
     codes = {2} if outcome.build_failed else set()
     return 130 if outcome.interrupted else _exit_code(outcome.records, codes)
 
@@ -60,7 +103,7 @@ def run_bench(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
 def run_verify(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     """Only the answers, at the sizes asked for or at those where reductions go wrong."""
     registry = load_registry(options["folders"])
-    choices = registry.choose(names)
+    choices = registry.choose(names, _adopter(options))
     with _opened(options) as (session, device):
         settings = session.settings
         join = Join(session.backend.name, session.backend.limits(), None, settings, registry)
@@ -70,17 +113,18 @@ def run_verify(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
             cases = list(session.cases(choices, what))
             verdicts = {case: Verdict("skip", reason) for case, reason in cases if reason}
             runnable = [case for case, reason in cases if not reason]
-            sizes = settings.sizes or _edge_sizes(session, runnable)
-            group = Group(what, max(sizes), verdicts, {})
+            shapes = [(n, settings.rows) for n in settings.sizes]
+            shapes = shapes or _edge_shapes(session, runnable)
+            group = Group(what, max(shapes)[0], verdicts, {})
             try:
-                built = session.build(runnable, sizes)
+                built = session.build(runnable, shapes)
                 failed = {c: made for c, made in built.items() if isinstance(made, BuildError)}
                 codes |= {2} if failed else set()
                 verdicts |= {
                     c: Verdict("skip", f"does not compile: {e}") for c, e in failed.items()
                 }
                 good = {c: made for c, made in built.items() if not isinstance(made, BuildError)}
-                session.verify(good, sizes, verdicts, hazards=True)
+                session.verify(good, shapes, verdicts, hazards=True, skip_others=not settings.sizes)
             except KeyboardInterrupt:
                 interrupted = True
             records += join.records(group, [case for case, _ in cases])
@@ -92,11 +136,11 @@ def run_verify(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     return 130 if interrupted else _exit_code(records, codes)
 
 
-def _edge_sizes(session: Session, cases: list[Case]) -> list[int]:
+def _edge_shapes(session: Session, cases: list[Case]) -> list[tuple[int, int]]:
     sizes = edge_sizes(max((case.block for case in cases), default=1))
     if session.backend.name == "cuda" and cases:
         sizes += [*_GPU_SIZES, _BEYOND_32_BITS // cases[0].what.dtype.size]
-    return sizes
+    return [*((n, 1) for n in sizes), *ROW_SHAPES]
 
 
 @contextmanager
@@ -106,9 +150,8 @@ def _opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
     for key in ("csv", "json", "markdown"):
         if options[key] is not None:
             check_writable(options[key])
-    pairs = [(op, dtype) for op in options["op"] for dtype in options["dtype"]]
     settings = Settings(
-        reductions=tuple(reduction(op, dtype, options["acc"]) for op, dtype in pairs),
+        reductions=_reductions(options),
         sizes=tuple(options["n"] or ()),
         rows=options["rows"],
         block=options["block"],
@@ -140,6 +183,38 @@ def _opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
                 session.close()
 
 
+def _adopter(options: Mapping[str, Any]) -> Adopt:
+    """Takes a file without a header for what it looks like, and says so."""
+    keys = ("entry", "block", "items", "grid", "finish", "shared")
+    guesses = Guesses(**{key: options[key] for key in keys})
+
+    def take(path: Path, text: str) -> Kernel:
+        adopted = adopt(path, text, guesses)
+        say(adopted.assumed, options["quiet"])
+        return adopted.kernel
+
+    return take
+
+
+def _reductions(options: Mapping[str, Any]) -> tuple[Reduction, ...]:
+    """Each operator on each type; an operator of one's own is tested first."""
+    found = []
+    for dtype in options["dtype"]:
+        ops: list[str | Operator] = list(options["op"])
+        if options["op_expr"] is not None:
+            from cudareduce.expression import broken_law, own_operator
+
+            own = own_operator(
+                options["op_expr"], options["identity"], DTYPES[dtype], options["rtol"]
+            )
+            warning = broken_law(own, DTYPES[dtype])
+            if warning:
+                say(f"Warning: {warning}.")
+            ops = [own]
+        found += [reduction(op, dtype, options["acc"]) for op in ops]
+    return tuple(found)
+
+
 def _write(run: Run, found: list[Section], options: Mapping[str, Any]) -> None:
     makers: dict[str, Callable[[], str]] = {
         "csv": lambda: to_csv(run),
@@ -163,15 +238,9 @@ def _exit_code(records: tuple[Record, ...] | list[Record], codes: set[int]) -> i
     return worst_exit_code(codes)
 
 
-def protocol(
-    session: Session, names: tuple[str, ...], floors_us: Mapping[str, float]
-) -> dict[str, Any]:
-    """How a run was measured, and what was asked for, so that it can be asked for again."""
+def _protocol(session: Session, floors_us: Mapping[str, float]) -> dict[str, Any]:
     asked = session.settings
     return {
-        "kernels": list(names or ("all",)),
-        "block": asked.block,
-        "items": asked.items,
         "timing": "cold",
         "region": asked.region,
         "rounds": asked.rounds,

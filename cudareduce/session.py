@@ -21,13 +21,14 @@ from cudareduce.verify import PASS, SMALL, Verdict, verify, worse
 
 #: Orders in which the emulator runs threads; none alone finds every missing barrier.
 SCHEDULES = ("ascending", "random:1", "warp:1")
-#: Sizes at which the emulator's hazard build watches every access: several blocks, and a tail.
-HAZARD_SIZES = (1, 1000, 4097)
+#: What the emulator's hazard build watches: several blocks, a tail, several rows.
+HAZARD_SHAPES = ((1, 1), (1000, 1), (4097, 1), (31, 9), (257, 3))
 #: A verification that is this slow counts as hanging: 60 s and a tenth of the pace of the slowest
 #: kernel known, one atomic per element on two emulating cores.
 _START_S, _ELEMENTS_PER_S = 60.0, 500_000
 
 Phase = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
+Shape = tuple[int, int]
 Built = dict[Case, "Programs | BuildError"]
 
 
@@ -80,11 +81,16 @@ class Session:
                 reason = f"needs hardware that the CPU does not emulate: {kernel.requires[0]}"
             yield case, reason
 
-    def build(self, cases: Sequence[Case], sizes: Sequence[int]) -> Built:
-        """Compile whatever the cases launch at these sizes."""
-        limits, rows = self.backend.limits(), self.settings.rows
+    def build(self, cases: Sequence[Case], shapes: Sequence[Shape]) -> Built:
+        """Compile whatever the cases launch on rows of these shapes."""
+        limits = self.backend.limits()
         stages = {
-            case: [step.stage for n in sizes for step in case.plan(n, rows, limits).passes]
+            case: [
+                step.stage
+                for shape in shapes
+                if case.why_not_at(*shape, limits) is None
+                for step in case.plan(*shape, limits).passes
+            ]
             for case in cases
         }
         units = sum(len(set(names)) for names in stages.values())
@@ -95,78 +101,95 @@ class Session:
     def verify(
         self,
         programs: Mapping[Case, Programs],
-        sizes: Sequence[int],
+        shapes: Sequence[Shape],
         into: dict[Case, Verdict],
         *,
         hazards: bool = False,
+        skip_others: bool = False,
     ) -> None:
-        """Add to the verdicts of cases; one that has failed already is left alone."""
-        with self.phase(
-            "verifying", len(programs) * (1 if self._isolated_all() else len(sizes))
-        ) as step:
-            here = {c: p for c, p in programs.items() if not self._isolated(c)}
-            for n in sizes if here else ():
-                left = [(c, p) for c, p in here.items() if into.get(c, PASS).outcome == "pass"]
-                for case, verdict in self._verify_here(left, n).items():
+        """Add to the verdicts of cases; one that has failed already is left alone.
+
+        A shape that a case does not take is a skip, unless `skip_others` says to pass over it.
+        """
+        limits = self.backend.limits()
+        taken: dict[Case, list[Shape]] = {}
+        for case in programs:
+            reasons = {shape: case.why_not_at(*shape, limits) for shape in shapes}
+            taken[case] = [shape for shape, reason in reasons.items() if reason is None]
+            why = next(filter(None, reasons.values()), None)
+            if why and not skip_others:
+                into[case] = worse(into.get(case, PASS), Verdict("skip", why))
+        here = [case for case in programs if not self._isolated(case)]
+        with self.phase("verifying", len(programs) - len(here) + len(here) * len(shapes)) as step:
+            for shape in shapes if here else ():
+                left = [c for c in here if shape in taken[c] and _is_open(c, into)]
+                for case, verdict in self._verify_here(left, programs, shape).items():
                     into[case] = worse(into.get(case, PASS), verdict)
+                for _ in here:
                     step()
             for case in programs:
-                if self._isolated(case) and into.get(case, PASS).outcome == "pass":
-                    for job in self._jobs(case, sizes, hazards):
+                if not self._isolated(case):
+                    continue
+                for job in self._jobs(case, taken[case], hazards):
+                    if _is_open(case, into):
                         into[case] = worse(into.get(case, PASS), self._run(job))
-                    step()
-
-    def _isolated_all(self) -> bool:
-        return self.backend.name == "cpu"
+                step()
 
     def _isolated(self, case: Case) -> bool:
-        return self._isolated_all() or case.kernel.family == "user"
+        return self.backend.name == "cpu" or case.kernel.family == "user"
 
-    def _verify_here(self, cases: list[tuple[Case, Programs]], n: int) -> dict[Case, Verdict]:
+    def _verify_here(
+        self, cases: Sequence[Case], programs: Mapping[Case, Programs], shape: Shape
+    ) -> dict[Case, Verdict]:
         if not cases:
             return {}
-        asked = self.settings
-        too_large = self._why_too_large(cases[0][0].what, n)
+        what, elements = cases[0].what, shape[0] * shape[1]
+        too_large = self._why_too_large(what, elements)
         if too_large:
-            return dict.fromkeys((case for case, _ in cases), Verdict("skip", too_large))
-        thorough = n * asked.rows * cases[0][0].what.dtype.size < 2**32
+            return dict.fromkeys(cases, Verdict("skip", too_large))
+        thorough = elements * what.dtype.size < 2**32
+        ready = [(case, programs[case]) for case in cases]
         try:
-            return verify(self.backend, cases, n, asked.rows, seed=asked.seed, thorough=thorough)
+            return verify(self.backend, ready, *shape, seed=self.settings.seed, thorough=thorough)
         except OutOfMemory as error:
-            return dict.fromkeys((case for case, _ in cases), Verdict("skip", str(error)))
+            return dict.fromkeys(cases, Verdict("skip", str(error)))
 
-    def _jobs(self, case: Case, sizes: Sequence[int], hazards: bool) -> Iterator[Job]:
-        asked = self.settings
+    def _jobs(self, case: Case, shapes: Sequence[Shape], hazards: bool) -> Iterator[Job]:
         schedules = SCHEDULES if self.backend.name == "cpu" else ()
-        job = Job(self.spec, case, (), asked.rows, asked.seed, True, schedules)
-        small = tuple(n for n in sizes if n * asked.rows <= SMALL)
+        job = Job(self.spec, case, (), self.settings.seed, True, schedules)
+        small = tuple((n, rows) for n, rows in shapes if n * rows <= SMALL)
         if small:
-            yield replace(job, sizes=small)
-        for n in sizes:
-            if n * asked.rows > SMALL:
-                yield replace(job, sizes=(n,), thorough=False, schedules=schedules[:1])
+            yield replace(job, shapes=small)
+        for n, rows in shapes:
+            if n * rows > SMALL:
+                yield replace(job, shapes=((n, rows),), thorough=False, schedules=schedules[:1])
         if hazards and self.backend.name == "cpu":
-            watched = replace(self.spec, hazards=True)
-            yield replace(job, spec=watched, sizes=HAZARD_SIZES, schedules=SCHEDULES[:1])
+            watched, limits = replace(self.spec, hazards=True), self.backend.limits()
+            taken = tuple(s for s in HAZARD_SHAPES if case.why_not_at(*s, limits) is None)
+            yield replace(job, spec=watched, shapes=taken, schedules=SCHEDULES[:1])
 
     def _run(self, job: Job) -> Verdict:
-        elements = sum(job.sizes) * job.rows
-        too_large = self._why_too_large(job.case.what, max(job.sizes))
+        too_large = self._why_too_large(job.case.what, max(n * rows for n, rows in job.shapes))
         if too_large:
             return Verdict("skip", too_large)
+        elements = sum(n * rows for n, rows in job.shapes)
         limit = self.settings.time_limit_s or _START_S + elements / _ELEMENTS_PER_S
         return self._isolation.run(job, limit)
 
-    def _why_too_large(self, what: Reduction, n: int) -> str | None:
+    def _why_too_large(self, what: Reduction, elements: int) -> str | None:
         """Why the host's memory does not hold the input; the emulator holds a second copy."""
         copies = 2 if self.backend.name == "cpu" else 1
-        needed = n * self.settings.rows * what.dtype.size * copies
+        needed = elements * what.dtype.size * copies
         available = _available_bytes()
         if available is None or needed < available * 0.9:
             return None
         return (
             f"needs {needed / 2**30:.1f} GiB of host memory, {available / 2**30:.1f} GiB available"
         )
+
+
+def _is_open(case: Case, verdicts: Mapping[Case, Verdict]) -> bool:
+    return verdicts.get(case, PASS).outcome == "pass"
 
 
 def _available_bytes() -> int | None:

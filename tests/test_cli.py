@@ -60,7 +60,7 @@ def test_bench_on_the_cpu_proves_answers_and_times_nothing(cudareduce: Call) -> 
         "                                                            \n"
         " kernel             blocks  passes  answer    error    bound \n"
         " ─────────────────────────────────────────────────────────── \n"
-        " reduce_v7_shuffle       1       1   right  1.2e-06  1.9e-05 \n"
+        " reduce_v7_shuffle       1       1   right  1.2e-06  1.8e-05 \n"
         "                                                             \n"
         "\n"
     ).replace(" " * 60 + "\n", " " * 61 + "\n", 1)
@@ -131,7 +131,7 @@ def test_list_shows_a_suite_under_its_authors_names(cudareduce: Call) -> None:
              "V7 shuffle"]  # fmt: skip
     places = [out.index(f" {name} ") for name in names]
     assert places == sorted(places)
-    assert "V4 unroll last warp: As printed, the last warp lacks __syncwarp." in out
+    assert "V4 unroll last warp: As printed, the last warp lacks __syncwarp" in out
 
 
 def test_list_as_json_has_the_promised_fields(cudareduce: Call) -> None:
@@ -168,7 +168,7 @@ def test_info_names_what_is_missing(cudareduce: Call) -> None:
         (["bench", "--n", "many"], 2, "'many' is not a size"),
         (["bench", "--n", "2^60"], 2, "'2^60' is out of range"),
         (["bench", "reduce_v7_shufle"], 2, "did you mean reduce_v7_shuffle"),
-        (["bench", "shuffle"], 2, "did you mean reduce_v7_shuffle"),
+        (["bench", "shuffle"], 2, "did you mean reduce_shuffle or reduce_v7_shuffle"),
         (["bench", "zzz"], 2, "`cudareduce list` shows them"),
         (["bench", "nobody.cu"], 2, "cannot read nobody.cu: No such file"),
         (["bench", "--op", "xor"], 2, "'xor' is not one of: sum, prod, min"),
@@ -203,13 +203,45 @@ def test_beyond_memory_is_a_skip_row(cudareduce: Call) -> None:
     assert "reduce_v7_shuffle: skipped, needs 8192.0 GiB of host memory" in out
 
 
+def test_rows(cudareduce: Call) -> None:
+    rows = ("bench", "reduce_rows_tree", "reduce_warp_registers", "--format", "json", *ON_CPU)
+    for n, count in ((0, 3), (1, 4), (31, 5), (32, 0)):
+        code, out, _ = cudareduce(*rows, "--n", n, "--rows", count)
+        assert code == 0, out
+        assert {(r["n"], r["rows"]) for r in json.loads(out)["records"]} == {(n, count)}
+    code, out, _ = cudareduce(*rows, "--n", 100, "--rows", 3)
+    assert code == 0
+    tree, warp = json.loads(out)["records"]
+    assert tree["verdict"] == "pass"
+    assert warp["reason"] == "gives each element of a row a lane: rows of at most 32, not 100"
+    code, out, _ = cudareduce(*rows, "--n", 4096)
+    assert [(r["n"], r["rows"]) for r in json.loads(out)["records"]] == [(4096, 1), (32, 128)]
+    warp = json.loads(cudareduce(*rows, "--n", 4097)[1])["records"][1]
+    assert "(or one array of a multiple of 32), not 4097" in warp["reason"]
+    code, out, _ = cudareduce("bench", "reduce_v7_shuffle", "--rows", 2, "--n", 9, *ON_CPU)
+    assert code == 6
+    assert "skipped, reduces one array, not 2 rows" in out
+
+
+def test_a_mean_of_integers_is_a_float64(cudareduce: Call) -> None:
+    code, out, _ = cudareduce(
+        "bench", "reduce_v7_shuffle", "--op", "mean", "--dtype", "int32,int64", "--n", 1000,
+        "--format", "json", *ON_CPU,
+    )  # fmt: skip
+    assert code == 0
+    assert {r["acc"] for r in json.loads(out)["records"]} == {"float64"}
+    code, _, err = cudareduce("bench", "--op", "mean", "--dtype", "int32", "--acc", "float32")
+    assert code == 2
+    assert "--acc float32 cannot hold a mean of int32: it must be float64" in err
+
+
 def test_a_combination_that_a_kernel_does_not_take_is_a_skip_row(cudareduce: Call) -> None:
     code, out, _ = cudareduce(
         "bench", "reduce_v4_unroll_last_warp", "reduce_v7_shuffle", "--block", 32, "--n", 9, *ON_CPU
     )
     assert code == 0
     assert "reduce_v4_unroll_last_warp: skipped, takes blocks of 64, 128, 256, 512, 1024" in out
-    code, out, _ = cudareduce("bench", "reduce_v3_first_add", "--items", 4, "--n", 9, *ON_CPU)
+    code, out, _ = cudareduce("bench", "reduce_v3_add_during_load", "--items", 4, "--n", 9, *ON_CPU)
     assert code == 6
     assert "takes 2 items a thread, not 4" in out
     code, out, _ = cudareduce("bench", "reduce_v7_shuffle", "--op", "matmul", "--dtype", "int32",
@@ -223,7 +255,7 @@ def test_a_kernel_that_does_not_compile(cudareduce: Call, mine: Path) -> None:
     code, out, err = cudareduce("bench", mine, "reduce_v7_shuffle", "--n", 9, *ON_CPU)
     assert code == 2
     line = MINE.splitlines().index("        Acc value = Op::identity();") + 1
-    assert f"{mine}:{line}:" in out.replace("\n", "")
+    assert f"{mine}:{line}:" in out
     assert "nonsense" in out
     assert "reduce_v7_shuffle" in out
     assert "Traceback" not in err
@@ -252,7 +284,7 @@ def test_a_kernel_that_faults_does_not_end_the_run(cudareduce: Call, mine: Path)
     mine.write_text(MINE.replace("i < n ? Op::lift(in[i], i)", "true ? Op::lift(in[i + 4096], i)"))
     code, out, _ = cudareduce("bench", mine, "reduce_v7_shuffle", "--n", 9, *ON_CPU)
     assert code == 3
-    assert "past the end of argument 0" in out.replace("\n", " ")
+    assert "past the end of argument 0" in out
     assert "reduce_v7_shuffle       1       1   right" in out
 
 

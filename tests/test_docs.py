@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,26 @@ from cudareduce.errors import EXIT_CODE_ORDER, UsageError
 from cudareduce.report import update_readme
 
 ROOT = Path(__file__).resolve().parent.parent
+Call = Callable[..., tuple[int, str, str]]
 README = (ROOT / "README.md").read_text()
 
 
-def test_tables_are_those_of_the_results() -> None:
-    old, new = update_readme(ROOT / "README.md")
-    assert old == new, "run cudareduce report README.md"
+@pytest.mark.parametrize("name", ["README.md", "docs/publications.md"])
+def test_tables_are_those_of_the_results(cudareduce: Call, name: str) -> None:
+    code, _, err = cudareduce("report", ROOT / name, "--check")
+    assert code == 0, err
+
+
+def test_a_table_that_is_out_of_date_is_found(cudareduce: Call, tmp_path: Path) -> None:
+    path = tmp_path / "README.md"
+    path.write_text(README.replace("(results/", "(").replace(" results/", f" {ROOT}/results/"))
+    assert cudareduce("report", path, "--check")[0] == 0
+    path.write_text(path.read_text().replace("| reduce_v0_baseline ", "| reduce_v0_basement "))
+    code, _, err = cudareduce("report", path, "--check")
+    assert code == 2
+    assert "does not show its results: run cudareduce report" in err
+    assert cudareduce("report", path)[0] == 0
+    assert "reduce_v0_baseline" in path.read_text()
 
 
 def test_every_command_is_in_the_readme() -> None:

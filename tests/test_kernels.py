@@ -11,15 +11,20 @@ from cudareduce.cpu import CpuBackend
 from cudareduce.dtypes import DTYPES
 from cudareduce.execute import Case, Programs, build
 from cudareduce.operators import OPERATORS, reduction
+from cudareduce.plan import DEFAULT_LIMITS
 from cudareduce.registry import Kernel, load_registry
-from cudareduce.session import SCHEDULES
-from cudareduce.verify import verify
+from cudareduce.session import HAZARD_SHAPES, SCHEDULES
+from cudareduce.verify import ROW_SHAPES, verify
 
 KERNELS = load_registry().kernels
-#: Each kernel takes these; one kernel a family takes every operator and type there is.
-CORE = [(op, dtype) for op in ("sum", "min", "max") for dtype in ("float32", "float64", "int32")]
+#: What every kernel is tried with; the first of each family also takes every operator once and
+#: every type once. The rest of the product is marked slow.
+CORE = {("sum", "float32"), ("min", "int32"), ("max", "float64")}
+EACH_ONCE = {(op, list(DTYPES)[k % len(DTYPES)]) for k, op in enumerate(OPERATORS)}
+EACH_ONCE |= {("sum", dtype) for dtype in DTYPES} | {("matmul", "uint32"), ("affine", "int32")}
 #: A size for each way to go wrong: identity, one, a warp and its edges, a block's, several passes.
 SIZES = (0, 1, 31, 32, 33, 255, 256, 257, 513, 4097, 70001)
+SHAPES = [(n, 1) for n in SIZES] + list(ROW_SHAPES)
 
 
 def _cases() -> list[object]:
@@ -32,14 +37,20 @@ def _cases() -> list[object]:
             for dtype in DTYPES:
                 if kernel.why_not(reduction(op, dtype)):
                     continue
-                marks = [] if first or (op, dtype) in CORE else [pytest.mark.slow]
+                quick = (op, dtype) in CORE or (first and (op, dtype) in EACH_ONCE)
+                marks = [] if quick else [pytest.mark.slow]
                 name = f"{kernel.id}-{op}-{dtype}"
                 cases.append(pytest.param(kernel, op, dtype, id=name, marks=marks))
     return cases
 
 
+def _shapes(case: Case) -> list[tuple[int, int]]:
+    limits = DEFAULT_LIMITS
+    return [shape for shape in SHAPES if case.why_not_at(*shape, limits) is None]
+
+
 def _built(backend: CpuBackend, case: Case) -> Programs:
-    stages = [step.stage for n in SIZES for step in case.plan(n).passes]
+    stages = [step.stage for shape in _shapes(case) for step in case.plan(*shape).passes]
     programs = build(backend, [(case, stages)])[case]
     assert isinstance(programs, dict), programs
     return programs
@@ -49,8 +60,8 @@ def _built(backend: CpuBackend, case: Case) -> Programs:
 def test_right_on_every_schedule(cpu: CpuBackend, kernel: Kernel, op: str, dtype: str) -> None:
     case = Case(kernel, reduction(op, dtype), kernel.block, kernel.items)
     programs = _built(cpu, case)
-    for n in SIZES:
-        found = verify(cpu, [(case, programs)], n, schedules=SCHEDULES)[case]
+    for shape in _shapes(case):
+        found = verify(cpu, [(case, programs)], *shape, schedules=SCHEDULES)[case]
         assert found.outcome == "pass", found.reason
 
 
@@ -58,16 +69,20 @@ def test_right_on_every_schedule(cpu: CpuBackend, kernel: Kernel, op: str, dtype
 def test_no_hazards(watched: CpuBackend, kernel: Kernel) -> None:
     case = Case(kernel, reduction("sum", "float32"), kernel.block, kernel.items)
     programs = _built(watched, case)
-    for n in (1, 1000, 4097):
-        found = verify(watched, [(case, programs)], n)[case]
+    for shape in HAZARD_SHAPES:
+        if case.why_not_at(*shape, DEFAULT_LIMITS):
+            continue
+        found = verify(watched, [(case, programs)], *shape)[case]
         assert found.outcome == "pass", found.reason
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=list(KERNELS))
-def test_right_at_every_block_size(cpu: CpuBackend, kernel: Kernel) -> None:
-    for block in kernel.blocks:
+def test_right_at_the_smallest_and_largest_block(cpu: CpuBackend, kernel: Kernel) -> None:
+    for block in (min(kernel.blocks), max(kernel.blocks)):
         case = Case(kernel, reduction("sum", "int32"), block, kernel.items)
         programs = _built(cpu, case)
-        for n in (1, block - 1, 2 * block + 1, 5000):
-            found = verify(cpu, [(case, programs)], n)[case]
+        for shape in ((1, 1), (block - 1, 1), (2 * block + 1, 1), (4992, 1), (31, 2 * block)):
+            if case.why_not_at(*shape, DEFAULT_LIMITS):
+                continue
+            found = verify(cpu, [(case, programs)], *shape)[case]
             assert found.outcome == "pass", f"block {block}: {found.reason}"

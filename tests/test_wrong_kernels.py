@@ -15,12 +15,12 @@ from cudareduce.backends import BackendSpec
 from cudareduce.execute import Case
 from cudareduce.isolate import Isolation, Job
 from cudareduce.operators import OPERATORS, reduction
-from cudareduce.registry import load_kernel
-from cudareduce.session import HAZARD_SIZES, SCHEDULES
+from cudareduce.registry import load_kernel, load_registry
+from cudareduce.session import HAZARD_SHAPES, SCHEDULES
 from cudareduce.verify import Verdict
 
 WRONG = sorted((Path(__file__).parent / "wrong_kernels").glob("*.cu"))
-SIZES = (1, 33, 1000, 70000)
+SHAPES = ((1, 1), (33, 1), (1000, 1), (70000, 1))
 
 
 def nets(path: Path) -> list[str]:
@@ -32,12 +32,13 @@ def nets(path: Path) -> list[str]:
 
 def judged(path: Path, op: str, cache: Path, hazards: bool = False) -> Verdict:
     kernel = load_kernel(path)
-    case = Case(kernel, reduction(op, "float32"), kernel.block, kernel.items)
+    dtype = "float32" if OPERATORS[op].commutative else "uint32"
+    case = Case(kernel, reduction(op, dtype), kernel.block, kernel.items)
     spec = BackendSpec("cpu", cache=cache, hazards=hazards)
-    sizes, schedules = (HAZARD_SIZES, SCHEDULES[:1]) if hazards else (SIZES, SCHEDULES)
+    shapes, schedules = (HAZARD_SHAPES[:3], SCHEDULES[:1]) if hazards else (SHAPES, SCHEDULES)
     isolation = Isolation()
     try:
-        return isolation.run(Job(spec, case, sizes, schedules=schedules), 60)
+        return isolation.run(Job(spec, case, shapes, schedules=schedules), 60)
     finally:
         isolation.close()
 
@@ -62,6 +63,23 @@ def test_named_by_the_hazard_build(path: Path, cache: Path) -> None:
     verdict = judged(path, "sum", cache, hazards=True)
     assert verdict.outcome == "fail"
     assert any(f"{path}:{line}" in verdict.reason for line in marked), verdict.reason
+
+
+@pytest.mark.parametrize("name", ["reduce_last_block", "reduce_ordered_last_block"])
+def test_the_fence_before_the_arrival_is_the_one_that_counts(
+    name: str, cache: Path, tmp_path: Path
+) -> None:
+    lines = load_registry().kernels[name].path.read_text().splitlines()
+    before, after = (k for k, line in enumerate(lines) if "__threadfence()" in line)
+    [arrival] = (k for k, line in enumerate(lines) if "atomicInc(" in line)
+    assert before < arrival < after
+    lines[before] = ""
+    [read] = (k for k, line in enumerate(lines, 1) if "__ldcg(partials + k)" in line)
+    path = tmp_path / f"{name}.cu"
+    path.write_text("\n".join(lines))
+    verdict = judged(path, "sum", cache, hazards=True)
+    assert verdict.outcome == "fail"
+    assert f"{path}:{read}: hazard in global memory" in verdict.reason
 
 
 def test_a_fence_is_a_rule_that_answers_cannot_check(cache: Path) -> None:

@@ -144,12 +144,12 @@ void check_margins(const Launch &launch) {
   for (const Buffer &buffer : buffers) {
     if (!is_poison(buffer.margin_before(), buffer.start)) {
       const std::string text = "wrote before the start of " + describe_buffer(launch, buffer);
-      diagnose_line(text, std::string(launch.entry->name) + " " + text);
+      diagnose_line(text, text);
       memset(buffer.margin_before(), POISON, buffer.start - buffer.margin_before());
     }
     if (!is_poison(buffer.end(), buffer.guard_after())) {
       const std::string text = "wrote past the end of " + describe_buffer(launch, buffer);
-      diagnose_line(text, std::string(launch.entry->name) + " " + text);
+      diagnose_line(text, text);
       memset(buffer.end(), POISON, buffer.guard_after() - buffer.end());
     }
   }

@@ -8,33 +8,6 @@ CUDAEMU_TLS const Thread *this_thread;
 CUDAEMU_TLS BlockPosition this_block = {{0, 0, 0}, dim3(), dim3(), nullptr};
 CUDAEMU_TLS Block *running_block;
 
-#ifdef CUDAEMU_FAST_SWITCH
-asm(R"(
-    .text
-    .globl cudaemu_switch_context
-    .hidden cudaemu_switch_context
-    .type cudaemu_switch_context, @function
-cudaemu_switch_context:
-    pushq %rbp
-    pushq %rbx
-    pushq %r12
-    pushq %r13
-    pushq %r14
-    pushq %r15
-    movq %rsp, (%rdi)
-    movq (%rsi), %rsp
-    popq %r15
-    popq %r14
-    popq %r13
-    popq %r12
-    popq %rbx
-    popq %rbp
-    popq %rcx
-    jmp *%rcx
-    .size cudaemu_switch_context, . - cudaemu_switch_context
-)");
-#endif
-
 namespace {
 
 unsigned lowest_bit(unsigned bits) { return static_cast<unsigned>(__builtin_ctz(bits)); }
@@ -281,7 +254,7 @@ unsigned Block::active_mask() const {
   return warp.present & ~warp.exited & ~warp.at_barrier & ~warp.at_collective;
 }
 
-// One line for each group of neighbouring threads that wait in the same way.
+// Neighbouring threads that wait in the same way are named together.
 void Block::report_deadlock() {
   deadlocked_ = true;
   const auto state_of = [this](unsigned rank) -> std::string {
@@ -295,17 +268,17 @@ void Block::report_deadlock() {
     return std::string("wait at ") + name_of(fiber.collective) + mask + describe_site(fiber.site);
   };
   constexpr unsigned shown_groups = 8;
-  std::string text = "deadlock in block " + std::to_string(number_) + ":";
+  std::string text = "deadlock in block " + std::to_string(number_);
   const unsigned count = launch_->threads();
   unsigned groups = 0;
   for (unsigned first = 0, next; first < count; first = next) {
     const std::string state = state_of(first);
     for (next = first + 1; next < count && state_of(next) == state;) next++;
     if (++groups > shown_groups) continue;
-    text += "\n  threads " + std::to_string(first) + " to " + std::to_string(next - 1);
-    text += " " + state;
+    text += groups == 1 ? ": threads " : "; threads ";
+    text += std::to_string(first) + " to " + std::to_string(next - 1) + " " + state;
   }
-  if (groups > shown_groups) text += "\n  and more";
+  if (groups > shown_groups) text += "; and more";
   diagnose_line("deadlock", text);
 }
 

@@ -2,7 +2,7 @@
 title      = "Unroll the last warp"
 change     = "From 64 partials on, one warp finishes alone, without block barriers."
 expect     = "Six steps and six block barriers fewer for seven of eight warps."
-after      = "reduce_v3_first_add"
+after      = "reduce_v3_add_during_load"
 scope      = "grid"
 grid       = "cover"
 walk       = "tile"
@@ -35,10 +35,10 @@ extern "C" __global__ void reduce_v4_unroll_last_warp(const In *in, Out *out, si
     const size_t i = (size_t)blockIdx.x * (blockDim.x * 2) + tid;
 
     // Load: a thread past the end brings the identity, so the tree needs no bounds.
-    Acc value = i < n ? Op::lift(in[i], i) : Op::identity();
-    if (i + blockDim.x < n)
-        value = Op::combine(value, Op::lift(in[i + blockDim.x], i + blockDim.x));
-    shared[tid] = value;
+    const size_t k = i + blockDim.x;
+    const Acc left = i < n ? Op::lift(in[i], i) : Op::identity();
+    const Acc right = k < n ? Op::lift(in[k], k) : Op::identity();
+    shared[tid] = Op::combine(left, right);
     __syncthreads();
 
     // Tree: the lower half takes in the upper half, down to 64 partials.

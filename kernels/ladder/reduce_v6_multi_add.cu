@@ -2,7 +2,7 @@
 title      = "Many adds per thread"
 change     = "Each thread adds ITEMS elements, a block apart, before the tree."
 expect     = "A quarter of V5's blocks and trees, and several loads in flight per thread."
-after      = "reduce_v5_unroll_all"
+after      = "reduce_v5_completely_unroll"
 scope      = "grid"
 grid       = "cover"
 walk       = "tile"

@@ -131,7 +131,27 @@ extern "C" __global__ void last_block(const float *in, float *out, size_t n, flo
   if (threadIdx.x == 0) *out = sum;
 }
 
-// As above, with an atomic accumulator that the last block reads and clears, a vote instead of a
+// Every thread fences for itself, and one of them announces what the barrier has gathered.
+extern "C" __global__ void last_block_of_warps(const float *in, float *out, size_t n,
+                                               float *partials, unsigned *counter) {
+  __shared__ bool is_last;
+  const size_t i = global_index();
+  const unsigned lane = threadIdx.x % 32, warps = gridDim.x * blockDim.x / 32;
+  const auto tile = cg::tiled_partition<32>(cg::this_thread_block());
+  float sum = cg::reduce(tile, i < n ? in[i] : 0.0f, cg::plus<float>());
+  if (lane == 0) partials[i / 32] = sum;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) is_last = atomicInc(counter, gridDim.x - 1) == gridDim.x - 1;
+  __syncthreads();
+  if (!is_last) return;
+  sum = 0.0f;
+  for (unsigned k = threadIdx.x; k < warps; k += blockDim.x) sum += __ldcg(partials + k);
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) *out = sum;
+}
+
+// As last_block, with an atomic accumulator that the last block reads and clears, a vote instead of a
 // shared flag, and a counter that is reset by plain assignment.
 extern "C" __global__ void last_block_exchange(const float *in, float *out, size_t n, float *total,
                                                unsigned *counter) {

@@ -15,17 +15,17 @@ techniques = ["no_divergence", "no_bank_conflict", "first_add"]
 // In V2 half of each block only loads and then waits. Here a block takes in 2 * blockDim.x elements:
 // the first step of the tree is done in registers, on the way to shared memory, by all threads. The
 // two loads lie a block apart so that each stays coalesced. Harris 2007, kernel 4.
-extern "C" __global__ void reduce_v3_first_add(const In *in, Out *out, size_t n)
+extern "C" __global__ void reduce_v3_add_during_load(const In *in, Out *out, size_t n)
 {
     __shared__ Acc shared[BLOCK];
     const unsigned tid = threadIdx.x;
     const size_t i = (size_t)blockIdx.x * (blockDim.x * 2) + tid;
 
     // Load: a thread past the end brings the identity, so the tree needs no bounds.
-    Acc value = i < n ? Op::lift(in[i], i) : Op::identity();
-    if (i + blockDim.x < n)
-        value = Op::combine(value, Op::lift(in[i + blockDim.x], i + blockDim.x));
-    shared[tid] = value;
+    const size_t k = i + blockDim.x;
+    const Acc left = i < n ? Op::lift(in[i], i) : Op::identity();
+    const Acc right = k < n ? Op::lift(in[k], k) : Op::identity();
+    shared[tid] = Op::combine(left, right);
     __syncthreads();
 
     // Tree: the lower half takes in the upper half.

@@ -49,7 +49,7 @@ class Words(click.ParamType[tuple[str, ...]]):
         return words
 
 
-def options_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Several options as one decorator."""
 
     def add(command: Command) -> Command:

@@ -27,17 +27,17 @@ __device__ void fold_last_warp(Acc *shared, unsigned tid)
     }
 }
 
-extern "C" __global__ void reduce_v5_unroll_all(const In *in, Out *out, size_t n)
+extern "C" __global__ void reduce_v5_completely_unroll(const In *in, Out *out, size_t n)
 {
     __shared__ Acc shared[BLOCK];
     const unsigned tid = threadIdx.x;
     const size_t i = (size_t)blockIdx.x * (BLOCK * 2) + tid;
 
     // Load: a thread past the end brings the identity, so the tree needs no bounds.
-    Acc value = i < n ? Op::lift(in[i], i) : Op::identity();
-    if (i + BLOCK < n)
-        value = Op::combine(value, Op::lift(in[i + BLOCK], i + BLOCK));
-    shared[tid] = value;
+    const size_t k = i + BLOCK;
+    const Acc left = i < n ? Op::lift(in[i], i) : Op::identity();
+    const Acc right = k < n ? Op::lift(in[k], k) : Op::identity();
+    shared[tid] = Op::combine(left, right);
     __syncthreads();
 
     // Tree: the lower half takes in the upper half, down to 64 partials.

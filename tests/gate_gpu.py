@@ -104,10 +104,13 @@ class FakeGpu(CudaBackend):
         self._cpu.free(*buffers)
 
     def launcher(
-        self, program: Program, grid: int, block: int, args: Sequence[Buffer | int]
-    ) -> Launch:
+        self, program: Program, grid: int, block: int, args: Sequence[Buffer | int],
+        dynamic_shared: int = 0,
+    ) -> Launch:  # fmt: skip
         assert isinstance(program, FakeProgram)
-        inner = self._cpu.launcher(program.inner, grid, block, args) if program.inner else None
+        inner = None
+        if program.inner:
+            inner = self._cpu.launcher(program.inner, grid, block, args, dynamic_shared)
         nbytes = getattr(args[0], "nbytes", 0) if args else 0
         return self._timed(inner, (2.7 + nbytes / 4e6) * program.factor)
 

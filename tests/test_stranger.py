@@ -1,0 +1,164 @@
+"""Files that were not written for this tool: recognised, called as they stand, verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudareduce.errors import UsageError
+from cudareduce.stranger import Guesses, adopt
+
+Call = Callable[..., tuple[int, str, str]]
+
+WHOLE_TILES = """#include <bits/stdc++.h>
+#include "cuda_runtime.h"
+#define BLOCK_SIZE 256
+__global__ void tree(float *d_in, float *d_out) {
+    __shared__ float cells[BLOCK_SIZE];
+    unsigned tid = threadIdx.x;
+    cells[tid] = d_in[blockIdx.x * blockDim.x + tid];
+    __syncthreads();
+    for (unsigned s = blockDim.x / 2; s > 0; s >>= 1) {
+        if (tid < s) { cells[tid] += cells[tid + s]; }
+        __syncthreads();
+    }
+    if (tid == 0) d_out[blockIdx.x] = cells[0];
+}
+int main() {
+    std::vector<float> host(1 << 20);  // } a brace in a comment {
+    printf("{");
+    tree<<<4096, BLOCK_SIZE>>>(nullptr, nullptr);
+}
+"""
+
+TEMPLATES = """#include <stdio.h>
+#include <cooperative_groups.h>
+#include "helper_cuda.h"
+namespace cg = cooperative_groups;
+template <class T> struct Cells {
+    __device__ inline operator T *() { extern __shared__ int raw[]; return (T *)raw; }
+};
+template <class T, unsigned int blockSize, bool nIsPow2>
+__global__ void strided(T *g_idata, T *g_odata, unsigned int n) {
+    T *cells = Cells<T>();
+    unsigned tid = threadIdx.x, width = blockSize * gridDim.x;
+    T sum = 0;
+    for (unsigned i = blockIdx.x * blockSize + tid; i < n; i += width) sum += g_idata[i];
+    cells[tid] = sum;
+    cg::sync(cg::this_thread_block());
+    if (tid == 0) {
+        for (unsigned k = 1; k < blockSize; k++) sum += cells[k];
+        g_odata[blockIdx.x] = sum;
+    }
+}
+__global__ void two_numbers(const int *x, int *y, int n, int m) { y[0] = x[0] + n + m; }
+template <class T> void launch(int blocks, T *a, T *b) {
+    strided<T, 256, true><<<blocks, 256, 1024>>>(a, b, 1);
+}
+template void launch<int>(int blocks, int *a, int *b);
+extern "C" bool isPow2(unsigned x) { return (x & (x - 1)) == 0; }
+"""
+
+ATOMIC = """namespace mine { namespace {
+static int host_only(int x) { return x; }
+__device__ int same(int x) { return x; }
+} }
+__global__ void __launch_bounds__(256)
+add_all(int *total, const int *__restrict__ numbers, size_t count)
+{
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) atomicAdd(total, mine::same(numbers[i]));
+}
+"""
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> Callable[[str], Path]:
+    def write(text: str) -> Path:
+        path = tmp_path / "theirs.cu"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def bench(cudareduce: Call, path: Path, *options: object) -> tuple[int, str, str]:
+    code, out, err = cudareduce("bench", path, "--backend", "cpu", *options)
+    return code, out.replace("\n", " "), err
+
+
+def test_without_a_count_it_takes_whole_tiles_and_leaves_partials(
+    cudareduce: Call, given: Callable[[str], Path]
+) -> None:
+    path = given(WHOLE_TILES)
+    code, out, err = bench(cudareduce, path, "--n", 2**16)
+    assert code == 0, out
+    assert " right " in out
+    assert "tree reads d_in, writes d_out, takes whole tiles; block 256, items 1, grid cover" in err
+    assert "finish host" in err
+    code, out, _ = bench(cudareduce, path, "--n", 1000, "--quiet")
+    assert code == 6
+    assert "takes no count, so 1000 elements must be a multiple of 256" in out
+
+
+def test_templates_take_the_types_and_the_block(
+    cudareduce: Call, given: Callable[[str], Path]
+) -> None:
+    path = given(TEMPLATES)
+    options = ("--entry", "strided", "--n", 70001, "--dtype", "int32,float64")
+    code, out, err = bench(cudareduce, path, *options)
+    assert code == 0, out
+    assert "strided<In, BLOCK, false> reads g_idata, writes g_odata, counts with n" in err
+    assert "2048 bytes of dynamic shared memory" in err
+    options = ("--entry", "strided<In, 128, true>", "--block", 128, "--grid", 7, "--n", 5000)
+    code, out, _ = bench(cudareduce, path, *options, "--quiet")
+    assert code == 0, out
+
+
+def test_const_tells_the_input_and_an_atomic_its_finish(
+    cudareduce: Call, given: Callable[[str], Path]
+) -> None:
+    path = given(ATOMIC)
+    code, out, err = bench(cudareduce, path, "--n", 5000, "--dtype", "int32")
+    assert code == 0, out
+    assert "add_all reads numbers, writes total, counts with count" in err
+    assert "finish atomic" in err
+    code, out, _ = bench(cudareduce, path, "--n", 5000, "--quiet")
+    assert code == 6
+    assert "takes int32, not float32" in out
+
+
+def test_a_wrong_guess_is_a_wrong_answer(cudareduce: Call, given: Callable[[str], Path]) -> None:
+    options = ("--n", 5000, "--dtype", "int32", "--finish", "relaunch", "--quiet")
+    code, out, _ = bench(cudareduce, given(ATOMIC), *options)
+    assert code == 3
+    assert "WRONG" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "message"),
+    [
+        (TEMPLATES, Guesses(), "several kernels: choose one with --entry: strided, two_numbers"),
+        (TEMPLATES, Guesses(entry="nobody"), "no __global__ function nobody; it has: strided"),
+        (TEMPLATES, Guesses(entry="two_numbers"), "int m) cannot be called: a pointer to read"),
+        ("int main() {}", Guesses(), "no header and no __global__ function"),
+        ("template <int Q> __global__ void k(int *a, int *b, int n) {}", Guesses(),
+         "template parameter 'int Q' of k cannot be guessed: write the arguments"),
+        ("__global__ void k(char3 *a, char3 *b, int n) {}", Guesses(), "k reads char3, which is"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_called(text: str, says: Guesses, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        adopt(Path("theirs.cu"), text, says)
+    assert message in str(caught.value)
+
+
+def test_lines_keep_their_numbers(cudareduce: Call, given: Callable[[str], Path]) -> None:
+    path = given(TEMPLATES.replace("sum += cells[k];", "sum += nonsense[k];"))
+    line = TEMPLATES[: TEMPLATES.index("sum += cells[k];")].count("\n") + 1
+    code, out, _ = cudareduce("bench", path, "--entry", "strided", "--n", 9, "--backend", "cpu",
+                              "--quiet")  # fmt: skip
+    assert code == 2
+    assert f"theirs.cu:{line}:" in out.replace("\n", "")
