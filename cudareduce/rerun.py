@@ -20,8 +20,9 @@ from cudareduce.record import Record, Run
 from cudareduce.registry import Choice, Kernel, Registry
 from cudareduce.session import Phase, Session, Settings
 
-#: The name under which a kernel of the base runs beside its successor of the same id.
-_BASE = "base"
+#: The name under which a kernel of the base runs beside its successor of the same id; no author
+#: has published one of this name.
+_BASE = "<base>"
 
 
 @dataclass(frozen=True, slots=True)

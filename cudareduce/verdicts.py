@@ -26,10 +26,13 @@ _SHOW_ALL_UP_TO = 60
 
 
 def problem_text(record: Record) -> str:
-    """What a record reduces."""
+    """What a record reduces, and how it is measured where that is not the usual way."""
     rows = f" x {short_size(record.rows)} rows" if record.rows != 1 else ""
     acc = f" in {record.acc}" if record.acc != record.dtype and record.op != "mean" else ""
-    return f"{record.op} {record.dtype}{acc} {short_size(record.n)}{rows}"
+    usual = {"timing": "cold", "region": "total", "pattern": "random"}
+    ways = [value for key, word in usual.items() if (value := getattr(record, key)) != word]
+    how = f", {' '.join(ways)}" if ways else ""
+    return f"{record.op} {record.dtype}{acc} {short_size(record.n)}{rows}{how}"
 
 
 def verdict_text(row: Row) -> str:

@@ -67,18 +67,18 @@ def test_slowdowns_are_caught(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("drift", [0.0, 0.003, 0.01])
-def test_false_verdicts_in_ten_thousand(drift: float, capsys: pytest.CaptureFixture[str]) -> None:
+def test_false_verdicts_in_thousands(drift: float, capsys: pytest.CaptureFixture[str]) -> None:
     """Rates that 200 comparisons cannot show."""
     rng = np.random.default_rng(3)
     for threshold in (0.01, 0.02, 0.05):
         rules = Rules(Thresholds(threshold), same_code=False)
-        found = Counter(verdict(rng, 1.0, drift, rules) for _ in range(10_000))
+        found = Counter(verdict(rng, 1.0, drift, rules) for _ in range(3000))
         wrong = found["SLOWER"] + found["FASTER"]
         with capsys.disabled():
-            print(f"\n  A/A x 10000, drift {100 * drift:g} %, threshold {100 * threshold:g} %: "
-                  f"{100 * wrong / 1e4:.2f} % false, {dict(found)}")  # fmt: skip
+            print(f"\n  A/A x 3000, drift {100 * drift:g} %, threshold {100 * threshold:g} %: "
+                  f"{100 * wrong / 3e3:.2f} % false, {dict(found)}")  # fmt: skip
         # a threshold no larger than the drift is one that `compare` and `check` refuse
-        assert found["SLOWER"] <= (20 if threshold <= drift else 0)
+        assert found["SLOWER"] <= (6 if threshold <= drift else 0)
 
 
 def test_paired_rounds_see_through_what_moves_both() -> None:
