@@ -258,10 +258,11 @@ def test_without_a_gpu(
     def none(spec: object) -> None:
         raise EnvironmentProblem("no GPU here")
 
-    monkeypatch.setattr("cudareduce.backends.open_cuda", none)
-    for ask in (("--baseline", baseline), ("--base", tree)):
-        code, out, err = cudareduce("check", "kernel_*", *ask, "--kernels", tree)
-        assert (code, out, err) == (6, "", "cudareduce: no GPU here\n")
+    with monkeypatch.context() as patch:  # undone before the fake GPU of the other tests is
+        patch.setattr("cudareduce.backends.open_cuda", none)
+        for ask in (("--baseline", baseline), ("--base", tree)):
+            code, out, err = cudareduce("check", "kernel_*", *ask, "--kernels", tree)
+            assert (code, out, err) == (6, "", "cudareduce: no GPU here\n")
 
 
 def test_many_failures_are_ten_annotations(

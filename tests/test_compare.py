@@ -408,14 +408,15 @@ def test_ten_thousand_records_take_two_seconds(
         made = run(seed, kernels=names, sizes=range(2**20, 2**20 + 8), slower=slower)
         paths.append(stored(tmp_path / f"{seed}.json", made))
     command = [sys.executable, "-m", "cudareduce", "compare", *paths]
-    start = time.perf_counter()
+    before, start = os.times(), time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ.copy())
-    took = time.perf_counter() - start
+    took, after = time.perf_counter() - start, os.times()
+    busy = sum(after[2:4]) - sum(before[2:4])
     with capsys.disabled():
-        print(f"\n  compare of two files with 10 000 records: {took:.2f} s")
+        print(f"\n  compare of two files with 10 000 records: {took:.2f} s, {busy:.2f} s of a core")
     assert done.returncode == 1, done.stderr
     assert "10000 compared: 8 SLOWER, 9992 SAME" in done.stdout
-    assert took < 8  # generous: a busy machine; the figure to look at is below 2 s
+    assert busy < 6  # generous: neighbours slow a core down; on an idle machine it is below 2 s
 
 
 def test_stored_runs_are_what_the_simulation_makes() -> None:
