@@ -7,67 +7,19 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cudareduce import __version__
+from cudareduce.cli_gate import check, compare
+from cudareduce.cli_types import FINISHES, OPS, Sizes, Words, options_of
 from cudareduce.dtypes import DTYPES
 from cudareduce.errors import CudareduceError, UsageError
 
 if TYPE_CHECKING:
     from cudareduce.registry import Registry
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-FINISHES = ("relaunch", "relaunch_one_block", "atomic", "none", "host")
-OPS = ("sum", "prod", "min", "max", "mean", "argmin", "argmax", "matmul", "affine")
-
-
-class Sizes(click.ParamType[list[int]]):
-    """`--n`: one size, a list, or a range."""
-
-    name = "SIZES"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> list[int]:
-        """Sizes in elements."""
-        from cudareduce.sizes import parse_sizes
-
-        if isinstance(value, list):
-            return value
-        try:
-            return parse_sizes(value)
-        except UsageError as error:
-            self.fail(str(error), param, ctx)
-
-
-class Words(click.ParamType[tuple[str, ...]]):
-    """A list of known words with commas, or `all`."""
-
-    def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        self.name, self.known = name, known
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
-        """The words, each known."""
-        if isinstance(value, tuple):
-            return value
-        if value == "all":
-            return self.known
-        words = tuple(word.strip() for word in value.split(","))
-        for word in words:
-            if word not in self.known:
-                self.fail(f"{word!r} is not one of: {', '.join(self.known)}, all", param, ctx)
-        return words
-
-
-def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
 
 
 _ROW = click.IntRange(min=0)
@@ -76,7 +28,7 @@ _kernels = click.option(
     "--kernels", "folders", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
     help="A folder with kernels of your own, beside the built-in ones.",
 )  # fmt: skip
-_machine = _options(
+_machine = options_of(
     click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the inputs."),
     click.option("--backend", type=click.Choice(["auto", "cuda", "cpu"]), default="auto",
                  show_default=True, help="Where kernels run; times come from cuda alone."),
@@ -104,7 +56,7 @@ _peak = click.option(
     "--peak-gb-s", type=click.FloatRange(min=0, min_open=True),
     help="Theory, where the driver does not know it.",
 )  # fmt: skip
-_problem = _options(
+_problem = options_of(
     click.option("--op", type=Words("OPS", OPS), default="sum", show_default=True,
                  help=f"Operators, with commas, or all: {', '.join(OPS)}."),
     click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32",
@@ -295,6 +247,10 @@ def report(file: Path, check: bool, debug: bool) -> int:
         raise UsageError(f"{file} does not show its results: run cudareduce report {file}")
     write_text(file, new)
     return 0
+
+
+cli.add_command(compare)
+cli.add_command(check)
 
 
 def _registry(folders: tuple[Path, ...]) -> Registry:

@@ -64,3 +64,13 @@ def size_text(n: int) -> str:
     if n >= 1024 and n & (n - 1) == 0:
         return f"{grouped} (2^{n.bit_length() - 1})"
     return grouped
+
+
+def short_size(n: int) -> str:
+    """An element count as people type it."""
+    return f"2^{n.bit_length() - 1}" if n >= 1024 and n & (n - 1) == 0 else str(n)
+
+
+def change_text(ratio: float | None) -> str:
+    """A ratio as a signed change in per cent."""
+    return DASH if ratio is None else f"{100 * (ratio - 1):+.2f}%"

@@ -61,6 +61,8 @@ class Record:
     name: str | None = None
     source_sha: str | None = None
     cubin_sha: str | None = None
+    sm_clock_mhz: float | None = None  # median over rounds, while this case was measured
+    memory_clock_mhz: float | None = None
 
 
 #: CSV columns: every field but the list of round medians.

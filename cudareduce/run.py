@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cudareduce import __version__
 from cudareduce.backend import BuildError, DeviceInfo
 from cudareduce.backends import BackendSpec, choose_backend, open_backend
 from cudareduce.bench import Bench, Outcome
@@ -24,6 +22,7 @@ from cudareduce.measure import CONFIDENCE, MIN_ROUNDS
 from cudareduce.operators import Operator, Reduction, reduction
 from cudareduce.profiler import Profile, profile
 from cudareduce.progress import phase, say
+from cudareduce.provenance import tool
 from cudareduce.record import Record, Run
 from cudareduce.registry import Adopt, Choice, Kernel, Registry, load_registry
 from cudareduce.report import Section, print_sections, sections, to_markdown, verdict_section
@@ -45,7 +44,7 @@ def run_bench(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     choices = registry.choose(names, _adopter(options))
     if options["baseline_kernel"] is not None:
         registry.choose([options["baseline_kernel"]])
-    run, outcome, _ = _bench(choices, registry, options)
+    run, outcome, _ = _bench(names, choices, registry, options)
     _write(run, sections(run), options)
     return _bench_code(outcome)
 
@@ -64,7 +63,7 @@ def run_reproduce(name: str, options: Mapping[str, Any]) -> int:
             "pattern": about.get("pattern", "random"), "region": about.get("region", "total"),
             **dict.fromkeys(("op_expr", "acc", "block", "items", "baseline_kernel")),
         }  # fmt: skip
-        run, outcome, spec = _bench(each.choices, registry, asked)
+        run, outcome, spec = _bench((name,), each.choices, registry, asked)
         runs.append(run)
         codes.add(_bench_code(outcome))
         if outcome.interrupted:
@@ -80,7 +79,10 @@ def run_reproduce(name: str, options: Mapping[str, Any]) -> int:
 
 
 def _bench(
-    choices: Sequence[Choice], registry: Registry, options: Mapping[str, Any]
+    names: tuple[str, ...],
+    choices: Sequence[Choice],
+    registry: Registry,
+    options: Mapping[str, Any],
 ) -> tuple[Run, Outcome, BackendSpec]:
     with _opened(options) as (session, device):
         peak = options["peak_gb_s"] or device.peak_gb_s
@@ -88,7 +90,12 @@ def _bench(
         limits = session.backend.limits()
         join = Join(session.backend.name, limits, peak, session.settings, registry)
         outcome = Bench(session, join).run(choices)
-        run = Run(_tool(options), device, _protocol(session, outcome.floors_us), outcome.records)
+        run = Run(
+            tool(options["argv"]),
+            device,
+            protocol(session, names, outcome.floors_us),
+            outcome.records,
+        )
         return run, outcome, session.spec
 
 
@@ -127,7 +134,7 @@ def run_verify(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
             records += join.records(group, [case for case, _ in cases])
             if interrupted:
                 break
-        run = Run(_tool(options), device, {"sizes": list(settings.sizes)}, tuple(records))
+        run = Run(tool(options["argv"]), device, {"sizes": list(settings.sizes)}, tuple(records))
     title = f"answers on {device.name}"
     _write(run, [verdict_section(records, title)], options)
     return 130 if interrupted else _exit_code(records, codes)
@@ -235,9 +242,15 @@ def _exit_code(records: tuple[Record, ...] | list[Record], codes: set[int]) -> i
     return worst_exit_code(codes)
 
 
-def _protocol(session: Session, floors_us: Mapping[str, float]) -> dict[str, Any]:
+def protocol(
+    session: Session, names: tuple[str, ...], floors_us: Mapping[str, float]
+) -> dict[str, Any]:
+    """How a run was measured, and what was asked for, so that it can be asked for again."""
     asked = session.settings
     return {
+        "kernels": list(names or ("all",)),
+        "block": asked.block,
+        "items": asked.items,
         "timing": "cold",
         "region": asked.region,
         "rounds": asked.rounds,
@@ -246,20 +259,3 @@ def _protocol(session: Session, floors_us: Mapping[str, float]) -> dict[str, Any
         "seed": asked.seed,
         "floors_us": dict(floors_us),
     }
-
-
-def _tool(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": "cudareduce", "version": __version__, "git": _git(), "argv": options["argv"]}
-
-
-def _git() -> str | None:
-    """The revision of the checkout that runs, marked if it was changed; None outside one."""
-    folder = Path(__file__).resolve().parent.parent
-    if not (folder / ".git").exists():
-        return None
-    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        said = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError:
-        return None
-    return said.stdout.strip() or None

@@ -8,6 +8,7 @@ import json
 import math
 import os
 from dataclasses import asdict, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -97,5 +98,10 @@ def _record(values: dict[str, Any]) -> Record:
 
 def _known(kind: type, values: dict[str, Any]) -> dict[str, Any]:
     """The fields this version knows; newer ones of the same schema are left out."""
-    names = {f.name for f in fields(kind)}
+    names = _names(kind)
     return {key: value for key, value in values.items() if key in names}
+
+
+@cache
+def _names(kind: type) -> frozenset[str]:
+    return frozenset(f.name for f in fields(kind))

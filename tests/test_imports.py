@@ -16,9 +16,13 @@ ORDER = (
     "__init__", "errors", "dtypes", "sizes", "figures", "operators", "expression", "header",
     "registry", "stranger",
     "backend", "prelude", "plan", "nvml", "emulator", "cpu", "cuda", "backends", "inputs",
-    "reference", "execute", "verify", "isolate", "session", "measure", "timer", "record", "store",
-    "join", "bench", "report", "catalogue", "profiler", "reproduce", "environment", "progress",
-    "run", "cli", "__main__",
+    "reference", "execute", "verify", "isolate", "session", "measure", "timer", "provenance",
+    "record", "store", "join", "bench", "report", "catalogue", "profiler", "reproduce",
+    "environment", "progress", "run",
+    "thresholds", "fingerprint", "baseline", "significance", "compare", "gate", "ci_output",
+    "verdicts", "rerun", "trees", "publish", "check",
+    "nvcc", "resources", "sass", "compile_rules", "compile_store", "compile_compare",
+    "compile_units", "compile_check", "cli_types", "cli_gate", "cli", "__main__",
 )  # fmt: skip
 MODULES = sorted(PACKAGE.glob("*.py"))
 

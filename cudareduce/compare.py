@@ -1,0 +1,219 @@
+"""Two runs against each other: one verdict for each kernel, operator, type and size.
+
+Pure: no device, no clock, no file. SLOWER and FASTER need a change beyond the threshold whose
+interval excludes "no change"; SAME needs the whole interval within the threshold; all else is
+UNCERTAIN, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import expm1, log, log1p
+
+import numpy as np
+
+from cudareduce.baseline import identity, problem
+from cudareduce.record import Record
+from cudareduce.significance import MIN_ROUNDS, Change, changes
+from cudareduce.thresholds import Thresholds
+
+#: From worst to best: the order of tables and annotations.
+VERDICTS = ("WRONG", "SLOWER", "GONE", "UNCERTAIN", "NEW", "FASTER", "SAME")
+SAME_CODE = "the same machine code, launched the same way"
+#: Identical code tells how far times of one size move by themselves only if there is enough of it.
+_MIN_TWINS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """`paired`: both sides were measured in the same rounds. `shares`: on different cards, so each
+    side is taken relative to what its own card's read-only kernel reached. `same_code`: identical
+    machine code launched the same way is SAME whatever the times say."""
+
+    thresholds: Thresholds
+    paired: bool = False
+    shares: bool = False
+    same_code: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One comparison. `confirmed` is None where nothing called for a second measurement."""
+
+    old: Record | None
+    new: Record | None
+    verdict: str
+    reason: str = ""
+    threshold: float | None = None
+    change: Change | None = None
+    confirmed: bool | None = None
+
+    @property
+    def record(self) -> Record:
+        """The side that says what was compared: the new one, if there is one."""
+        found = self.new or self.old
+        assert found is not None
+        return found
+
+    @property
+    def same_code(self) -> bool:
+        """Whether both sides ran identical machine code, launched the same way."""
+        return self.old is not None and self.new is not None and _twins(self.old, self.new)
+
+
+def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[Row]:
+    """A row for each case that has a time or an answer on either side, in the order of `new`."""
+    pairs = [pair for pair in _pair(old, new) if not _nothing(*pair)]
+    timed = [(a, b) for a, b in pairs if a and b and not _why_not(a, b, rules)]
+    rounds = [(_rounds(a, rules), _rounds(b, rules)) for a, b in timed]
+    found = changes(rounds, paired=rules.paired)
+    known = {(id(a), id(b)): change for (a, b), change in zip(timed, found, strict=True)}
+    rows = [_row(a, b, known.get((id(a), id(b))), rules) for a, b in pairs]
+    return _against_twins(rows)
+
+
+def _nothing(old: Record | None, new: Record | None) -> bool:
+    """Skipped wherever it stands, or without elements: there is nothing to compare."""
+    sides = [side for side in (old, new) if side is not None]
+    return all(side.verdict == "skip" for side in sides) or all(
+        side.verdict != "fail" and side.n * side.rows == 0 for side in sides
+    )
+
+
+def _pair(
+    old: Sequence[Record], new: Sequence[Record]
+) -> Iterable[tuple[Record | None, Record | None]]:
+    """Equal identities; else the only record of a problem on either side, so that a kernel whose
+    header now asks for another block size is still compared with itself."""
+    before = {identity(record): record for record in old}
+    partners = [before.pop(identity(record), None) for record in new]
+    if before:
+        alone = [Counter(map(problem, side)) for side in (old, new)]
+        shapeless = {
+            problem(record): key
+            for key, record in before.items()
+            if all(counts[problem(record)] == 1 for counts in alone)
+        }
+        for k, record in enumerate(new):
+            if partners[k] is None and problem(record) in shapeless:
+                partners[k] = before.pop(shapeless[problem(record)])
+    yield from zip(partners, new, strict=True)
+    for record in before.values():
+        yield record, None
+
+
+def _why_not(old: Record, new: Record, rules: Rules) -> str:
+    """Why the times of two records cannot be compared; nothing if they can."""
+    for words, record in (("the baseline", old), ("the new run", new)):
+        if record.time_us is None:
+            return f"{words} has no time for it"
+        if len(record.rounds_us) < MIN_ROUNDS:
+            count = len(record.rounds_us)
+            return f"{words} has {count} rounds, and a verdict takes {MIN_ROUNDS}"
+        if rules.shares and not record.ceiling_gb_s:
+            return f"another card, and {words} has no ceiling to take a share of"
+    return ""
+
+
+def _rounds(record: Record, rules: Rules) -> tuple[float, ...]:
+    """Round medians; across cards in units of what the card's read-only kernel takes."""
+    ceiling = record.ceiling_gb_s
+    if rules.shares and ceiling:
+        return tuple(us * ceiling for us in record.rounds_us)
+    return record.rounds_us
+
+
+def _row(old: Record | None, new: Record | None, change: Change | None, rules: Rules) -> Row:
+    if new is not None and new.verdict == "fail":
+        return Row(old, new, "WRONG", new.reason)
+    if new is None or new.verdict == "skip":
+        why = new.reason if new else "it is not in the new run"
+        return Row(old, new, "GONE" if old and old.verdict == "pass" else "UNCERTAIN", why)
+    if old is None:
+        return Row(old, new, "NEW", "it is not in the baseline")
+    if old.verdict != "pass":
+        was = "wrong" if old.verdict == "fail" else "skipped"
+        return Row(old, new, "NEW", f"it was {was} in the baseline")
+    threshold = rules.thresholds.of(new.kernel)
+    if rules.same_code and _twins(old, new):
+        return Row(old, new, "SAME", SAME_CODE, threshold, change)
+    verdict, reason = _judge(old, new, change, threshold, rules)
+    if (old.block, old.items) != (new.block, new.items):
+        shape = f"block x items {old.block} x {old.items}, now {new.block} x {new.items}"
+        reason = f"{reason}; {shape}" if reason else shape
+    return Row(old, new, verdict, reason, threshold, change)
+
+
+def _twins(old: Record, new: Record) -> bool:
+    def launched(record: Record) -> tuple[object, ...]:
+        return record.cubin_sha, record.grid, record.passes, record.block, record.items
+
+    return old.cubin_sha is not None and launched(old) == launched(new)
+
+
+def _judge(
+    old: Record, new: Record, change: Change | None, threshold: float, rules: Rules
+) -> tuple[str, str]:
+    if change is None:
+        return "UNCERTAIN", _why_not(old, new, rules)
+    limit = log1p(threshold)
+    moved, low, high = log(change.ratio), log(change.low), log(change.high)
+    if -limit <= low and high <= limit:
+        return "SAME", ""
+    if abs(moved) <= limit:
+        worst = high if high > limit else low
+        return "UNCERTAIN", f"it may be as much as {_percent(worst)}, beyond the threshold"
+    if low <= 0 <= high:
+        return "UNCERTAIN", "the rounds are too noisy to tell the change from none"
+    clock = _clock(old, new, moved, limit)
+    if clock:
+        return "UNCERTAIN", clock
+    return ("SLOWER" if moved > 0 else "FASTER"), ""
+
+
+def _clock(old: Record, new: Record, moved: float, limit: float) -> str:
+    """A reason where a clock moved so that, counted in its cycles, the change is within limits."""
+    clocks = {
+        "SM": (old.sm_clock_mhz, new.sm_clock_mhz),
+        "memory": (old.memory_clock_mhz, new.memory_clock_mhz),
+    }
+    for name, (before, after) in clocks.items():
+        if before and after and abs(moved - log(before / after)) <= limit:
+            return (
+                f"the {name} clock moved with it, from {before:.0f} to {after:.0f} MHz: "
+                "lock the clocks and measure again"
+            )
+    return ""
+
+
+def twin_changes(rows: Iterable[Row]) -> dict[int, list[float]]:
+    """How far times of identical code moved, by size: this pair of runs' own noise."""
+    found: dict[int, list[float]] = {}
+    for row in rows:
+        if row.same_code and row.change is not None:
+            found.setdefault(row.record.n, []).append(abs(log(row.change.ratio)))
+    return found
+
+
+def _against_twins(rows: list[Row]) -> list[Row]:
+    """No change stands that is no larger than what identical code of its size shows."""
+    twins = {
+        n: float(np.quantile(moves, 0.95))
+        for n, moves in twin_changes(rows).items()
+        if len(moves) >= _MIN_TWINS
+    }
+    judged = []
+    for row in rows:
+        noise = twins.get(row.record.n, 0.0)
+        moved = row.verdict in ("SLOWER", "FASTER") and row.change is not None
+        if moved and row.change and abs(log(row.change.ratio)) <= noise:
+            reason = f"identical code of this size moved by {_percent(noise)} in these runs"
+            row = replace(row, verdict="UNCERTAIN", reason=reason)
+        judged.append(row)
+    return judged
+
+
+def _percent(moved: float) -> str:
+    return f"{100 * expm1(moved):+.1f} %"

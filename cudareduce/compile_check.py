@@ -1,0 +1,146 @@
+"""`check --compile`: what nvcc makes of every kernel, gated on machines that have no GPU."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cudareduce.ci_output import Finding
+from cudareduce.compile_compare import VERDICTS, UnitRow, compare_units, resources_text
+from cudareduce.compile_store import CompiledSet, load, to_json
+from cudareduce.compile_units import compile_all
+from cudareduce.errors import UsageError, worst_exit_code
+from cudareduce.nvcc import FLAGS, find_nvcc
+from cudareduce.progress import say
+from cudareduce.provenance import tool
+from cudareduce.publish import check_outputs, publish
+from cudareduce.registry import load_registry
+from cudareduce.report import Section
+from cudareduce.rerun import asked_for
+from cudareduce.sass import find_disassembler
+from cudareduce.store import check_writable, write_text
+
+#: Turing to Blackwell: the oldest that CUDA 13 compiles for, and the newest of each kind.
+ARCHITECTURES = (75, 80, 90, 100, 120)
+_NO_DISASSEMBLER = (
+    "Instructions are not counted, for want of cuobjdump: pip install 'cudareduce[compile]'"
+)
+
+
+def run_compile_check(names: Sequence[str], options: Mapping[str, Any]) -> int:
+    """Compile, compare with the baseline, hold against the rules, publish."""
+    check_outputs(options)
+    path: Path = options["baseline"]
+    updating = options["update_baseline"]
+    if updating:
+        if names:
+            raise UsageError("--update-baseline takes no kernels: a baseline is of all of them")
+        check_writable(path)
+    old = None if updating and not path.exists() else load(path)
+    registry = load_registry(options["folders"])
+    choices = registry.choose(names)
+    nvcc, disassembler = find_nvcc(old.nvcc if old else None), find_disassembler()
+    architectures = options["arch"] or (old.architectures if old else ARCHITECTURES)
+    units, broken, failures = compile_all(
+        choices, architectures, nvcc, disassembler, options["quiet"]
+    )
+    made = CompiledSet(
+        tool(options["argv"]), nvcc.version, FLAGS,
+        disassembler.version if disassembler else None, architectures, tuple(units),
+    )  # fmt: skip
+    before = [
+        unit for unit in (old.units if old else ())
+        if unit.arch in architectures and asked_for(unit.kernel, names, choices)
+    ]  # fmt: skip
+    same_nvcc = old is None or old.nvcc == nvcc.version
+    rows = compare_units(before if same_nvcc else (), units, broken)
+    notes = [f"{name}: does not compile: {error}" for name, error in failures]
+    if old is not None and not same_nvcc:
+        notes.append(
+            f"The baseline is of nvcc {old.nvcc}, this is {nvcc.version}: figures of different "
+            "compilers say nothing of the kernels, so only the rules were checked"
+        )
+    notes += [] if disassembler else [_NO_DISASSEMBLER]
+    found = _section(rows, f"compiled by nvcc {nvcc.version} against {path.name}", notes)
+    publish([found], _findings(rows, options), lambda: _json(rows), registry, options)
+    codes = {2} if failures else set()
+    codes |= {1} if any(_fails(row, options) for row in rows) else set()
+    if updating:
+        return _update(path, made, codes, rows, options)
+    return worst_exit_code(codes | (set() if same_nvcc else {5}))
+
+
+def _fails(row: UnitRow, options: Mapping[str, Any]) -> bool:
+    return row.verdict in ("BROKEN", "WORSE") or (
+        row.verdict == "GONE" and not options["allow_gone"]
+    )
+
+
+def _what(row: UnitRow) -> str:
+    unit = row.unit
+    stage = "" if unit.stage == "only" else f" {unit.stage}"
+    return f"{unit.op} {unit.dtype}{stage} sm_{unit.arch}"
+
+
+def _section(rows: Sequence[UnitRow], title: str, notes: Sequence[str]) -> Section:
+    """What is not the same, worst first, architectures with one story in one line."""
+    counts = Counter(row.verdict for row in rows)
+    told = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
+    groups: dict[tuple[object, ...], list[UnitRow]] = {}
+    for row in _worst_first(rows):
+        if row.verdict != "SAME":
+            story = row.verdict, row.unit.kernel, row.unit.stage, row.reasons
+            groups.setdefault(story, []).append(row)
+    table, reasons = [], []
+    for group in groups.values():
+        first = group[0]
+        most = max((row.unit.resources for row in group), key=lambda used: used.registers)
+        what = ",".join([_what(first), *(str(row.unit.arch) for row in group[1:])])
+        table.append((first.verdict, first.unit.kernel, what, resources_text(most)))
+        if first.reasons:
+            why = "; ".join(first.reasons)
+            reasons.append(f"{first.unit.kernel} {what}: {first.verdict}: {why}")
+    header = ("verdict", "kernel", "what", "takes at most")
+    summary = f"{len(rows)} compared: {told or 'nothing'}"
+    return Section(title, header, tuple(table), (summary, *reasons, *notes), 4)
+
+
+def _worst_first(rows: Sequence[UnitRow]) -> list[UnitRow]:
+    return sorted(rows, key=lambda row: VERDICTS.index(row.verdict))
+
+
+def _findings(rows: Sequence[UnitRow], options: Mapping[str, Any]) -> list[Finding]:
+    return [
+        Finding(
+            row.unit.kernel, _what(row), row.verdict, "; ".join(row.reasons) or "as it was",
+            "failed" if _fails(row, options) else "skipped" if row.verdict == "GONE" else "passed",
+        )
+        for row in _worst_first(rows)
+    ]  # fmt: skip
+
+
+def _json(rows: Sequence[UnitRow]) -> str:
+    values = [
+        asdict(row.unit) | {"verdict": row.verdict, "reasons": list(row.reasons)} for row in rows
+    ]
+    return json.dumps(values, indent=1) + "\n"
+
+
+def _update(
+    path: Path,
+    made: CompiledSet,
+    codes: set[int],
+    rows: Sequence[UnitRow],
+    options: Mapping[str, Any],
+) -> int:
+    """Write the new baseline, unless it would hold a broken rule."""
+    if 2 in codes or any(row.verdict == "BROKEN" for row in rows):
+        say(f"{path} is left as it was: mend what is broken first")
+        return worst_exit_code(codes)
+    write_text(path, to_json(made))
+    say(f"{path} now holds what was compiled here", options["quiet"])
+    return 0

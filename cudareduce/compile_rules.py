@@ -1,0 +1,56 @@
+"""What must hold of compiled kernels, whatever a baseline says.
+
+They read PTX and the assembler's words, so they need nvcc and nothing else: PTX vector loads and
+fences become one machine instruction each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from cudareduce.nvcc import Compiled
+from cudareduce.operators import Reduction
+from cudareduce.registry import Kernel
+from cudareduce.resources import Resources
+
+_IGNORED = re.compile(r".*will be ignored.*")
+#: A load of 16 bytes or more at once, or a bulk copy.
+_WIDE = re.compile(
+    r"\bld\.[\w.:]*global[\w.:]*\.(v4\.[bfsu]32|v2\.[bfsu]64|v8\.[bfsu](16|32)|v4\.[bfsu]64|b128)"
+    r"|\bcp\.async\.bulk\b|\bcp\.async\.c[ag]\.shared\.global[^;]*,\s*16\b"
+)
+_STORE = re.compile(r"\bst\.(?!shared|local)[\w.:]*global")
+_FENCE = re.compile(r"\b(membar\.(gl|sys)|fence\.[\w.]*(gpu|sys))")
+_ARRIVAL = re.compile(r"\batom\.[\w.:]*global[\w.:]*")
+
+
+def broken_rules(
+    kernel: Kernel, what: Reduction, compiled: Compiled, used: Resources
+) -> Iterator[str]:
+    """The rules that a compiled kernel breaks, in words."""
+    for line in _IGNORED.findall(compiled.said):
+        yield f"the assembler says: {line.strip()}"
+    if kernel.family == "ladder" and used.spill_bytes:
+        yield f"spills {used.spill_bytes} bytes a thread; the ladder must not spill"
+    wide = kernel.vector * what.dtype.size >= 16
+    if wide and "tma" not in kernel.requires and not _WIDE.search(compiled.ptx):
+        yield f"its header says vector = {kernel.vector}, but no load brings 16 bytes"
+    if kernel.finish == "last_block":
+        reason = _unfenced(compiled.ptx)
+        if reason:
+            yield reason
+
+
+def _unfenced(ptx: str) -> str | None:
+    """Why a block may count as arrived before its partial can be seen by the others."""
+    arrival = _ARRIVAL.search(ptx)
+    if arrival is None:
+        return "its finish is last_block, but nothing is counted"
+    if "release" in arrival[0] or "acq_rel" in arrival[0]:
+        return None
+    before = ptx[: arrival.start()]
+    stores = list(_STORE.finditer(before))
+    if _FENCE.search(before, stores[-1].end() if stores else 0):
+        return None
+    return "no fence between a block's partial and its arrival: another block may miss the partial"

@@ -1,0 +1,95 @@
+"""The decision: nothing counts as slower until a second, longer measurement says so too.
+
+Pure but for the measuring, which is handed in. Confirming takes the place of a correction for many
+comparisons: with the rounds at hand no such correction could ever let a test fire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+import numpy as np
+
+from cudareduce.baseline import identity
+from cudareduce.compare import Row, Rules, compare
+from cudareduce.errors import UsageError, worst_exit_code
+from cudareduce.record import Record
+from cudareduce.significance import detectable
+from cudareduce.thresholds import Thresholds
+
+Sides = tuple[Sequence[Record], Sequence[Record]]
+#: Measure again, with more rounds, what these rows compare: old and new records.
+Again = Callable[[Sequence[Row]], Sides]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What fails a check besides what is slower or wrong."""
+
+    strict: bool = False
+    allow_gone: bool = False
+
+    def code(self, row: Row) -> int:
+        """The exit code that a row stands for."""
+        match row.verdict:
+            case "WRONG":
+                return 3
+            case "SLOWER":
+                return 1
+            case "GONE":
+                return 0 if self.allow_gone else 1
+            case "UNCERTAIN":
+                return 4 if self.strict else 0
+            case _:
+                return 0
+
+    def exit_code(self, rows: Iterable[Row]) -> int:
+        """The one exit code of all rows."""
+        return worst_exit_code({self.code(row) for row in rows} - {0})
+
+
+def refuse_fine_threshold(runs: Iterable[Sequence[float]], thresholds: Thresholds) -> None:
+    """Refuse a threshold that more than half of these rounds are too noisy to judge by; the figure
+    offered is one that nine in ten can be judged by."""
+    floors = detectable(runs)
+    if not floors or float(np.median(floors)) <= thresholds.default:
+        return
+    offered = ceil(1000 * float(np.quantile(floors, 0.9))) / 10
+    blind = sum(floor > thresholds.default for floor in floors)
+    raise UsageError(
+        f"a threshold of {100 * thresholds.default:g}% is finer than these measurements can tell "
+        f"({blind} of {len(floors)} are noisier than that): use --threshold {offered:g}% or more, "
+        "or bench with more --rounds"
+    )
+
+
+def confirm(rows: Sequence[Row], again: Again, rules: Rules) -> list[Row]:
+    """Measure once more what looks slower; it is SLOWER only if it is so both times."""
+    suspects = [row for row in rows if row.verdict == "SLOWER"]
+    if not suspects:
+        return list(rows)
+    old, new = again(suspects)
+    second = {identity(row.record): row for row in compare(old, new, rules)}
+    return [
+        _confirmed(row, second.get(identity(row.record))) if row.verdict == "SLOWER" else row
+        for row in rows
+    ]
+
+
+def _confirmed(first: Row, second: Row | None) -> Row:
+    assert first.change is not None
+    if second is None or second.change is None:
+        if second is not None and second.verdict == "WRONG":
+            return second
+        why = second.reason if second else "it is not there"
+        return replace(first, verdict="UNCERTAIN", reason=f"not measured again: {why}")
+    if second.verdict == "SLOWER":
+        return replace(second, confirmed=True)
+    was = f"{100 * (first.change.ratio - 1):+.1f} % at first"
+    told = f"{was}, not confirmed by a second measurement"
+    if second.verdict == "FASTER":
+        return replace(second, verdict="UNCERTAIN", reason=told, confirmed=False)
+    reason = f"{told}; {second.reason}" if second.reason else told
+    return replace(second, reason=reason, confirmed=False)

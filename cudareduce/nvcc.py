@@ -1,0 +1,76 @@
+"""nvcc without a GPU: machine code for any architecture, and what the assembler says of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from cudareduce.backend import BuildError, Source
+from cudareduce.errors import EnvironmentProblem
+
+#: As PyCUDA compiles for the GPU, so that what is gated is what runs.
+FLAGS = ("-std=c++17", "-O3")
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Machine code, the PTX it came from, and the compiler's own words (with ptxas -v)."""
+
+    cubin: bytes
+    ptx: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nvcc:
+    """A compiler: the exact version decides what comes out."""
+
+    path: str
+    version: str
+
+    def compile(self, source: Source, arch: int) -> Compiled | BuildError:
+        """Compile one translation unit for sm_`arch`."""
+        with TemporaryDirectory(prefix="cudareduce-") as folder:
+            Path(folder, "kernel.cu").write_text(source.text, encoding="utf-8")
+            command = [
+                self.path, *FLAGS, "-cubin", f"-arch=sm_{arch}", "-Xptxas", "-v", "-keep",
+                "-keep-dir", folder, "-o", f"{folder}/kernel.cubin", f"{folder}/kernel.cu",
+            ]  # fmt: skip
+            done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+            said = done.stdout + done.stderr
+            if done.returncode:
+                lines = [line for line in said.splitlines() if line.strip()]
+                return BuildError("\n".join(lines[:10]) or f"nvcc exits with {done.returncode}")
+            cubin, ptx = Path(folder, "kernel.cubin"), Path(folder, "kernel.ptx")
+            return Compiled(cubin.read_bytes(), ptx.read_text(encoding="utf-8"), said)
+
+
+def find_nvcc(wanted: str | None = None) -> Nvcc:
+    """The nvcc of the version wanted, else the first there is."""
+    found = [Nvcc(path, version) for path, version in installed("nvcc")]
+    if not found:
+        raise EnvironmentProblem(
+            "nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH, or "
+            "pip install 'cudareduce[compile]'"
+        )
+    return next((nvcc for nvcc in found if nvcc.version == wanted), found[0])
+
+
+def installed(tool: str) -> Iterator[tuple[str, str]]:
+    """Paths and versions of a tool of the CUDA toolkit: on the PATH, then from its PyPI package,
+    which puts it where no PATH leads."""
+    package = importlib.util.find_spec("nvidia")
+    folders = list(package.submodule_search_locations or ()) if package else []
+    packaged = [str(p) for folder in folders for p in sorted(Path(folder).glob(f"*/bin/{tool}"))]
+    on_path = shutil.which(tool)
+    for path in [*([on_path] if on_path else []), *packaged]:
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+        version = re.search(r"\bV(\d+(?:\.\d+)+)", done.stdout)
+        if version:
+            yield path, version[1]

@@ -1,0 +1,213 @@
+"""Measuring again what a baseline holds, or two trees of kernels in the same rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+from cudareduce.backend import Backend, DeviceInfo
+from cudareduce.backends import BackendSpec
+from cudareduce.bench import Bench
+from cudareduce.dtypes import DTYPES
+from cudareduce.errors import UsageError
+from cudareduce.join import Join
+from cudareduce.operators import OPERATORS, Reduction, reduction
+from cudareduce.record import Record, Run
+from cudareduce.registry import Choice, Kernel, Registry
+from cudareduce.session import Phase, Session, Settings
+
+Side = Literal["old", "new"]
+_NEW: Side = "new"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Cases measured against each other; `sides` says which tree each choice is of."""
+
+    settings: Settings
+    choices: tuple[Choice, ...]
+    sides: tuple[Side, ...]
+
+
+@dataclass(slots=True)
+class Measured:
+    """What batches gave: records of either side, in the order of the choices."""
+
+    old: list[Record]
+    new: list[Record]
+    floors_us: dict[str, float]
+    build_failed: bool = False
+
+
+class Bencher:
+    """Runs batches on one opened backend, through the same path as `bench`."""
+
+    def __init__(
+        self, backend: Backend, spec: BackendSpec, registry: Registry, phase: Phase
+    ) -> None:
+        self._backend, self._spec = backend, spec
+        self._registry, self._phase = registry, phase
+
+    def info(self) -> DeviceInfo:
+        """What a result says of the machine."""
+        return self._backend.info()
+
+    def run(self, batches: Iterable[Batch]) -> Measured:
+        """Verify and time every batch; Ctrl-C ends it all, since half a check decides nothing."""
+        measured = Measured([], [], {})
+        for batch in batches:
+            session = Session(self._backend, self._spec, batch.settings, self._phase)
+            peak = batch.settings.peak_gb_s or self._backend.info().peak_gb_s
+            limits = self._backend.limits()
+            join = Join(self._backend.name, limits, peak, batch.settings, self._registry)
+            try:
+                outcome = Bench(session, join).run(batch.choices)
+            finally:
+                session.close()
+            if outcome.interrupted:
+                raise KeyboardInterrupt
+            measured.floors_us |= outcome.floors_us
+            measured.build_failed |= outcome.build_failed
+            for k, record in enumerate(outcome.records):
+                side = batch.sides[k % len(batch.sides)]
+                (measured.old if side == "old" else measured.new).append(record)
+        return measured
+
+
+def baseline_choices(run: Run, names: Sequence[str], registry: Registry) -> list[Choice]:
+    """The kernels to measure again: those named now, else those that the baseline's run named, so
+    that kernels added since come in as new; a name that is there no more is left out, as gone."""
+    if names:
+        return registry.choose(names)
+    asked = run.protocol.get("kernels")
+    if not isinstance(asked, list):  # a file from before this was written down
+        shapes = dict.fromkeys((r.kernel, r.block, r.items) for r in run.records)
+        return [
+            Choice(registry.kernels[kernel], None, None, block, items)
+            for kernel, block, items in shapes
+            if kernel in registry.kernels
+        ]
+    chosen: dict[tuple[str, int | None, int | None], Choice] = {}
+    for name in asked:
+        if not _still_there(name, registry):
+            continue
+        for choice in registry.choose([name]):
+            chosen.setdefault((choice.kernel.id, choice.block, choice.items), choice)
+    return list(chosen.values())
+
+
+def asked_for(kernel: str, names: Sequence[str], choices: Iterable[Choice]) -> bool:
+    """Whether names on the command line mean a kernel of the baseline, be it gone or not."""
+    if not names or "all" in names or any(fnmatchcase(kernel, name) for name in names):
+        return True
+    return any(choice.kernel.id == kernel for choice in choices)
+
+
+def _still_there(name: str, registry: Registry) -> bool:
+    if name.endswith(".cu"):
+        return Path(name).exists()
+    try:
+        registry.choose([name])
+    except UsageError:
+        return False
+    return True
+
+
+def baseline_batches(
+    run: Run, choices: Sequence[Choice], rounds: int, time_limit_s: float | None
+) -> list[Batch]:
+    """The baseline's problems, with what was asked of every kernel then."""
+    for record in run.records:
+        if record.timing != "cold":
+            raise UsageError(
+                f"the baseline holds {record.timing} times; check measures cold ones: bench without"
+                " --timing"
+            )
+    protocol = run.protocol
+    groups: dict[tuple[int, str, str], list[Record]] = {}
+    for record in run.records:
+        groups.setdefault((record.rows, record.region, record.pattern), []).append(record)
+    batches = []
+    for (rows, region, pattern), records in groups.items():
+        settings = Settings(
+            reductions=tuple(dict.fromkeys(_reduction(r) for r in records)),
+            sizes=tuple(dict.fromkeys(r.n for r in records)),
+            rows=rows,
+            block=protocol.get("block"),
+            items=protocol.get("items"),
+            pattern=pattern,
+            region=region,
+            seed=int(protocol.get("seed") or 0),
+            rounds=rounds,
+            time_limit_s=time_limit_s,
+        )
+        batches.append(Batch(settings, tuple(choices), tuple(_NEW for _ in choices)))
+    return batches
+
+
+def _reduction(record: Record) -> Reduction:
+    if record.op not in OPERATORS or not {record.dtype, record.acc} <= set(DTYPES):
+        raise UsageError(
+            f"the baseline holds a {record.op} of {record.dtype} in {record.acc}, which this "
+            "version does not know: bench again"
+        )
+    natural = reduction(record.op, record.dtype)
+    if natural.acc.name == record.acc:
+        return natural
+    return reduction(record.op, record.dtype, record.acc)
+
+
+def base_batches(
+    choices: Sequence[Choice], base: Mapping[str, Kernel], options: Mapping[str, Any], rounds: int
+) -> list[Batch]:
+    """Each kernel next to its counterpart of the base, so that a round meets both at once."""
+    heads = [replace(choice, suite=None) for choice in choices]
+    known = {choice.kernel.id for choice in heads}
+    entries: list[tuple[Choice, Side]] = []
+    for head in heads:
+        entries.append((head, "new"))
+        if head.kernel.id in base:
+            entries.append((replace(head, kernel=base[head.kernel.id]), "old"))
+    if not options["names"]:
+        entries += [(Choice(k), "old") for k in base.values() if k.id not in known]
+    pairs = product(options["op"], options["dtype"])
+    settings = Settings(
+        reductions=tuple(reduction(op, dtype) for op, dtype in pairs),
+        sizes=tuple(options["n"]),
+        seed=0,
+        rounds=rounds,
+        # a kernel of the base may have an ancestor that the head's registry does not know
+        baseline=entries[0][0].kernel.id,
+        time_limit_s=options["time_limit"],
+    )
+    return [Batch(settings, tuple(c for c, _ in entries), tuple(s for _, s in entries))]
+
+
+def only_suspects(batches: Iterable[Batch], suspects: Sequence[Record]) -> list[Batch]:
+    """The same cases again, but only the suspects', with twice the rounds."""
+    again = []
+    for batch in batches:
+        settings = batch.settings
+        for what, n in product(settings.reductions, settings.sizes):
+            wanted = {
+                r.kernel
+                for r in suspects
+                if (r.n, r.rows, r.region, r.pattern)
+                == (n, settings.rows, settings.region, settings.pattern)
+                and (r.op, r.dtype, r.acc) == (what.op.name, what.dtype.name, what.acc.name)
+            }
+            kept = [
+                (choice, side)
+                for choice, side in zip(batch.choices, batch.sides, strict=True)
+                if choice.kernel.id in wanted
+            ]
+            if kept:
+                longer = replace(
+                    settings, reductions=(what,), sizes=(n,), rounds=2 * settings.rounds
+                )
+                again.append(Batch(longer, *map(tuple, zip(*kept, strict=True))))
+    return again

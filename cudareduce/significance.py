@@ -1,0 +1,96 @@
+"""How much times changed and how sure that is: t intervals over rounds, by SciPy.
+
+The unit is the round, a median of many launches: launches within one are not independent, and a
+test over them flags a quarter to a half of identical code as changed. Logarithms, because noise is
+relative and a change is a ratio.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp, sqrt
+
+import numpy as np
+
+#: Two-sided, so that an interval that excludes "no change" is a one-sided test at 1 %.
+CONFIDENCE = 0.98
+#: Fewer rounds than this decide nothing.
+MIN_ROUNDS = 6
+#: Times that CUDA events give come in steps of 32 ns (every time measured on an H200 is a multiple
+#: of it), so no change is known to better than half a step of each side.
+STEP_US = 0.032
+
+Rounds = Sequence[float]
+_Array = np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """New over old, as a ratio, with its interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """What is left in doubt, as a share."""
+        return sqrt(self.high / self.low) - 1
+
+
+def changes(pairs: Sequence[tuple[Rounds, Rounds]], *, paired: bool = False) -> list[Change]:
+    """The change of each pair of old and new rounds, all with at least two rounds a side.
+
+    `paired`: both were measured in the same rounds, so what moves a round moves both and cancels;
+    else the rounds are independent and their spreads may differ (Welch).
+    """
+    found: list[Change | None] = [None] * len(pairs)
+    shapes: dict[tuple[int, int], list[int]] = {}
+    for k, (old, new) in enumerate(pairs):
+        shapes.setdefault((len(old), len(new)), []).append(k)
+    for members in shapes.values():
+        old = np.log(np.array([pairs[k][0] for k in members], float))
+        new = np.log(np.array([pairs[k][1] for k in members], float))
+        middle = new.mean(axis=1) - old.mean(axis=1)
+        low, high = _interval(old, new, paired and old.shape == new.shape)
+        still = np.isnan(low) | np.isnan(high)  # rounds without any spread
+        low, high = np.where(still, middle, low), np.where(still, middle, high)
+        step = STEP_US / 2 * (np.exp(-old).mean(axis=1) + np.exp(-new).mean(axis=1))
+        for k, *values in zip(members, middle, low - step, high + step, strict=True):
+            found[k] = Change(*(exp(value) for value in values))
+    return [change for change in found if change is not None]
+
+
+def _interval(old: _Array, new: _Array, paired: bool) -> tuple[_Array, _Array]:
+    from scipy import stats
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # rounds without spread give NaN, as said
+        if paired:
+            result = stats.ttest_rel(new, old, axis=1)
+        else:
+            result = stats.ttest_ind(new, old, axis=1, equal_var=False)
+        interval = result.confidence_interval(CONFIDENCE)
+    return np.asarray(interval.low), np.asarray(interval.high)
+
+
+def detectable(runs: Iterable[Rounds]) -> list[float]:
+    """The half widths that comparisons of these rounds with as many others as noisy will have, in
+    no order: a smaller threshold could never call identical code the same."""
+    from scipy import stats
+
+    shapes: dict[int, list[Rounds]] = {}
+    for rounds in runs:
+        shapes.setdefault(len(rounds), []).append(rounds)
+    found: list[float] = []
+    for count, members in shapes.items():
+        if count < MIN_ROUNDS:
+            continue
+        logs = np.log(np.array(members, float))
+        spread = logs.std(axis=1, ddof=1) * sqrt(2 / count)
+        quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, 2 * count - 2))
+        half = quantile * spread + STEP_US * np.exp(-logs).mean(axis=1)
+        found += np.expm1(half).tolist()
+    return found

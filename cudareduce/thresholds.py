@@ -1,0 +1,74 @@
+"""How large a change counts: one threshold for all kernels, others for single ones from a file."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from cudareduce.errors import UsageError
+
+#: Above what stands between two processes on one H200 (0.4 %), two cards of one model (2 %) and
+#: a driver's usual moods; a smaller one is worth setting where it has been shown to hold.
+DEFAULT = 0.05
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Shares: 0.05 is 5 %. `by_kernel` holds ids and patterns, in the order of the file."""
+
+    default: float = DEFAULT
+    by_kernel: tuple[tuple[str, float], ...] = ()
+
+    def of(self, kernel: str) -> float:
+        """The threshold of a kernel: under its own name, else the first pattern, else the rest."""
+        exact = [value for name, value in self.by_kernel if name == kernel]
+        matching = [value for name, value in self.by_kernel if fnmatchcase(kernel, name)]
+        return (exact or matching or [self.default])[0]
+
+    def unused(self, kernels: Iterable[str]) -> list[str]:
+        """Names and patterns that no kernel bears: most likely misspelt."""
+        known = set(kernels)
+        return [name for name, _ in self.by_kernel if not any(fnmatchcase(k, name) for k in known)]
+
+
+def parse_threshold(text: Any) -> float:
+    """`3%` as 0.03; a bare number could mean either, so it is refused."""
+    match = _PERCENT.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        raise UsageError(f"{text!r} is not a threshold: write a percentage above 0, as 5% or 2.5%")
+    value = float(match[1]) / 100
+    if not 0 < value <= 10:
+        raise UsageError(f"a threshold of {text} makes no sense: between 0% and 1000%")
+    return value
+
+
+def load_thresholds(path: Path | None, default: float | None) -> Thresholds:
+    """Thresholds of a TOML file; one given on the command line replaces the file's default."""
+    if path is None:
+        return Thresholds(DEFAULT if default is None else default)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from None
+    kernels = data.pop("kernel", {})
+    general = data.pop("default", None)
+    if data or not isinstance(kernels, dict):
+        wrong = next(iter(data), "kernel")
+        raise UsageError(
+            f'{path}: {wrong}: a threshold file has default = "5%" and a table [kernel] with lines '
+            'such as "reduce_v7_shuffle" = "3%"'
+        )
+    try:
+        by_kernel = tuple((name, parse_threshold(value)) for name, value in kernels.items())
+        found = DEFAULT if general is None else parse_threshold(general)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+    return Thresholds(found if default is None else default, by_kernel)

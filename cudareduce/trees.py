@@ -1,0 +1,75 @@
+"""A second tree of kernels to measure against: a folder, or the kernels at a git revision."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from cudareduce.errors import UsageError
+from cudareduce.registry import Kernel, load_kernel
+
+
+def base_folders(base: str, heads: Sequence[Path], into: Path) -> list[Path]:
+    """The folders of the base that stand opposite the head's; revisions are unpacked into `into`.
+
+    A head folder that is under no version control has no other revision and is left out.
+    """
+    if Path(base).is_dir():
+        inner = Path(base, "kernels")
+        return [inner if inner.is_dir() else Path(base)]
+    found = []
+    for number, head in enumerate(heads):
+        top = _git(head, "rev-parse", "--show-toplevel")
+        if top is None:
+            continue
+        revision = _git(head, "rev-parse", "--verify", "--quiet", "--end-of-options",
+                        f"{base}^{{commit}}")  # fmt: skip
+        if revision is None:
+            raise UsageError(
+                f"--base {base}: neither a folder nor a revision that git knows in {head}; "
+                "in CI, fetch the whole history (fetch-depth: 0)"
+            )
+        inside = head.resolve().relative_to(Path(top).resolve())
+        found.append(_unpack(top, revision, inside, into / str(number)))
+    if not found:
+        raise UsageError(
+            f"--base {base}: it is not a folder, and the kernels are not in a git checkout: name a "
+            "folder of kernels"
+        )
+    return found
+
+
+def _unpack(top: str, revision: str, inside: Path, into: Path) -> Path:
+    folder = "" if inside == Path() else inside.as_posix()
+    command = ["git", "-C", top, "archive", "--format=tar", f"{revision}:{folder}"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode:
+        raise UsageError(f"--base: revision {revision[:12]} has no folder {inside}")
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        archive.extractall(into, filter="data")
+    return into
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    command = ["git", "-C", str(folder), *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        raise UsageError("--base needs git, which was not found: install it") from None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def load_tree(folders: Sequence[Path]) -> dict[str, Kernel]:
+    """The kernels of folders, by id. Lineages are not looked at: a base may be one file."""
+    kernels: dict[str, Kernel] = {}
+    for folder in folders:
+        for path in sorted([*folder.glob("*.cu"), *folder.glob("*/*.cu")]):
+            kernel = load_kernel(path, path.parent.name if path.parent != folder else folder.name)
+            kernels[kernel.id] = kernel
+    if not kernels:
+        names = ", ".join(str(folder) for folder in folders)
+        raise UsageError(f"--base: there are no kernels in {names}")
+    return kernels

@@ -1,0 +1,201 @@
+"""Comparison rows as people and programs read them: tables, a count in words, JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any
+
+from cudareduce.ci_output import Finding
+from cudareduce.compare import VERDICTS, Row, twin_changes
+from cudareduce.figures import (
+    DASH,
+    change_text,
+    share_text,
+    short_size,
+    time_text,
+)
+from cudareduce.gate import Policy
+from cudareduce.record import Record
+from cudareduce.report import Section
+
+#: More rows than this are too many to look through, so those that are SAME are only counted.
+_SHOW_ALL_UP_TO = 60
+
+
+def problem_text(record: Record) -> str:
+    """What a record reduces."""
+    rows = f" x {short_size(record.rows)} rows" if record.rows != 1 else ""
+    acc = f" in {record.acc}" if record.acc != record.dtype and record.op != "mean" else ""
+    return f"{record.op} {record.dtype}{acc} {short_size(record.n)}{rows}"
+
+
+def verdict_text(row: Row) -> str:
+    """The verdict, and whether a second measurement was called for and missing."""
+    if row.verdict == "SLOWER" and row.confirmed is None:
+        return "SLOWER, unconfirmed"
+    return row.verdict
+
+
+def moved_text(row: Row) -> str:
+    """Change and interval in a sentence."""
+    if row.change is None:
+        return ""
+    low, high = change_text(row.change.low), change_text(row.change.high)
+    return f"{change_text(row.change.ratio)} ({low} to {high})"
+
+
+def counts_text(rows: Sequence[Row]) -> str:
+    """`24 compared: 1 SLOWER, 23 SAME`."""
+    counts = Counter(row.verdict for row in rows)
+    found = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
+    return f"{len(rows)} compared: {found or 'nothing'}"
+
+
+def worst_first(rows: Iterable[Row]) -> list[Row]:
+    """By verdict, then by how much slower."""
+
+    def key(row: Row) -> tuple[int, float]:
+        return VERDICTS.index(row.verdict), -(row.change.ratio if row.change else 0.0)
+
+    return sorted(rows, key=key)
+
+
+def verdict_sections(
+    rows: Sequence[Row], title: str, notes: Sequence[str], *, shares: bool, everything: bool
+) -> list[Section]:
+    """The table, worst first; a long one leaves out what is the same, and says so."""
+    shown = worst_first(rows)
+    told = list(notes)
+    same = sum(row.verdict == "SAME" for row in rows)
+    if not everything and len(rows) > _SHOW_ALL_UP_TO and same:
+        shown = [row for row in shown if row.verdict != "SAME"]
+        told.append(f"{same} that are the SAME are not shown; --all shows them")
+    unit = "%ceil" if shares else "us"
+    header = (
+        "verdict", "kernel", "what", f"old {unit}", f"new {unit}", "change", "from", "to", "limit",
+    )  # fmt: skip
+    table = tuple(
+        (
+            verdict_text(row), row.record.kernel, problem_text(row.record),
+            _figure(row.old, shares), _figure(row.new, shares),
+            *(change_text(value) for value in _change(row)),
+            DASH if row.threshold is None else f"{100 * row.threshold:g}%",
+        )
+        for row in shown
+    )  # fmt: skip
+    reasons = [
+        f"{row.record.kernel} {problem_text(row.record)}: {row.verdict}: {row.reason}"
+        for row in shown
+        if row.reason and row.verdict != "SAME"
+    ]
+    alike = sum(row.same_code and row.verdict == "SAME" for row in rows)
+    if alike:
+        told.append(f"{alike} ran the same machine code, launched the same way{_noise(rows)}")
+    return [Section(title, header, table, (counts_text(rows), *reasons, *told), 3)]
+
+
+def _figure(record: Record | None, shares: bool) -> str:
+    if record is None:
+        return DASH
+    if shares:
+        return share_text(record.pct_ceiling)
+    return time_text(record.time_us, record.time_us_low, record.time_us_high)
+
+
+def _change(row: Row) -> tuple[float | None, float | None, float | None]:
+    change = row.change
+    return (change.ratio, change.low, change.high) if change else (None, None, None)
+
+
+def _noise(rows: Sequence[Row]) -> str:
+    moves = [move for found in twin_changes(rows).values() for move in found]
+    if not moves:
+        return ""
+    return (
+        f"; their times, this comparison's own noise, moved by {100 * median(moves):.2f} % in the "
+        f"middle and {100 * max(moves):.2f} % at most"
+    )
+
+
+def rows_json(rows: Iterable[Row]) -> str:
+    """Every row as an object, in the order of the new run."""
+    return json.dumps([_plain(row) for row in rows], indent=1, allow_nan=False) + "\n"
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    record, change = row.record, row.change
+
+    def per_cent(ratio: float | None) -> float | None:
+        return None if ratio is None else 100 * (ratio - 1)
+
+    return {
+        "kernel": record.kernel,
+        "op": record.op,
+        "dtype": record.dtype,
+        "acc": record.acc,
+        "n": record.n,
+        "rows": record.rows,
+        "block": record.block,
+        "items": record.items,
+        "timing": record.timing,
+        "region": record.region,
+        "pattern": record.pattern,
+        "verdict": row.verdict,
+        "reason": row.reason,
+        "confirmed": row.confirmed,
+        "same_code": row.same_code,
+        "time_us_old": row.old.time_us if row.old else None,
+        "time_us_new": row.new.time_us if row.new else None,
+        "change_pct": per_cent(change.ratio if change else None),
+        "change_pct_low": per_cent(change.low if change else None),
+        "change_pct_high": per_cent(change.high if change else None),
+        "threshold_pct": None if row.threshold is None else 100 * row.threshold,
+    }
+
+
+def sentence(row: Row) -> str:
+    """What happened, in words."""
+    parts = [moved_text(row)]
+    if row.verdict == "SLOWER" and row.threshold is not None:
+        parts.append(f"limit {100 * row.threshold:g}%")
+        parts.append("confirmed" if row.confirmed else "unconfirmed")
+    return ", ".join(part for part in (*parts, row.reason) if part) or "as it was"
+
+
+def findings(rows: Iterable[Row], policy: Policy) -> list[Finding]:
+    """What a CI service is told of each row, worst first. Nothing was tested where nothing can be
+    told, and where what is gone may be gone."""
+    found = []
+    for row in worst_first(rows):
+        untested = row.verdict in ("UNCERTAIN", "GONE")
+        found.append(
+            Finding(
+                row.record.kernel,
+                problem_text(row.record),
+                row.verdict,
+                sentence(row),
+                "failed" if policy.code(row) else "skipped" if untested else "passed",
+                (row.new.time_us or 0.0) / 1e6 if row.new else 0.0,
+            )
+        )
+    return found
+
+
+def benchmark_series(rows: Iterable[Row]) -> str:
+    """What github-action-benchmark draws over time (its `customSmallerIsBetter`): one value for
+    each kernel and problem."""
+    values = []
+    for row in rows:
+        record = row.new
+        if record is None or record.time_us is None:
+            continue
+        entry: dict[str, object] = {"name": f"{record.kernel} {problem_text(record)}"}
+        entry |= {"unit": "us", "value": record.time_us}
+        if record.time_us_low is not None and record.time_us_high is not None:
+            entry["range"] = f"{(record.time_us_high - record.time_us_low) / 2:.3g}"
+        rate = f"\n{record.gb_s:.0f} GB/s" if record.gb_s else ""
+        values.append(entry | {"extra": f"{row.verdict}: {sentence(row)}{rate}"})
+    return json.dumps(values, indent=1, allow_nan=False) + "\n"

@@ -1,0 +1,281 @@
+"""`check` from end to end, on a GPU made of the emulator and a clock that only counts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from cudareduce.registry import kernels_folder
+from tests.fake_gpu import fake_gpu
+
+Call = Callable[..., tuple[int, str, str]]
+SHUFFLE = kernels_folder() / "ladder" / "reduce_v7_shuffle.cu"
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[None]:
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
+        monkeypatch.delenv(name, raising=False)
+    with fake_gpu(monkeypatch, cache):
+        yield
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A folder of two kernels: shuffle, and a copy of it that tests tamper with."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    text = re.sub(r"after .*\n", "", SHUFFLE.read_text())
+    for name in ("kernel_a", "kernel_b"):
+        (folder / f"{name}.cu").write_text(text.replace("reduce_v7_shuffle", name))
+    return folder
+
+
+def edit(tree: Path, old: str, new: str) -> None:
+    path = tree / "kernel_b.cu"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+
+
+def slow(tree: Path, percent: float) -> None:
+    edit(tree, "// Write:", f"// slower: {percent} %\n    // Write:")
+
+
+@pytest.fixture
+def baseline(cudareduce: Call, tree: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "baseline.json"
+    code, _, err = cudareduce(
+        "bench", "kernel_*", "--kernels", tree, "--n", "70000,100000", "--json", path,
+        "--quiet", "--backend", "cuda",
+    )  # fmt: skip
+    assert code == 0, err
+    return path
+
+
+def verdicts(out: str) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for row in json.loads(out):
+        found.setdefault(row["kernel"], set()).add(row["verdict"])
+    return found
+
+
+def test_the_same_code_is_the_same_and_told_apart_from_noise(
+    cudareduce: Call, baseline: Path, tree: Path
+) -> None:
+    ask = ("check", "--baseline", baseline, "--kernels", tree, "--quiet")
+    code, out, err = cudareduce(*ask)
+    assert (code, err) == (0, "")
+    assert "4 compared: 4 SAME" in out
+    assert "4 ran the same machine code, launched the same way; their times" in out
+    code, out, _ = cudareduce(*ask, "--no-same-code", "--threshold", "2%", "--format", "json")
+    assert code == 0
+    assert verdicts(out) == {"kernel_a": {"SAME"}, "kernel_b": {"SAME"}}
+
+
+def test_what_got_slower_is_measured_twice_and_fails(
+    cudareduce: Call, baseline: Path, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow(tree, 10)
+    summary, report = tmp_path / "summary.md", tmp_path / "junit.xml"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    code, out, err = cudareduce(
+        "check", "--baseline", baseline, "--kernels", tree, "--junit", report,
+        "--benchmark-json", tmp_path / "series.json", "--json", tmp_path / "new.json",
+    )  # fmt: skip
+    assert code == 1
+    assert "2 look slower: measuring them again" in err
+    line = (tree / "kernel_b.cu").read_text().split("__global__")[0].count("\n") + 1
+    assert f"::error file=mine/kernel_b.cu,line={line},title=SLOWER%3A kernel_b::" in out
+    assert ", limit 5%25, confirmed" in out
+    assert "4 compared: 2 SLOWER, 2 SAME" in summary.read_text()
+    suite = ElementTree.parse(report).getroot().find("testsuite")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures")) == ("4", "2")
+    again = json.loads((tmp_path / "new.json").read_text())
+    assert {len(r["rounds_us"]) for r in again["records"]} == {9}
+    series = json.loads((tmp_path / "series.json").read_text())
+    assert {entry["unit"] for entry in series} == {"us"}
+    assert len(series) == 4
+    code, out, _ = cudareduce(
+        "check", "--baseline", baseline, "--kernels", tree, "--quiet", "--format", "json"
+    )
+    assert code == 1
+    assert {row["confirmed"] for row in json.loads(out.split("::error")[0])} == {None, True}
+
+
+def test_what_got_faster_passes(cudareduce: Call, baseline: Path, tree: Path) -> None:
+    slow(tree, -20)
+    code, out, _ = cudareduce(
+        "check", "--baseline", baseline, "--kernels", tree, "--quiet", "--format", "json"
+    )
+    assert code == 0
+    assert verdicts(out) == {"kernel_a": {"SAME"}, "kernel_b": {"FASTER"}}
+
+
+def test_a_wrong_kernel_is_wrong_even_if_it_is_faster(
+    cudareduce: Call, baseline: Path, tree: Path, tmp_path: Path
+) -> None:
+    slow(tree, -20)
+    edit(tree, "if (k < n)", "if (k + 1 < n)")
+    before = baseline.read_text()
+    ask = ("check", "--baseline", baseline, "--kernels", tree, "--quiet")
+    code, out, _ = cudareduce(*ask)
+    assert code == 3
+    assert "kernel_b sum float32 70000: WRONG: " in out
+    code, _, err = cudareduce(*ask, "--update-baseline")
+    assert code == 3
+    assert "is left as it was: mend what is wrong first" in err
+    assert baseline.read_text() == before
+
+
+def test_gone_fails_unless_allowed(cudareduce: Call, baseline: Path, tree: Path) -> None:
+    (tree / "kernel_b.cu").unlink()
+    ask = ("check", "--baseline", baseline, "--kernels", tree, "--quiet", "--format", "json")
+    code, out, _ = cudareduce(*ask)
+    assert (code, verdicts(out)) == (1, {"kernel_a": {"SAME"}, "kernel_b": {"GONE"}})
+    assert cudareduce(*ask, "--allow-gone")[0] == 0
+    assert cudareduce(*ask[:5], "kernel_a", "--quiet")[0] == 0
+
+
+def test_a_kernel_that_no_longer_compiles_is_an_error_of_its_own(
+    cudareduce: Call, baseline: Path, tree: Path
+) -> None:
+    edit(tree, "Acc value = Op::identity();", "Acc value = nonsense;")
+    code, out, _ = cudareduce("check", "--baseline", baseline, "--kernels", tree, "--quiet")
+    assert code == 2
+    assert "GONE: does not compile" in out
+
+
+def test_what_is_new_is_listed_and_comes_into_the_next_baseline(
+    cudareduce: Call, baseline: Path, tree: Path
+) -> None:
+    text = (tree / "kernel_a.cu").read_text()
+    (tree / "kernel_c.cu").write_text(text.replace("kernel_a", "kernel_c"))
+    ask = ("check", "--baseline", baseline, "--kernels", tree, "--quiet", "--format", "json")
+    code, out, _ = cudareduce(*ask, "--update-baseline")
+    assert code == 0
+    assert verdicts(out)["kernel_c"] == {"NEW"}
+    code, out, _ = cudareduce(*ask)
+    assert code == 0
+    assert verdicts(out)["kernel_c"] == {"SAME"}
+
+
+def test_a_new_block_size_in_the_header_is_compared_with_the_old(
+    cudareduce: Call, baseline: Path, tree: Path
+) -> None:
+    slow(tree, 10)
+    edit(tree, "block      = 256", "block      = 128")
+    code, out, _ = cudareduce(
+        "check", "--baseline", baseline, "--kernels", tree, "--quiet", "--format", "json"
+    )
+    rows = [row for row in json.loads(out) if row["kernel"] == "kernel_b"]
+    assert code == 1
+    assert {row["verdict"] for row in rows} == {"SLOWER"}
+    assert "block x items 256 x 8, now 128 x 8" in rows[0]["reason"]
+
+
+def test_too_few_rounds_decide_nothing(cudareduce: Call, baseline: Path, tree: Path) -> None:
+    slow(tree, 50)
+    ask = ("check", "--baseline", baseline, "--kernels", tree, "--quiet", "--rounds", 5)
+    code, out, _ = cudareduce(*ask)
+    assert code == 0
+    assert "UNCERTAIN: the new run has 5 rounds, and a verdict takes 6" in out
+    assert cudareduce(*ask, "--strict")[0] == 4
+
+
+def test_another_machine(
+    cudareduce: Call, baseline: Path, tree: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    ask = ("check", "--baseline", baseline, "--kernels", tree, "--quiet", "--no-same-code")
+    with fake_gpu(monkeypatch, cache, power_limit_w=500.0, driver="600.1"):
+        code, out, err = cudareduce(*ask)
+        assert (code, out) == (5, "")
+        assert "another machine: power limit 700.0, now 500.0. Make one here with" in err
+        code, out, _ = cudareduce(*ask, "--cross-device")
+        assert code == 0
+        assert "Compared by shares of each card's own ceiling, not by time: power limit" in out
+        assert "the machine: driver 580.159.04, now 600.1" in out
+    with fake_gpu(monkeypatch, cache, uuid="GPU-another"):
+        code, out, _ = cudareduce(*ask)
+        assert code == 0
+        assert "not by time: another card of the same model" in out
+        assert "%ceil" in out
+
+
+def test_two_trees_in_the_same_rounds(cudareduce: Call, tree: Path, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    base.mkdir()
+    for path in tree.iterdir():
+        (base / path.name).write_text(path.read_text())
+    slow(tree, 3)
+    ask = ("check", "kernel_*", "--base", base, "--kernels", tree, "--n", 70000, "--quiet",
+           "--format", "json")  # fmt: skip
+    code, out, _ = cudareduce(*ask, "--threshold", "2%")
+    assert (code, verdicts(out)) == (1, {"kernel_a": {"SAME"}, "kernel_b": {"SLOWER"}})
+    rows = {row["kernel"]: row for row in json.loads(out)}
+    assert rows["kernel_a"]["same_code"] is True
+    assert rows["kernel_b"]["change_pct"] == pytest.approx(3, abs=0.3)
+    assert cudareduce(*ask)[0] == 0
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(
+        ["git", "-C", folder, "-c", "user.name=t", "-c", "user.email=t@t", *words],
+        check=True, capture_output=True,
+    )  # fmt: skip
+
+
+def test_a_revision(cudareduce: Call, tree: Path) -> None:
+    git(tree.parent, "init", "-q")
+    git(tree.parent, "add", "mine")
+    git(tree.parent, "commit", "-qm", "before")
+    slow(tree, 10)
+    ask = ("check", "kernel_*", "--kernels", tree, "--n", 70000, "--quiet", "--format", "json")
+    code, out, err = cudareduce(*ask, "--base", "HEAD")
+    assert err == ""
+    assert (code, verdicts(out)) == (1, {"kernel_a": {"SAME"}, "kernel_b": {"SLOWER"}})
+    for wrong in ("nowhere", "--all", "-x"):
+        code, out, err = cudareduce(*ask, f"--base={wrong}")
+        assert (code, out) == (2, "")
+        assert "neither a folder nor a revision that git knows" in err
+        assert err.count("\n") == 1
+
+
+def test_without_a_gpu(
+    cudareduce: Call, baseline: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cudareduce.errors import EnvironmentProblem
+
+    def none(spec: object) -> None:
+        raise EnvironmentProblem("no GPU here")
+
+    monkeypatch.setattr("cudareduce.backends.open_cuda", none)
+    for ask in (("--baseline", baseline), ("--base", tree)):
+        code, out, err = cudareduce("check", "kernel_*", *ask, "--kernels", tree)
+        assert (code, out, err) == (6, "", "cudareduce: no GPU here\n")
+
+
+def test_many_failures_are_ten_annotations(
+    cudareduce: Call, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "many.json"
+    sizes = ",".join(str(n) for n in range(70000, 70012))
+    ask = ("--kernels", tree, "--quiet")
+    assert cudareduce("bench", "kernel_b", "--n", sizes, "--json", path, *ask)[0] == 0
+    slow(tree, 30)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    code, out, _ = cudareduce("check", "--baseline", path, *ask)
+    lines = [line for line in out.splitlines() if line.startswith("::error")]
+    assert code == 1
+    assert len(lines) == 10
+    assert lines[-1] == "::error title=cudareduce::3 more fail: the step summary lists them"
+    assert os.environ.get("GITHUB_STEP_SUMMARY") is None

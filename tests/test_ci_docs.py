@@ -1,0 +1,198 @@
+"""The workflows of docs/ci.md: their shell lines are run here, in a copy of this checkout.
+
+Installing is left out (a stand-in for pip notes what it was asked for), the GPU is a fake one, and
+sizes and kernels are cut down; everything else runs as it stands in the page.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from cudareduce.compile_store import load
+from cudareduce.nvcc import installed
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "ci.md").read_text()
+KEPT = ("reduce_v0_baseline", "reduce_v1_no_divergence")
+BASELINE = "results/nvidia-h200/baseline.json"
+
+
+def jobs(title: str) -> dict[str, list[str]]:
+    """The shell lines of each job of the YAML under a title; what a step runs is one script."""
+    yaml = PAGE.split(f"## {title}\n")[1].split("```yaml\n")[1].split("```")[0]
+    found: dict[str, list[str]] = {}
+    job, block, indent = "", False, 0
+    for line in yaml.splitlines():
+        here = len(line) - len(line.lstrip())
+        name = re.match(r"(?:  )?([a-z][\w:]*):$", line)
+        if name and name[1] not in ("jobs", "artifacts", "script"):
+            job = name[1]
+        if line.strip() == "- run: |":
+            block, indent = True, here
+            found.setdefault(job, []).append("")
+        elif block and here > indent + 2:
+            found[job][-1] += line.strip() + "\n"
+        else:
+            block = False
+            if re.match(r"    - [^u]", line):
+                found.setdefault(job, []).append(line.strip().removeprefix("- "))
+    return found
+
+
+def git(folder: Path, *words: str) -> None:
+    command = ["git", "-C", folder, "-c", "user.name=t", "-c", "user.email=t@t", *words]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of this tree with two kernels, committed, as a runner has it."""
+    copy = tmp_path / "checkout"
+    copy.mkdir()
+    for name in ("cudareduce", "tests", "docs"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "kernels" / "ladder").mkdir(parents=True)
+    for name in KEPT:
+        shutil.copy(ROOT / "kernels" / "ladder" / f"{name}.cu", copy / "kernels" / "ladder")
+    git(copy, "init", "-q")
+    git(copy, "add", ".")
+    git(copy, "commit", "-qm", "before")
+    git(copy, "update-ref", "refs/remotes/origin/main", "HEAD")
+    return copy
+
+
+class Runner:
+    """Runs the lines of a job as a CI service would."""
+
+    def __init__(self, checkout: Path, cache: Path) -> None:
+        self.checkout, self.tools = checkout, checkout.parent / "tools"
+        self.summary = checkout.parent / "summary.md"
+        self.tools.mkdir()
+        venv = 'mkdir -p "$3/bin"; cp "$(dirname "$0")"/made/* "$3/bin"'
+        self._script(self.tools / "python3", venv)
+        (self.tools / "made").mkdir()
+        note = 'echo "$@" >> "$CUDAREDUCE_TEST_CACHE/../pip.log"'
+        self._script(self.tools / "made" / "pip", note)
+        run = f'exec {sys.executable} -m tests.fake_gpu "$@"'
+        self._script(self.tools / "made" / "cudareduce", run)
+        self.asked = checkout.parent / "pip.log"
+        (checkout.parent / "cache").mkdir()
+        self.environment = {
+            "PATH": f"{self.tools}:{os.environ['PATH']}",
+            "HOME": str(checkout.parent),
+            "PYTHONPATH": str(checkout),
+            "CUDAREDUCE_TEST_CACHE": str(checkout.parent / "cache"),
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_WORKSPACE": str(checkout),
+            "GITHUB_STEP_SUMMARY": str(self.summary),
+            "GITHUB_BASE_REF": "main",
+        }
+
+    @staticmethod
+    def _script(path: Path, text: str) -> None:
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def __call__(self, script: str) -> tuple[int, str]:
+        lines = script.replace("2^22,2^25,2^28", "70000")
+        done = subprocess.run(
+            ["bash", "-e", "-c", lines], cwd=self.checkout, env=self.environment,
+            capture_output=True, text=True,
+        )  # fmt: skip
+        return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def runner(checkout: Path, cache: Path) -> Runner:
+    return Runner(checkout, cache)
+
+
+def slow(checkout: Path) -> None:
+    path = checkout / "kernels" / "ladder" / f"{KEPT[1]}.cu"
+    path.write_text(path.read_text() + "// slower: 10 %\n")
+
+
+def bench(runner: Runner) -> None:
+    """Make the baseline with the line of the page that says how."""
+    [line] = [line for line in PAGE.splitlines() if line.startswith("cudareduce bench")]
+    assert BASELINE in line
+    (runner.checkout / BASELINE).parent.mkdir(parents=True)
+    code, out = runner(f"python3 -m venv .venv\n.venv/bin/{line}")
+    assert code == 0, out
+
+
+def test_github_timed(runner: Runner) -> None:
+    bench(runner)
+    steps = jobs("GitHub Actions")["timed"]
+    assert len(steps) == 3
+    for step in steps:
+        code, out = runner(step)
+        assert code == 0, out
+    assert runner.asked.read_text() == "install .[cuda]\n"
+    assert runner.summary.read_text().count("2 compared: 2 SAME") == 2
+    assert (runner.checkout / "series.json").exists()
+    slow(runner.checkout)
+    for step in steps[1:]:
+        code, out = runner(step)
+        assert code == 1, out
+        assert f"::error file=kernels/ladder/{KEPT[1]}.cu,line=" in out
+    assert "1 SLOWER, 1 SAME" in runner.summary.read_text()
+
+
+def test_gitlab_timed(runner: Runner) -> None:
+    bench(runner)
+    del runner.environment["GITHUB_ACTIONS"], runner.environment["GITHUB_STEP_SUMMARY"]
+    slow(runner.checkout)
+    lines = jobs("GitLab")["kernels:timed"]
+    codes = [runner(line)[0] for line in lines]
+    assert codes == [0, 0, 1]
+    suite = ElementTree.parse(runner.checkout / "junit.xml").getroot()[0]
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    assert not runner.summary.exists()
+
+
+@pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
+@pytest.mark.parametrize(("title", "job"), [("GitHub Actions", "compiled"),
+                                            ("GitLab", "kernels:compiled")])  # fmt: skip
+def test_compiled(runner: Runner, title: str, job: str) -> None:
+    [line] = [line for line in PAGE.splitlines() if line.endswith("--update-baseline")]
+    path = runner.checkout / "results" / "compile" / "nvcc-13.0.json"
+    path.parent.mkdir(parents=True)
+    code, out = runner(f"python3 -m venv .venv\n.venv/bin/{line} --arch 90")
+    assert code == 0, out
+    assert len(load(path).units) == 2
+    steps = jobs(title)[job]
+    for step in steps:
+        code, out = runner(step)
+        assert code == 0, out
+    assert runner.asked.read_text() == "install .[compile]\n"
+    kernel = runner.checkout / "kernels" / "ladder" / f"{KEPT[1]}.cu"
+    text = kernel.read_text().replace("shared[BLOCK]", "shared[40 * BLOCK]")
+    kernel.write_text(text)
+    code, out = runner(steps[-1])
+    assert code == 1, out
+    assert "WORSE" in out
+    assert list(runner.checkout.glob("*.xml"))
+
+
+def test_the_page_names_every_verdict() -> None:
+    from cudareduce.compare import VERDICTS
+
+    for verdict in VERDICTS:
+        assert re.search(rf"\*\*{verdict}\*\*", PAGE)
+
+
+def test_options_of_the_page_exist() -> None:
+    from cudareduce.cli import cli
+
+    known = {word for name in ("check", "bench") for parameter in cli.commands[name].params
+             for word in parameter.opts}  # fmt: skip
+    assert set(re.findall(r"--[a-z][\w-]+", PAGE)) <= known

@@ -1,0 +1,422 @@
+"""`compare`: verdicts between stored runs, and what it says of files it cannot use."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudareduce.backend import DeviceInfo
+from cudareduce.compare import SAME_CODE, Row, Rules, compare
+from cudareduce.fingerprint import match
+from cudareduce.gate import Policy, confirm
+from cudareduce.record import Record, Run
+from cudareduce.store import load, to_json, write_text
+from cudareduce.thresholds import Thresholds, load_thresholds
+from tests.simulate import H200, KERNELS, SIZES, record, run
+
+Call = Callable[..., tuple[int, str, str]]
+DATA = Path(__file__).resolve().parent / "data"
+BEFORE, AFTER = DATA / "simulated-before.json", DATA / "simulated-after.json"
+FIVE = Rules(Thresholds(0.05))
+FLAT = (40.0, 40.032, 39.968) * 3
+
+
+def rounds(us: float) -> tuple[float, ...]:
+    return tuple(us * time / 40 for time in FLAT)
+
+
+def one(old: Record | None, new: Record | None, rules: Rules = FIVE) -> Row:
+    [row] = compare([old] if old else [], [new] if new else [], rules)
+    return row
+
+
+def case(us: float = 40.0, **changes: Any) -> Record:
+    return record("reduce_v7_shuffle", 2**25, rounds(us), **changes)
+
+
+OLD = case()
+
+
+@pytest.mark.parametrize(
+    ("new", "verdict", "reason"),
+    [
+        (case(), "SAME", SAME_CODE),
+        (case(44.0), "SAME", SAME_CODE),
+        (case(44.0, cubin_sha="x"), "SLOWER", ""),
+        (case(36.0, cubin_sha="x"), "FASTER", ""),
+        (case(41.0, cubin_sha="x"), "SAME", ""),
+        (case(44.0, grid=7), "SLOWER", ""),
+        (case(41.99, cubin_sha="x"), "UNCERTAIN", "it may be as much as +5.1 %, beyond the"),
+        (case(44.0, cubin_sha=None), "SLOWER", ""),
+        (case(20.0, verdict="fail", reason="got 1, expected 2", time_us=None), "WRONG", "got 1"),
+        (case(verdict="skip", reason="out of GPU memory", time_us=None), "GONE", "out of GPU"),
+        (None, "GONE", "it is not in the new run"),
+        (case(44.0, cubin_sha="x", rounds_us=rounds(44)[:5]), "UNCERTAIN", "has 5 rounds, and a"),
+        (case(time_us=None, rounds_us=(), cubin_sha="x"), "UNCERTAIN", "the new run has no time"),
+    ],
+)
+def test_one_verdict(new: Record | None, verdict: str, reason: str) -> None:
+    row = one(OLD, new)
+    assert row.verdict == verdict
+    assert reason in row.reason
+
+
+def test_new_and_back_again() -> None:
+    assert one(None, OLD).verdict == "NEW"
+    wrong = case(verdict="fail", reason="bad", time_us=None, rounds_us=())
+    assert (one(wrong, OLD).verdict, one(wrong, OLD).reason) == (
+        "NEW", "it was wrong in the baseline",
+    )  # fmt: skip
+    skipped = case(verdict="skip", reason="no", time_us=None, rounds_us=())
+    assert compare([skipped], [skipped], FIVE) == []
+    empty = replace(case(time_us=None, rounds_us=()), n=0)
+    assert compare([empty], [empty], FIVE) == []
+
+
+def test_noisy_rounds_decide_nothing() -> None:
+    noisy = case(44.0, cubin_sha="x", rounds_us=(30.0, 60.0, 44.0) * 3)
+    row = one(OLD, noisy)
+    assert (row.verdict, row.reason) == (
+        "UNCERTAIN", "the rounds are too noisy to tell the change from none",
+    )  # fmt: skip
+
+
+def test_a_clock_that_moved_with_the_time_is_the_reason() -> None:
+    old = case(sm_clock_mhz=1980.0, memory_clock_mhz=3201.0)
+    down = case(44.0, cubin_sha="x", sm_clock_mhz=1800.0, memory_clock_mhz=3201.0)
+    row = one(old, down)
+    assert row.verdict == "UNCERTAIN"
+    assert row.reason == (
+        "the SM clock moved with it, from 1980 to 1800 MHz: lock the clocks and measure again"
+    )
+    assert one(old, replace(down, sm_clock_mhz=1975.0)).verdict == "SLOWER"
+    assert one(old, replace(down, sm_clock_mhz=2180.0)).verdict == "SLOWER"
+
+
+def test_same_code_stands_even_where_times_say_otherwise() -> None:
+    guard_off = Rules(Thresholds(0.05), same_code=False)
+    assert one(OLD, case(44.0)).verdict == "SAME"
+    assert one(OLD, case(44.0), guard_off).verdict == "SLOWER"
+
+
+def test_a_change_no_larger_than_that_of_identical_code_is_not_one() -> None:
+    names = [f"k{i}" for i in range(6)]
+    old = [replace(case(), kernel=name) for name in names]
+    new = [replace(case(43.5), kernel=name) for name in names[:5]]
+    new.append(replace(case(43.0, cubin_sha="x"), kernel="k5"))
+    rows = compare(old, new, FIVE)
+    assert rows[5].verdict == "UNCERTAIN"
+    assert rows[5].reason == "identical code of this size moved by +8.7 % in these runs"
+    few = compare(old[1:], new[1:], FIVE)
+    assert few[4].verdict == "SLOWER"
+
+
+def test_shares_of_the_ceiling_for_another_card() -> None:
+    rules = Rules(Thresholds(0.05), shares=True, same_code=False)
+    slower_card = case(44.0, ceiling_gb_s=OLD.ceiling_gb_s / 1.1)  # type: ignore[operator]
+    assert one(OLD, slower_card, rules).verdict == "SAME"
+    assert one(OLD, case(44.0), rules).verdict == "SLOWER"
+    row = one(OLD, case(ceiling_gb_s=None), rules)
+    assert (row.verdict, row.change) == ("UNCERTAIN", None)
+    assert row.reason == "another card, and the new run has no ceiling to take a share of"
+
+
+def test_a_kernel_whose_block_changed_is_compared_with_itself() -> None:
+    row = one(OLD, replace(case(44.0), block=128))
+    assert (row.verdict, row.reason) == ("SLOWER", "block x items 256 x 8, now 128 x 8")
+    sweep = [replace(OLD, block=block) for block in (128, 256)]
+    rows = compare(sweep, [sweep[0], replace(OLD, block=512)], FIVE)
+    assert [row.verdict for row in rows] == ["SAME", "NEW", "GONE"]
+
+
+def test_a_second_measurement_decides() -> None:
+    first = one(OLD, case(44.0, cubin_sha="x"))
+    for us, verdict, confirmed in ((44.0, "SLOWER", True), (40.0, "SAME", False),
+                                   (36.0, "UNCERTAIN", False)):  # fmt: skip
+        again = [case(us, cubin_sha="x", rounds_us=rounds(us) * 2)]
+        [row] = confirm([first], lambda rows, again=again: ([OLD], again), FIVE)  # type: ignore[misc]
+        assert (row.verdict, row.confirmed) == (verdict, confirmed)
+    wrong = [case(verdict="fail", reason="bad", time_us=None)]
+    assert confirm([first], lambda rows: ([OLD], wrong), FIVE)[0].verdict == "WRONG"
+    assert confirm([first], lambda rows: ([OLD], []), FIVE)[0].verdict == "UNCERTAIN"
+    assert confirm([one(OLD, case())], lambda rows: pytest.fail("nothing to confirm"), FIVE)
+
+
+@pytest.mark.parametrize(
+    ("words", "strict", "allow", "code"),
+    [
+        ("SAME FASTER NEW", True, False, 0),
+        ("SAME UNCERTAIN", False, False, 0),
+        ("SAME UNCERTAIN", True, False, 4),
+        ("SLOWER UNCERTAIN", True, False, 1),
+        ("SLOWER WRONG", False, False, 3),
+        ("GONE", False, False, 1),
+        ("GONE", False, True, 0),
+    ],
+)
+def test_exit_codes(words: str, strict: bool, allow: bool, code: int) -> None:
+    rows = [Row(OLD, OLD, word) for word in words.split()]
+    assert Policy(strict, allow).exit_code(rows) == code
+
+
+def test_fingerprint() -> None:
+    assert match(H200, H200) == match(H200, replace(H200, power_limit_w=700.3))
+    assert match(H200, replace(H200, ecc=False)).differences == ("ECC on, now off",)
+    loose = match(H200, replace(H200, driver="1", power_limit_w=None))
+    assert loose.differences == ()
+    assert loose.warnings == (
+        "power limit 700.0, now -", "driver 580.159.04, now 1",
+    )  # fmt: skip
+    assert match(H200, replace(H200, uuid="other")).other_card
+    assert match(H200, replace(H200, uuid=None)).warnings
+    for name in ("cc", "sm_count", "l2_bytes", "memory_clock_khz", "bus_bits", "mig", "name"):
+        assert len(match(H200, replace(H200, **{name: "other"})).differences) == 1
+
+
+def test_stored_runs_are_simulated_and_say_so() -> None:
+    for path in (BEFORE, AFTER):
+        assert "no GPU made these times" in load(path).tool["simulated"]
+
+
+def test_compare_prints_the_worst_first_and_cannot_confirm(cudareduce: Call) -> None:
+    code, out, err = cudareduce("compare", BEFORE, AFTER, "--threshold", "2%")
+    assert (code, err) == (1, "")
+    lines = [line.split() for line in out.splitlines()]
+    verdicts = [line[0].rstrip(",") for line in lines if line and line[-1] == "2%"]
+    assert verdicts == ["SLOWER"] * 3 + ["FASTER"] * 3 + ["SAME"] * 18
+    assert "SLOWER, unconfirmed" in out
+    assert "24 compared: 3 SLOWER, 3 FASTER, 18 SAME" in out
+    assert "18 ran the same machine code, launched the same way; their times" in out
+
+
+def test_an_improvement_never_fails(cudareduce: Call, tmp_path: Path) -> None:
+    quick = stored(tmp_path / "quick.json", run(7, slower={"reduce_v6_multi_add": -0.3}))
+    assert cudareduce("compare", BEFORE, quick, "--strict")[0] == 0
+
+
+def test_markdown_and_json(cudareduce: Call, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    code, out, _ = cudareduce(
+        "compare", BEFORE, AFTER, "--format", "json", "--markdown", page, "--threshold", "2%"
+    )
+    rows = json.loads(out)
+    assert code == 1
+    assert len(rows) == 24
+    slower = [row for row in rows if row["verdict"] == "SLOWER"]
+    assert {row["kernel"] for row in slower} == {"reduce_v6_multi_add"}
+    assert all(2 < row["change_pct_low"] < 3 < row["change_pct_high"] < 4 for row in slower)
+    assert "| SLOWER, unconfirmed | reduce_v6_multi_add" in page.read_text()
+
+
+def stored(path: Path, made: Run) -> Path:
+    write_text(path, to_json(made))
+    return path
+
+
+def changed(path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    data = json.loads(BEFORE.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+    return path
+
+
+BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "another tool's": (
+        lambda d: d.clear() or d.update(results=[]),
+        "is not a result of cudareduce",
+    ),
+    "old schema": (lambda d: d.update(schema=0), "has schema 0, this version reads 1: bench again"),
+    "no records": (lambda d: d.update(records=[]), "holds no records"),
+    "records of another kind": (lambda d: d.update(records=[1]), "is not a whole result"),
+    "no device": (lambda d: d.pop("device"), "is not a whole result"),
+    "protocol": (lambda d: d.update(protocol={"rounds": "nine"}), "protocol cannot be read"),
+    "a field missing": (lambda d: d["records"][3].pop("op"), "is not a whole result"),
+    "wrong, with a time": (lambda d: d["records"][3].update(verdict="fail"), "a time, and the ver"),
+    "unknown verdict": (lambda d: d["records"][3].update(verdict="good"), "verdict is 'good'"),
+    "negative time": (lambda d: d["records"][3].update(time_us=-1.0), "record 4: time_us is -1.0"),
+    "text for a number": (lambda d: d["records"][3].update(n="2^25"), "record 4: n is '2^25'"),
+    "number for a text": (lambda d: d["records"][3].update(op=3), "op is not a text"),
+    "nan": (lambda d: d["records"][3].update(gb_s=float("nan")), "gb_s is nan"),
+    "bandwidth": (lambda d: d["records"][3].update(gb_s=9999.0), "gb_s 9999, but bytes over time"),
+    "time and rounds": (lambda d: d["records"][3].update(time_us=999.0), "outside of its rounds"),
+    "time and interval": (lambda d: d["records"][3].update(time_us_high=1.0), "of its interval"),
+    "no rounds": (lambda d: d["records"][3].update(rounds_us=None), "a time without rounds"),
+    "rounds of text": (lambda d: d["records"][3].update(rounds_us=["a"]), "what is not a time"),
+    "twice": (lambda d: d["records"].append(d["records"][3]), "is a second one of"),
+    "emulated, with a time": (lambda d: d["records"][3].update(backend="cpu"), "from the backend"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_file_that_cannot_be_trusted_is_refused(
+    cudareduce: Call, tmp_path: Path, name: str
+) -> None:
+    change, message = BAD_FILES[name]
+    bad = changed(tmp_path / "bad.json", change)
+    for command in (
+        ("compare", bad, AFTER), ("compare", BEFORE, bad), ("check", "--baseline", bad),
+    ):  # fmt: skip
+        code, out, err = cudareduce(*command)
+        assert (code, out) == (2, "")
+        assert message in err
+        assert str(bad) in err
+        assert err.count("\n") == 1
+
+
+def test_truncated_missing_and_not_json(cudareduce: Call, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.json"
+    for text in (BEFORE.read_text()[:5000], "", "hello", "[]", "\x00\xff"):
+        bad.write_text(text, encoding="latin-1")
+        for command in (("compare", bad, AFTER), ("check", "--baseline", bad)):
+            code, _, err = cudareduce(*command)
+            assert code == 2
+            assert "is cut short" in err or "is not a result of cudareduce" in err
+    missing = tmp_path / "missing.json"
+    for command in (("compare", missing, AFTER), ("check", "--baseline", missing)):
+        code, _, err = cudareduce(*command)
+        assert code == 5
+        assert f"there is no baseline {missing}: make it with cudareduce bench --json" in err
+    assert cudareduce("compare", BEFORE, missing)[0] == 2
+    assert cudareduce("compare", tmp_path, AFTER)[0] == 2
+
+
+def test_answers_from_the_cpu_are_never_timings(cudareduce: Call, tmp_path: Path) -> None:
+    path = tmp_path / "cpu.json"
+    ask = ("--n", 1000, "--backend", "cpu", "--quiet")
+    assert cudareduce("bench", "reduce_v7_shuffle", *ask, "--json", path)[0] == 0
+    for command in (("compare", path, path), ("check", "--baseline", path)):
+        code, _, err = cudareduce(*command)
+        assert code == 2
+        assert "answers from the CPU emulator, which have no times to compare" in err
+
+
+def test_another_machine(cudareduce: Call, tmp_path: Path) -> None:
+    def elsewhere(device: DeviceInfo) -> Path:
+        return stored(tmp_path / "elsewhere.json", run(8, device=device))
+
+    code, out, err = cudareduce("compare", BEFORE, elsewhere(replace(H200, name="NVIDIA L4")))
+    assert (code, out) == (5, "")
+    assert "GPU NVIDIA H200, now NVIDIA L4" in err
+    code, out, _ = cudareduce(
+        "compare", BEFORE, elsewhere(replace(H200, name="NVIDIA L4")), "--cross-device"
+    )
+    assert code == 0
+    assert "shares of each card's own ceiling, not by time: GPU NVIDIA H200" in out
+    code, out, _ = cudareduce("compare", BEFORE, elsewhere(replace(H200, uuid="GPU-b")))
+    assert code == 0
+    assert "another card of the same model" in out
+
+
+def test_a_threshold_finer_than_the_measurement_is_refused(
+    cudareduce: Call, tmp_path: Path
+) -> None:
+    noisy = stored(tmp_path / "noisy.json", run(9, drift=0.02))
+    code, out, err = cudareduce("compare", noisy, noisy, "--threshold", "1%")
+    assert (code, out) == (2, "")
+    assert "a threshold of 1% is finer than these measurements can tell (" in err
+    offered = err.split("use --threshold ")[1].split()[0]
+    assert 2 < float(offered.rstrip("%")) < 6
+    assert cudareduce("compare", noisy, noisy, "--threshold", offered)[0] == 0
+    code, _, err = cudareduce("check", "--baseline", noisy, "--threshold", "0.5%")
+    assert code == 2
+    assert "or bench with more --rounds" in err
+
+
+def test_thresholds_of_single_kernels(cudareduce: Call, tmp_path: Path) -> None:
+    path = tmp_path / "limits.toml"
+    path.write_text('default = "2%"\n[kernel]\n"reduce_v6*" = "4%"\nreduce_v9 = "1%"\n')
+    code, out, _ = cudareduce("compare", BEFORE, AFTER, "--thresholds", path)
+    assert code == 0
+    assert "thresholds: no kernel here is called 'reduce_v9'" in out
+    assert load_thresholds(path, 0.5).of("reduce_v7_shuffle") == 0.5
+    assert load_thresholds(path, None).of("reduce_v7_shuffle") == 0.02
+    path.write_text('[kernel]\n"reduce_*" = "9%"\nreduce_v7_shuffle = "1%"')
+    assert load_thresholds(path, None).of("reduce_v7_shuffle") == 0.01
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kernel = 3", "kernel: a threshold file has"),
+        ('defualt = "3%"', "defualt: a threshold file has"),
+        ("default = 3", "3 is not a threshold: write a percentage"),
+        ("default = '0%'", "makes no sense"),
+        ("[kernel", "is not valid TOML"),
+    ],
+)
+def test_threshold_files_that_are_wrong(
+    cudareduce: Call, tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "limits.toml"
+    path.write_text(text)
+    code, out, err = cudareduce("compare", BEFORE, AFTER, "--thresholds", path)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert str(path) in err
+    assert cudareduce("compare", BEFORE, AFTER, "--thresholds", tmp_path / "no")[0] == 2
+
+
+@pytest.mark.parametrize("value", ["3", "0.03", "-3%", "0%", "nan%", "1e9%", "5 %%", "", "2000%"])
+def test_thresholds_that_are_wrong(cudareduce: Call, value: str) -> None:
+    code, out, err = cudareduce("compare", BEFORE, AFTER, f"--threshold={value}")
+    assert (code, out) == (2, "")
+    assert "threshold" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name what to compare with: --baseline FILE"),
+        (["--compile"], "name what to compare with"),
+        (["--base", "HEAD", "--baseline", "x"], "choose one"),
+        (["--base", "HEAD", "--compile"], "choose one"),
+        (["--base", "HEAD", "--update-baseline"], "--base has none"),
+        (["--baseline", "x", "--n", "9"], "--n goes with --base"),
+        (["--baseline", "x", "--arch", "90"], "--arch goes with --compile"),
+        (["--baseline", "x", "--compile", "--strict"], "--strict is about times"),
+        (["--baseline", "x", "--compile", "--arch", "sm"], "is not an architecture"),
+        (["--base", "HEAD", "--json", "x"], "go with --baseline"),
+        (["--baseline", str(BEFORE), "--update-baseline", "all"], "a baseline is one whole run"),
+        (["--baseline", str(BEFORE), "nobody"], "no kernel or suite is called 'nobody'"),
+        (["--baseline", str(BEFORE), "--junit", "no/such/file"], "does not exist; create it"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    cudareduce: Call, arguments: list[str], message: str
+) -> None:
+    code, out, err = cudareduce("check", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_ten_thousand_records_take_two_seconds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [f"kernel_{k}" for k in range(1250)]
+    paths = []
+    for seed, slower in ((1, {}), (2, {"kernel_7": 0.3})):
+        made = run(seed, kernels=names, sizes=range(2**20, 2**20 + 8), slower=slower)
+        paths.append(stored(tmp_path / f"{seed}.json", made))
+    command = [sys.executable, "-m", "cudareduce", "compare", *paths]
+    start = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ.copy())
+    took = time.perf_counter() - start
+    with capsys.disabled():
+        print(f"\n  compare of two files with 10 000 records: {took:.2f} s")
+    assert done.returncode == 1, done.stderr
+    assert "10000 compared: 8 SLOWER, 9992 SAME" in done.stdout
+    assert took < 8  # generous: a busy machine; the figure to look at is below 2 s
+
+
+def test_stored_runs_are_what_the_simulation_makes() -> None:
+    assert len(load(BEFORE).records) == len(KERNELS) * len(SIZES)

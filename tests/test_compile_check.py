@@ -1,0 +1,405 @@
+"""`check --compile`: what nvcc makes of kernels, and edits that must not pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from cudareduce.cli import run
+from cudareduce.compile_compare import compare_units
+from cudareduce.compile_store import Unit, load
+from cudareduce.nvcc import find_nvcc, installed
+from cudareduce.registry import kernels_folder
+from cudareduce.resources import Resources, parse_resources, resident_warps
+from cudareduce.sass import count_instructions, find_disassembler
+
+Call = Callable[..., tuple[int, str, str]]
+needs_nvcc = pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
+STORED = Path(__file__).resolve().parent.parent / "results" / "compile" / "nvcc-13.0.json"
+
+VECTOR = """/*+++
+title = "Vector loads"
+change = "One load brings four elements."
+scope = "grid"
+grid = "cover"
+walk = "tile"
+finish = "relaunch"
+items = 4
+vector = 4
+block = 256
+blocks = [256]
+dtypes = ["float32"]
+ops = ["sum"]
++++*/
+extern "C" __global__ void kernel_vector(const In *in, Out *out, size_t n)
+{
+    __shared__ Acc shared[BLOCK / 32];
+    const size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x;
+    Acc value = Op::identity();
+    if (4 * i + 3 < n) {
+        const float4 four = ((const float4 *)in)[i];
+        value = (four.x + four.y) + (four.z + four.w);
+    }
+    for (unsigned offset = 16; offset > 0; offset /= 2)
+        value += __shfl_down_sync(0xffffffffu, value, offset);
+    if (threadIdx.x % 32 == 0)
+        shared[threadIdx.x / 32] = value;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (unsigned k = 1; k < BLOCK / 32; k++)
+            value += shared[k];
+        out[blockIdx.x] = Op::finish(value);
+    }
+}
+"""
+
+PTXAS = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'kernel_a' for 'sm_90'
+ptxas info    : Function properties for kernel_a
+    544 bytes stack frame, 540 bytes spill stores, 588 bytes spill loads
+ptxas info    : Used 32 registers, used 2 barriers, 4097 bytes smem, 544 bytes cumulative stack size
+"""
+
+SASS = """
+		Function : kernel_a
+	.headerflags	@"EF_CUDA_SM90"
+        /*0000*/                   LDC R1, c[0x0][0x28] ;         /* 0x00000a00ff017b82 */
+                                                                  /* 0x000fe20000000800 */
+        /*0010*/              @!P0 LDG.E.128.CONSTANT R4, desc[UR8][R8.64] ;
+        /*0020*/                   LDG.E R4, desc[UR8][R8.64] ;
+        /*0030*/                   SHFL.DOWN PT, R3, R2, 0x10, 0x1f ;
+        /*0040*/                   BAR.SYNC.DEFER_BLOCKING 0x0 ;
+        /*0050*/                   MEMBAR.SC.GPU ;
+        /*0060*/                   ATOMG.E.INC.STRONG.GPU PT, R6, desc[UR8][R6.64], R9 ;
+        /*0070*/              @UP0 STL [R1], R2 ;
+        /*0080*/                   REDUX.SUM UR4, R2 ;
+        /*0090*/                   RED.E.ADD.F32.FTZ.RN.STRONG.GPU desc[UR4][R2.64], R5 ;
+        /*00a0*/                   EXIT ;
+        /*00b0*/                   NOP;
+		Function : another
+        /*0000*/                   LDG.E R4, desc[UR8][R8.64] ;
+"""
+
+
+def test_what_ptxas_says() -> None:
+    used = parse_resources(PTXAS, "kernel_a")
+    assert used == Resources(32, 544, 540, 588, 4097, 2)
+    assert used.spill_bytes == 1128
+    with pytest.raises(ValueError, match="nothing of kernel_b"):
+        parse_resources(PTXAS, "kernel_b")
+
+
+def test_instructions_of_one_entry_point_are_counted() -> None:
+    assert count_instructions(SASS, "kernel_a") == {
+        "all": 11, "wide_loads": 1, "global_loads": 2, "shuffles": 1, "warp_reductions": 1,
+        "barriers": 1, "fences": 1, "atomics": 2, "local": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("registers", "shared", "block", "arch", "warps"),
+    [
+        (32, 0, 256, 90, 64),  # as many as there are
+        (33, 0, 256, 90, 48),  # 33 registers take 1280 a warp: 51 warps, 6 blocks of 8
+        (32, 0, 1024, 75, 32),
+        (32, 0, 32, 90, 32),  # 32 blocks, of a warp each
+        (16, 100 * 1024, 256, 90, 16),  # two blocks of 101 KiB in 228
+        (16, 60 * 1024, 256, 75, 8),
+        (255, 0, 256, 80, 8),
+    ],
+)
+def test_how_many_warps_an_sm_holds(
+    registers: int, shared: int, block: int, arch: int, warps: int
+) -> None:
+    used = Resources(registers, 0, 0, 0, shared, 1)
+    assert resident_warps(used, block, arch) == warps
+    assert resident_warps(used, block, 999) is None
+
+
+COUNTS = {"all": 100, "wide_loads": 2, "global_loads": 4, "shuffles": 10, "warp_reductions": 0,
+          "barriers": 1, "fences": 0, "atomics": 0, "local": 0}  # fmt: skip
+UNIT = Unit("kernel_a", "sum", "float32", "float32", "only", 256, 8, 90, "old",
+            Resources(32, 0, 0, 0, 1024, 1), COUNTS)  # fmt: skip
+
+
+def unit(counts: dict[str, int] | None = None, block: int = 256, **figures: int) -> Unit:
+    resources = replace(UNIT.resources, **figures)
+    return replace(
+        UNIT, cubin_sha="new", resources=resources, block=block,
+        instructions=COUNTS | (counts or {}),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("new", "verdict", "reason"),
+    [
+        (replace(UNIT), "SAME", ""),
+        (unit(), "SAME", ""),
+        (unit(registers=30), "CHANGED", "registers 30, was 32"),
+        (unit(registers=40), "WORSE", "resident warps 48, was 64"),
+        (unit(spill_store_bytes=4), "WORSE", "spill store bytes 4, was 0"),
+        (unit(stack_bytes=8), "WORSE", "stack bytes 8, was 0"),
+        (unit({"local": 3}), "WORSE", "local instructions 3, was 0"),
+        (unit({"wide_loads": 1}), "WORSE", "wide loads 1, was 2"),
+        (unit({"wide_loads": 4}), "BETTER", "wide loads 4, was 2"),
+        (unit({"shuffles": 5}), "CHANGED", "shuffles 5, was 10"),
+        (unit(block=128), "CHANGED", "block 128, was 256"),
+        (unit(shared_bytes=60000), "WORSE", "resident warps 24, was 64"),
+        (replace(unit(), instructions=None), "SAME", ""),
+    ],
+)
+def test_verdicts_on_figures(new: Unit, verdict: str, reason: str) -> None:
+    [row] = compare_units([UNIT], [new], {})
+    assert row.verdict == verdict
+    assert reason in "; ".join(row.reasons)
+
+
+def test_new_gone_and_broken() -> None:
+    other = replace(UNIT, arch=80)
+    assert [row.verdict for row in compare_units([UNIT], [other], {})] == ["NEW", "GONE"]
+    [row] = compare_units([UNIT], [UNIT], {UNIT.key: ["a rule"]})
+    assert (row.verdict, row.reasons) == ("BROKEN", ("a rule",))
+
+
+def plant(tree: Path) -> Path:
+    """Kernels to tamper with: one with vector loads, one of the ladder, one with a last block."""
+    folder = tree / "ladder"
+    folder.mkdir(parents=True)
+    (folder / "kernel_vector.cu").write_text(VECTOR)
+    for family, name in (("ladder", "reduce_v7_shuffle"), ("grid", "reduce_last_block")):
+        text = (kernels_folder() / family / f"{name}.cu").read_text()
+        text = "\n".join(line for line in text.splitlines() if not line.startswith("after"))
+        (folder / f"my_{name}.cu").write_text(text.replace(name, f"my_{name}"))
+    return tree
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return plant(tmp_path / "kernels")
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A baseline of the planted kernels alone, so that the tests compile only those."""
+    folder = tmp_path_factory.mktemp("compiled")
+    path = folder / "compiled.json"
+    ask = ["check", "--compile", "--baseline", str(path), "--kernels", str(plant(folder / "k")),
+           "--arch", "90", "--update-baseline", "--quiet"]  # fmt: skip
+    assert run(ask) == 0
+    data = json.loads(path.read_text())
+    data["units"] = [u for u in data["units"] if u["kernel"].startswith(("my_", "kernel_"))]
+    assert len(data["units"]) == 3
+    return json.dumps(data)
+
+
+@pytest.fixture
+def baseline(compiled: str, tmp_path: Path) -> Path:
+    path = tmp_path / "compiled.json"
+    path.write_text(compiled)
+    return path
+
+
+def check(cudareduce: Call, tree: Path, path: Path, *more: object) -> tuple[int, str, str]:
+    return cudareduce("check", "--compile", "--baseline", path, "--kernels", tree, *more)
+
+
+MINE = ("my_*", "kernel_*", "--quiet")
+
+
+def edit(tree: Path, name: str, *changes: tuple[str, str]) -> None:
+    path = tree / "ladder" / f"{name}.cu"
+    text = path.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    path.write_text(text)
+
+
+SPILL = (
+    "// Write:",
+    """const volatile In *many = in;
+    Acc held[64];
+#pragma unroll
+    for (int k = 0; k < 64; k++)
+        held[k] = many[k];
+#pragma unroll
+    for (int k = 0; k < 128; k++)
+        value = Op::combine(value, held[k % 64]);
+    // Write:""",
+)
+BOUNDS = ("__global__ void", "__global__ void __launch_bounds__(1024, 2)")
+EDITS: dict[str, tuple[str, tuple[tuple[str, str], ...], str, str]] = {
+    "to spill": ("my_reduce_v7_shuffle", (BOUNDS, SPILL), "BROKEN", "the ladder must not spill"),
+    "to lose its vector loads": (
+        "kernel_vector",
+        (("const float4 four = ((const float4 *)in)[i];",
+          "const float4 four = {in[4 * i], in[4 * i + 1], in[4 * i + 2], in[4 * i + 3]};"),),
+        "BROKEN",
+        "its header says vector = 4, but no load brings 16 bytes",
+    ),
+    "to lose its fence": (
+        "my_reduce_last_block",
+        (("__threadfence();\n        is_last", "is_last"),),
+        "BROKEN",
+        "no fence between a block's partial and its arrival",
+    ),
+    "to lose its counter": (
+        "my_reduce_last_block",
+        (("is_last = atomicInc(counter, gridDim.x - 1) == gridDim.x - 1;",
+          "is_last = blockIdx.x == 0;"),),
+        "BROKEN",
+        "its finish is last_block, but nothing is counted",
+    ),
+    "to fill the SM": (
+        "kernel_vector",
+        (("shared[BLOCK / 32];", "shared[40 * BLOCK];"),),
+        "WORSE",
+        "shared bytes 40960, was 32",
+    ),
+}  # fmt: skip
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edit_that_must_not_pass(
+    cudareduce: Call, tree: Path, baseline: Path, tmp_path: Path, name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    kernel, changes, verdict, reason = EDITS[name]
+    edit(tree, kernel, *changes)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    code, out, _ = check(cudareduce, tree, baseline, *MINE, "--junit", tmp_path / "junit.xml")
+    assert code == 1
+    assert f"{verdict}: " in out
+    assert reason in " ".join(out.split())
+    assert f"::error file=kernels/ladder/{kernel}.cu,line=" in out
+    assert out.count("::error") == 1
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()[0]
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
+
+
+@needs_nvcc
+def test_kernels_as_they_were_pass(cudareduce: Call, tree: Path, baseline: Path) -> None:
+    code, out, err = check(cudareduce, tree, baseline, *MINE)
+    assert (code, err) == (0, "")
+    assert "3 compared: 3 SAME" in out
+
+
+@needs_nvcc
+def test_the_assemblers_warning_breaks_a_rule(cudareduce: Call, tree: Path, baseline: Path) -> None:
+    edit(tree, "my_reduce_v7_shuffle", BOUNDS)
+    code, out, _ = check(cudareduce, tree, baseline, *MINE, "--arch", "75")
+    assert code == 1
+    assert "will be ignored" in " ".join(out.split())
+
+
+@needs_nvcc
+def test_what_is_changed_or_new_passes_and_what_is_gone_does_not(
+    cudareduce: Call, tree: Path, baseline: Path
+) -> None:
+    edit(tree, "my_reduce_v7_shuffle", ("offset = 16", "offset = 32"), ("block      = 256",
+         "block      = 512"))  # fmt: skip
+    text = (tree / "ladder" / "kernel_vector.cu").read_text()
+    (tree / "ladder" / "kernel_other.cu").write_text(text.replace("vector(", "other("))
+    code, out, _ = check(cudareduce, tree, baseline, *MINE)
+    assert code == 0
+    assert "4 compared: 1 CHANGED, 1 NEW, 2 SAME" in out
+    (tree / "ladder" / "my_reduce_last_block.cu").unlink()
+    assert check(cudareduce, tree, baseline, *MINE)[0] == 1
+    assert check(cudareduce, tree, baseline, *MINE, "--allow-gone")[0] == 0
+
+
+@needs_nvcc
+def test_a_kernel_that_does_not_compile(cudareduce: Call, tree: Path, baseline: Path) -> None:
+    edit(tree, "kernel_vector", ("value = (four.x", "value = nonsense + (four.x"))
+    before = baseline.read_text()
+    code, out, _ = check(cudareduce, tree, baseline, *MINE, "--allow-gone")
+    assert code == 2
+    assert 'identifier "nonsense" is undefined' in " ".join(out.split())
+    ask = ("--arch", "90", "--update-baseline", "--quiet")
+    code, _, err = check(cudareduce, tree, baseline, *ask)
+    assert code == 2
+    assert "is left as it was" in err
+    assert baseline.read_text() == before
+
+
+@needs_nvcc
+def test_figures_of_another_nvcc_are_not_compared(
+    cudareduce: Call, tree: Path, baseline: Path
+) -> None:
+    data = json.loads(baseline.read_text())
+    baseline.write_text(json.dumps(data | {"nvcc": "12.4.131"}))
+    code, out, _ = check(cudareduce, tree, baseline, *MINE)
+    assert code == 5
+    assert "The baseline is of nvcc 12.4.131, this is" in out
+
+
+BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "of bench": (lambda d: d.pop("kind"), "holds no compiled kernels"),
+    "schema": (lambda d: d.update(schema=0), "has schema 0, this version reads 1"),
+    "units": (lambda d: d.pop("units"), "is not a whole baseline"),
+    "figures": (lambda d: d["units"][0]["resources"].pop("registers"), "is not a whole baseline"),
+    "twice": (lambda d: d["units"].append(d["units"][0]), "a kernel stands there twice"),
+    "arch": (lambda d: d["units"][0].update(arch="x"), "is not a whole baseline"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_baseline_that_cannot_be_used(cudareduce: Call, tmp_path: Path, name: str) -> None:
+    change, message = BAD_FILES[name]
+    data = json.loads(STORED.read_text())
+    change(data)
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(data))
+    code, out, err = cudareduce("check", "--compile", "--baseline", path)
+    assert (code, out) == (2, "")
+    assert message in err
+    path.write_text(STORED.read_text()[:3000])
+    assert cudareduce("check", "--compile", "--baseline", path)[0] == 2
+    code, _, err = cudareduce("check", "--compile", "--baseline", tmp_path / "no.json")
+    assert code == 5
+    assert "--update-baseline" in err
+
+
+def test_without_nvcc(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cudareduce.nvcc.installed", lambda tool: iter(()))
+    code, out, err = cudareduce("check", "--compile", "--baseline", STORED)
+    assert (code, out) == (6, "")
+    assert "nvcc was not found: install the CUDA toolkit" in err
+
+
+def test_every_kernel_of_the_ladder_is_in_the_stored_baseline() -> None:
+    stored = load(STORED)
+    assert stored.architectures == (75, 80, 90, 100, 120)
+    assert stored.disassembler is not None
+    ids = {path.stem for path in kernels_folder().glob("ladder/*.cu")}
+    assert ids <= {u.kernel for u in stored.units}
+
+
+@needs_nvcc
+@pytest.mark.slow
+def test_this_projects_kernels_pass(cudareduce: Call) -> None:
+    code, out, _ = cudareduce("check", "--compile", "--baseline", STORED, "--quiet")
+    wanted = load(STORED).nvcc
+    assert code == (0 if find_nvcc(wanted).version == wanted else 5), out
+    assert "BROKEN" not in out
+
+
+@needs_nvcc
+@pytest.mark.skipif(find_disassembler() is None, reason="cuobjdump and nvdisasm were not found")
+def test_instructions_are_counted(cudareduce: Call, tree: Path, tmp_path: Path) -> None:
+    path = tmp_path / "compiled.json"
+    assert check(cudareduce, tree, path, "--arch", 90, "--update-baseline")[0] == 0
+    counts = {unit.kernel: unit.instructions for unit in load(path).units}
+    vector, last = counts["kernel_vector"], counts["my_reduce_last_block"]
+    assert vector is not None
+    assert last is not None
+    assert (vector["wide_loads"], vector["shuffles"], vector["barriers"]) == (1, 5, 1)
+    assert (last["fences"], last["atomics"], last["local"]) == (2, 1, 0)

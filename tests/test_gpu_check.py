@@ -1,0 +1,108 @@
+"""The gate on a GPU: identical code passes, injected slowdowns do not. `slow` ones take longer."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudareduce.registry import kernels_folder
+
+pytestmark = pytest.mark.gpu
+Call = Callable[..., tuple[int, str, str]]
+TEXT = re.sub(r"after .*\n", "", (kernels_folder() / "ladder/reduce_v7_shuffle.cu").read_text())
+LOAD = "    // Tree:"
+
+
+def plant(folder: Path, name: str, extra: str = "") -> None:
+    """A copy of the shuffle kernel that does something more before its tree."""
+    folder.mkdir(exist_ok=True)
+    text = TEXT.replace("reduce_v7_shuffle", name)
+    (folder / f"{name}.cu").write_text(text.replace(LOAD, extra + LOAD, 1))
+
+
+def more_traffic(every: int) -> str:
+    """One block in `every` reads a second, far tile; no input holds what would change the sum."""
+    return f"""    if (blockIdx.x % {every} == 0) {{
+        const size_t far = (blockIdx.x * 40503ull) % gridDim.x * (BLOCK * ITEMS) + tid;
+        for (unsigned item = 0; item < ITEMS; item++)
+            if (far + item * BLOCK < n && in[far + item * BLOCK] == (In)12345)
+                value = Op::identity();
+    }}
+"""
+
+
+def test_identical_code_passes_and_slower_code_does_not(cudareduce: Call, tmp_path: Path) -> None:
+    path = tmp_path / "baseline.json"
+    sizes = ("--n", "2^22,2^25")
+    assert cudareduce("bench", "fastcuda", *sizes, "--json", path, "--quiet")[0] == 0
+    code, out, err = cudareduce("check", "--baseline", path, "--quiet", "--no-same-code")
+    assert code == 0, out + err
+    assert "SLOWER" not in out
+    head, base = tmp_path / "head", tmp_path / "base"
+    for name, extra in (("kernel_a", ""), ("kernel_b", "    __nanosleep(2000);\n")):
+        plant(base, name)
+        plant(head, name, extra)
+    ask = ("check", "kernel_*", "--base", base, "--kernels", head, *sizes, "--quiet",
+           "--format", "json")  # fmt: skip
+    code, out, err = cudareduce(*ask)
+    found = {(row["kernel"], row["verdict"]) for row in json.loads(out)}
+    assert (code, found) == (1, {("kernel_a", "SAME"), ("kernel_b", "SLOWER")}), out + err
+
+
+@pytest.mark.slow
+def test_identical_code_two_hundred_times(
+    cudareduce: Call, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """40 comparisons a run, five runs, the guard off, a threshold of 2 %."""
+    path = tmp_path / "baseline.json"
+    sizes = "2^24,20000000,2^25,50000000,2^26"
+    assert cudareduce("bench", "fastcuda", "--n", sizes, "--json", path, "--quiet")[0] == 0
+    found: Counter[str] = Counter()
+    for _ in range(5):
+        _, out, _ = cudareduce(
+            "check", "--baseline", path, "--threshold", "2%", "--no-same-code", "--quiet",
+            "--format", "json",
+        )  # fmt: skip
+        found += Counter(row["verdict"] for row in json.loads(out))
+    with capfd.disabled():
+        print(f"\n  A/A on this GPU, threshold 2 %: {dict(found)}")
+    assert found.total() == 200
+    assert found["SLOWER"] == 0
+
+
+@pytest.mark.slow
+def test_three_per_cent_is_caught(
+    cudareduce: Call, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """More traffic until it costs 3 %; then ten such kernels, ten times, at a threshold of 2 %."""
+    head, base = tmp_path / "trial", tmp_path / "trial_base"
+    trials = (64, 48, 32, 24, 20, 16, 12, 8)
+    for every in trials:
+        plant(base, f"kernel_{every}")
+        plant(head, f"kernel_{every}", more_traffic(every))
+
+    def check(head: Path, base: Path) -> list[dict[str, object]]:
+        _, out, err = cudareduce(
+            "check", "kernel_*", "--base", base, "--kernels", head, "--n", "2^25", "--quiet",
+            "--threshold", "2%", "--no-same-code", "--format", "json",
+        )  # fmt: skip
+        assert out, err
+        return list(json.loads(out))
+
+    cost = {str(row["kernel"]): float(str(row["change_pct"])) for row in check(head, base)}
+    every = next((e for e in trials if cost[f"kernel_{e}"] >= 3), trials[-1])
+    head, base = tmp_path / "head", tmp_path / "base"
+    for k in range(10):
+        plant(base, f"kernel_{k}")
+        plant(head, f"kernel_{k}", more_traffic(every))
+    rows = [row for _ in range(10) for row in check(head, base)]
+    found = Counter(str(row["verdict"]) for row in rows)
+    with capfd.disabled():
+        print(f"\n  costs {cost}; one block in {every}: {dict(found)}")
+    assert found.total() == 100
+    assert found["SLOWER"] >= 95
