@@ -249,6 +249,7 @@ def protocol(
     asked = session.settings
     return {
         "kernels": list(names or ("all",)),
+        "rows": asked.rows,
         "block": asked.block,
         "items": asked.items,
         "timing": "cold",
