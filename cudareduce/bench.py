@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cudareduce.backend import BuildError, OutOfMemory
@@ -13,6 +13,7 @@ from cudareduce.inputs import make
 from cudareduce.join import Group, Join
 from cudareduce.measure import Timing, measure
 from cudareduce.operators import Reduction
+from cudareduce.prelude import Stage
 from cudareduce.record import Record
 from cudareduce.reference import Reference, reference
 from cudareduce.registry import Choice
@@ -84,7 +85,14 @@ class Bench:
         at_edges: dict[Case, Verdict] = {}
         session.verify(programs, edges, at_edges, skip_others=True)
         for n in asked.sizes:
-            shas = {case: self._binary(case, made, n) for case, made in programs.items()}
+            limits = session.backend.limits()
+            shas = {
+                case: _binary(
+                    made, [step.stage for step in case.plan(n, asked.rows, limits).passes]
+                )
+                for case, made in programs.items()
+                if case.why_not_at(n, asked.rows, limits) is None
+            }
             group = Group(what, n, skips | at_edges, shas)
             groups.append(group)
             session.verify(programs, [(n, asked.rows)], group.verdicts)
@@ -162,16 +170,11 @@ class Bench:
             group.timings.pop(case, None)
         group.verdicts[case] = worse(group.verdicts[case], verdict)
 
-    def _binary(self, case: Case, programs: Programs, n: int) -> str | None:
-        """The hash of the machine code that runs at this size: of several stages, the hash of
-        theirs."""
-        limits, rows = self._session.backend.limits(), self._session.settings.rows
-        if case.why_not_at(n, rows, limits):
-            return None
-        stages = dict.fromkeys(step.stage for step in case.plan(n, rows, limits).passes)
-        hashes = [programs[stage].binary_sha or "" for stage in stages]
-        if not all(hashes):
-            return None
-        return (
-            hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
-        )
+
+def _binary(programs: Programs, stages: Iterable[Stage]) -> str | None:
+    """The hash of the machine code that these stages run: of several, the hash of their hashes."""
+    hashes = [programs[stage].binary_sha for stage in dict.fromkeys(stages)]
+    known = [sha for sha in hashes if sha is not None]
+    if not known or len(known) < len(hashes):
+        return None
+    return known[0] if len(known) == 1 else hashlib.sha256("".join(known).encode()).hexdigest()

@@ -14,14 +14,13 @@ import click
 
 from cudareduce import __version__
 from cudareduce.cli_gate import check, compare
+from cudareduce.cli_types import FINISHES, OPS, Sizes, Words, options_of
 from cudareduce.dtypes import DTYPES
 from cudareduce.errors import CudareduceError, UsageError
-from cudareduce.options import OPS, Sizes, Words, together
 
 if TYPE_CHECKING:
     from cudareduce.registry import Registry
 
-FINISHES = ("relaunch", "relaunch_one_block", "atomic", "none", "host")
 
 _ROW = click.IntRange(min=0)
 _debug = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
@@ -29,7 +28,7 @@ _kernels = click.option(
     "--kernels", "folders", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
     help="A folder with kernels of your own, beside the built-in ones.",
 )  # fmt: skip
-_machine = together(
+_machine = options_of(
     click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the inputs."),
     click.option("--backend", type=click.Choice(["auto", "cuda", "cpu"]), default="auto",
                  show_default=True, help="Where kernels run; times come from cuda alone."),
@@ -57,7 +56,7 @@ _peak = click.option(
     "--peak-gb-s", type=click.FloatRange(min=0, min_open=True),
     help="Theory, where the driver does not know it.",
 )  # fmt: skip
-_problem = together(
+_problem = options_of(
     click.option("--op", type=Words("OPS", OPS), default="sum", show_default=True,
                  help=f"Operators, with commas, or all: {', '.join(OPS)}."),
     click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32",

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from cudareduce.cli_types import OPS, Sizes, Words, options_of
 from cudareduce.dtypes import DTYPES
 from cudareduce.errors import UsageError
-from cudareduce.options import OPS, Sizes, Words, together
 
 
 class Threshold(click.ParamType[float]):
@@ -46,7 +46,7 @@ class Architectures(click.ParamType[tuple[int, ...]]):
 
 
 _path = click.Path(path_type=Path)
-_judging = together(
+_judging = options_of(
     click.option("--threshold", type=Threshold(), metavar="PERCENT",
                  help="How large a change counts.  [default: 5%]"),
     click.option("--thresholds", type=_path, metavar="FILE.toml",

@@ -44,10 +44,7 @@ def run_bench(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     choices = registry.choose(names, _adopter(options))
     if options["baseline_kernel"] is not None:
         registry.choose([options["baseline_kernel"]])
-    run, outcome, _ = _bench(choices, registry, options)
-    # what was asked for, so that `check` can ask for it again
-    asked = {"kernels": names or ("all",), "block": options["block"], "items": options["items"]}
-    run = replace(run, protocol={**run.protocol, **asked})
+    run, outcome, _ = _bench(names, choices, registry, options)
     _write(run, sections(run), options)
     return _bench_code(outcome)
 
@@ -66,7 +63,7 @@ def run_reproduce(name: str, options: Mapping[str, Any]) -> int:
             "pattern": about.get("pattern", "random"), "region": about.get("region", "total"),
             **dict.fromkeys(("op_expr", "acc", "block", "items", "baseline_kernel")),
         }  # fmt: skip
-        run, outcome, spec = _bench(each.choices, registry, asked)
+        run, outcome, spec = _bench((name,), each.choices, registry, asked)
         runs.append(run)
         codes.add(_bench_code(outcome))
         if outcome.interrupted:
@@ -82,7 +79,10 @@ def run_reproduce(name: str, options: Mapping[str, Any]) -> int:
 
 
 def _bench(
-    choices: Sequence[Choice], registry: Registry, options: Mapping[str, Any]
+    names: tuple[str, ...],
+    choices: Sequence[Choice],
+    registry: Registry,
+    options: Mapping[str, Any],
 ) -> tuple[Run, Outcome, BackendSpec]:
     with _opened(options) as (session, device):
         peak = options["peak_gb_s"] or device.peak_gb_s
@@ -90,8 +90,12 @@ def _bench(
         limits = session.backend.limits()
         join = Join(session.backend.name, limits, peak, session.settings, registry)
         outcome = Bench(session, join).run(choices)
-        how = _protocol(session, outcome.floors_us)
-        run = Run(tool(options["argv"]), device, how, outcome.records)
+        run = Run(
+            tool(options["argv"]),
+            device,
+            protocol(session, names, outcome.floors_us),
+            outcome.records,
+        )
         return run, outcome, session.spec
 
 
@@ -238,9 +242,16 @@ def _exit_code(records: tuple[Record, ...] | list[Record], codes: set[int]) -> i
     return worst_exit_code(codes)
 
 
-def _protocol(session: Session, floors_us: Mapping[str, float]) -> dict[str, Any]:
+def protocol(
+    session: Session, names: tuple[str, ...], floors_us: Mapping[str, float]
+) -> dict[str, Any]:
+    """How a run was measured, and what was asked for, so that it can be asked for again."""
     asked = session.settings
     return {
+        "kernels": list(names or ("all",)),
+        "rows": asked.rows,
+        "block": asked.block,
+        "items": asked.items,
         "timing": "cold",
         "region": asked.region,
         "rounds": asked.rounds,

@@ -104,13 +104,16 @@ class FakeGpu(CudaBackend):
         self._cpu.free(*buffers)
 
     def launcher(
-        self, program: Program, grid: int, block: int, args: Sequence[Buffer | int],
+        self,
+        program: Program,
+        grid: int,
+        block: int,
+        args: Sequence[Buffer | int],
         dynamic_shared: int = 0,
-    ) -> Launch:  # fmt: skip
+    ) -> Launch:
         assert isinstance(program, FakeProgram)
-        inner = None
-        if program.inner:
-            inner = self._cpu.launcher(program.inner, grid, block, args, dynamic_shared)
+        shape = grid, block, args, dynamic_shared
+        inner = self._cpu.launcher(program.inner, *shape) if program.inner else None
         nbytes = getattr(args[0], "nbytes", 0) if args else 0
         return self._timed(inner, (2.7 + nbytes / 4e6) * program.factor)
 

@@ -28,9 +28,9 @@ KERNELS = {
     "reduce_v0_baseline": 298.0,
     "reduce_v1_no_divergence": 173.0,
     "reduce_v2_no_bank_conflict": 128.0,
-    "reduce_v3_first_add": 55.0,
+    "reduce_v3_add_during_load": 55.0,
     "reduce_v4_unroll_last_warp": 35.0,
-    "reduce_v5_unroll_all": 32.0,
+    "reduce_v5_completely_unroll": 32.0,
     "reduce_v6_multi_add": 11.0,
     "reduce_v7_shuffle": 11.0,
 }

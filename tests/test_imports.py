@@ -22,7 +22,7 @@ ORDER = (
     "thresholds", "fingerprint", "baseline", "significance", "compare", "gate", "ci_output",
     "verdicts", "rerun", "trees", "publish", "check",
     "nvcc", "resources", "sass", "compile_rules", "compile_store", "compile_compare",
-    "compile_units", "compile_check", "options", "cli_gate", "cli", "__main__",
+    "compile_units", "compile_check", "cli_types", "cli_gate", "cli", "__main__",
 )  # fmt: skip
 MODULES = sorted(PACKAGE.glob("*.py"))
 

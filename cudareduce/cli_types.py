@@ -1,4 +1,4 @@
-"""What commands share: option types, and options that come in groups."""
+"""Types of options: what they take, and how a wrong value is answered."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from cudareduce.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+FINISHES = ("relaunch", "relaunch_one_block", "atomic", "none", "host")
 OPS = ("sum", "prod", "min", "max", "mean", "argmin", "argmax", "matmul", "affine")
 
 
@@ -42,14 +43,14 @@ class Words(click.ParamType[tuple[str, ...]]):
             return value
         if value == "all":
             return self.known
-        words = tuple(word.strip() for word in value.split(","))
+        words = tuple(dict.fromkeys(word.strip() for word in value.split(",")))
         for word in words:
             if word not in self.known:
                 self.fail(f"{word!r} is not one of: {', '.join(self.known)}, all", param, ctx)
         return words
 
 
-def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+def options_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Several options as one decorator."""
 
     def add(command: Command) -> Command:
