@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from cudareduce.registry import Registry
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+#: What the table holds on request; it has no room for it within 80 characters.
+MORE_COLUMNS = (
+    "batch", "host", "min", "noise", "samples", "discarded", "error", "bound", "share", "ulp",
+    "distinct", "clock", "memory", "power", "temperature", "reasons",
+)  # fmt: skip
 OPS = ("sum", "prod", "min", "max", "mean", "argmin", "argmax", "matmul", "affine")
 
 
@@ -53,7 +58,7 @@ class Words(click.ParamType[tuple[str, ...]]):
             return value
         if value == "all":
             return self.known
-        words = tuple(word.strip() for word in value.split(","))
+        words = tuple(dict.fromkeys(word.strip() for word in value.split(",")))
         for word in words:
             if word not in self.known:
                 self.fail(f"{word!r} is not one of: {', '.join(self.known)}, all", param, ctx)
@@ -91,6 +96,8 @@ _problem = _options(
     click.option("--device", type=click.IntRange(min=0), default=0, help="Which GPU."),
     click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
                  help="When the verification of one kernel counts as hanging."),
+    click.option("--max-time", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+                 help="Bound the whole run; what was cut is said."),
     click.option("--no-cache", is_flag=True, help="Compile everything anew."),
     click.option("--quiet", is_flag=True, help="No progress and no remarks on standard error."),
     click.option("--csv", type=click.Path(path_type=Path), help="Also write CSV to this file."),
@@ -102,6 +109,29 @@ _problem = _options(
                  help="What is printed on standard output."),
     _kernels,
     _debug,
+)  # fmt: skip
+
+
+_timing = _options(
+    click.option("--timing", type=Words("TIMING", ("cold", "warm")), default="cold",
+                 show_default=True,
+                 help="From a displaced cache, from a warm one, or both: cold,warm."),
+    click.option("--graph", is_flag=True,
+                 help="Also replay each kernel as a captured CUDA graph."),
+    click.option("--rounds", type=click.IntRange(min=1), default=9, show_default=True,
+                 help="Independent rounds; an interval takes at least 6."),
+    click.option("--pattern", default="random", show_default=True,
+                 type=click.Choice(["random", "positive", "exact", "ones", "twos", "cancel"]),
+                 help="What the timed input holds; cancel: a sum that is nearly 0."),
+    click.option("--region", type=click.Choice(["total", "first-pass"]), default="total",
+                 show_default=True,
+                 help="What is timed: all passes, or the first launch alone."),
+    click.option("--peak-gb-s", type=click.FloatRange(min=0, min_open=True),
+                 help="Theory, where the driver does not know it."),
+    click.option("--baseline-kernel", metavar="ID",
+                 help="The kernel that speed-ups compare with."),
+    click.option("--columns", type=Words("COLUMNS", MORE_COLUMNS), default=(),
+                 help=f"Add to the table: {', '.join(MORE_COLUMNS)}, or all."),
 )  # fmt: skip
 
 
@@ -123,33 +153,7 @@ def cli() -> None:
     show_default=True,
     help="Elements: 33554432, 2^25, 32Mi, 1e6, a list, or a range 2^10..2^30.",
 )
-@click.option(
-    "--rounds",
-    type=click.IntRange(min=1),
-    default=9,
-    show_default=True,
-    help="Independent rounds; an interval takes at least 6.",
-)
-@click.option(
-    "--pattern",
-    default="random",
-    show_default=True,
-    type=click.Choice(["random", "positive", "exact", "ones", "twos"]),
-    help="What the timed input holds.",
-)
-@click.option(
-    "--region",
-    type=click.Choice(["total", "first-pass"]),
-    default="total",
-    show_default=True,
-    help="What is timed: all passes, or the first launch alone.",
-)
-@click.option(
-    "--peak-gb-s",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Theory, where the driver does not know it.",
-)
-@click.option("--baseline-kernel", metavar="ID", help="The kernel that speed-ups compare with.")
+@_timing
 @_problem
 @click.pass_obj
 def bench(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
@@ -169,6 +173,11 @@ def bench(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> 
     type=Sizes(),
     default=None,
     help="Elements; by default the sizes where reductions go wrong.",
+)
+@click.option(
+    "--pattern",
+    type=click.Choice(["random", "positive", "exact", "ones", "twos", "cancel"]),
+    help="Only this input; cancel: a sum that is nearly 0. By default all but cancel.",
 )
 @_problem
 @click.pass_obj

@@ -15,11 +15,14 @@ from typing import Any
 from cudareduce import __version__
 from cudareduce.backend import BuildError, DeviceInfo
 from cudareduce.backends import choose_backend, open_backend
-from cudareduce.bench import Bench
-from cudareduce.errors import worst_exit_code
+from cudareduce.bench import Bench, Outcome
+from cudareduce.bindings import load as load_bindings
+from cudareduce.budget import Deadline
+from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.execute import Case
+from cudareduce.inputs import why_no_pattern
+from cudareduce.intervals import CONFIDENCE, MIN_ROUNDS
 from cudareduce.join import Group, Join
-from cudareduce.measure import CONFIDENCE, MIN_ROUNDS
 from cudareduce.operators import reduction
 from cudareduce.progress import phase, say
 from cudareduce.record import Record, Run
@@ -28,6 +31,7 @@ from cudareduce.report import Section, print_sections, sections, to_markdown, ve
 from cudareduce.session import Session, Settings
 from cudareduce.store import check_writable, to_csv, to_json, write_text
 from cudareduce.timer import FLUSH_BYTES
+from cudareduce.trial import methods
 from cudareduce.verify import Verdict, edge_sizes
 
 #: Where float32 no longer counts by ones, and where offsets in bytes no longer fit 32 bits.
@@ -47,9 +51,11 @@ def run_bench(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
         limits = session.backend.limits()
         join = Join(session.backend.name, limits, peak, session.settings, registry)
         outcome = Bench(session, join).run(choices)
-        run = Run(_tool(options), device, _protocol(session, outcome.floors_us), outcome.records)
-    _write(run, sections(run), options)
+        run = Run(_tool(options), device, _protocol(session, outcome), outcome.records)
+    _write(run, sections(run, options["columns"]), options)
     codes = {2} if outcome.build_failed else set()
+    if outcome.untimed:
+        codes |= {6}
     return 130 if outcome.interrupted else _exit_code(outcome.records, codes)
 
 
@@ -109,13 +115,21 @@ def _opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
         rows=options["rows"],
         block=options["block"],
         items=options["items"],
-        pattern=options.get("pattern", "random"),
+        pattern=options["pattern"] or "random",
+        only_pattern=options["pattern"] if "timing" not in options else None,
         region=options.get("region", "total"),
         seed=options["seed"],
         rounds=options.get("rounds", 0),
         baseline=options.get("baseline_kernel"),
         time_limit_s=options["time_limit"],
+        timings=options.get("timing", ("cold",)),
+        graph=options.get("graph", False),
+        deadline=Deadline(options["max_time"]),
     )
+    for what in settings.reductions:
+        reason = why_no_pattern(settings.pattern, what)
+        if reason:
+            raise UsageError(reason)
     spec, fallen_back = choose_backend(
         options["backend"], options["device"], not options["no_cache"]
     )
@@ -128,6 +142,8 @@ def _opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
     with tempfile.TemporaryDirectory(prefix="cudareduce-") as temporary:
         if spec.name == "cpu" and spec.cache is None:
             spec = replace(spec, cache=Path(temporary))
+        if spec.name == "cuda" and any(method.needs_bindings for method in methods(settings)):
+            load_bindings()  # before anything is compiled
         with open_backend(spec) as backend:
             session = Session(backend, spec, settings, partial(phase, quiet=quiet))
             try:
@@ -159,16 +175,20 @@ def _exit_code(records: tuple[Record, ...] | list[Record], codes: set[int]) -> i
     return worst_exit_code(codes)
 
 
-def _protocol(session: Session, floors_us: Mapping[str, float]) -> dict[str, Any]:
+def _protocol(session: Session, outcome: Outcome) -> dict[str, Any]:
     asked = session.settings
     return {
-        "timing": "cold",
+        "timing": ",".join(asked.timings),
+        "graph": asked.graph,
         "region": asked.region,
         "rounds": asked.rounds,
+        "max_time_s": asked.deadline.seconds,
         "flush_bytes_read": FLUSH_BYTES if session.backend.name == "cuda" else None,
         "confidence": CONFIDENCE if asked.rounds >= MIN_ROUNDS else None,
         "seed": asked.seed,
-        "floors_us": dict(floors_us),
+        "floors_us": dict(outcome.floors_us),
+        "measured": list(outcome.stories),
+        "remarks": list(outcome.remarks),
     }
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cudareduce.backend import Backend, BuildError, OutOfMemory
 from cudareduce.backends import BackendSpec
+from cudareduce.budget import Deadline
 from cudareduce.execute import Case, Programs, build
 from cudareduce.isolate import Isolation, Job
 from cudareduce.operators import Reduction
@@ -41,12 +42,16 @@ class Settings:
     block: int | None = None
     items: int | None = None
     pattern: str = "random"
+    only_pattern: str | None = None  # verify with this one alone
     region: str = "total"
     seed: int = 0
     rounds: int = 9
     peak_gb_s: float | None = None
     baseline: str | None = None
     time_limit_s: float | None = None
+    timings: tuple[str, ...] = ("cold",)
+    graph: bool = False
+    deadline: Deadline = field(default_factory=Deadline)
 
 
 class Session:
@@ -101,11 +106,14 @@ class Session:
         hazards: bool = False,
     ) -> None:
         """Add to the verdicts of cases; one that has failed already is left alone."""
+        cut = False
         with self.phase(
             "verifying", len(programs) * (1 if self._isolated_all() else len(sizes))
         ) as step:
             here = {c: p for c, p in programs.items() if not self._isolated(c)}
             for n in sizes if here else ():
+                if cut := self.settings.deadline.passed:
+                    break
                 left = [(c, p) for c, p in here.items() if into.get(c, PASS).outcome == "pass"]
                 for case, verdict in self._verify_here(left, n).items():
                     into[case] = worse(into.get(case, PASS), verdict)
@@ -113,8 +121,18 @@ class Session:
             for case in programs:
                 if self._isolated(case) and into.get(case, PASS).outcome == "pass":
                     for job in self._jobs(case, sizes, hazards):
-                        into[case] = worse(into.get(case, PASS), self._run(job))
+                        cut = cut or self.settings.deadline.passed
+                        if not cut:
+                            into[case] = worse(into.get(case, PASS), self._run(job))
                     step()
+        if cut:
+            for case in programs:
+                if into.get(case, PASS).outcome == "pass":
+                    into[case] = Verdict("skip", self.why_cut())
+
+    def why_cut(self) -> str:
+        """The reason of a case that there was no time for."""
+        return f"--max-time {self.settings.deadline.seconds} s was spent before it was verified"
 
     def _isolated_all(self) -> bool:
         return self.backend.name == "cpu"
@@ -131,14 +149,17 @@ class Session:
             return dict.fromkeys((case for case, _ in cases), Verdict("skip", too_large))
         thorough = n * asked.rows * cases[0][0].what.dtype.size < 2**32
         try:
-            return verify(self.backend, cases, n, asked.rows, seed=asked.seed, thorough=thorough)
+            return verify(
+                self.backend, cases, n, asked.rows,
+                seed=asked.seed, thorough=thorough, only=asked.only_pattern,
+            )  # fmt: skip
         except OutOfMemory as error:
             return dict.fromkeys((case for case, _ in cases), Verdict("skip", str(error)))
 
     def _jobs(self, case: Case, sizes: Sequence[int], hazards: bool) -> Iterator[Job]:
         asked = self.settings
         schedules = SCHEDULES if self.backend.name == "cpu" else ()
-        job = Job(self.spec, case, (), asked.rows, asked.seed, True, schedules)
+        job = Job(self.spec, case, (), asked.rows, asked.seed, True, schedules, asked.only_pattern)
         small = tuple(n for n in sizes if n * asked.rows <= SMALL)
         if small:
             yield replace(job, sizes=small)

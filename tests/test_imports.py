@@ -13,10 +13,12 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "cudareduce"
 #: A module imports only from modules before it.
 ORDER = (
-    "__init__", "errors", "dtypes", "sizes", "figures", "operators", "header", "registry",
-    "backend", "prelude", "plan", "nvml", "emulator", "cpu", "cuda", "backends", "inputs",
-    "reference", "execute", "verify", "isolate", "session", "measure", "timer", "record", "store",
-    "join", "bench", "report", "catalogue", "environment", "progress", "run", "cli", "__main__",
+    "__init__", "errors", "budget", "intervals", "dtypes", "sizes", "figures", "operators",
+    "header", "registry", "backend", "prelude", "plan", "nvml", "guards", "emulator", "cpu",
+    "cuda", "backends", "inputs", "reference", "execute", "verify", "isolate", "session",
+    "sampling", "warmup", "measure", "hygiene", "bindings", "timer", "record", "store", "join",
+    "advice", "trial", "bench", "columns", "report", "catalogue", "environment", "progress", "run",
+    "cli", "__main__",
 )  # fmt: skip
 MODULES = sorted(PACKAGE.glob("*.py"))
 
