@@ -7,132 +7,17 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cudareduce import __version__
-from cudareduce.dtypes import DTYPES
 from cudareduce.errors import CudareduceError, UsageError
+from cudareduce.options import Sizes, add_debug, add_folders, add_problem, add_timing
 
 if TYPE_CHECKING:
     from cudareduce.registry import Registry
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-#: What the table holds on request; it has no room for it within 80 characters.
-MORE_COLUMNS = (
-    "batch", "host", "min", "noise", "samples", "discarded", "error", "bound", "share", "ulp",
-    "distinct", "clock", "memory", "power", "temperature", "reasons",
-)  # fmt: skip
-OPS = ("sum", "prod", "min", "max", "mean", "argmin", "argmax", "matmul", "affine")
-
-
-class Sizes(click.ParamType[list[int]]):
-    """`--n`: one size, a list, or a range."""
-
-    name = "SIZES"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> list[int]:
-        """Sizes in elements."""
-        from cudareduce.sizes import parse_sizes
-
-        if isinstance(value, list):
-            return value
-        try:
-            return parse_sizes(value)
-        except UsageError as error:
-            self.fail(str(error), param, ctx)
-
-
-class Words(click.ParamType[tuple[str, ...]]):
-    """A list of known words with commas, or `all`."""
-
-    def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        self.name, self.known = name, known
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
-        """The words, each known."""
-        if isinstance(value, tuple):
-            return value
-        if value == "all":
-            return self.known
-        words = tuple(dict.fromkeys(word.strip() for word in value.split(",")))
-        for word in words:
-            if word not in self.known:
-                self.fail(f"{word!r} is not one of: {', '.join(self.known)}, all", param, ctx)
-        return words
-
-
-def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
-_ROW = click.IntRange(min=0)
-_debug = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-_kernels = click.option(
-    "--kernels", "folders", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-    help="A folder with kernels of your own, beside the built-in ones.",
-)  # fmt: skip
-_problem = _options(
-    click.option("--op", type=Words("OPS", OPS), default="sum", show_default=True,
-                 help=f"Operators, with commas, or all: {', '.join(OPS)}."),
-    click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32",
-                 show_default=True, help="Element types, with commas, or all."),
-    click.option("--acc", type=click.Choice(list(DTYPES)), help="Accumulate in this wider type."),
-    click.option("--rows", type=_ROW, default=1, show_default=True,
-                 help="Reduce this many rows of --n elements each."),
-    click.option("--block", type=click.IntRange(min=1), help="Threads a block."),
-    click.option("--items", type=click.IntRange(min=1), help="Elements a thread."),
-    click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the inputs."),
-    click.option("--backend", type=click.Choice(["auto", "cuda", "cpu"]), default="auto",
-                 show_default=True, help="Where kernels run; times come from cuda alone."),
-    click.option("--device", type=click.IntRange(min=0), default=0, help="Which GPU."),
-    click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-                 help="When the verification of one kernel counts as hanging."),
-    click.option("--max-time", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-                 help="Bound the whole run; what was cut is said."),
-    click.option("--no-cache", is_flag=True, help="Compile everything anew."),
-    click.option("--quiet", is_flag=True, help="No progress and no remarks on standard error."),
-    click.option("--csv", type=click.Path(path_type=Path), help="Also write CSV to this file."),
-    click.option("--json", type=click.Path(path_type=Path), help="Also write JSON to this file."),
-    click.option("--markdown", type=click.Path(path_type=Path),
-                 help="Also write Markdown to this file."),
-    click.option("--format", "style", default="table", show_default=True,
-                 type=click.Choice(["table", "markdown", "csv", "json"]),
-                 help="What is printed on standard output."),
-    _kernels,
-    _debug,
-)  # fmt: skip
-
-
-_timing = _options(
-    click.option("--timing", type=Words("TIMING", ("cold", "warm")), default="cold",
-                 show_default=True,
-                 help="From a displaced cache, from a warm one, or both: cold,warm."),
-    click.option("--graph", is_flag=True,
-                 help="Also replay each kernel as a captured CUDA graph."),
-    click.option("--rounds", type=click.IntRange(min=1), default=9, show_default=True,
-                 help="Independent rounds; an interval takes at least 6."),
-    click.option("--pattern", default="random", show_default=True,
-                 type=click.Choice(["random", "positive", "exact", "ones", "twos", "cancel"]),
-                 help="What the timed input holds; cancel: a sum that is nearly 0."),
-    click.option("--region", type=click.Choice(["total", "first-pass"]), default="total",
-                 show_default=True,
-                 help="What is timed: all passes, or the first launch alone."),
-    click.option("--peak-gb-s", type=click.FloatRange(min=0, min_open=True),
-                 help="Theory, where the driver does not know it."),
-    click.option("--baseline-kernel", metavar="ID",
-                 help="The kernel that speed-ups compare with."),
-    click.option("--columns", type=Words("COLUMNS", MORE_COLUMNS), default=(),
-                 help=f"Add to the table: {', '.join(MORE_COLUMNS)}, or all."),
-)  # fmt: skip
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -153,8 +38,8 @@ def cli() -> None:
     show_default=True,
     help="Elements: 33554432, 2^25, 32Mi, 1e6, a list, or a range 2^10..2^30.",
 )
-@_timing
-@_problem
+@add_timing
+@add_problem
 @click.pass_obj
 def bench(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
     """Verify kernels, then time them; without a GPU, verify them on the CPU.
@@ -171,6 +56,28 @@ def bench(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> 
 @click.option(
     "--n",
     type=Sizes(),
+    default="2^10..2^30",
+    show_default=True,
+    help="At least 3 sizes: a range doubles.",
+)
+@add_timing
+@add_problem
+@click.pass_obj
+def sweep(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
+    """Time kernels over a range of sizes: launch floor, bandwidth, and who overtakes whom where.
+
+    Example: cudareduce sweep fastcuda --n 2^10..2^28 --max-time 300
+    """
+    from cudareduce.sweep import run_sweep
+
+    return run_sweep(kernels, options | {"argv": arguments})
+
+
+@cli.command()
+@click.argument("kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all]...")
+@click.option(
+    "--n",
+    type=Sizes(),
     default=None,
     help="Elements; by default the sizes where reductions go wrong.",
 )
@@ -179,7 +86,7 @@ def bench(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> 
     type=click.Choice(["random", "positive", "exact", "ones", "twos", "cancel"]),
     help="Only this input; cancel: a sum that is nearly 0. By default all but cancel.",
 )
-@_problem
+@add_problem
 @click.pass_obj
 def verify(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
     """Only the answers: every pattern, edge sizes, and on the CPU every schedule and hazard.
@@ -194,8 +101,8 @@ def verify(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) ->
 @cli.command("list")
 @click.argument("suite", required=False)
 @click.option("--format", "style", type=click.Choice(["table", "json"]), default="table")
-@_kernels
-@_debug
+@add_folders
+@add_debug
 def list_(suite: str | None, style: str, folders: tuple[Path, ...], debug: bool) -> int:
     """What kernels there are, and which techniques each uses.
 
@@ -215,8 +122,8 @@ def list_(suite: str | None, style: str, folders: tuple[Path, ...], debug: bool)
 @cli.command()
 @click.argument("kernel")
 @click.option("--diff", is_flag=True, help="Only what changed against the predecessor.")
-@_kernels
-@_debug
+@add_folders
+@add_debug
 def show(kernel: str, diff: bool, folders: tuple[Path, ...], debug: bool) -> int:
     """What a kernel changes and why, its source, or its diff to the step before.
 
@@ -230,7 +137,7 @@ def show(kernel: str, diff: bool, folders: tuple[Path, ...], debug: bool) -> int
 
 @cli.command()
 @click.option("--device", type=click.IntRange(min=0), default=0, help="Which GPU.")
-@_debug
+@add_debug
 def info(device: int, debug: bool) -> int:
     """What this machine can run: GPU, driver, compilers, libraries.
 
@@ -246,7 +153,7 @@ def info(device: int, debug: bool) -> int:
 @cli.command()
 @click.argument("file", type=click.Path(path_type=Path), default="README.md")
 @click.option("--check", is_flag=True, help="Change nothing; exit 2 if a table is out of date.")
-@_debug
+@add_debug
 def report(file: Path, check: bool, debug: bool) -> int:
     """Make the tables of a Markdown file anew from the result files its markers name.
 

@@ -41,29 +41,35 @@ _BEYOND_32_BITS = 2**32 + 12
 
 def run_bench(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     """Verify, time, print, store."""
+    run, code = timed_run(names, options)
+    write(run, sections(run, options["columns"]), options)
+    return code
+
+
+def timed_run(names: tuple[str, ...], options: Mapping[str, Any]) -> tuple[Run, int]:
+    """Verify and time what the options name; the result, and the exit code it deserves."""
     registry = load_registry(options["folders"])
     choices = registry.choose(names)
     if options["baseline_kernel"] is not None:
         registry.choose([options["baseline_kernel"]])
-    with _opened(options) as (session, device):
+    with opened(options) as (session, device):
         peak = options["peak_gb_s"] or device.peak_gb_s
         device = replace(device, peak_gb_s=peak)
         limits = session.backend.limits()
         join = Join(session.backend.name, limits, peak, session.settings, registry)
         outcome = Bench(session, join).run(choices)
-        run = Run(_tool(options), device, _protocol(session, outcome), outcome.records)
-    _write(run, sections(run, options["columns"]), options)
+        run = Run(tool(options), device, _protocol(session, outcome), outcome.records)
     codes = {2} if outcome.build_failed else set()
     if outcome.untimed:
         codes |= {6}
-    return 130 if outcome.interrupted else _exit_code(outcome.records, codes)
+    return run, 130 if outcome.interrupted else _exit_code(outcome.records, codes)
 
 
 def run_verify(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     """Only the answers, at the sizes asked for or at those where reductions go wrong."""
     registry = load_registry(options["folders"])
     choices = registry.choose(names)
-    with _opened(options) as (session, device):
+    with opened(options) as (session, device):
         settings = session.settings
         join = Join(session.backend.name, session.backend.limits(), None, settings, registry)
         records: list[Record] = []
@@ -88,9 +94,9 @@ def run_verify(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
             records += join.records(group, [case for case, _ in cases])
             if interrupted:
                 break
-        run = Run(_tool(options), device, {"sizes": list(settings.sizes)}, tuple(records))
+        run = Run(tool(options), device, {"sizes": list(settings.sizes)}, tuple(records))
     title = f"answers on {device.name}"
-    _write(run, [verdict_section(records, title)], options)
+    write(run, [verdict_section(records, title)], options)
     return 130 if interrupted else _exit_code(records, codes)
 
 
@@ -102,7 +108,7 @@ def _edge_sizes(session: Session, cases: list[Case]) -> list[int]:
 
 
 @contextmanager
-def _opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
+def opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
     """A session on the backend asked for; what falls back says so."""
     quiet = options["quiet"]
     for key in ("csv", "json", "markdown"):
@@ -152,7 +158,7 @@ def _opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
                 session.close()
 
 
-def _write(run: Run, found: list[Section], options: Mapping[str, Any]) -> None:
+def write(run: Run, found: list[Section], options: Mapping[str, Any]) -> None:
     makers: dict[str, Callable[[], str]] = {
         "csv": lambda: to_csv(run),
         "json": lambda: to_json(run),
@@ -192,7 +198,7 @@ def _protocol(session: Session, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _tool(options: Mapping[str, Any]) -> dict[str, Any]:
+def tool(options: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": "cudareduce", "version": __version__, "git": _git(), "argv": options["argv"]}
 
 
