@@ -57,7 +57,11 @@ def _against(r: Record) -> str:
     """A kernel against itself is 1 by definition, not by measurement."""
     if r.baseline == r.kernel and r.speedup == 1:
         return "1"
-    return measured_text(r.speedup, r.speedup_low, r.speedup_high)
+    return _ratio(r, r.speedup, r.speedup_low, r.speedup_high)
+
+
+def _ratio(r: Record, value: float | None, low: float | None, high: float | None) -> str:
+    return measured_text(value, low, high, _tick(r) * (value or 0))
 
 
 COLUMNS: dict[str, Column] = {
@@ -70,7 +74,7 @@ COLUMNS: dict[str, Column] = {
     "speedup": Column("speedup", _against),
     "previous": Column(
         "vs prev",
-        lambda r: measured_text(r.speedup_prev, r.speedup_prev_low, r.speedup_prev_high),
+        lambda r: _ratio(r, r.speedup_prev, r.speedup_prev_low, r.speedup_prev_high),
     ),
     "batch": Column("batch", lambda r: _whole(r.batch)),
     "host": Column("host us", lambda r: plain_text(r.host_us)),
@@ -100,5 +104,5 @@ def chosen(records: Sequence[Record], more: Sequence[str]) -> list[Column]:
     if any((r.batch or 1) > 1 for r in timed):
         names.append("batch")
     if any("graph" in r.timing for r in timed):
-        names.append("host")
+        names = [*(name for name in names if name != "peak"), "host"]
     return [COLUMNS[name] for name in dict.fromkeys([*names, *more])]

@@ -18,7 +18,7 @@ from cudareduce.backend import Launch
 from cudareduce.budget import Deadline
 from cudareduce.intervals import Interval, interval, noise_pct
 from cudareduce.nvml import Conditions, over
-from cudareduce.sampling import COLD, Method, Sample, Sampler, Timer, sampler
+from cudareduce.sampling import COLD, MAX_SAMPLES, Method, Sample, Sampler, Timer, sampler
 from cudareduce.warmup import warm_up
 
 #: Throttled rounds that are measured again; a card that is throttled all the time must end too.
@@ -111,9 +111,10 @@ def measure(
     *,
     deadline: Deadline | None = None,
     alone: Collection[str] = (),
+    most: int = MAX_SAMPLES,
 ) -> None:
     """Measure entrants against each other by the method of `into`, which holds what is known after
-    each whole round. Those `alone` are never batched."""
+    each whole round. Those `alone` are never batched; `most` bounds the samples of a pass."""
     deadline = deadline or Deadline()
     into.planned = rounds
     warm = warm_up(timer, entrants, deadline)
@@ -123,7 +124,8 @@ def measure(
     batches = {name: into.method.batch(us) for name, us in warm.costs_us.items()}
     batches |= dict.fromkeys(alone, 1)
     samplers = {
-        name: sampler(timer, into.method, run, batches[name]) for name, run in entrants.items()
+        name: sampler(timer, into.method, run, batches[name], most)
+        for name, run in entrants.items()
     }
     collected = {name: _Collected() for name in entrants}
     while into.rounds < rounds and into.round_us < 1e6 * deadline.left_s:

@@ -80,7 +80,8 @@ def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) 
     timed = [record for record in records if record.time_us is not None]
     first = timed[0]
     kinds = dict.fromkeys(record.timing for record in timed)
-    title = f"{what}, {' and '.join(kinds)}, {run.device.name}"
+    title = f"{what}, {' and '.join(kinds) if len(kinds) < 3 else ', '.join(kinds)}"
+    title += f", {run.device.name}"
     if first.region == "first-pass":
         title += ", first pass only"
     columns = chosen(records, more)
@@ -92,7 +93,8 @@ def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) 
         )
         for k, r in enumerate(records)
     )  # fmt: skip
-    notes = [_ceiling_note(run, first), *_kind_notes(kinds, timed), *_answer_notes(timed)]
+    headings = {column.heading for column in columns}
+    notes = [*_share_notes(run, first, headings), *_kind_notes(kinds, timed), *_answer_notes(timed)]
     floors = run.protocol.get("floors_us") or {}
     if floors:
         text = ", ".join(
@@ -104,19 +106,18 @@ def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) 
     return Section(title, tuple(c.heading for c in columns), rows, tuple(notes))
 
 
-def _ceiling_note(run: Run, first: Record) -> str:
-    peak = plain_text(run.device.peak_gb_s) if run.device.peak_gb_s else None
-    theory = (
-        f"%peak: of {peak} GB/s, theory from clock and bus width"
-        if peak
-        else "%peak: the driver does not know the theory; --peak-gb-s sets it"
-    )
-    if first.ceiling_gb_s is None:
-        return theory
-    return (
-        f"{theory}; %ceil: of {plain_text(first.ceiling_gb_s)} GB/s, which a read-only kernel "
-        "reached in the same rounds"
-    )
+def _share_notes(run: Run, first: Record, headings: set[str]) -> Iterator[str]:
+    """What the two percentages are shares of."""
+    peak, ceiling = run.device.peak_gb_s, first.ceiling_gb_s
+    if "%peak" in headings and peak is None:
+        yield "%peak: the driver does not know the theory; --peak-gb-s sets it"
+    elif "%peak" in headings:
+        yield f"%peak: of {peak:.0f} GB/s, theory from clock and bus width"
+    if "%ceil" in headings and ceiling is not None:
+        yield (
+            f"%ceil: of {plain_text(ceiling)} GB/s, which a read-only kernel reached in the same "
+            "rounds"
+        )
 
 
 def _kind_notes(kinds: Iterable[str], timed: Sequence[Record]) -> Iterator[str]:

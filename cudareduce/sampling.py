@@ -25,7 +25,7 @@ from cudareduce.nvml import Conditions
 
 #: GPU time that one entrant gets in one pass of a round, and the samples it makes of it.
 _PASS_US = 5_000.0
-_MIN_SAMPLES, _MAX_SAMPLES = 7, 50
+MIN_SAMPLES, MAX_SAMPLES = 7, 50
 #: The median of a pass is stable once half its interval is this share of it. Rounds of one kernel
 #: differ by 0.3 % (measured on an H200), so more samples would only measure the round.
 _STABLE = 0.002
@@ -113,12 +113,13 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Takes samples of one entrant; `launch` enqueues `batch` reductions."""
+    """Takes samples of one entrant, at `most` so many a pass; `launch` enqueues `batch` reductions."""
 
     timer: Timer
     method: Method
     launch: Launch
     batch: int
+    most: int = MAX_SAMPLES
 
     def sample(self, backlog: int = 1) -> Sample | None:
         """One sample; None if the host was too slow for it.
@@ -158,7 +159,7 @@ class Sampler:
         backlog, lost, spent = 1, 0, 0.0
         if not self.method.cold:
             self.launch()  # what ran before may have left other data in the cache
-        while spent < _PASS_US and len(samples) < _MAX_SAMPLES and lost < _MAX_LOST:
+        while spent < _PASS_US and len(samples) < self.most and lost < _MAX_LOST:
             taken = self.sample(backlog)
             if taken is None:
                 lost += 1
@@ -171,11 +172,10 @@ class Sampler:
         return samples, lost
 
 
-def sampler(timer: Timer, method: Method, run: Launch, batch: int) -> Sampler:
+def sampler(timer: Timer, method: Method, run: Launch, batch: int, most: int) -> Sampler:
     """A sampler of one entrant by one method."""
-    if method.graph:
-        return Sampler(timer, method, timer.captured(run, batch), batch)
-    return Sampler(timer, method, repeated(run, batch), batch)
+    launch = timer.captured(run, batch) if method.graph else repeated(run, batch)
+    return Sampler(timer, method, launch, batch, most)
 
 
 def repeated(run: Launch, count: int) -> Launch:
@@ -192,7 +192,7 @@ def repeated(run: Launch, count: int) -> Launch:
 
 def stable(times: Sequence[float]) -> bool:
     """True if more samples would not move the median of these."""
-    if len(times) < _MIN_SAMPLES:
+    if len(times) < MIN_SAMPLES:
         return False
     low, high = interval(times) or (0.0, inf)
     return (high - low) / 2 <= _STABLE * median(times)
