@@ -136,6 +136,42 @@ def show(kernel: str, diff: bool, folders: tuple[Path, ...], debug: bool) -> int
 
 
 @cli.command()
+@click.argument("kernels", nargs=-1, metavar="[KERNEL]...")
+@click.option("--device", type=click.IntRange(min=0), default=0, help="Which GPU.")
+@click.option(
+    "--max-time",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Bound the whole test.",
+)
+@click.option("--strict", is_flag=True, help="Exit 4 if a threshold of 2 % is too low here.")
+@click.option("--no-cache", is_flag=True, help="Compile everything anew.")
+@click.option("--quiet", is_flag=True, help="No progress on standard error.")
+@click.option("--json", type=click.Path(path_type=Path), help="Also write JSON to this file.")
+@click.option("--markdown", type=click.Path(path_type=Path), help="Also write Markdown there.")
+@click.option(
+    "--format",
+    "style",
+    default="table",
+    show_default=True,
+    type=click.Choice(["table", "markdown", "json"]),
+    help="What is printed.",
+)
+@add_debug
+@click.pass_obj
+def selftest(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
+    """Whether this machine measures well: false verdicts, slowdowns caught, flushes, floors.
+
+    Example: cudareduce selftest --json selftest.json
+    """
+    from cudareduce.selfreport import run_selftest
+
+    return run_selftest(kernels, options | {"argv": arguments})
+
+
+@cli.command()
 @click.option("--device", type=click.IntRange(min=0), default=0, help="Which GPU.")
 @add_debug
 def info(device: int, debug: bool) -> int:

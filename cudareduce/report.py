@@ -171,11 +171,14 @@ def to_markdown(found: Iterable[Section]) -> str:
     parts = []
     for section in found:
         align = [_align(section, k) for k in range(len(section.header))]
-        table = tabulate(
-            section.rows, section.header, "github", colalign=align, disable_numparse=True
-        )
-        notes = "".join(f"\n\n{note}" for note in section.notes)
-        parts.append(f"**{section.title}**\n\n{table}{notes}\n")
+        blocks = [f"**{section.title}**"]
+        if section.rows:
+            blocks.append(
+                tabulate(
+                    section.rows, section.header, "github", colalign=align, disable_numparse=True
+                )
+            )
+        parts.append("\n\n".join([*blocks, *section.notes]) + "\n")
     return "\n".join(parts)
 
 
@@ -202,7 +205,8 @@ def print_sections(found: Iterable[Section]) -> None:
         if section.rows:
             console.print(table)
         for note in section.notes:
-            console.print(Text(note, "red" if "WRONG" in note else "dim"))
+            quiet = "dim" if section.rows else ""
+            console.print(Text(note, "red" if "WRONG" in note else quiet))
         console.print()
 
 

@@ -113,7 +113,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Takes samples of one entrant, at `most` so many a pass; `launch` enqueues `batch` reductions."""
+    """Takes samples of one entrant, `most` in a pass; `launch` enqueues `batch` reductions."""
 
     timer: Timer
     method: Method

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from copy import copy
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -19,6 +20,8 @@ _FLUSH_SHAPE = ("read_4", 512, 4)
 #: Read-only launch shapes tried for the ceiling: probe, threads, blocks per SM (0: a block a tile).
 #: The best of 44 on an H200: the first at 2^25 float32 (4211 GB/s), the second at 2^28 (4643 GB/s).
 _READ_SHAPES = (("read_2", 512, 0), ("read_8", 256, 0), ("read_4", 512, 4))
+#: What stands in for the time a read of the flush buffer takes.
+_IDLE_US = 110.0
 #: Reads that keep the GPU under load while NVML is asked: some 2 ms.
 _LOAD_READS = 16
 
@@ -74,6 +77,36 @@ class CudaTimer:
         if "flush_buffer" in self.__dict__:
             self._backend.free(self.__dict__.pop("flush_buffer"))
             self.__dict__.pop("displace", None)
+
+    def flushing(self, kind: str) -> CudaTimer:
+        """This timer with another way to prepare a sample: none, which leaves the cache as it is; a
+        write of as much as the L2 holds; or nvbench, that write with work queued on both sides of
+        the events, as NVIDIA's tool does. `read` is the way it has."""
+        if kind == "read":
+            return self
+        other = copy(self)
+        busy, empty = self.idle(_IDLE_US), self.empty()
+        written, stream = self._written, self._backend
+
+        def displace() -> None:
+            busy()  # gives the host the time to enqueue that the read gives it
+            if kind != "none":
+                stream.zero(written)
+            if kind == "nvbench":
+                empty()
+
+        def synchronize() -> None:
+            empty()
+            stream.synchronize()
+
+        other.displace = displace
+        if kind == "nvbench":
+            other.synchronize = synchronize
+        return other
+
+    @cached_property
+    def _written(self) -> Buffer:
+        return self._backend.allocate(self._backend.info().l2_bytes or FLUSH_BYTES)
 
     @staticmethod
     def host_us() -> float:

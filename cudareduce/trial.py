@@ -70,6 +70,8 @@ class Trial:
         first_only = asked.region == "first-pass"
         readers = timer.readers(self._given)
         entrants = {FLOOR_EVENTS: lambda: None, FLOOR_LAUNCH: timer.empty(), **readers}
+        if method.graph:
+            del entrants[FLOOR_EVENTS]  # a graph of nothing
         for k, bound in enumerate(self._bounds.values()):
             bound.poison()
             entrants[str(k)] = bound.run_first if first_only else bound.run
@@ -140,4 +142,8 @@ class Trial:
             verdict = replace(verdict, reason=f"after timing: {verdict.reason}")
             for found in group.timed.values():
                 found.timings.pop(case, None)
-        group.verdicts[case] = worse(group.verdicts[case], verdict)
+        stands = worse(group.verdicts[case], verdict)
+        if stands.outcome == "pass" and verdict.error is not None:
+            # What is printed beside a time is the error on the input that was timed.
+            stands = replace(verdict, distinct=stands.distinct, launches=stands.launches)
+        group.verdicts[case] = stands

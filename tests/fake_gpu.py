@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -55,6 +56,7 @@ class FakeGpu(CpuBackend, CudaBackend):
         self.noise = 0.001
         self.states: FakeMonitor = FakeMonitor()
         self._polled: float | None = None
+        self.emulates = True
 
     def info(self) -> DeviceInfo:
         return replace(DeviceInfo("Fake GPU"), l2_bytes=2**20, peak_gb_s=PEAK_GB_S, cc="9.0")
@@ -77,7 +79,8 @@ class FakeGpu(CpuBackend, CudaBackend):
         def timed() -> None:
             self.clock += self.cost_us(program.entry, nbytes)
             self.host += 5
-            launch()
+            if self.emulates:
+                launch()
 
         return timed
 
@@ -113,8 +116,8 @@ class FakeTimer(CudaTimer):
 
         return spend
 
-    @property
-    def displace(self) -> Launch:  # type: ignore[override]
+    @cached_property
+    def displace(self) -> Launch:
         return self._spend(110)
 
     def empty(self) -> Launch:
@@ -167,3 +170,5 @@ def use(monkeypatch: pytest.MonkeyPatch, gpu: FakeGpu) -> None:
     monkeypatch.setattr("cudareduce.run.choose_backend", lambda *_: (BackendSpec("cuda"), None))
     monkeypatch.setattr("cudareduce.run.load_bindings", lambda: None)
     monkeypatch.setattr("cudareduce.bench.CudaTimer", FakeTimer)
+    monkeypatch.setattr("cudareduce.selftest.CudaTimer", FakeTimer)
+    monkeypatch.setattr("cudareduce.selfreport.open_cuda", opened)

@@ -18,7 +18,7 @@ ORDER = (
     "cuda", "backends", "inputs", "reference", "execute", "verify", "isolate", "session",
     "sampling", "warmup", "measure", "hygiene", "bindings", "timer", "record", "store", "join",
     "advice", "trial", "bench", "columns", "report", "catalogue", "environment", "progress", "run",
-    "model", "sweep", "options", "cli", "__main__",
+    "model", "sweep", "findings", "nvbench", "selftest", "selfreport", "options", "cli", "__main__",
 )  # fmt: skip
 MODULES = sorted(PACKAGE.glob("*.py"))
 
