@@ -83,6 +83,7 @@ def sweep(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> 
 )
 @click.option(
     "--pattern",
+    "only_pattern",
     type=click.Choice(["random", "positive", "exact", "ones", "twos", "cancel"]),
     help="Only this input; cancel: a sum that is nearly 0. By default all but cancel.",
 )

@@ -42,7 +42,7 @@ _BEYOND_32_BITS = 2**32 + 12
 def run_bench(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     """Verify, time, print, store."""
     run, code = timed_run(names, options)
-    write(run, sections(run, options["columns"]), options)
+    write(run, sections(run, options.get("columns", ())), options)
     return code
 
 
@@ -121,8 +121,8 @@ def opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
         rows=options["rows"],
         block=options["block"],
         items=options["items"],
-        pattern=options["pattern"] or "random",
-        only_pattern=options["pattern"] if "timing" not in options else None,
+        pattern=options.get("pattern", "random"),
+        only_pattern=options.get("only_pattern"),
         region=options.get("region", "total"),
         seed=options["seed"],
         rounds=options.get("rounds", 0),
@@ -130,10 +130,10 @@ def opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
         time_limit_s=options["time_limit"],
         timings=options.get("timing", ("cold",)),
         graph=options.get("graph", False),
-        deadline=Deadline(options["max_time"]),
+        deadline=Deadline(options.get("max_time")),
     )
     for what in settings.reductions:
-        reason = why_no_pattern(settings.pattern, what)
+        reason = why_no_pattern(settings.only_pattern or settings.pattern, what)
         if reason:
             raise UsageError(reason)
     spec, fallen_back = choose_backend(

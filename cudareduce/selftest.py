@@ -175,6 +175,7 @@ class Selftest:
                 _figure(name, method.label, _SMALL if name == small else 0, timing)
                 for name, timing in timings.items()
             )
+        self._timer.release()
         self._free([bound], given)
 
     def peers(self, deadline: Deadline) -> Iterator[Peer]:

@@ -70,13 +70,10 @@ class CudaTimer:
         return graph.launch
 
     def release(self) -> None:
-        """Give back graphs and the flush buffer."""
+        """Give captured graphs back."""
         for graph in self._graphs:
             graph.close()
         self._graphs.clear()
-        if "flush_buffer" in self.__dict__:
-            self._backend.free(self.__dict__.pop("flush_buffer"))
-            self.__dict__.pop("displace", None)
 
     def flushing(self, kind: str) -> CudaTimer:
         """This timer with another way to prepare a sample: none, which leaves the cache as it is; a

@@ -58,6 +58,7 @@ class Trial:
 
     def close(self) -> None:
         """Give the buffers back."""
+        self._timer.release()
         for bound in self._bounds.values():
             bound.release()
         self._backend.free(self._given)
