@@ -10,6 +10,7 @@ from typing import Any
 
 from cudareduce.backend import BuildError, OutOfMemory
 from cudareduce.cuda import CudaBackend
+from cudareduce.errors import EnvironmentProblem
 from cudareduce.execute import Case, Programs
 from cudareduce.join import Group, Join
 from cudareduce.nvml import Monitor
@@ -35,12 +36,13 @@ class Outcome:
     build_failed: bool
     remarks: tuple[str, ...] = ()
     stories: tuple[Mapping[str, Any], ...] = ()
+    tried: bool = False
 
     @property
     def untimed(self) -> bool:
         """True if right kernels were to be timed and no round of any was finished."""
         times = [record.time_us for record in self.records if record.verdict == "pass"]
-        return bool(self.stories) and bool(times) and not any(times)
+        return self.tried and bool(times) and not any(times)
 
 
 class Bench:
@@ -48,7 +50,7 @@ class Bench:
 
     def __init__(self, session: Session, join: Join) -> None:
         self._session, self._join = session, join
-        self._build_failed = False
+        self._build_failed = self._tried = False
         self._remarks: dict[str, None] = {}
         self._stories: list[Mapping[str, Any]] = []
         self._kept: tuple[CudaTimer, Monitor] | None = None
@@ -75,7 +77,7 @@ class Bench:
                 records += self._join.records(group, [case for case, _ in cases])
         return Outcome(
             tuple(records), floors, interrupted, self._build_failed,
-            tuple(self._remarks), tuple(self._stories),
+            tuple(self._remarks), tuple(self._stories), self._tried,
         )  # fmt: skip
 
     def _bench(
@@ -125,16 +127,21 @@ class Bench:
         except OutOfMemory as error:
             group.verdicts |= dict.fromkeys(right, Verdict("skip", str(error)))
             return
-        interrupted = False
+        interrupted, self._tried = False, True
         ways = methods(asked)
         try:
             for k, method in enumerate(ways):
                 own = [os.getpid(), *(p.pid for p in active_children() if p.pid)]
                 others = monitor.strangers(own)
                 deadline = asked.deadline.share(len(ways) * parts - k)
-                story, said = trial.measure(method, deadline, others)
+                where = f"{method.label}, n = {group.n}"
+                try:
+                    story, said = trial.measure(method, deadline, others)
+                except EnvironmentProblem as problem:  # the other methods may still be possible
+                    self._say([str(problem)], method.label)
+                    continue
                 self._stories.append(story)
-                self._say(said, f"{method.label}, n = {group.n}")
+                self._say(said, where)
         except KeyboardInterrupt:
             interrupted = True
             session.backend.synchronize()

@@ -132,7 +132,9 @@ class Session:
 
     def why_cut(self) -> str:
         """The reason of a case that there was no time for."""
-        return f"--max-time {self.settings.deadline.seconds or 0:g} s was spent before it was verified"
+        return (
+            f"--max-time {self.settings.deadline.seconds or 0:g} s was spent before it was verified"
+        )
 
     def _isolated_all(self) -> bool:
         return self.backend.name == "cpu"

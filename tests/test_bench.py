@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cudareduce.errors import EnvironmentProblem
 from cudareduce.nvml import Conditions
 from tests.fake_gpu import CALM, FakeGpu, FakeMonitor, use
 
@@ -235,3 +236,19 @@ def test_cuda_bindings_are_asked_for_before_anything_is_compiled(
         code, out, err = cudareduce("bench", TWO[0], *options)
         assert (code, out) == (6, "")
         assert "pip install 'cudareduce[graph]'" in err
+
+
+def test_a_driver_without_gates_still_times_cold(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: object) -> None:
+        raise EnvironmentProblem("the driver refuses cuStreamWaitValue32 (801)")
+
+    monkeypatch.setattr("tests.fake_gpu.FakeTimer.close_gate", refuse)
+    code, run, _ = bench(cudareduce, "--timing", "cold,warm")
+    assert code == 0
+    assert [r["timing"] for r in run["records"]] == ["cold", "cold"]
+    assert run["protocol"]["remarks"] == ["warm: the driver refuses cuStreamWaitValue32 (801)"]
+    code, run, _ = bench(cudareduce, "--timing", "warm")
+    assert code == 6
+    assert {r["time_us"] for r in run["records"]} == {None}
