@@ -1,4 +1,4 @@
-"""What commands share: option types, and options that come in groups."""
+"""Types of options: what they take, and how a wrong value is answered."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Words(click.ParamType[tuple[str, ...]]):
             return value
         if value == "all":
             return self.known
-        words = tuple(word.strip() for word in value.split(","))
+        words = tuple(dict.fromkeys(word.strip() for word in value.split(",")))
         for word in words:
             if word not in self.known:
                 self.fail(f"{word!r} is not one of: {', '.join(self.known)}, all", param, ctx)

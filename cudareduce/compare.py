@@ -176,8 +176,8 @@ def _judge(
 def _clock(old: Record, new: Record, moved: float, limit: float) -> str:
     """A reason where a clock moved so that, counted in its cycles, the change is within limits."""
     clocks = {
-        "SM": (old.sm_clock_mhz, new.sm_clock_mhz),
-        "memory": (old.memory_clock_mhz, new.memory_clock_mhz),
+        "SM": (old.sm_mhz, new.sm_mhz),
+        "memory": (old.memory_mhz, new.memory_mhz),
     }
     for name, (before, after) in clocks.items():
         if before and after and abs(moved - log(before / after)) <= limit:

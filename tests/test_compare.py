@@ -91,15 +91,15 @@ def test_noisy_rounds_decide_nothing() -> None:
 
 
 def test_a_clock_that_moved_with_the_time_is_the_reason() -> None:
-    old = case(sm_clock_mhz=1980.0, memory_clock_mhz=3201.0)
-    down = case(44.0, cubin_sha="x", sm_clock_mhz=1800.0, memory_clock_mhz=3201.0)
+    old = case(sm_mhz=1980.0, memory_mhz=3201.0)
+    down = case(44.0, cubin_sha="x", sm_mhz=1800.0, memory_mhz=3201.0)
     row = one(old, down)
     assert row.verdict == "UNCERTAIN"
     assert row.reason == (
         "the SM clock moved with it, from 1980 to 1800 MHz: lock the clocks and measure again"
     )
-    assert one(old, replace(down, sm_clock_mhz=1975.0)).verdict == "SLOWER"
-    assert one(old, replace(down, sm_clock_mhz=2180.0)).verdict == "SLOWER"
+    assert one(old, replace(down, sm_mhz=1975.0)).verdict == "SLOWER"
+    assert one(old, replace(down, sm_mhz=2180.0)).verdict == "SLOWER"
 
 
 def test_same_code_stands_even_where_times_say_otherwise() -> None:
