@@ -21,6 +21,9 @@ from cudareduce.errors import CudareduceError
 from cudareduce.execute import Case, build
 from cudareduce.verify import PASS, Verdict, verify, worse
 
+#: How long a killed child is waited for before it is left to the operating system.
+_LAST_BREATH_S = 10.0
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -82,7 +85,7 @@ class Isolation:
         """End the child, whatever it is doing."""
         if self._process is not None:
             self._process.kill()
-            self._process.join()
+            self._process.join(_LAST_BREATH_S)  # a driver may take its time to end a kernel
             self._pipe.close()
         self._process = None
         if self._log is not None:

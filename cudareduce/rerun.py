@@ -117,6 +117,13 @@ def _still_there(name: str, registry: Registry) -> bool:
     return True
 
 
+def _shape_asked_for(record: Record, protocol: Mapping[str, Any]) -> tuple[int, int]:
+    """Rows and elements as asked for: a warp kernel takes one array as rows of its own."""
+    if record.scope == "warp" and protocol.get("rows") == 1:
+        return 1, record.n * record.rows
+    return record.rows, record.n
+
+
 def baseline_batches(
     run: Run, choices: Sequence[Choice], rounds: int, time_limit_s: float | None
 ) -> list[Batch]:
@@ -130,12 +137,13 @@ def baseline_batches(
     protocol = run.protocol
     groups: dict[tuple[int, str, str], list[Record]] = {}
     for record in run.records:
-        groups.setdefault((record.rows, record.region, record.pattern), []).append(record)
+        rows, _ = _shape_asked_for(record, protocol)
+        groups.setdefault((rows, record.region, record.pattern), []).append(record)
     batches = []
     for (rows, region, pattern), records in groups.items():
         settings = Settings(
             reductions=tuple(dict.fromkeys(_reduction(r) for r in records)),
-            sizes=tuple(dict.fromkeys(r.n for r in records)),
+            sizes=tuple(dict.fromkeys(_shape_asked_for(r, protocol)[1] for r in records)),
             rows=rows,
             block=protocol.get("block"),
             items=protocol.get("items"),

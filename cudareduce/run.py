@@ -266,6 +266,7 @@ def protocol(session: Session, names: tuple[str, ...], outcome: Outcome) -> dict
     asked = session.settings
     return {
         "kernels": list(names or ("all",)),
+        "rows": asked.rows,
         "block": asked.block,
         "items": asked.items,
         "timing": ",".join(asked.timings),

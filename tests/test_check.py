@@ -279,3 +279,15 @@ def test_many_failures_are_ten_annotations(
     assert len(lines) == 10
     assert lines[-1] == "::error title=cudareduce::3 more fail: the step summary lists them"
     assert os.environ.get("GITHUB_STEP_SUMMARY") is None
+
+
+def test_a_warp_kernel_is_asked_again_for_what_it_was_asked_for(
+    cudareduce: Call, tmp_path: Path
+) -> None:
+    path = tmp_path / "baseline.json"
+    kernels = ("reduce_warp_registers", "reduce_rows_tree")
+    ask = ("--n", 65536, "--json", path, "--quiet", "--backend", "cuda")
+    assert cudareduce("bench", *kernels, *ask)[0] == 0
+    code, out, _ = cudareduce("check", "--baseline", path, "--quiet", "--format", "json", "--all")
+    assert code == 0, out
+    assert verdicts(out) == {kernel: {"SAME"} for kernel in kernels}
