@@ -21,10 +21,8 @@ extern "C" __global__ void reduce_rows_tree(const In *in, Out *out, size_t n, si
     const In *row = in + blockIdx.x * n;
 
     // Load: a thread with nothing to add brings the identity, so the tree needs no bounds.
-    // Signed indices cannot wrap, so the compiler counts the rounds and unrolls them, loads first:
-    // eight in flight a thread, where the four of its own choice cost 1 to 3 % of the bandwidth.
+    // Signed indices cannot wrap, so the compiler counts the rounds and unrolls them, loads first.
     Acc value = Op::identity();
-#pragma unroll 8
     for (long long k = tid; k < (long long)n; k += BLOCK)
         value = Op::combine(value, Op::lift(row[k], k));
     shared[tid] = value;
