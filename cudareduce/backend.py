@@ -130,6 +130,10 @@ class Backend(Protocol):
     def zero(self, buffer: Buffer) -> None:
         """Clear every bit of a buffer."""
 
+    def damage(self, buffer: Buffer) -> str | None:
+        """What has been written outside a buffer; None if nothing was. For a backend that does not
+        fault at once."""
+
     def download(self, buffer: Buffer, dtype: str, count: int) -> np.ndarray:
         """Copy `count` elements back, after all work in flight."""
 

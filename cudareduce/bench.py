@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from multiprocessing import active_children
+from typing import Any
 
 from cudareduce.backend import BuildError, OutOfMemory
 from cudareduce.cuda import CudaBackend
-from cudareduce.execute import Bound, Case, Programs
-from cudareduce.inputs import make
+from cudareduce.errors import EnvironmentProblem
+from cudareduce.execute import Case, Programs
 from cudareduce.join import Group, Join
-from cudareduce.measure import Timing, measure
+from cudareduce.nvml import Monitor
 from cudareduce.operators import Reduction
 from cudareduce.prelude import Stage
 from cudareduce.record import Record
-from cudareduce.reference import Reference, reference
 from cudareduce.registry import Choice
 from cudareduce.session import Session
 from cudareduce.timer import CudaTimer
-from cudareduce.verify import PASS, ROW_SHAPES, Verdict, edge_sizes, judge, worse
+from cudareduce.trial import Trial, methods
+from cudareduce.verify import ROW_SHAPES, Verdict, edge_sizes
 
 #: Edge sizes up to this are part of every bench; `verify` takes them all.
 _QUICK_EDGE = 65537
-FLOOR_EVENTS, FLOOR_LAUNCH = "floor: two events", "floor: an empty kernel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,15 @@ class Outcome:
     cases: tuple[Case, ...]
     interrupted: bool
     build_failed: bool
+    remarks: tuple[str, ...] = ()
+    stories: tuple[Mapping[str, Any], ...] = ()
+    tried: bool = False
+
+    @property
+    def untimed(self) -> bool:
+        """True if right kernels were to be timed and no round of any was finished."""
+        times = [record.time_us for record in self.records if record.verdict == "pass"]
+        return self.tried and bool(times) and not any(times)
 
 
 class Bench:
@@ -42,31 +53,44 @@ class Bench:
 
     def __init__(self, session: Session, join: Join) -> None:
         self._session, self._join = session, join
-        self._build_failed = False
+        self._build_failed = self._tried = False
+        self._remarks: dict[str, None] = {}
+        self._stories: list[Mapping[str, Any]] = []
+        self._kept: tuple[CudaTimer, Monitor] | None = None
 
     def run(self, choices: Sequence[Choice]) -> Outcome:
         """Bench every choice; Ctrl-C ends the run with what it has."""
         records: list[Record] = []
         floors: dict[str, float] = {}
         interrupted = False
-        cases: list[tuple[Case, str | None]] = []
-        for what in self._session.settings.reductions:
+        ran: list[Case] = []
+        asked = self._session.settings
+        for k, what in enumerate(asked.reductions):
             if interrupted:
                 break
             cases = list(self._session.cases(choices, what))
             groups: list[Group] = []
             try:
-                self._bench(what, cases, groups)
+                self._bench(what, cases, groups, len(asked.reductions) - k)
             except KeyboardInterrupt:
                 interrupted = True
             for group in groups:
-                floors |= group.floors
+                for label, found in group.timed.items():
+                    suffix = "" if label == asked.timings[0] else f", {label}"
+                    floors |= {name + suffix: us for name, us in found.floors.items()}
                 records += self._join.records(group, [case for case, _ in cases])
-        ran = tuple(case for case, reason in cases if reason is None)
-        return Outcome(tuple(records), floors, ran, interrupted, self._build_failed)
+            ran += [case for case, reason in cases if reason is None]
+        return Outcome(
+            tuple(records), floors, tuple(ran), interrupted, self._build_failed,
+            tuple(self._remarks), tuple(self._stories), self._tried,
+        )  # fmt: skip
 
     def _bench(
-        self, what: Reduction, cases: Sequence[tuple[Case, str | None]], groups: list[Group]
+        self,
+        what: Reduction,
+        cases: Sequence[tuple[Case, str | None]],
+        groups: list[Group],
+        parts: int,
     ) -> None:
         session, asked = self._session, self._session.settings
         skips = {case: Verdict("skip", reason) for case, reason in cases if reason}
@@ -84,8 +108,8 @@ class Bench:
                 programs[case] = made
         at_edges: dict[Case, Verdict] = {}
         session.verify(programs, edges, at_edges, skip_others=True)
-        for n in asked.sizes:
-            limits = session.backend.limits()
+        limits = session.backend.limits()
+        for k, n in enumerate(asked.sizes):
             shas = {
                 case: _binary(
                     made, [step.stage for step in case.plan(n, asked.rows, limits).passes]
@@ -95,80 +119,64 @@ class Bench:
             }
             group = Group(what, n, skips | at_edges, shas)
             groups.append(group)
+            if asked.deadline.passed:
+                late = Verdict("skip", session.why_cut())
+                group.verdicts |= {c: late for c in programs if c not in group.verdicts}
+                continue
             session.verify(programs, [(n, asked.rows)], group.verdicts)
             if session.backend.name == "cuda" and n * asked.rows:
-                self._time(group, programs)
+                self._time(group, programs, parts * len(asked.sizes) - k)
 
-    def _time(self, group: Group, programs: Mapping[Case, Programs]) -> None:
-        """Time the cases that are right, on fresh input, and judge what the timed runs left."""
-        session, asked, n = self._session, self._session.settings, group.n
-        backend = session.backend
-        assert isinstance(backend, CudaBackend)
-        right = [case for case in programs if group.verdicts[case].outcome == "pass"]
+    def _time(self, group: Group, programs: Mapping[Case, Programs], parts: int) -> None:
+        """Time the cases that are right, in its share of what time there is left."""
+        session, asked = self._session, self._session.settings
+        right = {c: made for c, made in programs.items() if group.verdicts[c].outcome == "pass"}
         if not right:
             return
-        data = make(asked.pattern, group.what, n, asked.rows, asked.seed + 1)
-        limits = backend.limits()
+        timer, monitor = self._instruments()
         try:
-            given = backend.upload(data)
+            trial = Trial(session, timer, group, right)
         except OutOfMemory as error:
             group.verdicts |= dict.fromkeys(right, Verdict("skip", str(error)))
             return
-        bounds = {
-            case: Bound(backend, case.plan(n, asked.rows, limits), programs[case], given)
-            for case in right
-        }
-        timer = CudaTimer(backend)
-        readers = timer.readers(given)
-        entrants = {FLOOR_EVENTS: lambda: None, FLOOR_LAUNCH: timer.empty(), **readers}
-        first_only = asked.region == "first-pass"
-        for k, bound in enumerate(bounds.values()):
-            bound.poison()
-            entrants[str(k)] = bound.run_first if first_only else bound.run
-        latest: dict[str, Timing] = {}
-        interrupted = False
-        with session.phase("measuring rounds of all kernels", asked.rounds) as step:
-            try:
-                measure(timer, entrants, asked.rounds, latest, step)
-            except KeyboardInterrupt:
-                interrupted = True
-                backend.synchronize()
-        group.timings = {case: latest[str(k)] for k, case in enumerate(right) if str(k) in latest}
-        fastest = [latest[name] for name in readers if name in latest]
-        group.ceiling = min(fastest, key=lambda timing: timing.median_us, default=None)
-        group.floors = {
-            name: latest[name].median_us for name in (FLOOR_EVENTS, FLOOR_LAUNCH) if name in latest
-        }
-        refs: dict[tuple[int, int], Reference] = {}
-        undecided = {}
-        for case, bound in bounds.items():
-            if first_only:
-                bound.run()
-            shape = bound.plan.problem.n, bound.plan.problem.rows
-            if shape not in refs:
-                refs[shape] = reference(group.what, data[: shape[0] * shape[1]], shape[1])
-            after = judge(bound.plan, bound.answers(), refs[shape], asked.pattern)
-            bound.release()
-            if after is None:
-                undecided[case] = programs[case]
-            else:
-                self._after(group, case, after)
-        backend.free(given)
-        again = dict.fromkeys(undecided, PASS)
-        if not interrupted:
-            session.verify(undecided, [(n, asked.rows)], again)
-        for case, verdict in again.items():
-            self._after(group, case, verdict)
+        interrupted, self._tried = False, True
+        ways = methods(asked)
+        try:
+            for k, method in enumerate(ways):
+                own = [os.getpid(), *(p.pid for p in active_children() if p.pid)]
+                others = monitor.strangers(own)
+                deadline = asked.deadline.share(len(ways) * parts - k)
+                where = f"{method.label}, n = {group.n}"
+                try:
+                    story, said = trial.measure(method, deadline, others)
+                except EnvironmentProblem as problem:  # the other methods may still be possible
+                    self._say([str(problem)], method.label)
+                    continue
+                self._stories.append(story)
+                self._say(said, where)
+        except KeyboardInterrupt:
+            interrupted = True
+            session.backend.synchronize()
+        trial.inspect(hurried=interrupted or asked.deadline.passed)
+        trial.close()
+        if monitor.problem:
+            self._remarks.setdefault(monitor.problem)
         if interrupted:
             raise KeyboardInterrupt
 
-    @staticmethod
-    def _after(group: Group, case: Case, verdict: Verdict) -> None:
-        """A time stands only if the answer is still right once it has been taken."""
-        if verdict.outcome == "fail":
-            verdict = replace(verdict, reason=f"after timing: {verdict.reason}")
-            group.timings.pop(case, None)
-        group.verdicts[case] = worse(group.verdicts[case], verdict)
+    def _instruments(self) -> tuple[CudaTimer, Monitor]:
+        """One timer and one monitor for the whole run: a flush buffer is large."""
+        if self._kept is None:
+            backend = self._session.backend
+            assert isinstance(backend, CudaBackend)
+            monitor = backend.monitor()
+            self._kept = CudaTimer(backend, monitor), monitor
+        return self._kept
+
+    def _say(self, sentences: Sequence[str], where: str) -> None:
+        """Keep a remark once, with the first place where it was true."""
+        for sentence in sentences:
+            self._remarks.setdefault(f"{where}: {sentence}")
 
 
 def _binary(programs: Programs, stages: Iterable[Stage]) -> str | None:

@@ -82,8 +82,9 @@ def run_check(names: Sequence[str], options: Mapping[str, Any]) -> int:
             return [row.old for row in suspects if row.old], second.new
 
         rows = confirm(compare(baseline.records, measured.new, rules), again, rules)
-    notes += _unused(thresholds, [*baseline.records, *measured.new])
+    notes += [*_unused(thresholds, [*baseline.records, *measured.new]), *measured.remarks]
     asked = {**now.protocol, "rounds": rounds, "floors_us": measured.floors_us}
+    asked |= {"measured": measured.stories, "remarks": list(measured.remarks), "max_time_s": None}
     now = replace(now, protocol=asked, records=tuple(measured.new))
     if options["json"] is not None:
         write_text(options["json"], to_json(now))
@@ -113,7 +114,7 @@ def run_base(names: Sequence[str], options: Mapping[str, Any]) -> int:
                 return second.old, second.new
 
             rows = confirm(compare(measured.old, measured.new, rules), again, rules)
-    notes = _unused(thresholds, [*measured.old, *measured.new])
+    notes = [*_unused(thresholds, [*measured.old, *measured.new]), *measured.remarks]
     title = f"{' '.join(map(str, heads))} against {options['base']}, {device.name}"
     return _finish(rows, title, notes, rules, options, registry, measured)
 

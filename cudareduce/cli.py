@@ -14,73 +14,20 @@ import click
 
 from cudareduce import __version__
 from cudareduce.cli_gate import check, compare
-from cudareduce.cli_types import FINISHES, OPS, Sizes, Words, options_of
-from cudareduce.dtypes import DTYPES
+from cudareduce.cli_types import Sizes
 from cudareduce.errors import CudareduceError, UsageError
+from cudareduce.options import (
+    add_debug,
+    add_folders,
+    add_machine,
+    add_peak,
+    add_problem,
+    add_rounds,
+    add_timing,
+)
 
 if TYPE_CHECKING:
     from cudareduce.registry import Registry
-
-
-_ROW = click.IntRange(min=0)
-_debug = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-_kernels = click.option(
-    "--kernels", "folders", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-    help="A folder with kernels of your own, beside the built-in ones.",
-)  # fmt: skip
-_machine = options_of(
-    click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the inputs."),
-    click.option("--backend", type=click.Choice(["auto", "cuda", "cpu"]), default="auto",
-                 show_default=True, help="Where kernels run; times come from cuda alone."),
-    click.option("--device", type=click.IntRange(min=0), default=0, help="Which GPU."),
-    click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-                 help="When the verification of one kernel counts as hanging."),
-    click.option("--no-cache", is_flag=True, help="Compile everything anew."),
-    click.option("--quiet", is_flag=True, help="No progress and no remarks on standard error."),
-    click.option("--csv", type=click.Path(path_type=Path), help="Also write CSV to this file."),
-    click.option("--json", type=click.Path(path_type=Path), help="Also write JSON to this file."),
-    click.option("--markdown", type=click.Path(path_type=Path),
-                 help="Also write Markdown to this file."),
-    _debug,
-)  # fmt: skip
-_format = click.option(
-    "--format", "style", default="table", show_default=True,
-    type=click.Choice(["table", "markdown", "csv", "json"]),
-    help="What is printed on standard output.",
-)  # fmt: skip
-_rounds = click.option(
-    "--rounds", type=click.IntRange(min=1), default=9, show_default=True,
-    help="Independent rounds; an interval takes at least 6.",
-)  # fmt: skip
-_peak = click.option(
-    "--peak-gb-s", type=click.FloatRange(min=0, min_open=True),
-    help="Theory, where the driver does not know it.",
-)  # fmt: skip
-_problem = options_of(
-    click.option("--op", type=Words("OPS", OPS), default="sum", show_default=True,
-                 help=f"Operators, with commas, or all: {', '.join(OPS)}."),
-    click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32",
-                 show_default=True, help="Element types, with commas, or all."),
-    click.option("--op-expr", metavar="C++",
-                 help="An operator of your own in a and b, such as 'a > b ? a : b'."),
-    click.option("--identity", metavar="C++", help="The identity of --op-expr."),
-    click.option("--rtol", type=click.FloatRange(min=0), default=1e-5, show_default=True,
-                 help="How far a float answer of --op-expr may be off, relatively."),
-    click.option("--acc", type=click.Choice(list(DTYPES)), help="Accumulate in this wider type."),
-    click.option("--rows", type=_ROW, default=1, show_default=True,
-                 help="Reduce this many rows of --n elements each."),
-    click.option("--block", type=click.IntRange(min=1), help="Threads a block."),
-    click.option("--items", type=click.IntRange(min=1), help="Elements a thread."),
-    click.option("--entry", metavar="NAME",
-                 help="Which kernel of a FILE.cu without a header, with template arguments."),
-    click.option("--grid", type=click.IntRange(min=1), help="Blocks of such a kernel."),
-    click.option("--shared", type=click.IntRange(min=0), metavar="BYTES",
-                 help="Its dynamic shared memory a block."),
-    click.option("--finish", type=click.Choice(FINISHES), help="What becomes of its partials."),
-    _kernels,
-    _format,
-    _machine,
-)  # fmt: skip
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -101,24 +48,8 @@ def cli() -> None:
     show_default=True,
     help="Elements: 33554432, 2^25, 32Mi, 1e6, a list, or a range 2^10..2^30.",
 )
-@_rounds
-@click.option(
-    "--pattern",
-    default="random",
-    show_default=True,
-    type=click.Choice(["random", "positive", "exact", "ones", "twos"]),
-    help="What the timed input holds.",
-)
-@click.option(
-    "--region",
-    type=click.Choice(["total", "first-pass"]),
-    default="total",
-    show_default=True,
-    help="What is timed: all passes, or the first launch alone.",
-)
-@_peak
-@click.option("--baseline-kernel", metavar="ID", help="The kernel that speed-ups compare with.")
-@_problem
+@add_timing
+@add_problem
 @click.pass_obj
 def bench(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
     """Verify kernels, then time them; without a GPU, verify them on the CPU.
@@ -135,10 +66,38 @@ def bench(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> 
 @click.option(
     "--n",
     type=Sizes(),
+    default="2^10..2^30",
+    show_default=True,
+    help="At least 3 sizes: a range doubles.",
+)
+@add_timing
+@add_problem
+@click.pass_obj
+def sweep(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
+    """Time kernels over a range of sizes: launch floor, bandwidth, and who overtakes whom where.
+
+    Example: cudareduce sweep fastcuda --n 2^10..2^28 --max-time 300
+    """
+    from cudareduce.sweep import run_sweep
+
+    return run_sweep(kernels, options | {"argv": arguments})
+
+
+@cli.command()
+@click.argument("kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all]...")
+@click.option(
+    "--n",
+    type=Sizes(),
     default=None,
     help="Elements; by default the sizes where reductions go wrong.",
 )
-@_problem
+@click.option(
+    "--pattern",
+    "only_pattern",
+    type=click.Choice(["random", "positive", "exact", "ones", "twos", "cancel"]),
+    help="Only this input; cancel: a sum that is nearly 0. By default all but cancel.",
+)
+@add_problem
 @click.pass_obj
 def verify(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
     """Only the answers: every pattern, edge sizes, and on the CPU every schedule and hazard.
@@ -160,9 +119,9 @@ def verify(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) ->
     type=click.Choice(["table", "markdown", "csv", "json", "fastcuda"]),
     help="What is printed on standard output; fastcuda is that tool's key=value lines.",
 )
-@_rounds
-@_peak
-@_machine
+@add_rounds
+@add_peak
+@add_machine
 @click.pass_obj
 def reproduce(arguments: list[str], /, suite: str, **options: Any) -> int:
     """Run a published experiment with its own sizes, and print its figures beside ours.
@@ -177,8 +136,8 @@ def reproduce(arguments: list[str], /, suite: str, **options: Any) -> int:
 @cli.command("list")
 @click.argument("suite", required=False)
 @click.option("--format", "style", type=click.Choice(["table", "json"]), default="table")
-@_kernels
-@_debug
+@add_folders
+@add_debug
 def list_(suite: str | None, style: str, folders: tuple[Path, ...], debug: bool) -> int:
     """What kernels there are, and which techniques each uses.
 
@@ -198,8 +157,8 @@ def list_(suite: str | None, style: str, folders: tuple[Path, ...], debug: bool)
 @cli.command()
 @click.argument("kernel")
 @click.option("--diff", is_flag=True, help="Only what changed against the predecessor.")
-@_kernels
-@_debug
+@add_folders
+@add_debug
 def show(kernel: str, diff: bool, folders: tuple[Path, ...], debug: bool) -> int:
     """What a kernel changes and why, its source, or its diff to the step before.
 
@@ -212,8 +171,44 @@ def show(kernel: str, diff: bool, folders: tuple[Path, ...], debug: bool) -> int
 
 
 @cli.command()
+@click.argument("kernels", nargs=-1, metavar="[KERNEL]...")
 @click.option("--device", type=click.IntRange(min=0), default=0, help="Which GPU.")
-@_debug
+@click.option(
+    "--max-time",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Bound the whole test.",
+)
+@click.option("--strict", is_flag=True, help="Exit 4 if a threshold of 2 % is too low here.")
+@click.option("--no-cache", is_flag=True, help="Compile everything anew.")
+@click.option("--quiet", is_flag=True, help="No progress on standard error.")
+@click.option("--json", type=click.Path(path_type=Path), help="Also write JSON to this file.")
+@click.option("--markdown", type=click.Path(path_type=Path), help="Also write Markdown there.")
+@click.option(
+    "--format",
+    "style",
+    default="table",
+    show_default=True,
+    type=click.Choice(["table", "markdown", "json"]),
+    help="What is printed.",
+)
+@add_debug
+@click.pass_obj
+def selftest(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
+    """Whether this machine measures well: false verdicts, slowdowns caught, flushes, floors.
+
+    Example: cudareduce selftest --json selftest.json
+    """
+    from cudareduce.selfreport import run_selftest
+
+    return run_selftest(kernels, options | {"argv": arguments})
+
+
+@cli.command()
+@click.option("--device", type=click.IntRange(min=0), default=0, help="Which GPU.")
+@add_debug
 def info(device: int, debug: bool) -> int:
     """What this machine can run: GPU, driver, compilers, libraries.
 
@@ -229,7 +224,7 @@ def info(device: int, debug: bool) -> int:
 @cli.command()
 @click.argument("file", type=click.Path(path_type=Path), default="README.md")
 @click.option("--check", is_flag=True, help="Change nothing; exit 2 if a table is out of date.")
-@_debug
+@add_debug
 def report(file: Path, check: bool, debug: bool) -> int:
     """Make the tables of a Markdown file anew from the result files its markers name.
 

@@ -197,6 +197,9 @@ class CpuBackend:
         """Clear every bit of a buffer."""
         ctypes.memset(cast(CpuBuffer, buffer).address, 0, buffer.nbytes)
 
+    def damage(self, buffer: Buffer) -> None:
+        """Nothing: guard pages fault at once."""
+
     def download(self, buffer: Buffer, dtype: str, count: int) -> np.ndarray:
         """Copy `count` elements back."""
         nbytes = count * np.dtype(dtype).itemsize

@@ -30,10 +30,9 @@ from cudareduce.backend import (
     theoretical_gb_s,
 )
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.nvml import management_facts
+from cudareduce.guards import SET_BITS, GuardedBuffer, damage, guarded
+from cudareduce.nvml import Monitor, management_facts
 from cudareduce.plan import DeviceLimits
-
-_ALIGNMENT = 256
 
 
 def _driver() -> Any:
@@ -79,14 +78,6 @@ class CudaProgram:
         self._driver.memcpy_htod(address, np.uint64(value))
 
 
-class CudaBuffer:
-    """Device memory; `address` lies inside the allocation where a misaligned start is wanted."""
-
-    def __init__(self, allocation: Any, nbytes: int, offset: int = 0) -> None:
-        self.allocation, self.nbytes = allocation, nbytes
-        self.address = int(allocation) + offset
-
-
 class CudaBackend:
     """One GPU. Enter it as a context manager; the primary context is released on exit."""
 
@@ -103,7 +94,7 @@ class CudaBackend:
         self._context.push()
         self._temporary = None if cache else tempfile.TemporaryDirectory(prefix="cudareduce-")
         self.stream = self._driver.Stream()
-        self._buffers: set[CudaBuffer] = set()
+        self._buffers: set[GuardedBuffer] = set()
 
     def __enter__(self) -> CudaBackend:
         return self
@@ -207,41 +198,46 @@ class CudaBackend:
         except self._driver.Error as error:
             return BuildError(f"{source.path}: the driver does not load {source.entry}: {error}")
 
-    def upload(self, array: np.ndarray, misalign: int = 0) -> CudaBuffer:
-        buffer = self._allocate(array.nbytes + misalign, misalign)
+    def upload(self, array: np.ndarray, misalign: int = 0) -> GuardedBuffer:
+        buffer = self._allocate(array.nbytes, misalign)
         if array.nbytes:
             self._driver.memcpy_htod(buffer.address, np.ascontiguousarray(array))
         return buffer
 
-    def allocate(self, nbytes: int) -> CudaBuffer:
+    def allocate(self, nbytes: int) -> GuardedBuffer:
         buffer = self._allocate(nbytes, 0)
         self.poison(buffer)
         return buffer
 
-    def _allocate(self, nbytes: int, offset: int) -> CudaBuffer:
+    def _allocate(self, nbytes: int, misalign: int) -> GuardedBuffer:
         try:
-            allocation = self._driver.mem_alloc(max(nbytes, _ALIGNMENT))
+            buffer = guarded(self._driver, self.stream, nbytes, misalign)
         except self._driver.MemoryError:
             free, _ = self._driver.mem_get_info()
             raise OutOfMemory(
                 f"out of GPU memory: {nbytes / 2**30:.2f} GiB wanted, {free / 2**30:.2f} GiB free"
             ) from None
-        buffer = CudaBuffer(allocation, nbytes, offset)
         self._buffers.add(buffer)
         return buffer
 
+    def damage(self, buffer: Buffer) -> str | None:
+        assert isinstance(buffer, GuardedBuffer)
+        self.synchronize()
+        return damage(self._driver, self.stream, buffer)
+
     def poison(self, buffer: Buffer) -> None:
-        self._set(buffer, 0xFF)
+        self._set(buffer, SET_BITS)
 
     def zero(self, buffer: Buffer) -> None:
         self._set(buffer, 0)
 
     def _set(self, buffer: Buffer, byte: int) -> None:
-        assert isinstance(buffer, CudaBuffer)
-        self._driver.memset_d8_async(buffer.address, byte, buffer.nbytes, self.stream)
+        assert isinstance(buffer, GuardedBuffer)
+        if buffer.nbytes:
+            self._driver.memset_d8_async(buffer.address, byte, buffer.nbytes, self.stream)
 
     def download(self, buffer: Buffer, dtype: str, count: int) -> np.ndarray:
-        assert isinstance(buffer, CudaBuffer)
+        assert isinstance(buffer, GuardedBuffer)
         values = np.empty(count, dtype)
         self.synchronize()
         if count:
@@ -250,7 +246,7 @@ class CudaBackend:
 
     def free(self, *buffers: Buffer) -> None:
         for buffer in buffers:
-            assert isinstance(buffer, CudaBuffer)
+            assert isinstance(buffer, GuardedBuffer)
             self._buffers.discard(buffer)
             with suppress(self._driver.Error):  # after a fault the context frees nothing any more
                 buffer.allocation.free()
@@ -264,7 +260,7 @@ class CudaBackend:
         dynamic_shared: int = 0,
     ) -> Launch:
         assert isinstance(program, CudaProgram)
-        values = [a.address if isinstance(a, CudaBuffer) else a for a in args]
+        values = [a.address if isinstance(a, GuardedBuffer) else a for a in args]
         function = program.function
         function.prepare("P" * len(values))  # pointers and sizes are both 64 bits wide
         call = function.prepared_async_call
@@ -272,7 +268,7 @@ class CudaBackend:
         return partial(call, *shape, self.stream, *values, shared_size=dynamic_shared)
 
     def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
-        assert isinstance(buffer, CudaBuffer)
+        assert isinstance(buffer, GuardedBuffer)
         words = np.frombuffer(pattern, np.uint32)
         if (words == words[:1]).all():
             memset = self._driver.memset_d32_async
@@ -288,6 +284,20 @@ class CudaBackend:
             raise KernelFault(
                 f"the GPU reports: {error}; run it under compute-sanitizer to see where"
             ) from None
+
+    def finish(self) -> None:
+        """Wait for all work of the context, whichever stream it may have gone to."""
+        self._driver.Context.synchronize()
+
+    def mapped_word(self) -> tuple[np.ndarray, int]:
+        """A word of host memory that the GPU sees: an array of one, and its address there."""
+        flags = self._driver.host_alloc_flags.DEVICEMAP
+        word = self._driver.pagelocked_zeros(1, np.uint32, mem_flags=flags)
+        return word, int(word.base.get_device_pointer())
+
+    def monitor(self) -> Monitor:
+        """What reads clocks, power and temperature of this GPU."""
+        return Monitor(self._device.pci_bus_id())
 
     def mark(self) -> Any:
         """Record an event behind all work enqueued so far."""

@@ -14,7 +14,10 @@ from cudareduce.errors import EnvironmentProblem
 from cudareduce.figures import DASH
 from cudareduce.report import Section
 
-_LIBRARIES = ("numpy", "scipy", "pycuda", "nvidia-ml-py", "click", "rich", "tabulate")
+_LIBRARIES = (
+    "numpy", "pycuda", "nvidia-ml-py", "cuda-bindings", "cuda-bench", "scipy", "click", "rich",
+    "tabulate",
+)  # fmt: skip
 
 
 def info_section(device: int) -> Section:

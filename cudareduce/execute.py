@@ -122,6 +122,14 @@ class Bound:
             return reference(replace(what, dtype=what.acc), values, 1).expected
         return values.reshape(outputs, what.op.words) if what.op.words > 1 else values
 
+    def damage(self) -> str | None:
+        """What the launches have written outside their buffers; None if nothing."""
+        for name, buffer in self._buffers.items():
+            found = self._backend.damage(buffer)
+            if found:
+                return f"it wrote outside {name!r}: {found}"
+        return None
+
     def release(self) -> None:
         """Free all buffers but the input."""
         self._backend.free(*(b for name, b in self._buffers.items() if name != "in"))

@@ -17,7 +17,7 @@ from cudareduce.operators import Reduction
 Array = np.ndarray
 
 #: The patterns a user may time on.
-PATTERNS = ("random", "positive", "exact", "rising", "falling", "ones", "twos", "nan")
+PATTERNS = ("random", "positive", "exact", "rising", "falling", "ones", "twos", "nan", "cancel")
 
 _SUMS = ("sum", "mean")
 _EXTREMA = ("min", "max", "argmin", "argmax")
@@ -25,6 +25,8 @@ _EXTREMA = ("min", "max", "argmin", "argmax")
 _EXACT_WIDE = 2**21
 #: 2 and 1/2 in a product of +-1, few enough for the product to stay finite in 16-bit inputs too.
 _PRODUCT_FACTORS = 24
+#: What is left of a sum that cancels: this many small elements, below 2^-10.
+_REMAINDER = 3
 
 
 def patterns_for(what: Reduction, n: int, tile: int) -> list[str]:
@@ -101,7 +103,28 @@ def _values(name: str, what: Reduction, n: int, rows: int, rng: np.random.Genera
     if name != "positive":
         values *= 2
         values -= 1
+    if name == "cancel":
+        _cancel(values.reshape(rows, n), rng)
     return values
+
+
+def _cancel(values: Array, rng: np.random.Generator) -> None:
+    """Make every row cancel but for a small remainder: each element has its negative somewhere."""
+    n = values.shape[1]
+    half = max(0, n - _REMAINDER) // 2
+    values[:, half : 2 * half] = -values[:, :half]
+    values[:, 2 * half :] /= 1024
+    values[:] = values[:, rng.permutation(n)]
+
+
+def why_no_pattern(pattern: str, what: Reduction) -> str | None:
+    """Why a reduction cannot be given a pattern; None if it can."""
+    if pattern == "cancel" and not (what.op.name in _SUMS and what.acc.kind == "float"):
+        return (
+            f"--pattern cancel is for sum and mean of floats, not {what.op.name} of "
+            f"{what.dtype.name}: only there do errors depend on what cancels"
+        )
+    return None
 
 
 def _one_sided(what: Reduction, size: int, rng: np.random.Generator) -> Array:

@@ -38,6 +38,7 @@ class Job:
     seed: int = 0
     thorough: bool = True
     schedules: tuple[str, ...] = ()
+    only: str | None = None  # the one pattern to verify with
 
 
 class Isolation:
@@ -133,7 +134,7 @@ def _verify(job: Job, backends: dict[BackendSpec, Backend]) -> Verdict:
     for n, rows in job.shapes:
         found = verify(
             backend, [(job.case, programs)], n, rows,
-            seed=job.seed, thorough=job.thorough, schedules=job.schedules,
+            seed=job.seed, thorough=job.thorough, schedules=job.schedules, only=job.only,
         )  # fmt: skip
         verdict = worse(verdict, found[job.case])
         if verdict.outcome == "fail":

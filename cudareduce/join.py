@@ -8,13 +8,26 @@ from statistics import median
 from typing import Any
 
 from cudareduce.execute import Case
-from cudareduce.measure import Timing, interval
+from cudareduce.hygiene import roofline_alarm
+from cudareduce.intervals import interval, paired
+from cudareduce.measure import Timing
+from cudareduce.nvml import Conditions
 from cudareduce.operators import Reduction
 from cudareduce.plan import DeviceLimits
 from cudareduce.record import Record
 from cudareduce.registry import Registry
 from cudareduce.session import Settings
 from cudareduce.verify import Verdict
+
+
+@dataclass(slots=True)
+class Timed:
+    """What one method found: a timing of each case, and what was measured beside them."""
+
+    timings: dict[Case, Timing] = field(default_factory=dict)
+    ceiling: Timing | None = None
+    floors: dict[str, float] = field(default_factory=dict)
+    conditions: Conditions = field(default_factory=Conditions)
 
 
 @dataclass(slots=True)
@@ -25,9 +38,8 @@ class Group:
     n: int
     verdicts: dict[Case, Verdict]
     shas: dict[Case, str | None]
-    timings: dict[Case, Timing] = field(default_factory=dict)
-    ceiling: Timing | None = None
-    floors: dict[str, float] = field(default_factory=dict)
+    timed: dict[str, Timed] = field(default_factory=dict)
+    conditions: dict[tuple[int, int], float] = field(default_factory=dict)  # by shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +53,20 @@ class Join:
     registry: Registry
 
     def records(self, group: Group, cases: Sequence[Case]) -> list[Record]:
-        """One record for each case that has a verdict, in the order given."""
+        """Records of each case that has a verdict, in the order given: one for each method that
+        timed it, or one without a time."""
         known = [case for case in cases if case in group.verdicts]
         records = []
         for k, case in enumerate(known):
-            record = self._record(group, case)
-            if case in group.timings:
-                baseline = self._baseline(case, known)
-                before = known[k - 1] if case.suite and k else _find(known, case.kernel.after)
-                record = replace(record, **_speedups(group, case, baseline, before))
-            records.append(record)
+            plain = self._record(group, case)
+            baseline = self._baseline(case, known)
+            before = known[k - 1] if case.suite and k else _find(known, case.kernel.after)
+            timed = [
+                self._timed(replace(plain, timing=label), found, case, baseline, before)
+                for label, found in group.timed.items()
+                if case in found.timings
+            ]
+            records += timed or [plain]
         return records
 
     def _record(self, group: Group, case: Case) -> Record:
@@ -58,7 +74,7 @@ class Join:
         n, rows = case.kernel.shape(group.n, asked.rows)
         ran = verdict.outcome != "skip"
         plan = case.plan(group.n, asked.rows, self.limits) if ran else None
-        record = Record(
+        return Record(
             kernel=case.kernel.id,
             op=what.op.name,
             dtype=what.dtype.name,
@@ -71,25 +87,42 @@ class Join:
             passes=len(plan.passes) if plan else None,
             backend=self.backend,
             scope=case.kernel.scope,
-            timing="cold",
+            timing=asked.timings[0],
             region=asked.region,
             pattern=asked.pattern,
             verdict=verdict.outcome,
             reason=verdict.reason,
             error=verdict.error,
             bound=verdict.bound,
+            error_ulp=verdict.ulp,
+            pct_bound=100 * (verdict.error or 0.0) / verdict.bound if verdict.bound else None,
+            condition=group.conditions.get((n, rows)),
+            distinct=verdict.distinct,
+            launches=verdict.launches,
             suite=case.suite,
             name=case.name,
             source_sha=case.kernel.sha,
             cubin_sha=group.shas.get(case),
         )
-        timing = group.timings.get(case)
-        if timing is None or plan is None:
-            return record
+
+    def _timed(
+        self, record: Record, found: Timed, case: Case, baseline: Case | None, before: Case | None
+    ) -> Record:
+        """The record with what one method found; a time that cannot be is an alarm instead."""
+        asked, timing = self.settings, found.timings[case]
+        plan = case.plan(record.n, record.rows, self.limits)
         read = plan.problem.input_bytes
         moved = read if asked.region == "first-pass" else plan.bytes_moved
-        ceiling = read / group.ceiling.median_us / 1e3 if group.ceiling else None
-        return replace(record, **_bandwidth(timing, moved, self.peak_gb_s, ceiling))
+        alarm = roofline_alarm(record.timing, moved / timing.median_us / 1e3, self.peak_gb_s)
+        if alarm:
+            return replace(record, verdict="fail", reason=alarm)
+        ceiling = read / found.ceiling.median_us / 1e3 if found.ceiling else None
+        return replace(
+            record,
+            **_bandwidth(timing, moved, self.peak_gb_s, ceiling),
+            **_speedups(found, case, baseline, before),
+            **_conditions(found.conditions),
+        )
 
     def _baseline(self, case: Case, known: Sequence[Case]) -> Case | None:
         """The kernel asked for, else the suite's first row, else the root of the lineage."""
@@ -118,9 +151,13 @@ def _bandwidth(
         "noise_pct": timing.noise_pct,
         "samples": timing.samples,
         "discarded": timing.discarded,
+        "batch": timing.batch,
+        "host_us": timing.host_us,
         "rounds_us": timing.rounds_us,
         "bytes": moved,
         "gb_s": gb_s,
+        "gb_s_low": moved / high / 1e3 if high else None,
+        "gb_s_high": moved / low / 1e3 if low else None,
         "pct_peak": 100 * gb_s / peak_gb_s if peak_gb_s else None,
         "ceiling_gb_s": ceiling_gb_s,
         "pct_ceiling": 100 * gb_s / ceiling_gb_s if ceiling_gb_s else None,
@@ -128,20 +165,34 @@ def _bandwidth(
 
 
 def _speedups(
-    group: Group, case: Case, baseline: Case | None, before: Case | None
+    found: Timed, case: Case, baseline: Case | None, before: Case | None
 ) -> dict[str, Any]:
     """Formed round by round, so that what moves both kernels in a round cancels."""
 
     def ratios(other: Case | None) -> list[float]:
-        old = group.timings[other].rounds_us if other in group.timings else ()
-        return [a / b for a, b in zip(old, group.timings[case].rounds_us, strict=False)]
+        if other not in found.timings:
+            return []
+        return paired(found.timings[other].by_round, found.timings[case].by_round)
 
     against, step = ratios(baseline), ratios(before)
     low, high = interval(against) or (None, None)
+    step_low, step_high = interval(step) or (None, None)
     return {
         "baseline": baseline.kernel.id if baseline and against else None,
         "speedup": median(against) if against else None,
         "speedup_low": low,
         "speedup_high": high,
         "speedup_prev": median(step) if step else None,
+        "speedup_prev_low": step_low,
+        "speedup_prev_high": step_high,
+    }
+
+
+def _conditions(found: Conditions) -> dict[str, Any]:
+    return {
+        "sm_mhz": found.sm_mhz,
+        "memory_mhz": found.memory_mhz,
+        "power_w": found.power_w,
+        "temperature_c": found.temperature_c,
+        "event_reasons": None if found.reasons is None else ", ".join(found.throttled) or "none",
     }

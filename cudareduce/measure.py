@@ -1,67 +1,49 @@
-"""The timed region and how often it is timed: cold samples, in rounds, behind a backlog.
+"""Rounds: every entrant measured in turn, forward and backward, until there are enough.
 
 Timed is what lies between input in device memory and answers in device memory: writing the identity
 where a kernel needs it, and every pass. Copies, allocation and compilation are not.
 
-A *sample* displaces the L2 by reading, records an event, enqueues the launches, records another.
-The read also keeps the GPU busy while the host enqueues; a sample whose first event had already
-passed when its last call was made contains host time, so it is discarded and counted. A *round*
-measures every entrant forward and backward (A B C, C B A); the unit of replication is the round,
-because launches inside one are not independent.
+A *round* measures every entrant forward and backward (A B C, C B A); the unit of replication is the
+round, because launches inside one are not independent. A round in which the GPU was throttled is
+repeated, and kept if that does not help.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from math import comb
-from statistics import median, quantiles
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from statistics import median
 
 from cudareduce.backend import Launch
+from cudareduce.budget import Deadline
+from cudareduce.intervals import Interval, interval, noise_pct
+from cudareduce.nvml import Conditions, over
+from cudareduce.sampling import COLD, MAX_SAMPLES, Method, Sample, Sampler, Timer, sampler
+from cudareduce.warmup import warm_up
 
-#: Fewer rounds give no interval: the extremes of 5 hold the median with 94 % only.
-MIN_ROUNDS = 6
-CONFIDENCE = 0.95
-#: GPU time that one entrant gets in one pass of a round, and the samples it makes of it at most.
-_PASS_US = 5_000.0
-_MAX_SAMPLES = 21
-#: Work before the first round: clocks of an idle H200 rise from 345 to 1980 MHz within this time.
-_WARM_UP_US = 300_000.0
-#: A pass tries this often the samples it wants, then makes do with those it has.
-_RETRIES = 3
-#: Reads in front of a sample, at most, for a host that needs time to enqueue many launches.
-_MAX_BACKLOG = 16
-
-
-class Timer(Protocol):
-    """What a device must offer to be measured."""
-
-    def displace(self) -> None:
-        """Enqueue a read that fills the cache with other data."""
-
-    def mark(self) -> Any:
-        """Enqueue an event."""
-
-    def reached(self, event: Any) -> bool:
-        """True if the device has passed an event."""
-
-    def elapsed_us(self, start: Any, end: Any) -> float:
-        """Microseconds between two passed events."""
-
-    def synchronize(self) -> None:
-        """Wait for all work enqueued."""
+#: Throttled rounds that are measured again; a card that is throttled all the time must end too.
+_REPEATS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """All that was measured of one entrant: its round medians, and figures over all its samples."""
+    """All that was measured of one entrant: a median for each round, figures over all samples.
 
-    rounds_us: tuple[float, ...]
+    A round in which the host was too slow for every sample has no median.
+    """
+
+    by_round: tuple[float | None, ...]
     samples: int
     min_us: float
     noise_pct: float | None
     discarded: int
+    host_us: float | None = None
+    batch: int = 1
+
+    @property
+    def rounds_us(self) -> tuple[float, ...]:
+        """The medians there are."""
+        return tuple(us for us in self.by_round if us is not None)
 
     @property
     def median_us(self) -> float:
@@ -69,109 +51,113 @@ class Timing:
         return median(self.rounds_us)
 
     @property
-    def interval_us(self) -> tuple[float, float] | None:
+    def interval_us(self) -> Interval | None:
         """An interval that holds the median of rounds with 95 %; None under six rounds."""
         return interval(self.rounds_us)
 
 
-def interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """A distribution-free interval for a median, from the order of the values.
+@dataclass(slots=True)
+class Measurement:
+    """What is known of entrants after each whole round by one method, and how it came about."""
 
-    The k-th smallest and k-th largest of n hold the median with 1 - 2 P(Binomial(n, 1/2) < k); the
-    largest k that keeps 95 % is taken: the 2nd and the 8th of 9 (96 %).
-    """
-    n = len(values)
-    tail, k = 0.0, 0
-    while n and 1 - 2 * (tail + comb(n, k) / 2**n) >= CONFIDENCE:
-        tail += comb(n, k) / 2**n
-        k += 1
-    if k == 0:
-        return None
-    ordered = sorted(values)
-    return ordered[k - 1], ordered[n - k]
+    method: Method = COLD
+    timings: dict[str, Timing] = field(default_factory=dict)
+    conditions: list[Conditions] = field(default_factory=list)
+    planned: int = 0
+    repeated: int = 0
+    steady: bool = True
+    round_us: float = 0.0
+
+    @property
+    def rounds(self) -> int:
+        """Whole rounds so far."""
+        return len(self.conditions)
+
+
+@dataclass(slots=True)
+class _Collected:
+    """Samples of one entrant so far."""
+
+    medians: list[float | None] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    lost: int = 0
+
+    def add(self, samples: list[Sample], lost: int) -> None:
+        self.medians.append(median(s.us for s in samples) if samples else None)
+        self.samples += samples
+        self.lost += lost
+
+    def timing(self, batch: int) -> Timing | None:
+        if not self.samples:
+            return None
+        times = [sample.us for sample in self.samples]
+        return Timing(
+            tuple(self.medians),
+            len(times),
+            min(times),
+            noise_pct(times),
+            self.lost,
+            median(sample.host_us for sample in self.samples),
+            batch,
+        )
 
 
 def measure(
     timer: Timer,
     entrants: Mapping[str, Launch],
     rounds: int,
-    into: dict[str, Timing],
+    into: Measurement,
     progress: Callable[[], None] = lambda: None,
+    *,
+    deadline: Deadline | None = None,
+    alone: Collection[str] = (),
+    most: int = MAX_SAMPLES,
 ) -> None:
-    """Measure entrants against each other; `into` holds what is known after each whole round."""
-    counts = _warm_up(timer, entrants)
-    samples: dict[str, list[float]] = {name: [] for name in entrants}
-    medians: dict[str, list[float]] = {name: [] for name in entrants}
-    discarded = dict.fromkeys(entrants, 0)
-    for _ in range(rounds):
-        fresh: dict[str, list[float]] = {name: [] for name in entrants}
-        for name in (*entrants, *reversed(list(entrants))):
-            times, lost = _pass(timer, entrants[name], counts[name])
-            fresh[name] += times
-            discarded[name] += lost
-        for name, times in fresh.items():
-            samples[name] += times
-            if times:
-                medians[name].append(median(times))
-        for name in entrants:
-            if medians[name]:
-                into[name] = Timing(
-                    tuple(medians[name]),
-                    len(samples[name]),
-                    min(samples[name]),
-                    noise_pct(samples[name]),
-                    discarded[name],
-                )
+    """Measure entrants against each other by the method of `into`, which holds what is known after
+    each whole round. Those `alone` are never batched; `most` bounds the samples of a pass."""
+    deadline = deadline or Deadline()
+    into.planned = rounds
+    warm = warm_up(timer, entrants, deadline)
+    into.steady = warm.steady
+    if deadline.passed:
+        return
+    batches = {name: into.method.batch(us) for name, us in warm.costs_us.items()}
+    batches |= dict.fromkeys(alone, 1)
+    samplers = {
+        name: sampler(timer, into.method, run, batches[name], most)
+        for name, run in entrants.items()
+    }
+    collected = {name: _Collected() for name in entrants}
+    while into.rounds < rounds and into.round_us < 1e6 * deadline.left_s:
+        began = timer.host_us()
+        fresh, conditions = _round(timer, samplers, deadline)
+        if deadline.passed:
+            return  # what is half a round is none
+        into.round_us = timer.host_us() - began
+        if conditions.throttled and into.repeated < _REPEATS:
+            into.repeated += 1
+            continue
+        into.conditions.append(conditions)
+        for name, (samples, lost) in fresh.items():
+            collected[name].add(samples, lost)
+            timing = collected[name].timing(batches[name])
+            if timing is not None:
+                into.timings[name] = timing
         progress()
 
 
-def noise_pct(samples: Sequence[float]) -> float | None:
-    """The interquartile range of the samples in per cent of their median."""
-    if len(samples) < 4:
-        return None
-    low, middle, high = quantiles(samples, n=4)
-    return 100 * (high - low) / middle if middle else None
-
-
-def _warm_up(timer: Timer, entrants: Mapping[str, Launch]) -> dict[str, int]:
-    """Run every entrant until clocks are up; how many samples each gets follows from its time."""
-    counts: dict[str, int] = {}
-    spent = 0.0
-    while spent < _WARM_UP_US:
-        before = timer.mark()
-        for name, run in entrants.items():
-            timer.displace()
-            start = timer.mark()
-            run()
-            end = timer.mark()
-            timer.synchronize()
-            cost = timer.elapsed_us(start, end)
-            counts[name] = max(1, min(_MAX_SAMPLES, int(_PASS_US / max(cost, 1.0))))
-        after = timer.mark()
-        timer.synchronize()
-        spent += max(timer.elapsed_us(before, after), 1.0)
-    return counts
-
-
-def _pass(timer: Timer, run: Launch, count: int) -> tuple[list[float], int]:
-    """`count` samples of one entrant; those with host time in them are left out and counted.
-
-    Each sample is waited for: with the next flush already queued behind it, the second event comes
-    0.5 to 0.7 us late (measured on an H200, empty kernel 3.23 against 2.72 us).
-    """
-    times: list[float] = []
-    backlog, tries = 1, _RETRIES * count
-    while len(times) < count and tries:
-        tries -= 1
-        for _ in range(backlog):
-            timer.displace()
-        start = timer.mark()
-        run()
-        late = timer.reached(start)
-        end = timer.mark()
-        timer.synchronize()
-        if late:
-            backlog = min(2 * backlog, _MAX_BACKLOG)  # give the host more time
-        else:
-            times.append(timer.elapsed_us(start, end))
-    return times, _RETRIES * count - tries - len(times)
+def _round(
+    timer: Timer, samplers: Mapping[str, Sampler], deadline: Deadline
+) -> tuple[dict[str, tuple[list[Sample], int]], Conditions]:
+    """A pass of every entrant forward and one backward, with the state of the GPU after each."""
+    fresh: dict[str, tuple[list[Sample], int]] = {name: ([], 0) for name in samplers}
+    conditions = []
+    for order in (list(samplers), list(samplers)[::-1]):
+        for name in order:
+            samples, lost = fresh[name]
+            more, missed = samplers[name].passed(deadline)
+            fresh[name] = (samples + more, lost + missed)
+            if deadline.passed:
+                break
+        conditions.append(timer.conditions())
+    return fresh, over(conditions)

@@ -39,6 +39,11 @@ class Record:
     reason: str
     error: float | None = None
     bound: float | None = None
+    error_ulp: float | None = None
+    pct_bound: float | None = None
+    condition: float | None = None
+    distinct: int | None = None
+    launches: int | None = None
     time_us: float | None = None
     time_us_low: float | None = None
     time_us_high: float | None = None
@@ -46,9 +51,13 @@ class Record:
     noise_pct: float | None = None
     samples: int | None = None
     discarded: int | None = None
+    batch: int | None = None
+    host_us: float | None = None
     rounds_us: tuple[float, ...] = ()
     bytes: int | None = None
     gb_s: float | None = None
+    gb_s_low: float | None = None
+    gb_s_high: float | None = None
     pct_peak: float | None = None
     ceiling_gb_s: float | None = None
     pct_ceiling: float | None = None
@@ -57,12 +66,17 @@ class Record:
     speedup_low: float | None = None
     speedup_high: float | None = None
     speedup_prev: float | None = None
+    speedup_prev_low: float | None = None
+    speedup_prev_high: float | None = None
+    sm_mhz: float | None = None
+    memory_mhz: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    event_reasons: str | None = None
     suite: str | None = None
     name: str | None = None
     source_sha: str | None = None
     cubin_sha: str | None = None
-    sm_mhz: float | None = None  # median over rounds, while this case was measured
-    memory_mhz: float | None = None
 
 
 #: CSV columns: every field but the list of round medians.

@@ -6,22 +6,15 @@ Every format is made from the same sections, so they cannot tell different stori
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from cudareduce.columns import chosen, distinct_text
+from cudareduce.columns import label as _label
 from cudareduce.errors import UsageError
-from cudareduce.figures import (
-    DASH,
-    error_text,
-    rate_text,
-    ratio_text,
-    share_text,
-    size_text,
-    spread_text,
-    time_text,
-)
+from cudareduce.figures import DASH, error_text, plain_text, size_text
 from cudareduce.record import Record, Run
 from cudareduce.store import load
 
@@ -41,19 +34,24 @@ class Section:
     texts: int = 1  # how many columns, from the left, hold words and not numbers
 
 
-def sections(run: Run) -> list[Section]:
-    """A section for each reduction and size of a run."""
-    groups: dict[tuple[object, ...], list[Record]] = {}
-    for r in run.records:
-        groups.setdefault((r.op, r.dtype, r.acc, r.n, r.rows), []).append(r)
-    return [_section(run, group) for group in groups.values()]
-
-
 #: Makes the sections of a run.
 Tables = Callable[[Run], list[Section]]
 
 
-def _section(run: Run, records: Sequence[Record]) -> Section:
+def sections(run: Run, more: Sequence[str] = ()) -> list[Section]:
+    """A section for each reduction and size of a run, with `more` columns than usual; remarks on
+    the run as a whole stand below the last."""
+    groups: dict[tuple[object, ...], list[Record]] = {}
+    for r in run.records:
+        groups.setdefault((r.op, r.dtype, r.acc, r.n, r.rows), []).append(r)
+    found = [_section(run, group, more) for group in groups.values()]
+    remarks = tuple(run.protocol.get("remarks") or ())
+    if found and remarks:
+        found[-1] = replace(found[-1], notes=(*found[-1].notes, *remarks))
+    return found
+
+
+def _section(run: Run, records: Sequence[Record], more: Sequence[str]) -> Section:
     first = records[0]
     what = f"{first.op} of {size_text(first.n)} {first.dtype}"
     if first.rows != 1:
@@ -67,44 +65,39 @@ def _section(run: Run, records: Sequence[Record]) -> Section:
     ]  # fmt: skip
     wrong = [f"{_label(r)}: WRONG: {r.reason}" for r in shown if r.verdict == "fail"]
     if any(record.time_us is not None for record in shown):
-        timed = _timed(run, what, shown)
+        timed = _timed(run, what, shown, more)
         return Section(timed.title, timed.header, timed.rows, (*wrong, *notes, *timed.notes))
     title = f"{what}, {run.device.name}: answers only, nothing is timed"
-    header = ("kernel", "blocks", "passes", "answer", "error", "bound")
+    header = ("kernel", "blocks", "passes", "answer", "error", "bound", "ulp", "distinct")
     rows = tuple(
         (
             _label(r), str(r.grid), str(r.passes), "right" if r.verdict == "pass" else "WRONG",
-            error_text(r.error), error_text(r.bound),
+            error_text(r.error), error_text(r.bound), error_text(r.error_ulp), distinct_text(r),
         )
         for r in shown
     )  # fmt: skip
     return Section(title, header, rows, (*wrong, *notes))
 
 
-def _timed(run: Run, what: str, records: Sequence[Record]) -> Section:
-    first = next(record for record in records if record.time_us is not None)
-    title = f"{what}, {first.timing}, {run.device.name}"
+def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) -> Section:
+    timed = [record for record in records if record.time_us is not None]
+    first = timed[0]
+    kinds = dict.fromkeys(record.timing for record in timed)
+    title = f"{what}, {' and '.join(kinds) if len(kinds) < 3 else ', '.join(kinds)}"
+    title += f", {run.device.name}"
     if first.region == "first-pass":
         title += ", first pass only"
-    header = ("kernel", "us", "+-%", "GB/s", "%peak", "%ceil", "speedup", "prev")
+    columns = chosen(records, more)
     rows = tuple(
-        (
-            _label(r),
-            time_text(r.time_us, r.time_us_low, r.time_us_high),
-            spread_text(r.time_us, r.time_us_low, r.time_us_high),
-            rate_text(r.gb_s),
-            share_text(r.pct_peak),
-            share_text(r.pct_ceiling),
-            ratio_text(r.speedup),
-            ratio_text(r.speedup_prev),
+        tuple(
+            "" if column.heading == "kernel" and k and _label(records[k - 1]) == _label(r)
+            else column.cell(r)
+            for column in columns
         )
-        for r in records
-    )
-    notes = [
-        f"%peak: of {rate_text(run.device.peak_gb_s)} GB/s, theory from clock and bus width; "
-        f"%ceil: of {rate_text(first.ceiling_gb_s)} GB/s, which a read-only kernel reached in "
-        "the same rounds",
-    ]
+        for k, r in enumerate(records)
+    )  # fmt: skip
+    headings = {column.heading for column in columns}
+    notes = [*_share_notes(run, first, headings), *_kind_notes(kinds, timed), *_answer_notes(timed)]
     floors = run.protocol.get("floors_us") or {}
     if floors:
         text = ", ".join(
@@ -113,21 +106,57 @@ def _timed(run: Run, what: str, records: Sequence[Record]) -> Section:
         notes.append(f"floor, not subtracted: {text}")
     if first.time_us_low is None:
         notes.append(f"{len(first.rounds_us)} rounds: no interval; it takes at least 6")
-    return Section(title, header, rows, tuple(notes))
+    return Section(title, tuple(c.heading for c in columns), rows, tuple(notes))
 
 
-def _label(record: Record) -> str:
-    return record.name or record.kernel
+def _share_notes(run: Run, first: Record, headings: set[str]) -> Iterator[str]:
+    """What the two percentages are shares of."""
+    peak, ceiling = run.device.peak_gb_s, first.ceiling_gb_s
+    if "%peak" in headings and peak is None:
+        yield "%peak: the driver does not know the theory; --peak-gb-s sets it"
+    elif "%peak" in headings:
+        yield f"%peak: of {peak:.0f} GB/s, theory from clock and bus width"
+    if "%ceil" in headings and ceiling is not None:
+        yield (
+            f"%ceil: of {plain_text(ceiling)} GB/s, which a read-only kernel reached in the same "
+            "rounds"
+        )
+
+
+def _kind_notes(kinds: Iterable[str], timed: Sequence[Record]) -> Iterator[str]:
+    """What must be known of times that are not cold, or not of one launch."""
+    cached = [r for r in timed if not r.timing.startswith("cold") and (r.pct_peak or 0) > 100]
+    if cached:
+        yield "warm and over 100 % of theory: these bytes came from the cache, not from memory"
+    if any((r.batch or 1) > 1 for r in timed):
+        yield "batch: launches between two events, for kernels under 20 us; us is one's share"
+    if any("graph" in kind for kind in kinds):
+        yield (
+            "graph: the launches were captured once and replayed; host us is what the host needs "
+            "to enqueue one reduction, and no part of us"
+        )
+
+
+def _answer_notes(timed: Sequence[Record]) -> Iterator[str]:
+    """Kernels whose answer depends on the order in which blocks arrive."""
+    loose = dict.fromkeys(
+        f"{_label(r)} {distinct_text(r)}"
+        for r in timed
+        if r.distinct is not None and r.distinct > 1
+    )
+    if loose:
+        yield f"answers differ in their bits (distinct/launches): {', '.join(loose)}"
 
 
 def verdict_section(records: Iterable[Record], title: str) -> Section:
     """What `verify` found, one line a case."""
-    header = ("kernel", "op", "dtype", "answer", "error", "bound")
+    header = ("kernel", "op", "dtype", "answer", "error", "bound", "ulp", "distinct")
     rows = []
     notes = []
     for r in records:
         answer = {"pass": "right", "fail": "WRONG", "skip": DASH}[r.verdict]
-        rows.append((_label(r), r.op, r.dtype, answer, error_text(r.error), error_text(r.bound)))
+        accuracy = (error_text(r.error), error_text(r.bound), error_text(r.error_ulp))
+        rows.append((_label(r), r.op, r.dtype, answer, *accuracy, distinct_text(r)))
         if r.reason:
             kind = "WRONG" if r.verdict == "fail" else "skipped"
             notes.append(f"{_label(r)} {r.op} {r.dtype}: {kind}: {r.reason}")
@@ -145,11 +174,14 @@ def to_markdown(found: Iterable[Section]) -> str:
     parts = []
     for section in found:
         align = [_align(section, k) for k in range(len(section.header))]
-        table = tabulate(
-            section.rows, section.header, "github", colalign=align, disable_numparse=True
-        )
-        notes = "".join(f"\n\n{note}" for note in section.notes)
-        parts.append(f"**{section.title}**\n\n{table}{notes}\n")
+        blocks = [f"**{section.title}**"]
+        if section.rows:
+            blocks.append(
+                tabulate(
+                    section.rows, section.header, "github", colalign=align, disable_numparse=True
+                )
+            )
+        parts.append("\n\n".join([*blocks, *section.notes]) + "\n")
     return "\n".join(parts)
 
 
@@ -177,7 +209,8 @@ def print_sections(found: Iterable[Section]) -> None:
             console.print(table)
         for note in section.notes:
             # Wrapped by the terminal if at all: a place in a file stays one word to click or copy.
-            console.print(Text(note, "red" if "WRONG" in note else "dim"), soft_wrap=True)
+            quiet = "dim" if section.rows else ""
+            console.print(Text(note, "red" if "WRONG" in note else quiet), soft_wrap=True)
         console.print()
 
 

@@ -131,6 +131,7 @@ def _notes(suite: Suite, run: Run, profile: Profile, shown: set[str]) -> tuple[s
     notes += [f"{r.name}: {r.reason}" for r in run.records if r.reason]
     notes += about.get("errata", [])
     notes += [f"{row.name}: {row.erratum}" for row in suite.rows if row.erratum]
+    notes += run.protocol.get("remarks", [])
     return tuple(notes)
 
 
@@ -152,5 +153,11 @@ def fastcuda_lines(run: Run) -> str:
 def merged(suite: Suite, runs: list[Run], profile: Profile) -> Run:
     """One run of all experiments of a suite, with what the profiler said."""
     records = tuple(record for run in runs for record in run.records)
-    extra = {"suite": suite.id, "profiler": asdict(profile)}
+    extra = {
+        "suite": suite.id, "profiler": asdict(profile),
+        "measured": [story for run in runs for story in run.protocol.get("measured", ())],
+        "remarks": list(dict.fromkeys(
+            remark for run in runs for remark in run.protocol.get("remarks", ())
+        )),
+    }  # fmt: skip
     return replace(runs[0], records=records, protocol=dict(runs[0].protocol) | extra)

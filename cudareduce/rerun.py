@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
@@ -41,6 +41,8 @@ class Measured:
     new: list[Record]
     floors_us: dict[str, float]
     build_failed: bool = False
+    remarks: dict[str, None] = field(default_factory=dict)  # each once, in order
+    stories: list[Mapping[str, Any]] = field(default_factory=list)
 
 
 class Bencher:
@@ -72,6 +74,8 @@ class Bencher:
                 raise KeyboardInterrupt
             measured.floors_us |= outcome.floors_us
             measured.build_failed |= outcome.build_failed
+            measured.remarks |= dict.fromkeys(outcome.remarks)
+            measured.stories += outcome.stories
             for record in outcome.records:
                 if record.name == _BASE:
                     measured.old.append(replace(record, name=None))

@@ -14,11 +14,14 @@ from typing import Any
 from cudareduce.backend import BuildError, DeviceInfo
 from cudareduce.backends import BackendSpec, choose_backend, open_backend
 from cudareduce.bench import Bench, Outcome
+from cudareduce.bindings import load as load_bindings
+from cudareduce.budget import Deadline
 from cudareduce.dtypes import DTYPES
-from cudareduce.errors import worst_exit_code
+from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.execute import Case
+from cudareduce.inputs import why_no_pattern
+from cudareduce.intervals import CONFIDENCE, MIN_ROUNDS
 from cudareduce.join import Group, Join
-from cudareduce.measure import CONFIDENCE, MIN_ROUNDS
 from cudareduce.operators import Operator, Reduction, reduction
 from cudareduce.profiler import Profile, profile
 from cudareduce.progress import phase, say
@@ -31,6 +34,7 @@ from cudareduce.session import Session, Settings
 from cudareduce.store import check_writable, to_csv, to_json, write_text
 from cudareduce.stranger import Guesses, adopt
 from cudareduce.timer import FLUSH_BYTES
+from cudareduce.trial import methods
 from cudareduce.verify import ROW_SHAPES, Verdict, edge_sizes
 
 #: Where float32 no longer counts by ones, and where offsets in bytes no longer fit 32 bits.
@@ -40,13 +44,19 @@ _BEYOND_32_BITS = 2**32 + 12
 
 def run_bench(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     """Verify, time, print, store."""
+    run, code = timed_run(names, options)
+    write(run, sections(run, options.get("columns", ())), options)
+    return code
+
+
+def timed_run(names: tuple[str, ...], options: Mapping[str, Any]) -> tuple[Run, int]:
+    """Verify and time what the options name; the result, and the exit code it deserves."""
     registry = load_registry(options["folders"])
     choices = registry.choose(names, _adopter(options))
     if options["baseline_kernel"] is not None:
         registry.choose([options["baseline_kernel"]])
     run, outcome, _ = _bench(names, choices, registry, options)
-    _write(run, sections(run), options)
-    return _bench_code(outcome)
+    return run, _bench_code(outcome)
 
 
 def run_reproduce(name: str, options: Mapping[str, Any]) -> int:
@@ -57,10 +67,12 @@ def run_reproduce(name: str, options: Mapping[str, Any]) -> int:
     runs: list[Run] = []
     codes: set[int] = set()
     profiled = Profile({}, "it takes a GPU")
+    deadline = Deadline(options["max_time"])  # one for all experiments
     for each in experiments(suite, registry.kernels):
         asked = dict(options) | {
             "n": [each.n], "rows": each.rows, "op": (about["op"],), "dtype": (about["dtype"],),
             "pattern": about.get("pattern", "random"), "region": about.get("region", "total"),
+            "deadline": deadline,
             **dict.fromkeys(("op_expr", "acc", "block", "items", "baseline_kernel")),
         }  # fmt: skip
         run, outcome, spec = _bench((name,), each.choices, registry, asked)
@@ -74,7 +86,7 @@ def run_reproduce(name: str, options: Mapping[str, Any]) -> int:
     if options["style"] == "fastcuda":
         sys.stdout.write(fastcuda_lines(whole))
     else:
-        _write(whole, tables(whole, registry), options)
+        write(whole, tables(whole, registry), options)
     return 130 if 130 in codes else worst_exit_code(codes)
 
 
@@ -84,23 +96,20 @@ def _bench(
     registry: Registry,
     options: Mapping[str, Any],
 ) -> tuple[Run, Outcome, BackendSpec]:
-    with _opened(options) as (session, device):
+    with opened(options) as (session, device):
         peak = options["peak_gb_s"] or device.peak_gb_s
         device = replace(device, peak_gb_s=peak)
         limits = session.backend.limits()
         join = Join(session.backend.name, limits, peak, session.settings, registry)
         outcome = Bench(session, join).run(choices)
-        run = Run(
-            tool(options["argv"]),
-            device,
-            protocol(session, names, outcome.floors_us),
-            outcome.records,
-        )
+        run = Run(tool(options["argv"]), device, protocol(session, names, outcome), outcome.records)
         return run, outcome, session.spec
 
 
 def _bench_code(outcome: Outcome) -> int:
     codes = {2} if outcome.build_failed else set()
+    if outcome.untimed:
+        codes |= {6}
     return 130 if outcome.interrupted else _exit_code(outcome.records, codes)
 
 
@@ -108,7 +117,7 @@ def run_verify(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     """Only the answers, at the sizes asked for or at those where reductions go wrong."""
     registry = load_registry(options["folders"])
     choices = registry.choose(names, _adopter(options))
-    with _opened(options) as (session, device):
+    with opened(options) as (session, device):
         settings = session.settings
         join = Join(session.backend.name, session.backend.limits(), None, settings, registry)
         records: list[Record] = []
@@ -136,7 +145,7 @@ def run_verify(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
                 break
         run = Run(tool(options["argv"]), device, {"sizes": list(settings.sizes)}, tuple(records))
     title = f"answers on {device.name}"
-    _write(run, [verdict_section(records, title)], options)
+    write(run, [verdict_section(records, title)], options)
     return 130 if interrupted else _exit_code(records, codes)
 
 
@@ -148,7 +157,7 @@ def _edge_shapes(session: Session, cases: list[Case]) -> list[tuple[int, int]]:
 
 
 @contextmanager
-def _opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
+def opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
     """A session on the backend asked for; what falls back says so."""
     quiet = options["quiet"]
     for key in ("csv", "json", "markdown"):
@@ -161,12 +170,20 @@ def _opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
         block=options["block"],
         items=options["items"],
         pattern=options.get("pattern", "random"),
+        only_pattern=options.get("only_pattern"),
         region=options.get("region", "total"),
         seed=options["seed"],
         rounds=options.get("rounds", 0),
         baseline=options.get("baseline_kernel"),
         time_limit_s=options["time_limit"],
+        timings=options.get("timing", ("cold",)),
+        graph=options.get("graph", False),
+        deadline=options.get("deadline") or Deadline(options.get("max_time")),
     )
+    for what in settings.reductions:
+        reason = why_no_pattern(settings.only_pattern or settings.pattern, what)
+        if reason:
+            raise UsageError(reason)
     spec, fallen_back = choose_backend(
         options["backend"], options["device"], not options["no_cache"]
     )
@@ -179,6 +196,8 @@ def _opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
     with tempfile.TemporaryDirectory(prefix="cudareduce-") as temporary:
         if spec.name == "cpu" and spec.cache is None:
             spec = replace(spec, cache=Path(temporary))
+        if spec.name == "cuda" and any(method.needs_bindings for method in methods(settings)):
+            load_bindings()  # before anything is compiled
         with open_backend(spec) as backend:
             session = Session(backend, spec, settings, partial(phase, quiet=quiet))
             try:
@@ -219,7 +238,7 @@ def _reductions(options: Mapping[str, Any]) -> tuple[Reduction, ...]:
     return tuple(found)
 
 
-def _write(run: Run, found: list[Section], options: Mapping[str, Any]) -> None:
+def write(run: Run, found: list[Section], options: Mapping[str, Any]) -> None:
     makers: dict[str, Callable[[], str]] = {
         "csv": lambda: to_csv(run),
         "json": lambda: to_json(run),
@@ -242,9 +261,7 @@ def _exit_code(records: tuple[Record, ...] | list[Record], codes: set[int]) -> i
     return worst_exit_code(codes)
 
 
-def protocol(
-    session: Session, names: tuple[str, ...], floors_us: Mapping[str, float]
-) -> dict[str, Any]:
+def protocol(session: Session, names: tuple[str, ...], outcome: Outcome) -> dict[str, Any]:
     """How a run was measured, and what was asked for, so that it can be asked for again."""
     asked = session.settings
     return {
@@ -252,11 +269,15 @@ def protocol(
         "rows": asked.rows,
         "block": asked.block,
         "items": asked.items,
-        "timing": "cold",
+        "timing": ",".join(asked.timings),
+        "graph": asked.graph,
         "region": asked.region,
         "rounds": asked.rounds,
+        "max_time_s": asked.deadline.seconds,
         "flush_bytes_read": FLUSH_BYTES if session.backend.name == "cuda" else None,
         "confidence": CONFIDENCE if asked.rounds >= MIN_ROUNDS else None,
         "seed": asked.seed,
-        "floors_us": dict(floors_us),
+        "floors_us": dict(outcome.floors_us),
+        "measured": list(outcome.stories),
+        "remarks": list(outcome.remarks),
     }

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cudareduce.backend import Backend, BuildError, OutOfMemory
 from cudareduce.backends import BackendSpec
+from cudareduce.budget import Deadline
 from cudareduce.execute import Case, Programs, build
 from cudareduce.isolate import Isolation, Job
 from cudareduce.operators import Reduction
@@ -42,12 +43,16 @@ class Settings:
     block: int | None = None
     items: int | None = None
     pattern: str = "random"
+    only_pattern: str | None = None  # verify with this one alone
     region: str = "total"
     seed: int = 0
     rounds: int = 9
     peak_gb_s: float | None = None
     baseline: str | None = None
     time_limit_s: float | None = None
+    timings: tuple[str, ...] = ("cold",)
+    graph: bool = False
+    deadline: Deadline = field(default_factory=Deadline)
 
 
 class Session:
@@ -120,8 +125,11 @@ class Session:
             if why and not skip_others:
                 into[case] = worse(into.get(case, PASS), Verdict("skip", why))
         here = [case for case in programs if not self._isolated(case)]
+        cut = False
         with self.phase("verifying", len(programs) - len(here) + len(here) * len(shapes)) as step:
             for shape in shapes if here else ():
+                if cut := self.settings.deadline.passed:
+                    break
                 left = [c for c in here if shape in taken[c] and _is_open(c, into)]
                 for case, verdict in self._verify_here(left, programs, shape).items():
                     into[case] = worse(into.get(case, PASS), verdict)
@@ -131,9 +139,20 @@ class Session:
                 if not self._isolated(case):
                     continue
                 for job in self._jobs(case, taken[case], hazards):
-                    if _is_open(case, into):
+                    cut = cut or self.settings.deadline.passed
+                    if not cut and _is_open(case, into):
                         into[case] = worse(into.get(case, PASS), self._run(job))
                 step()
+        if cut:
+            for case in programs:
+                if _is_open(case, into):
+                    into[case] = Verdict("skip", self.why_cut())
+
+    def why_cut(self) -> str:
+        """The reason of a case that there was no time for."""
+        return (
+            f"--max-time {self.settings.deadline.seconds or 0:g} s was spent before it was verified"
+        )
 
     def _isolated(self, case: Case) -> bool:
         return self.backend.name == "cpu" or case.kernel.family == "user"
@@ -150,13 +169,17 @@ class Session:
         thorough = elements * what.dtype.size < 2**32
         ready = [(case, programs[case]) for case in cases]
         try:
-            return verify(self.backend, ready, *shape, seed=self.settings.seed, thorough=thorough)
+            return verify(
+                self.backend, ready, *shape, seed=self.settings.seed, thorough=thorough,
+                only=self.settings.only_pattern,
+            )  # fmt: skip
         except OutOfMemory as error:
             return dict.fromkeys(cases, Verdict("skip", str(error)))
 
     def _jobs(self, case: Case, shapes: Sequence[Shape], hazards: bool) -> Iterator[Job]:
         schedules = SCHEDULES if self.backend.name == "cpu" else ()
-        job = Job(self.spec, case, (), self.settings.seed, True, schedules)
+        asked = self.settings
+        job = Job(self.spec, case, (), asked.seed, True, schedules, asked.only_pattern)
         small = tuple((n, rows) for n, rows in shapes if n * rows <= SMALL)
         if small:
             yield replace(job, shapes=small)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from copy import copy
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 
 from cudareduce.backend import Buffer, BuildError, Launch, Program, Source
+from cudareduce.bindings import Gate, Graph
 from cudareduce.cuda import CudaBackend
+from cudareduce.nvml import Conditions, Monitor
 
 #: Bytes read to displace the L2: four times an H200's 60 MiB would do; 512 MiB also gives the host
 #: some 110 us to enqueue what is measured (measured on an H200, 4.7 TB/s).
@@ -16,22 +20,105 @@ _FLUSH_SHAPE = ("read_4", 512, 4)
 #: Read-only launch shapes tried for the ceiling: probe, threads, blocks per SM (0: a block a tile).
 #: The best of 44 on an H200: the first at 2^25 float32 (4211 GB/s), the second at 2^28 (4643 GB/s).
 _READ_SHAPES = (("read_2", 512, 0), ("read_8", 256, 0), ("read_4", 512, 4))
+#: What stands in for the time a read of the flush buffer takes.
+_IDLE_US = 110.0
+#: Reads that keep the GPU under load while NVML is asked: some 2 ms.
+_LOAD_READS = 16
 
 
 class CudaTimer:
-    """What `measure` needs of a GPU; its flush buffer lives as long as it does."""
+    """What `measure` needs of a GPU; its flush buffer lives as long as the backend does."""
 
-    def __init__(self, backend: CudaBackend) -> None:
-        self._backend = backend
+    def __init__(self, backend: CudaBackend, monitor: Monitor | None = None) -> None:
+        self._backend, self._monitor = backend, monitor
+        self._graphs: list[Graph] = []
         self.mark, self.reached = backend.mark, backend.reached
         self.elapsed_us, self.synchronize = backend.elapsed_us, backend.synchronize
+        self.finish = backend.finish
 
     @cached_property
     def displace(self) -> Launch:
         """Enqueue a read of far more than the L2 holds: no input stays, and no line is dirty."""
-        l2_bytes = self._backend.info().l2_bytes or 0
-        self._flush: Buffer = self._backend.allocate(max(FLUSH_BYTES, 4 * l2_bytes))
-        return self._reader(*_FLUSH_SHAPE, self._flush)
+        return self._reader(*_FLUSH_SHAPE, self.flush_buffer)
+
+    @cached_property
+    def flush_buffer(self) -> Buffer:
+        """What is read to displace the cache."""
+        return self._backend.allocate(max(FLUSH_BYTES, 4 * (self._backend.info().l2_bytes or 0)))
+
+    def close_gate(self) -> None:
+        """Enqueue a wait that ends when the gate is opened."""
+        self._gate.close()
+
+    def open_gate(self) -> None:
+        """Let the stream go on."""
+        self._gate.open()
+
+    @cached_property
+    def _gate(self) -> Gate:
+        return Gate(self._backend.stream.handle, *self._backend.mapped_word())
+
+    def captured(self, run: Launch, count: int) -> Launch:
+        """A launch of one graph that holds `count` runs; valid until `release`."""
+
+        def runs() -> None:
+            for _ in range(count):
+                run()
+
+        graph = Graph(self._backend.stream.handle, runs)
+        self._graphs.append(graph)
+        return graph.launch
+
+    def release(self) -> None:
+        """Give captured graphs back."""
+        for graph in self._graphs:
+            graph.close()
+        self._graphs.clear()
+
+    def flushing(self, kind: str) -> CudaTimer:
+        """This timer with another way to prepare a sample: none, which leaves the cache as it is; a
+        write of as much as the L2 holds; or nvbench, that write with work queued on both sides of
+        the events, as NVIDIA's tool does. `read` is the way it has."""
+        if kind == "read":
+            return self
+        other = copy(self)
+        busy, empty = self.idle(_IDLE_US), self.empty()
+        written, stream = self._written, self._backend
+
+        def displace() -> None:
+            busy()  # gives the host the time to enqueue that the read gives it
+            if kind != "none":
+                stream.zero(written)
+            if kind == "nvbench":
+                empty()
+
+        def synchronize() -> None:
+            empty()
+            stream.synchronize()
+
+        other.displace = displace
+        if kind == "nvbench":
+            other.synchronize = synchronize
+        return other
+
+    @cached_property
+    def _written(self) -> Buffer:
+        return self._backend.allocate(self._backend.info().l2_bytes or FLUSH_BYTES)
+
+    @staticmethod
+    def host_us() -> float:
+        """Microseconds on the host's clock."""
+        return time.perf_counter_ns() / 1e3
+
+    def conditions(self) -> Conditions:
+        """Clocks, power and temperature while the GPU reads: idle, it would report other ones."""
+        if self._monitor is None:
+            return Conditions()
+        for _ in range(_LOAD_READS):
+            self.displace()
+        found = self._monitor.read()
+        self.synchronize()
+        return found
 
     def empty(self) -> Launch:
         """A launch of an empty kernel, which shows what a launch costs."""
@@ -44,8 +131,18 @@ class CudaTimer:
             for name, threads, per_sm in _READ_SHAPES
         }
 
-    def _reader(self, name: str, threads: int, per_sm: int, buffer: Buffer) -> Launch:
-        words = buffer.nbytes // 16
+    def reader(self, buffer: Buffer, nbytes: int) -> Launch:
+        """A launch that reads the first `nbytes` of a buffer, a block a tile."""
+        return self._reader(*_READ_SHAPES[0], buffer, nbytes)
+
+    def idle(self, us: float) -> Launch:
+        """A launch that keeps the GPU busy for a while without touching memory."""
+        return self._backend.launcher(self._probes["wait_ns"], 1, 1, [int(1e3 * us)])
+
+    def _reader(
+        self, name: str, threads: int, per_sm: int, buffer: Buffer, nbytes: int | None = None
+    ) -> Launch:
+        words = (buffer.nbytes if nbytes is None else nbytes) // 16
         tiles = max(1, -(-words // (threads * int(name.removeprefix("read_")))))
         grid = min(tiles, self._backend.limits().sm_count * per_sm) if per_sm else tiles
         return self._backend.launcher(self._probes[name], grid, threads, [buffer, 0, words])
@@ -54,7 +151,7 @@ class CudaTimer:
     def _probes(self) -> dict[str, Program]:
         path = Path(str(files("cudareduce") / "device" / "probes.cu"))
         text = path.read_text(encoding="utf-8")
-        names = ("empty_kernel", "read_2", "read_4", "read_8")
+        names = ("empty_kernel", "wait_ns", "read_2", "read_4", "read_8")
         built = self._backend.build([Source(text, name, path) for name in names])
         programs: dict[str, Program] = {}
         for program in built:

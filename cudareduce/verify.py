@@ -23,16 +23,24 @@ from cudareduce.reference import Reference, bound, reference
 SMALL = 2**20
 #: Up to this size the input is also given off its natural alignment.
 _MISALIGNED_UP_TO = 65537
+#: One of these is among the patterns of every operator.
+_GUARDED = ("random", "rising", "cancel")
+#: Launches on one input whose answers are compared bit by bit, where rounding can show an order.
+REPEATS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`error` and `bound` are those of the answer nearest to, or farthest over, its bound."""
+    """`error`, in `ulp` too, and `bound` are those of the answer nearest to, or farthest over, its
+    bound; `distinct` is how many different answers `launches` on one input gave, bit by bit."""
 
     outcome: Literal["pass", "fail", "skip"]
     reason: str = ""
     error: float | None = None
     bound: float | None = None
+    ulp: float | None = None
+    distinct: int | None = None
+    launches: int | None = None
 
 
 PASS = Verdict("pass")
@@ -75,8 +83,19 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
         reason = f"got {_text(answers[k])}, expected {_text(expected[k])}{where}{allowed}"
         error = float(errors[k]) if np.isfinite(errors[k]) else None
         return Verdict("fail", reason, error, float(limits[k]))
-    k = int(np.argmax(errors / np.maximum(limits, np.finfo(float).tiny))) if len(errors) else 0
-    return Verdict("pass", "", float(errors[k]), float(limits[k])) if len(errors) else PASS
+    if not len(errors):
+        return PASS
+    k = int(np.argmax(errors / np.maximum(limits, np.finfo(float).tiny)))
+    ulp = _in_ulp(float(errors[k]), expected[k], answers.dtype)
+    return Verdict("pass", "", float(errors[k]), float(limits[k]), ulp)
+
+
+def _in_ulp(error: float, expected: object, dtype: np.dtype) -> float | None:
+    """An error in units of the last place that the right answer has in the type of answers."""
+    if dtype.kind != "f":
+        return None
+    place = float(np.spacing(np.abs(np.asarray(expected)).astype(dtype)))
+    return error / place if np.isfinite(place) else None
 
 
 def _text(value: object) -> str:
@@ -87,7 +106,14 @@ def _text(value: object) -> str:
 
 
 def worse(old: Verdict, new: Verdict) -> Verdict:
-    """The verdict that stands after both: a failure, else the one nearest to its bound."""
+    """The verdict that stands after both: a failure, else the one nearest to its bound; with the
+    most distinct answers that either saw."""
+    kept = _worse(old, new)
+    seen = max(old, new, key=lambda verdict: verdict.distinct or 0)
+    return replace(kept, distinct=seen.distinct, launches=seen.launches)
+
+
+def _worse(old: Verdict, new: Verdict) -> Verdict:
     rank = ("pass", "skip", "fail")
     if old.outcome != new.outcome:
         return max(old, new, key=lambda verdict: rank.index(verdict.outcome))
@@ -143,22 +169,33 @@ def verify_on(
 def _on_all_schedules(
     backend: Backend, bound: Bound, ref: Reference, given: Input, schedules: Sequence[str]
 ) -> Verdict | None:
-    verdict = PASS
-    for schedule in schedules or ("",):
+    verdict, bits = PASS, []
+    many = given.pattern in ("random", "cancel") and given.n * given.rows <= SMALL
+    # Where a kernel writes depends on the size and not on the values: one input of a size shows it.
+    guarded = given.misaligned or given.pattern in _GUARDED
+    turns = schedules or ("",) * (REPEATS if many else 1)
+    for schedule in turns:
         if schedule:
             backend.schedule = schedule
         bound.poison()
         try:
             bound.run()
-            new = judge(bound.plan, bound.answers(), ref, given.pattern)
+            answers = bound.answers()
+            new = judge(bound.plan, answers, ref, given.pattern)
         except KernelFault as fault:
             new = Verdict("fail", str(fault))
+        outside = bound.damage() if new and new.outcome == "pass" and guarded else None
+        if outside:
+            new = Verdict("fail", outside)
         if new is None:
             return None
         if new.outcome == "fail":
             within = f"{given}, schedule {schedule}" if schedule else str(given)
             return replace(new, reason=f"{within}: {new.reason}")
+        bits.append(answers.tobytes())
         verdict = worse(verdict, new)
+    if many:
+        return replace(verdict, distinct=len(set(bits)), launches=len(bits))
     return verdict
 
 
@@ -185,14 +222,17 @@ def verify(
     seed: int = 0,
     thorough: bool = True,
     schedules: Sequence[str] = (),
+    only: str | None = None,
 ) -> dict[Case, Verdict]:
-    """Verify cases of one reduction at one size; a case that failed is not run again."""
+    """Verify cases of one reduction at one size; a case that failed is not run again. `only` names
+    the one pattern to use, where a user wants to see what it does."""
     verdicts: dict[Case, Verdict] = {}
     shapes = dict.fromkeys(case.kernel.shape(n, rows) for case, _ in cases)
     for shape in shapes:
         alike = [c for c in cases if c[0].kernel.shape(n, rows) == shape]
         tiles = [case.block * case.items for case, _ in alike]
-        for pattern, misaligned in inputs_for(alike[0][0].what, shape[0], tiles, thorough):
+        chosen = inputs_for(alike[0][0].what, shape[0], tiles, thorough)
+        for pattern, misaligned in chosen if only is None else [(only, False)]:
             left = [c for c in alike if verdicts.get(c[0], PASS).outcome != "fail"]
             given = Input(pattern, *shape, seed, misaligned)
             for case, verdict in verify_on(backend, given, left, schedules) if left else ():

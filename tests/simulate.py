@@ -14,7 +14,7 @@ from statistics import median
 import numpy as np
 
 from cudareduce.backend import DeviceInfo
-from cudareduce.measure import interval
+from cudareduce.intervals import interval
 from cudareduce.record import Record, Run
 
 H200 = DeviceInfo(

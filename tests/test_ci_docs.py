@@ -81,7 +81,7 @@ class Runner:
         (self.tools / "made").mkdir()
         note = 'echo "$@" >> "$CUDAREDUCE_TEST_CACHE/../pip.log"'
         self._script(self.tools / "made" / "pip", note)
-        run = f'exec {sys.executable} -m tests.gate_gpu "$@"'
+        run = f'exec {sys.executable} -m tests.fake_gpu "$@"'
         self._script(self.tools / "made" / "cudareduce", run)
         self.asked = checkout.parent / "pip.log"
         (checkout.parent / "cache").mkdir()

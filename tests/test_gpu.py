@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from cudareduce.backends import BackendSpec, open_cuda
-from cudareduce.bench import FLOOR_EVENTS, FLOOR_LAUNCH
 from cudareduce.cpu import CpuBackend
 from cudareduce.cuda import CudaBackend
 from cudareduce.execute import Bound, Case, build
 from cudareduce.inputs import make
 from cudareduce.operators import reduction
 from cudareduce.registry import Kernel, load_registry
+from cudareduce.trial import FLOOR_EVENTS, FLOOR_LAUNCH
 from cudareduce.verify import verify
 from tests.test_cli import MINE
 from tests.test_kernels import CORE, EACH_ONCE

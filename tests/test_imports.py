@@ -13,16 +13,17 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "cudareduce"
 #: A module imports only from modules before it.
 ORDER = (
-    "__init__", "errors", "dtypes", "sizes", "figures", "operators", "expression", "header",
-    "registry", "stranger",
-    "backend", "prelude", "plan", "nvml", "emulator", "cpu", "cuda", "backends", "inputs",
-    "reference", "execute", "verify", "isolate", "session", "measure", "timer", "provenance",
-    "record", "store", "join", "bench", "report", "catalogue", "profiler", "reproduce",
-    "environment", "progress", "run",
+    "__init__", "errors", "budget", "intervals", "dtypes", "sizes", "figures", "operators",
+    "expression", "header", "registry", "stranger",
+    "backend", "prelude", "plan", "nvml", "guards", "emulator", "cpu", "cuda", "backends", "inputs",
+    "reference", "execute", "verify", "isolate", "session", "sampling", "warmup", "measure",
+    "hygiene", "bindings", "timer", "provenance", "record", "store", "join", "advice", "trial",
+    "bench", "columns", "report", "catalogue", "profiler", "reproduce", "environment", "progress",
+    "run", "model", "sweep", "findings", "nvbench", "selftest", "selfreport",
     "thresholds", "fingerprint", "baseline", "significance", "compare", "gate", "ci_output",
     "verdicts", "rerun", "trees", "publish", "check",
     "nvcc", "resources", "sass", "compile_rules", "compile_store", "compile_compare",
-    "compile_units", "compile_check", "cli_types", "cli_gate", "cli", "__main__",
+    "compile_units", "compile_check", "cli_types", "options", "cli_gate", "cli", "__main__",
 )  # fmt: skip
 MODULES = sorted(PACKAGE.glob("*.py"))
 

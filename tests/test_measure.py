@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from cudareduce.measure import Timing, interval, measure, noise_pct
+from cudareduce.budget import Deadline
+from cudareduce.intervals import interval, noise_pct, paired
+from cudareduce.measure import Measurement, Timing, measure
+from cudareduce.nvml import Conditions
+from cudareduce.sampling import Method
+from cudareduce.warmup import warm_up
 
 
 @dataclass
@@ -18,6 +23,8 @@ class Replay:
     log: list[str] = field(default_factory=list)
     late: Callable[[int], bool] = lambda count: False
     marks: int = 0
+    host: float = 0.0
+    states: list[Conditions] = field(default_factory=lambda: [Conditions()])
 
     def run(self, name: str, us: float) -> Callable[[], None]:
         def go() -> None:
@@ -44,49 +51,153 @@ class Replay:
     def synchronize(self) -> None:
         self.log.append("wait")
 
+    def close_gate(self) -> None:
+        self.log.append("gate")
+
+    def open_gate(self) -> None:
+        self.log.append("go")
+
+    def host_us(self) -> float:
+        self.host += 2
+        return self.host
+
+    def captured(self, run: Callable[[], None], count: int) -> Callable[[], None]:
+        def replay() -> None:
+            self.log.append(f"graph of {count}")
+            for _ in range(count):
+                run()
+
+        return replay
+
+    def conditions(self) -> Conditions:
+        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+
+    @property
+    def spent_s(self) -> float:
+        """The device's clock taken for the host's."""
+        return self.clock / 1e6
+
+
+def measured(
+    timer: Replay, costs: dict[str, float], rounds: int, method: Method | None = None
+) -> Measurement:
+    into = Measurement(method or Method())
+    entrants = {name: timer.run(name, us) for name, us in costs.items()}
+    measure(timer, entrants, rounds, into, lambda: timer.log.append("round"))
+    return into
+
 
 def test_a_round_goes_forward_and_back_and_each_sample_is_cold() -> None:
     timer = Replay()
-    into: dict[str, Timing] = {}
-    entrants = {name: timer.run(name, us) for name, us in (("A", 9000), ("B", 8000), ("C", 7000))}
-    measure(timer, entrants, 1, into, lambda: timer.log.append("round"))
+    into = measured(timer, {"A": 9000, "B": 8000, "C": 7000}, 1)
     tail = timer.log[-1 - 6 * 5 :]
     assert [e for e in tail if e in "ABC"] == ["A", "B", "C", "C", "B", "A"]
     assert tail[:5] == ["flush", "event", "A", "event", "wait"]
     assert tail[-1] == "round"
-    assert into["B"] == Timing((8000.0,), 2, 8000.0, None, 0)
+    assert into.timings["B"] == Timing((8000.0,), 2, 8000.0, None, 0, 2, 1)
 
 
-def test_short_kernels_get_more_samples() -> None:
+def test_a_warm_sample_waits_at_a_gate_until_the_host_has_enqueued() -> None:
     timer = Replay()
-    into: dict[str, Timing] = {}
-    measure(timer, {"short": timer.run("s", 40), "long": timer.run("l", 60000)}, 2, into)
-    assert (into["short"].samples, into["long"].samples) == (84, 4)
-    assert into["short"].noise_pct == 0
+    into = measured(timer, {"A": 9000}, 1, Method(cold=False))
+    assert timer.log[-7:-1] == ["gate", "event", "A", "event", "go", "wait"]
+    assert timer.log[-8] == "A"  # one that is not timed: what ran before left other data behind
+    assert into.timings["A"].batch == 1
+
+
+def test_the_gate_opens_even_when_a_launch_fails() -> None:
+    timer = Replay()
+    calls = iter(range(1000))
+
+    def run() -> None:
+        timer.clock += 400_000
+        if next(calls) == 3:  # two windows of warm-up, a run that warms the cache, then this
+            raise ValueError("launch failed")
+
+    with pytest.raises(ValueError, match="launch failed"):
+        measure(timer, {"A": run}, 1, Measurement(Method(cold=False)))
+    assert timer.log[-1] == "go"
+
+
+def test_short_kernels_are_batched_when_warm_and_the_time_is_that_of_one() -> None:
+    timer = Replay()
+    into = measured(timer, {"short": 4, "long": 30}, 2, Method(cold=False))
+    assert (into.timings["short"].batch, into.timings["long"].batch) == (50, 1)
+    assert into.timings["short"].median_us == pytest.approx(4)
+    assert into.timings["short"].host_us == pytest.approx(2 / 50)
+    cold = measured(Replay(), {"short": 4}, 2)
+    assert cold.timings["short"].batch == 1
+
+
+def test_a_batch_never_fills_the_queue_behind_the_gate() -> None:
+    assert Method(cold=False).batch(0.1) == 64
+
+
+def test_what_stands_alone_is_not_batched() -> None:
+    timer = Replay()
+    into = Measurement(Method(cold=False))
+    measure(timer, {"A": timer.run("A", 1)}, 1, into, alone=("A",))
+    assert into.timings["A"].batch == 1
+
+
+def test_a_graph_holds_the_batch_and_is_captured_once() -> None:
+    timer = Replay()
+    into = measured(timer, {"A": 10}, 2, Method(cold=False, graph=True))
+    assert {e for e in timer.log if e.startswith("graph")} == {"graph of 20"}
+    assert into.timings["A"].median_us == pytest.approx(10)
+    assert measured(Replay(), {"A": 10}, 1, Method(graph=True)).timings["A"].batch == 1
+
+
+def test_samples_end_when_the_median_is_stable() -> None:
+    timer = Replay()
+    into = measured(timer, {"steady": 40, "long": 60000}, 2)
+    assert (into.timings["steady"].samples, into.timings["long"].samples) == (4 * 7, 4)
+    assert into.timings["steady"].noise_pct == 0
+
+
+def test_samples_go_on_while_the_median_moves_and_end_with_the_budget() -> None:
+    timer = Replay()
+    calls = iter(range(100000))
+
+    def restless() -> None:
+        timer.clock += 40 + 10 * (next(calls) % 5)
+
+    into = Measurement()
+    measure(timer, {"A": restless}, 1, into)
+    assert into.timings["A"].samples == 2 * 50
+    into = Measurement()
+    measure(timer, {"A": timer.run("A", 1200)}, 1, into)
+    assert into.timings["A"].samples == 2 * 5  # 5 ms a pass
 
 
 def test_a_sample_that_contains_host_time_is_taken_again_behind_a_longer_backlog() -> None:
     timer = Replay()
     late = iter([True, True])
-    timer.late = lambda count: timer.log.count("flush") > 1 and next(late, False)
-    into: dict[str, Timing] = {}
-    measure(timer, {"A": timer.run("A", 300000)}, 1, into)
-    assert into["A"].discarded == 2
-    assert into["A"].samples == 2
-    assert into["A"].rounds_us == (300000.0,)
+    timer.late = lambda count: timer.log.count("flush") > 2 and next(late, False)
+    into = measured(timer, {"A": 300000}, 1)
+    assert into.timings["A"].discarded == 2
+    assert into.timings["A"].samples == 2
+    assert into.timings["A"].rounds_us == (300000.0,)
 
 
 def test_an_entrant_that_is_always_late_has_no_time() -> None:
     timer = Replay()
     timer.late = lambda count: True
-    into: dict[str, Timing] = {}
-    measure(timer, {"A": timer.run("A", 300000)}, 2, into)
-    assert into == {}
+    assert measured(timer, {"A": 300000}, 2).timings == {}
+
+
+def test_a_round_without_a_sample_does_not_shift_the_pairs() -> None:
+    timer = Replay()
+    rounds = lambda: timer.log.count("round")  # noqa: E731
+    timer.late = lambda count: rounds() == 1 and timer.log[-1] == "B"
+    into = measured(timer, {"A": 9000, "B": 8000}, 3)
+    assert into.timings["B"].by_round == (8000.0, None, 8000.0)
+    assert paired(into.timings["A"].by_round, into.timings["B"].by_round) == [1.125, 1.125]
 
 
 def test_interrupted_rounds_leave_whole_ones() -> None:
     timer = Replay()
-    into: dict[str, Timing] = {}
+    into = Measurement()
     rounds = iter(range(10))
 
     def stop() -> None:
@@ -95,7 +206,79 @@ def test_interrupted_rounds_leave_whole_ones() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         measure(timer, {"A": timer.run("A", 5000)}, 9, into, stop)
-    assert len(into["A"].rounds_us) == 3
+    assert len(into.timings["A"].rounds_us) == 3
+
+
+def test_a_deadline_leaves_whole_rounds() -> None:
+    timer = Replay()
+    into = Measurement()
+    deadline = Deadline(2.0, lambda: timer.spent_s)
+    measure(timer, {"A": timer.run("A", 200_000)}, 9, into, deadline=deadline)
+    assert 0 < into.rounds < 9
+    assert into.timings["A"].samples == 2 * into.rounds
+    assert timer.spent_s < 2.4
+
+
+def test_a_budget_too_small_for_one_round_gives_no_time() -> None:
+    timer = Replay()
+    into = Measurement()
+    deadline = Deadline(0.5, lambda: timer.spent_s)
+    measure(timer, {"A": timer.run("A", 200_000)}, 9, into, deadline=deadline)
+    assert (into.rounds, into.timings) == (0, {})
+
+
+def test_shares_of_a_deadline_are_equal() -> None:
+    now = [0.0]
+    whole = Deadline(12.0, lambda: now[0])
+    assert whole.share(3).left_s == pytest.approx(4)
+    now[0] = 10.0
+    assert whole.share(2).left_s == pytest.approx(1)
+    now[0] = 13.0
+    assert whole.passed
+    assert not Deadline().passed
+
+
+CALM, HOT = Conditions(1980, 3201, 300, 40, 0x1), Conditions(1500, 3201, 700, 90, 0x20)
+
+
+def test_a_throttled_round_is_repeated_and_forgotten() -> None:
+    timer = Replay(states=[CALM, CALM, HOT, HOT, CALM, CALM])
+    into = measured(timer, {"A": 400_000}, 2)
+    assert (into.rounds, into.repeated, timer.log.count("round")) == (2, 1, 2)
+    assert all(not state.throttled for state in into.conditions)
+
+
+def test_a_card_that_is_always_throttled_ends_too_and_says_so() -> None:
+    into = measured(Replay(states=[HOT]), {"A": 400_000}, 7)
+    assert (into.rounds, into.repeated) == (7, 3)
+    assert into.conditions[0].throttled == ("software thermal slowdown",)
+
+
+def test_warming_up_ends_when_times_and_clock_are_steady() -> None:
+    timer = Replay()
+    calls = iter(range(10**6))
+
+    def waking() -> None:
+        timer.clock += max(1000, 3000 - 10 * next(calls))
+
+    found = warm_up(timer, {"A": waking}, Deadline())
+    assert found.steady
+    assert found.costs_us["A"] == pytest.approx(1000, rel=0.006)
+    clocks = [Conditions(sm_mhz=mhz) for mhz in (*range(345, 1980, 100), 1980, 1980)]
+    timer = Replay(states=clocks)
+    assert warm_up(timer, {"A": timer.run("A", 1000)}, Deadline()).steady
+    assert timer.clock > 50_000 * len(clocks) * 0.9
+
+
+def test_warming_up_ends_at_three_seconds_and_says_that_nothing_came_to_rest() -> None:
+    timer = Replay()
+    calls = iter(range(10**6))
+
+    def restless() -> None:
+        timer.clock += 1000 * (1 + next(calls))
+
+    assert not warm_up(timer, {"A": restless}, Deadline()).steady
+    assert timer.clock < 3.5e6
 
 
 def test_the_interval_is_the_order_of_rounds() -> None:

@@ -3,6 +3,16 @@
 // The floor: what two events cost around a kernel that does nothing.
 extern "C" __global__ void empty_kernel() {}
 
+// Keeps the stream busy for some time and leaves memory alone.
+extern "C" __global__ void wait_ns(size_t ns)
+{
+    size_t now, start;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+    do
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    while (now - start < ns);
+}
+
 // Reads every 16-byte word once and writes nothing that depends on it: the ceiling of any kernel that
 // must read its input, and the way to displace the L2 without leaving dirty lines in it. Each block
 // walks tiles of THREADS * LOADS words; LOADS loads are in flight before the first is used.

@@ -20,6 +20,7 @@ import numpy as np
 from cudareduce.backend import Buffer, BuildError, DeviceInfo, Launch, Program, Source
 from cudareduce.cpu import CpuBackend
 from cudareduce.cuda import CudaBackend
+from cudareduce.nvml import Conditions, Monitor
 from cudareduce.plan import DeviceLimits
 from tests.simulate import H200
 
@@ -45,12 +46,31 @@ class Dummy:
     nbytes: int
 
 
+class NoMonitor(Monitor):
+    """Knows nothing of clocks and of other processes."""
+
+    problem = None
+
+    def __init__(self) -> None:
+        pass
+
+    def read(self) -> Conditions:
+        return Conditions()
+
+    def strangers(self, own: Sequence[int]) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
 class FakeGpu(CudaBackend):
     """What CudaBackend offers, on a clock of its own."""
 
     def __init__(self, cache: Path, seed: int = 0, device: DeviceInfo = H200) -> None:
         self._cpu, self._device_info = CpuBackend(cache=cache), device
         self._clock, self._epoch = 0.0, 0
+        self._asked: float | None = None
         self._rng = np.random.default_rng(seed)
 
     def __enter__(self) -> FakeGpu:
@@ -139,7 +159,18 @@ class FakeGpu(CudaBackend):
         return self._clock
 
     def reached(self, event: Any) -> bool:
-        return False
+        """Not yet, when first asked: work takes time. Then yes, for whoever waits."""
+        again, self._asked = self._asked == event, event
+        return again
+
+    def finish(self) -> None:
+        pass
+
+    def monitor(self) -> Monitor:
+        return NoMonitor()
+
+    def damage(self, buffer: Buffer) -> None:
+        """The emulator stops at the first byte outside a buffer."""
 
     def elapsed_us(self, start: Any, end: Any) -> float:
         return float(end - start)

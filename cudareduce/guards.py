@@ -1,0 +1,56 @@
+"""Device memory between guard bands, so that a write outside a buffer is seen and told.
+
+The bands hold set bits, as poison does: NaN as a float, -1 as an integer. So a read outside a
+buffer shows too, in the answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+#: Bytes on either side: what a block of 1024 threads writes when its bound is off by one tile. A
+#: multiple of 256, so that buffers stay as aligned as allocations are.
+BAND = 4096
+SET_BITS = 0xFF
+
+
+class GuardedBuffer:
+    """Device memory; `address` lies a band, and where asked for a misalignment, into its
+    allocation."""
+
+    def __init__(self, allocation: Any, nbytes: int, misalign: int = 0) -> None:
+        self.allocation, self.nbytes = allocation, nbytes
+        self.address = int(allocation) + BAND + misalign
+
+    @property
+    def bands(self) -> tuple[tuple[str, int, int], ...]:
+        """Where each band lies, its address and its size."""
+        start, end = int(self.allocation), self.address + self.nbytes
+        return (("before", start, self.address - start), ("behind", end, BAND))
+
+
+def guarded(driver: Any, stream: Any, nbytes: int, misalign: int = 0) -> GuardedBuffer:
+    """Allocate with bands; raises the driver's MemoryError."""
+    buffer = GuardedBuffer(driver.mem_alloc(nbytes + misalign + 2 * BAND), nbytes, misalign)
+    for _, address, size in buffer.bands:
+        driver.memset_d8_async(address, SET_BITS, size, stream)
+    return buffer
+
+
+def damage(driver: Any, stream: Any, buffer: GuardedBuffer) -> str | None:
+    """What was written outside a buffer, which is mended; None if nothing was."""
+    found = None
+    for where, address, size in buffer.bands:
+        held = np.empty(size, np.uint8)
+        driver.memcpy_dtoh(held, address)
+        changed = np.flatnonzero(held != SET_BITS)
+        if len(changed):
+            driver.memset_d8_async(address, SET_BITS, size, stream)
+            first = len(held) - changed[-1] if where == "before" else changed[0] + 1
+            found = found or (
+                f"{len(changed)} bytes {where} a buffer of {buffer.nbytes}, the nearest "
+                f"{first} bytes {where} it"
+            )
+    return found

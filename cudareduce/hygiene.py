@@ -1,0 +1,66 @@
+"""What must hold beside a right answer for a time to stand: physics, repetition, nothing left."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from cudareduce.backend import Launch
+from cudareduce.execute import Bound
+from cudareduce.sampling import Timer
+
+#: Launches compared bit by bit, and the device time that they may take; at least three are made.
+_LAUNCHES, _LEAST, _BUDGET_US = 10, 3, 100_000.0
+#: A wait for the whole context right behind the last event takes a few microseconds of the host's
+#: when nothing is left; this much more than an empty launch needs is work.
+_LATE_US = 100.0
+
+
+class Stopwatch(Timer, Protocol):
+    """A timer that can also wait for work outside its stream."""
+
+    def finish(self) -> None:
+        """Wait for all work of the context."""
+
+
+def distinct_answers(bound: Bound, cost_us: float) -> tuple[int, int]:
+    """How many different answers some launches on one input give, bit by bit, and how many they
+    were."""
+    launches = max(_LEAST, min(_LAUNCHES, int(_BUDGET_US / max(cost_us, 1.0))))
+    seen = set()
+    for _ in range(launches):
+        bound.poison()
+        bound.run()
+        seen.add(bound.answers().tobytes())
+    return len(seen), launches
+
+
+def late_work(timer: Stopwatch, run: Launch) -> str | None:
+    """What is wrong if the device still works when the end event has fired; None if it does not."""
+    late = min(_wait_behind(timer, run) - _wait_behind(timer, lambda: None) for _ in range(3))
+    if late < _LATE_US:
+        return None
+    return (
+        f"the device worked for {late:.0f} us after its end event: part of the work runs outside "
+        "the stream that is timed"
+    )
+
+
+def _wait_behind(timer: Stopwatch, run: Launch) -> float:
+    run()
+    end = timer.mark()
+    while not timer.reached(end):
+        pass
+    began = timer.host_us()
+    timer.finish()
+    return timer.host_us() - began
+
+
+def roofline_alarm(label: str, gb_s: float, peak_gb_s: float | None) -> str | None:
+    """Why a time cannot be believed; None if it can. Only a cold one is bound by memory."""
+    if not label.startswith("cold") or peak_gb_s is None or gb_s <= peak_gb_s:
+        return None
+    return (
+        f"alarm: {gb_s:.0f} GB/s from a cold cache is more than the {peak_gb_s:.0f} GB/s that "
+        "theory allows, so its time is not a record: the kernel does not read all of its input, or "
+        "the theory is wrong (--peak-gb-s sets it)"
+    )

@@ -1,0 +1,124 @@
+"""The same launches under NVIDIA's NVBench, where the `cuda-bench` package is installed.
+
+In a child process: its library prints, and takes the process with it when something goes wrong.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from cudareduce.backend import BuildError
+from cudareduce.backends import BackendSpec, open_cuda
+from cudareduce.errors import EnvironmentProblem
+from cudareduce.execute import Bound, Case, build
+from cudareduce.inputs import make
+
+#: Samples of each benchmark, launches and seconds before them: one warm-up, its default, leaves the
+#: clock of an idle GPU behind.
+_SAMPLES, _WARM_UPS, _WARM_UP_S = 300, 2000, 0.5
+_LIMIT_S = 120.0
+#: What its results call the time of one cold launch, best first.
+_TAGS = ("nv/cold/time/gpu/median", "nv/cold/time/gpu/mean")
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """A stream as it wants to be handed one."""
+
+    handle: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+
+def why_not() -> str | None:
+    """Why NVBench cannot be asked; None if it can."""
+    if importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bench"):
+        return None
+    return "NVBench was not asked: pip install 'cudareduce[nvbench]' puts its figures beside ours"
+
+
+def ask(spec: BackendSpec, cases: Sequence[tuple[Case, int]], seed: int) -> list[float]:
+    """Its cold time of each case and size, in us."""
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=_serve, args=(theirs, spec, list(cases), seed), daemon=True)
+    child.start()
+    theirs.close()
+    try:
+        answer = ours.recv() if ours.poll(_LIMIT_S) else f"nothing after {_LIMIT_S:g} s"
+    except EOFError:
+        child.join()
+        answer = f"its process ended with code {child.exitcode}"
+    finally:
+        child.kill()
+        child.join()
+    if isinstance(answer, str):
+        raise EnvironmentProblem(f"NVBench did not answer: {answer}")
+    return list(answer)
+
+
+def _serve(pipe: Connection, spec: BackendSpec, cases: list[tuple[Case, int]], seed: int) -> None:
+    """The child: times, or what went wrong in words."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    try:
+        pipe.send(_measured(spec, cases, seed))
+    except Exception as error:  # whatever it is, the parent goes on without these figures
+        pipe.send(f"{type(error).__name__}: {error}")
+
+
+def _measured(spec: BackendSpec, cases: list[tuple[Case, int]], seed: int) -> list[float]:
+    with open_cuda(spec) as backend, tempfile.TemporaryDirectory() as folder:
+        import cuda.bench
+
+        for k, (case, n) in enumerate(cases):
+            plan = case.plan(n, 1, backend.limits())
+            programs = build(backend, [(case, [step.stage for step in plan.passes])])[case]
+            if isinstance(programs, BuildError):
+                raise programs
+            data = make("random", case.what, n, 1, seed)
+            bound = Bound(backend, plan, programs, backend.upload(data))
+            bound.run()  # loads the kernel: behind its blocking kernel that would never end
+            backend.synchronize()
+            made = cuda.bench.register(_benchmark(bound, _Stream(backend.stream.handle)))
+            made.set_name(f"case{k}")
+            made.set_stopping_criterion("sample-count")
+            made.set_criterion_param_int64("target-samples", _SAMPLES)
+            made.set_cold_warmup_runs(_WARM_UPS)
+            made.set_cold_max_warmup_walltime(_WARM_UP_S)
+        path = Path(folder, "result.json")
+        device = str(spec.device)
+        cuda.bench.run_all_benchmarks(["nvbench", "--devices", device, "--json", str(path)])
+        return times(json.loads(path.read_text(encoding="utf-8")), len(cases))
+
+
+def _benchmark(bound: Bound, stream: _Stream) -> Callable[[Any], None]:
+    def benchmark(state: Any) -> None:
+        state.set_stream(stream)
+        state.exec(lambda launch: bound.run(), batched=False)
+
+    return benchmark
+
+
+def times(result: dict[str, Any], count: int) -> list[float]:
+    """The time of each case from a result file, in us."""
+    states = {made["name"]: made["states"][0] for made in result["benchmarks"]}
+    found = []
+    for k in range(count):
+        summaries = {one["tag"]: one["data"] for one in states[f"case{k}"].get("summaries") or ()}
+        tag = next((tag for tag in _TAGS if tag in summaries), None)
+        if tag is None:
+            reason = states[f"case{k}"].get("skip_reason") or "it accepted no sample"
+            raise RuntimeError(f"it has no time of case {k}: {reason}")
+        seconds = next(item["value"] for item in summaries[tag] if item["name"] == "value")
+        found.append(1e6 * float(seconds))
+    return found

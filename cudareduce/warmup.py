@@ -1,0 +1,74 @@
+"""Work before the first round, until times and the clock no longer change.
+
+An idle H200 raises its clock from 345 to 1980 MHz within 300 ms, and its times settle later than
+that: a first run showed rounds 2 % apart, the next 0.2 %. So the warm-up ends on evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+
+from cudareduce.backend import Launch
+from cudareduce.budget import Deadline
+from cudareduce.sampling import Timer
+
+#: GPU time of a window; two in a row must agree. The first 300 ms never count.
+_WINDOW_US, _LEAST_US, _MOST_US = 50_000.0, 300_000.0, 3_000_000.0
+#: How far apart windows may lie: in the time of all entrants together, and in the clock.
+_TIME_STEADY, _CLOCK_STEADY = 0.005, 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUp:
+    """What it took: roughly what each entrant costs, and whether things came to rest."""
+
+    costs_us: Mapping[str, float]
+    steady: bool
+
+
+def warm_up(
+    timer: Timer, entrants: Mapping[str, Launch], deadline: Deadline, least_us: float = _LEAST_US
+) -> WarmUp:
+    """Run every entrant in turn, plainly and waited for, until two windows agree."""
+    costs: dict[str, float] = {}
+    spent, total, clock, steady = 0.0, inf, None, False
+    while spent < _MOST_US and not (steady and spent >= least_us):
+        costs, took = _window(timer, entrants, deadline)
+        spent += took
+        if deadline.passed:
+            break
+        before, total = total, sum(costs.values())
+        clock_before, clock = clock, timer.conditions().sm_mhz
+        steady = _near(before, total, _TIME_STEADY) and (
+            clock is None or clock_before is None or _near(clock_before, clock, _CLOCK_STEADY)
+        )
+    return WarmUp(costs, steady)
+
+
+def _window(
+    timer: Timer, entrants: Mapping[str, Launch], deadline: Deadline
+) -> tuple[dict[str, float], float]:
+    """The least time of each entrant over some cycles, and the GPU time they took."""
+    costs: dict[str, float] = {}
+    spent = 0.0
+    while spent < _WINDOW_US:
+        first = timer.mark()
+        for name, run in entrants.items():
+            timer.displace()
+            start = timer.mark()
+            run()
+            end = timer.mark()
+            timer.synchronize()
+            costs[name] = min(costs.get(name, inf), timer.elapsed_us(start, end))
+        last = timer.mark()
+        timer.synchronize()
+        spent += max(timer.elapsed_us(first, last), 1.0)
+        if deadline.passed:
+            break
+    return costs, spent
+
+
+def _near(old: float, new: float, share: float) -> bool:
+    return abs(old - new) <= share * new

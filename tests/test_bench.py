@@ -1,0 +1,254 @@
+"""The whole way from options to table, on a GPU that is none: methods, hygiene, budgets, words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudareduce.errors import EnvironmentProblem
+from cudareduce.nvml import Conditions
+from tests.fake_timer_gpu import CALM, FakeGpu, FakeMonitor, use
+
+Call = Callable[..., tuple[int, str, str]]
+TWO = ("reduce_v6_multi_add", "reduce_v7_shuffle")
+
+
+@pytest.fixture
+def gpu(cache: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    made = FakeGpu(cache, {"reduce_v6_multi_add": 2.0})
+    use(monkeypatch, made)
+    return made
+
+
+def bench(call: Call, *more: object, names: tuple[str, ...] = TWO) -> tuple[int, Any, str]:
+    code, out, err = call(
+        "bench", *names, "--n", "2^12", "--format", "json", "--quiet", "--debug", *more
+    )
+    return code, json.loads(out) if out else None, err
+
+
+def test_a_cold_bench_has_times_intervals_and_conditions(cudareduce: Call, gpu: FakeGpu) -> None:
+    code, run, _ = bench(cudareduce)
+    assert code == 0
+    first, second = run["records"]
+    assert (first["timing"], first["batch"]) == ("cold", 1)
+    assert first["time_us_low"] <= first["time_us"] <= first["time_us_high"]
+    assert first["gb_s_low"] <= first["gb_s"] <= first["gb_s_high"]
+    assert second["speedup_prev"] is None or second["speedup_prev"] > 1
+    assert first["host_us"] > 0
+    assert (first["sm_mhz"], first["power_w"], first["event_reasons"]) == (1980, 300, "none")
+    assert (first["distinct"], first["launches"]) == (1, 10)
+    assert 0 <= first["pct_bound"] <= 100
+    assert first["error_ulp"] is not None
+    [story] = run["protocol"]["measured"]
+    assert (story["timing"], len(story["rounds"]), story["steady"]) == ("cold", 9, True)
+    assert run["protocol"]["remarks"] == []
+
+
+def test_cold_and_warm_stand_in_one_table(cudareduce: Call, gpu: FakeGpu) -> None:
+    code, run, _ = bench(cudareduce, "--timing", "cold,warm")
+    assert code == 0
+    assert [(r["kernel"], r["timing"]) for r in run["records"]] == [
+        (name, kind) for name in TWO for kind in ("cold", "warm")
+    ]
+    assert [r["batch"] > 1 for r in run["records"]] == [False, True] * 2
+    _, out, _ = cudareduce("bench", *TWO, "--n", "2^12", "--timing", "cold,warm", "--quiet")
+    assert "float32, cold and warm, Fake GPU" in out
+    assert "batch: launches between two events" in out
+    rows = [line.split() for line in out.splitlines() if "±" in line]
+    assert [row[:2] for row in rows] == [
+        [TWO[0], "cold"], ["warm", rows[1][1]], [TWO[1], "cold"], ["warm", rows[3][1]],
+    ]  # fmt: skip
+
+
+def test_a_graph_is_a_row_of_its_own_with_the_hosts_cost(cudareduce: Call, gpu: FakeGpu) -> None:
+    _, run, _ = bench(cudareduce, "--timing", "warm", "--graph")
+    assert [r["timing"] for r in run["records"]] == ["warm", "warm graph"] * 2
+    plain, graph = run["records"][:2]
+    assert graph["host_us"] < plain["host_us"]
+    _, out, _ = cudareduce("bench", *TWO, "--n", "2^12", "--graph", "--quiet")
+    assert "host us" in out
+    assert "graph: the launches were captured once" in out
+
+
+def test_columns_on_request(cudareduce: Call, gpu: FakeGpu) -> None:
+    _, out, _ = cudareduce("bench", *TWO, "--n", 999, "--columns", "ulp,distinct,clock", "--quiet")
+    assert "ulp" in out and "1/10" in out and "1980" in out
+    code, _, err = cudareduce("bench", "--columns", "colour")
+    assert code == 2
+    assert "'colour' is not one of: batch, host" in err
+
+
+def test_without_nvml_it_is_said_once_and_columns_are_empty(cudareduce: Call, gpu: FakeGpu) -> None:
+    gpu.states = FakeMonitor([Conditions()], "nvidia-ml-py is not installed: clocks are not known")
+    code, run, _ = bench(cudareduce, "--timing", "cold,warm")
+    assert code == 0
+    assert run["protocol"]["remarks"] == [gpu.states.problem]
+    assert {r["sm_mhz"] for r in run["records"]} == {None}
+    _, out, _ = cudareduce("bench", *TWO, "--n", "100,200", "--quiet", "--columns", "clock,reasons")
+    assert out.count("nvidia-ml-py is not installed") == 1
+
+
+def test_a_gpu_in_use_by_others_is_told_with_advice(cudareduce: Call, gpu: FakeGpu) -> None:
+    gpu.states.others = 2
+    gpu.noise = 0.2
+    _, run, _ = bench(cudareduce)
+    [said] = [text for text in run["protocol"]["remarks"] if "other process" in text]
+    assert "2 other processes used this GPU; noise reaches" in said
+    assert "--device" in said
+
+
+def test_a_clock_that_moves_is_told(cudareduce: Call, gpu: FakeGpu) -> None:
+    slow = Conditions(1500.0, 3201.0, 300.0, 40.0, 0)
+    gpu.states = FakeMonitor([*[CALM] * 15, slow])
+    _, run, _ = bench(cudareduce)
+    assert any(
+        "the SM clock moved between 1500 and 1980 MHz" in text
+        for text in run["protocol"]["remarks"]
+    )
+
+
+def test_throttling_is_told(cudareduce: Call, gpu: FakeGpu) -> None:
+    gpu.states = FakeMonitor([Conditions(1980.0, 3201.0, 700.0, 40.0, 0x4)])
+    _, run, _ = bench(cudareduce)
+    assert any(
+        "throttled (power cap) in 9 of 9 rounds, after 3 had been repeated" in text
+        for text in run["protocol"]["remarks"]
+    )
+    assert run["records"][0]["event_reasons"] == "power cap"
+
+
+def test_few_rounds_have_no_interval_and_say_so(cudareduce: Call, gpu: FakeGpu) -> None:
+    _, run, _ = bench(cudareduce, "--rounds", 5)
+    assert run["records"][0]["time_us_low"] is None
+    _, out, _ = cudareduce("bench", *TWO, "--n", 999, "--rounds", 5, "--quiet")
+    assert "5 rounds: no interval; it takes at least 6" in out
+    assert "±" not in out and "nan" not in out.lower()
+
+
+def test_a_budget_too_small_for_a_round_is_told_and_is_no_success(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = lambda: gpu.clock / 1e6  # noqa: E731
+    monkeypatch.setattr("cudareduce.budget.monotonic", clock)
+    monkeypatch.setattr("cudareduce.budget.Deadline.__init__.__defaults__", (None, clock))
+    code, run, _ = bench(cudareduce, "--max-time", "0.1")
+    assert code == 6
+    assert {r["verdict"] for r in run["records"]} == {"pass"}
+    assert {r["time_us"] for r in run["records"]} == {None}
+    assert "--max-time 0.1 s left no time for one round" in run["protocol"]["remarks"][0]
+
+
+def test_a_budget_cuts_rounds_and_says_how_many(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = lambda: gpu.clock / 1e6  # noqa: E731
+    monkeypatch.setattr("cudareduce.budget.Deadline.__init__.__defaults__", (None, clock))
+    code, run, _ = bench(cudareduce, "--max-time", "0.35")
+    assert code == 0
+    rounds = len(run["records"][0]["rounds_us"])
+    assert 0 < rounds < 9
+    assert f"--max-time 0.35 s cut 9 rounds to {rounds}" in run["protocol"]["remarks"][0]
+
+
+def test_a_cold_time_below_the_roofline_is_an_alarm_and_no_record(
+    cudareduce: Call, gpu: FakeGpu
+) -> None:
+    code, run, _ = bench(cudareduce, "--peak-gb-s", "0.1")
+    assert code == 3
+    for record in run["records"]:
+        assert (record["verdict"], record["time_us"], record["gb_s"]) == ("fail", None, None)
+        assert "alarm:" in record["reason"] and "--peak-gb-s" in record["reason"]
+    code, run, _ = bench(cudareduce, "--peak-gb-s", "0.1", "--timing", "warm")
+    assert code == 0
+    assert run["records"][0]["pct_peak"] > 100
+    _, out, _ = cudareduce(
+        "bench", *TWO, "--n", 9999, "--peak-gb-s", 0.1, "--timing", "warm", "--quiet"
+    )
+    assert "these bytes came from the cache" in out
+
+
+def test_work_left_behind_the_end_event_is_wrong(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = ""
+    launcher = gpu.launcher
+
+    def noted(program: Any, *arguments: Any) -> Callable[[], None]:
+        run = launcher(program, *arguments)
+
+        def launch() -> None:
+            nonlocal last
+            run()
+            last = program.entry
+
+        return launch
+
+    def finish() -> None:
+        nonlocal last
+        gpu.host += 5000 if last == TWO[0] else 1
+        last = ""
+
+    monkeypatch.setattr(gpu, "launcher", noted)
+    monkeypatch.setattr(gpu, "finish", finish)
+    code, run, _ = bench(cudareduce)
+    assert code == 3
+    assert "the device worked for" in run["records"][0]["reason"]
+    assert run["records"][0]["time_us"] is None
+
+
+def test_a_write_outside_a_buffer_is_wrong(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "damage", lambda buffer: "3 bytes behind a buffer of 4")
+    code, run, _ = bench(cudareduce, names=TWO[:1])
+    assert code == 3
+    assert "it wrote outside 'in': 3 bytes behind a buffer of 4" in run["records"][0]["reason"]
+
+
+def test_a_nearly_cancelling_sum(cudareduce: Call, gpu: FakeGpu) -> None:
+    code, run, _ = bench(cudareduce, "--pattern", "cancel")
+    assert code == 0
+    record = run["records"][0]
+    assert record["condition"] > 1e5
+    assert record["error_ulp"] > 10  # that of the input timed, and not of those verified with
+    assert record["pattern"] == "cancel"
+    code, _, err = cudareduce("bench", "--pattern", "cancel", "--op", "max", "--quiet")
+    assert code == 2
+    assert "--pattern cancel is for sum and mean of floats, not max of float32" in err
+    code, out, _ = cudareduce("verify", TWO[1], "--n", 4097, "--pattern", "cancel", "--quiet")
+    assert code == 0
+    assert "1/" in out
+
+
+def test_cuda_bindings_are_asked_for_before_anything_is_compiled(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cudareduce import bindings
+
+    monkeypatch.setattr("cudareduce.run.load_bindings", bindings.load)
+    monkeypatch.setitem(__import__("sys").modules, "cuda", None)
+    for options in (("--timing", "warm"), ("--graph",)):
+        code, out, err = cudareduce("bench", TWO[0], *options)
+        assert (code, out) == (6, "")
+        assert "pip install 'cudareduce[graph]'" in err
+
+
+def test_a_driver_without_gates_still_times_cold(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: object) -> None:
+        raise EnvironmentProblem("the driver refuses cuStreamWaitValue32 (801)")
+
+    monkeypatch.setattr("tests.fake_timer_gpu.FakeTimer.close_gate", refuse)
+    code, run, _ = bench(cudareduce, "--timing", "cold,warm")
+    assert code == 0
+    assert [r["timing"] for r in run["records"]] == ["cold", "cold"]
+    assert run["protocol"]["remarks"] == ["warm: the driver refuses cuStreamWaitValue32 (801)"]
+    code, run, _ = bench(cudareduce, "--timing", "warm")
+    assert code == 6
+    assert {r["time_us"] for r in run["records"]} == {None}

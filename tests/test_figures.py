@@ -1,0 +1,41 @@
+"""Numbers as text: no digit that the interval does not carry."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudareduce.figures import measured_text, plain_text, share_text
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (34.8216, 34.77, 34.87, "34.82±.05"),
+        (34.8216, 34.3, 35.3, "34.8±.5"),
+        (58884.0, 58680.0, 59090.0, "58900±200"),
+        (3855.2, 3849.0, 3861.0, "3855±6"),
+        (3855.2, 3800.0, 3910.0, "3860±60"),
+        (1.2345, 1.2345, 1.2345, "1.234±.001"),
+        (0.97, 0.9, 1.3, "1.0±.2"),
+        (120.0, 100.0, 330.0, "100±100"),
+        (9.5, None, None, "9.50"),
+        (123456.0, None, None, "123000"),
+        (0.0123, None, None, "0.012"),
+        (None, None, None, "-"),
+    ],
+)
+def test_a_value_with_its_interval(
+    value: float | None, low: float | None, high: float | None, text: str
+) -> None:
+    assert measured_text(value, low, high) == text
+
+
+def test_no_finer_than_the_instrument() -> None:
+    assert measured_text(2.72, 2.72, 2.72, 0.016) == "2.72±.02"
+
+
+def test_shares() -> None:
+    assert share_text(88.84, 0.0005) == "88.8"
+    assert share_text(88.84, 0.05) == "89"
+    assert share_text(None) == "-"
+    assert plain_text(0) == "0"

@@ -1,0 +1,207 @@
+"""The selftest: judgements from known numbers, and all its parts on a GPU that is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cudareduce import nvbench, selftest
+from cudareduce.findings import Comparison, Figure, Findings, Peer, sentences, trustworthy
+from cudareduce.registry import Registry
+from cudareduce.selfreport import KERNELS, as_json
+from tests.fake_timer_gpu import FakeGpu, use
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+def comparisons(share: float, count: int, noise: float, rounds: int = 9) -> list[Comparison]:
+    random = Random(round(1000 * share))
+    return [
+        Comparison(
+            "A", 2**24, share,
+            tuple(1 + share + random.gauss(0, noise) for _ in range(rounds)),
+        )
+        for _ in range(count)
+    ]  # fmt: skip
+
+
+def findings(noise: float, rounds: int = 9) -> Findings:
+    slow = [c for share in (0.01, 0.02, 0.03, 0.05) for c in comparisons(share, 100, noise, rounds)]
+    return Findings(tuple(comparisons(0, 204, noise, rounds)), tuple(slow))
+
+
+def test_a_quiet_machine_is_good_for_two_per_cent() -> None:
+    found = findings(0.003)
+    assert trustworthy(found)
+    assert found.false_verdicts == 0
+    assert found.caught(0.03, 0.02)[0] >= 95
+    assert found.caught(0.05, 0.02) == (100, 100)
+    assert found.caught(0.01, 0.02) == (0, 100)
+    assert found.detectable == 0.01
+    assert 0 < (found.quiet_threshold or 0) < 0.01
+    said = sentences(found)
+    assert said[0] == "This machine measures well enough for a threshold of 2 %."
+    assert said[1].startswith("A/A: 0 of 204 comparisons of a kernel with itself called it changed")
+    assert "5 % (measured 5.0 %) 100 of 100" in said[2]
+    assert "1 % is the smallest injected slowdown" in said[3]
+
+
+def test_a_noisy_machine_is_not_and_says_so() -> None:
+    found = findings(0.08)
+    assert trustworthy(found) is False
+    assert "does NOT measure well enough" in sentences(found)[0]
+    assert found.detectable is None
+    assert "None of the injected slowdowns" in " ".join(sentences(found))
+
+
+def test_too_little_for_a_verdict() -> None:
+    assert trustworthy(Findings()) is None
+    assert trustworthy(findings(0.003, rounds=5)) is None
+    assert sentences(Findings(problems=("no time",))) == [
+        "Too little was measured for a verdict on this machine.", "no time",
+    ]  # fmt: skip
+    few = Findings(tuple(comparisons(0, 20, 0.003)))
+    assert "fewer than the 200 that a rate takes" in sentences(few)[1]
+
+
+def test_a_verdict_takes_the_threshold_and_the_interval() -> None:
+    sure = Comparison("A", 1, 0.0, (1.03,) * 9)
+    unsure = Comparison("A", 1, 0.0, (0.9, 0.95, 1.03, 1.03, 1.03, 1.1, 1.1, 1.2, 0.9))
+    faster = Comparison("A", 1, 0.0, (0.96,) * 9)
+    assert sure.slower(0.02) and not sure.slower(0.04)
+    assert not unsure.slower(0.02)
+    assert faster.changed(0.02) and not faster.slower(0.02)
+
+
+def figure(how: str, us: float) -> Figure:
+    return Figure("A", how, 2**25, us, (us * 0.999, us * 1.001), 5.0)
+
+
+def test_flushes_and_nvbench_in_words() -> None:
+    found = Findings(
+        flushes=(figure("none", 30), figure("write", 45.6), figure("read", 36.7)),
+        peers=(Peer("A", 2**25, 46.5, *(figure(how, us) for how, us in
+                                        (("read", 36.7), ("write", 45.6), ("nvbench", 46.2)))),),
+    )  # fmt: skip
+    said = " ".join(sentences(found))
+    assert "flush by writing makes A at n = 33554432 look 24 % slower" in said
+    assert "NVBench and this tool agree" in said
+    assert "0.6 % apart (A, n = 33554432)" in said
+
+
+def test_its_kernels_exist(registry: Registry) -> None:
+    assert all(name in registry.kernels for name in KERNELS)
+
+
+@pytest.fixture
+def gpu(cache: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    made = FakeGpu(cache)
+    made.emulates = False
+    use(monkeypatch, made)
+    for name, value in {
+        "_AA_SIZES": (2**14, 2**15), "_SLOW_SIZES": (2**15,), "_FLUSH_SIZES": (2**14,),
+        "_PEER_SIZES": (2**14,), "_SLOW_PAIRS": 10, "ENOUGH": 12,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(selftest, name, value)
+    return made
+
+
+def test_all_parts(
+    cudareduce: Call, gpu: FakeGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selftest, "why_not", lambda: None)
+    monkeypatch.setattr(selftest, "ask", lambda spec, cases, seed: [50.0] * len(cases))
+    path = tmp_path / "selftest.json"
+    code, out, err = cudareduce("selftest", "--json", path, "--max-time", 600)
+    assert code == 0, err
+    assert "selftest: injected slowdowns" in err
+    found = json.loads(path.read_text())["protocol"]["selftest"]
+    assert found["comparisons"] == 12
+    assert found["false_verdicts"] == 0
+    assert found["caught"]["5%"] == {"caught": 10, "of": 10}
+    assert found["caught"]["3%"] == {"caught": 10, "of": 10}
+    assert found["caught"]["1%"] == {"caught": 0, "of": 10}
+    ways = {(figure["what"], figure["how"]) for figure in found["flushes"]}
+    assert ways == {(name, how) for name in KERNELS for how in ("none", "write", "read")}
+    assert [f["how"] for f in found["floors"]].count("warm graph") == 2
+    assert len(found["peers"]) == 3
+    assert found["words"][0] == "This machine measures well enough for a threshold of 2 %."
+    assert "Selftest of Fake GPU" in out and "Floors" in out and "Beside NVBench" in out
+    assert "nan" not in out.lower()
+
+
+def test_what_is_missing_is_said_and_the_rest_is_done(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cudareduce.errors import EnvironmentProblem
+
+    def refuse(self: object) -> None:
+        raise EnvironmentProblem("--timing warm and --graph need cuda-bindings")
+
+    monkeypatch.setattr("tests.fake_timer_gpu.FakeTimer.close_gate", refuse)
+    monkeypatch.setattr(selftest, "why_not", lambda: "NVBench was not asked: pip install it")
+    code, out, _ = cudareduce("selftest", KERNELS[-1], "--quiet", "--format", "json")
+    found = json.loads(out)["protocol"]["selftest"]
+    assert code == 0
+    assert [f["how"] for f in found["floors"]] == ["cold"] * 3
+    assert found["problems"] == [
+        "floors: --timing warm and --graph need cuda-bindings",
+        "NVBench was not asked: pip install it",
+    ]
+    assert found["peers"] == []
+
+
+def test_a_machine_that_is_not_good_enough_can_fail_a_script(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu.noise = 0.3
+    monkeypatch.setattr(selftest, "why_not", lambda: "no NVBench")
+    assert cudareduce("selftest", KERNELS[-1], "--quiet", "--strict")[0] == 4
+    code, out, _ = cudareduce("selftest", KERNELS[-1], "--quiet")
+    assert code == 0
+    assert "does NOT measure well enough" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nobody"], 2, "nobody"),
+        (["--json", "/nowhere/x.json"], 2, "the folder /nowhere does not exist"),
+        (["--max-time", "-1"], 2, "Invalid value for '--max-time'"),
+        (["--device", "99"], 6, ""),
+    ],
+)
+def test_bad_input(cudareduce: Call, arguments: list[str], code: int, message: str) -> None:
+    got, out, err = cudareduce("selftest", *arguments)
+    assert (got, out) == (code, "")
+    assert message in err
+
+
+def test_nvbench_results_are_read() -> None:
+    def state(tag: str, value: str) -> dict[str, object]:
+        data = [{"name": "value", "type": "float64", "value": value}]
+        return {"summaries": [{"tag": tag, "data": data}]}
+
+    result = {
+        "benchmarks": [
+            {"name": "case1", "states": [state("nv/cold/time/gpu/mean", "3.6e-05")]},
+            {"name": "case0", "states": [state("nv/cold/time/gpu/median", "1.2e-05")]},
+        ]
+    }
+    assert nvbench.times(result, 2) == pytest.approx([12, 36])
+    result["benchmarks"][0]["states"] = [{"summaries": [], "skip_reason": "no GPU"}]
+    with pytest.raises(RuntimeError, match="no time of case 1: no GPU"):
+        nvbench.times(result, 2)
+
+
+def test_nvbench_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "pip install 'cudareduce[nvbench]'" in (nvbench.why_not() or "")
+
+
+def test_a_json_has_no_nan() -> None:
+    json.dumps(as_json(findings(0.003)), allow_nan=False)
