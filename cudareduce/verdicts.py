@@ -35,13 +35,6 @@ def problem_text(record: Record) -> str:
     return f"{record.op} {record.dtype}{acc} {short_size(record.n)}{rows}{how}"
 
 
-def verdict_text(row: Row) -> str:
-    """The verdict, and whether a second measurement was called for and missing."""
-    if row.verdict == "SLOWER" and row.confirmed is None:
-        return "SLOWER, unconfirmed"
-    return row.verdict
-
-
 def moved_text(row: Row) -> str:
     """Change and interval in a sentence."""
     if row.change is None:
@@ -82,7 +75,7 @@ def verdict_sections(
     )  # fmt: skip
     table = tuple(
         (
-            verdict_text(row), row.record.kernel, problem_text(row.record),
+            row.verdict, row.record.kernel, problem_text(row.record),
             _figure(row.old, shares), _figure(row.new, shares),
             *(change_text(value) for value in _change(row)),
             DASH if row.threshold is None else f"{100 * row.threshold:g}%",
@@ -90,9 +83,9 @@ def verdict_sections(
         for row in shown
     )  # fmt: skip
     reasons = [
-        f"{row.record.kernel} {problem_text(row.record)}: {row.verdict}: {row.reason}"
+        f"{row.record.kernel} {problem_text(row.record)}: {row.verdict}: {sentence(row)}"
         for row in shown
-        if row.reason and row.verdict != "SAME"
+        if row.verdict == "SLOWER" or (row.reason and row.verdict != "SAME")
     ]
     alike = sum(row.same_code and row.verdict == "SAME" for row in rows)
     if alike:
