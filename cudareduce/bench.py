@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing import active_children
 from typing import Any
@@ -20,7 +21,6 @@ from cudareduce.prelude import Stage
 from cudareduce.record import Record
 from cudareduce.registry import Choice
 from cudareduce.session import Session
-from cudareduce.timer import CudaTimer
 from cudareduce.trial import Trial, methods
 from cudareduce.verify import ROW_SHAPES, Verdict, edge_sizes
 
@@ -56,7 +56,7 @@ class Bench:
         self._build_failed = self._tried = False
         self._remarks: dict[str, None] = {}
         self._stories: list[Mapping[str, Any]] = []
-        self._kept: tuple[CudaTimer, Monitor] | None = None
+        self._monitor: Monitor | None = None
 
     def run(self, choices: Sequence[Choice]) -> Outcome:
         """Bench every choice; Ctrl-C ends the run with what it has."""
@@ -129,16 +129,22 @@ class Bench:
 
     def _time(self, group: Group, programs: Mapping[Case, Programs], parts: int) -> None:
         """Time the cases that are right, in its share of what time there is left."""
-        session, asked = self._session, self._session.settings
+        session = self._session
         right = {c: made for c, made in programs.items() if group.verdicts[c].outcome == "pass"}
         if not right:
             return
-        timer, monitor = self._instruments()
+        backend = session.backend
+        assert isinstance(backend, CudaBackend)
+        monitor = self._monitor = self._monitor or backend.monitor()
         try:
-            trial = Trial(session, timer, group, right)
+            with closing(Trial(session, monitor, group, right)) as trial:
+                self._try(trial, group, monitor, parts)
         except OutOfMemory as error:
+            group.timed.clear()
             group.verdicts |= dict.fromkeys(right, Verdict("skip", str(error)))
-            return
+
+    def _try(self, trial: Trial, group: Group, monitor: Monitor, parts: int) -> None:
+        session, asked = self._session, self._session.settings
         interrupted, self._tried = False, True
         ways = methods(asked)
         try:
@@ -158,20 +164,10 @@ class Bench:
             interrupted = True
             session.backend.synchronize()
         trial.inspect(hurried=interrupted or asked.deadline.passed)
-        trial.close()
         if monitor.problem:
             self._remarks.setdefault(monitor.problem)
         if interrupted:
             raise KeyboardInterrupt
-
-    def _instruments(self) -> tuple[CudaTimer, Monitor]:
-        """One timer and one monitor for the whole run: a flush buffer is large."""
-        if self._kept is None:
-            backend = self._session.backend
-            assert isinstance(backend, CudaBackend)
-            monitor = backend.monitor()
-            self._kept = CudaTimer(backend, monitor), monitor
-        return self._kept
 
     def _say(self, sentences: Sequence[str], where: str) -> None:
         """Keep a remark once, with the first place where it was true."""

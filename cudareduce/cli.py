@@ -176,7 +176,7 @@ def show(kernel: str, diff: bool, folders: tuple[Path, ...], debug: bool) -> int
 @click.option(
     "--max-time",
     type=click.FloatRange(min=0, min_open=True),
-    default=60.0,
+    default=180.0,
     show_default=True,
     metavar="SECONDS",
     help="Bound the whole test.",

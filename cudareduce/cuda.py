@@ -1,4 +1,4 @@
-"""The GPU, through PyCUDA: the only module that imports it, and only when a GPU is asked for.
+"""The GPU, through PyCUDA, which is imported only when a GPU is asked for.
 
 Uses the device's primary context, so that libraries on the runtime API share it, and prepared
 asynchronous launches on one stream. `pycuda.autoinit` is never imported.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from copy import copy
 from functools import partial
 from os import cpu_count
 from types import TracebackType
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from cudareduce import driver
 from cudareduce.backend import (
     Buffer,
     BuildError,
@@ -33,36 +35,6 @@ from cudareduce.errors import EnvironmentProblem
 from cudareduce.guards import SET_BITS, GuardedBuffer, damage, guarded
 from cudareduce.nvml import Monitor, management_facts
 from cudareduce.plan import DeviceLimits
-
-
-def _driver() -> Any:
-    """PyCUDA's driver module, initialised; each way it can be missing has its own message."""
-    try:
-        import pycuda.driver as driver
-    except ModuleNotFoundError as error:
-        if error.name is not None and error.name.startswith("pycuda"):
-            raise EnvironmentProblem(
-                "PyCUDA is not installed: pip install 'cudareduce[cuda]' (it builds against the "
-                "CUDA toolkit's headers)"
-            ) from None
-        raise
-    except ImportError as error:
-        if "libcuda" in str(error):
-            raise EnvironmentProblem(
-                "libcuda.so.1 was not found: install the NVIDIA driver, or start the container "
-                "with GPU support"
-            ) from None
-        raise EnvironmentProblem(
-            f"PyCUDA cannot be loaded ({error}): build it again against the installed CUDA toolkit "
-            "with pip install --force-reinstall --no-binary :all: pycuda"
-        ) from None
-    try:
-        driver.init()
-    except driver.Error as error:
-        raise EnvironmentProblem(
-            f"the CUDA driver does not start ({error}): check nvidia-smi"
-        ) from None
-    return driver
 
 
 class CudaProgram:
@@ -85,7 +57,7 @@ class CudaBackend:
     schedule = ""
 
     def __init__(self, index: int = 0, *, cache: bool = True) -> None:
-        self._driver = _driver()
+        self._driver = driver.load()
         count = self._driver.Device.count()
         if index >= count:
             raise EnvironmentProblem(f"there is no GPU {index}: the driver sees {count}")
@@ -93,6 +65,7 @@ class CudaBackend:
         self._context = self._device.retain_primary_context()
         self._context.push()
         self._temporary = None if cache else tempfile.TemporaryDirectory(prefix="cudareduce-")
+        self._cubins: dict[str, bytes] = {}
         self.stream = self._driver.Stream()
         self._buffers: set[GuardedBuffer] = set()
 
@@ -109,6 +82,27 @@ class CudaBackend:
         self._context.pop()
         if self._temporary:
             self._temporary.cleanup()
+
+    @contextmanager
+    def another(self) -> Iterator[CudaBackend]:
+        """The same GPU in a context of its own, which ends with its buffers on leaving.
+
+        What has been compiled is loaded there and not compiled again.
+        """
+        try:
+            context = self._device.make_context()
+        except self._driver.MemoryError:
+            raise OutOfMemory("out of GPU memory: there is none left for a context") from None
+        try:
+            other = copy(self)
+            other.stream, other._buffers = self._driver.Stream(), set()
+            try:
+                yield other
+            finally:
+                other.free(*other._buffers)
+        finally:
+            context.pop()
+            context.detach()
 
     def info(self) -> DeviceInfo:
         """What the driver and, where installed, NVML say of this GPU."""
@@ -133,7 +127,7 @@ class CudaBackend:
             power_limit_w=facts.power_limit_w,
             driver=facts.driver,
             cuda=f"{version // 1000}.{version % 1000 // 10}",
-            nvcc=_nvcc_version(),
+            nvcc=driver.nvcc_version(),
         )
 
     def limits(self) -> DeviceLimits:
@@ -151,7 +145,7 @@ class CudaBackend:
 
         def compiled(source: Source) -> bytes | BuildError:
             try:
-                return self._compile(source.text)
+                return self._cubins.get(source.text) or self._compile(source.text)
             except BuildError as error:
                 return error
             finally:
@@ -192,7 +186,11 @@ class CudaBackend:
         from pycuda.compiler import SourceModule
 
         try:
-            module = SourceModule(source.text, **self._options())
+            if source.text in self._cubins:  # in another context, or once more in this one
+                module = self._driver.module_from_buffer(cubin)
+            else:
+                module = SourceModule(source.text, **self._options())
+                self._cubins[source.text] = cubin
             sha = hashlib.sha256(cubin).hexdigest()
             return CudaProgram(self._driver, module, source.entry, sha)
         except self._driver.Error as error:
@@ -310,14 +308,3 @@ class CudaBackend:
     def elapsed_us(self, start: Any, end: Any) -> float:
         """Microseconds between two events that have both been reached."""
         return float(end.time_since(start)) * 1e3
-
-
-def _nvcc_version() -> str | None:
-    from pycuda.compiler import get_nvcc_version
-    from pytools.prefork import ExecError
-
-    try:
-        words = str(get_nvcc_version("nvcc")).split()
-    except ExecError:
-        return None
-    return words[words.index("release") + 1].rstrip(",") if "release" in words else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from cudareduce.backend import Launch
 from cudareduce.execute import Bound
 from cudareduce.sampling import Timer
@@ -13,13 +11,6 @@ _LAUNCHES, _LEAST, _BUDGET_US = 10, 3, 100_000.0
 #: A wait for the whole context right behind the last event takes a few microseconds of the host's
 #: when nothing is left; this much more than an empty launch needs is work.
 _LATE_US = 100.0
-
-
-class Stopwatch(Timer, Protocol):
-    """A timer that can also wait for work outside its stream."""
-
-    def finish(self) -> None:
-        """Wait for all work of the context."""
 
 
 def distinct_answers(bound: Bound, cost_us: float) -> tuple[int, int]:
@@ -34,7 +25,7 @@ def distinct_answers(bound: Bound, cost_us: float) -> tuple[int, int]:
     return len(seen), launches
 
 
-def late_work(timer: Stopwatch, run: Launch) -> str | None:
+def late_work(timer: Timer, run: Launch) -> str | None:
     """What is wrong if the device still works when the end event has fired; None if it does not."""
     late = min(_wait_behind(timer, run) - _wait_behind(timer, lambda: None) for _ in range(3))
     if late < _LATE_US:
@@ -45,7 +36,7 @@ def late_work(timer: Stopwatch, run: Launch) -> str | None:
     )
 
 
-def _wait_behind(timer: Stopwatch, run: Launch) -> float:
+def _wait_behind(timer: Timer, run: Launch) -> float:
     run()
     end = timer.mark()
     while not timer.reached(end):

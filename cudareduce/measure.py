@@ -5,7 +5,8 @@ where a kernel needs it, and every pass. Copies, allocation and compilation are 
 
 A *round* measures every entrant forward and backward (A B C, C B A); the unit of replication is the
 round, because launches inside one are not independent. A round in which the GPU was throttled is
-repeated, and kept if that does not help.
+repeated, and kept if that does not help. Each pass of a round takes place in a scene, as a rule in
+one of its own.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from cudareduce.backend import Launch
 from cudareduce.budget import Deadline
 from cudareduce.intervals import Interval, interval, noise_pct
 from cudareduce.nvml import Conditions, over
-from cudareduce.sampling import COLD, MAX_SAMPLES, Method, Sample, Sampler, Timer, sampler
-from cudareduce.warmup import warm_up
+from cudareduce.sampling import COLD, MAX_LAUNCHES, Method, Sample, Sampler, sampler
+from cudareduce.scenes import Scene, Scenes
+from cudareduce.warmup import settle, warm_up
 
 #: Throttled rounds that are measured again; a card that is throttled all the time must end too.
 _REPEATS = 3
@@ -66,7 +67,7 @@ class Measurement:
     planned: int = 0
     repeated: int = 0
     steady: bool = True
-    round_us: float = 0.0
+    scenes: int = 0
 
     @property
     def rounds(self) -> int:
@@ -103,61 +104,93 @@ class _Collected:
 
 
 def measure(
-    timer: Timer,
-    entrants: Mapping[str, Launch],
+    scenes: Scenes,
     rounds: int,
     into: Measurement,
     progress: Callable[[], None] = lambda: None,
     *,
     deadline: Deadline | None = None,
     alone: Collection[str] = (),
-    most: int = MAX_SAMPLES,
+    most: int = MAX_LAUNCHES,
 ) -> None:
     """Measure entrants against each other by the method of `into`, which holds what is known after
-    each whole round. Those `alone` are never batched; `most` bounds the samples of a pass."""
+    each whole round. Those `alone` are never batched; `most` bounds the launches of a pass."""
     deadline = deadline or Deadline()
     into.planned = rounds
-    warm = warm_up(timer, entrants, deadline)
-    into.steady = warm.steady
-    if deadline.passed:
-        return
-    batches = {name: into.method.batch(us) for name, us in warm.costs_us.items()}
-    batches |= dict.fromkeys(alone, 1)
-    samplers = {
-        name: sampler(timer, into.method, run, batches[name], most)
-        for name, run in entrants.items()
-    }
-    collected = {name: _Collected() for name in entrants}
-    while into.rounds < rounds and into.round_us < 1e6 * deadline.left_s:
-        began = timer.host_us()
-        fresh, conditions = _round(timer, samplers, deadline)
+    stage = _Stage(scenes, into, deadline, alone, most)
+    collected: dict[str, _Collected] = {}
+    took_s = 0.0
+    while into.rounds < rounds and took_s < deadline.left_s:
+        began_s = deadline.left_s
+        passes = [stage.pass_(backward=False), stage.pass_(backward=True)]
         if deadline.passed:
             return  # what is half a round is none
-        into.round_us = timer.host_us() - began
+        if deadline.seconds is not None:
+            took_s = began_s - deadline.left_s
+        conditions = over([state for _, state in passes])
         if conditions.throttled and into.repeated < _REPEATS:
             into.repeated += 1
             continue
         into.conditions.append(conditions)
-        for name, (samples, lost) in fresh.items():
-            collected[name].add(samples, lost)
-            timing = collected[name].timing(batches[name])
+        for name in passes[0][0]:
+            entrant = collected.setdefault(name, _Collected())
+            halves = [taken[name] for taken, _ in passes]
+            entrant.add([s for samples, _ in halves for s in samples], sum(n for _, n in halves))
+            timing = entrant.timing(stage.samplers[name].batch)
             if timing is not None:
                 into.timings[name] = timing
         progress()
 
 
-def _round(
-    timer: Timer, samplers: Mapping[str, Sampler], deadline: Deadline
-) -> tuple[dict[str, tuple[list[Sample], int]], Conditions]:
-    """A pass of every entrant forward and one backward, with the state of the GPU after each."""
-    fresh: dict[str, tuple[list[Sample], int]] = {name: ([], 0) for name in samplers}
-    conditions = []
-    for order in (list(samplers), list(samplers)[::-1]):
-        for name in order:
-            samples, lost = fresh[name]
-            more, missed = samplers[name].passed(deadline)
-            fresh[name] = (samples + more, lost + missed)
-            if deadline.passed:
-                break
-        conditions.append(timer.conditions())
-    return fresh, over(conditions)
+_Taken = dict[str, tuple[list[Sample], int]]
+
+
+class _Stage:
+    """Enters scenes, and takes one pass of all entrants at a time in them."""
+
+    def __init__(
+        self,
+        scenes: Scenes,
+        into: Measurement,
+        deadline: Deadline,
+        alone: Collection[str],
+        most: int,
+    ) -> None:
+        self._scenes, self._into, self._deadline = scenes, into, deadline
+        self._alone, self._most = alone, most
+        self._before: Scene | None = None
+        self._costs_us: Mapping[str, float] = {}
+        self.samplers: Mapping[str, Sampler] = {}
+
+    def pass_(self, *, backward: bool) -> tuple[_Taken, Conditions]:
+        """Samples of every entrant with the launches lost, and the state of the GPU after them;
+        incomplete if the deadline has passed."""
+        taken: _Taken = {}
+        if self._deadline.passed:
+            return taken, Conditions()
+        with self._scenes() as scene:
+            if scene is not self._before:
+                self._prepare(scene)
+            for name in list(self.samplers)[:: -1 if backward else 1]:
+                if self._deadline.passed:
+                    break
+                taken[name] = self.samplers[name].passed(self._deadline)
+            return taken, scene.timer.conditions()
+
+    def _prepare(self, scene: Scene) -> None:
+        """Warm up, and make samplers; all scenes batch by what things cost in the first one."""
+        timer, entrants, into = scene.timer, scene.entrants, self._into
+        if self._before is None:
+            warm = warm_up(timer, entrants, self._deadline)
+            self._costs_us, into.steady = warm.costs_us, warm.steady
+        else:
+            settle(timer, entrants, self._deadline)
+        self._before = scene
+        into.scenes += 1
+        self.samplers = {
+            name: sampler(
+                timer, into.method, run, self._costs_us[name], self._most, alone=name in self._alone
+            )
+            for name, run in entrants.items()
+            if not self._deadline.passed
+        }

@@ -8,6 +8,10 @@ A *warm* sample runs on what the run before it left in the cache. Nothing keeps 
 so a gate does: the stream waits for a flag, the host enqueues, sets the flag, and no gap of the
 host's lies between the events. Short kernels are launched several times between the events, which
 a cold sample cannot do: its second launch would find the input in the cache.
+
+Where one launch lies between the events, its place among all launches makes it faster or slower;
+the timer leaves the place to chance, and a sample of a short kernel is the mean of eight launches,
+each behind a flush of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
-from statistics import median
+from statistics import fmean, median
 from typing import Any, Protocol
 
 from cudareduce.backend import Launch
@@ -23,13 +27,18 @@ from cudareduce.budget import Deadline
 from cudareduce.intervals import interval
 from cudareduce.nvml import Conditions
 
-#: GPU time that one entrant gets in one pass of a round, and the samples it makes of it.
+#: GPU time that one entrant gets in one pass of a round, and the launches it is spent on at most.
 _PASS_US = 5_000.0
-MIN_SAMPLES, MAX_SAMPLES = 7, 50
+MAX_LAUNCHES = 48
+#: Fewer samples say nothing of their median.
+MIN_SAMPLES = 6
+#: Launches whose mean is a sample, for kernels below this. Single launches of V7 at 2^24 float32
+#: take 25 or 26 us on an H200, half of them each: a median would be one or the other.
+_CYCLE, _CYCLE_BELOW_US = 8, 250.0
 #: The median of a pass is stable once half its interval is this share of it. Rounds of one kernel
 #: differ by 0.3 % (measured on an H200), so more samples would only measure the round.
 _STABLE = 0.002
-#: Samples that a pass may lose to a slow host before it makes do with those it has; the backlog is
+#: Launches that a pass may lose to a slow host before it makes do with those it has; the backlog is
 #: at its longest after four.
 _MAX_LOST = 8
 #: Reads in front of a sample, at most, for a host that needs time to enqueue many launches.
@@ -66,6 +75,9 @@ class Timer(Protocol):
     def synchronize(self) -> None:
         """Wait for all work enqueued."""
 
+    def finish(self) -> None:
+        """Wait for all work of the context, enqueued here or elsewhere."""
+
     def host_us(self) -> float:
         """Microseconds on the host's clock."""
 
@@ -99,13 +111,17 @@ class Method:
             return 1
         return min(_MAX_BATCH, ceil(_BATCH_US / max(cost_us, 1.0)))
 
+    def cycle(self, cost_us: float, batch: int) -> int:
+        """How many timed launches make a sample of a reduction that takes this long."""
+        return _CYCLE if batch == 1 and cost_us < _CYCLE_BELOW_US else 1
+
 
 COLD = Method()
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One reduction's share of a sample: on the device, and of the host's time to enqueue it."""
+    """One reduction's share: on the device, and of the host's time to enqueue it."""
 
     us: float
     host_us: float
@@ -113,16 +129,21 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Takes samples of one entrant, `most` in a pass; `launch` enqueues `batch` reductions."""
+    """Takes samples of one entrant.
+
+    `launch` enqueues `batch` reductions between two events, a sample is the mean of `cycle` of
+    those, and `most` bounds how many a pass takes.
+    """
 
     timer: Timer
     method: Method
     launch: Launch
     batch: int
-    most: int = MAX_SAMPLES
+    cycle: int = 1
+    most: int = MAX_LAUNCHES
 
-    def sample(self, backlog: int = 1) -> Sample | None:
-        """One sample; None if the host was too slow for it.
+    def timed(self, backlog: int = 1) -> Sample | None:
+        """One launch; None if the host was too slow for it.
 
         Each is waited for: with the next flush already queued behind it, the second event comes
         0.5 to 0.7 us late (measured on an H200, empty kernel 3.23 against 2.72 us).
@@ -153,29 +174,46 @@ class Sampler:
         return start, host_us, timer.mark(), late
 
     def passed(self, deadline: Deadline) -> tuple[list[Sample], int]:
-        """A pass: samples until their median is stable or the time is spent, and how many were
-        lost to a slow host."""
+        """A pass: samples until their median is stable or the time is spent, and how many launches
+        were lost to a slow host."""
         samples: list[Sample] = []
-        backlog, lost, spent = 1, 0, 0.0
+        cycle: list[Sample] = []
+        backlog, launches, lost, spent = 1, 0, 0, 0.0
         if not self.method.cold:
             self.launch()  # what ran before may have left other data in the cache
-        while spent < _PASS_US and len(samples) < self.most and lost < _MAX_LOST:
-            taken = self.sample(backlog)
+        while spent < _PASS_US and launches < self.most and lost < _MAX_LOST:
+            taken = self.timed(backlog)
             if taken is None:
                 lost += 1
                 backlog = min(2 * backlog, _MAX_BACKLOG)  # give the host more time
-            else:
-                samples.append(taken)
-                spent += taken.us * self.batch
-            if deadline.passed or stable([sample.us for sample in samples]):
+                continue
+            launches += 1
+            spent += taken.us * self.batch
+            cycle.append(taken)
+            if len(cycle) == self.cycle:
+                samples.append(_mean(cycle))
+                cycle.clear()
+                if stable([sample.us for sample in samples]):
+                    break
+            if deadline.passed:
                 break
+        if cycle and not samples:
+            samples.append(_mean(cycle))
         return samples, lost
 
 
-def sampler(timer: Timer, method: Method, run: Launch, batch: int, most: int) -> Sampler:
-    """A sampler of one entrant by one method."""
+def _mean(taken: Sequence[Sample]) -> Sample:
+    return Sample(fmean(one.us for one in taken), fmean(one.host_us for one in taken))
+
+
+def sampler(
+    timer: Timer, method: Method, run: Launch, cost_us: float, most: int, *, alone: bool
+) -> Sampler:
+    """A sampler of one entrant by one method, for what it costs; one that is `alone` is never
+    batched."""
+    batch = 1 if alone else method.batch(cost_us)
     launch = timer.captured(run, batch) if method.graph else repeated(run, batch)
-    return Sampler(timer, method, launch, batch, most)
+    return Sampler(timer, method, launch, batch, method.cycle(cost_us, batch), most)
 
 
 def repeated(run: Launch, count: int) -> Launch:

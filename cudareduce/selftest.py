@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from cudareduce.backend import Buffer, BuildError, Launch
+from cudareduce.backend import BuildError, Launch
 from cudareduce.backends import BackendSpec
 from cudareduce.budget import Deadline
 from cudareduce.cuda import CudaBackend
@@ -21,7 +21,8 @@ from cudareduce.inputs import make
 from cudareduce.intervals import paired
 from cudareduce.measure import Measurement, Timing, measure
 from cudareduce.nvbench import ask, why_not
-from cudareduce.sampling import COLD, MIN_SAMPLES, Method
+from cudareduce.sampling import COLD, Method
+from cudareduce.scenes import Contexts, Scene, Scenes, SetUp, staying
 from cudareduce.timer import CudaTimer
 
 _ROUNDS = 9
@@ -32,10 +33,13 @@ _SLOW_SIZES = (2**24, 2**25)
 SHARES = (0.01, 0.02, 0.03, 0.05)
 #: Pairs at each of these sizes, which makes 100 comparisons a share.
 _SLOW_PAIRS = 50
-_CALIBRATION = 1.1
+_CALIBRATION, _MOST_READ = 1.1, 1.25
 _FLUSH_SIZES = (2**22, 2**25)
 _FLUSHES = ("none", "write", "read")
 _SMALL = 2**10
+_EVENTS = "two events"
+#: Launches of an entrant in a pass, and fewer where there are hundreds of entrants.
+_LAUNCHES, _AA_LAUNCHES, _SLOW_LAUNCHES = 24, 16, 8
 _PEER_SIZES = (2**24, 2**25)
 #: Shares of the time there is: A/A, slowdowns, flushes, floors, NVBench.
 _WEIGHTS = (5, 6, 2, 1, 3)
@@ -51,22 +55,8 @@ class Selftest:
         self, backend: CudaBackend, spec: BackendSpec, cases: Sequence[Case], deadline: Deadline
     ) -> None:
         self._backend, self._spec, self._cases, self._deadline = backend, spec, cases, deadline
-        self._timer = CudaTimer(backend, backend.monitor())
+        self._monitor = backend.monitor()
         self._problems: dict[str, None] = {}
-        self._sizes = sorted({_SMALL, *_AA_SIZES, *_FLUSH_SIZES, *_PEER_SIZES})
-        self._programs = self._build()
-
-    def _build(self) -> Mapping[Case, Programs]:
-        limits = self._backend.limits()
-        stages = [
-            (c, [step.stage for n in self._sizes for step in c.plan(n, 1, limits).passes])
-            for c in self._cases
-        ]
-        built = build(self._backend, stages)
-        for made in built.values():
-            if isinstance(made, BuildError):
-                raise made
-        return {c: made for c, made in built.items() if not isinstance(made, BuildError)}
 
     def run(self, say: Say) -> Findings:
         """Every part in its share of the time; a part that cannot be done says why."""
@@ -98,47 +88,36 @@ class Selftest:
     def aa(self, deadline: Deadline) -> Iterator[Comparison]:
         """Copies of each kernel in the same rounds, each paired with one half a round away."""
         pairs = -(-ENOUGH // (len(_AA_SIZES) * len(self._cases)))
+        names = [(twin, case) for twin in range(2 * pairs) for case in self._cases]
         for k, n in enumerate(_AA_SIZES):
-            given = self._given(n)
-            copies = {
-                (case, twin): self._bound(case, n, given)
-                for twin in range(2 * pairs)
-                for case in self._cases
-            }
-            entrants = {_name(*key): bound.run for key, bound in copies.items()}
-            timings = self._measured(entrants, COLD, deadline.share(len(_AA_SIZES) - k))
+            set_up = self._reductions(n, {_name(case, twin): case for twin, case in names})
+            scenes, part = self._contexts(set_up), deadline.share(len(_AA_SIZES) - k)
+            timings = self._measured(scenes, COLD, part, _AA_LAUNCHES)
             for case, twin in product(self._cases, range(pairs)):
                 yield from _compared(
                     timings, case.kernel.id, n, 0.0, _name(case, twin), _name(case, twin + pairs)
                 )
-            self._free(copies.values(), given)
 
     def injected(self, deadline: Deadline) -> Iterator[Comparison]:
         """A kernel that only reads, against itself reading so much more that it takes a known share
         longer; how much more follows from its times at two lengths."""
         for k, n in enumerate(_SLOW_SIZES):
             part = deadline.share(len(_SLOW_SIZES) - k)
-            buffer = self._backend.allocate(int(4 * n * 1.25))
             whole, longer = 4 * n, int(4 * n * _CALIBRATION)
-            lengths = {"whole": whole, "longer": longer}
-            both = {name: self._timer.reader(buffer, size) for name, size in lengths.items()}
-            calibrated = self._measured(both, COLD, part)
-            if len(calibrated) == len(both):
+            with self._contexts(_reads({"whole": whole, "longer": longer}))() as scene:
+                calibrated = self._measured(staying(scene), COLD, part)
+            if len(calibrated) == 2:
                 us = calibrated["whole"].median_us
                 us_per_byte = (calibrated["longer"].median_us - us) / (longer - whole)
-                yield from self._slower(n, buffer, us / us_per_byte if us_per_byte > 0 else 0, part)
-            self._backend.free(buffer)
+                yield from self._slower(n, us / us_per_byte if us_per_byte > 0 else 0, part)
 
-    def _slower(
-        self, n: int, buffer: Buffer, bytes_per_time: float, deadline: Deadline
-    ) -> Iterator[Comparison]:
+    def _slower(self, n: int, bytes_per_time: float, deadline: Deadline) -> Iterator[Comparison]:
         """`bytes_per_time` is what must be read to take twice as long."""
-        entrants: dict[str, Launch] = {}
+        lengths: dict[str, int] = {}
         for share in (0.0, *SHARES):  # a base and what it is compared with lie far apart in a round
-            size = min(buffer.nbytes, int(4 * n + share * bytes_per_time))
-            for twin in range(_SLOW_PAIRS):
-                entrants[f"{share} {twin}"] = self._timer.reader(buffer, size)
-        timings = self._measured(entrants, COLD, deadline)
+            size = min(int(4 * n * _MOST_READ), int(4 * n + share * bytes_per_time))
+            lengths |= {f"{share} {twin}": size for twin in range(_SLOW_PAIRS)}
+        timings = self._measured(self._contexts(_reads(lengths)), COLD, deadline, _SLOW_LAUNCHES)
         for share, twin in product(SHARES, range(_SLOW_PAIRS)):
             base = f"{0.0} {twin}"
             yield from _compared(timings, "read-only", n, share, base, f"{share} {twin}")
@@ -146,37 +125,46 @@ class Selftest:
     def flushes(self, deadline: Deadline) -> Iterator[Figure]:
         """The same kernels from a cache that was left alone, written over, and read over."""
         for k, n in enumerate(_FLUSH_SIZES):
-            part = deadline.share(len(_FLUSH_SIZES) - k)
-            given = self._given(n)
-            bounds = {case.kernel.id: self._bound(case, n, given) for case in self._cases}
-            entrants = {name: bound.run for name, bound in bounds.items()}
-            for j, how in enumerate(_FLUSHES):
-                timings = self._measured(entrants, COLD, part.share(len(_FLUSHES) - j), how)
+            by_way = self._by_flush(n, _FLUSHES, deadline.share(len(_FLUSH_SIZES) - k))
+            for how, timings in by_way.items():
                 yield from (_figure(name, how, n, timing) for name, timing in timings.items())
-            self._free(bounds.values(), given)
+
+    def _by_flush(
+        self, n: int, ways: Sequence[str], deadline: Deadline
+    ) -> Mapping[str, Mapping[str, Timing]]:
+        """All kernels by each way to flush, in one context, so that nothing else differs."""
+        with self._contexts(self._reductions(n, {c.kernel.id: c for c in self._cases}))() as scene:
+            timer = scene.timer
+            assert isinstance(timer, CudaTimer)
+            return {
+                how: self._measured(
+                    staying(Scene(timer.flushing(how), scene.entrants)), COLD,
+                    deadline.share(len(ways) - k),
+                )
+                for k, how in enumerate(ways)
+            }  # fmt: skip
 
     def floors(self, deadline: Deadline) -> Iterator[Figure]:
         """What there is before any work: two events, an empty kernel, and the smallest reduction,
         cold, warm, and replayed as a graph."""
-        given = self._given(_SMALL)
         case = self._cases[-1]
-        bound = self._bound(case, _SMALL, given)
         small = f"{case.kernel.id}, n = {_SMALL}"
-        entrants: dict[str, Launch] = {
-            "two events": lambda: None,
-            "an empty kernel": self._timer.empty(),
-            small: bound.run,
-        }
-        for k, method in enumerate((COLD, _WARM, _WARM_GRAPH)):
-            chosen = {name: run for name, run in entrants.items()
-                      if not (method.graph and name == "two events")}  # fmt: skip
-            timings = self._measured(chosen, method, deadline.share(3 - k))
-            yield from (
-                _figure(name, method.label, _SMALL if name == small else 0, timing)
-                for name, timing in timings.items()
-            )
-        self._timer.release()
-        self._free([bound], given)
+        reduction = self._reductions(_SMALL, {small: case})
+
+        def set_up(backend: CudaBackend, timer: CudaTimer) -> Mapping[str, Launch]:
+            alone = {_EVENTS: lambda: None, "an empty kernel": timer.empty()}
+            return alone | dict(reduction(backend, timer))
+
+        with self._contexts(set_up)() as scene:
+            for k, method in enumerate((COLD, _WARM, _WARM_GRAPH)):
+                if method.graph:  # there is none of nothing
+                    entrants = {name: e for name, e in scene.entrants.items() if name != _EVENTS}
+                    scene = Scene(scene.timer, entrants)
+                timings = self._measured(staying(scene), method, deadline.share(3 - k))
+                yield from (
+                    _figure(name, method.label, _SMALL if name == small else 0, timing)
+                    for name, timing in timings.items()
+                )
 
     def peers(self, deadline: Deadline) -> Iterator[Peer]:
         """NVBench's cold time of each kernel beside ours, with what explains the difference."""
@@ -186,49 +174,60 @@ class Selftest:
             return
         cases = list(product(self._cases, _PEER_SIZES))
         theirs = dict(zip(cases, ask(self._spec, cases, 1), strict=True))
-        for n in _PEER_SIZES:
-            given = self._given(n)
-            bounds = {case: self._bound(case, n, given) for case in self._cases}
-            entrants = {case.kernel.id: bound.run for case, bound in bounds.items()}
-            by_way = {
-                how: self._measured(entrants, COLD, deadline, how)
-                for how in ("read", "write", "nvbench")
-            }
+        for k, n in enumerate(_PEER_SIZES):
+            ways = ("read", "write", "nvbench")
+            by_way = self._by_flush(n, ways, deadline.share(len(_PEER_SIZES) - k))
             for case in self._cases:
                 name = case.kernel.id
                 if all(name in timings for timings in by_way.values()):
                     ours = {how: _figure(name, how, n, t[name]) for how, t in by_way.items()}
                     yield Peer(name, n, theirs[case, n], **ours)
-            self._free(bounds.values(), given)
 
     def _measured(
-        self,
-        entrants: Mapping[str, Launch],
-        method: Method,
-        deadline: Deadline,
-        flush: str = "read",
+        self, scenes: Scenes, method: Method, deadline: Deadline, most: int = _LAUNCHES
     ) -> Mapping[str, Timing]:
         found = Measurement(method)
-        measure(
-            self._timer.flushing(flush), entrants, _ROUNDS, found,
-            deadline=deadline, alone=("two events",), most=MIN_SAMPLES,
-        )  # fmt: skip
+        measure(scenes, _ROUNDS, found, deadline=deadline, alone=(_EVENTS,), most=most)
         if found.rounds < _ROUNDS:
             limit = f"--max-time {self._deadline.seconds:g} s" if self._deadline.seconds else "time"
             self._problems[f"{limit} cut rounds: some figures rest on fewer than {_ROUNDS}"] = None
         return found.timings
 
-    def _given(self, n: int) -> Buffer:
-        return self._backend.upload(make("random", self._cases[0].what, n, 1, 1))
+    def _contexts(self, set_up: SetUp) -> Contexts:
+        return Contexts(self._backend, self._monitor, set_up)
 
-    def _bound(self, case: Case, n: int, given: Buffer) -> Bound:
-        plan = case.plan(n, 1, self._backend.limits())
-        return Bound(self._backend, plan, self._programs[case], given)
+    def _reductions(self, n: int, named: Mapping[str, Case]) -> SetUp:
+        """Reductions of one input, each with buffers of its own."""
+        data = make("random", self._cases[0].what, n, 1, 1)
 
-    def _free(self, bounds: Any, given: Buffer) -> None:
-        for bound in bounds:
-            bound.release()
-        self._backend.free(given)
+        def set_up(backend: CudaBackend, timer: CudaTimer) -> Mapping[str, Launch]:
+            given = backend.upload(data)
+            plans = {case: case.plan(n, 1, backend.limits()) for case in named.values()}
+            built = build(
+                backend, [(c, [step.stage for step in plan.passes]) for c, plan in plans.items()]
+            )
+            return {
+                name: Bound(backend, plans[case], _usable(built[case]), given).run
+                for name, case in named.items()
+            }
+
+        return set_up
+
+
+def _usable(built: Programs | BuildError) -> Programs:
+    if isinstance(built, BuildError):
+        raise built
+    return built
+
+
+def _reads(lengths: Mapping[str, int]) -> SetUp:
+    """Launches that only read, each so many bytes of one buffer."""
+
+    def set_up(backend: CudaBackend, timer: CudaTimer) -> Mapping[str, Launch]:
+        buffer = backend.allocate(max(lengths.values()))
+        return {name: timer.reader(buffer, size) for name, size in lengths.items()}
+
+    return set_up
 
 
 def _name(case: Case, twin: int) -> str:

@@ -7,6 +7,7 @@ from copy import copy
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
+from random import Random
 
 from cudareduce.backend import Buffer, BuildError, Launch, Program, Source
 from cudareduce.bindings import Gate, Graph
@@ -20,6 +21,10 @@ _FLUSH_SHAPE = ("read_4", 512, 4)
 #: Read-only launch shapes tried for the ceiling: probe, threads, blocks per SM (0: a block a tile).
 #: The best of 44 on an H200: the first at 2^25 float32 (4211 GB/s), the second at 2^28 (4643 GB/s).
 _READ_SHAPES = (("read_2", 512, 0), ("read_8", 256, 0), ("read_4", 512, 4))
+#: A launch takes its place in a ring, and from a cold cache that place matters: on an H200 V7 takes
+#: 26.0 us where its first launch is an odd one and 25.0 where it is an even one (2^24 float32), at
+#: 2^22 two of each four places cost 1 us more; what matters repeats with eight launches.
+_PLACES = 8
 #: What stands in for the time a read of the flush buffer takes.
 _IDLE_US = 110.0
 #: Reads that keep the GPU under load while NVML is asked: some 2 ms.
@@ -39,7 +44,18 @@ class CudaTimer:
     @cached_property
     def displace(self) -> Launch:
         """Enqueue a read of far more than the L2 holds: no input stays, and no line is dirty."""
-        return self._reader(*_FLUSH_SHAPE, self.flush_buffer)
+        return self._behind_stagger(self._reader(*_FLUSH_SHAPE, self.flush_buffer))
+
+    def _behind_stagger(self, run: Launch) -> Launch:
+        """A launch behind some empty ones, so that what follows has no fixed place among them."""
+        random, empty = Random(), self.empty()  # no seed: two runs must not be alike in this
+
+        def staggered() -> None:
+            for _ in range(random.randrange(_PLACES)):
+                empty()
+            run()
+
+        return staggered
 
     @cached_property
     def flush_buffer(self) -> Buffer:
@@ -48,11 +64,15 @@ class CudaTimer:
 
     def close_gate(self) -> None:
         """Enqueue a wait that ends when the gate is opened."""
-        self._gate.close()
+        self._close_gate()
 
     def open_gate(self) -> None:
         """Let the stream go on."""
         self._gate.open()
+
+    @cached_property
+    def _close_gate(self) -> Launch:
+        return self._behind_stagger(self._gate.close)
 
     @cached_property
     def _gate(self) -> Gate:
@@ -91,6 +111,9 @@ class CudaTimer:
                 stream.zero(written)
             if kind == "nvbench":
                 empty()
+
+        if kind != "nvbench":
+            displace = self._behind_stagger(displace)
 
         def synchronize() -> None:
             empty()

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
 from cudareduce.advice import remarks
+from cudareduce.backend import BuildError, Launch
 from cudareduce.budget import Deadline
 from cudareduce.cuda import CudaBackend
-from cudareduce.execute import Bound, Case, Programs
+from cudareduce.execute import Bound, Case, Programs, build
 from cudareduce.hygiene import distinct_answers, late_work
 from cudareduce.inputs import make
 from cudareduce.join import Group, Timed
 from cudareduce.measure import Measurement, measure
-from cudareduce.nvml import over
+from cudareduce.nvml import Monitor, over
 from cudareduce.reference import Reference, reference
 from cudareduce.sampling import Method
+from cudareduce.scenes import Contexts, Scene, Scenes, staying
 from cudareduce.session import Session, Settings
 from cudareduce.timer import CudaTimer
 from cudareduce.verify import PASS, Verdict, judge, worse
 
 FLOOR_EVENTS, FLOOR_LAUNCH = "floor: two events", "floor: an empty kernel"
+#: Inputs up to this are uploaded to a new context for each pass. Reading more takes 60 us and
+#: longer on an H200, of which what a context changes (0.2 us a launch) is no longer much.
+_RENEWED_BYTES = 2**28
 
 
 def methods(asked: Settings) -> tuple[Method, ...]:
@@ -33,60 +39,74 @@ def methods(asked: Settings) -> tuple[Method, ...]:
 
 
 class Trial:
-    """Buffers for a group of right cases; may raise OutOfMemory when made."""
+    """A group of right cases; may raise OutOfMemory when made, and when measured."""
 
     def __init__(
-        self, session: Session, timer: CudaTimer, group: Group, programs: Mapping[Case, Programs]
+        self, session: Session, monitor: Monitor, group: Group, programs: Mapping[Case, Programs]
     ) -> None:
-        self._session, self._timer, self._group, self._programs = session, timer, group, programs
-        asked = session.settings
-        backend = session.backend
-        assert isinstance(backend, CudaBackend)
-        self._backend = backend
+        self._session, self._group, self._programs = session, group, programs
+        asked, home = session.settings, session.backend
+        assert isinstance(home, CudaBackend)
         # Another seed than verification has: what a kernel may have kept from there is of no use.
         self._data = make(asked.pattern, group.what, group.n, asked.rows, asked.seed + 1)
-        self._given = backend.upload(self._data)
         self._bounds: dict[Case, Bound] = {}
-        try:
-            _ = timer.displace
-            for case, made in programs.items():
-                plan = case.plan(group.n, asked.rows, backend.limits())
-                self._bounds[case] = Bound(backend, plan, made, self._given)
-        except BaseException:
-            self.close()
-            raise
+        self._readers: tuple[str, ...] = ()
+        self._refs: dict[tuple[int, int], Reference] = {}
+        self._after: dict[Case, Verdict] = {}
+        self._undecided: set[Case] = set()
+        self._open = ExitStack()
+        contexts = Contexts(home, monitor, self._set_up)
+        self._renewed = self._data.nbytes <= _RENEWED_BYTES
+        self._scenes: Scenes = (
+            contexts if self._renewed else staying(self._open.enter_context(contexts()))
+        )
 
     def close(self) -> None:
         """Give the buffers back."""
-        self._timer.release()
-        for bound in self._bounds.values():
-            bound.release()
-        self._backend.free(self._given)
+        self._open.close()
+
+    def _set_up(self, backend: CudaBackend, timer: CudaTimer) -> Mapping[str, Launch]:
+        """Buffers for every case in a new context, poisoned, and what is to be timed there."""
+        asked, limits = self._session.settings, backend.limits()
+        given = backend.upload(self._data)
+        plans = {case: case.plan(self._group.n, asked.rows, limits) for case in self._programs}
+        built = build(backend, [(c, [step.stage for step in p.passes]) for c, p in plans.items()])
+        readers = timer.readers(given)
+        entrants = {FLOOR_EVENTS: lambda: None, FLOOR_LAUNCH: timer.empty(), **readers}
+        self._readers = tuple(readers)
+        for k, (case, plan) in enumerate(plans.items()):
+            programs = built.get(case, {})
+            if isinstance(programs, BuildError):
+                raise programs
+            bound = self._bounds[case] = Bound(backend, plan, programs, given)
+            entrants[str(k)] = bound.run_first if asked.region == "first-pass" else bound.run
+        _ = timer.displace  # allocates
+        return entrants
+
+    @contextmanager
+    def _judged(self) -> Iterator[Scene]:
+        """A scene whose answers are judged once its pass is over."""
+        with self._scenes() as scene:
+            yield scene
+            if self._renewed:
+                self._judge()
 
     def measure(
         self, method: Method, deadline: Deadline, others: int
     ) -> tuple[dict[str, Any], list[str]]:
         """Rounds of all cases by one method: the story of the rounds, and what to say of them."""
-        timer, group, asked = self._timer, self._group, self._session.settings
-        first_only = asked.region == "first-pass"
-        readers = timer.readers(self._given)
-        entrants = {FLOOR_EVENTS: lambda: None, FLOOR_LAUNCH: timer.empty(), **readers}
-        if method.graph:
-            del entrants[FLOOR_EVENTS]  # a graph of nothing
-        for k, bound in enumerate(self._bounds.values()):
-            bound.poison()
-            entrants[str(k)] = bound.run_first if first_only else bound.run
+        group, asked = self._group, self._session.settings
         found = Measurement(method)
         label = f"measuring rounds of all kernels, {method.label}"
         try:
             with self._session.phase(label, asked.rounds) as step:
                 measure(
-                    timer, entrants, asked.rounds, found, step,
+                    self._judged, asked.rounds, found, step,
                     deadline=deadline, alone=(FLOOR_EVENTS,),
                 )  # fmt: skip
         finally:
             latest = found.timings
-            fastest = [latest[name] for name in readers if name in latest]
+            fastest = [latest[name] for name in self._readers if name in latest]
             group.timed[method.label] = Timed(
                 {c: latest[str(k)] for k, c in enumerate(self._bounds) if str(k) in latest},
                 min(fastest, key=lambda timing: timing.median_us, default=None),
@@ -98,40 +118,61 @@ class Trial:
             )  # fmt: skip
         story = {
             "op": group.what.op.name, "dtype": group.what.dtype.name, "acc": group.what.acc.name,
-            "n": group.n, "rows": asked.rows, "timing": method.label, "repeated": found.repeated,
-            "steady": found.steady, "rounds": [asdict(state) for state in found.conditions],
+            "n": group.n, "rows": asked.rows, "timing": method.label, "contexts": found.scenes,
+            "repeated": found.repeated, "steady": found.steady,
+            "rounds": [asdict(state) for state in found.conditions],
         }  # fmt: skip
         return story, list(remarks(found, asked.deadline.seconds, others))
 
     def inspect(self, hurried: bool) -> None:
-        """A time stands only if the answer is still right once it has been taken, and if nothing
-        was written or is still going on elsewhere. `hurried` leaves out what takes time."""
-        session, group, asked = self._session, self._group, self._session.settings
-        refs: dict[tuple[int, int], Reference] = {}
-        undecided = {}
+        """A time stands only if every answer was right after its pass, and if nothing was written
+        or is still going on elsewhere. `hurried` leaves out what takes time."""
+        if not (hurried and self._renewed):
+            with self._scenes() as scene:
+                for bound in self._bounds.values():
+                    bound.run()
+                self._judge()
+                if not hurried:
+                    self._repeat(scene)
+        for case in self._bounds:
+            self._stand(case, self._after.get(case, PASS))
+        if self._undecided and not hurried:
+            left = {case: self._programs[case] for case in self._undecided}
+            again = dict.fromkeys(left, PASS)
+            self._session.verify(left, [(self._group.n, self._session.settings.rows)], again)
+            for case, verdict in again.items():
+                self._stand(case, verdict)
+
+    def _judge(self) -> None:
+        """Look at what the cases have left in the scene that is open."""
+        group, asked = self._group, self._session.settings
         for case, bound in self._bounds.items():
             if asked.region == "first-pass":
                 bound.run()
             n, rows = shape = bound.plan.problem.n, bound.plan.problem.rows
-            if shape not in refs:
-                refs[shape] = reference(group.what, self._data[: n * rows], rows)
-                group.conditions |= _condition(shape, refs[shape])
-            after = judge(bound.plan, bound.answers(), refs[shape], asked.pattern)
-            wrong = bound.damage() or (None if hurried else late_work(self._timer, bound.run))
+            if shape not in self._refs:
+                self._refs[shape] = reference(group.what, self._data[: n * rows], rows)
+                group.conditions |= _condition(shape, self._refs[shape])
+            verdict = judge(bound.plan, bound.answers(), self._refs[shape], asked.pattern)
+            damage = bound.damage()
+            if damage:
+                verdict = Verdict("fail", damage)
+            if verdict is None:
+                self._undecided.add(case)
+            else:
+                self._after[case] = worse(self._after.get(case, PASS), verdict)
+
+    def _repeat(self, scene: Scene) -> None:
+        """Whether launches leave work behind, and how many answers ten of them give."""
+        for case, bound in self._bounds.items():
+            after = self._after.get(case, PASS)
+            wrong = late_work(scene.timer, bound.run)
             if wrong:
-                after = Verdict("fail", wrong)
-            if after is None:
-                undecided[case] = self._programs[case]
-                after = PASS
-            if after.outcome == "pass" and not hurried:
+                after = worse(after, Verdict("fail", wrong))
+            if after.outcome == "pass":
                 distinct, launches = distinct_answers(bound, self._cost_us(case))
                 after = replace(after, distinct=distinct, launches=launches)
-            self._stand(case, after)
-        if undecided and not hurried:
-            again = dict.fromkeys(undecided, PASS)
-            session.verify(undecided, [(group.n, asked.rows)], again)
-            for case, verdict in again.items():
-                self._stand(case, verdict)
+            self._after[case] = after
 
     def _cost_us(self, case: Case) -> float:
         times = (t.timings[case].median_us for t in self._group.timed.values() if case in t.timings)

@@ -14,7 +14,7 @@ from cudareduce.backend import Launch
 from cudareduce.budget import Deadline
 from cudareduce.sampling import Timer
 
-#: GPU time of a window; two in a row must agree. The first 300 ms never count.
+#: GPU time of a window; two in a row must agree. Of an idle GPU the first 300 ms never count.
 _WINDOW_US, _LEAST_US, _MOST_US = 50_000.0, 300_000.0, 3_000_000.0
 #: How far apart windows may lie: in the time of all entrants together, and in the clock.
 _TIME_STEADY, _CLOCK_STEADY = 0.005, 0.01
@@ -28,13 +28,11 @@ class WarmUp:
     steady: bool
 
 
-def warm_up(
-    timer: Timer, entrants: Mapping[str, Launch], deadline: Deadline, least_us: float = _LEAST_US
-) -> WarmUp:
+def warm_up(timer: Timer, entrants: Mapping[str, Launch], deadline: Deadline) -> WarmUp:
     """Run every entrant in turn, plainly and waited for, until two windows agree."""
     costs: dict[str, float] = {}
     spent, total, clock, steady = 0.0, inf, None, False
-    while spent < _MOST_US and not (steady and spent >= least_us):
+    while spent < _MOST_US and not (steady and spent >= _LEAST_US):
         costs, took = _window(timer, entrants, deadline)
         spent += took
         if deadline.passed:
@@ -47,13 +45,21 @@ def warm_up(
     return WarmUp(costs, steady)
 
 
+def settle(timer: Timer, entrants: Mapping[str, Launch], deadline: Deadline) -> None:
+    """Run every entrant on a GPU that is warm: a context loads a kernel when it first runs."""
+    _window(timer, entrants, deadline, 0.0)
+
+
 def _window(
-    timer: Timer, entrants: Mapping[str, Launch], deadline: Deadline
+    timer: Timer,
+    entrants: Mapping[str, Launch],
+    deadline: Deadline,
+    least_us: float = _WINDOW_US,
 ) -> tuple[dict[str, float], float]:
     """The least time of each entrant over some cycles, and the GPU time they took."""
     costs: dict[str, float] = {}
     spent = 0.0
-    while spent < _WINDOW_US:
+    while True:
         first = timer.mark()
         for name, run in entrants.items():
             timer.displace()
@@ -65,9 +71,8 @@ def _window(
         last = timer.mark()
         timer.synchronize()
         spent += max(timer.elapsed_us(first, last), 1.0)
-        if deadline.passed:
-            break
-    return costs, spent
+        if spent >= least_us or deadline.passed:
+            return costs, spent
 
 
 def _near(old: float, new: float, share: float) -> bool:

@@ -5,8 +5,8 @@ With it the whole way from options to table runs where there is no GPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -57,6 +57,16 @@ class FakeGpu(CpuBackend, CudaBackend):
         self.states: FakeMonitor = FakeMonitor()
         self._polled: float | None = None
         self.emulates = True
+
+    @contextmanager
+    def another(self) -> Iterator[FakeGpu]:
+        """No context of its own, but buffers that end with it."""
+        before = set(self._finalizers)
+        try:
+            yield self
+        finally:
+            for address in set(self._finalizers) - before:
+                self._finalizers.pop(address)()
 
     def info(self) -> DeviceInfo:
         return replace(DeviceInfo("Fake GPU"), l2_bytes=2**20, peak_gb_s=PEAK_GB_S, cc="9.0")
@@ -169,6 +179,5 @@ def use(monkeypatch: pytest.MonkeyPatch, gpu: FakeGpu) -> None:
     monkeypatch.setattr("cudareduce.run.open_backend", opened)
     monkeypatch.setattr("cudareduce.run.choose_backend", lambda *_: (BackendSpec("cuda"), None))
     monkeypatch.setattr("cudareduce.run.load_bindings", lambda: None)
-    monkeypatch.setattr("cudareduce.bench.CudaTimer", FakeTimer)
-    monkeypatch.setattr("cudareduce.selftest.CudaTimer", FakeTimer)
+    monkeypatch.setattr("cudareduce.scenes.CudaTimer", FakeTimer)
     monkeypatch.setattr("cudareduce.selfreport.open_cuda", opened)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,6 +13,7 @@ from cudareduce.intervals import interval, noise_pct, paired
 from cudareduce.measure import Measurement, Timing, measure
 from cudareduce.nvml import Conditions
 from cudareduce.sampling import Method
+from cudareduce.scenes import Scene, Scenes, staying
 from cudareduce.warmup import warm_up
 
 
@@ -51,6 +53,8 @@ class Replay:
     def synchronize(self) -> None:
         self.log.append("wait")
 
+    finish = synchronize
+
     def close_gate(self) -> None:
         self.log.append("gate")
 
@@ -78,12 +82,16 @@ class Replay:
         return self.clock / 1e6
 
 
+def always(timer: Replay, entrants: Mapping[str, Callable[[], None]]) -> Scenes:
+    return staying(Scene(timer, entrants))
+
+
 def measured(
     timer: Replay, costs: dict[str, float], rounds: int, method: Method | None = None
 ) -> Measurement:
     into = Measurement(method or Method())
     entrants = {name: timer.run(name, us) for name, us in costs.items()}
-    measure(timer, entrants, rounds, into, lambda: timer.log.append("round"))
+    measure(always(timer, entrants), rounds, into, lambda: timer.log.append("round"))
     return into
 
 
@@ -115,7 +123,7 @@ def test_the_gate_opens_even_when_a_launch_fails() -> None:
             raise ValueError("launch failed")
 
     with pytest.raises(ValueError, match="launch failed"):
-        measure(timer, {"A": run}, 1, Measurement(Method(cold=False)))
+        measure(always(timer, {"A": run}), 1, Measurement(Method(cold=False)))
     assert timer.log[-1] == "go"
 
 
@@ -136,7 +144,7 @@ def test_a_batch_never_fills_the_queue_behind_the_gate() -> None:
 def test_what_stands_alone_is_not_batched() -> None:
     timer = Replay()
     into = Measurement(Method(cold=False))
-    measure(timer, {"A": timer.run("A", 1)}, 1, into, alone=("A",))
+    measure(always(timer, {"A": timer.run("A", 1)}), 1, into, alone=("A",))
     assert into.timings["A"].batch == 1
 
 
@@ -151,7 +159,7 @@ def test_a_graph_holds_the_batch_and_is_captured_once() -> None:
 def test_samples_end_when_the_median_is_stable() -> None:
     timer = Replay()
     into = measured(timer, {"steady": 40, "long": 60000}, 2)
-    assert (into.timings["steady"].samples, into.timings["long"].samples) == (4 * 7, 4)
+    assert (into.timings["steady"].samples, into.timings["long"].samples) == (4 * 6, 4)
     assert into.timings["steady"].noise_pct == 0
 
 
@@ -163,11 +171,42 @@ def test_samples_go_on_while_the_median_moves_and_end_with_the_budget() -> None:
         timer.clock += 40 + 10 * (next(calls) % 5)
 
     into = Measurement()
-    measure(timer, {"A": restless}, 1, into)
-    assert into.timings["A"].samples == 2 * 50
+    measure(always(timer, {"A": restless}), 1, into)
+    assert into.timings["A"].samples == 2 * 48 / 8
     into = Measurement()
-    measure(timer, {"A": timer.run("A", 1200)}, 1, into)
+    measure(always(timer, {"A": timer.run("A", 1200)}), 1, into)
     assert into.timings["A"].samples == 2 * 5  # 5 ms a pass
+
+
+def test_a_sample_of_a_short_kernel_is_the_mean_of_eight_launches() -> None:
+    timer = Replay()
+    calls = iter(range(100000))
+
+    def two_faced() -> None:
+        timer.clock += 25 if next(calls) % 2 else 26
+
+    into = Measurement()
+    measure(always(timer, {"A": two_faced}), 3, into)
+    assert into.timings["A"].by_round == (25.5, 25.5, 25.5)
+    assert into.timings["A"].min_us == 25.5
+    assert (Method().cycle(249, 1), Method().cycle(251, 1), Method().cycle(9, 40)) == (8, 1, 1)
+
+
+def test_every_pass_has_a_scene_of_its_own_that_ends_before_the_next() -> None:
+    timer = Replay()
+
+    @contextmanager
+    def scenes() -> Iterator[Scene]:
+        timer.log.append("enter")
+        yield Scene(timer, {"A": timer.run("A", 9000), "B": timer.run("B", 8000)})
+        timer.log.append("leave")
+
+    into = Measurement()
+    measure(scenes, 2, into)
+    story = [e for e in timer.log if e in ("A", "B", "enter", "leave")]
+    last = story[len(story) - story[::-1].index("enter") - 1 :]
+    assert last == ["enter", "A", "B", "B", "A", "leave"]  # each once before it is timed
+    assert story.count("enter") == story.count("leave") == into.scenes == 4
 
 
 def test_a_sample_that_contains_host_time_is_taken_again_behind_a_longer_backlog() -> None:
@@ -205,7 +244,7 @@ def test_interrupted_rounds_leave_whole_ones() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measure(timer, {"A": timer.run("A", 5000)}, 9, into, stop)
+        measure(always(timer, {"A": timer.run("A", 5000)}), 9, into, stop)
     assert len(into.timings["A"].rounds_us) == 3
 
 
@@ -213,7 +252,7 @@ def test_a_deadline_leaves_whole_rounds() -> None:
     timer = Replay()
     into = Measurement()
     deadline = Deadline(2.0, lambda: timer.spent_s)
-    measure(timer, {"A": timer.run("A", 200_000)}, 9, into, deadline=deadline)
+    measure(always(timer, {"A": timer.run("A", 200_000)}), 9, into, deadline=deadline)
     assert 0 < into.rounds < 9
     assert into.timings["A"].samples == 2 * into.rounds
     assert timer.spent_s < 2.4
@@ -223,7 +262,7 @@ def test_a_budget_too_small_for_one_round_gives_no_time() -> None:
     timer = Replay()
     into = Measurement()
     deadline = Deadline(0.5, lambda: timer.spent_s)
-    measure(timer, {"A": timer.run("A", 200_000)}, 9, into, deadline=deadline)
+    measure(always(timer, {"A": timer.run("A", 200_000)}), 9, into, deadline=deadline)
     assert (into.rounds, into.timings) == (0, {})
 
 
