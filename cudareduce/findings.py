@@ -59,6 +59,21 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """Times of one kernel that differ in one thing, which is none of the kernel's."""
+
+    kernel: str
+    n: int
+    what: str
+    us: tuple[float, ...]
+
+    @property
+    def share(self) -> float:
+        """How far the longest lies above the shortest."""
+        return max(self.us) / min(self.us) - 1
+
+
+@dataclass(frozen=True, slots=True)
 class Peer:
     """What NVBench says of a kernel beside what we say of it, by our method and by its own."""
 
@@ -83,6 +98,7 @@ class Findings:
     injected: tuple[Comparison, ...] = ()
     flushes: tuple[Figure, ...] = ()
     floors: tuple[Figure, ...] = ()
+    spreads: tuple[Spread, ...] = ()
     peers: tuple[Peer, ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -123,7 +139,10 @@ class Findings:
 
 def sentences(found: Findings) -> list[str]:
     """The verdict in words, worst first."""
-    said = [*_on_noise(found), *_on_power(found), *_on_flushes(found.flushes), *_on_peers(found)]
+    said = [
+        *_on_noise(found), *_on_power(found), *_on_flushes(found.flushes),
+        *_on_spreads(found.spreads), *_on_peers(found),
+    ]  # fmt: skip
     good = trustworthy(found)
     head = {
         True: "This machine measures well enough for a threshold of 2 %.",
@@ -185,6 +204,16 @@ def _on_flushes(figures: Sequence[Figure]) -> list[str]:
                 f"A flush by writing makes {what} at n = {n} look {look} than one by reading."
             )
     return said[-1:]  # the largest size tells it
+
+
+def _on_spreads(spreads: Sequence[Spread]) -> list[str]:
+    if not spreads:
+        return []
+    causes = ", ".join(f"{spread.what} {100 * spread.share:.1f} %" for spread in spreads)
+    return [
+        f"What changes a time of {spreads[0].kernel} at n = {spreads[0].n} without being the "
+        f"kernel's: {causes}. Rounds take place in many contexts, so that this shows as noise."
+    ]
 
 
 def _on_peers(found: Findings) -> list[str]:

@@ -82,6 +82,8 @@ def selftest_sections(found: Findings, device: str) -> Iterator[Section]:
         yield _flushes(found)
     if found.floors:
         yield _floors(found)
+    if found.spreads:
+        yield _spreads(found)
     if found.peers:
         yield _peers(found)
 
@@ -94,6 +96,21 @@ def _floors(found: Findings) -> Section:
     )
     note = "host us: what the host needs to enqueue one, beside the time on the device"
     return Section("Floors", header, rows, (note,), 2)
+
+
+def _spreads(found: Findings) -> Section:
+    header = ("what differs", "shortest us", "longest us", "apart")
+    rows = tuple(
+        (
+            spread.what,
+            f"{min(spread.us):.2f}",
+            f"{max(spread.us):.2f}",
+            f"{100 * spread.share:.1f}%",
+        )
+        for spread in found.spreads
+    )
+    first = found.spreads[0]
+    return Section(f"{first.kernel}, n = {size_text(first.n)}, cold", header, rows, (), 1)
 
 
 def _peers(found: Findings) -> Section:

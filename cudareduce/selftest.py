@@ -1,13 +1,15 @@
 """`selftest`: whether this machine, with this tool, measures what it says it measures.
 
 (a) The same kernels against themselves, (b) slowdowns of a known share, (c) three ways to flush the
-cache, (d) the floors of events, launches and graph replays, (e) NVBench beside us.
+cache, (d) the floors of events, launches and graph replays, (e) what changes a kernel's time and is
+none of its own, (f) NVBench beside us.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
+from statistics import fmean, median
 from typing import Any
 
 from cudareduce.backend import BuildError, Launch
@@ -16,14 +18,14 @@ from cudareduce.budget import Deadline
 from cudareduce.cuda import CudaBackend
 from cudareduce.errors import CudareduceError
 from cudareduce.execute import Bound, Case, Programs, build
-from cudareduce.findings import ENOUGH, Comparison, Figure, Findings, Peer
+from cudareduce.findings import ENOUGH, Comparison, Figure, Findings, Peer, Spread
 from cudareduce.inputs import make
 from cudareduce.intervals import paired
 from cudareduce.measure import Measurement, Timing, measure
 from cudareduce.nvbench import ask, why_not
-from cudareduce.sampling import COLD, Method
+from cudareduce.sampling import COLD, Method, Sampler
 from cudareduce.scenes import Contexts, Scene, Scenes, SetUp, staying
-from cudareduce.timer import CudaTimer
+from cudareduce.timer import PLACES, CudaTimer
 
 _ROUNDS = 9
 #: A/A: where memory begins to bound a reduction, up to the default size of bench.
@@ -41,8 +43,12 @@ _EVENTS = "two events"
 #: Launches of an entrant in a pass, and fewer where there are hundreds of entrants.
 _LAUNCHES, _AA_LAUNCHES, _SLOW_LAUNCHES = 24, 16, 8
 _PEER_SIZES = (2**24, 2**25)
-#: Shares of the time there is: A/A, slowdowns, flushes, floors, NVBench.
-_WEIGHTS = (5, 6, 2, 1, 3)
+#: Where a launch of 25 us shows what costs 1 us; sets of buffers and contexts to look at.
+_SPREAD_SIZE, _SETS, _CONTEXTS = 2**24, 16, 12
+#: Samples at each place among launches.
+_PLACE_SAMPLES = 40
+#: Shares of the time there is: A/A, slowdowns, flushes, floors, spreads, NVBench.
+_WEIGHTS = (5, 4, 2, 1, 2, 3)
 _WARM, _WARM_GRAPH = Method(cold=False), Method(cold=False, graph=True)
 
 Say = Callable[[str], None]
@@ -65,6 +71,7 @@ class Selftest:
             "injected slowdowns": self.injected,
             "three flushes": self.flushes,
             "floors": self.floors,
+            "places, contexts and addresses": self.spreads,
             "NVBench": self.peers,
         }
         found: list[tuple[Any, ...]] = []
@@ -82,8 +89,8 @@ class Selftest:
             except CudareduceError as error:
                 self._problems[f"{name}: {error}"] = None
             found.append(tuple(seen))
-        aa, slow, flushes, floors, peers = found
-        return Findings(aa, slow, flushes, floors, peers, tuple(self._problems))
+        aa, slow, flushes, floors, spreads, peers = found
+        return Findings(aa, slow, flushes, floors, spreads, peers, tuple(self._problems))
 
     def aa(self, deadline: Deadline) -> Iterator[Comparison]:
         """Copies of each kernel in the same rounds, each paired with one half a round away."""
@@ -166,6 +173,28 @@ class Selftest:
                     for name, timing in timings.items()
                 )
 
+    def spreads(self, deadline: Deadline) -> Iterator[Spread]:
+        """The last kernel at each place among launches, on several sets of buffers, in several
+        contexts."""
+        case, n = self._cases[-1], _SPREAD_SIZE
+        contexts = self._contexts(self._reductions(n, {str(k): case for k in range(_SETS)}))
+        with contexts() as scene:
+            timings = self._measured(staying(scene), COLD, deadline.share(3))
+            sets = tuple(timing.median_us for timing in timings.values())
+            launches = len(case.plan(n, 1, self._backend.limits()).passes)
+            if places := _by_place(scene, launches, deadline):
+                yield Spread(case.kernel.id, n, "its place among launches", places)
+        if sets:
+            yield Spread(case.kernel.id, n, "where its buffers lie", sets)
+        found = []
+        for k in range(_CONTEXTS):
+            with contexts() as scene:
+                share = deadline.share(_CONTEXTS - k)
+                timings = self._measured(staying(scene), COLD, share, rounds=1)
+                found += [fmean(timing.median_us for timing in timings.values())] if timings else []
+        if found:
+            yield Spread(case.kernel.id, n, "its context", tuple(found))
+
     def peers(self, deadline: Deadline) -> Iterator[Peer]:
         """NVBench's cold time of each kernel beside ours, with what explains the difference."""
         missing = why_not()
@@ -184,11 +213,16 @@ class Selftest:
                     yield Peer(name, n, theirs[case, n], **ours)
 
     def _measured(
-        self, scenes: Scenes, method: Method, deadline: Deadline, most: int = _LAUNCHES
+        self,
+        scenes: Scenes,
+        method: Method,
+        deadline: Deadline,
+        most: int = _LAUNCHES,
+        rounds: int = _ROUNDS,
     ) -> Mapping[str, Timing]:
         found = Measurement(method)
-        measure(scenes, _ROUNDS, found, deadline=deadline, alone=(_EVENTS,), most=most)
-        if found.rounds < _ROUNDS:
+        measure(scenes, rounds, found, deadline=deadline, alone=(_EVENTS,), most=most)
+        if found.rounds < rounds:
             limit = f"--max-time {self._deadline.seconds:g} s" if self._deadline.seconds else "time"
             self._problems[f"{limit} cut rounds: some figures rest on fewer than {_ROUNDS}"] = None
         return found.timings
@@ -212,6 +246,19 @@ class Selftest:
             }
 
         return set_up
+
+
+def _by_place(scene: Scene, launches: int, deadline: Deadline) -> tuple[float, ...]:
+    """The median of the first entrant at each of the places that its first launch can take."""
+    assert isinstance(scene.timer, CudaTimer)
+    run = next(iter(scene.entrants.values()))
+    sampler = Sampler(scene.timer.in_step(launches), COLD, run, batch=1)
+    times: list[list[float]] = [[] for _ in range(PLACES)]
+    for k in range(_PLACE_SAMPLES * PLACES):
+        taken = None if deadline.passed else sampler.timed()
+        if taken:
+            times[k % PLACES].append(taken.us)
+    return tuple(median(us) for us in times) if all(times) else ()
 
 
 def _usable(built: Programs | BuildError) -> Programs:

@@ -24,7 +24,7 @@ _READ_SHAPES = (("read_2", 512, 0), ("read_8", 256, 0), ("read_4", 512, 4))
 #: A launch takes its place in a ring, and from a cold cache that place matters: on an H200 V7 takes
 #: 26.0 us where its first launch is an odd one and 25.0 where it is an even one (2^24 float32), at
 #: 2^22 two of each four places cost 1 us more; what matters repeats with eight launches.
-_PLACES = 8
+PLACES = 8
 #: What stands in for the time a read of the flush buffer takes.
 _IDLE_US = 110.0
 #: Reads that keep the GPU under load while NVML is asked: some 2 ms.
@@ -44,14 +44,18 @@ class CudaTimer:
     @cached_property
     def displace(self) -> Launch:
         """Enqueue a read of far more than the L2 holds: no input stays, and no line is dirty."""
-        return self._behind_stagger(self._reader(*_FLUSH_SHAPE, self.flush_buffer))
+        return self._behind_stagger(self._read_over)
+
+    @cached_property
+    def _read_over(self) -> Launch:
+        return self._reader(*_FLUSH_SHAPE, self.flush_buffer)
 
     def _behind_stagger(self, run: Launch) -> Launch:
         """A launch behind some empty ones, so that what follows has no fixed place among them."""
         random, empty = Random(), self.empty()  # no seed: two runs must not be alike in this
 
         def staggered() -> None:
-            for _ in range(random.randrange(_PLACES)):
+            for _ in range(random.randrange(PLACES)):
                 empty()
             run()
 
@@ -94,6 +98,19 @@ class CudaTimer:
         for graph in self._graphs:
             graph.close()
         self._graphs.clear()
+
+    def in_step(self, launches: int) -> CudaTimer:
+        """This timer for samples of so many launches, each beginning one place further on than the
+        one before."""
+        other, read, empty = copy(self), self._read_over, self.empty()
+
+        def displace() -> None:
+            for _ in range(-launches % PLACES):
+                empty()
+            read()
+
+        other.displace = displace
+        return other
 
     def flushing(self, kind: str) -> CudaTimer:
         """This timer with another way to prepare a sample: none, which leaves the cache as it is; a

@@ -127,7 +127,7 @@ class FakeTimer(CudaTimer):
         return spend
 
     @cached_property
-    def displace(self) -> Launch:
+    def _read_over(self) -> Launch:
         return self._spend(110)
 
     def empty(self) -> Launch:

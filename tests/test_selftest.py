@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from cudareduce import nvbench, selftest
-from cudareduce.findings import Comparison, Figure, Findings, Peer, sentences, trustworthy
+from cudareduce.findings import Comparison, Figure, Findings, Peer, Spread, sentences, trustworthy
 from cudareduce.registry import Registry
 from cudareduce.selfreport import KERNELS, as_json
 from tests.fake_timer_gpu import FakeGpu, use
@@ -93,6 +93,16 @@ def test_flushes_and_nvbench_in_words() -> None:
     assert "0.6 % apart (A, n = 33554432)" in said
 
 
+def test_what_is_none_of_the_kernels_in_words() -> None:
+    found = Findings(spreads=(
+        Spread("A", 2**24, "its place among launches", (25.0, 26.0)),
+        Spread("A", 2**24, "its context", (25.4, 25.6, 25.5)),
+    ))  # fmt: skip
+    said = " ".join(sentences(found))
+    assert "time of A at n = 16777216 without being the kernel's: its place among" in said
+    assert "launches 4.0 %, its context 0.8 %." in said
+
+
 def test_its_kernels_exist(registry: Registry) -> None:
     assert all(name in registry.kernels for name in KERNELS)
 
@@ -104,7 +114,8 @@ def gpu(cache: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     use(monkeypatch, made)
     for name, value in {
         "_AA_SIZES": (2**14, 2**15), "_SLOW_SIZES": (2**15,), "_FLUSH_SIZES": (2**14,),
-        "_PEER_SIZES": (2**14,), "_SLOW_PAIRS": 10, "ENOUGH": 12,
+        "_PEER_SIZES": (2**14,), "_SLOW_PAIRS": 10, "ENOUGH": 12, "_SPREAD_SIZE": 2**15,
+        "_SETS": 3, "_CONTEXTS": 2,
     }.items():  # fmt: skip
         monkeypatch.setattr(selftest, name, value)
     return made
@@ -129,6 +140,7 @@ def test_all_parts(
     assert ways == {(name, how) for name in KERNELS for how in ("none", "write", "read")}
     assert [f["how"] for f in found["floors"]].count("warm graph") == 2
     assert len(found["peers"]) == 3
+    assert [len(spread["us"]) for spread in found["spreads"]] == [8, 3, 2]
     assert found["words"][0] == "This machine measures well enough for a threshold of 2 %."
     assert "Selftest of Fake GPU" in out and "Floors" in out and "Beside NVBench" in out
     assert "nan" not in out.lower()
