@@ -74,7 +74,7 @@ COLUMNS: dict[str, Column] = {
         lambda r: _ratio(r, r.speedup_prev, r.speedup_prev_low, r.speedup_prev_high),
     ),
     "batch": Column("batch", lambda r: _whole(r.batch)),
-    "host": Column("host us", lambda r: plain_text(r.host_us)),
+    "host": Column("host us", lambda r: plain_text(r.host_us, 2)),
     "min": Column("min us", lambda r: plain_text(r.time_us_min)),
     "noise": Column("noise%", lambda r: share_text(r.noise_pct)),
     "samples": Column("samples", lambda r: _whole(r.samples)),

@@ -48,13 +48,13 @@ def ratio_text(value: float | None) -> str:
     return f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
-def plain_text(value: float | None) -> str:
+def plain_text(value: float | None, digits: int = 3) -> str:
     """A number without an interval: three significant digits, never with an exponent."""
     if value is None:
         return DASH
     if value == 0:
         return "0"
-    places = 2 - floor(log10(abs(value)))
+    places = digits - 1 - floor(log10(abs(value)))
     return f"{round(value, places):.{max(0, min(places, 3))}f}"
 
 

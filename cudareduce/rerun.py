@@ -208,13 +208,16 @@ def only_suspects(batches: Iterable[Batch], suspects: Sequence[Record]) -> list[
         settings = batch.settings
         for what, n in product(settings.reductions, settings.sizes):
             wanted = {
-                r.kernel
+                (r.kernel, r.n, r.rows)
                 for r in suspects
-                if (r.n, r.rows, r.region, r.pattern)
-                == (n, settings.rows, settings.region, settings.pattern)
+                if (r.region, r.pattern) == (settings.region, settings.pattern)
                 and (r.op, r.dtype, r.acc) == (what.op.name, what.dtype.name, what.acc.name)
             }
-            kept = tuple(choice for choice in batch.choices if choice.kernel.id in wanted)
+            kept = tuple(
+                choice
+                for choice in batch.choices
+                if (choice.kernel.id, *choice.kernel.shape(n, settings.rows)) in wanted
+            )
             if kept:
                 longer = replace(
                     settings, reductions=(what,), sizes=(n,), rounds=2 * settings.rounds

@@ -91,7 +91,7 @@ def selftest_sections(found: Findings, device: str) -> Iterator[Section]:
 def _floors(found: Findings) -> Section:
     header = ("what", "timing", "us", "host us", "batch")
     rows = tuple(
-        (floor.what, floor.how, _text(floor), plain_text(floor.host_us), str(floor.batch))
+        (floor.what, floor.how, _text(floor), plain_text(floor.host_us, 2), str(floor.batch))
         for floor in found.floors
     )
     note = "host us: what the host needs to enqueue one, beside the time on the device"

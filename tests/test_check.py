@@ -292,3 +292,21 @@ def test_a_warp_kernel_is_asked_again_for_what_it_was_asked_for(
     code, out, _ = cudareduce("check", "--baseline", path, "--quiet", "--format", "json", "--all")
     assert code == 0, out
     assert verdicts(out) == {kernel: {"SAME"} for kernel in kernels}
+
+
+def test_a_slower_warp_kernel_is_measured_twice_like_any_other(
+    cudareduce: Call, tmp_path: Path
+) -> None:
+    tree = tmp_path / "mine"
+    tree.mkdir()
+    [source] = kernels_folder().glob("*/reduce_warp_registers.cu")
+    text = re.sub(r"after .*\n", "", source.read_text()).replace(source.stem, "kernel_w")
+    (tree / "kernel_w.cu").write_text(text)
+    path = tmp_path / "baseline.json"
+    ask = ("--kernels", tree, "--quiet")
+    bench = ("bench", "kernel_w", "--n", 65536, "--json", path, "--backend", "cuda")
+    assert cudareduce(*bench, *ask)[0] == 0
+    (tree / "kernel_w.cu").write_text(text + "\n// slower: 10 %\n")
+    code, out, _ = cudareduce("check", "--baseline", path, *ask, "--format", "json")
+    [row] = json.loads(out)
+    assert (code, row["verdict"], row["confirmed"]) == (1, "SLOWER", True)
