@@ -55,7 +55,9 @@ def sweep_sections(
 
 def _times(run: Run, found: Sequence[Line], models: Sequence[Model]) -> Section:
     sizes = sorted({r.n for line in found for r in line})
-    cells = [{r.n: time_text(r.time_us, r.time_us_low, r.time_us_high) for r in line} for line in found]
+    cells = [
+        {r.n: time_text(r.time_us, r.time_us_low, r.time_us_high) for r in line} for line in found
+    ]
     rows = tuple((f"2^{log2(n):g}", *(cell.get(n, DASH) for cell in cells)) for n in sizes)
     named = ", ".join(f"{k + 1} {_name(model)}" for k, model in enumerate(models))
     skipped = dict.fromkeys(

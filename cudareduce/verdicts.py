@@ -27,12 +27,20 @@ _SHOW_ALL_UP_TO = 60
 
 def problem_text(record: Record) -> str:
     """What a record reduces, and how it is measured where that is not the usual way."""
-    rows = f" x {short_size(record.rows)} rows" if record.rows != 1 else ""
+    return f"{_reduction_text(record)} {_shape_text(record)}"
+
+
+def _reduction_text(record: Record) -> str:
     acc = f" in {record.acc}" if record.acc != record.dtype and record.op != "mean" else ""
+    return f"{record.op} {record.dtype}{acc}"
+
+
+def _shape_text(record: Record) -> str:
+    rows = f" x {short_size(record.rows)} rows" if record.rows != 1 else ""
     usual = {"timing": "cold", "region": "total", "pattern": "random"}
     ways = [value for key, word in usual.items() if (value := getattr(record, key)) != word]
     how = f", {' '.join(ways)}" if ways else ""
-    return f"{record.op} {record.dtype}{acc} {short_size(record.n)}{rows}{how}"
+    return f"{short_size(record.n)}{rows}{how}"
 
 
 def moved_text(row: Row) -> str:
@@ -69,19 +77,26 @@ def verdict_sections(
     if not everything and len(rows) > _SHOW_ALL_UP_TO and same:
         shown = [row for row in shown if row.verdict != "SAME"]
         told.append(f"{same} that are the SAME are not shown; --all shows them")
+    # What holds for every row stands in the title, so that the table fits 80 columns.
+    kinds = dict.fromkeys(_reduction_text(row.record) for row in shown)
+    limits = dict.fromkeys(_limit_text(row) for row in shown)
+    what = _shape_text if len(kinds) == 1 else problem_text
+    title = ", ".join([title, *(kinds if len(kinds) == 1 else ())])
     unit = "%ceil" if shares else "us"
-    header = (
-        "verdict", "kernel", "what", f"old {unit}", f"new {unit}", "change", "from", "to", "limit",
-    )  # fmt: skip
-    table = tuple(
-        (
-            row.verdict, row.record.kernel, problem_text(row.record),
+    header = ["verdict", "kernel", "what", f"old {unit}", f"new {unit}", "change", "from", "to"]
+    table = [
+        [
+            row.verdict, row.record.kernel, what(row.record),
             _figure(row.old, shares), _figure(row.new, shares),
             *(change_text(value) for value in _change(row)),
-            DASH if row.threshold is None else f"{100 * row.threshold:g}%",
-        )
+        ]
         for row in shown
-    )  # fmt: skip
+    ]  # fmt: skip
+    if len(limits) == 1:
+        title += f", limit {next(iter(limits))}"
+    else:
+        header.append("limit")
+        table = [[*cells, _limit_text(row)] for cells, row in zip(table, shown, strict=True)]
     reasons = [
         f"{row.record.kernel} {problem_text(row.record)}: {row.verdict}: {sentence(row)}"
         for row in shown
@@ -90,7 +105,12 @@ def verdict_sections(
     alike = sum(row.same_code and row.verdict == "SAME" for row in rows)
     if alike:
         told.append(f"{alike} ran the same machine code, launched the same way{_noise(rows)}")
-    return [Section(title, header, table, (counts_text(rows), *reasons, *told), 3)]
+    notes = (counts_text(rows), *reasons, *told)
+    return [Section(title, tuple(header), tuple(map(tuple, table)), notes, 3)]
+
+
+def _limit_text(row: Row) -> str:
+    return DASH if row.threshold is None else f"{100 * row.threshold:g}%"
 
 
 def _figure(record: Record | None, shares: bool) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cudareduce.backend import DeviceInfo
-from cudareduce.compare import SAME_CODE, Row, Rules, compare
+from cudareduce.compare import SAME_CODE, VERDICTS, Row, Rules, compare
 from cudareduce.fingerprint import match
 from cudareduce.gate import Policy, confirm
 from cudareduce.record import Record, Run
@@ -191,7 +191,10 @@ def test_compare_prints_the_worst_first_and_cannot_confirm(cudareduce: Call) -> 
     code, out, err = cudareduce("compare", BEFORE, AFTER, "--threshold", "2%")
     assert (code, err) == (1, "")
     lines = [line.split() for line in out.splitlines()]
-    verdicts = [line[0] for line in lines if line and line[-1] == "2%"]
+    assert out.startswith(
+        "simulated-after.json against simulated-before.json, NVIDIA H200, sum float32, limit 2%\n"
+    )
+    verdicts = [line[0] for line in lines if len(line) == 8 and line[0] in VERDICTS]
     assert verdicts == ["SLOWER"] * 3 + ["FASTER"] * 3 + ["SAME"] * 18
     assert out.count("limit 2%, unconfirmed") == 3
     assert "24 compared: 3 SLOWER, 3 FASTER, 18 SAME" in out
