@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from cudareduce.intervals import MIN_ROUNDS
 from cudareduce.measure import Measurement, Timing
 
-#: Noise above which a reader should look for its cause; 0.3 to 1 % is usual on an idle H200.
-_NOISY_PCT = 5.0
+#: Half an interval, as a share of its time, above which a reader should look for the cause; 0.1 to
+#: 1 % is usual on an idle H200.
+_WIDE = 0.03
 #: Three ticks of the event clock of an H200, 32 ns each.
 _CLOCK_TICKS_US = 0.1
 #: Share by which the clock may differ between rounds; it stays within one step on a steady H200.
@@ -25,7 +26,7 @@ def remarks(measured: Measurement, max_time_s: float | None, others: int = 0) ->
         )
     yield from _throttled(measured)
     yield from _clock(measured)
-    noisy = [pct for timing in measured.timings.values() if (pct := _noise(timing)) > _NOISY_PCT]
+    widest = max((_half_interval(timing) for timing in measured.timings.values()), default=0.0)
     if others:
         worst = max((_noise(timing) for timing in measured.timings.values()), default=0.0)
         plural = "es" if others > 1 else ""
@@ -33,10 +34,10 @@ def remarks(measured: Measurement, max_time_s: float | None, others: int = 0) ->
             f"{others} other process{plural} used this GPU; noise reaches {worst:.1f} %: wait "
             "until it is free, or take another one with --device"
         )
-    elif noisy:
+    elif widest > _WIDE:
         yield (
-            f"noise of up to {max(noisy):.0f} % (interquartile range): look at the "
-            "interval, not at the time; an idle GPU and more --rounds help"
+            f"intervals of up to ±{100 * widest:.0f} %: look for what else uses the GPU; more "
+            "--rounds narrow them"
         )
 
 
@@ -78,3 +79,10 @@ def _noise(timing: Timing) -> float:
     """Noise in per cent; none where the spread is that of the event clock itself."""
     pct = timing.noise_pct or 0.0
     return pct if pct / 100 * timing.median_us > _CLOCK_TICKS_US else 0.0
+
+
+def _half_interval(timing: Timing) -> float:
+    """As a share of the time; none where that is what the event clock resolves."""
+    low, high = timing.interval_us or (0.0, 0.0)
+    half_us = (high - low) / 2
+    return half_us / timing.median_us if half_us > _CLOCK_TICKS_US else 0.0

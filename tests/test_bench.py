@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,13 @@ def test_a_gpu_in_use_by_others_is_told_with_advice(cudareduce: Call, gpu: FakeG
     [said] = [text for text in run["protocol"]["remarks"] if "other process" in text]
     assert "2 other processes used this GPU; noise reaches" in said
     assert "--device" in said
+
+
+def test_wide_intervals_are_told_with_advice(cudareduce: Call, gpu: FakeGpu) -> None:
+    assert not bench(cudareduce)[1]["protocol"]["remarks"]
+    gpu.noise = 1.0
+    said = " ".join(bench(cudareduce)[1]["protocol"]["remarks"])
+    assert re.search(r"cold, n = \d+: intervals of up to ±\d+ %: look for what else uses", said)
 
 
 def test_a_clock_that_moves_is_told(cudareduce: Call, gpu: FakeGpu) -> None:
