@@ -79,7 +79,9 @@ class CudaBackend:
         tb: TracebackType | None,
     ) -> None:
         self.free(*self._buffers)
-        self._context.pop()
+        # While it is current: later, when it happens to be collected, PyCUDA would make it current
+        # to release it, in the middle of whatever another context is doing then, and leave it so.
+        self._context.detach()
         if self._temporary:
             self._temporary.cleanup()
 

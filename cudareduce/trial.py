@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from cudareduce.measure import Measurement, measure
 from cudareduce.nvml import Monitor, over
 from cudareduce.reference import Reference, reference
 from cudareduce.sampling import Method
-from cudareduce.scenes import Contexts, Scene, Scenes, staying
+from cudareduce.scenes import Contexts, Scene
 from cudareduce.session import Session, Settings
 from cudareduce.timer import CudaTimer
 from cudareduce.verify import PASS, Verdict, judge, worse
@@ -54,16 +54,21 @@ class Trial:
         self._refs: dict[tuple[int, int], Reference] = {}
         self._after: dict[Case, Verdict] = {}
         self._undecided: set[Case] = set()
+        self._home, self._monitor = home, monitor
         self._open = ExitStack()
-        contexts = Contexts(home, monitor, self._set_up)
-        self._renewed = self._data.nbytes <= _RENEWED_BYTES
-        self._scenes: Scenes = (
-            contexts if self._renewed else staying(self._open.enter_context(contexts()))
-        )
+        self._kept: Scene | None = None
+        if self._data.nbytes > _RENEWED_BYTES:
+            self._kept = self._open.enter_context(self._scene())
 
     def close(self) -> None:
         """Give the buffers back."""
         self._open.close()
+
+    def _scene(self) -> AbstractContextManager[Scene]:
+        """The scene that is kept, or a new one."""
+        if self._kept is not None:
+            return nullcontext(self._kept)
+        return Contexts(self._home, self._monitor, self._set_up)()
 
     def _set_up(self, backend: CudaBackend, timer: CudaTimer) -> Mapping[str, Launch]:
         """Buffers for every case in a new context, poisoned, and what is to be timed there."""
@@ -86,9 +91,9 @@ class Trial:
     @contextmanager
     def _judged(self) -> Iterator[Scene]:
         """A scene whose answers are judged once its pass is over."""
-        with self._scenes() as scene:
+        with self._scene() as scene:
             yield scene
-            if self._renewed:
+            if self._kept is None:
                 self._judge()
 
     def measure(
@@ -127,8 +132,8 @@ class Trial:
     def inspect(self, hurried: bool) -> None:
         """A time stands only if every answer was right after its pass, and if nothing was written
         or is still going on elsewhere. `hurried` leaves out what takes time."""
-        if not (hurried and self._renewed):
-            with self._scenes() as scene:
+        if self._kept is not None or not hurried:
+            with self._scene() as scene:
                 for bound in self._bounds.values():
                     bound.run()
                 self._judge()

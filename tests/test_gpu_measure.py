@@ -24,6 +24,7 @@ from cudareduce.measure import Measurement, measure
 from cudareduce.operators import reduction
 from cudareduce.registry import load_registry
 from cudareduce.sampling import Method
+from cudareduce.scenes import Scene, staying
 from cudareduce.timer import CudaTimer
 from cudareduce.warmup import warm_up
 from tests.test_cli import MINE
@@ -58,7 +59,7 @@ def bound(gpu: CudaBackend, n: int, kernel: str = V7) -> Bound:
 
 def medians(timer: CudaTimer, entrants: dict[str, Callable[[], None]], **method: bool) -> Any:
     into = Measurement(Method(**method))
-    measure(timer, entrants, 7, into, alone=("events",))
+    measure(staying(Scene(timer, entrants)), 7, into, alone=("events",))
     assert into.rounds == 7
     return {name: timing.median_us for name, timing in into.timings.items()}
 
@@ -175,9 +176,10 @@ def test_a_nearly_cancelling_sum(cudareduce: Call) -> None:
 
 
 def test_a_cold_time_above_theory_is_an_alarm(cudareduce: Call) -> None:
-    code, out, _ = cudareduce(
+    code, out, err = cudareduce(
         "bench", V7, "--n", "2^25", "--peak-gb-s", 1000, "--format", "json", "--quiet"
     )
+    assert out, err
     [record] = json.loads(out)["records"]
     assert code == 3
     assert "alarm:" in record["reason"]
