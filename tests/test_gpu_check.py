@@ -76,17 +76,18 @@ def test_identical_code_two_hundred_times(
 
 
 @pytest.mark.slow
-def test_three_per_cent_is_caught(
+def test_three_per_cent_is_caught_and_ten_always(
     cudareduce: Call, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """More traffic until it costs 3 %; then ten such kernels, ten times, at a threshold of 2 %."""
-    head, base = tmp_path / "trial", tmp_path / "trial_base"
-    trials = (64, 48, 32, 24, 20, 16, 12, 8)
-    for every in trials:
-        plant(base, f"kernel_{every}")
-        plant(head, f"kernel_{every}", more_traffic(every))
+    """More traffic until it costs 3 and 10 %; then kernels that do so, five times, at a threshold
+    of 2 %."""
+    trials = (64, 48, 32, 24, 20, 16, 12, 8, 6, 4, 3, 2)
 
-    def check(head: Path, base: Path) -> list[dict[str, object]]:
+    def check(name: str, costs: dict[str, int]) -> list[dict[str, object]]:
+        head, base = tmp_path / name, tmp_path / f"{name}_base"
+        for kernel, every in costs.items():
+            plant(base, kernel)
+            plant(head, kernel, more_traffic(every))
         _, out, err = cudareduce(
             "check", "kernel_*", "--base", base, "--kernels", head, "--n", "2^25", "--quiet",
             "--threshold", "2%", "--no-same-code", "--format", "json",
@@ -94,15 +95,21 @@ def test_three_per_cent_is_caught(
         assert out, err
         return list(json.loads(out))
 
-    cost = {str(row["kernel"]): float(str(row["change_pct"])) for row in check(head, base)}
-    every = next((e for e in trials if cost[f"kernel_{e}"] >= 3), trials[-1])
-    head, base = tmp_path / "head", tmp_path / "base"
-    for k in range(10):
-        plant(base, f"kernel_{k}")
-        plant(head, f"kernel_{k}", more_traffic(every))
-    rows = [row for _ in range(10) for row in check(head, base)]
-    found = Counter(str(row["verdict"]) for row in rows)
+    rows = check("trial", {f"kernel_{every}": every for every in trials})
+    cost = {str(row["kernel"]): float(str(row["change_pct"])) for row in rows}
+    three, ten = (
+        next(every for every in trials if cost[f"kernel_{every}"] >= least) for least in (3, 10)
+    )
+    kernels = {f"kernel_three_{k}": three for k in range(20)} | {
+        f"kernel_ten_{k}": ten for k in range(4)
+    }
+    found: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+    for _ in range(5):
+        for row in check("head", kernels):
+            found["three" in str(row["kernel"])][str(row["verdict"])] += 1
     with capfd.disabled():
-        print(f"\n  costs {cost}; one block in {every}: {dict(found)}")
-    assert found.total() == 100
-    assert found["SLOWER"] >= 95
+        print(f"\n  costs in %: {cost}")
+        print(f"  one block in {three}: {dict(found[True])}; in {ten}: {dict(found[False])}")
+    assert (found[True].total(), found[False].total()) == (100, 20)
+    assert found[True]["SLOWER"] >= 95
+    assert found[False]["SLOWER"] == 20
