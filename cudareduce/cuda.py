@@ -1,4 +1,4 @@
-"""The GPU, through PyCUDA, which is imported only when a GPU is asked for.
+"""The GPU, through PyCUDA.
 
 Uses the device's primary context, so that libraries on the runtime API share it, and prepared
 asynchronous launches on one stream. `pycuda.autoinit` is never imported.
@@ -171,11 +171,10 @@ class CudaBackend:
         }
 
     def _compile(self, text: str) -> bytes:
-        from pycuda.compiler import compile as nvcc
         from pytools.prefork import ExecError
 
         try:
-            return bytes(nvcc(text, **self._options()))
+            return bytes(driver.compiler().compile(text, **self._options()))
         except ExecError:
             raise EnvironmentProblem(
                 "nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH"
@@ -185,13 +184,11 @@ class CudaBackend:
             raise BuildError("\n".join(lines[:10]) or str(error)) from None
 
     def _load(self, source: Source, cubin: bytes) -> Program | BuildError:
-        from pycuda.compiler import SourceModule
-
         try:
             if source.text in self._cubins:  # in another context, or once more in this one
                 module = self._driver.module_from_buffer(cubin)
             else:
-                module = SourceModule(source.text, **self._options())
+                module = driver.compiler().SourceModule(source.text, **self._options())
                 self._cubins[source.text] = cubin
             sha = hashlib.sha256(cubin).hexdigest()
             return CudaProgram(self._driver, module, source.entry, sha)

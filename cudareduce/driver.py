@@ -1,4 +1,4 @@
-"""PyCUDA's driver module, or in words what keeps it from being there."""
+"""PyCUDA, or in words what keeps it from being there: the only module that imports it."""
 
 from __future__ import annotations
 
@@ -37,13 +37,19 @@ def load() -> Any:
     return driver
 
 
+def compiler() -> Any:
+    """PyCUDA's compiler module; `load` comes first and says what is missing."""
+    import pycuda.compiler
+
+    return pycuda.compiler
+
+
 def nvcc_version() -> str | None:
     """The release of the nvcc on the PATH; None where there is none."""
-    from pycuda.compiler import get_nvcc_version
     from pytools.prefork import ExecError
 
     try:
-        words = str(get_nvcc_version("nvcc")).split()
+        words = str(compiler().get_nvcc_version("nvcc")).split()
     except ExecError:
         return None
     return words[words.index("release") + 1].rstrip(",") if "release" in words else None
