@@ -21,7 +21,7 @@ from cudareduce.prelude import Stage
 from cudareduce.record import Record
 from cudareduce.registry import Choice
 from cudareduce.session import Session
-from cudareduce.trial import Trial, methods
+from cudareduce.timing.trial import Trial, methods
 from cudareduce.verify import ROW_SHAPES, Verdict, edge_sizes
 
 #: Edge sizes up to this are part of every bench; `verify` takes them all.

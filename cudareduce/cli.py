@@ -201,7 +201,7 @@ def selftest(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) 
 
     Example: cudareduce selftest --json selftest.json
     """
-    from cudareduce.selfreport import run_selftest
+    from cudareduce.selftest.report import run_selftest
 
     return run_selftest(kernels, options | {"argv": arguments})
 

@@ -19,7 +19,7 @@ class Threshold(click.ParamType[float]):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
         """As a share."""
-        from cudareduce.thresholds import parse_threshold
+        from cudareduce.gate.thresholds import parse_threshold
 
         if isinstance(value, float):
             return value
@@ -78,7 +78,7 @@ def compare(old: Path, new: Path, **options: Any) -> int:
 
     Example: cudareduce compare results/nvidia-h200/before.json after.json --threshold 3%
     """
-    from cudareduce.check import run_compare
+    from cudareduce.gate.check import run_compare
 
     return run_compare(old, new, options)
 
@@ -144,16 +144,16 @@ def check(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> 
     options["argv"] = arguments
     _refuse_contradictions(options)
     if options["compiling"]:
-        from cudareduce.compile_check import run_compile_check
+        from cudareduce.compiled.check import run_compile_check
 
         return run_compile_check(kernels, options)
     if options["base"] is not None:
-        from cudareduce.check import run_base
+        from cudareduce.gate.check import run_base
 
         defaults = {"n": [2**25], "op": ("sum",), "dtype": ("float32",)}
         given = {key: options[key] or value for key, value in defaults.items()}
         return run_base(kernels, options | given)
-    from cudareduce.check import run_check
+    from cudareduce.gate.check import run_check
 
     return run_check(kernels, options)
 

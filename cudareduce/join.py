@@ -8,15 +8,15 @@ from statistics import median
 from typing import Any
 
 from cudareduce.execute import Case
-from cudareduce.hygiene import roofline_alarm
 from cudareduce.intervals import interval, paired
-from cudareduce.measure import Timing
 from cudareduce.nvml import Conditions
 from cudareduce.operators import Reduction
 from cudareduce.plan import DeviceLimits
 from cudareduce.record import Record
 from cudareduce.registry import Registry
 from cudareduce.session import Settings
+from cudareduce.timing.hygiene import roofline_alarm
+from cudareduce.timing.measure import Timing
 from cudareduce.verify import Verdict
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from cudareduce.backend import BuildError, DeviceInfo
 from cudareduce.backends import BackendSpec, choose_backend, open_backend
 from cudareduce.bench import Bench, Outcome
-from cudareduce.bindings import load as load_bindings
 from cudareduce.budget import Deadline
 from cudareduce.dtypes import DTYPES
 from cudareduce.errors import UsageError, worst_exit_code
@@ -33,8 +32,9 @@ from cudareduce.reproduce import experiments, fastcuda_lines, merged, tables
 from cudareduce.session import Session, Settings
 from cudareduce.store import check_writable, to_csv, to_json, write_text
 from cudareduce.stranger import Guesses, adopt
-from cudareduce.timer import FLUSH_BYTES
-from cudareduce.trial import methods
+from cudareduce.timing.bindings import load as load_bindings
+from cudareduce.timing.timer import FLUSH_BYTES
+from cudareduce.timing.trial import methods
 from cudareduce.verify import ROW_SHAPES, Verdict, edge_sizes
 
 #: Where float32 no longer counts by ones, and where offsets in bytes no longer fit 32 bits.

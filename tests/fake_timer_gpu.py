@@ -20,7 +20,7 @@ from cudareduce.backends import BackendSpec
 from cudareduce.cpu import CpuBackend
 from cudareduce.cuda import CudaBackend
 from cudareduce.nvml import Conditions, Monitor
-from cudareduce.timer import CudaTimer
+from cudareduce.timing.timer import CudaTimer
 
 PEAK_GB_S = 4000.0
 CALM = Conditions(1980.0, 3201.0, 300.0, 40.0, 0)
@@ -179,5 +179,5 @@ def use(monkeypatch: pytest.MonkeyPatch, gpu: FakeGpu) -> None:
     monkeypatch.setattr("cudareduce.run.open_backend", opened)
     monkeypatch.setattr("cudareduce.run.choose_backend", lambda *_: (BackendSpec("cuda"), None))
     monkeypatch.setattr("cudareduce.run.load_bindings", lambda: None)
-    monkeypatch.setattr("cudareduce.scenes.CudaTimer", FakeTimer)
-    monkeypatch.setattr("cudareduce.selfreport.open_cuda", opened)
+    monkeypatch.setattr("cudareduce.timing.scenes.CudaTimer", FakeTimer)
+    monkeypatch.setattr("cudareduce.selftest.report.open_cuda", opened)

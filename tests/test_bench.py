@@ -236,7 +236,7 @@ def test_a_nearly_cancelling_sum(cudareduce: Call, gpu: FakeGpu) -> None:
 def test_cuda_bindings_are_asked_for_before_anything_is_compiled(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cudareduce import bindings
+    from cudareduce.timing import bindings
 
     monkeypatch.setattr("cudareduce.run.load_bindings", bindings.load)
     monkeypatch.setitem(__import__("sys").modules, "cuda", None)

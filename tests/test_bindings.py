@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudareduce import bindings
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.guards import BAND, GuardedBuffer, damage, guarded
+from cudareduce.timing import bindings
 
 
 class Driver:

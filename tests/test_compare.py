@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from cudareduce.backend import DeviceInfo
-from cudareduce.compare import SAME_CODE, VERDICTS, Row, Rules, compare
-from cudareduce.fingerprint import match
-from cudareduce.gate import Policy, confirm
+from cudareduce.gate.compare import SAME_CODE, VERDICTS, Row, Rules, compare
+from cudareduce.gate.fingerprint import match
+from cudareduce.gate.policy import Policy, confirm
+from cudareduce.gate.thresholds import Thresholds, load_thresholds
 from cudareduce.record import Record, Run
 from cudareduce.store import load, to_json, write_text
-from cudareduce.thresholds import Thresholds, load_thresholds
 from tests.simulate import H200, KERNELS, SIZES, record, run
 
 Call = Callable[..., tuple[int, str, str]]

@@ -12,12 +12,12 @@ from xml.etree import ElementTree
 import pytest
 
 from cudareduce.cli import run
-from cudareduce.compile_compare import compare_units
-from cudareduce.compile_store import Unit, load
-from cudareduce.nvcc import installed
+from cudareduce.compiled.compare import compare_units
+from cudareduce.compiled.nvcc import installed
+from cudareduce.compiled.resources import Resources, parse_resources, resident_warps
+from cudareduce.compiled.sass import count_instructions, find_disassembler
+from cudareduce.compiled.store import Unit, load
 from cudareduce.registry import kernels_folder
-from cudareduce.resources import Resources, parse_resources, resident_warps
-from cudareduce.sass import count_instructions, find_disassembler
 
 Call = Callable[..., tuple[int, str, str]]
 needs_nvcc = pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
@@ -369,7 +369,7 @@ def test_a_baseline_that_cannot_be_used(cudareduce: Call, tmp_path: Path, name: 
 
 
 def test_without_nvcc(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cudareduce.nvcc.installed", lambda tool: iter(()))
+    monkeypatch.setattr("cudareduce.compiled.nvcc.installed", lambda tool: iter(()))
     code, out, err = cudareduce("check", "--compile", "--baseline", STORED)
     assert (code, out) == (6, "")
     assert "nvcc was not found: install the CUDA toolkit" in err

@@ -16,7 +16,7 @@ from cudareduce.execute import Bound, Case, build
 from cudareduce.inputs import make
 from cudareduce.operators import reduction
 from cudareduce.registry import Kernel, load_registry
-from cudareduce.trial import FLOOR_EVENTS, FLOOR_LAUNCH
+from cudareduce.timing.trial import FLOOR_EVENTS, FLOOR_LAUNCH
 from cudareduce.verify import verify
 from tests.test_cli import MINE
 from tests.test_kernels import CORE, EACH_ONCE

@@ -18,15 +18,15 @@ from cudareduce.backends import BackendSpec, open_cuda
 from cudareduce.budget import Deadline
 from cudareduce.cuda import CudaBackend
 from cudareduce.execute import Bound, Case, build
-from cudareduce.hygiene import late_work
 from cudareduce.inputs import make
-from cudareduce.measure import Measurement, measure
 from cudareduce.operators import reduction
 from cudareduce.registry import load_registry
-from cudareduce.sampling import Method
-from cudareduce.scenes import Scene, staying
-from cudareduce.timer import CudaTimer
-from cudareduce.warmup import warm_up
+from cudareduce.timing.hygiene import late_work
+from cudareduce.timing.measure import Measurement, measure
+from cudareduce.timing.sampling import Method
+from cudareduce.timing.scenes import Scene, staying
+from cudareduce.timing.timer import CudaTimer
+from cudareduce.timing.warmup import warm_up
 from tests.test_cli import MINE
 
 pytestmark = pytest.mark.gpu

@@ -10,11 +10,11 @@ import pytest
 
 from cudareduce.budget import Deadline
 from cudareduce.intervals import interval, noise_pct, paired
-from cudareduce.measure import Measurement, Timing, measure
 from cudareduce.nvml import Conditions
-from cudareduce.sampling import Method
-from cudareduce.scenes import Scene, Scenes, staying
-from cudareduce.warmup import warm_up
+from cudareduce.timing.measure import Measurement, Timing, measure
+from cudareduce.timing.sampling import Method
+from cudareduce.timing.scenes import Scene, Scenes, staying
+from cudareduce.timing.warmup import warm_up
 
 
 @dataclass

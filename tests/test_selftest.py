@@ -9,10 +9,18 @@ from random import Random
 
 import pytest
 
-from cudareduce import nvbench, selftest
-from cudareduce.findings import Comparison, Figure, Findings, Peer, Spread, sentences, trustworthy
 from cudareduce.registry import Registry
-from cudareduce.selfreport import KERNELS, as_json
+from cudareduce.selftest import nvbench, parts
+from cudareduce.selftest.findings import (
+    Comparison,
+    Figure,
+    Findings,
+    Peer,
+    Spread,
+    sentences,
+    trustworthy,
+)
+from cudareduce.selftest.report import KERNELS, as_json
 from tests.fake_timer_gpu import FakeGpu, use
 
 Call = Callable[..., tuple[int, str, str]]
@@ -117,15 +125,15 @@ def gpu(cache: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
         "_PEER_SIZES": (2**14,), "_SLOW_PAIRS": 10, "ENOUGH": 12, "_SPREAD_SIZE": 2**15,
         "_SETS": 3, "_CONTEXTS": 2,
     }.items():  # fmt: skip
-        monkeypatch.setattr(selftest, name, value)
+        monkeypatch.setattr(parts, name, value)
     return made
 
 
 def test_all_parts(
     cudareduce: Call, gpu: FakeGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selftest, "why_not", lambda: None)
-    monkeypatch.setattr(selftest, "ask", lambda spec, cases, seed: [50.0] * len(cases))
+    monkeypatch.setattr(parts, "why_not", lambda: None)
+    monkeypatch.setattr(parts, "ask", lambda spec, cases, seed: [50.0] * len(cases))
     path = tmp_path / "selftest.json"
     code, out, err = cudareduce("selftest", "--json", path, "--max-time", 600)
     assert code == 0, err
@@ -155,7 +163,7 @@ def test_what_is_missing_is_said_and_the_rest_is_done(
         raise EnvironmentProblem("--timing warm and --graph need cuda-bindings")
 
     monkeypatch.setattr("tests.fake_timer_gpu.FakeTimer.close_gate", refuse)
-    monkeypatch.setattr(selftest, "why_not", lambda: "NVBench was not asked: pip install it")
+    monkeypatch.setattr(parts, "why_not", lambda: "NVBench was not asked: pip install it")
     code, out, _ = cudareduce("selftest", KERNELS[-1], "--quiet", "--format", "json")
     found = json.loads(out)["protocol"]["selftest"]
     assert code == 0
@@ -171,7 +179,7 @@ def test_a_machine_that_is_not_good_enough_can_fail_a_script(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu.noise = 0.3
-    monkeypatch.setattr(selftest, "why_not", lambda: "no NVBench")
+    monkeypatch.setattr(parts, "why_not", lambda: "no NVBench")
     assert cudareduce("selftest", KERNELS[-1], "--quiet", "--strict")[0] == 4
     code, out, _ = cudareduce("selftest", KERNELS[-1], "--quiet")
     assert code == 0

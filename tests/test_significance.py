@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cudareduce.compare import Rules, compare
-from cudareduce.gate import Sides, confirm
+from cudareduce.gate.compare import Rules, compare
+from cudareduce.gate.policy import Sides, confirm
+from cudareduce.gate.significance import STEP_US, changes, detectable
+from cudareduce.gate.thresholds import Thresholds
 from cudareduce.record import Record
-from cudareduce.significance import STEP_US, changes, detectable
-from cudareduce.thresholds import Thresholds
 from tests.simulate import record, rounds
 
 N = 2**25

@@ -10,7 +10,7 @@ import pytest
 
 from cudareduce.backend import DeviceInfo
 from cudareduce.plan import DeviceLimits
-from cudareduce.timer import FLUSH_BYTES, PLACES, CudaTimer
+from cudareduce.timing.timer import FLUSH_BYTES, PLACES, CudaTimer
 
 
 @pytest.fixture

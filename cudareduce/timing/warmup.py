@@ -12,7 +12,7 @@ from math import inf
 
 from cudareduce.backend import Launch
 from cudareduce.budget import Deadline
-from cudareduce.sampling import Timer
+from cudareduce.timing.sampling import Timer
 
 #: GPU time of a window; two in a row must agree. Of an idle GPU the first 300 ms never count.
 _WINDOW_US, _LEAST_US, _MOST_US = 50_000.0, 300_000.0, 3_000_000.0

@@ -18,9 +18,9 @@ from statistics import median
 from cudareduce.budget import Deadline
 from cudareduce.intervals import Interval, interval, noise_pct
 from cudareduce.nvml import Conditions, over
-from cudareduce.sampling import COLD, MAX_LAUNCHES, Method, Sample, Sampler, sampler
-from cudareduce.scenes import Scene, Scenes
-from cudareduce.warmup import settle, warm_up
+from cudareduce.timing.sampling import COLD, MAX_LAUNCHES, Method, Sample, Sampler, sampler
+from cudareduce.timing.scenes import Scene, Scenes
+from cudareduce.timing.warmup import settle, warm_up
 
 #: Throttled rounds that are measured again; a card that is throttled all the time must end too.
 _REPEATS = 3

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from cudareduce.ci_output import Finding
-from cudareduce.compare import VERDICTS, Row, twin_changes
 from cudareduce.figures import (
     DASH,
     change_text,
@@ -17,7 +15,9 @@ from cudareduce.figures import (
     short_size,
     time_text,
 )
-from cudareduce.gate import Policy
+from cudareduce.gate.ci_output import Finding
+from cudareduce.gate.compare import VERDICTS, Row, twin_changes
+from cudareduce.gate.policy import Policy
 from cudareduce.record import Record
 from cudareduce.report import Section
 

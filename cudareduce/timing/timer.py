@@ -10,9 +10,9 @@ from pathlib import Path
 from random import Random
 
 from cudareduce.backend import Buffer, BuildError, Launch, Program, Source
-from cudareduce.bindings import Gate, Graph
 from cudareduce.cuda import CudaBackend
 from cudareduce.nvml import Conditions, Monitor
+from cudareduce.timing.bindings import Gate, Graph
 
 #: Bytes read to displace the L2: four times an H200's 60 MiB would do; 512 MiB also gives the host
 #: some 110 us to enqueue what is measured (measured on an H200, 4.7 TB/s).

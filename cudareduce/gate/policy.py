@@ -12,12 +12,12 @@ from math import ceil
 
 import numpy as np
 
-from cudareduce.baseline import identity
-from cudareduce.compare import Row, Rules, compare
 from cudareduce.errors import UsageError, worst_exit_code
+from cudareduce.gate.baseline import identity
+from cudareduce.gate.compare import Row, Rules, compare
+from cudareduce.gate.significance import detectable
+from cudareduce.gate.thresholds import Thresholds
 from cudareduce.record import Record
-from cudareduce.significance import detectable
-from cudareduce.thresholds import Thresholds
 
 Sides = tuple[Sequence[Record], Sequence[Record]]
 #: Measure again, with more rounds, what these rows compare: old and new records.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cudareduce.backend import Launch
 from cudareduce.execute import Bound
-from cudareduce.sampling import Timer
+from cudareduce.timing.sampling import Timer
 
 #: Launches compared bit by bit, and the device time that they may take; at least three are made.
 _LAUNCHES, _LEAST, _BUDGET_US = 10, 3, 100_000.0

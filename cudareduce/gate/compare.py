@@ -14,10 +14,10 @@ from math import expm1, log, log1p
 
 import numpy as np
 
-from cudareduce.baseline import identity, problem
+from cudareduce.gate.baseline import identity, problem
+from cudareduce.gate.significance import MIN_ROUNDS, Change, changes
+from cudareduce.gate.thresholds import Thresholds
 from cudareduce.record import Record
-from cudareduce.significance import MIN_ROUNDS, Change, changes
-from cudareduce.thresholds import Thresholds
 
 #: From worst to best: the order of tables and annotations.
 VERDICTS = ("WRONG", "SLOWER", "GONE", "UNCERTAIN", "NEW", "FASTER", "SAME")

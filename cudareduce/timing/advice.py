@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cudareduce.intervals import MIN_ROUNDS
-from cudareduce.measure import Measurement, Timing
+from cudareduce.timing.measure import Measurement, Timing
 
 #: Half an interval, as a share of its time, above which a reader should look for the cause; 0.1 to
 #: 1 % is usual on an idle H200.

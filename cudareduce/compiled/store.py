@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cudareduce.compiled.resources import Resources
 from cudareduce.errors import BaselineError, UsageError
-from cudareduce.resources import Resources
 
 KIND = "cudareduce compile"
 #: Raised when a field changes its meaning or goes; new fields do not raise it.

@@ -11,7 +11,6 @@ from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
 from cudareduce.execute import Case
 from cudareduce.figures import DASH, measured_text, plain_text, size_text
-from cudareduce.findings import THRESHOLD, Figure, Findings, sentences, trustworthy
 from cudareduce.operators import reduction
 from cudareduce.progress import say
 from cudareduce.provenance import tool
@@ -19,7 +18,8 @@ from cudareduce.record import Run
 from cudareduce.registry import load_registry
 from cudareduce.report import Section
 from cudareduce.run import write
-from cudareduce.selftest import Selftest
+from cudareduce.selftest.findings import THRESHOLD, Figure, Findings, sentences, trustworthy
+from cudareduce.selftest.parts import Selftest
 from cudareduce.store import check_writable
 
 #: One relaunch with a first addition, one with many items, one with shuffles: all fast enough for

@@ -17,8 +17,8 @@ from random import Random
 from cudareduce.backend import Launch
 from cudareduce.cuda import CudaBackend
 from cudareduce.nvml import Monitor
-from cudareduce.sampling import Timer
-from cudareduce.timer import CudaTimer
+from cudareduce.timing.sampling import Timer
+from cudareduce.timing.timer import CudaTimer
 
 #: Buffers are pushed about by up to so many steps from context to context.
 _STEPS, _STEP_BYTES = 2048, 512

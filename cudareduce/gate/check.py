@@ -11,17 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.backends import choose_backend, open_backend
-from cudareduce.baseline import load_baseline, load_timed
-from cudareduce.compare import Row, Rules, compare
 from cudareduce.errors import BaselineError, UsageError, worst_exit_code
-from cudareduce.fingerprint import match
-from cudareduce.gate import Policy, Sides, confirm, refuse_fine_threshold
-from cudareduce.progress import phase, say
-from cudareduce.provenance import tool
-from cudareduce.publish import check_outputs, publish
-from cudareduce.record import Record, Run
-from cudareduce.registry import Registry, kernels_folder, load_registry
-from cudareduce.rerun import (
+from cudareduce.gate.baseline import load_baseline, load_timed
+from cudareduce.gate.compare import Row, Rules, compare
+from cudareduce.gate.fingerprint import match
+from cudareduce.gate.policy import Policy, Sides, confirm, refuse_fine_threshold
+from cudareduce.gate.publish import check_outputs, publish
+from cudareduce.gate.rerun import (
     Batch,
     Bencher,
     Measured,
@@ -31,10 +27,14 @@ from cudareduce.rerun import (
     baseline_choices,
     only_suspects,
 )
+from cudareduce.gate.thresholds import Thresholds, load_thresholds
+from cudareduce.gate.trees import base_folders, load_tree
+from cudareduce.gate.verdicts import benchmark_series, findings, rows_json, verdict_sections
+from cudareduce.progress import phase, say
+from cudareduce.provenance import tool
+from cudareduce.record import Record, Run
+from cudareduce.registry import Registry, kernels_folder, load_registry
 from cudareduce.store import check_writable, to_json, write_text
-from cudareduce.thresholds import Thresholds, load_thresholds
-from cudareduce.trees import base_folders, load_tree
-from cudareduce.verdicts import benchmark_series, findings, rows_json, verdict_sections
 
 _ROUNDS = 9
 

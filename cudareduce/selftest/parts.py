@@ -18,14 +18,14 @@ from cudareduce.budget import Deadline
 from cudareduce.cuda import CudaBackend
 from cudareduce.errors import CudareduceError
 from cudareduce.execute import Bound, Case, Programs, build
-from cudareduce.findings import ENOUGH, Comparison, Figure, Findings, Peer, Spread
 from cudareduce.inputs import make
 from cudareduce.intervals import paired
-from cudareduce.measure import Measurement, Timing, measure
-from cudareduce.nvbench import ask, why_not
-from cudareduce.sampling import COLD, Method, Sampler
-from cudareduce.scenes import Contexts, Scene, Scenes, SetUp, staying
-from cudareduce.timer import PLACES, CudaTimer
+from cudareduce.selftest.findings import ENOUGH, Comparison, Figure, Findings, Peer, Spread
+from cudareduce.selftest.nvbench import ask, why_not
+from cudareduce.timing.measure import Measurement, Timing, measure
+from cudareduce.timing.sampling import COLD, Method, Sampler
+from cudareduce.timing.scenes import Contexts, Scene, Scenes, SetUp, staying
+from cudareduce.timing.timer import PLACES, CudaTimer
 
 _ROUNDS = 9
 #: A/A: where memory begins to bound a reduction, up to the default size of bench.

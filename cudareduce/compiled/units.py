@@ -9,15 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
 
 from cudareduce.backend import BuildError, Source
-from cudareduce.compile_rules import broken_rules
-from cudareduce.compile_store import Key, Unit
-from cudareduce.nvcc import Nvcc
+from cudareduce.compiled.nvcc import Nvcc
+from cudareduce.compiled.resources import parse_resources
+from cudareduce.compiled.rules import broken_rules
+from cudareduce.compiled.sass import Disassembler
+from cudareduce.compiled.store import Key, Unit
 from cudareduce.operators import Reduction, reduction
 from cudareduce.prelude import Stage, source
 from cudareduce.progress import phase
 from cudareduce.registry import Choice, Kernel
-from cudareduce.resources import parse_resources
-from cudareduce.sass import Disassembler
 
 Broken = dict[Key, list[str]]
 

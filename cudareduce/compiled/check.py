@@ -9,19 +9,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cudareduce.ci_output import Finding
-from cudareduce.compile_compare import VERDICTS, UnitRow, compare_units, resources_text
-from cudareduce.compile_store import CompiledSet, load, to_json
-from cudareduce.compile_units import compile_all
+from cudareduce.compiled.compare import VERDICTS, UnitRow, compare_units, resources_text
+from cudareduce.compiled.nvcc import FLAGS, find_nvcc
+from cudareduce.compiled.sass import find_disassembler
+from cudareduce.compiled.store import CompiledSet, load, to_json
+from cudareduce.compiled.units import compile_all
 from cudareduce.errors import UsageError, worst_exit_code
-from cudareduce.nvcc import FLAGS, find_nvcc
+from cudareduce.gate.ci_output import Finding
+from cudareduce.gate.publish import check_outputs, publish
+from cudareduce.gate.rerun import asked_for
 from cudareduce.progress import say
 from cudareduce.provenance import tool
-from cudareduce.publish import check_outputs, publish
 from cudareduce.registry import load_registry
 from cudareduce.report import Section
-from cudareduce.rerun import asked_for
-from cudareduce.sass import find_disassembler
 from cudareduce.store import check_writable, write_text
 
 #: Turing to Blackwell: the oldest that CUDA 13 compiles for, and the newest of each kind.

@@ -9,21 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from cudareduce.advice import remarks
 from cudareduce.backend import BuildError, Launch
 from cudareduce.budget import Deadline
 from cudareduce.cuda import CudaBackend
 from cudareduce.execute import Bound, Case, Programs, build
-from cudareduce.hygiene import distinct_answers, late_work
 from cudareduce.inputs import make
 from cudareduce.join import Group, Timed
-from cudareduce.measure import Measurement, measure
 from cudareduce.nvml import Monitor, over
 from cudareduce.reference import Reference, reference
-from cudareduce.sampling import Method
-from cudareduce.scenes import Contexts, Scene
 from cudareduce.session import Session, Settings
-from cudareduce.timer import CudaTimer
+from cudareduce.timing.advice import remarks
+from cudareduce.timing.hygiene import distinct_answers, late_work
+from cudareduce.timing.measure import Measurement, measure
+from cudareduce.timing.sampling import Method
+from cudareduce.timing.scenes import Contexts, Scene
+from cudareduce.timing.timer import CudaTimer
 from cudareduce.verify import PASS, Verdict, judge, worse
 
 FLOOR_EVENTS, FLOOR_LAUNCH = "floor: two events", "floor: an empty kernel"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from cudareduce.compile_store import Key, Unit
-from cudareduce.resources import Resources, resident_warps
+from cudareduce.compiled.resources import Resources, resident_warps
+from cudareduce.compiled.store import Key, Unit
 
 #: From worst to best.
 VERDICTS = ("BROKEN", "WORSE", "GONE", "CHANGED", "NEW", "BETTER", "SAME")

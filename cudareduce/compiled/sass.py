@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cudareduce.nvcc import installed
+from cudareduce.compiled.nvcc import installed
 
 #: What is counted, by the opcodes that stand for it on all architectures from sm_75 to sm_121.
 KINDS = {

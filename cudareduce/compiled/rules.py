@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cudareduce.nvcc import Compiled
+from cudareduce.compiled.nvcc import Compiled
+from cudareduce.compiled.resources import Resources
 from cudareduce.operators import Reduction
 from cudareduce.registry import Kernel
-from cudareduce.resources import Resources
 
 _IGNORED = re.compile(r".*will be ignored.*")
 #: A load of 16 bytes or more at once, or a bulk copy.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cudareduce.ci_output import Finding, append_summary, entry_line, junit, workflow_commands
+from cudareduce.gate.ci_output import Finding, append_summary, entry_line, junit, workflow_commands
 from cudareduce.registry import Registry
 from cudareduce.report import Section, print_sections, to_markdown
 from cudareduce.store import check_writable, write_text

@@ -1,0 +1,1 @@
+"""What nvcc makes of every kernel, judged without a GPU."""

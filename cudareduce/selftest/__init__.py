@@ -1,0 +1,1 @@
+"""Whether a machine, with this tool, measures what it says it measures."""
