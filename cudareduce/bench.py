@@ -144,7 +144,7 @@ class Bench:
             group.verdicts |= dict.fromkeys(right, Verdict("skip", str(error)))
 
     def _try(self, trial: Trial, group: Group, monitor: Monitor, parts: int) -> None:
-        session, asked = self._session, self._session.settings
+        asked = self._session.settings
         interrupted, self._tried = False, True
         ways = methods(asked)
         try:
@@ -162,7 +162,6 @@ class Bench:
                 self._say(said, where)
         except KeyboardInterrupt:
             interrupted = True
-            session.backend.synchronize()
         trial.inspect(hurried=interrupted or asked.deadline.passed)
         if monitor.problem:
             self._remarks.setdefault(monitor.problem)

@@ -57,14 +57,17 @@ class FakeGpu(CpuBackend, CudaBackend):
         self.states: FakeMonitor = FakeMonitor()
         self._polled: float | None = None
         self.emulates = True
+        self.elsewhere = False
 
     @contextmanager
     def another(self) -> Iterator[FakeGpu]:
         """No context of its own, but buffers that end with it."""
         before = set(self._finalizers)
+        self.elsewhere = True
         try:
             yield self
         finally:
+            self.elsewhere = False
             for address in set(self._finalizers) - before:
                 self._finalizers.pop(address)()
 

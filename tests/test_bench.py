@@ -12,6 +12,7 @@ import pytest
 
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.nvml import Conditions
+from cudareduce.session import Session
 from tests.fake_timer_gpu import CALM, FakeGpu, FakeMonitor, use
 
 Call = Callable[..., tuple[int, str, str]]
@@ -47,7 +48,27 @@ def test_a_cold_bench_has_times_intervals_and_conditions(cudareduce: Call, gpu: 
     assert first["error_ulp"] is not None
     [story] = run["protocol"]["measured"]
     assert (story["timing"], len(story["rounds"]), story["steady"]) == ("cold", 9, True)
+    assert story["contexts"] == 2 * 9
     assert run["protocol"]["remarks"] == []
+
+
+def test_a_large_input_stays_in_one_context_which_is_left_before_verifying_again(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verify, places = Session.verify, []
+
+    def watched(self: Session, *arguments: Any, **options: Any) -> None:
+        places.append(gpu.elsewhere)
+        verify(self, *arguments, **options)
+
+    monkeypatch.setattr("cudareduce.timing.trial._RENEWED_BYTES", 0)
+    monkeypatch.setattr("cudareduce.timing.trial.judge", lambda *_: None)  # undecided
+    monkeypatch.setattr(Session, "verify", watched)
+    code, run, _ = bench(cudareduce)
+    assert code == 0
+    assert [story["contexts"] for story in run["protocol"]["measured"]] == [1]
+    assert places == [False] * 3  # at edges, at this size, and again after timing
+    assert all(r["time_us"] for r in run["records"])
 
 
 def test_cold_and_warm_stand_in_one_table(cudareduce: Call, gpu: FakeGpu) -> None:

@@ -61,7 +61,8 @@ class Trial:
             self._kept = self._open.enter_context(self._scene())
 
     def close(self) -> None:
-        """Give the buffers back."""
+        """Give the buffers back, and make the context current that was so before."""
+        self._kept = None
         self._open.close()
 
     def _scene(self) -> AbstractContextManager[Scene]:
@@ -139,6 +140,7 @@ class Trial:
                 self._judge()
                 if not hurried:
                     self._repeat(scene)
+        self.close()
         for case in self._bounds:
             self._stand(case, self._after.get(case, PASS))
         if self._undecided and not hurried:
