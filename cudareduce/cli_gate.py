@@ -107,6 +107,7 @@ def compare(old: Path, new: Path, **options: Any) -> int:
 )
 @click.option("--rounds", type=click.IntRange(min=1), help="Rounds.  [default: as before, or 9]")
 @click.option("--n", type=Sizes(), help="With --base: elements.  [default: 2^25]")
+@click.option("--rows", type=click.IntRange(min=1), help="With --base: rows of --n.  [default: 1]")
 @click.option("--op", type=Words("OPS", OPS), help="With --base: operators.  [default: sum]")
 @click.option(
     "--dtype",
@@ -150,7 +151,7 @@ def check(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> 
     if options["base"] is not None:
         from cudareduce.gate.check import run_base
 
-        defaults = {"n": [2**25], "op": ("sum",), "dtype": ("float32",)}
+        defaults = {"n": [2**25], "rows": 1, "op": ("sum",), "dtype": ("float32",)}
         given = {key: options[key] or value for key, value in defaults.items()}
         return run_base(kernels, options | given)
     from cudareduce.gate.check import run_check
@@ -170,7 +171,7 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
     if base and options["update_baseline"]:
         raise click.UsageError("--update-baseline goes with --baseline, and --base has none")
     if not base:
-        for key in ("n", "op", "dtype"):
+        for key in ("n", "rows", "op", "dtype"):
             if options[key] is not None:
                 raise click.UsageError(f"--{key} goes with --base; a baseline brings its own")
     if options["arch"] and not compiling:

@@ -310,3 +310,22 @@ def test_a_slower_warp_kernel_is_measured_twice_like_any_other(
     code, out, _ = cudareduce("check", "--baseline", path, *ask, "--format", "json")
     [row] = json.loads(out)
     assert (code, row["verdict"], row["confirmed"]) == (1, "SLOWER", True)
+
+
+def test_two_trees_on_rows(cudareduce: Call, tmp_path: Path) -> None:
+    head, base = tmp_path / "head", tmp_path / "base"
+    [source] = kernels_folder().glob("*/reduce_rows_tree.cu")
+    text = re.sub(r"after .*\n", "", source.read_text()).replace(source.stem, "kernel_r")
+    for folder, more in ((base, ""), (head, "// slower: 10 %\n")):
+        folder.mkdir()
+        (folder / "kernel_r.cu").write_text(text + more)
+    code, out, err = cudareduce(
+        "check", "kernel_r", "--base", base, "--kernels", head, "--n", 1000, "--rows", 64,
+        "--quiet", "--format", "json",
+    )  # fmt: skip
+    assert code == 1, err
+    [row] = json.loads(out)
+    assert (row["rows"], row["n"], row["verdict"], row["confirmed"]) == (64, 1000, "SLOWER", True)
+    code, _, err = cudareduce("check", "--baseline", tmp_path / "no.json", "--rows", 2)
+    assert code == 2
+    assert "--rows goes with --base" in err

@@ -168,11 +168,11 @@ def test_samples_go_on_while_the_median_moves_and_end_with_the_budget() -> None:
     calls = iter(range(100000))
 
     def restless() -> None:
-        timer.clock += 40 + 10 * (next(calls) % 5)
+        timer.clock += 10 + 5 * (next(calls) % 5)
 
     into = Measurement()
     measure(always(timer, {"A": restless}), 1, into)
-    assert into.timings["A"].samples == 2 * 48 / 8
+    assert into.timings["A"].samples == 2 * 96 / 8  # 96 launches a pass
     into = Measurement()
     measure(always(timer, {"A": timer.run("A", 1200)}), 1, into)
     assert into.timings["A"].samples == 2 * 5  # 5 ms a pass

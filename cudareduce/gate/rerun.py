@@ -192,6 +192,7 @@ def base_batches(
     settings = Settings(
         reductions=tuple(reduction(op, dtype) for op, dtype in pairs),
         sizes=tuple(options["n"]),
+        rows=options["rows"],
         seed=0,
         rounds=rounds,
         # a kernel of the base may have an ancestor that the head's registry does not know

@@ -29,7 +29,7 @@ from cudareduce.nvml import Conditions
 
 #: GPU time that one entrant gets in one pass of a round, and the launches it is spent on at most.
 _PASS_US = 5_000.0
-MAX_LAUNCHES = 48
+MAX_LAUNCHES = 96
 #: Fewer samples say nothing of their median.
 MIN_SAMPLES = 6
 #: Launches whose mean is a sample, for kernels below this. Single launches of V7 at 2^24 float32
