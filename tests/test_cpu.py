@@ -46,7 +46,7 @@ SEEN_BY_A_SCHEDULE = (
     "barrier_in_branch",
     "missing_barrier_after_atomics",
 )
-SEEN_BY_THE_HAZARD_CHECK_ONLY = ("no_fence", "fence_after_arrival", "in_place")
+SEEN_BY_THE_HAZARD_CHECK_ONLY = ("no_fence", "block_fence", "fence_after_arrival", "in_place")
 
 Load = Callable[[str, str], Program]
 
@@ -112,7 +112,7 @@ def run_sum(backend: CpuBackend, program: Program, n: int) -> tuple[float, float
 
 
 def takes_counter(entry: str) -> bool:
-    return entry in (*RIGHT_AND_ORDERED_BY_ATOMICS, "no_fence", "fence_after_arrival")
+    return entry in (*RIGHT_AND_ORDERED_BY_ATOMICS, "no_fence", "block_fence", "fence_after_arrival")
 
 
 @pytest.mark.parametrize("entry", RIGHT + RIGHT_AND_ORDERED_BY_ATOMICS)
@@ -172,6 +172,7 @@ def test_no_schedule_shows_a_missing_fence(plain: CpuBackend, entry: str) -> Non
     ("entry", "missing"),
     [
         ("no_fence", r"no __threadfence\(\) after it and before an atomic operation"),
+        ("block_fence", r"no __threadfence\(\) after it and before an atomic operation"),
         ("fence_after_arrival", "no atomic operation that hands it over"),
     ],
 )

@@ -33,9 +33,9 @@ uint64_t compare_and_swap(uint64_t *address, uint64_t expected, uint64_t desired
   return exchange_if_equal(address, expected, desired);
 }
 
-void fence() {
+void fence(Scope scope) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  hazards::thread_fenced();
+  hazards::thread_fenced(scope);
 }
 
 }  // namespace cudaemu

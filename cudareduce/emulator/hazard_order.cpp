@@ -17,27 +17,30 @@ void Timeline::block_begins() {
   block_start_ = epoch_start_ = ++now_;
   blocks_.push_back({block_start_, nullptr, {}});
   memset(joined_, 0, sizeof joined_[0] * ((threads_ + WARP - 1) / WARP));
-  fenced_.clear();
-  fenced_before_.clear();
+  for (Fences &fences : fences_) fences = {};
   atomics_.clear();
 }
 
 void Timeline::barrier_released() {
   epoch_start_ = ++now_;
-  for (const auto &[thread, ticks] : fenced_before_) take_later(fenced_, ticks);
-  fenced_before_.clear();
+  for (Fences &fences : fences_) {
+    for (const auto &[thread, ticks] : fences.before) take_later(fences.all, ticks);
+    fences.before.clear();
+  }
 }
 
 void Timeline::warp_synchronised(unsigned warp, unsigned lanes) {
   uint64_t (&joined)[WARP][WARP] = joined_[warp];
   const uint64_t now = ++now_;
   uint64_t known[WARP] = {};  // what any of the lanes knew of each lane
-  Ticks fenced;
+  Ticks fenced[SCOPES];
   for (unsigned lane = 0; lane < WARP; lane++) {
     if ((lanes >> lane & 1) == 0) continue;
     for (unsigned b = 0; b < WARP; b++) known[b] = std::max(known[b], joined[lane][b]);
-    const auto own = fenced_before_.find(warp * WARP + lane);
-    if (own != fenced_before_.end()) take_later(fenced, own->second);
+    for (unsigned scope = 0; scope < SCOPES; scope++) {
+      const auto own = fences_[scope].before.find(warp * WARP + lane);
+      if (own != fences_[scope].before.end()) take_later(fenced[scope], own->second);
+    }
   }
   for (unsigned lane = 0; lane < WARP; lane++) {
     if ((lanes >> lane & 1) != 0) known[lane] = now;
@@ -45,18 +48,22 @@ void Timeline::warp_synchronised(unsigned warp, unsigned lanes) {
   for (unsigned lane = 0; lane < WARP; lane++) {
     if ((lanes >> lane & 1) == 0) continue;
     memcpy(joined[lane], known, sizeof known);
-    if (!fenced.empty()) fenced_before_[warp * WARP + lane] = fenced;
+    for (unsigned scope = 0; scope < SCOPES; scope++) {
+      if (!fenced[scope].empty()) fences_[scope].before[warp * WARP + lane] = fenced[scope];
+    }
   }
 }
 
-void Timeline::thread_fenced(Me me) {
+void Timeline::thread_fenced(Me me, Scope reach) {
   Ticks before(threads_, epoch_start_);
   const unsigned first = me.warp() * WARP;
   for (unsigned b = 0; b < WARP && first + b < threads_; b++) {
     before[first + b] = std::max(epoch_start_, joined_[me.warp()][me.lane()][b]);
   }
   before[me.thread] = ++now_;
-  take_later(fenced_before_[me.thread], before);
+  for (const Scope scope : {Scope::Block, Scope::Device}) {
+    if (scope <= reach) take_later(fences_[static_cast<unsigned>(scope)].before[me.thread], before);
+  }
 }
 
 void Timeline::atomic_done(Me me, const char *address, Space space) {
@@ -67,9 +74,12 @@ void Timeline::atomic_done(Me me, const char *address, Space space) {
   here.last_of_warp[me.warp()] = now;
   BlockRecord &block = blocks_.back();
   block.last_atomic = address;
-  const auto own = fenced_before_.find(me.thread);
-  if (!fenced_.empty()) take_later(block.announced[address], fenced_);
-  if (own != fenced_before_.end()) take_later(block.announced[address], own->second);
+  for (unsigned scope = 0; scope < SCOPES; scope++) {
+    const Fences &fences = fences_[scope];
+    const auto own = fences.before.find(me.thread);
+    if (!fences.all.empty()) take_later(block.announced[scope][address], fences.all);
+    if (own != fences.before.end()) take_later(block.announced[scope][address], own->second);
+  }
 }
 
 size_t Timeline::block_of(Access access) const {
@@ -105,15 +115,21 @@ void Timeline::take_later(Ticks &ticks, const Ticks &others) {
                  [](uint64_t a, uint64_t b) { return std::max(a, b); });
 }
 
+// What the block of an access has announced to the one at hand: to itself, or to another.
+const Timeline::Announced &Timeline::announced_by(Access earlier) const {
+  const Scope scope = in_this_block(earlier) ? Scope::Block : Scope::Device;
+  return blocks_[block_of(earlier)].announced[static_cast<unsigned>(scope)];
+}
+
 bool Timeline::is_announced(Access earlier) const {
-  const auto &announced = blocks_[block_of(earlier)].announced;
+  const Announced &announced = announced_by(earlier);
   return std::any_of(announced.begin(), announced.end(), [&](const auto &entry) {
     return earlier.tick() < entry.second[earlier.thread()];
   });
 }
 
 bool Timeline::is_handed_over(Access earlier, Me me) const {
-  for (const auto &[address, ticks] : blocks_[block_of(earlier)].announced) {
+  for (const auto &[address, ticks] : announced_by(earlier)) {
     if (earlier.tick() < ticks[earlier.thread()] && has_heard(address, earlier, me)) return true;
   }
   return false;

@@ -13,12 +13,14 @@
 //                                   the same address, in the same warp or before its last barrier;
 //   in an earlier launch            always.
 //
+// A __threadfence_block() is such a fence within its block and none to another one.
+//
 // Of the write, the fence and the announcement each comes before the next in the same thread, or by
 // a barrier or __syncwarp between them. On the reader's side no fence is asked for: published
 // kernels, NVIDIA's threadFenceReduction among them, do without and read past the L1 instead.
 //
-// Shuffles order nothing, as on the GPU. Not modelled: locks, announcements passed on by a third
-// block, and that __threadfence_block() reaches no other block.
+// Shuffles order nothing, as on the GPU. Not modelled: locks, and announcements passed on by a third
+// block.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -33,6 +35,7 @@ namespace cudaemu {
 namespace hazards {
 
 enum class Space { Shared, Global };
+constexpr unsigned SCOPES = 2;
 
 struct Me {
   unsigned thread;
@@ -46,7 +49,7 @@ class Timeline {
   void block_begins();
   void barrier_released();
   void warp_synchronised(unsigned warp, unsigned lanes);
-  void thread_fenced(Me me);
+  void thread_fenced(Me me, Scope scope);
   void atomic_done(Me me, const char *address, Space space);
 
   uint64_t now() const { return now_; }
@@ -66,11 +69,19 @@ class Timeline {
   // For each thread of a block: what it did before this tick. Empty: nothing.
   using Ticks = std::vector<uint64_t>;
 
+  // By address: what was fenced before a block's atomic operations there.
+  using Announced = std::map<const char *, Ticks>;
+
   struct BlockRecord {
     uint64_t start;
     const char *last_atomic;
-    // By address: what was fenced before the block's atomic operations there.
-    std::map<const char *, Ticks> announced;
+    Announced announced[SCOPES];
+  };
+
+  // What lies before fences: those before the last barrier, and by thread those it comes after.
+  struct Fences {
+    Ticks all;
+    std::map<unsigned, Ticks> before;
   };
 
   // The block's atomic operations on one address.
@@ -81,6 +92,7 @@ class Timeline {
   };
 
   static void take_later(Ticks &ticks, const Ticks &others);
+  const Announced &announced_by(Access earlier) const;
   bool is_announced(Access earlier) const;
   bool is_handed_over(Access earlier, Me me) const;
   bool has_heard(const char *address, Access earlier, Me me) const;
@@ -95,9 +107,7 @@ class Timeline {
   uint64_t epoch_start_ = 1;  // the last barrier, or the start of the block
   // joined_[w][a][b]: what lane b did before this tick comes before what lane a does now.
   uint64_t joined_[MAX_THREADS / WARP][WARP][WARP];
-  // What lies before fences: those before the last barrier, and by thread those it comes after.
-  Ticks fenced_;
-  std::map<unsigned, Ticks> fenced_before_;
+  Fences fences_[SCOPES];  // a fence for the device is one for the block as well
   std::map<const char *, Atomics> atomics_;
 };
 

@@ -240,7 +240,7 @@ void barrier_released() { timeline.barrier_released(); }
 
 void warp_synchronised(unsigned warp, unsigned lanes) { timeline.warp_synchronised(warp, lanes); }
 
-void thread_fenced() { timeline.thread_fenced({this_thread->rank}); }
+void thread_fenced(Scope scope) { timeline.thread_fenced({this_thread->rank}, scope); }
 
 void atomic_accessed(const void *pointer, size_t bytes, const void *return_address) {
   access_memory(pointer, bytes, Kind::Atomic, return_address);

@@ -25,7 +25,7 @@ void launch_ends();
 void block_begins(const char *shared, size_t shared_bytes);
 void barrier_released();
 void warp_synchronised(unsigned warp, unsigned lanes);
-void thread_fenced();
+void thread_fenced(Scope scope);
 void atomic_accessed(const void *address, size_t bytes, const void *return_address);
 
 #else
@@ -40,7 +40,7 @@ inline void launch_ends() {}
 inline void block_begins(const char *, size_t) {}
 inline void barrier_released() {}
 inline void warp_synchronised(unsigned, unsigned) {}
-inline void thread_fenced() {}
+inline void thread_fenced(Scope) {}
 inline void atomic_accessed(const void *, size_t, const void *) {}
 
 #endif

@@ -81,7 +81,9 @@ Value warp_collective(Collective what, unsigned mask, Value value, int argument,
                       Site at);
 unsigned active_mask();
 
-void fence();
+// Whom a fence reaches: other threads of the block, or all blocks.
+enum class Scope { Block, Device };
+void fence(Scope scope);
 void yield();  // let the other threads of the block move on
 void unsupported(const char *what, Site at);
 

@@ -123,6 +123,25 @@ extern "C" __global__ void no_fence(const float *in, float *out, size_t n, float
   *out = total;
 }
 
+// The fence orders what this block sees, and no other.
+extern "C" __global__ void block_fence(const float *in, float *out, size_t n, float *partials,
+                                       unsigned *counter) {
+  __shared__ float partial[BLOCK / 32];
+  __shared__ bool is_last;
+  const size_t i = global_index();
+  const float sum = block_sum_once(i < n ? in[i] : 0.0f, partial);
+  if (threadIdx.x == 0) {
+    partials[blockIdx.x] = sum;
+    __threadfence_block();
+    is_last = atomicInc(counter, gridDim.x - 1) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (!is_last || threadIdx.x != 0) return;
+  float total = 0.0f;
+  for (unsigned k = 0; k < gridDim.x; k++) total += partials[k];  // hazard
+  *out = total;
+}
+
 // The fence comes after the arrival; the atomic operation that it precedes tells nobody.
 extern "C" __global__ void fence_after_arrival(const float *in, float *out, size_t n,
                                                float *partials, unsigned *counter) {

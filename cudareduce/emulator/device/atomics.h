@@ -93,6 +93,6 @@ CUDAEMU_ATOMIC_CAS(unsigned long long)
 #undef CUDAEMU_ATOMIC_CAS
 #undef CUDAEMU_ATOMIC_INTEGER
 
-inline void __threadfence() { cudaemu::fence(); }
-inline void __threadfence_block() { cudaemu::fence(); }
-inline void __threadfence_system() { cudaemu::fence(); }
+inline void __threadfence() { cudaemu::fence(cudaemu::Scope::Device); }
+inline void __threadfence_block() { cudaemu::fence(cudaemu::Scope::Block); }
+inline void __threadfence_system() { cudaemu::fence(cudaemu::Scope::Device); }
