@@ -19,8 +19,7 @@
 // a barrier or __syncwarp between them. On the reader's side no fence is asked for: published
 // kernels, NVIDIA's threadFenceReduction among them, do without and read past the L1 instead.
 //
-// Shuffles order nothing, as on the GPU. Not modelled: locks, and announcements passed on by a third
-// block.
+// Shuffles order nothing, as on the GPU. Not modelled: locks, and what a third block passes on.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
