@@ -112,7 +112,12 @@ def run_sum(backend: CpuBackend, program: Program, n: int) -> tuple[float, float
 
 
 def takes_counter(entry: str) -> bool:
-    return entry in (*RIGHT_AND_ORDERED_BY_ATOMICS, "no_fence", "block_fence", "fence_after_arrival")
+    return entry in (
+        *RIGHT_AND_ORDERED_BY_ATOMICS,
+        "no_fence",
+        "block_fence",
+        "fence_after_arrival",
+    )
 
 
 @pytest.mark.parametrize("entry", RIGHT + RIGHT_AND_ORDERED_BY_ATOMICS)
