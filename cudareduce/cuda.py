@@ -95,6 +95,11 @@ class CudaBackend:
             context = self._device.make_context()
         except self._driver.MemoryError:
             raise OutOfMemory("out of GPU memory: there is none left for a context") from None
+        except self._driver.Error as error:
+            raise EnvironmentProblem(
+                f"the driver makes no context to measure in ({error}): see nvidia-smi -q for the "
+                "compute mode of this GPU, and whether other processes hold it"
+            ) from None
         try:
             other = copy(self)
             other.stream, other._buffers = self._driver.Stream(), set()

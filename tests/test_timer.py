@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from cudareduce.backend import DeviceInfo
+from cudareduce.backend import DeviceInfo, OutOfMemory
+from cudareduce.cuda import CudaBackend
+from cudareduce.errors import CudareduceError, EnvironmentProblem
 from cudareduce.plan import DeviceLimits
 from cudareduce.timing.timer import FLUSH_BYTES, PLACES, CudaTimer
 
@@ -74,3 +76,28 @@ def test_other_flushes(timer: CudaTimer, log: list[str]) -> None:
     like_theirs.displace()
     like_theirs.synchronize()
     assert log == ["wait_ns", f"write of {60 * 2**20}", "empty_kernel", "empty_kernel"]
+
+
+class Refused(Exception):
+    """The driver says no."""
+
+
+class NoMemory(Refused):
+    """The driver has none left."""
+
+
+@pytest.mark.parametrize(
+    ("said", "becomes"),
+    [(Refused("prohibited"), EnvironmentProblem), (NoMemory("out"), OutOfMemory)],
+)
+def test_a_context_that_cannot_be_had_is_told_in_words(
+    said: Exception, becomes: type[CudareduceError]
+) -> None:
+    def refuse() -> None:
+        raise said
+
+    backend: Any = CudaBackend.__new__(CudaBackend)
+    backend._driver = SimpleNamespace(Error=Refused, MemoryError=NoMemory)
+    backend._device = SimpleNamespace(make_context=refuse)
+    with pytest.raises(becomes, match="context"), backend.another():
+        pass
