@@ -10,7 +10,7 @@ from cudareduce.backends import BackendSpec, open_cuda
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
 from cudareduce.execute import Case
-from cudareduce.figures import DASH, measured_text, plain_text, size_text
+from cudareduce.figures import DASH, measured_text, plain_text, short_size, size_text
 from cudareduce.operators import reduction
 from cudareduce.progress import say
 from cudareduce.provenance import tool
@@ -117,7 +117,7 @@ def _peers(found: Findings) -> Section:
     header = ("kernel", "n", "by reading", "by writing", "+ queue", "NVBench", "apart")
     rows = tuple(
         (
-            peer.kernel, size_text(peer.n), _text(peer.read), _text(peer.write),
+            peer.kernel, short_size(peer.n), _text(peer.read), _text(peer.write),
             _text(peer.nvbench), plain_text(peer.nvbench_us), f"{100 * peer.difference:+.1f}%",
         )
         for peer in found.peers
@@ -134,7 +134,7 @@ def _flushes(found: Findings) -> Section:
     cells = {(f.what, f.n, f.how): _text(f) for f in found.flushes}
     keys = dict.fromkeys((figure.what, figure.n) for figure in found.flushes)
     rows = tuple(
-        (what, size_text(n), *(cells.get((what, n, way), DASH) for way in ways)) for what, n in keys
+        (what, short_size(n), *(cells.get((what, n, way), DASH) for way in ways)) for what, n in keys
     )
     return Section("Cache before each sample, us", ("kernel", "n", *ways), rows, (), 2)
 
