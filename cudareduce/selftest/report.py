@@ -134,7 +134,8 @@ def _flushes(found: Findings) -> Section:
     cells = {(f.what, f.n, f.how): _text(f) for f in found.flushes}
     keys = dict.fromkeys((figure.what, figure.n) for figure in found.flushes)
     rows = tuple(
-        (what, short_size(n), *(cells.get((what, n, way), DASH) for way in ways)) for what, n in keys
+        (what, short_size(n), *(cells.get((what, n, way), DASH) for way in ways))
+        for what, n in keys
     )
     return Section("Cache before each sample, us", ("kernel", "n", *ways), rows, (), 2)
 
