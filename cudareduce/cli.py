@@ -14,12 +14,14 @@ import click
 
 from cudareduce import __version__
 from cudareduce.cli_gate import check, compare
-from cudareduce.cli_types import Sizes
+from cudareduce.cli_types import PATTERNS, Sizes
 from cudareduce.errors import CudareduceError, UsageError
 from cudareduce.options import (
     add_debug,
+    add_device,
     add_folders,
     add_machine,
+    add_no_cache,
     add_peak,
     add_problem,
     add_rounds,
@@ -94,7 +96,7 @@ def sweep(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> 
 @click.option(
     "--pattern",
     "only_pattern",
-    type=click.Choice(["random", "positive", "exact", "ones", "twos", "cancel"]),
+    type=click.Choice(PATTERNS),
     help="Only this input; cancel: a sum that is nearly 0. By default all but cancel.",
 )
 @add_problem
@@ -172,7 +174,7 @@ def show(kernel: str, diff: bool, folders: tuple[Path, ...], debug: bool) -> int
 
 @cli.command()
 @click.argument("kernels", nargs=-1, metavar="[KERNEL]...")
-@click.option("--device", type=click.IntRange(min=0), default=0, help="Which GPU.")
+@add_device
 @click.option(
     "--max-time",
     type=click.FloatRange(min=0, min_open=True),
@@ -182,7 +184,7 @@ def show(kernel: str, diff: bool, folders: tuple[Path, ...], debug: bool) -> int
     help="Bound the whole test.",
 )
 @click.option("--strict", is_flag=True, help="Exit 4 if a threshold of 2 % is too low here.")
-@click.option("--no-cache", is_flag=True, help="Compile everything anew.")
+@add_no_cache
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 @click.option("--json", type=click.Path(path_type=Path), help="Also write JSON to this file.")
 @click.option("--markdown", type=click.Path(path_type=Path), help="Also write Markdown there.")
@@ -207,7 +209,7 @@ def selftest(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) 
 
 
 @cli.command()
-@click.option("--device", type=click.IntRange(min=0), default=0, help="Which GPU.")
+@add_device
 @add_debug
 def info(device: int, debug: bool) -> int:
     """What this machine can run: GPU, driver, compilers, libraries.

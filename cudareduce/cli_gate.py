@@ -10,6 +10,14 @@ import click
 from cudareduce.cli_types import OPS, Sizes, Words, options_of
 from cudareduce.dtypes import DTYPES
 from cudareduce.errors import UsageError
+from cudareduce.options import (
+    add_debug,
+    add_device,
+    add_folders,
+    add_no_cache,
+    add_quiet,
+    add_time_limit,
+)
 
 
 class Threshold(click.ParamType[float]):
@@ -65,7 +73,7 @@ _judging = options_of(
     click.option("--format", "style", default="table", show_default=True,
                  type=click.Choice(["table", "markdown", "json"]),
                  help="What is printed on standard output."),
-    click.option("--debug", is_flag=True, help="Show the traceback of an error."),
+    add_debug,
 )  # fmt: skip
 
 
@@ -118,23 +126,11 @@ def compare(old: Path, new: Path, **options: Any) -> int:
     "--arch", type=Architectures(), help="With --compile: architectures.  [default: the baseline's]"
 )
 @click.option("--json", type=_path, metavar="FILE", help="Also store what was measured.")
-@click.option(
-    "--kernels",
-    "folders",
-    multiple=True,
-    type=_path,
-    metavar="DIR",
-    help="A folder with kernels of your own, beside the built-in ones.",
-)
-@click.option("--device", type=click.IntRange(min=0), default=0, help="Which GPU.")
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="When the verification of one kernel counts as hanging.",
-)
-@click.option("--no-cache", is_flag=True, help="Compile everything anew.")
-@click.option("--quiet", is_flag=True, help="No progress and no remarks on standard error.")
+@add_folders
+@add_device
+@add_time_limit
+@add_no_cache
+@add_quiet
 @_judging
 @click.pass_obj
 def check(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:

@@ -11,6 +11,8 @@ from cudareduce.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FINISHES = ("relaunch", "relaunch_one_block", "atomic", "none", "host")
+#: What a user may ask for of the patterns in `inputs`, which is too heavy to be imported here.
+PATTERNS = ("random", "positive", "exact", "ones", "twos", "cancel")
 OPS = ("sum", "prod", "min", "max", "mean", "argmin", "argmax", "matmul", "affine")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from cudareduce.cli_types import FINISHES, OPS, Words, options_of
+from cudareduce.cli_types import FINISHES, OPS, PATTERNS, Words, options_of
 from cudareduce.dtypes import DTYPES
 
 #: What the table holds on request; it has no room for it within 80 characters.
@@ -31,17 +31,25 @@ add_peak = click.option(
     "--peak-gb-s", type=click.FloatRange(min=0, min_open=True),
     help="Theory, where the driver does not know it.",
 )  # fmt: skip
+add_device = click.option("--device", type=click.IntRange(min=0), default=0, help="Which GPU.")
+add_time_limit = click.option(
+    "--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+    help="When the verification of one kernel counts as hanging.",
+)  # fmt: skip
+add_no_cache = click.option("--no-cache", is_flag=True, help="Compile everything anew.")
+add_quiet = click.option(
+    "--quiet", is_flag=True, help="No progress and no remarks on standard error."
+)
 add_machine = options_of(
     click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the inputs."),
     click.option("--backend", type=click.Choice(["auto", "cuda", "cpu"]), default="auto",
                  show_default=True, help="Where kernels run; times come from cuda alone."),
-    click.option("--device", type=click.IntRange(min=0), default=0, help="Which GPU."),
-    click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-                 help="When the verification of one kernel counts as hanging."),
+    add_device,
+    add_time_limit,
     click.option("--max-time", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
                  help="Bound the whole run; what was cut is said."),
-    click.option("--no-cache", is_flag=True, help="Compile everything anew."),
-    click.option("--quiet", is_flag=True, help="No progress and no remarks on standard error."),
+    add_no_cache,
+    add_quiet,
     click.option("--csv", type=click.Path(path_type=Path), help="Also write CSV to this file."),
     click.option("--json", type=click.Path(path_type=Path), help="Also write JSON to this file."),
     click.option("--markdown", type=click.Path(path_type=Path),
@@ -83,7 +91,7 @@ add_timing = options_of(
                  help="Also replay each kernel as a captured CUDA graph."),
     add_rounds,
     click.option("--pattern", default="random", show_default=True,
-                 type=click.Choice(["random", "positive", "exact", "ones", "twos", "cancel"]),
+                 type=click.Choice(PATTERNS),
                  help="What the timed input holds; cancel: a sum that is nearly 0."),
     click.option("--region", type=click.Choice(["total", "first-pass"]), default="total",
                  show_default=True,
