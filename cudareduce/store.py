@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
@@ -69,14 +70,19 @@ def to_csv(run: Run) -> str:
     return text.getvalue()
 
 
-def load(path: Path) -> Run:
-    """Read a result file; one that is missing, truncated or another tool's is a UsageError."""
+def read_json(path: Path) -> Any:
+    """What a JSON file holds; one that is missing or truncated is a UsageError."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"{path} is not JSON, or is cut short: {error}") from None
+
+
+def load(path: Path) -> Run:
+    """Read a result file; one that is missing, truncated or another tool's is a UsageError."""
+    data = read_json(path)
     if not isinstance(data, dict) or "schema" not in data or "records" not in data:
         raise UsageError(f"{path} is not a result of cudareduce: write one with bench --json")
     if data["schema"] != SCHEMA:
@@ -85,18 +91,18 @@ def load(path: Path) -> Run:
         )
     try:
         records = tuple(_record(values) for values in data["records"])
-        device = DeviceInfo(**_known(DeviceInfo, data["device"]))
+        device = DeviceInfo(**known_fields(DeviceInfo, data["device"]))
         return Run(data["tool"], device, data["protocol"], records, data["created"])
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} is not a whole result of cudareduce: {error}") from None
 
 
 def _record(values: dict[str, Any]) -> Record:
-    known = _known(Record, values)
+    known = known_fields(Record, values)
     return Record(**known | {"rounds_us": tuple(known.get("rounds_us") or ())})
 
 
-def _known(kind: type, values: dict[str, Any]) -> dict[str, Any]:
+def known_fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields this version knows; newer ones of the same schema are left out."""
     names = _names(kind)
     return {key: value for key, value in values.items() if key in names}

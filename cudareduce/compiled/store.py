@@ -11,6 +11,7 @@ from typing import Any
 
 from cudareduce.compiled.resources import Resources
 from cudareduce.errors import BaselineError, UsageError
+from cudareduce.store import known_fields, read_json
 
 KIND = "cudareduce compile"
 #: Raised when a field changes its meaning or goes; new fields do not raise it.
@@ -72,12 +73,7 @@ def load(path: Path) -> CompiledSet:
             f"there is no baseline {path}: make it with "
             f"cudareduce check --compile --baseline {path} --update-baseline"
         )
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"{path} is not JSON, or is cut short: {error}") from None
+    data = read_json(path)
     if not isinstance(data, dict) or data.get("kind") != KIND:
         raise UsageError(
             f"{path} holds no compiled kernels: --compile takes a file that --update-baseline wrote"
@@ -88,8 +84,7 @@ def load(path: Path) -> CompiledSet:
             "with --update-baseline"
         )
     try:
-        known = {f.name for f in fields(CompiledSet)}
-        values = {key: value for key, value in data.items() if key in known}
+        values = known_fields(CompiledSet, data)
         units = tuple(_unit(unit) for unit in values.pop("units"))
         values["flags"] = tuple(values["flags"])
         values["architectures"] = tuple(int(arch) for arch in values["architectures"])
@@ -102,7 +97,6 @@ def load(path: Path) -> CompiledSet:
 
 
 def _unit(values: Mapping[str, Any]) -> Unit:
-    names = {f.name for f in fields(Unit)}
     figures = {f.name: int(values["resources"][f.name]) for f in fields(Resources)}
-    known = {key: value for key, value in values.items() if key in names}
+    known = known_fields(Unit, values)
     return Unit(**known | {"resources": Resources(**figures), "arch": int(values["arch"])})
