@@ -64,6 +64,17 @@ class NoMonitor(Monitor):
         pass
 
 
+@contextmanager
+def buffers_end(cpu: CpuBackend) -> Iterator[None]:
+    """On leaving, release what has been allocated since."""
+    before = set(cpu._finalizers)
+    try:
+        yield
+    finally:
+        for address in set(cpu._finalizers) - before:
+            cpu._finalizers.pop(address)()
+
+
 class FakeGpu(CudaBackend):
     """What CudaBackend offers, on a clock of its own."""
 
@@ -83,13 +94,8 @@ class FakeGpu(CudaBackend):
     @contextmanager
     def another(self) -> Iterator[FakeGpu]:
         """No context of its own, but buffers that end with it."""
-        held = self._cpu._finalizers
-        before = set(held)
-        try:
+        with buffers_end(self._cpu):
             yield self
-        finally:
-            for address in set(held) - before:
-                held.pop(address)()
 
     def info(self) -> DeviceInfo:
         return self._device_info

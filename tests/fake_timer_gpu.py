@@ -21,6 +21,7 @@ from cudareduce.cpu import CpuBackend
 from cudareduce.cuda import CudaBackend
 from cudareduce.nvml import Conditions, Monitor
 from cudareduce.timing.timer import CudaTimer
+from tests.fake_gpu import buffers_end
 
 PEAK_GB_S = 4000.0
 CALM = Conditions(1980.0, 3201.0, 300.0, 40.0, 0)
@@ -62,14 +63,12 @@ class FakeGpu(CpuBackend, CudaBackend):
     @contextmanager
     def another(self) -> Iterator[FakeGpu]:
         """No context of its own, but buffers that end with it."""
-        before = set(self._finalizers)
         self.elsewhere = True
         try:
-            yield self
+            with buffers_end(self):
+                yield self
         finally:
             self.elsewhere = False
-            for address in set(self._finalizers) - before:
-                self._finalizers.pop(address)()
 
     def info(self) -> DeviceInfo:
         return replace(DeviceInfo("Fake GPU"), l2_bytes=2**20, peak_gb_s=PEAK_GB_S, cc="9.0")

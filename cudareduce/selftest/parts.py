@@ -8,6 +8,7 @@ none of its own, (f) NVBench beside us.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from statistics import fmean, median
 from typing import Any
@@ -24,7 +25,7 @@ from cudareduce.selftest.findings import ENOUGH, Comparison, Figure, Findings, P
 from cudareduce.selftest.nvbench import ask, why_not
 from cudareduce.timing.measure import Measurement, Timing, measure
 from cudareduce.timing.sampling import COLD, Method, Sampler
-from cudareduce.timing.scenes import Contexts, Scene, Scenes, SetUp, staying
+from cudareduce.timing.scenes import Scene, Scenes, SetUp, new_scene, staying
 from cudareduce.timing.timer import PLACES, CudaTimer
 
 _ROUNDS = 9
@@ -227,8 +228,8 @@ class Selftest:
             self._problems[f"{limit} cut rounds: some figures rest on fewer than {_ROUNDS}"] = None
         return found.timings
 
-    def _contexts(self, set_up: SetUp) -> Contexts:
-        return Contexts(self._backend, self._monitor, set_up)
+    def _contexts(self, set_up: SetUp) -> Scenes:
+        return partial(new_scene, self._backend, self._monitor, set_up)
 
     def _reductions(self, n: int, named: Mapping[str, Case]) -> SetUp:
         """Reductions of one input, each with buffers of its own."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from cudareduce.backend import Launch
 from cudareduce.execute import Bound
 from cudareduce.timing.sampling import Timer
+from cudareduce.verify import REPEATS
 
-#: Launches compared bit by bit, and the device time that they may take; at least three are made.
-_LAUNCHES, _LEAST, _BUDGET_US = 10, 3, 100_000.0
+#: The device time that launches compared bit by bit may take; at least three are made.
+_LEAST, _BUDGET_US = 3, 100_000.0
 #: A wait for the whole context right behind the last event takes a few microseconds of the host's
 #: when nothing is left; this much more than an empty launch needs is work.
 _LATE_US = 100.0
@@ -16,7 +17,7 @@ _LATE_US = 100.0
 def distinct_answers(bound: Bound, cost_us: float) -> tuple[int, int]:
     """How many different answers some launches on one input give, bit by bit, and how many they
     were."""
-    launches = max(_LEAST, min(_LAUNCHES, int(_BUDGET_US / max(cost_us, 1.0))))
+    launches = max(_LEAST, min(REPEATS, int(_BUDGET_US / max(cost_us, 1.0))))
     seen = set()
     for _ in range(launches):
         bound.poison()

@@ -41,22 +41,16 @@ def staying(scene: Scene) -> Scenes:
     return lambda: nullcontext(scene)
 
 
-class Contexts:
-    """Scenes on a GPU, each in a context of its own; `set_up` allocates there and says what runs.
+@contextmanager
+def new_scene(home: CudaBackend, monitor: Monitor, set_up: SetUp) -> Iterator[Scene]:
+    """A scene in a context of its own, its buffers at other addresses than those of the one before.
 
-    Whatever it allocates goes with the scene.
+    `set_up` allocates there and says what runs; whatever it allocates goes with the scene.
     """
-
-    def __init__(self, home: CudaBackend, monitor: Monitor, set_up: SetUp) -> None:
-        self._home, self._monitor, self._set_up = home, monitor, set_up
-
-    @contextmanager
-    def __call__(self) -> Iterator[Scene]:
-        """A new scene, its buffers at other addresses than those of the one before."""
-        with self._home.another() as backend:
-            backend.allocate(_STEP_BYTES * Random().randrange(1, _STEPS))
-            timer = CudaTimer(backend, self._monitor)
-            try:
-                yield Scene(timer, self._set_up(backend, timer))
-            finally:
-                timer.release()
+    with home.another() as backend:
+        backend.allocate(_STEP_BYTES * Random().randrange(1, _STEPS))
+        timer = CudaTimer(backend, monitor)
+        try:
+            yield Scene(timer, set_up(backend, timer))
+        finally:
+            timer.release()

@@ -22,7 +22,7 @@ from cudareduce.timing.advice import remarks
 from cudareduce.timing.hygiene import distinct_answers, late_work
 from cudareduce.timing.measure import Measurement, measure
 from cudareduce.timing.sampling import Method
-from cudareduce.timing.scenes import Contexts, Scene
+from cudareduce.timing.scenes import Scene, new_scene
 from cudareduce.timing.timer import CudaTimer
 from cudareduce.verify import PASS, Verdict, judge, worse
 
@@ -49,6 +49,8 @@ class Trial:
         assert isinstance(home, CudaBackend)
         # Another seed than verification has: what a kernel may have kept from there is of no use.
         self._data = make(asked.pattern, group.what, group.n, asked.rows, asked.seed + 1)
+        limits = home.limits()
+        self._plans = {case: case.plan(group.n, asked.rows, limits) for case in programs}
         self._bounds: dict[Case, Bound] = {}
         self._readers: tuple[str, ...] = ()
         self._refs: dict[tuple[int, int], Reference] = {}
@@ -69,23 +71,23 @@ class Trial:
         """The scene that is kept, or a new one."""
         if self._kept is not None:
             return nullcontext(self._kept)
-        return Contexts(self._home, self._monitor, self._set_up)()
+        return new_scene(self._home, self._monitor, self._set_up)
 
     def _set_up(self, backend: CudaBackend, timer: CudaTimer) -> Mapping[str, Launch]:
         """Buffers for every case in a new context, poisoned, and what is to be timed there."""
-        asked, limits = self._session.settings, backend.limits()
         given = backend.upload(self._data)
-        plans = {case: case.plan(self._group.n, asked.rows, limits) for case in self._programs}
-        built = build(backend, [(c, [step.stage for step in p.passes]) for c, p in plans.items()])
+        needed = [(c, [step.stage for step in p.passes]) for c, p in self._plans.items()]
+        built = build(backend, needed)
         readers = timer.readers(given)
         entrants = {FLOOR_EVENTS: lambda: None, FLOOR_LAUNCH: timer.empty(), **readers}
         self._readers = tuple(readers)
-        for k, (case, plan) in enumerate(plans.items()):
+        first_only = self._session.settings.region == "first-pass"
+        for k, (case, plan) in enumerate(self._plans.items()):
             programs = built.get(case, {})
             if isinstance(programs, BuildError):
                 raise programs
             bound = self._bounds[case] = Bound(backend, plan, programs, given)
-            entrants[str(k)] = bound.run_first if asked.region == "first-pass" else bound.run
+            entrants[str(k)] = bound.run_first if first_only else bound.run
         _ = timer.displace  # allocates
         return entrants
 
