@@ -6,7 +6,7 @@ Every format is made from the same sections, so they cannot tell different stori
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -100,13 +100,20 @@ def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) 
     notes = [*_share_notes(run, first, headings), *_kind_notes(kinds, timed), *_answer_notes(timed)]
     floors = run.protocol.get("floors_us") or {}
     if floors:
-        text = ", ".join(
-            f"{name.removeprefix('floor: ')} {us:.2f} us" for name, us in floors.items()
-        )
-        notes.append(f"floor, not subtracted: {text}")
+        notes.append(f"floor, not subtracted: {_floors_text(floors)}")
     if first.time_us_low is None:
-        notes.append(f"{len(first.rounds_us)} rounds: no interval; it takes at least 6")
+        rounds = len(first.rounds_us)
+        notes.append(f"{rounds} round{'s' if rounds > 1 else ''}: no interval; it takes at least 6")
     return Section(title, tuple(c.heading for c in columns), rows, tuple(notes))
+
+
+def _floors_text(floors: Mapping[str, float]) -> str:
+    """Events and launch of each kind of timing; the first kind's have no kind in their names."""
+    kinds: dict[str, list[str]] = {}
+    for name, us in floors.items():
+        what, _, kind = name.removeprefix("floor: ").partition(", ")
+        kinds.setdefault(kind, []).append(f"{what} {us:.2f} us")
+    return "; ".join(f"{kind}: {', '.join(a)}".removeprefix(": ") for kind, a in kinds.items())
 
 
 def _share_notes(run: Run, first: Record, headings: set[str]) -> Iterator[str]:

@@ -81,6 +81,9 @@ def test_cold_and_warm_stand_in_one_table(cudareduce: Call, gpu: FakeGpu) -> Non
     _, out, _ = cudareduce("bench", *TWO, "--n", "2^12", "--timing", "cold,warm", "--quiet")
     assert "float32, cold and warm, Fake GPU" in out
     assert "batch: launches between two events" in out
+    number = r"\d+\.\d\d us"
+    pair = f"two events {number}, an empty kernel {number}"
+    assert re.search(f"\nfloor, not subtracted: {pair}; warm: {pair}\n", out)
     rows = [line.split() for line in out.splitlines() if "±" in line]
     assert [row[:2] for row in rows] == [
         [TWO[0], "cold"], ["warm", rows[1][1]], [TWO[1], "cold"], ["warm", rows[3][1]],
@@ -151,11 +154,14 @@ def test_throttling_is_told(cudareduce: Call, gpu: FakeGpu) -> None:
     assert run["records"][0]["event_reasons"] == "power cap"
 
 
-def test_few_rounds_have_no_interval_and_say_so(cudareduce: Call, gpu: FakeGpu) -> None:
-    _, run, _ = bench(cudareduce, "--rounds", 5)
+@pytest.mark.parametrize(("rounds", "told"), [(1, "1 round"), (5, "5 rounds")])
+def test_few_rounds_have_no_interval_and_say_so(
+    cudareduce: Call, gpu: FakeGpu, rounds: int, told: str
+) -> None:
+    _, run, _ = bench(cudareduce, "--rounds", rounds)
     assert run["records"][0]["time_us_low"] is None
-    _, out, _ = cudareduce("bench", *TWO, "--n", 999, "--rounds", 5, "--quiet")
-    assert "5 rounds: no interval; it takes at least 6" in out
+    _, out, _ = cudareduce("bench", *TWO, "--n", 999, "--rounds", rounds, "--quiet")
+    assert f"\n{told}: no interval; it takes at least 6" in out
     assert "±" not in out and "nan" not in out.lower()
 
 
