@@ -93,6 +93,9 @@ def short_size(n: int) -> str:
     return f"2^{n.bit_length() - 1}" if n >= 1024 and n & (n - 1) == 0 else str(n)
 
 
-def change_text(ratio: float | None) -> str:
-    """A ratio as a signed change in per cent."""
-    return DASH if ratio is None else f"{100 * (ratio - 1):+.2f}%"
+def change_text(ratio: float, low: float, high: float) -> str:
+    """A ratio with its interval as a signed change in per cent: +7.0±.3%."""
+    half = max(100 * (high - low) / 2, 0.01)
+    places = max(0, decimals(half))
+    change = round(100 * (ratio - 1), places) + 0.0  # never -0.0
+    return f"{change:+.{places}f}±{f'{half:.{places}f}'.removeprefix('0')}%"

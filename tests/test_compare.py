@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from cudareduce.backend import DeviceInfo
-from cudareduce.gate.compare import SAME_CODE, VERDICTS, Row, Rules, compare
+from cudareduce.gate.compare import SAME_CODE, Row, Rules, compare
 from cudareduce.gate.fingerprint import match
 from cudareduce.gate.policy import Policy, confirm
 from cudareduce.gate.thresholds import Thresholds, load_thresholds
+from cudareduce.gate.verdicts import verdict_sections
 from cudareduce.record import Record, Run
 from cudareduce.store import load, to_json, write_text
 from tests.simulate import H200, KERNELS, SIZES, record, run
@@ -55,7 +56,7 @@ OLD = case()
         (case(36.0, cubin_sha="x"), "FASTER", ""),
         (case(41.0, cubin_sha="x"), "SAME", ""),
         (case(44.0, grid=7), "SLOWER", ""),
-        (case(41.99, cubin_sha="x"), "UNCERTAIN", "it may be as much as +5.1 %, beyond the"),
+        (case(41.99, cubin_sha="x"), "UNCERTAIN", "the interval reaches beyond the threshold"),
         (case(44.0, cubin_sha=None), "SLOWER", ""),
         (case(20.0, verdict="fail", reason="got 1, expected 2", time_us=None), "WRONG", "got 1"),
         (case(verdict="skip", reason="out of GPU memory", time_us=None), "GONE", "out of GPU"),
@@ -190,15 +191,43 @@ def test_stored_runs_are_simulated_and_say_so() -> None:
 def test_compare_prints_the_worst_first_and_cannot_confirm(cudareduce: Call) -> None:
     code, out, err = cudareduce("compare", BEFORE, AFTER, "--threshold", "2%")
     assert (code, err) == (1, "")
-    lines = [line.split() for line in out.splitlines()]
-    assert out.startswith(
-        "simulated-after.json against simulated-before.json, NVIDIA H200, sum float32, limit 2%\n"
-    )
-    verdicts = [line[0] for line in lines if len(line) == 8 and line[0] in VERDICTS]
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert max(map(len, lines[1:28])) <= 80
+    assert lines[:9] == [
+        "simulated-after.json against simulated-before.json, NVIDIA H200, sum float32, limit 2%",
+        "",
+        " verdict  kernel                       n     old us  new us    change",
+        " " + 68 * "─",
+        " SLOWER   reduce_v6_multi_add          2^28   347.4     358  +3.1±.3%",
+        " SLOWER   reduce_v6_multi_add          2^25   46.11    47.5  +3.0±.4%",
+        " SLOWER   reduce_v6_multi_add          2^22    8.38    8.64  +2.9±.8%",
+        " FASTER   reduce_v4_unroll_last_warp   2^22   11.39   10.72  -5.9±.6%",
+        " FASTER   reduce_v4_unroll_last_warp   2^28     538     506  -6.0±.5%",
+    ]
+    verdicts = [line.split()[0] for line in lines[4:28]]
     assert verdicts == ["SLOWER"] * 3 + ["FASTER"] * 3 + ["SAME"] * 18
-    assert out.count("limit 2%, unconfirmed") == 3
-    assert "24 compared: 3 SLOWER, 3 FASTER, 18 SAME" in out
+    assert lines[29:31] == ["24 compared: 3 SLOWER, 3 FASTER, 18 SAME", "SLOWER: unconfirmed"]
     assert "18 ran the same machine code, launched the same way; their times" in out
+
+
+def test_reasons_are_said_once() -> None:
+    """Whose they are where they differ; not for the largest group, nor for a verdict's only one."""
+    doubts = [
+        Row(OLD, replace(OLD, n=n), "UNCERTAIN", why) for n, why in ((1, "a"), (2, "b"), (3, "b"))
+    ]
+    gone = [Row(replace(OLD, n=n), None, "GONE", "it is away") for n in (5, 6)]
+    confirmed = [Row(OLD, replace(OLD, n=n), "SLOWER", confirmed=n == 7) for n in (7, 8)]
+    rows = [*confirmed, *gone, *doubts, Row(OLD, OLD, "FASTER"), Row(OLD, OLD, "SAME", "because")]
+    [section] = verdict_sections(rows, "title", (), shares=False, everything=True)
+    assert section.notes == (
+        "9 compared: 2 SLOWER, 2 GONE, 3 UNCERTAIN, 1 FASTER, 1 SAME",
+        "SLOWER: confirmed by a second measurement: reduce_v7_shuffle 7",
+        "SLOWER: unconfirmed: reduce_v7_shuffle 8",
+        "GONE: it is away",
+        "UNCERTAIN: a: reduce_v7_shuffle 1",
+        "UNCERTAIN: b: the other 2",
+        "1 ran the same machine code, launched the same way",
+    )
 
 
 def test_an_improvement_never_fails(cudareduce: Call, tmp_path: Path) -> None:
@@ -218,7 +247,7 @@ def test_markdown_and_json(cudareduce: Call, tmp_path: Path) -> None:
     assert {row["kernel"] for row in slower} == {"reduce_v6_multi_add"}
     assert all(2 < row["change_pct_low"] < 3 < row["change_pct_high"] < 4 for row in slower)
     assert "| SLOWER " in page.read_text()
-    assert "limit 2%, unconfirmed" in page.read_text()
+    assert "SLOWER: unconfirmed\n" in page.read_text()
 
 
 def stored(path: Path, made: Run) -> Path:

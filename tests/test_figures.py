@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudareduce.figures import measured_text, plain_text, share_text
+from cudareduce.figures import change_text, measured_text, plain_text, share_text
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,18 @@ def test_shares() -> None:
     assert share_text(88.84, 0.05) == "89"
     assert share_text(None) == "-"
     assert plain_text(0) == "0"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "text"),
+    [
+        (1.0699, 1.0665, 1.0741, "+7.0±.4%"),
+        (0.9353, 0.9349, 0.9357, "-6.47±.04%"),
+        (0.9996, 0.997, 1.003, "+0.0±.3%"),
+        (1.01, 0.99, 1.03, "+1±2%"),
+        (2.5, 2.2, 2.8, "+150±30%"),
+        (1.02, 1.02, 1.02, "+2.00±.01%"),
+    ],
+)
+def test_changes(ratio: float, low: float, high: float, text: str) -> None:
+    assert change_text(ratio, low, high) == text

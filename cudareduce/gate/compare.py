@@ -163,8 +163,7 @@ def _judge(
     if -limit <= low and high <= limit:
         return "SAME", ""
     if abs(moved) <= limit:
-        worst = high if high > limit else low
-        return "UNCERTAIN", f"it may be as much as {_percent(worst)}, beyond the threshold"
+        return "UNCERTAIN", "the interval reaches beyond the threshold"
     if low <= 0 <= high:
         return "UNCERTAIN", "the rounds are too noisy to tell the change from none"
     clock = _clock(old, new, moved, limit)

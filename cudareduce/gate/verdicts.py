@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
 from typing import Any
 
@@ -43,12 +43,9 @@ def _shape_text(record: Record) -> str:
     return f"{short_size(record.n)}{rows}{how}"
 
 
-def moved_text(row: Row) -> str:
-    """Change and interval in a sentence."""
-    if row.change is None:
-        return ""
-    low, high = change_text(row.change.low), change_text(row.change.high)
-    return f"{change_text(row.change.ratio)} ({low} to {high})"
+def _moved_text(row: Row) -> str:
+    change = row.change
+    return change_text(change.ratio, change.low, change.high) if change else ""
 
 
 def counts_text(rows: Sequence[Row]) -> str:
@@ -79,34 +76,53 @@ def verdict_sections(
         told.append(f"{same} that are the SAME are not shown; --all shows them")
     # What holds for every row stands in the title, so that the table fits 80 columns.
     kinds = dict.fromkeys(_reduction_text(row.record) for row in shown)
-    limits = dict.fromkeys(_limit_text(row) for row in shown)
+    limits = dict.fromkeys(_limit_text(row) for row in shown if row.threshold is not None)
     what = _shape_text if len(kinds) == 1 else problem_text
     title = ", ".join([title, *(kinds if len(kinds) == 1 else ())])
+    size = "n x rows" if any(row.record.rows != 1 for row in shown) else "n"
+    subject = size if len(kinds) == 1 else "what"
     unit = "%ceil" if shares else "us"
-    header = ["verdict", "kernel", "what", f"old {unit}", f"new {unit}", "change", "from", "to"]
+    header = ["verdict", "kernel", subject, f"old {unit}", f"new {unit}", "change"]
     table = [
         [
-            row.verdict, row.record.kernel, what(row.record),
-            _figure(row.old, shares), _figure(row.new, shares),
-            *(change_text(value) for value in _change(row)),
+            row.verdict, row.record.kernel, what(row.record).replace(" rows", ""),
+            _figure(row.old, shares), _figure(row.new, shares), _moved_text(row) or DASH,
         ]
         for row in shown
     ]  # fmt: skip
     if len(limits) == 1:
         title += f", limit {next(iter(limits))}"
-    else:
+    elif limits:
         header.append("limit")
         table = [[*cells, _limit_text(row)] for cells, row in zip(table, shown, strict=True)]
-    reasons = [
-        f"{row.record.kernel} {problem_text(row.record)}: {row.verdict}: {sentence(row)}"
-        for row in shown
-        if row.verdict == "SLOWER" or (row.reason and row.verdict != "SAME")
-    ]
     alike = sum(row.same_code and row.verdict == "SAME" for row in rows)
     if alike:
         told.append(f"{alike} ran the same machine code, launched the same way{_noise(rows)}")
-    notes = (counts_text(rows), *reasons, *told)
+    notes = (counts_text(rows), *_reasons(shown, what), *told)
     return [Section(title, tuple(header), tuple(map(tuple, table)), notes, 3)]
+
+
+def _reasons(rows: Sequence[Row], what: Callable[[Record], str]) -> Iterator[str]:
+    """Why, once for all rows of a verdict; where reasons differ, whose they are, but for most."""
+    verdicts: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        verdicts.setdefault(row.verdict, {}).setdefault(_why(row), []).append(row)
+    for verdict, reasons in verdicts.items():
+        *smaller, _ = sorted(map(len, reasons.values()))
+        for why, members in reasons.items():
+            names = ", ".join(f"{row.record.kernel} {what(row.record)}" for row in members)
+            if len(members) not in smaller:
+                names = f"the other {len(members)}"
+            if why and verdict != "SAME":
+                yield f"{verdict}: {why}" + (f": {names}" if len(reasons) > 1 else "")
+
+
+def _why(row: Row) -> str:
+    """The reason for a verdict, and whether a second measurement bears it out."""
+    if row.verdict != "SLOWER":
+        return row.reason
+    sure = "confirmed by a second measurement" if row.confirmed else "unconfirmed"
+    return "; ".join(part for part in (sure, row.reason) if part)
 
 
 def _limit_text(row: Row) -> str:
@@ -119,11 +135,6 @@ def _figure(record: Record | None, shares: bool) -> str:
     if shares:
         return share_text(record.pct_ceiling)
     return time_text(record.time_us, record.time_us_low, record.time_us_high)
-
-
-def _change(row: Row) -> tuple[float | None, float | None, float | None]:
-    change = row.change
-    return (change.ratio, change.low, change.high) if change else (None, None, None)
 
 
 def _noise(rows: Sequence[Row]) -> str:
@@ -174,11 +185,8 @@ def _plain(row: Row) -> dict[str, Any]:
 
 def sentence(row: Row) -> str:
     """What happened, in words."""
-    parts = [moved_text(row)]
-    if row.verdict == "SLOWER" and row.threshold is not None:
-        parts.append(f"limit {100 * row.threshold:g}%")
-        parts.append("confirmed" if row.confirmed else "unconfirmed")
-    return ", ".join(part for part in (*parts, row.reason) if part) or "as it was"
+    limit = f"limit {_limit_text(row)}" if row.verdict == "SLOWER" else ""
+    return ", ".join(part for part in (_moved_text(row), limit, _why(row)) if part) or "as it was"
 
 
 def findings(rows: Iterable[Row], policy: Policy) -> list[Finding]:
