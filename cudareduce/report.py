@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from cudareduce.columns import chosen, distinct_text
 from cudareduce.columns import label as _label
@@ -17,6 +17,9 @@ from cudareduce.errors import UsageError
 from cudareduce.figures import DASH, error_text, plain_text, size_text
 from cudareduce.record import Record, Run
 from cudareduce.store import load
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _MARKER = re.compile(
     r"(?P<open><!-- cudareduce: (?P<file>\S+) -->\n).*?(?P<close><!-- /cudareduce -->)", re.DOTALL
@@ -194,23 +197,17 @@ def to_markdown(found: Iterable[Section]) -> str:
 
 def print_sections(found: Iterable[Section]) -> None:
     """Sections on standard output: as wide as the terminal, whole in a pipe, colour where it is."""
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 120
+    roomy = console.options.update_width(1000)  # else no table is wider than the terminal
     for section in found:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        for k, name in enumerate(section.header):
-            table.add_column(
-                name, justify=_align(section, k), no_wrap=k >= section.texts, overflow="fold"
-            )
-        for row in section.rows:
-            style = "red" if "WRONG" in row else ""
-            table.add_row(*(Text(cell, style) for cell in row))
+        table = _rich_table(section, padding=1)
+        if console.measure(table, options=roomy).maximum > console.width:
+            table = _rich_table(_without_prefix(section), padding=0)
         console.print(Text(section.title, "bold"))
         if section.rows:
             console.print(table)
@@ -219,6 +216,36 @@ def print_sections(found: Iterable[Section]) -> None:
             quiet = "dim" if section.rows else ""
             console.print(Text(note, "red" if "WRONG" in note else quiet), soft_wrap=True)
         console.print()
+
+
+def _rich_table(section: Section, padding: int) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, padding, 0, 0))
+    for k, name in enumerate(section.header):
+        table.add_column(
+            name, justify=_align(section, k), no_wrap=k >= section.texts, overflow="fold"
+        )
+    for row in section.rows:
+        style = "red" if "WRONG" in row else ""
+        table.add_row(*(Text(cell, style) for cell in row))
+    return table
+
+
+def _without_prefix(section: Section) -> Section:
+    """The word that all kernels' names begin with, in the heading and not in every row."""
+    if "kernel" not in section.header:
+        return section
+    k = section.header.index("kernel")
+    first = {row[k].partition("_")[0] for row in section.rows if "_" in row[k]}
+    prefix = f"{next(iter(first), '')}_"
+    if not all(row[k].startswith(prefix) for row in section.rows if row[k]):
+        return section
+    rows = tuple((*row[:k], row[k].removeprefix(prefix), *row[k + 1 :]) for row in section.rows)
+    header = (*section.header[:k], f"{prefix}...", *section.header[k + 1 :])
+    return replace(section, header=header, rows=rows)
 
 
 def update_readme(path: Path, tables: Tables = sections) -> tuple[str, str]:
