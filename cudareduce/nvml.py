@@ -146,12 +146,6 @@ class Monitor:
             return len(running - set(own))
         return max(0, len(running) - len(own))
 
-    def close(self) -> None:
-        """Let go of the library."""
-        if self._handle is not None:
-            self._nvml.nvmlShutdown()
-        self._handle = None
-
     def _ask(self, what: str, read: Callable[[], Any]) -> Any:
         try:
             return read()
