@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import active_children
 from typing import Any
 
@@ -74,6 +74,7 @@ class Bench:
                 self._bench(what, cases, groups, len(asked.reductions) - k)
             except KeyboardInterrupt:
                 interrupted = True
+                self._remarks.setdefault("interrupted: what is missing was not measured")
             for group in groups:
                 for label, found in group.timed.items():
                     suffix = "" if label == asked.timings[0] else f", {label}"
@@ -117,7 +118,7 @@ class Bench:
                 for case, made in programs.items()
                 if case.why_not_at(n, asked.rows, limits) is None
             }
-            group = Group(what, n, skips | at_edges, shas)
+            group = Group(what, n, skips | {c: _elsewhere(v) for c, v in at_edges.items()}, shas)
             groups.append(group)
             if asked.deadline.passed:
                 late = Verdict("skip", session.why_cut())
@@ -162,7 +163,11 @@ class Bench:
                 self._say(said, where)
         except KeyboardInterrupt:
             interrupted = True
-        trial.inspect(hurried=interrupted or asked.deadline.passed)
+        try:
+            trial.inspect(hurried=interrupted or asked.deadline.passed)
+        except KeyboardInterrupt:
+            group.timed.clear()  # answers that were not looked at have no times
+            raise
         if monitor.problem:
             self._remarks.setdefault(monitor.problem)
         if interrupted:
@@ -172,6 +177,11 @@ class Bench:
         """Keep a remark once, with the first place where it was true."""
         for sentence in sentences:
             self._remarks.setdefault(f"{where}: {sentence}")
+
+
+def _elsewhere(verdict: Verdict) -> Verdict:
+    """What a verdict at the edges says of another size: errors are that size's own."""
+    return replace(verdict, error=None, bound=None, ulp=None)
 
 
 def _binary(programs: Programs, stages: Iterable[Stage]) -> str | None:

@@ -104,8 +104,8 @@ class Bound:
             launch()
 
     def run_first(self) -> None:
-        """Enqueue what a first-pass figure times: the first launch alone."""
-        self._launches[0]()
+        """Enqueue what a first-pass figure times: the first launch of the kernel alone."""
+        self._launches[1 if self.plan.preset else 0]()
 
     def poison(self) -> None:
         """Overwrite everything an earlier run may have left, but for the arrival counter."""

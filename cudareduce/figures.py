@@ -16,7 +16,7 @@ def decimals(half_width: float) -> int:
 
 
 def measured_text(
-    value: float | None, low: float | None, high: float | None, finest: float = 0.001
+    value: float | None, low: float | None, high: float | None, finest: float = 0.0
 ) -> str:
     """A value with half its interval, 34.82±.05, and no digit that the interval does not carry;
     without one, three significant digits. `finest` is what the instrument resolves."""
@@ -24,7 +24,8 @@ def measured_text(
         return DASH
     if low is None or high is None:
         return plain_text(value)
-    half = max((high - low) / 2, finest, 0.001)
+    # no more than three places, but for what is so small that they would show nothing of it
+    half = max((high - low) / 2, finest, min(0.001, abs(value) / 20) or 0.001)
     places = decimals(half)
     if places <= 0:
         return f"{round(value, places):.0f}±{round(half, places):.0f}"
@@ -32,13 +33,14 @@ def measured_text(
 
 
 def time_text(value: float | None, low: float | None, high: float | None) -> str:
-    """Microseconds without their interval, where there is no room for it; no digit more than it
+    """Microseconds without their interval, where that stands elsewhere; no digit more than it
     carries."""
     if value is None:
         return DASH
     half = (high - low) / 2 if low is not None and high is not None else value * 1e-2
     half = max(half, HALF_TICK_US, value * 1e-4)
-    return f"{value:.{min(3, max(0, decimals(half)))}f}"
+    places = min(3, decimals(half))
+    return f"{round(value, places):.{max(0, places)}f}"
 
 
 def ratio_text(value: float | None) -> str:
@@ -55,15 +57,15 @@ def plain_text(value: float | None, digits: int = 3) -> str:
     if value == 0:
         return "0"
     places = digits - 1 - floor(log10(abs(value)))
-    return f"{round(value, places):.{max(0, min(places, 3))}f}"
+    return f"{round(value, places):.{max(0, min(places, 6))}f}"
 
 
 def share_text(value: float | None, spread: float | None = None) -> str:
     """Per cent; `spread` is half the interval of what it is a share of, relative to that."""
     if value is None:
         return DASH
-    places = 1 if spread is None else min(1, max(0, decimals(max(value * spread, 1e-3))))
-    return f"{value:.{places}f}"
+    places = 1 if spread is None else min(1, decimals(max(value * spread, 1e-3)))
+    return f"{round(value, places):.{max(0, places)}f}"
 
 
 def rate_text(value: float | None) -> str:

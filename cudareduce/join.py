@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
@@ -56,17 +56,28 @@ class Join:
         """Records of each case that has a verdict, in the order given: one for each method that
         timed it, or one without a time."""
         known = [case for case in cases if case in group.verdicts]
+        plain = {case: self._record(group, case) for case in known}
+        sound = {
+            label: {
+                c: t for c, t in found.timings.items() if not self._alarm(plain[c], label, c, t)
+            }
+            for label, found in group.timed.items()
+        }
         records = []
         for k, case in enumerate(known):
-            plain = self._record(group, case)
             baseline = self._baseline(case, known)
-            before = known[k - 1] if case.suite and k else _find(known, case.kernel.after)
+            before = _find(known, case.kernel.after)
+            if case.suite:
+                before = known[k - 1] if k and known[k - 1].suite == case.suite else None
             timed = [
-                self._timed(replace(plain, timing=label), found, case, baseline, before)
+                self._timed(
+                    replace(plain[case], timing=label), found, case,
+                    _speedups(sound[label], case, baseline, before),
+                )
                 for label, found in group.timed.items()
                 if case in found.timings
-            ]
-            records += timed or [plain]
+            ]  # fmt: skip
+            records += timed or [plain[case]]
         return records
 
     def _record(self, group: Group, case: Case) -> Record:
@@ -105,22 +116,31 @@ class Join:
             cubin_sha=group.shas.get(case),
         )
 
-    def _timed(
-        self, record: Record, found: Timed, case: Case, baseline: Case | None, before: Case | None
-    ) -> Record:
-        """The record with what one method found; a time that cannot be is an alarm instead."""
-        asked, timing = self.settings, found.timings[case]
+    def _bytes(self, record: Record, case: Case) -> tuple[int, int]:
+        """What the algorithm moves in the timed region, and what of it is read."""
         plan = case.plan(record.n, record.rows, self.limits)
         read = plan.problem.input_bytes
-        moved = read if asked.region == "first-pass" else plan.bytes_moved
-        alarm = roofline_alarm(record.timing, moved / timing.median_us / 1e3, self.peak_gb_s)
+        return (read if self.settings.region == "first-pass" else plan.bytes_moved), read
+
+    def _alarm(self, record: Record, label: str, case: Case, timing: Timing) -> str | None:
+        """Why a time cannot be, if it cannot; nothing is compared with it either."""
+        moved, _ = self._bytes(record, case)
+        return roofline_alarm(label, moved / timing.median_us / 1e3, self.peak_gb_s)
+
+    def _timed(
+        self, record: Record, found: Timed, case: Case, speedups: Mapping[str, Any]
+    ) -> Record:
+        """The record with what one method found; a time that cannot be is an alarm instead."""
+        timing = found.timings[case]
+        alarm = self._alarm(record, record.timing, case, timing)
         if alarm:
             return replace(record, verdict="fail", reason=alarm)
+        moved, read = self._bytes(record, case)
         ceiling = read / found.ceiling.median_us / 1e3 if found.ceiling else None
         return replace(
             record,
             **_bandwidth(timing, moved, self.peak_gb_s, ceiling),
-            **_speedups(found, case, baseline, before),
+            **speedups,
             **_conditions(found.conditions),
         )
 
@@ -165,14 +185,14 @@ def _bandwidth(
 
 
 def _speedups(
-    found: Timed, case: Case, baseline: Case | None, before: Case | None
+    timings: Mapping[Case, Timing], case: Case, baseline: Case | None, before: Case | None
 ) -> dict[str, Any]:
     """Formed round by round, so that what moves both kernels in a round cancels."""
 
     def ratios(other: Case | None) -> list[float]:
-        if other not in found.timings:
+        if other is None or other not in timings or case not in timings:
             return []
-        return paired(found.timings[other].by_round, found.timings[case].by_round)
+        return paired(timings[other].by_round, timings[case].by_round)
 
     against, step = ratios(baseline), ratios(before)
     low, high = interval(against) or (None, None)

@@ -202,15 +202,11 @@ def print_sections(found: Iterable[Section]) -> None:
 
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = 120
-    roomy = console.options.update_width(1000)  # else no table is wider than the terminal
+        console.width = 1000
     for section in found:
-        table = _rich_table(section, padding=1)
-        if console.measure(table, options=roomy).maximum > console.width:
-            table = _rich_table(_without_prefix(section), padding=0)
-        console.print(Text(section.title, "bold"))
-        if section.rows:
-            console.print(table)
+        console.print(Text(section.title, "bold"), soft_wrap=True)
+        for part, gap in _fitting(section, console.width):
+            console.print(_rich_table(part, gap))
         for note in section.notes:
             # Wrapped by the terminal if at all: a place in a file stays one word to click or copy.
             quiet = "dim" if section.rows else ""
@@ -218,12 +214,46 @@ def print_sections(found: Iterable[Section]) -> None:
         console.print()
 
 
-def _rich_table(section: Section, padding: int) -> Table:
+def _fitting(section: Section, width: int) -> Iterator[tuple[Section, int]]:
+    """The table with its gap between columns; where there is no room, a narrower one, and where
+    numbers would still be cut, several with some columns each. Words may break, numbers may not."""
+    if not section.rows:
+        return
+    if 1 + sum(_widths(section, 2)) <= width:
+        yield section, 2
+        return
+    section = _without_prefix(section)
+    widths = _widths(section, 1)
+    first, last = section.texts, len(section.header)
+    while True:
+        room, end = width - 1 - sum(widths[: section.texts]), first
+        while end < last and (room >= widths[end] or end == first):
+            room, end = room - widths[end], end + 1
+        keep = [*range(section.texts), *range(first, end)]
+        header = tuple(section.header[k] for k in keep)
+        yield (
+            replace(
+                section, header=header, rows=tuple(tuple(r[k] for k in keep) for r in section.rows)
+            ),
+            1,
+        )
+        if end >= last:
+            return
+        first = end
+
+
+def _widths(section: Section, gap: int) -> list[int]:
+    return [
+        gap + max(map(len, column)) for column in zip(section.header, *section.rows, strict=True)
+    ]
+
+
+def _rich_table(section: Section, gap: int) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, padding, 0, 0))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap - 1, 0, 0))
     for k, name in enumerate(section.header):
         table.add_column(
             name, justify=_align(section, k), no_wrap=k >= section.texts, overflow="fold"

@@ -53,8 +53,9 @@ def timed_run(names: tuple[str, ...], options: Mapping[str, Any]) -> tuple[Run, 
     """Verify and time what the options name; the result, and the exit code it deserves."""
     registry = load_registry(options["folders"])
     choices = registry.choose(names, _adopter(options))
-    if options["baseline_kernel"] is not None:
-        registry.choose([options["baseline_kernel"]])
+    baseline = options["baseline_kernel"]
+    if baseline is not None and baseline not in {choice.kernel.id for choice in choices}:
+        raise UsageError(f"--baseline-kernel {baseline} is not measured here: name it too")
     run, outcome, _ = _bench(names, choices, registry, options)
     return run, _bench_code(outcome)
 

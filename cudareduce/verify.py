@@ -62,10 +62,10 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
     if limits is None:
         return None
     expected = ref.expected
+    same = answers == expected
+    if answers.dtype.kind == "f":
+        same |= np.isnan(answers) & np.isnan(expected)
     if ref.magnitude is None and ref.tolerance is None:
-        same = answers == expected
-        if answers.dtype.kind == "f":
-            same |= np.isnan(answers) & np.isnan(expected)
         wrong = np.flatnonzero(~(same.all(axis=1) if same.ndim > 1 else same))
         errors = np.zeros(len(expected))
         if answers.ndim == 1 and answers.dtype.kind in "iuf":
@@ -75,7 +75,8 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
     else:
         with np.errstate(invalid="ignore"):
             errors = np.abs(answers.astype(np.longdouble) - expected).astype(float)
-        wrong = np.flatnonzero(~(errors <= limits))
+        errors = np.where(same, 0.0, errors)  # infinities may be equal, and differ by no number
+        wrong = np.flatnonzero(~(np.isfinite(errors) & (errors <= limits)))
     if len(wrong):
         k = wrong[0]
         where = f" in row {k} of {len(expected)}" if len(expected) > 1 else ""

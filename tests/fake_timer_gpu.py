@@ -40,9 +40,6 @@ class FakeMonitor(Monitor):
     def strangers(self, own: Sequence[int]) -> int:
         return self.others
 
-    def close(self) -> None:
-        pass
-
 
 class FakeGpu(CpuBackend, CudaBackend):
     """The emulator under the name of a GPU, with events on a made-up clock."""

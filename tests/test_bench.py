@@ -13,6 +13,7 @@ import pytest
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.nvml import Conditions
 from cudareduce.session import Session
+from cudareduce.timing.trial import Trial
 from tests.fake_timer_gpu import CALM, FakeGpu, FakeMonitor, use
 
 Call = Callable[..., tuple[int, str, str]]
@@ -287,3 +288,60 @@ def test_a_driver_without_gates_still_times_cold(
     code, run, _ = bench(cudareduce, "--timing", "warm")
     assert code == 6
     assert {r["time_us"] for r in run["records"]} == {None}
+
+
+def test_a_first_pass_is_a_pass_of_the_kernel(cudareduce: Call, gpu: FakeGpu) -> None:
+    """Not what sets the identity before it."""
+    names = ("reduce_block_atomic",)
+    code, first, _ = bench(cudareduce, "--region", "first-pass", names=names)
+    _, whole, _ = bench(cudareduce, names=names)
+    assert code == 0
+    assert first["records"][0]["time_us"] > 0.8 * whole["records"][0]["time_us"]
+
+
+def test_a_suite_begins_anew(cudareduce: Call, gpu: FakeGpu) -> None:
+    _, run, _ = bench(cudareduce, names=("reduce_atomic", "fastcuda"))
+    first = next(r for r in run["records"] if r["suite"] == "fastcuda")
+    assert (first["speedup"], first["speedup_prev"]) == (1, None)
+
+
+def test_nothing_is_compared_with_a_time_that_cannot_be(cudareduce: Call, gpu: FakeGpu) -> None:
+    code, run, _ = bench(
+        cudareduce, "--baseline-kernel", "reduce_v7_shuffle", "--peak-gb-s", "1.5"
+    )  # between the two
+    six, seven = run["records"]
+    assert (code, seven["verdict"], seven["time_us"]) == (3, "fail", None)
+    assert "than the 1.5 GB/s that theory allows" in seven["reason"]
+    assert six["time_us"] and six["speedup"] is None
+
+
+@pytest.mark.parametrize("name", ["reduce_v0_baseline", "fastcuda"])
+def test_a_baseline_kernel_must_be_measured_too(cudareduce: Call, gpu: FakeGpu, name: str) -> None:
+    code, _, err = bench(cudareduce, "--baseline-kernel", name)
+    assert code == 2
+    assert f"--baseline-kernel {name} is not measured here: name it too" in err
+
+
+def test_a_kernel_of_which_no_sample_is_left_is_named(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "reached", lambda event: True)
+    code, run, _ = bench(cudareduce)
+    assert code == 6
+    assert any(
+        f"every launch of {', '.join(TWO)} too late to be timed" in text
+        for text in run["protocol"]["remarks"]
+    )
+
+
+def test_an_interrupted_run_says_so_and_has_no_time_that_was_not_judged(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(self: Trial, hurried: bool) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trial, "inspect", interrupt)
+    code, run, _ = bench(cudareduce)
+    assert code == 130
+    assert {r["time_us"] for r in run["records"]} == {None}
+    assert run["protocol"]["remarks"] == ["interrupted: what is missing was not measured"]

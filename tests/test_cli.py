@@ -57,9 +57,9 @@ def test_bench_on_the_cpu_proves_answers_and_times_nothing(cudareduce: Call) -> 
     assert (code, err) == (0, "")
     title, head, rule, row = [line.strip() for line in out.splitlines() if line.strip()]
     assert title == "sum of 1 000 float32, CPU emulator: answers only, nothing is timed"
-    assert head == "kernel             blocks  passes  answer    error    bound   ulp  distinct"
+    assert head == "kernel             blocks  passes  answer  error    bound  ulp  distinct"
     assert set(rule) == {"─"}
-    assert row == "reduce_v7_shuffle       1       1   right  1.2e-06  1.8e-05  0.62       1/3"
+    assert row == "reduce_v7_shuffle       1       1   right  6e-06  0.00045  0.2       1/3"
 
 
 def test_a_run_that_falls_back_to_the_cpu_says_why(tmp_path: Path) -> None:

@@ -9,7 +9,12 @@ import pytest
 
 from cudareduce.dtypes import DTYPES, accumulator
 from cudareduce.errors import UsageError
+from cudareduce.execute import Case
 from cudareduce.expression import broken_law, compiled, own_operator
+from cudareduce.operators import reduction
+from cudareduce.reference import Reference
+from cudareduce.registry import load_registry
+from cudareduce.verify import judge
 
 Call = Callable[..., tuple[int, str, str]]
 AVERAGE = "a == 0 ? b : b == 0 ? a : (a + b) / 2"
@@ -97,3 +102,18 @@ def test_a_broken_law_is_a_warning(cudareduce: Call) -> None:
     )  # fmt: skip
     assert "Warning: " in err
     assert "is not associative" in err
+
+
+def test_an_infinite_answer_equals_itself_and_nothing_else(cudareduce: Call) -> None:
+    """Of nothing the answer is the identity; no bound is so wide that all else is right."""
+    code, out, _ = cudareduce(
+        "verify", "reduce_v7_shuffle", "--op-expr", "a > b ? a : b", "--identity=-INFINITY",
+        "--n", "0,1,1000", "--dtype", "float32,float64", "--backend", "cpu", "--quiet",
+    )  # fmt: skip
+    assert code == 0, out
+    kernel = load_registry().kernels["reduce_v7_shuffle"]
+    plan = Case(kernel, reduction("sum", "float32"), 256, 8).plan(0)
+    ref = Reference(np.array([-np.inf]), tolerance=np.array([np.inf]))
+    for answer, outcome in ((-np.inf, "pass"), (np.inf, "fail"), (5.0, "fail"), (np.nan, "fail")):
+        verdict = judge(plan, np.array([answer], np.float32), ref, "random")
+        assert verdict is not None and verdict.outcome == outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudareduce.figures import change_text, measured_text, plain_text, share_text
+from cudareduce.figures import change_text, measured_text, plain_text, share_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,9 @@ from cudareduce.figures import change_text, measured_text, plain_text, share_tex
         (120.0, 100.0, 330.0, "100±100"),
         (9.5, None, None, "9.50"),
         (123456.0, None, None, "123000"),
-        (0.0123, None, None, "0.012"),
+        (0.0123, None, None, "0.0123"),
+        (0.00041, 0.00040, 0.00042, "0.00041±.00002"),
+        (0.0, 0.0, 0.0, "0.000±.001"),
         (None, None, None, "-"),
     ],
 )
@@ -54,3 +56,18 @@ def test_shares() -> None:
 )
 def test_changes(ratio: float, low: float, high: float, text: str) -> None:
     assert change_text(ratio, low, high) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (59213.0, 59100.0, 59300.0, "59200"),
+        (34.8216, 34.77, 34.87, "34.82"),
+        (40.0, 40.0, 40.0, "40.00"),
+        (None, None, None, "-"),
+    ],
+)
+def test_a_time_whose_interval_stands_elsewhere(
+    value: float | None, low: float | None, high: float | None, text: str
+) -> None:
+    assert time_text(value, low, high) == text

@@ -52,7 +52,7 @@ def roofline_alarm(label: str, gb_s: float, peak_gb_s: float | None) -> str | No
     if not label.startswith("cold") or peak_gb_s is None or gb_s <= peak_gb_s:
         return None
     return (
-        f"alarm: {gb_s:.0f} GB/s from a cold cache is more than the {peak_gb_s:.0f} GB/s that "
+        f"alarm: {gb_s:.4g} GB/s from a cold cache is more than the {peak_gb_s:.4g} GB/s that "
         "theory allows, so its time is not a record: the kernel does not read all of its input, or "
         "the theory is wrong (--peak-gb-s sets it)"
     )

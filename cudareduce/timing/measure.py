@@ -68,6 +68,7 @@ class Measurement:
     repeated: int = 0
     steady: bool = True
     scenes: int = 0
+    lost: dict[str, int] = field(default_factory=dict)  # samples, where none was left
 
     @property
     def rounds(self) -> int:
@@ -139,6 +140,9 @@ def measure(
             timing = entrant.timing(stage.samplers[name].batch)
             if timing is not None:
                 into.timings[name] = timing
+                into.lost.pop(name, None)
+            else:
+                into.lost[name] = entrant.lost
         progress()
 
 

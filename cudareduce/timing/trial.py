@@ -130,7 +130,14 @@ class Trial:
             "repeated": found.repeated, "steady": found.steady,
             "rounds": [asdict(state) for state in found.conditions],
         }  # fmt: skip
-        return story, list(remarks(found, asked.deadline.seconds, others))
+        said = list(remarks(found, asked.deadline.seconds, others))
+        late = [c.kernel.id for k, c in enumerate(self._bounds) if str(k) in found.lost]
+        if late:
+            said.append(
+                f"the host enqueued every launch of {', '.join(late)} too late to be timed: see "
+                "what else keeps its processors busy"
+            )
+        return story, said
 
     def inspect(self, hurried: bool) -> None:
         """A time stands only if every answer was right after its pass, and if nothing was written
