@@ -248,6 +248,7 @@ def report(file: Path, check: bool, debug: bool) -> int:
 
 cli.add_command(compare)
 cli.add_command(check)
+sweep.params = [p for p in sweep.params if p.name != "columns"]  # its columns are kernels
 
 
 def _registry(folders: tuple[Path, ...]) -> Registry:

@@ -126,6 +126,7 @@ def test_sweep_prints_times_models_and_crossings(
         (["--n", "0,0,2^10"], "give --n at least 3 sizes"),
         (["--backend", "cpu"], "the CPU emulator has none"),
         (["--rounds", "0"], "Invalid value for '--rounds'"),
+        (["--columns", "ulp"], "No such option"),
     ],
 )
 def test_bad_input(cudareduce: Call, arguments: list[str], message: str) -> None:
