@@ -6,11 +6,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cudareduce.model import Crossover, crossovers, fit, lines
+from cudareduce.model import Crossover, crossovers, elements, fit, lines, undecided
 from cudareduce.record import Record
 from cudareduce.sweep import crossing_text
 from tests.fake_timer_gpu import FakeGpu, use
@@ -82,6 +83,44 @@ def test_where_one_overtakes_the_other() -> None:
     assert list(crossovers(lines([*slow_start, *line("C", 5.0, 4000.0)]))) == []
 
 
+def test_rows_count_as_the_elements_that_they_hold() -> None:
+    one = line("A", 6.0, 4000.0)
+    rows = [replace(r, n=32, rows=r.n // 32) for r in line("B", 3.0, 2000.0)]
+    assert [elements(r) for r in lines(rows)[0]] == SIZES
+    exact = 3.0 / (1 / 2e3 - 1 / 4e3) * 1e3 / 4
+    [crossing] = crossovers(lines([*one, *rows]))
+    assert crossing.n == pytest.approx(exact, rel=0.1)
+    assert fit(rows).half_n == pytest.approx(3 * 2e6 / 4, rel=1e-2)
+    assert fit(rows).misfit_n in SIZES
+
+
+@pytest.mark.parametrize("field", ["op", "dtype", "acc", "timing"])
+def test_only_lines_of_one_problem_are_compared(field: str) -> None:
+    other = [replace(r, **{field: "another"}) for r in line("B", 3.0, 2000.0)]
+    found = lines([*line("A", 6.0, 4000.0), *other])
+    assert len(found) == 2
+    assert list(crossovers(found)) == []
+    assert not undecided(found)
+
+
+def test_without_an_interval_nothing_overtakes() -> None:
+    few = [line("A", 6.0, 4000.0, rounds=5), line("B", 3.0, 2000.0, rounds=5)]
+    one = [line("A", 6.0, 4000.0, rounds=1), line("B", 3.0, 2000.0, rounds=1)]
+    for found in (few, one):
+        assert list(crossovers(found)) == []
+        assert undecided(found)
+
+
+def test_rounds_of_unlike_number_are_not_paired() -> None:
+    whole, other = line("A", 6.0, 4000.0), line("B", 3.0, 2000.0)
+    lost = [replace(r, rounds_us=r.rounds_us[1:]) for r in other]
+    assert not undecided([whole, other])
+    assert undecided([whole, lost])
+    assert list(crossovers([whole, lost])) == []
+    assert fit(lost).launch_us_low is not None
+    assert fit([lost[0], *other[1:]]).launch_us_low is None
+
+
 def test_a_crossing_that_rounds_do_not_agree_on_is_none() -> None:
     one = [record("A", n, [10.0 + (-1) ** (k + j) for j in range(9)]) for k, n in enumerate(SIZES)]
     other = [record("B", n, [10.0] * 9) for n in SIZES]
@@ -93,7 +132,7 @@ def test_a_line_takes_three_sizes() -> None:
 
 
 def test_a_crossing_in_words() -> None:
-    crossing = Crossover("A", "B", "warm", 2**18.5, 2**18, 2**20)
+    crossing = Crossover("A", "B", "sum", "float32", "float32", "warm", 2**18.5, 2**18, 2**20)
     assert crossing_text(crossing) == (
         "A overtakes B (warm) at about n = 2^18.5, between 2^18 and 2^20"
     )
