@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import log2
 from typing import Any
 
-from cudareduce.columns import label
+from cudareduce.columns import COLUMNS, label
 from cudareduce.errors import UsageError
-from cudareduce.figures import DASH, measured_text, size_text, time_text
-from cudareduce.model import MIN_SIZES, Crossover, Line, Model, crossovers, fit, lines
-from cudareduce.record import Run
+from cudareduce.figures import DASH, HALF_TICK_US, measured_text, short_size, size_text
+from cudareduce.model import (
+    MIN_SIZES,
+    Crossover,
+    Line,
+    Model,
+    crossovers,
+    elements,
+    fit,
+    lines,
+    pairs,
+    undecided,
+)
+from cudareduce.record import Record, Run
 from cudareduce.report import Section
 from cudareduce.run import timed_run, write
 
@@ -19,6 +30,8 @@ from cudareduce.run import timed_run, write
 _MISFIT_PCT = 10.0
 #: More crossings than this are left to the JSON.
 _MOST_CROSSINGS = 20
+#: So many kernels beside each other fit 80 columns, each time with its interval.
+_ABREAST = 5
 
 
 def run_sweep(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
@@ -31,12 +44,17 @@ def run_sweep(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     found = lines(run.records)
     models = [fit(line) for line in found]
     crossed = sorted(crossovers(found), key=lambda crossing: crossing.n)
+    remarks = list(run.protocol["remarks"])
+    if code == 130:
+        remarks.append("interrupted: what had not been timed by then is missing")
     protocol = {
         **run.protocol,
+        "remarks": remarks,
         "models": [asdict(model) for model in models],
         "crossovers": [asdict(crossing) for crossing in crossed],
     }
-    write(replace(run, protocol=protocol), sweep_sections(run, found, models, crossed), options)
+    run = replace(run, protocol=protocol)
+    write(run, sweep_sections(run, found, models, crossed), options)
     return code
 
 
@@ -46,71 +64,146 @@ def sweep_sections(
     """Times by size, then the models with what they show."""
     if not found:
         skipped = dict.fromkeys(
-            f"{label(r)}: {r.reason}" for r in run.records if r.verdict != "pass" or r.reason
+            f"{label(r)}{_kind(run, r)}: {r.reason}"
+            for r in run.records
+            if r.verdict != "pass" or r.reason
         )
         notes = (*skipped, *(run.protocol.get("remarks") or ()))
         return [Section(f"Nothing was timed at {MIN_SIZES} sizes", ("kernel",), (), tuple(notes))]
-    return [_times(run, found, models), _models(run, models, crossed)]
+    return [*_times(run, found), _models(run, found, models, crossed)]
 
 
-def _times(run: Run, found: Sequence[Line], models: Sequence[Model]) -> Section:
-    sizes = sorted({r.n for line in found for r in line})
-    cells = [
-        {r.n: time_text(r.time_us, r.time_us_low, r.time_us_high) for r in line} for line in found
-    ]
-    rows = tuple((f"2^{log2(n):g}", *(cell.get(n, DASH) for cell in cells)) for n in sizes)
-    named = ", ".join(f"{k + 1} {_name(model)}" for k, model in enumerate(models))
+def _times(run: Run, found: Sequence[Line]) -> list[Section]:
+    """As many tables as it takes for every time to have room for its interval."""
+    title, sizes = _title(run, found), sorted({elements(r) for line in found for r in line})
+    tables = []
+    for start in range(0, len(found), _ABREAST):
+        shown = list(enumerate(found[start : start + _ABREAST], start + 1))
+        cells = [{elements(r): COLUMNS["time"].cell(r) for r in line} for _, line in shown]
+        rows = tuple((short_size(n), *(cell.get(n, DASH) for cell in cells)) for n in sizes)
+        named = ", ".join(f"{k} {label(line[0])}{_kind(run, line[0])}" for k, line in shown)
+        tables.append(Section(title, ("n", *(str(k) for k, _ in shown)), rows, (named,)))
+    last = tables[-1]
     skipped = dict.fromkeys(
-        f"{label(r)} at {size_text(r.n)}: {r.reason}" for r in run.records if r.time_us is None
+        f"{label(r)}{_kind(run, r)} at {size_text(elements(r))}: {r.reason}"
+        for r in run.records
+        if r.time_us is None and r.reason
     )
-    header = ("n", *(str(k + 1) for k in range(len(models))))
-    first = found[0][0]
-    title = f"{first.op} of {first.dtype}, us, {run.device.name}"
-    return Section(title, header, rows, (named, *skipped))
+    tables[-1] = replace(last, notes=(*last.notes, *_row_notes(run, found), *skipped))
+    return tables
 
 
-def _models(run: Run, models: Sequence[Model], crossed: Sequence[Crossover]) -> Section:
+def _title(run: Run, found: Sequence[Line]) -> str:
+    """What was timed, in the words of the tables of `bench`."""
+    first = [line[0] for line in found]
+    title = f"{_listed(r.op for r in first)} of {_listed(r.dtype for r in first)}"
+    if _asked_rows(run) != 1:
+        title += f" x {size_text(_asked_rows(run))} rows"
+    if len({r.acc for r in first}) == 1 and any(r.acc != r.dtype for r in first):
+        title += f", accumulated in {first[0].acc}"
+    title += f", us, {run.device.name}"
+    return f"{title}, first pass only" if first[0].region == "first-pass" else title
+
+
+def _listed(words: Iterable[str]) -> str:
+    kinds = list(dict.fromkeys(words))
+    return " and ".join(kinds) if len(kinds) < 3 else ", ".join(kinds)
+
+
+def _asked_rows(run: Run) -> int:
+    return int(run.protocol.get("rows", 1))
+
+
+def _row_notes(run: Run, found: Sequence[Line]) -> Iterator[str]:
+    """What n counts where there are rows, and which kernels make rows of one array."""
+    if _asked_rows(run) != 1:
+        yield "n: the elements of all rows"
+    for line in found:
+        if line[-1].rows != _asked_rows(run):
+            yield f"{label(line[0])}{_kind(run, line[0])}: n elements are rows of {line[-1].n}"
+
+
+def _models(
+    run: Run, found: Sequence[Line], models: Sequence[Model], crossed: Sequence[Crossover]
+) -> Section:
     header = ("kernel", "floor us", "GB/s", "half at n", "worst fit")
     rows = tuple(
         (
-            f"{k + 1} {_name(m)}",
-            measured_text(m.launch_us, m.launch_us_low, m.launch_us_high),
-            measured_text(m.gb_s, m.gb_s_low, m.gb_s_high),
+            f"{k} {m.kernel}{_kind(run, m)}",
+            _floor_text(m, line),
+            _rate_text(m, line),
             f"2^{log2(m.half_n):.1f}" if m.half_n else DASH,
-            f"{m.misfit_pct:.0f}% at 2^{log2(m.misfit_n):.3g}",
+            f"{m.misfit_pct:.0f}% at {short_size(m.misfit_n)}",
         )
-        for k, m in enumerate(models)
+        for k, (m, line) in enumerate(zip(models, found, strict=True), 1)
     )
     notes = [
         "T = a + V / b: floor is a, GB/s is b, which is reached by half where V = a b; worst fit: "
-        "how far the line lies off the worst time"
+        "how far the line lies off the worst time",
+        *_model_notes(models),
+        *(crossing_text(crossing, _kind(run, crossing)) for crossing in crossed[:_MOST_CROSSINGS]),
     ]
-    if any(m.misfit_pct > _MISFIT_PCT for m in models):
-        notes.append(
-            "a line is a coarse model of a range that crosses the cache: trust the times above "
-            "where it lies far off, or sweep a part of the range"
-        )
-    if any(m.gb_s is None for m in models):
-        notes.append("no GB/s: times hardly grow over this range; sweep to larger sizes")
-    if any(m.launch_us_low is None for m in models):
-        notes.append("no intervals: they take at least 6 rounds")
-    notes += [crossing_text(crossing) for crossing in crossed[:_MOST_CROSSINGS]]
     if len(crossed) > _MOST_CROSSINGS:
         notes.append(f"{len(crossed) - _MOST_CROSSINGS} more crossings are in the JSON")
-    if len(models) > 1 and not crossed:
+    if undecided(found):
+        notes.append(
+            "no crossover where the ratio of two times has no interval: it takes at least 6 "
+            "rounds, as many of the one kernel as of the other"
+        )
+    elif pairs(found) and not crossed:
         notes.append("no kernel overtakes another within this range")
     return Section("Model", header, rows, (*notes, *(run.protocol.get("remarks") or ())))
 
 
-def crossing_text(crossing: Crossover) -> str:
-    """Where one kernel overtakes another, in words."""
-    kind = "" if crossing.timing == "cold" else f" ({crossing.timing})"
-    return (
-        f"{crossing.faster} overtakes {crossing.slower}{kind} at about n = "
-        f"2^{log2(crossing.n):.1f}, between 2^{log2(crossing.low_n):g} and "
-        f"2^{log2(crossing.high_n):g}"
+def _floor_text(model: Model, line: Line) -> str:
+    """No finer than the event clock at the smallest size, where the floor shows."""
+    if not model.launch_us:
+        return DASH
+    return measured_text(
+        model.launch_us, model.launch_us_low, model.launch_us_high, _tick_us(line[0])
     )
 
 
-def _name(model: Model) -> str:
-    return model.kernel if model.timing == "cold" else f"{model.kernel}, {model.timing}"
+def _rate_text(model: Model, line: Line) -> str:
+    """No finer than the event clock at the largest size, where the bandwidth shows."""
+    share = _tick_us(line[-1]) / (line[-1].time_us or 1.0)
+    finest = share * (model.gb_s or 0.0)
+    return measured_text(model.gb_s, model.gb_s_low, model.gb_s_high, finest)
+
+
+def _tick_us(record: Record) -> float:
+    return HALF_TICK_US / (record.batch or 1)
+
+
+def _model_notes(models: Sequence[Model]) -> Iterator[str]:
+    """What must be known of lines that are not what they should be."""
+    if any(m.misfit_pct > _MISFIT_PCT for m in models):
+        yield (
+            "a line is a coarse model of a range that crosses the cache: trust the times above "
+            "where it lies far off, or sweep a part of the range"
+        )
+    if any(not m.launch_us for m in models):
+        yield "no floor shows where times grow faster than a line; sweep from smaller sizes"
+    if any(m.gb_s is None for m in models):
+        yield "no GB/s: times hardly grow over this range; sweep to larger sizes"
+    if any(m.launch_us_low is None for m in models):
+        yield "no intervals: they take at least 6 rounds, as many at every size"
+
+
+def crossing_text(crossing: Crossover, kind: str) -> str:
+    """Where one kernel overtakes another, in words."""
+    return (
+        f"{crossing.faster} overtakes {crossing.slower}{kind} at about n = "
+        f"2^{log2(crossing.n):.1f}, between {short_size(crossing.low_n)} and "
+        f"{short_size(crossing.high_n)}"
+    )
+
+
+def _kind(run: Run, of: Record | Model | Crossover) -> str:
+    """What tells a line from others of the same kernel, as far as the run has several kinds."""
+    several_ops = len({r.op for r in run.records}) > 1
+    several_types = len({r.dtype for r in run.records}) > 1
+    what = [of.op] * several_ops + [of.dtype] * several_types
+    kinds = [" of ".join(what), "" if of.timing == "cold" else of.timing]
+    said = ", ".join(filter(None, kinds))
+    return f" ({said})" if said else ""

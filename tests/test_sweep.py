@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cudareduce.backend import DeviceInfo
+from cudareduce.bench import Bench
+from cudareduce.intervals import interval
 from cudareduce.model import Crossover, crossovers, elements, fit, lines, undecided
-from cudareduce.record import Record
-from cudareduce.sweep import crossing_text
+from cudareduce.record import Record, Run
+from cudareduce.report import Section, print_sections
+from cudareduce.sweep import crossing_text, sweep_sections
 from tests.fake_timer_gpu import FakeGpu, use
 
 Call = Callable[..., tuple[int, str, str]]
@@ -131,11 +137,113 @@ def test_a_line_takes_three_sizes() -> None:
     assert lines(line("A", 3.0, 4000.0)[:2]) == []
 
 
+def shown(records: list[Record], rows: int = 1) -> tuple[list[Section], Section]:
+    """The tables of times and the model that a run of these records prints."""
+    told = []
+    for r in records:
+        low, high = interval(r.rounds_us) or (None, None)
+        told.append(replace(r, time_us_low=low, time_us_high=high))
+    run = Run({}, DeviceInfo("Fake GPU"), {"rows": rows}, tuple(told))
+    found = lines(told)
+    crossed = sorted(crossovers(found), key=lambda crossing: crossing.n)
+    *times, model = sweep_sections(run, found, [fit(one) for one in found], crossed)
+    return times, model
+
+
 def test_a_crossing_in_words() -> None:
-    crossing = Crossover("A", "B", "sum", "float32", "float32", "warm", 2**18.5, 2**18, 2**20)
-    assert crossing_text(crossing) == (
-        "A overtakes B (warm) at about n = 2^18.5, between 2^18 and 2^20"
+    crossing = Crossover("A", "B", "sum", "int8", "int32", "warm", 2**18.5, 2**18, 1000003)
+    assert crossing_text(crossing, " (int8, warm)") == (
+        "A overtakes B (int8, warm) at about n = 2^18.5, between 2^18 and 1000003"
     )
+
+
+def test_sizes_are_shown_as_typed() -> None:
+    sizes = [1000, 2**12, 1000003]
+    records = [record("A", n, [2.0 + n / 1e3] * 9) for n in sizes]
+    records[0] = record("A", 1000, [9.0] * 9)
+    [times], model = shown(records)
+    assert [row[0] for row in times.rows] == ["1000", "2^12", "1000003"]
+    assert model.rows[0][-1].endswith("% at 1000")
+
+
+def test_every_time_has_its_interval_and_as_many_tables_as_that_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    names = [f"reduce_{k}" for k in range(7)]
+    records = [r for name in names for r in line(name, 3.0, 1.0, wobble=0.01)]
+    times, _ = shown(records)
+    assert [table.header for table in times] == [("n", "1", "2", "3", "4", "5"), ("n", "6", "7")]
+    assert times[1].notes[0] == "6 reduce_5, 7 reduce_6"
+    cells = [cell for table in times for row in table.rows for cell in row[1:]]
+    assert len(cells) == 7 * len(SIZES)
+    assert all("±" in cell for cell in cells)
+    print_sections(times)
+    plain = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(len(text.rstrip()) for text in plain) <= 80
+    assert sum(text.count("±") for text in plain) == len(cells)
+
+
+def test_several_types_and_operators_are_told_apart() -> None:
+    one = line("A", 6.0, 4000.0)
+    kinds = [("sum", "float32"), ("sum", "int8"), ("max", "float32")]
+    both = [replace(r, op=op, dtype=t, acc=t) for op, t in kinds for r in one]
+    [times], model = shown(both)
+    assert times.title == "sum and max of float32 and int8, us, Fake GPU"
+    assert times.notes[0] == "1 A (sum of float32), 2 A (sum of int8), 3 A (max of float32)"
+    assert [row[0] for row in model.rows] == times.notes[0].split(", ")
+    assert not any("overtakes" in note for note in model.notes)
+    _, model = shown(
+        [*both, *(replace(r, dtype="int8", acc="int8") for r in line("B", 3.0, 2000.0))]
+    )
+    assert sum("A overtakes B (sum of int8) at about n" in note for note in model.notes) == 1
+    [times], _ = shown([*one, *(replace(r, timing="warm") for r in one)])
+    assert times.title == "sum of float32, us, Fake GPU"
+    assert times.notes[0] == "1 A, 2 A (warm)"
+
+
+def test_the_title_says_what_bench_says() -> None:
+    one = [replace(r, rows=8, acc="float64", region="first-pass") for r in line("A", 6.0, 4000.0)]
+    [times], _ = shown(one, rows=8)
+    assert times.title == (
+        "sum of float32 x 8 rows, accumulated in float64, us, Fake GPU, first pass only"
+    )
+    assert times.notes == ("1 A", "n: the elements of all rows")
+
+
+def test_one_array_as_rows_is_said() -> None:
+    rows = [replace(r, n=32, rows=r.n // 32) for r in line("B", 3.0, 2000.0)]
+    [times], _ = shown([*line("A", 6.0, 4000.0), *rows])
+    assert len(times.rows) == len(SIZES)
+    assert times.notes == ("1 A, 2 B", "B: n elements are rows of 32")
+
+
+def test_a_floor_of_nothing_is_none() -> None:
+    steep = [record("A", n, [n**1.3 * (1 + k * 1e-4) for k in range(9)]) for n in SIZES]
+    _, model = shown(steep)
+    assert model.rows[0][1] == "-"
+    assert any("no floor shows" in note for note in model.notes)
+    _, model = shown(line("A", 3.0, 4000.0))
+    assert not any("no floor shows" in note for note in model.notes)
+
+
+def test_no_figure_is_finer_than_the_event_clock() -> None:
+    exact = line("A", 3.0, 4000.0, wobble=0)
+    [times], model = shown(exact)
+    assert times.rows[0][1] == "3.00±.02"
+    assert model.rows[0][1] == "3.00±.02"
+    _, model = shown([replace(r, batch=10) for r in exact])
+    assert model.rows[0][1] == "3.000±.002"
+
+
+def test_no_crossover_for_want_of_rounds_is_said_once() -> None:
+    pair = [*line("A", 6.0, 4000.0, rounds=1), *line("B", 3.0, 2000.0, rounds=1)]
+    _, model = shown(pair)
+    assert sum("crossover" in note for note in model.notes) == 1
+    assert not any("overtakes" in note for note in model.notes)
+    _, model = shown([*line("A", 6.0, 4000.0), *line("B", 7.0, 4000.0)])
+    assert "no kernel overtakes another within this range" in model.notes
 
 
 def test_sweep_prints_times_models_and_crossings(
@@ -156,6 +264,40 @@ def test_sweep_prints_times_models_and_crossings(
         "reduce_v6_multi_add", "reduce_v7_shuffle",
     ]  # fmt: skip
     assert 1.5 < run["protocol"]["models"][1]["launch_us"] < 6
+
+
+def test_kernels_of_rows_have_their_sizes(
+    cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, FakeGpu(cache))
+    code, out, _ = cudareduce(
+        "sweep", "reduce_warp_registers", "reduce_v7_shuffle", "--n", "1024,4096,16384,1000",
+        "--quiet",
+    )  # fmt: skip
+    assert code == 0, out
+    times = out.partition("Model")[0]
+    assert re.findall(r"^ (1000|2\^\d+) ", times, re.MULTILINE) == ["1000", "2^10", "2^12", "2^14"]
+    assert "reduce_warp_registers at 1 000: gives each element of a row a lane" in times
+
+
+@pytest.mark.parametrize(("groups", "table"), [(3, "Model"), (2, "Nothing was timed")])
+def test_an_interrupted_sweep_says_so(
+    cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch, groups: int, table: str
+) -> None:
+    use(monkeypatch, FakeGpu(cache))
+    timed, left = Bench._time, [None] * groups
+
+    def interrupted(*arguments: Any) -> None:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        timed(*arguments)
+
+    monkeypatch.setattr(Bench, "_time", interrupted)
+    code, out, _ = cudareduce("sweep", "reduce_v7_shuffle", "--n", "2^8..2^12", "--quiet")
+    assert code == 130
+    assert table in out
+    assert out.count("interrupted: what had not been timed by then is missing") == 1
 
 
 @pytest.mark.parametrize(
