@@ -17,6 +17,7 @@ from cudareduce.cli_gate import check, compare
 from cudareduce.cli_types import PATTERNS, Sizes
 from cudareduce.errors import CudareduceError, UsageError
 from cudareduce.options import (
+    add_columns,
     add_debug,
     add_device,
     add_folders,
@@ -51,6 +52,7 @@ def cli() -> None:
     help="Elements: 33554432, 2^25, 32Mi, 1e6, a list, or a range 2^10..2^30.",
 )
 @add_timing
+@add_columns
 @add_problem
 @click.pass_obj
 def bench(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
@@ -248,7 +250,6 @@ def report(file: Path, check: bool, debug: bool) -> int:
 
 cli.add_command(compare)
 cli.add_command(check)
-sweep.params = [p for p in sweep.params if p.name != "columns"]  # its columns are kernels
 
 
 def _registry(folders: tuple[Path, ...]) -> Registry:

@@ -97,9 +97,7 @@ def fit(line: Line) -> Model:
     volumes = [float(r.bytes or 0) for r in line]
     times = [r.time_us or 0.0 for r in line]
     launch, slope = _fitted(volumes, times)
-    counts = {len(r.rounds_us) for r in line}
-    # A lost round leaves no gap behind, so rounds of unlike number cannot be told which is which.
-    whole = min(counts) if len(counts) == 1 else 0
+    whole = min(len(r.rounds_us) for r in line)
     by_round = [_fitted(volumes, [r.rounds_us[k] for r in line]) for k in range(whole)]
     element = line[-1].bytes / elements(line[-1]) if line[-1].bytes else 1.0
 

@@ -99,6 +99,8 @@ add_timing = options_of(
     add_peak,
     click.option("--baseline-kernel", metavar="ID",
                  help="The kernel that speed-ups compare with."),
-    click.option("--columns", type=Words("COLUMNS", MORE_COLUMNS), default=(),
-                 help=f"Add to the table: {', '.join(MORE_COLUMNS)}, or all."),
+)  # fmt: skip
+add_columns = click.option(
+    "--columns", type=Words("COLUMNS", MORE_COLUMNS), default=(),
+    help=f"Add to the table: {', '.join(MORE_COLUMNS)}, or all.",
 )  # fmt: skip

