@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from cudareduce.registry import Registry
+from cudareduce.selftest import findings as judging
 from cudareduce.selftest import nvbench, parts
 from cudareduce.selftest.findings import (
     Comparison,
@@ -55,6 +57,8 @@ def test_a_quiet_machine_is_good_for_two_per_cent() -> None:
     assert said[0] == "This machine measures well enough for a threshold of 2 %."
     assert said[1].startswith("A/A: 0 of 204 comparisons of a kernel with itself called it changed")
     assert "5 % (measured 5.0 %) 100 of 100" in said[2]
+    quiet = f"At {100 * (found.quiet_threshold or 0):.2f} %, the smallest threshold without false"
+    assert said[3].startswith(quiet)
     assert "1 % is the smallest injected slowdown" in said[3]
 
 
@@ -63,7 +67,19 @@ def test_a_noisy_machine_is_not_and_says_so() -> None:
     assert trustworthy(found) is False
     assert "does NOT measure well enough" in sentences(found)[0]
     assert found.detectable is None
-    assert "None of the injected slowdowns" in " ".join(sentences(found))
+    assert "none of the injected slowdowns is caught 95 times" in " ".join(sentences(found))
+
+
+def test_what_is_caught_is_told_with_the_threshold_it_is_caught_at() -> None:
+    """At 2 % all of 5 % are caught; at the 6 % that one odd comparison needs, none is."""
+    odd = Comparison("A", 1, 0.0, (1.06,) * 9)
+    quiet = findings(0.003)
+    said = sentences(replace(quiet, aa=(*quiet.aa, odd)))
+    assert "5 % (measured 5.0 %) 100 of 100" in said[2]
+    assert said[3] == (
+        "At 6.00 %, the smallest threshold without false verdicts, none of the injected slowdowns "
+        "is caught 95 times in 100."
+    )
 
 
 def test_too_little_for_a_verdict() -> None:
@@ -74,6 +90,57 @@ def test_too_little_for_a_verdict() -> None:
     ]  # fmt: skip
     few = Findings(tuple(comparisons(0, 20, 0.003)))
     assert "fewer than the 200 that a rate takes" in sentences(few)[1]
+
+
+def test_what_has_too_few_rounds_counts_nowhere() -> None:
+    quiet, cut = findings(0.003), findings(0.003, rounds=4)
+    said = sentences(replace(quiet, injected=cut.injected))
+    assert said[0] == "Too little was measured for a verdict on this machine."
+    assert not any("caught" in text for text in said)
+    assert said[-1].startswith("400 of 604 comparisons are undecided and count nowhere")
+    json_of = as_json(cut)
+    assert (json_of["verdict"], json_of["comparisons"], json_of["undecided"]) == (None, 0, 604)
+    assert json_of["caught"] == {}
+    assert json_of["detectable"] is json_of["quiet_threshold"] is None
+    assert len(sentences(cut)) == 2
+
+
+def test_rounds_are_counted_in_each_comparison() -> None:
+    """The first size had time for nine rounds, the others for four, and those are noisy."""
+    quiet = findings(0.003)
+    mixed = (*comparisons(0, 51, 0.003), *comparisons(0, 153, 0.08, rounds=4))
+    found = replace(quiet, aa=mixed)
+    said = sentences(found)
+    assert trustworthy(found) is None
+    assert said[1].startswith("A/A: 0 of 51 comparisons of a kernel with itself called it changed")
+    assert "fewer than the 200 that a rate takes" in said[1]
+    assert "smallest" not in " ".join(said)
+    assert (found.quiet_threshold or 0) < 0.01
+    assert said[3].startswith("153 of 604 comparisons are undecided")
+
+
+def test_a_few_that_lost_rounds_leave_a_verdict() -> None:
+    quiet = findings(0.003)
+    found = replace(quiet, aa=(*quiet.aa[2:], *comparisons(0, 2, 0.003, rounds=5)))
+    assert trustworthy(found)
+    assert sentences(found)[4].startswith("2 of 604 comparisons are undecided")
+    few = replace(quiet, injected=tuple(c for c in quiet.injected if c.injected < 0.05))
+    assert trustworthy(few) is None
+
+
+def test_the_stored_result_says_what_its_numbers_say() -> None:
+    path = Path(__file__).parent.parent / "results" / "nvidia-h200" / "selftest.json"
+    stored = json.loads(path.read_text())["protocol"]["selftest"]
+
+    def made(key: str) -> tuple[Comparison, ...]:
+        return tuple(Comparison(**{**one, "ratios": tuple(one["ratios"])}) for one in stored[key])
+
+    again = as_json(Findings(made("aa"), made("injected")))
+    for key in ("verdict", "comparisons", "false_verdicts", "quiet_threshold", "caught"):
+        assert again[key] == stored[key]
+    assert again["detectable"] == stored["detectable"]
+    assert again["undecided"] == 0
+    assert again["words"][:3] == stored["words"][:3]
 
 
 def test_a_verdict_takes_the_threshold_and_the_interval() -> None:
@@ -126,6 +193,8 @@ def gpu(cache: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
         "_SETS": 3, "_CONTEXTS": 2,
     }.items():  # fmt: skip
         monkeypatch.setattr(parts, name, value)
+    monkeypatch.setattr(judging, "ENOUGH", 12)
+    monkeypatch.setattr(judging, "ENOUGH_SLOWED", 10)
     return made
 
 
@@ -184,6 +253,21 @@ def test_a_machine_that_is_not_good_enough_can_fail_a_script(
     code, out, _ = cudareduce("selftest", KERNELS[-1], "--quiet")
     assert code == 0
     assert "does NOT measure well enough" in out
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.03, 0.1])
+def test_too_little_time_is_no_verdict_and_no_failure(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    monkeypatch.setattr(parts, "why_not", lambda: "no NVBench")
+    code, out, _ = cudareduce(
+        "selftest", KERNELS[-1], "--quiet", "--strict", "--max-time", seconds, "--format", "json"
+    )
+    found = json.loads(out)["protocol"]["selftest"]
+    assert code == 0
+    assert found["verdict"] is found["detectable"] is None
+    assert found["words"][0] == "Too little was measured for a verdict on this machine."
+    assert f"--max-time {seconds:g} s cut rounds" in " ".join(found["words"])
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from cudareduce.intervals import Interval, interval
+from cudareduce.intervals import MIN_ROUNDS, Interval, interval
 
 #: The threshold that a machine should be good for, and how often it must catch what lies above.
 THRESHOLD = 0.02
 _CAUGHT = 0.95
+#: The slowdowns that it is judged by: one to be caught so often, one always.
+_JUDGED_SHARES = (0.03, 0.05)
 #: As far as two tools may differ on one kernel once both do the same.
 _AGREE = 0.03
-#: Comparisons that a rate is worth being told of.
-ENOUGH = 200
+#: Comparisons that a rate takes: of kernels with themselves, and of each injected slowdown.
+ENOUGH, ENOUGH_SLOWED = 200, 100
+#: The share of them that a verdict takes: single ones may lose rounds to a slow host.
+_DECIDED = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,12 @@ class Comparison:
     def ratio(self) -> float:
         """The median over rounds."""
         return median(self.ratios)
+
+    @property
+    def decided(self) -> bool:
+        """True if there are rounds enough for an interval; without one it can only come out well,
+        so it counts nowhere."""
+        return len(self.ratios) >= MIN_ROUNDS
 
     def slower(self, threshold: float) -> bool:
         """The verdict: beyond the threshold, and sure that it is slower at all."""
@@ -103,36 +113,58 @@ class Findings:
     problems: tuple[str, ...] = ()
 
     @property
+    def judged(self) -> list[Comparison]:
+        """Comparisons of a kernel with itself that were decided."""
+        return [one for one in self.aa if one.decided]
+
+    @property
+    def undecided(self) -> int:
+        """How many comparisons, of both kinds, had too few rounds to be decided."""
+        return sum(not one.decided for one in (*self.aa, *self.injected))
+
+    @property
     def false_verdicts(self) -> int:
         """How many comparisons of a kernel with itself called it changed."""
-        return sum(one.changed(THRESHOLD) for one in self.aa)
+        return sum(one.changed(THRESHOLD) for one in self.judged)
 
     @property
     def quiet_threshold(self) -> float | None:
         """The least threshold at which none did: the noise of this machine."""
-        if not self.aa:
+        if not self.judged:
             return None
-        return max((abs(one.ratio - 1) for one in self.aa if one.changed(0)), default=0.0)
+        return max((abs(one.ratio - 1) for one in self.judged if one.changed(0)), default=0.0)
+
+    def slowed(self, share: float) -> list[Comparison]:
+        """Slowdowns by a share that were decided."""
+        return [one for one in self.injected if one.injected == share and one.decided]
 
     def caught(self, share: float, threshold: float) -> tuple[int, int]:
         """Of how many slowdowns by a share how many were found."""
-        some = [one for one in self.injected if one.injected == share]
+        some = self.slowed(share)
         return sum(one.slower(threshold) for one in some), len(some)
 
     @property
     def shares(self) -> list[float]:
-        """The slowdowns that were injected."""
-        return sorted({one.injected for one in self.injected})
+        """The slowdowns that were injected, where one at least was decided."""
+        return sorted({one.injected for one in self.injected if one.decided})
+
+    @property
+    def enough(self) -> bool:
+        """True if as much was decided as a verdict takes."""
+        return len(self.judged) >= _DECIDED * ENOUGH and all(
+            len(self.slowed(share)) >= _DECIDED * ENOUGH_SLOWED
+            for share in {*_JUDGED_SHARES, *self.shares}
+        )
 
     @property
     def detectable(self) -> float | None:
         """The least injected slowdown found 95 times in 100 without one false verdict."""
         quiet = self.quiet_threshold
-        if quiet is None:
+        if quiet is None or not self.enough:
             return None
         for share in self.shares:
             found, of = self.caught(share, quiet)
-            if of and found >= _CAUGHT * of:
+            if found >= _CAUGHT * of:
                 return share
         return None
 
@@ -140,7 +172,7 @@ class Findings:
 def sentences(found: Findings) -> list[str]:
     """The verdict in words, worst first."""
     said = [
-        *_on_noise(found), *_on_power(found), *_on_flushes(found.flushes),
+        *_on_noise(found), *_on_power(found), *_on_undecided(found), *_on_flushes(found.flushes),
         *_on_spreads(found.spreads), *_on_peers(found),
     ]  # fmt: skip
     good = trustworthy(found)
@@ -154,17 +186,18 @@ def sentences(found: Findings) -> list[str]:
 
 def trustworthy(found: Findings) -> bool | None:
     """No false verdict at 2 %, 3 % caught 95 times in 100, 5 % always; None if it was not seen."""
-    if not found.aa or not found.injected or len(found.aa[0].ratios) < 6:
+    if not found.enough:
         return None
-    three, of_three = found.caught(0.03, THRESHOLD)
-    five, of_five = found.caught(0.05, THRESHOLD)
+    often, always = _JUDGED_SHARES
+    three, of_three = found.caught(often, THRESHOLD)
+    five, of_five = found.caught(always, THRESHOLD)
     return found.false_verdicts == 0 and three >= _CAUGHT * of_three and five == of_five
 
 
 def _on_noise(found: Findings) -> list[str]:
-    if not found.aa:
+    count, wrong = len(found.judged), found.false_verdicts
+    if not count:
         return []
-    count, wrong = len(found.aa), found.false_verdicts
     said = f"A/A: {wrong} of {count} comparisons of a kernel with itself called it changed at 2 %"
     if count < ENOUGH:
         said += f" (fewer than the {ENOUGH} that a rate takes)"
@@ -173,23 +206,36 @@ def _on_noise(found: Findings) -> list[str]:
 
 
 def _on_power(found: Findings) -> list[str]:
-    if not found.injected:
-        return []
     rates = []
     for share in found.shares:
         caught, of = found.caught(share, THRESHOLD)
-        real = median(one.ratio - 1 for one in found.injected if one.injected == share)
+        real = median(one.ratio - 1 for one in found.slowed(share))
         rates.append(f"{100 * share:g} % (measured {100 * real:.1f} %) {caught} of {of}")
-    said = [f"Slowdowns caught at a threshold of 2 %: {', '.join(rates)}."]
-    least = found.detectable
+    few = any(len(found.slowed(share)) < ENOUGH_SLOWED for share in found.shares)
+    note = f" (fewer than the {ENOUGH_SLOWED} each that a rate takes)" if few else ""
+    said = [f"Slowdowns caught at a threshold of 2 %: {', '.join(rates)}{note}."] if rates else []
+    quiet, least = found.quiet_threshold, found.detectable
+    if quiet is None or not found.enough:
+        return said
+    at = f"At {100 * quiet:.2f} %, the smallest threshold without false verdicts,"
     if least is not None:
         said.append(
-            f"At the threshold without false verdicts, {100 * least:g} % is the smallest injected "
-            "slowdown that is caught 95 times in 100."
+            f"{at} {100 * least:g} % is the smallest injected slowdown that is caught 95 times in "
+            "100."
         )
-    elif found.aa:
-        said.append("None of the injected slowdowns is caught 95 times in 100.")
+    else:
+        said.append(f"{at} none of the injected slowdowns is caught 95 times in 100.")
     return said
+
+
+def _on_undecided(found: Findings) -> list[str]:
+    if not found.undecided:
+        return []
+    count = len(found.aa) + len(found.injected)
+    return [
+        f"{found.undecided} of {count} comparisons are undecided and count nowhere: they had fewer "
+        f"than the {MIN_ROUNDS} rounds that an interval takes."
+    ]
 
 
 def _on_flushes(figures: Sequence[Figure]) -> list[str]:

@@ -28,7 +28,7 @@ KERNELS = ("reduce_v3_add_during_load", "reduce_v6_multi_add", "reduce_v7_shuffl
 
 
 def run_selftest(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
-    """Test, print, store; 0, or with --strict 4 if the machine is not good enough."""
+    """Test, print, store; 0, or with --strict 4 if the machine was seen not to be good enough."""
     for key in ("json", "markdown"):
         if options[key] is not None:
             check_writable(options[key])
@@ -51,7 +51,7 @@ def run_selftest(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     protocol = {"rounds": 9, "max_time_s": deadline.seconds, "selftest": as_json(found)}
     run = Run(tool(options["argv"]), device, protocol, ())
     write(run, list(selftest_sections(found, device.name)), {**options, "csv": None})
-    return 4 if options["strict"] and not trustworthy(found) else 0
+    return 4 if options["strict"] and trustworthy(found) is False else 0
 
 
 def as_json(found: Findings) -> dict[str, Any]:
@@ -66,7 +66,8 @@ def as_json(found: Findings) -> dict[str, Any]:
         "verdict": trustworthy(found),
         "words": sentences(found),
         "threshold": THRESHOLD,
-        "comparisons": len(found.aa),
+        "comparisons": len(found.judged),
+        "undecided": found.undecided,
         "false_verdicts": found.false_verdicts,
         "quiet_threshold": found.quiet_threshold,
         "caught": slow,
