@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from tempfile import NamedTemporaryFile
+from typing import Any
 
 import pytest
 
+from cudareduce.nvml import Conditions
 from cudareduce.registry import Registry
 from cudareduce.selftest import findings as judging
 from cudareduce.selftest import nvbench, parts
@@ -23,7 +27,8 @@ from cudareduce.selftest.findings import (
     trustworthy,
 )
 from cudareduce.selftest.report import KERNELS, as_json
-from tests.fake_timer_gpu import FakeGpu, use
+from cudareduce.timing.warmup import WarmUp
+from tests.fake_timer_gpu import CALM, FakeGpu, FakeMonitor, use
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -268,6 +273,102 @@ def test_too_little_time_is_no_verdict_and_no_failure(
     assert found["verdict"] is found["detectable"] is None
     assert found["words"][0] == "Too little was measured for a verdict on this machine."
     assert f"--max-time {seconds:g} s cut rounds" in " ".join(found["words"])
+
+
+def short(cudareduce: Call, monkeypatch: pytest.MonkeyPatch, *more: object) -> tuple[Any, str]:
+    """What a selftest of one kernel stores, and what it prints."""
+    monkeypatch.setattr(parts, "why_not", lambda: "no NVBench")
+    with NamedTemporaryFile(suffix=".json") as file:
+        code, out, _ = cudareduce("selftest", KERNELS[-1], "--quiet", "--json", file.name, *more)
+        assert code == 0
+        return json.loads(Path(file.name).read_text())["protocol"]["selftest"], out
+
+
+def test_a_calm_gpu_needs_no_remarks(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert short(cudareduce, monkeypatch)[0]["remarks"] == []
+
+
+def test_throttling_and_other_processes_are_told_once(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu.states = FakeMonitor([Conditions(1980.0, 3201.0, 700.0, 40.0, 0x4)])
+    gpu.states.others, gpu.noise = 2, 0.2
+    found, out = short(cudareduce, monkeypatch)
+    throttled, others = found["remarks"]
+    assert "throttled (power cap)" in throttled and "cool it" in throttled
+    assert re.match(r"2 other processes used this GPU; noise reaches [1-9]\d?\.\d %", others)
+    assert out.count("the GPU was throttled") == out.count("other processes used") == 1
+    assert out.index("no NVBench") < out.index("the GPU was throttled")
+
+
+def test_a_moving_clock_is_told_once(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu.states = FakeMonitor([*[CALM] * 40, Conditions(1500.0, 3201.0, 300.0, 40.0, 0)])
+    found, out = short(cudareduce, monkeypatch)
+    [clock] = found["remarks"]
+    assert clock.startswith("the SM clock moved between 1500 and 1980 MHz")
+    assert out.count("the SM clock moved") == 1
+
+
+def test_without_nvml_it_is_told_once(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu.states = FakeMonitor([Conditions()], "nvidia-ml-py is not installed")
+    found, out = short(cudareduce, monkeypatch)
+    assert found["remarks"] == ["nvidia-ml-py is not installed"]
+    assert out.count("nvidia-ml-py is not installed") == 1
+
+
+def test_times_that_do_not_come_to_rest_are_told_but_not_where_time_was_cut(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "cudareduce.timing.measure.warm_up",
+        lambda timer, entrants, deadline: WarmUp(dict.fromkeys(entrants, 10.0), steady=False),
+    )
+    [said] = short(cudareduce, monkeypatch)[0]["remarks"]
+    assert said.startswith("times had not come to rest after 3 s of warm-up")
+    assert short(cudareduce, monkeypatch, "--max-time", 0.001)[0]["remarks"] == []
+
+
+@pytest.mark.parametrize("strict", [[], ["--strict"]])
+def test_ctrl_c_keeps_what_was_found(
+    cudareduce: Call,
+    gpu: FakeGpu,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    strict: list[str],
+) -> None:
+    def stop(self: object, deadline: object) -> Iterator[Spread]:
+        yield Spread("A", 2**15, "where its buffers lie", (25.0, 26.0))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parts.Selftest, "spreads", stop)
+    path = tmp_path / "selftest.json"
+    code, out, _ = cudareduce("selftest", KERNELS[-1], "--quiet", "--json", path, *strict)
+    assert code == 130
+    found = json.loads(path.read_text())["protocol"]["selftest"]
+    assert found["interrupted"] is True
+    assert found["verdict"] is True
+    assert found["comparisons"] == 12
+    assert found["floors"] and len(found["spreads"]) == 1 and not found["peers"]
+    assert found["problems"] == ["interrupted: what had not been measured by then is missing"]
+    assert "interrupted: what had not been measured" in out and "Floors" in out
+
+
+def test_ctrl_c_at_once_leaves_no_verdict(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parts, "measure", stop)
+    code, out, _ = cudareduce("selftest", KERNELS[-1], "--quiet")
+    assert code == 130
+    assert "Too little was measured" in out and "interrupted" in out
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from cudareduce.intervals import MIN_ROUNDS, Interval, interval
+from cudareduce.intervals import MIN_ROUNDS, Interval, interval, paired
+from cudareduce.timing.measure import Timing
 
 #: The threshold that a machine should be good for, and how often it must catch what lies above.
 THRESHOLD = 0.02
@@ -32,6 +33,16 @@ class Comparison:
     n: int
     injected: float
     ratios: tuple[float, ...]
+
+    @classmethod
+    def of(
+        cls, timings: Mapping[str, Timing], kernel: str, n: int, share: float, old: str, new: str
+    ) -> Iterator[Comparison]:
+        """Two entrants by their names, if they have rounds in common."""
+        if old in timings and new in timings:
+            ratios = paired(timings[new].by_round, timings[old].by_round)
+            if ratios:
+                yield cls(kernel, n, share, tuple(ratios))
 
     @property
     def ratio(self) -> float:
@@ -66,6 +77,11 @@ class Figure:
     interval_us: Interval | None
     host_us: float | None = None
     batch: int = 1
+
+    @classmethod
+    def of(cls, what: str, how: str, n: int, timing: Timing) -> Figure:
+        """From what was measured."""
+        return cls(what, how, n, timing.median_us, timing.interval_us, timing.host_us, timing.batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +118,8 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Everything a selftest found; `problems` are parts it could not do, and why."""
+    """Everything a selftest found; `problems` are parts it could not do, and why; `remarks` say how
+    the GPU did meanwhile."""
 
     aa: tuple[Comparison, ...] = ()
     injected: tuple[Comparison, ...] = ()
@@ -111,6 +128,8 @@ class Findings:
     spreads: tuple[Spread, ...] = ()
     peers: tuple[Peer, ...] = ()
     problems: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    interrupted: bool = False
 
     @property
     def judged(self) -> list[Comparison]:

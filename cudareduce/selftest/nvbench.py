@@ -19,7 +19,7 @@ from typing import Any
 from cudareduce.backend import BuildError
 from cudareduce.backends import BackendSpec, open_cuda
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.execute import Bound, Case, build
+from cudareduce.execute import Bound, Case, Programs, build
 from cudareduce.inputs import make
 
 #: Samples of each benchmark, launches and seconds before them: one warm-up, its default, leaves the
@@ -82,11 +82,9 @@ def _measured(spec: BackendSpec, cases: list[tuple[Case, int]], seed: int) -> li
 
         for k, (case, n) in enumerate(cases):
             plan = case.plan(n, 1, backend.limits())
-            programs = build(backend, [(case, [step.stage for step in plan.passes])])[case]
-            if isinstance(programs, BuildError):
-                raise programs
+            built = build(backend, [(case, [step.stage for step in plan.passes])])[case]
             data = make("random", case.what, n, 1, seed)
-            bound = Bound(backend, plan, programs, backend.upload(data))
+            bound = Bound(backend, plan, usable(built), backend.upload(data))
             bound.run()  # loads the kernel: behind its blocking kernel that would never end
             backend.synchronize()
             made = cuda.bench.register(_benchmark(bound, _Stream(backend.stream.handle)))
@@ -99,6 +97,13 @@ def _measured(spec: BackendSpec, cases: list[tuple[Case, int]], seed: int) -> li
         device = str(spec.device)
         cuda.bench.run_all_benchmarks(["nvbench", "--devices", device, "--json", str(path)])
         return times(json.loads(path.read_text(encoding="utf-8")), len(cases))
+
+
+def usable(built: Programs | BuildError) -> Programs:
+    """The programs of a kernel, where it compiles."""
+    if isinstance(built, BuildError):
+        raise built
+    return built
 
 
 def _benchmark(bound: Bound, stream: _Stream) -> Callable[[Any], None]:

@@ -7,22 +7,24 @@ none of its own, (f) NVBench beside us.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
+from multiprocessing import active_children
 from statistics import fmean, median
 from typing import Any
 
-from cudareduce.backend import BuildError, Launch
+from cudareduce.backend import Launch
 from cudareduce.backends import BackendSpec
 from cudareduce.budget import Deadline
 from cudareduce.cuda import CudaBackend
 from cudareduce.errors import CudareduceError
-from cudareduce.execute import Bound, Case, Programs, build
+from cudareduce.execute import Bound, Case, build
 from cudareduce.inputs import make
-from cudareduce.intervals import paired
 from cudareduce.selftest.findings import ENOUGH, Comparison, Figure, Findings, Peer, Spread
-from cudareduce.selftest.nvbench import ask, why_not
+from cudareduce.selftest.nvbench import ask, usable, why_not
+from cudareduce.timing.advice import remarks
 from cudareduce.timing.measure import Measurement, Timing, measure
 from cudareduce.timing.sampling import COLD, Method, Sampler
 from cudareduce.timing.scenes import Scene, Scenes, SetUp, new_scene, staying
@@ -64,9 +66,11 @@ class Selftest:
         self._backend, self._spec, self._cases, self._deadline = backend, spec, cases, deadline
         self._monitor = backend.monitor()
         self._problems: dict[str, None] = {}
+        self._whole, self._others = Measurement(), 0
 
     def run(self, say: Say) -> Findings:
-        """Every part in its share of the time; a part that cannot be done says why."""
+        """Every part in its share of the time; a part that cannot be done says why. What was
+        found before an error, or Ctrl-C, is kept."""
         parts: dict[str, Callable[[Deadline], Any]] = {
             "the same kernels against themselves": self.aa,
             "injected slowdowns": self.injected,
@@ -75,23 +79,33 @@ class Selftest:
             "places, contexts and addresses": self.spreads,
             "NVBench": self.peers,
         }
-        found: list[tuple[Any, ...]] = []
-        weights = list(_WEIGHTS)
-        for name, part in parts.items():
-            say(f"selftest: {name}")
-            share = self._deadline.share(1)
-            if self._deadline.seconds is not None:
-                share = Deadline(self._deadline.left_s * weights[0] / sum(weights))
-            weights.pop(0)
-            seen: list[Any] = []
-            try:
-                for one in part(share):
-                    seen.append(one)  # noqa: PERF402 - what was found before an error is kept
-            except CudareduceError as error:
-                self._problems[f"{name}: {error}"] = None
-            found.append(tuple(seen))
-        aa, slow, flushes, floors, spreads, peers = found
-        return Findings(aa, slow, flushes, floors, spreads, peers, tuple(self._problems))
+        seen: dict[str, list[Any]] = {name: [] for name in parts}
+        interrupted = False
+        try:
+            for k, (name, part) in enumerate(parts.items()):
+                say(f"selftest: {name}")
+                own = [os.getpid(), *(p.pid for p in active_children() if p.pid)]
+                self._others = max(self._others, self._monitor.strangers(own))
+                try:
+                    for one in part(self._share(k)):
+                        seen[name].append(one)
+                except CudareduceError as error:
+                    self._problems[f"{name}: {error}"] = None
+        except KeyboardInterrupt:
+            interrupted = True
+            self._problems["interrupted: what had not been measured by then is missing"] = None
+        aa, slow, flushes, floors, spreads, peers = (tuple(found) for found in seen.values())
+        said = [*remarks(self._whole, None, self._others), self._monitor.problem]
+        return Findings(
+            aa, slow, flushes, floors, spreads, peers,
+            tuple(self._problems), tuple(text for text in said if text), interrupted,
+        )  # fmt: skip
+
+    def _share(self, k: int) -> Deadline:
+        """What the k-th part may take of the time that is left."""
+        if self._deadline.seconds is None:
+            return self._deadline
+        return Deadline(self._deadline.left_s * _WEIGHTS[k] / sum(_WEIGHTS[k:]))
 
     def aa(self, deadline: Deadline) -> Iterator[Comparison]:
         """Copies of each kernel in the same rounds, each paired with one half a round away."""
@@ -102,7 +116,7 @@ class Selftest:
             scenes, part = self._contexts(set_up), deadline.share(len(_AA_SIZES) - k)
             timings = self._measured(scenes, COLD, part, _AA_LAUNCHES)
             for case, twin in product(self._cases, range(pairs)):
-                yield from _compared(
+                yield from Comparison.of(
                     timings, case.kernel.id, n, 0.0, _name(case, twin), _name(case, twin + pairs)
                 )
 
@@ -128,14 +142,14 @@ class Selftest:
         timings = self._measured(self._contexts(_reads(lengths)), COLD, deadline, _SLOW_LAUNCHES)
         for share, twin in product(SHARES, range(_SLOW_PAIRS)):
             base = f"{0.0} {twin}"
-            yield from _compared(timings, "read-only", n, share, base, f"{share} {twin}")
+            yield from Comparison.of(timings, "read-only", n, share, base, f"{share} {twin}")
 
     def flushes(self, deadline: Deadline) -> Iterator[Figure]:
         """The same kernels from a cache that was left alone, written over, and read over."""
         for k, n in enumerate(_FLUSH_SIZES):
             by_way = self._by_flush(n, _FLUSHES, deadline.share(len(_FLUSH_SIZES) - k))
             for how, timings in by_way.items():
-                yield from (_figure(name, how, n, timing) for name, timing in timings.items())
+                yield from (Figure.of(name, how, n, timing) for name, timing in timings.items())
 
     def _by_flush(
         self, n: int, ways: Sequence[str], deadline: Deadline
@@ -170,7 +184,7 @@ class Selftest:
                     scene = Scene(scene.timer, entrants)
                 timings = self._measured(staying(scene), method, deadline.share(3 - k))
                 yield from (
-                    _figure(name, method.label, _SMALL if name == small else 0, timing)
+                    Figure.of(name, method.label, _SMALL if name == small else 0, timing)
                     for name, timing in timings.items()
                 )
 
@@ -210,7 +224,7 @@ class Selftest:
             for case in self._cases:
                 name = case.kernel.id
                 if all(name in timings for timings in by_way.values()):
-                    ours = {how: _figure(name, how, n, t[name]) for how, t in by_way.items()}
+                    ours = {how: Figure.of(name, how, n, t[name]) for how, t in by_way.items()}
                     yield Peer(name, n, theirs[case, n], **ours)
 
     def _measured(
@@ -222,7 +236,15 @@ class Selftest:
         rounds: int = _ROUNDS,
     ) -> Mapping[str, Timing]:
         found = Measurement(method)
-        measure(scenes, rounds, found, deadline=deadline, alone=(_EVENTS,), most=most)
+        try:
+            measure(scenes, rounds, found, deadline=deadline, alone=(_EVENTS,), most=most)
+        finally:
+            whole = self._whole
+            whole.conditions += found.conditions
+            whole.repeated += found.repeated
+            whole.steady &= found.steady or not found.rounds  # time may have cut the warm-up short
+            if self._others:  # else wide intervals are for the verdict to tell
+                whole.timings |= {f"{len(whole.timings)} {k}": t for k, t in found.timings.items()}
         if found.rounds < rounds:
             limit = f"--max-time {self._deadline.seconds:g} s" if self._deadline.seconds else "time"
             self._problems[f"{limit} cut rounds: some figures rest on fewer than {_ROUNDS}"] = None
@@ -242,7 +264,7 @@ class Selftest:
                 backend, [(c, [step.stage for step in plan.passes]) for c, plan in plans.items()]
             )
             return {
-                name: Bound(backend, plans[case], _usable(built[case]), given).run
+                name: Bound(backend, plans[case], usable(built[case]), given).run
                 for name, case in named.items()
             }
 
@@ -262,12 +284,6 @@ def _by_place(scene: Scene, launches: int, deadline: Deadline) -> tuple[float, .
     return tuple(median(us) for us in times) if all(times) else ()
 
 
-def _usable(built: Programs | BuildError) -> Programs:
-    if isinstance(built, BuildError):
-        raise built
-    return built
-
-
 def _reads(lengths: Mapping[str, int]) -> SetUp:
     """Launches that only read, each so many bytes of one buffer."""
 
@@ -280,16 +296,3 @@ def _reads(lengths: Mapping[str, int]) -> SetUp:
 
 def _name(case: Case, twin: int) -> str:
     return f"{case.kernel.id} {twin}"
-
-
-def _compared(
-    timings: Mapping[str, Timing], kernel: str, n: int, share: float, old: str, new: str
-) -> Iterator[Comparison]:
-    if old in timings and new in timings:
-        ratios = paired(timings[new].by_round, timings[old].by_round)
-        if ratios:
-            yield Comparison(kernel, n, share, tuple(ratios))
-
-
-def _figure(name: str, how: str, n: int, timing: Timing) -> Figure:
-    return Figure(name, how, n, timing.median_us, timing.interval_us, timing.host_us, timing.batch)

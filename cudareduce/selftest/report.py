@@ -28,7 +28,8 @@ KERNELS = ("reduce_v3_add_during_load", "reduce_v6_multi_add", "reduce_v7_shuffl
 
 
 def run_selftest(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
-    """Test, print, store; 0, or with --strict 4 if the machine was seen not to be good enough."""
+    """Test, print, store; 0, with --strict 4 if the machine was seen not to be good enough, and 130
+    after Ctrl-C, with what there was by then."""
     for key in ("json", "markdown"):
         if options[key] is not None:
             check_writable(options[key])
@@ -51,6 +52,8 @@ def run_selftest(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     protocol = {"rounds": 9, "max_time_s": deadline.seconds, "selftest": as_json(found)}
     run = Run(tool(options["argv"]), device, protocol, ())
     write(run, list(selftest_sections(found, device.name)), {**options, "csv": None})
+    if found.interrupted:
+        return 130
     return 4 if options["strict"] and trustworthy(found) is False else 0
 
 
@@ -78,7 +81,7 @@ def as_json(found: Findings) -> dict[str, Any]:
 
 def selftest_sections(found: Findings, device: str) -> Iterator[Section]:
     """The verdict first, then what it rests on."""
-    yield Section(f"Selftest of {device}", (), (), tuple(sentences(found)))
+    yield Section(f"Selftest of {device}", (), (), (*sentences(found), *found.remarks))
     if found.flushes:
         yield _flushes(found)
     if found.floors:
