@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from cudareduce.backends import BackendSpec
+from cudareduce.budget import Deadline
+from cudareduce.errors import EnvironmentProblem
 from cudareduce.nvml import Conditions
 from cudareduce.registry import Registry
 from cudareduce.selftest import findings as judging
@@ -207,7 +211,7 @@ def test_all_parts(
     cudareduce: Call, gpu: FakeGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "why_not", lambda: None)
-    monkeypatch.setattr(parts, "ask", lambda spec, cases, seed: [50.0] * len(cases))
+    monkeypatch.setattr(parts, "ask", lambda spec, cases, seed, deadline: [50.0] * len(cases))
     path = tmp_path / "selftest.json"
     code, out, err = cudareduce("selftest", "--json", path, "--max-time", 600)
     assert code == 0, err
@@ -231,8 +235,6 @@ def test_all_parts(
 def test_what_is_missing_is_said_and_the_rest_is_done(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cudareduce.errors import EnvironmentProblem
-
     def refuse(self: object) -> None:
         raise EnvironmentProblem("--timing warm and --graph need cuda-bindings")
 
@@ -406,6 +408,30 @@ def test_nvbench_results_are_read() -> None:
 def test_nvbench_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "pip install 'cudareduce[nvbench]'" in (nvbench.why_not() or "")
+
+
+def hang(*_: object) -> None:
+    time.sleep(60)
+
+
+def test_nvbench_is_asked_for_no_longer_than_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvbench, "_serve", hang)
+    began = time.monotonic()
+    with pytest.raises(EnvironmentProblem, match=r"did not answer: nothing after 0\.\d s"):
+        nvbench.ask(BackendSpec("cuda"), [], 1, Deadline(0.5))
+    assert time.monotonic() - began < 10
+    monkeypatch.setattr(nvbench, "get_context", None)  # no child is started for nothing
+    with pytest.raises(EnvironmentProblem, match="no time left to ask"):
+        nvbench.ask(BackendSpec("cuda"), [], 1, Deadline(0))
+
+
+def test_one_figure_is_no_spread(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "_SETS", 1)
+    monkeypatch.setattr(parts, "_CONTEXTS", 1)
+    found, _ = short(cudareduce, monkeypatch)
+    assert [spread["what"] for spread in found["spreads"]] == ["its place among launches"]
 
 
 def test_a_json_has_no_nan() -> None:

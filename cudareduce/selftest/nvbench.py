@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any
 
 from cudareduce.backend import BuildError
 from cudareduce.backends import BackendSpec, open_cuda
+from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.execute import Bound, Case, Programs, build
 from cudareduce.inputs import make
@@ -25,6 +27,7 @@ from cudareduce.inputs import make
 #: Samples of each benchmark, launches and seconds before them: one warm-up, its default, leaves the
 #: clock of an idle GPU behind.
 _SAMPLES, _WARM_UPS, _WARM_UP_S = 300, 2000, 0.5
+#: However much time there is: a child that hangs must end.
 _LIMIT_S = 120.0
 #: What its results call the time of one cold launch, best first.
 _TAGS = ("nv/cold/time/gpu/median", "nv/cold/time/gpu/mean")
@@ -47,15 +50,20 @@ def why_not() -> str | None:
     return "NVBench was not asked: pip install 'cudareduce[nvbench]' puts its figures beside ours"
 
 
-def ask(spec: BackendSpec, cases: Sequence[tuple[Case, int]], seed: int) -> list[float]:
+def ask(
+    spec: BackendSpec, cases: Sequence[tuple[Case, int]], seed: int, deadline: Deadline
+) -> list[float]:
     """Its cold time of each case and size, in us."""
+    if deadline.passed:
+        raise EnvironmentProblem("there was no time left to ask it")
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     child = context.Process(target=_serve, args=(theirs, spec, list(cases), seed), daemon=True)
     child.start()
     theirs.close()
     try:
-        answer = ours.recv() if ours.poll(_LIMIT_S) else f"nothing after {_LIMIT_S:g} s"
+        limit_s = min(_LIMIT_S, deadline.left_s)
+        answer = ours.recv() if ours.poll(limit_s) else f"nothing after {limit_s:.1f} s"
     except EOFError:
         child.join()
         answer = f"its process ended with code {child.exitcode}"
@@ -69,6 +77,7 @@ def ask(spec: BackendSpec, cases: Sequence[tuple[Case, int]], seed: int) -> list
 
 def _serve(pipe: Connection, spec: BackendSpec, cases: list[tuple[Case, int]], seed: int) -> None:
     """The child: times, or what went wrong in words."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
         pipe.send(_measured(spec, cases, seed))
