@@ -185,7 +185,7 @@ def show(kernel: str, diff: bool, folders: tuple[Path, ...], debug: bool) -> int
     metavar="SECONDS",
     help="Bound the whole test.",
 )
-@click.option("--strict", is_flag=True, help="Exit 4 if a threshold of 2 % is seen to be too low.")
+@click.option("--strict", is_flag=True, help="Exit 4 unless a threshold of 2 % is seen to hold.")
 @add_no_cache
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 @click.option("--json", type=click.Path(path_type=Path), help="Also write JSON to this file.")

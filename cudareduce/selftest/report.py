@@ -28,7 +28,7 @@ KERNELS = ("reduce_v3_add_during_load", "reduce_v6_multi_add", "reduce_v7_shuffl
 
 
 def run_selftest(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
-    """Test, print, store; 0, with --strict 4 if the machine was seen not to be good enough, and 130
+    """Test, print, store; 0, with --strict 4 unless the machine was seen to be good enough, and 130
     after Ctrl-C, with what there was by then."""
     for key in ("json", "markdown"):
         if options[key] is not None:
@@ -54,7 +54,7 @@ def run_selftest(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     write(run, list(selftest_sections(found, device.name)), {**options, "csv": None})
     if found.interrupted:
         return 130
-    return 4 if options["strict"] and trustworthy(found) is False else 0
+    return 4 if options["strict"] and not trustworthy(found) else 0
 
 
 def as_json(found: Findings) -> dict[str, Any]:
