@@ -36,7 +36,7 @@ class Outcome:
     floors_us: Mapping[str, float]
     cases: tuple[Case, ...]
     interrupted: bool
-    build_failed: bool
+    build_failed: tuple[Case, ...]
     remarks: tuple[str, ...] = ()
     stories: tuple[Mapping[str, Any], ...] = ()
     tried: bool = False
@@ -53,7 +53,8 @@ class Bench:
 
     def __init__(self, session: Session, join: Join) -> None:
         self._session, self._join = session, join
-        self._build_failed = self._tried = False
+        self._tried = False
+        self._build_failed: list[Case] = []
         self._remarks: dict[str, None] = {}
         self._stories: list[Mapping[str, Any]] = []
         self._monitor: Monitor | None = None
@@ -82,7 +83,7 @@ class Bench:
                 records += self._join.records(group, [case for case, _ in cases])
             ran += [case for case, reason in cases if reason is None]
         return Outcome(
-            tuple(records), floors, tuple(ran), interrupted, self._build_failed,
+            tuple(records), floors, tuple(ran), interrupted, tuple(self._build_failed),
             tuple(self._remarks), tuple(self._stories), self._tried,
         )  # fmt: skip
 
@@ -103,7 +104,7 @@ class Bench:
         programs: dict[Case, Programs] = {}
         for case, made in built.items():
             if isinstance(made, BuildError):
-                self._build_failed = True
+                self._build_failed.append(case)
                 skips[case] = Verdict("skip", f"does not compile: {made}")
             else:
                 programs[case] = made

@@ -286,8 +286,7 @@ def run(arguments: list[str]) -> int:
             traceback.print_exc()
         click.echo(f"cudareduce: {error}", err=True)
         return error.exit_code
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of the pipe has gone; there is nobody to tell
+    except SystemExit:  # click's, when the reader of a pipe has read enough
         return 0
     except Exception as error:
         if debug:

@@ -158,6 +158,8 @@ def check(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> 
 def _refuse_contradictions(options: dict[str, Any]) -> None:
     """Say which options do not go together, instead of leaving one without effect."""
     base, compiling = options["base"] is not None, options["compiling"]
+    if options["base"] == "":
+        raise click.UsageError("--base is empty: name a revision or a folder of kernels")
     if base and (compiling or options["baseline"] is not None):
         raise click.UsageError("--base needs no --baseline and no --compile: choose one")
     if not base and options["baseline"] is None:

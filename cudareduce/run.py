@@ -22,6 +22,7 @@ from cudareduce.inputs import why_no_pattern
 from cudareduce.intervals import CONFIDENCE, MIN_ROUNDS
 from cudareduce.join import Group, Join
 from cudareduce.operators import Operator, Reduction, reduction
+from cudareduce.output import to_reader
 from cudareduce.profiler import Profile, profile
 from cudareduce.progress import phase, say
 from cudareduce.provenance import tool
@@ -85,7 +86,8 @@ def run_reproduce(name: str, options: Mapping[str, Any]) -> int:
             profiled = profile(spec, outcome.cases, each.n, each.rows, asked["pattern"])
     whole = merged(suite, runs, profiled)
     if options["style"] == "fastcuda":
-        sys.stdout.write(fastcuda_lines(whole))
+        with to_reader():
+            sys.stdout.write(fastcuda_lines(whole))
     else:
         write(whole, tables(whole, registry), options)
     return 130 if 130 in codes else worst_exit_code(codes)
@@ -248,10 +250,11 @@ def write(run: Run, found: list[Section], options: Mapping[str, Any]) -> None:
     for name, make in makers.items():
         if options[name] is not None:
             write_text(options[name], make())
-    if options["style"] == "table":
-        print_sections(found)
-    else:
-        sys.stdout.write(makers[options["style"]]())
+    with to_reader():
+        if options["style"] == "table":
+            print_sections(found)
+        else:
+            sys.stdout.write(makers[options["style"]]())
 
 
 def _exit_code(records: tuple[Record, ...] | list[Record], codes: set[int]) -> int:

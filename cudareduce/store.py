@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import cache
@@ -30,10 +31,16 @@ def check_writable(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file under a temporary name and rename it, so that no reader sees half of it."""
+    """Write a file under a temporary name and rename it, so that no reader sees half of it; what
+    is no plain file, as a pipe or /dev/stdout, is written to and stays what it is."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            path.write_text(text, encoding="utf-8")
+            return
         temporary.write_text(text, encoding="utf-8")
+        if path.exists():
+            shutil.copymode(path, temporary)
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)

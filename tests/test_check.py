@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -329,3 +330,107 @@ def test_two_trees_on_rows(cudareduce: Call, tmp_path: Path) -> None:
     code, _, err = cudareduce("check", "--baseline", tmp_path / "no.json", "--rows", 2)
     assert code == 2
     assert "--rows goes with --base" in err
+
+
+def test_a_kernel_that_the_baseline_does_not_hold_is_new_and_judged(
+    cudareduce: Call, baseline: Path, tree: Path
+) -> None:
+    text = (tree / "kernel_b.cu").read_text().replace("kernel_b", "kernel_c")
+    (tree / "kernel_c.cu").write_text(text)
+    ask = ("check", "kernel_c", "--baseline", baseline, "--kernels", tree, "--quiet")
+    code, out, _ = cudareduce(*ask, "--format", "json")
+    assert (code, verdicts(out)) == (0, {"kernel_c": {"NEW"}})
+    (tree / "kernel_c.cu").write_text(text.replace("if (k < n)", "if (k + 1 < n)"))
+    assert cudareduce(*ask)[0] == 3
+
+
+def test_a_kernel_that_is_gone_may_be_named(cudareduce: Call, baseline: Path, tree: Path) -> None:
+    (tree / "kernel_b.cu").unlink()
+    ask = ("check", "kernel_b", "--baseline", baseline, "--kernels", tree, "--quiet")
+    code, out, _ = cudareduce(*ask, "--format", "json")
+    assert (code, verdicts(out)) == (1, {"kernel_b": {"GONE"}})
+
+
+@pytest.mark.parametrize("names", [("all",), ("kernel_*",)])
+def test_what_only_the_base_has_is_gone(
+    cudareduce: Call, tree: Path, tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(tree, base)
+    (tree / "kernel_b.cu").unlink()
+    ask = ("--base", base, "--kernels", tree, "--n", 1000, "--quiet", "--format", "json")
+    code, out, _ = cudareduce("check", *names, *ask)
+    assert (code, verdicts(out)["kernel_b"]) == (1, {"GONE"})
+
+
+def test_a_base_that_is_broken_does_not_fail_what_mends_it(
+    cudareduce: Call, tree: Path, tmp_path: Path
+) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(tree, base)
+    edit(base, "Acc value = Op::identity();", "Acc value = nonsense;")
+    ask = ("check", "kernel_*", "--base", base, "--kernels", tree, "--n", 70000, "--quiet",
+           "--format", "json")  # fmt: skip
+    code, out, _ = cudareduce(*ask)
+    assert (code, verdicts(out)["kernel_b"]) == (0, {"NEW"})
+    edit(base, 'walk       = "tile"', 'walk       = "stroll"')
+    code, out, err = cudareduce(*[a for a in ask if a != "--quiet"])
+    assert (code, verdicts(out)["kernel_b"]) == (0, {"NEW"})
+    assert "the base has a kernel that cannot be read, left out: " in err
+
+
+@pytest.mark.parametrize("where", ["option", "table"])
+def test_a_threshold_finer_than_both_trees_can_tell_is_refused(
+    cudareduce: Call, tree: Path, tmp_path: Path, where: str
+) -> None:
+    table = tmp_path / "limits.toml"
+    table.write_text('default = "5%"\n[kernel]\nkernel_b = "0.001%"\n')
+    limit = ("--threshold", "0.001%") if where == "option" else ("--thresholds", table)
+    code, _, err = cudareduce(
+        "check", "kernel_*", "--base", tree, "--kernels", tree, "--n", 70000, "--quiet", *limit
+    )
+    assert code == 2
+    assert "a threshold of 0.001% is finer than these measurements can tell" in err
+
+
+def test_a_baseline_is_not_worn_away(cudareduce: Call, baseline: Path, tree: Path) -> None:
+    before = baseline.read_text()
+    ask = ("check", "--baseline", baseline, "--kernels", tree, "--quiet")
+    for name in ("--json", "--markdown", "--junit"):
+        code, _, err = cudareduce(*ask, name, baseline)
+        assert code == 2
+        assert f"{name} and what it is compared with are one file" in err
+    code, _, err = cudareduce(*ask, "--json", tree / "x", "--junit", tree / "x")
+    assert (code, "--junit and --json are one file" in err) == (2, True)
+    code, _, err = cudareduce(*ask, "--update-baseline", "--rounds", 5)
+    assert (code, "a baseline takes 6 --rounds" in err) == (2, True)
+    (tree / "kernel_b.cu").unlink()
+    code, _, err = cudareduce(*ask, "--update-baseline")
+    assert code == 1
+    assert "is left as it was: kernel_b is gone, and --allow-gone drops what is" in err
+    assert baseline.read_text() == before
+    assert cudareduce(*ask, "--update-baseline", "--allow-gone")[0] == 0
+    assert "kernel_b" not in baseline.read_text()
+
+
+def test_an_empty_base_is_no_base(cudareduce: Call, tree: Path) -> None:
+    code, _, err = cudareduce("check", "--base", "", "--kernels", tree)
+    assert code == 2
+    assert "--base is empty: name a revision or a folder of kernels" in err
+
+
+def test_who_reads_json_or_markdown_finds_no_commands_in_it(
+    cudareduce: Call, baseline: Path, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    slow(tree, 30)
+    table = tmp_path / "limits.toml"
+    table.write_text('[kernel]\nkernel_z = "3%"\n')
+    for style in ("json", "markdown"):
+        code, out, err = cudareduce(
+            "check", "--baseline", baseline, "--kernels", tree, "--format", style,
+            "--thresholds", table,
+        )  # fmt: skip
+        assert code == 1
+        assert "::error" in err and "::error" not in out
+        assert "no kernel here is called 'kernel_z'" in (err if style == "json" else out)

@@ -136,7 +136,7 @@ def test_github_timed(runner: Runner) -> None:
     for step in steps:
         code, out = runner(step)
         assert code == 0, out
-    assert runner.asked.read_text() == "install .[cuda]\n"
+    assert runner.asked.read_text() == "install -e .[cuda]\n"
     assert runner.summary.read_text().count("2 compared: 2 SAME") == 2
     assert (runner.checkout / "series.json").exists()
     slow(runner.checkout)
@@ -173,7 +173,7 @@ def test_compiled(runner: Runner, title: str, job: str) -> None:
     for step in steps:
         code, out = runner(step)
         assert code == 0, out
-    assert runner.asked.read_text() == "install .[compile]\n"
+    assert runner.asked.read_text() == "install -e .[compile]\n"
     kernel = runner.checkout / "kernels" / "ladder" / f"{KEPT[1]}.cu"
     text = kernel.read_text().replace("shared[BLOCK]", "shared[40 * BLOCK]")
     kernel.write_text(text)

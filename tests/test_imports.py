@@ -13,8 +13,8 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "cudareduce"
 #: A module imports only from modules before it.
 ORDER = (
-    "__init__", "errors", "budget", "intervals", "dtypes", "sizes", "figures", "operators",
-    "expression", "header", "registry", "stranger",
+    "__init__", "errors", "output", "budget", "intervals", "dtypes", "sizes", "figures",
+    "operators", "expression", "header", "registry", "stranger",
     "backend", "prelude", "plan", "nvml", "guards", "emulator.toolchain", "cpu", "driver", "cuda",
     "backends", "inputs", "reference", "execute", "verify", "isolate", "session",
     "timing.sampling", "timing.warmup", "timing.bindings", "timing.timer", "timing.scenes",

@@ -122,4 +122,4 @@ def test_what_can_be_detected_is_what_comparisons_then_show() -> None:
         halves.append(change.half_width)
         floors += detectable([old])
     assert np.median(floors) == pytest.approx(np.median(halves), rel=0.1)
-    assert detectable([(1.0,) * 5]) == []
+    assert detectable([(1.0,) * 5]) == [None]

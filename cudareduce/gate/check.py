@@ -27,6 +27,7 @@ from cudareduce.gate.rerun import (
     baseline_choices,
     only_suspects,
 )
+from cudareduce.gate.significance import MIN_ROUNDS, detectable
 from cudareduce.gate.thresholds import Thresholds, load_thresholds
 from cudareduce.gate.trees import base_folders, load_tree
 from cudareduce.gate.verdicts import benchmark_series, findings, rows_json, verdict_sections
@@ -41,10 +42,10 @@ _ROUNDS = 9
 
 def run_compare(old_path: Path, new_path: Path, options: Mapping[str, Any]) -> int:
     """Two stored runs: verdicts without a second measurement."""
-    check_outputs(options)
+    check_outputs(options, old_path, new_path)
     old, new = load_baseline(old_path), load_timed(new_path)
     thresholds = load_thresholds(options["thresholds"], options["threshold"])
-    refuse_fine_threshold(_all_rounds(old, new), thresholds)
+    refuse_fine_threshold(_half_widths(old, new), thresholds)
     rules, notes = _rules(old, new, thresholds, options)
     notes += _unused(thresholds, [*old.records, *new.records])
     rows = compare(old.records, new.records, rules)
@@ -54,21 +55,27 @@ def run_compare(old_path: Path, new_path: Path, options: Mapping[str, Any]) -> i
 
 def run_check(names: Sequence[str], options: Mapping[str, Any]) -> int:
     """Measure a baseline's cases again and judge; what looks slower is measured twice."""
-    check_outputs(options)
     path: Path = options["baseline"]
+    check_outputs(options, path)
     baseline = load_baseline(path)
     if options["update_baseline"]:
         check_writable(path)
         if names:
             raise UsageError("--update-baseline takes no kernels: a baseline is one whole run")
+        if (options["rounds"] or MIN_ROUNDS) < MIN_ROUNDS:
+            raise UsageError(
+                f"a baseline takes {MIN_ROUNDS} --rounds or more: fewer decide nothing"
+            )
     registry = load_registry(options["folders"])
     choices = baseline_choices(baseline, names, registry)
     old = tuple(r for r in baseline.records if asked_for(r.kernel, names, choices))
+    rounds = options["rounds"] or int(baseline.protocol.get("rounds") or _ROUNDS)
+    # Kernels that the baseline does not hold are measured on all of its problems.
+    problems = replace(baseline, records=old or baseline.records)
+    batches = baseline_batches(problems, choices, rounds, options["time_limit"])
     baseline = replace(baseline, records=old)
     thresholds = load_thresholds(options["thresholds"], options["threshold"])
-    refuse_fine_threshold(_all_rounds(baseline), thresholds)
-    rounds = options["rounds"] or int(baseline.protocol.get("rounds") or _ROUNDS)
-    batches = baseline_batches(baseline, choices, rounds, options["time_limit"])
+    refuse_fine_threshold(_half_widths(baseline), thresholds)
     with _opened(options, registry) as bencher:
         device = bencher.info()
         if device.peak_gb_s is None:
@@ -90,7 +97,7 @@ def run_check(names: Sequence[str], options: Mapping[str, Any]) -> int:
         write_text(options["json"], to_json(now))
     title = f"now against {path.name}, {device.name}"
     code = _finish(rows, title, notes, rules, options, registry, measured)
-    return _update(path, now, code, options) if options["update_baseline"] else code
+    return _update(path, now, rows, code, options) if options["update_baseline"] else code
 
 
 def run_base(names: Sequence[str], options: Mapping[str, Any]) -> int:
@@ -102,7 +109,7 @@ def run_base(names: Sequence[str], options: Mapping[str, Any]) -> int:
     rules = Rules(thresholds, paired=True, same_code=not options["no_same_code"])
     with tempfile.TemporaryDirectory(prefix="cudareduce-base-") as temporary:
         heads = options["folders"] or (kernels_folder(),)
-        base = load_tree(base_folders(options["base"], heads, Path(temporary)))
+        base, problems = load_tree(base_folders(options["base"], heads, Path(temporary)))
         rounds = options["rounds"] or _ROUNDS
         batches = base_batches(choices, base, dict(options) | {"names": names}, rounds)
         with _opened(options, registry) as bencher:
@@ -113,8 +120,11 @@ def run_base(names: Sequence[str], options: Mapping[str, Any]) -> int:
                 second = bencher.run(_longer(batches, suspects, options))
                 return second.old, second.new
 
-            rows = confirm(compare(measured.old, measured.new, rules), again, rules)
-    notes = [*_unused(thresholds, [*measured.old, *measured.new]), *measured.remarks]
+            first = compare(measured.old, measured.new, rules)
+            widths = [(r.record.kernel, r.change.half_width) for r in first if r.change]
+            refuse_fine_threshold(widths, thresholds)
+            rows = confirm(first, again, rules)
+    notes = [*problems, *_unused(thresholds, [*measured.old, *measured.new]), *measured.remarks]
     title = f"{' '.join(map(str, heads))} against {options['base']}, {device.name}"
     return _finish(rows, title, notes, rules, options, registry, measured)
 
@@ -133,8 +143,12 @@ def _longer(
     return only_suspects(batches, [row.record for row in suspects])
 
 
-def _all_rounds(*runs: Run) -> Iterator[Sequence[float]]:
-    return (record.rounds_us for run in runs for record in run.records if record.rounds_us)
+def _half_widths(*runs: Run) -> list[tuple[str, float]]:
+    """Of each kernel's every record the change that comparing as noisy rounds leaves in doubt."""
+    records = [record for run in runs for record in run.records if record.rounds_us]
+    found = detectable([record.rounds_us for record in records])
+    pairs = zip(records, found, strict=True)
+    return [(record.kernel, width) for record, width in pairs if width is not None]
 
 
 def _rules(
@@ -174,9 +188,12 @@ def _finish(
     found = verdict_sections(
         rows, title, notes, shares=rules.shares, everything=options["everything"]
     )
-    publish(found, findings(rows, policy), lambda: rows_json(rows), registry, options)
     if options["benchmark_json"] is not None:
         write_text(options["benchmark_json"], benchmark_series(rows))
+    publish(found, findings(rows, policy), lambda: rows_json(rows), registry, options)
+    if options["style"] == "json":  # which has no place for what holds for all rows
+        for note in notes:
+            say(note, options.get("quiet", False))
     codes = {policy.exit_code(rows)} - {0}
     if measured is not None:
         codes |= {2} if measured.build_failed else set()
@@ -185,10 +202,17 @@ def _finish(
     return worst_exit_code(codes)
 
 
-def _update(path: Path, now: Run, code: int, options: Mapping[str, Any]) -> int:
+def _update(
+    path: Path, now: Run, rows: Sequence[Row], code: int, options: Mapping[str, Any]
+) -> int:
     """Write the new baseline, unless it would hold wrong answers or leave kernels out."""
+    gone = [row.record.kernel for row in rows if row.verdict == "GONE"]
     if code in (2, 3, 6):
         say(f"{path} is left as it was: mend what is wrong first", False)
+        return code
+    if gone and not options["allow_gone"]:
+        what = f"{gone[0]} is gone, and --allow-gone drops what is"
+        say(f"{path} is left as it was: {what}", False)
         return code
     write_text(path, to_json(now))
     say(f"{path} now holds what was measured here", options["quiet"])

@@ -179,7 +179,10 @@ def _clock(old: Record, new: Record, moved: float, limit: float) -> str:
         "memory": (old.memory_mhz, new.memory_mhz),
     }
     for name, (before, after) in clocks.items():
-        if before and after and abs(moved - log(before / after)) <= limit:
+        if not before or not after:
+            continue
+        explained = log(before / after)
+        if abs(explained) >= abs(moved) / 2 and abs(moved - explained) <= limit:
             return (
                 f"the {name} clock moved with it, from {before:.0f} to {after:.0f} MHz: "
                 "lock the clocks and measure again"

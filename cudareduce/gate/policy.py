@@ -15,7 +15,6 @@ import numpy as np
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.gate.baseline import identity
 from cudareduce.gate.compare import Row, Rules, compare
-from cudareduce.gate.significance import detectable
 from cudareduce.gate.thresholds import Thresholds
 from cudareduce.record import Record
 
@@ -50,19 +49,24 @@ class Policy:
         return worst_exit_code({self.code(row) for row in rows} - {0})
 
 
-def refuse_fine_threshold(runs: Iterable[Sequence[float]], thresholds: Thresholds) -> None:
-    """Refuse a threshold that more than half of these rounds are too noisy to judge by; the figure
-    offered is one that nine in ten can be judged by."""
-    floors = detectable(runs)
-    if not floors or float(np.median(floors)) <= thresholds.default:
-        return
-    offered = ceil(1000 * float(np.quantile(floors, 0.9))) / 10
-    blind = sum(floor > thresholds.default for floor in floors)
-    raise UsageError(
-        f"a threshold of {100 * thresholds.default:g}% is finer than these measurements can tell "
-        f"({blind} of {len(floors)} are noisier than that): use --threshold {offered:g}% or more, "
-        "or bench with more --rounds"
-    )
+def refuse_fine_threshold(doubts: Iterable[tuple[str, float]], thresholds: Thresholds) -> None:
+    """Refuse a threshold that more than half of its comparisons are too noisy to judge by; the
+    figure offered is one that nine in ten can be judged by. `doubts` are kernels, and the half
+    widths of their changes."""
+    by_limit: dict[float, list[float]] = {}
+    for kernel, half_width in doubts:
+        by_limit.setdefault(thresholds.of(kernel), []).append(half_width)
+    for limit, floors in by_limit.items():
+        if float(np.median(floors)) <= limit:
+            continue
+        offered = ceil(1000 * float(np.quantile(floors, 0.9))) / 10
+        blind = sum(floor > limit for floor in floors)
+        option = "--threshold " if limit == thresholds.default else ""
+        raise UsageError(
+            f"a threshold of {100 * limit:g}% is finer than these measurements can tell "
+            f"({blind} of {len(floors)} are noisier than that): use {option}{offered:g}% or more, "
+            "or bench with more --rounds"
+        )
 
 
 def confirm(rows: Sequence[Row], again: Again, rules: Rules) -> list[Row]:

@@ -8,17 +8,26 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cudareduce.errors import UsageError
 from cudareduce.gate.ci_output import Finding, append_summary, entry_line, junit, workflow_commands
+from cudareduce.output import to_reader
 from cudareduce.registry import Registry
 from cudareduce.report import Section, print_sections, to_markdown
 from cudareduce.store import check_writable, write_text
 
 
-def check_outputs(options: Mapping[str, Any]) -> None:
-    """Fail before anything is measured if a file could not be written."""
+def check_outputs(options: Mapping[str, Any], *inputs: Path) -> None:
+    """Fail before anything is measured if a file could not be written, or would replace another."""
+    taken = {path.resolve(): "what it is compared with" for path in inputs}
     for key in ("markdown", "json", "junit", "benchmark_json"):
-        if options.get(key) is not None:
-            check_writable(options[key])
+        path: Path | None = options.get(key)
+        if path is None:
+            continue
+        check_writable(path)
+        name, place = f"--{key.replace('_', '-')}", path.resolve()
+        if place in taken and (place.is_file() or not place.exists()):
+            raise UsageError(f"{name} and {taken[place]} are one file, {path}: choose another name")
+        taken[place] = name
 
 
 def publish(
@@ -28,13 +37,7 @@ def publish(
     registry: Registry,
     options: Mapping[str, Any],
 ) -> None:
-    """Print what was asked for on standard output, write the files, tell the CI service."""
-    if options["style"] == "json":
-        sys.stdout.write(as_json())
-    elif options["style"] == "markdown":
-        sys.stdout.write(to_markdown(found))
-    else:
-        print_sections(found)
+    """Write the files, print what was asked for on standard output, tell the CI service."""
     if options["markdown"] is not None:
         write_text(options["markdown"], to_markdown(found))
     if options["junit"] is not None:
@@ -45,8 +48,14 @@ def publish(
         known = registry.kernels.get(kernel)
         return (known.path, entry_line(known.text, known.entry)) if known else None
 
-    # a program that reads JSON from standard output must not find commands in it
-    stream = sys.stderr if options["style"] == "json" else sys.stdout
-    sys.stdout.flush()
-    for line in workflow_commands(findings, place, os.environ):
-        print(line, file=stream, flush=True)
+    commands = workflow_commands(findings, place, os.environ)
+    with to_reader():
+        if options["style"] == "json":
+            sys.stdout.write(as_json())
+        elif options["style"] == "markdown":
+            sys.stdout.write(to_markdown(found))
+        else:
+            print_sections(found)
+            print(*commands, sep="\n", end="\n" * bool(commands))
+    if options["style"] != "table":  # whoever reads these must not find commands in them
+        print(*commands, sep="\n", end="\n" * bool(commands), file=sys.stderr)

@@ -35,7 +35,8 @@ class Batch:
 
 @dataclass(slots=True)
 class Measured:
-    """What batches gave: records of either side, in the order of the choices."""
+    """What batches gave: records of either side, in the order of the choices. `build_failed` is of
+    the new side: a change that mends a kernel must be able to pass."""
 
     old: list[Record]
     new: list[Record]
@@ -73,7 +74,7 @@ class Bencher:
             if outcome.interrupted:
                 raise KeyboardInterrupt
             measured.floors_us |= outcome.floors_us
-            measured.build_failed |= outcome.build_failed
+            measured.build_failed |= any(case.name != _BASE for case in outcome.build_failed)
             measured.remarks |= dict.fromkeys(outcome.remarks)
             measured.stories += outcome.stories
             for record in outcome.records:
@@ -88,7 +89,9 @@ def baseline_choices(run: Run, names: Sequence[str], registry: Registry) -> list
     """The kernels to measure again: those named now, else those that the baseline's run named, so
     that kernels added since come in as new; a name that is there no more is left out, as gone."""
     if names:
-        return registry.choose(names)
+        gone = [n for n in names if not _still_there(n, registry) and _in_baseline(run, n)]
+        left = [n for n in names if n not in gone]
+        return registry.choose(left) if left else []
     asked = run.protocol.get("kernels")
     if not isinstance(asked, list | tuple):  # a file from before this was written down
         shapes = dict.fromkeys((r.kernel, r.block, r.items) for r in run.records)
@@ -104,6 +107,11 @@ def baseline_choices(run: Run, names: Sequence[str], registry: Registry) -> list
         for choice in registry.choose([name]):
             chosen.setdefault((choice.kernel.id, choice.block, choice.items), choice)
     return list(chosen.values())
+
+
+def _in_baseline(run: Run, name: str) -> bool:
+    """Whether a name means a kernel of the baseline."""
+    return any(fnmatchcase(record.kernel, name) for record in run.records)
 
 
 def asked_for(kernel: str, names: Sequence[str], choices: Iterable[Choice]) -> bool:
@@ -186,8 +194,11 @@ def base_batches(
         entries.append(head)
         if head.kernel.id in base:
             entries.append(replace(head, kernel=base[head.kernel.id], name=_BASE))
-    if not options["names"]:
-        entries += [Choice(k, name=_BASE) for k in base.values() if k.id not in known]
+    entries += [
+        Choice(k, name=_BASE)
+        for k in base.values()
+        if k.id not in known and asked_for(k.id, options["names"], ())
+    ]
     pairs = product(options["op"], options["dtype"])
     settings = Settings(
         reductions=tuple(reduction(op, dtype) for op, dtype in pairs),

@@ -8,7 +8,7 @@ relative and a change is a ratio.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, sqrt
 
@@ -76,21 +76,22 @@ def _interval(old: _Array, new: _Array, paired: bool) -> tuple[_Array, _Array]:
     return np.asarray(interval.low), np.asarray(interval.high)
 
 
-def detectable(runs: Iterable[Rounds]) -> list[float]:
-    """The half widths that comparisons of these rounds with as many others as noisy will have, in
-    no order: a smaller threshold could never call identical code the same."""
+def detectable(runs: Sequence[Rounds]) -> list[float | None]:
+    """The half widths that comparisons of these rounds with as many others as noisy will have; None
+    for too few. A smaller threshold could never call identical code the same."""
     from scipy import stats
 
-    shapes: dict[int, list[Rounds]] = {}
-    for rounds in runs:
-        shapes.setdefault(len(rounds), []).append(rounds)
-    found: list[float] = []
+    shapes: dict[int, list[int]] = {}
+    for k, rounds in enumerate(runs):
+        shapes.setdefault(len(rounds), []).append(k)
+    found: list[float | None] = [None] * len(runs)
     for count, members in shapes.items():
         if count < MIN_ROUNDS:
             continue
-        logs = np.log(np.array(members, float))
+        logs = np.log(np.array([runs[k] for k in members], float))
         spread = logs.std(axis=1, ddof=1) * sqrt(2 / count)
         quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, 2 * count - 2))
         half = quantile * spread + STEP_US * np.exp(-logs).mean(axis=1)
-        found += np.expm1(half).tolist()
+        for k, width in zip(members, np.expm1(half).tolist(), strict=True):
+            found[k] = width
     return found

@@ -62,14 +62,21 @@ def _git(folder: Path, *words: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def load_tree(folders: Sequence[Path]) -> dict[str, Kernel]:
-    """The kernels of folders, by id. Lineages are not looked at: a base may be one file."""
+def load_tree(folders: Sequence[Path]) -> tuple[dict[str, Kernel], list[str]]:
+    """The kernels of folders, by id, and what is wrong with others: a base may be written in words
+    that are no longer known. Lineages are not looked at: it may be one file."""
     kernels: dict[str, Kernel] = {}
+    problems: list[str] = []
     for folder in folders:
         for path in sorted([*folder.glob("*.cu"), *folder.glob("*/*.cu")]):
-            kernel = load_kernel(path, path.parent.name if path.parent != folder else folder.name)
+            family = path.parent.name if path.parent != folder else folder.name
+            try:
+                kernel = load_kernel(path, family)
+            except UsageError as error:
+                problems.append(f"the base has a kernel that cannot be read, left out: {error}")
+                continue
             kernels[kernel.id] = kernel
     if not kernels:
         names = ", ".join(str(folder) for folder in folders)
-        raise UsageError(f"--base: there are no kernels in {names}")
-    return kernels
+        raise UsageError("; ".join([f"--base: there are no kernels in {names}", *problems]))
+    return kernels, problems

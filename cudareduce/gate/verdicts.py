@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import expm1
 from statistics import median
 from typing import Any
 
@@ -142,8 +143,8 @@ def _noise(rows: Sequence[Row]) -> str:
     if not moves:
         return ""
     return (
-        f"; their times, this comparison's own noise, moved by {100 * median(moves):.2f} % in the "
-        f"middle and {100 * max(moves):.2f} % at most"
+        f"; their times, this comparison's own noise, moved by {100 * expm1(median(moves)):.2f} % "
+        f"in the middle and {100 * expm1(max(moves)):.2f} % at most"
     )
 
 
