@@ -274,7 +274,7 @@ def _without_prefix(section: Section) -> Section:
     if not all(row[k].startswith(prefix) for row in section.rows if row[k]):
         return section
     rows = tuple((*row[:k], row[k].removeprefix(prefix), *row[k + 1 :]) for row in section.rows)
-    header = (*section.header[:k], f"{prefix}...", *section.header[k + 1 :])
+    header = (*section.header[:k], f"{prefix}*", *section.header[k + 1 :])
     return replace(section, header=header, rows=rows)
 
 

@@ -44,7 +44,7 @@ def test_what_all_names_begin_with_stands_above_where_there_is_no_room(
     terminal: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     narrow = shown([WIDE], capsys)
-    assert [line.split()[0] for line in narrow] == ["title", "reduce_...", "─" * 78, "a", "b_c"]
+    assert [line.split()[0] for line in narrow] == ["title", "reduce_*", "─" * 76, "a", "b_c"]
     other = ("cub", "3", "-")
     mixed = shown([Section("title", HEADER, (*WIDE.rows, other, ("", "4", "-")))], capsys)
     assert [line.split()[0] for line in mixed[3:]] == ["reduce_a", "reduce_b_c", "cub", "4"]
