@@ -148,7 +148,7 @@ def list_(suite: str | None, style: str, folders: tuple[Path, ...], debug: bool)
     Example: cudareduce list fastcuda
     """
     from cudareduce.catalogue import list_json, list_section
-    from cudareduce.report import print_sections
+    from cudareduce.output import print_sections
 
     registry = _registry(folders)
     if style == "json":
@@ -219,7 +219,7 @@ def info(device: int, debug: bool) -> int:
     Example: cudareduce info
     """
     from cudareduce.environment import info_section
-    from cudareduce.report import print_sections
+    from cudareduce.output import print_sections
 
     print_sections([info_section(device)])
     return 0

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from cudareduce.columns import chosen, distinct_text
 from cudareduce.columns import label as _label
@@ -17,9 +17,6 @@ from cudareduce.errors import UsageError
 from cudareduce.figures import DASH, error_text, plain_text, size_text
 from cudareduce.record import Record, Run
 from cudareduce.store import load
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 _MARKER = re.compile(
     r"(?P<open><!-- cudareduce: (?P<file>\S+) -->\n).*?(?P<close><!-- /cudareduce -->)", re.DOTALL
@@ -173,7 +170,7 @@ def verdict_section(records: Iterable[Record], title: str) -> Section:
     return Section(title, header, tuple(rows), tuple(notes), 4)
 
 
-def _align(section: Section, column: int) -> Literal["left", "right"]:
+def alignment(section: Section, column: int) -> Literal["left", "right"]:
     return "left" if column < section.texts else "right"
 
 
@@ -183,7 +180,7 @@ def to_markdown(found: Iterable[Section]) -> str:
 
     parts = []
     for section in found:
-        align = [_align(section, k) for k in range(len(section.header))]
+        align = [alignment(section, k) for k in range(len(section.header))]
         blocks = [f"**{section.title}**"]
         if section.rows:
             blocks.append(
@@ -193,89 +190,6 @@ def to_markdown(found: Iterable[Section]) -> str:
             )
         parts.append("\n\n".join([*blocks, *section.notes]) + "\n")
     return "\n".join(parts)
-
-
-def print_sections(found: Iterable[Section]) -> None:
-    """Sections on standard output: as wide as the terminal, whole in a pipe, colour where it is."""
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 1000
-    for section in found:
-        console.print(Text(section.title, "bold"), soft_wrap=True)
-        for part, gap in _fitting(section, console.width):
-            console.print(_rich_table(part, gap))
-        for note in section.notes:
-            # Wrapped by the terminal if at all: a place in a file stays one word to click or copy.
-            quiet = "dim" if section.rows else ""
-            console.print(Text(note, "red" if "WRONG" in note else quiet), soft_wrap=True)
-        console.print()
-
-
-def _fitting(section: Section, width: int) -> Iterator[tuple[Section, int]]:
-    """The table with its gap between columns; where there is no room, a narrower one, and where
-    numbers would still be cut, several with some columns each. Words may break, numbers may not."""
-    if not section.rows:
-        return
-    if 1 + sum(_widths(section, 2)) <= width:
-        yield section, 2
-        return
-    section = _without_prefix(section)
-    widths = _widths(section, 1)
-    first, last = section.texts, len(section.header)
-    while True:
-        room, end = width - 1 - sum(widths[: section.texts]), first
-        while end < last and (room >= widths[end] or end == first):
-            room, end = room - widths[end], end + 1
-        keep = [*range(section.texts), *range(first, end)]
-        header = tuple(section.header[k] for k in keep)
-        yield (
-            replace(
-                section, header=header, rows=tuple(tuple(r[k] for k in keep) for r in section.rows)
-            ),
-            1,
-        )
-        if end >= last:
-            return
-        first = end
-
-
-def _widths(section: Section, gap: int) -> list[int]:
-    return [
-        gap + max(map(len, column)) for column in zip(section.header, *section.rows, strict=True)
-    ]
-
-
-def _rich_table(section: Section, gap: int) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap - 1, 0, 0))
-    for k, name in enumerate(section.header):
-        table.add_column(
-            name, justify=_align(section, k), no_wrap=k >= section.texts, overflow="fold"
-        )
-    for row in section.rows:
-        style = "red" if "WRONG" in row else ""
-        table.add_row(*(Text(cell, style) for cell in row))
-    return table
-
-
-def _without_prefix(section: Section) -> Section:
-    """The word that all kernels' names begin with, in the heading and not in every row."""
-    if "kernel" not in section.header:
-        return section
-    k = section.header.index("kernel")
-    first = {row[k].partition("_")[0] for row in section.rows if "_" in row[k]}
-    prefix = f"{next(iter(first), '')}_"
-    if not all(row[k].startswith(prefix) for row in section.rows if row[k]):
-        return section
-    rows = tuple((*row[:k], row[k].removeprefix(prefix), *row[k + 1 :]) for row in section.rows)
-    header = (*section.header[:k], f"{prefix}*", *section.header[k + 1 :])
-    return replace(section, header=header, rows=rows)
 
 
 def update_readme(path: Path, tables: Tables = sections) -> tuple[str, str]:

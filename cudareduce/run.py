@@ -22,13 +22,13 @@ from cudareduce.inputs import why_no_pattern
 from cudareduce.intervals import CONFIDENCE, MIN_ROUNDS
 from cudareduce.join import Group, Join
 from cudareduce.operators import Operator, Reduction, reduction
-from cudareduce.output import to_reader
+from cudareduce.output import print_sections, to_reader
 from cudareduce.profiler import Profile, profile
 from cudareduce.progress import phase, say
 from cudareduce.provenance import tool
 from cudareduce.record import Record, Run
 from cudareduce.registry import Adopt, Choice, Kernel, Registry, load_registry
-from cudareduce.report import Section, print_sections, sections, to_markdown, verdict_section
+from cudareduce.report import Section, sections, to_markdown, verdict_section
 from cudareduce.reproduce import experiments, fastcuda_lines, merged, tables
 from cudareduce.session import Session, Settings
 from cudareduce.store import check_writable, to_csv, to_json, write_text

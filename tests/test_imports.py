@@ -13,13 +13,13 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "cudareduce"
 #: A module imports only from modules before it.
 ORDER = (
-    "__init__", "errors", "output", "budget", "intervals", "dtypes", "sizes", "figures",
+    "__init__", "errors", "budget", "intervals", "dtypes", "sizes", "figures",
     "operators", "expression", "header", "registry", "stranger",
     "backend", "prelude", "plan", "nvml", "guards", "emulator.toolchain", "cpu", "driver", "cuda",
     "backends", "inputs", "reference", "execute", "verify", "isolate", "session",
     "timing.sampling", "timing.warmup", "timing.bindings", "timing.timer", "timing.scenes",
     "timing.measure", "timing.hygiene", "timing.advice",
-    "provenance", "record", "store", "join", "timing.trial", "bench", "columns", "report",
+    "provenance", "record", "store", "join", "timing.trial", "bench", "columns", "report", "output",
     "catalogue", "profiler", "reproduce", "environment", "progress", "run", "model", "sweep",
     "selftest.findings", "selftest.nvbench", "selftest.parts", "selftest.report",
     "gate.thresholds", "gate.fingerprint", "gate.baseline", "gate.significance", "gate.compare",

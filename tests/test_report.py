@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.report import Section, print_sections, sections
+from cudareduce.output import print_sections
+from cudareduce.report import Section, sections
 from cudareduce.store import load
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"

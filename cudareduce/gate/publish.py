@@ -10,9 +10,9 @@ from typing import Any
 
 from cudareduce.errors import UsageError
 from cudareduce.gate.ci_output import Finding, append_summary, entry_line, junit, workflow_commands
-from cudareduce.output import to_reader
+from cudareduce.output import print_sections, to_reader
 from cudareduce.registry import Registry
-from cudareduce.report import Section, print_sections, to_markdown
+from cudareduce.report import Section, to_markdown
 from cudareduce.store import check_writable, write_text
 
 
