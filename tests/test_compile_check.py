@@ -341,31 +341,91 @@ def test_figures_of_another_nvcc_are_not_compared(
     assert "The baseline is of nvcc 12.4.131, this is" in out
 
 
+ANEW = "delete it, then write it anew with --update-baseline"
+
+
+def first(**values: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda d: d["units"][0].update(values)
+
+
 BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "of bench": (lambda d: d.pop("kind"), "holds no compiled kernels"),
-    "schema": (lambda d: d.update(schema=0), "has schema 0, this version reads 1"),
-    "units": (lambda d: d.pop("units"), "is not a whole baseline"),
-    "figures": (lambda d: d["units"][0]["resources"].pop("registers"), "is not a whole baseline"),
+    "schema": (lambda d: d.update(schema=0), f"has schema 0, this version reads 1: {ANEW}"),
+    "no units": (lambda d: d.pop("units"), "is not a whole baseline: units is None"),
+    "units": (lambda d: d.update(units=[]), "units is []"),
+    "unit": (lambda d: d["units"].append("a"), "units holds what is no unit"),
+    "archs": (lambda d: d.update(architectures=[]), "architectures is []"),
+    "archs as text": (lambda d: d.update(architectures="90"), "architectures is '90'"),
+    "texts as archs": (lambda d: d.update(architectures=["90"]), "architectures holds what is no"),
+    "other archs": (lambda d: d.update(architectures=[90]), "unit 1: sm_75 is not among the"),
+    "flags": (lambda d: d.update(flags="-O3"), "flags is '-O3'"),
+    "nvcc": (lambda d: d.update(nvcc=13), "nvcc is 13"),
+    "tool": (lambda d: d.pop("tool"), "tool is None"),
+    "created": (lambda d: d.update(created=1), "created is 1"),
+    "disassembler": (lambda d: d.update(disassembler=1), "disassembler is 1"),
+    "figures": (
+        lambda d: d["units"][0]["resources"].pop("registers"),
+        "unit 1: resources: registers is None",
+    ),
+    "no figures": (first(resources=[]), "unit 1: resources is []"),
+    "older counts": (
+        lambda d: d["units"][1]["instructions"].pop("local"),
+        "unit 2: instructions: local is None",
+    ),
+    "list of counts": (first(instructions=[1]), "unit 1: instructions is [1]"),
+    "counts as texts": (
+        lambda d: d["units"][0]["instructions"].update(wide_loads="2"),
+        "unit 1: instructions: wide_loads is '2'",
+    ),
     "twice": (lambda d: d["units"].append(d["units"][0]), "a kernel stands there twice"),
-    "arch": (lambda d: d["units"][0].update(arch="x"), "is not a whole baseline"),
+    "arch": (first(arch="x"), "unit 1: arch is 'x'"),
+    "kernel": (first(kernel=5), "unit 1: kernel is 5"),
+    "block": (first(block=0), "unit 1: block is 0"),
+    "block as text": (first(block="256"), "unit 1: block is '256'"),
+    "items": (first(items=True), "unit 1: items is True"),
+    "sha": (first(cubin_sha=None), "unit 1: cubin_sha is None"),
 }
 
 
+@pytest.mark.parametrize("more", [(), ("--update-baseline",)])
 @pytest.mark.parametrize("name", BAD_FILES)
-def test_a_baseline_that_cannot_be_used(cudareduce: Call, tmp_path: Path, name: str) -> None:
+def test_a_baseline_that_cannot_be_used(
+    cudareduce: Call, tmp_path: Path, name: str, more: tuple[str, ...]
+) -> None:
     change, message = BAD_FILES[name]
     data = json.loads(STORED.read_text())
     change(data)
     path = tmp_path / "bad.json"
     path.write_text(json.dumps(data))
-    code, out, err = cudareduce("check", "--compile", "--baseline", path)
+    code, out, err = cudareduce("check", "--compile", "--baseline", path, *more)
     assert (code, out) == (2, "")
     assert message in err
+    assert (ANEW in err) == (name != "of bench")  # that one may be worth keeping
+
+
+def test_a_baseline_that_is_cut_short_or_missing(cudareduce: Call, tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
     path.write_text(STORED.read_text()[:3000])
-    assert cudareduce("check", "--compile", "--baseline", path)[0] == 2
+    for more in ([], ["--update-baseline"]):
+        code, _, err = cudareduce("check", "--compile", "--baseline", path, *more)
+        assert code == 2
+        assert "is cut short" in err
+        assert ANEW in err
+    code, _, err = cudareduce("check", "--compile", "--baseline", tmp_path)
+    assert code == 2
+    assert "delete" not in err
     code, _, err = cudareduce("check", "--compile", "--baseline", tmp_path / "no.json")
     assert code == 5
     assert "--update-baseline" in err
+
+
+def test_counts_of_a_newer_version_are_no_harm(tmp_path: Path) -> None:
+    data = json.loads(STORED.read_text())
+    data["units"][0]["instructions"]["more"] = 1
+    data["units"][0]["more"] = "new"
+    path = tmp_path / "newer.json"
+    path.write_text(json.dumps(data | {"more": 1}))
+    assert load(path).units[1:] == load(STORED).units[1:]
 
 
 def test_without_nvcc(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:

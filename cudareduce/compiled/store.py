@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cudareduce.compiled.resources import Resources
+from cudareduce.compiled.sass import KINDS
 from cudareduce.errors import BaselineError, UsageError
 from cudareduce.store import known_fields, read_json
 
 KIND = "cudareduce compile"
 #: Raised when a field changes its meaning or goes; new fields do not raise it.
 SCHEMA = 1
+#: Said of a file that --update-baseline itself cannot read either, since it compares first.
+_ANEW = "delete it, then write it anew with --update-baseline"
+_LISTS = (
+    ("flags", str, "text", 0), ("architectures", int, "number", 1), ("units", dict, "unit", 1),
+)  # fmt: skip
 Key = tuple[str, str, str, str, str, int]
 
 
@@ -73,30 +79,81 @@ def load(path: Path) -> CompiledSet:
             f"there is no baseline {path}: make it with "
             f"cudareduce check --compile --baseline {path} --update-baseline"
         )
-    data = read_json(path)
+    try:
+        data = read_json(path)
+    except UsageError as error:
+        if not path.is_file():
+            raise
+        raise UsageError(f"{error}; {_ANEW}") from None
     if not isinstance(data, dict) or data.get("kind") != KIND:
         raise UsageError(
-            f"{path} holds no compiled kernels: --compile takes a file that --update-baseline wrote"
+            f"{path} holds no compiled kernels: name a file of check --compile, or a new one"
         )
     if data.get("schema") != SCHEMA:
         raise UsageError(
-            f"{path} has schema {data.get('schema')}, this version reads {SCHEMA}: write it anew "
-            "with --update-baseline"
+            f"{path} has schema {data.get('schema')}, this version reads {SCHEMA}: {_ANEW}"
         )
-    try:
-        values = known_fields(CompiledSet, data)
-        units = tuple(_unit(unit) for unit in values.pop("units"))
-        values["flags"] = tuple(values["flags"])
-        values["architectures"] = tuple(int(arch) for arch in values["architectures"])
-        made = CompiledSet(units=units, **values)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise UsageError(f"{path} is not a whole baseline: {error}; write it anew") from None
-    if len({unit.key for unit in made.units}) < len(made.units):
-        raise UsageError(f"{path} contradicts itself: a kernel stands there twice; write it anew")
-    return made
+    problem = next(_problems(data), None)
+    if problem:
+        raise UsageError(f"{path} is not a whole baseline: {problem}; {_ANEW}")
+    units = tuple(_unit(unit) for unit in data["units"])
+    if len({unit.key for unit in units}) < len(units):
+        raise UsageError(f"{path} contradicts itself: a kernel stands there twice; {_ANEW}")
+    lists = {name: tuple(data[name]) for name in ("flags", "architectures")}
+    return CompiledSet(**known_fields(CompiledSet, data) | lists | {"units": units})
+
+
+def _problems(data: Mapping[str, Any]) -> Iterator[str]:
+    """What cannot be true of a file; each problem stands only where there is none before it. A
+    file that holds nothing would let everything pass."""
+    for name in ("nvcc", "created"):
+        if not isinstance(data.get(name), str):
+            yield f"{name} is {data.get(name)!r}"
+    if not isinstance(data.get("tool"), dict):
+        yield f"tool is {data.get('tool')!r}"
+    if not isinstance(data.get("disassembler"), str | None):
+        yield f"disassembler is {data['disassembler']!r}"
+    for name, kind, word, least in _LISTS:
+        values = data.get(name)
+        if not isinstance(values, list) or len(values) < least:
+            yield f"{name} is {values!r}"
+        elif not all(type(value) is kind for value in values):
+            yield f"{name} holds what is no {word}"
+    for number, unit in enumerate(data["units"], 1):
+        for problem in _unit_problems(unit):
+            yield f"unit {number}: {problem}"
+        if unit["arch"] not in data["architectures"]:
+            yield f"unit {number}: sm_{unit['arch']} is not among the architectures"
+
+
+def _unit_problems(unit: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("kernel", "op", "dtype", "acc", "stage", "cubin_sha"):
+        if not isinstance(unit.get(name), str):
+            yield f"{name} is {unit.get(name)!r}"
+    for name in ("block", "items", "arch"):
+        if not _count(unit.get(name), 1):
+            yield f"{name} is {unit.get(name)!r}"
+    yield from _count_problems(
+        "resources", unit.get("resources"), [f.name for f in fields(Resources)]
+    )
+    if unit.get("instructions") is not None:
+        yield from _count_problems("instructions", unit["instructions"], ["all", *KINDS])
+
+
+def _count_problems(name: str, counts: object, wanted: Sequence[str]) -> Iterator[str]:
+    """Counts of a newer version may stand beside those wanted."""
+    if not isinstance(counts, dict):
+        yield f"{name} is {counts!r}"
+        return
+    for key in dict.fromkeys((*wanted, *counts)):
+        if not _count(counts.get(key), 0):
+            yield f"{name}: {key} is {counts.get(key)!r}"
+
+
+def _count(value: object, least: int) -> bool:
+    return type(value) is int and value >= least
 
 
 def _unit(values: Mapping[str, Any]) -> Unit:
-    figures = {f.name: int(values["resources"][f.name]) for f in fields(Resources)}
-    known = known_fields(Unit, values)
-    return Unit(**known | {"resources": Resources(**figures), "arch": int(values["arch"])})
+    resources = Resources(**known_fields(Resources, values["resources"]))
+    return Unit(**known_fields(Unit, values) | {"resources": resources})
