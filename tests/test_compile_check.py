@@ -331,6 +331,22 @@ def test_a_kernel_that_does_not_compile(cudareduce: Call, tree: Path, baseline: 
 
 
 @needs_nvcc
+def test_an_update_forgets_no_architecture(
+    cudareduce: Call, tree: Path, baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "stored.json"
+    path.write_text(STORED.read_text())
+    code, out, err = check(cudareduce, tree, path, "--arch", "90,75", "--update-baseline")
+    assert (code, out) == (2, "")
+    assert "would lose sm_80, sm_100, sm_120: leave --arch out or name all of them" in err
+    assert path.read_text() == STORED.read_text()
+    monkeypatch.setattr("cudareduce.compiled.check.compile_all", lambda *_: ([UNIT], {}, []))
+    ask = ("--arch", "80,90", "--update-baseline", "--quiet")
+    assert check(cudareduce, tree, baseline, *ask)[0] == 0
+    assert load(baseline).architectures == (80, 90)
+
+
+@needs_nvcc
 def test_figures_of_another_nvcc_are_not_compared(
     cudareduce: Call, tree: Path, baseline: Path
 ) -> None:

@@ -45,6 +45,8 @@ def run_compile_check(names: Sequence[str], options: Mapping[str, Any]) -> int:
     choices = registry.choose(names)
     nvcc, disassembler = find_nvcc(old.nvcc if old else None), find_disassembler()
     architectures = options["arch"] or (old.architectures if old else ARCHITECTURES)
+    if updating and old is not None:
+        _refuse_to_forget(path, old.architectures, architectures)
     units, broken, failures = compile_all(
         choices, architectures, nvcc, disassembler, options["quiet"]
     )
@@ -72,6 +74,16 @@ def run_compile_check(names: Sequence[str], options: Mapping[str, Any]) -> int:
     if updating:
         return _update(path, made, codes, rows, options)
     return worst_exit_code(codes | (set() if same_nvcc else {5}))
+
+
+def _refuse_to_forget(path: Path, stored: Sequence[int], compiled: Sequence[int]) -> None:
+    """A baseline is written whole: an architecture that --arch leaves out would go unseen."""
+    left_out = [f"sm_{arch}" for arch in stored if arch not in compiled]
+    if left_out:
+        raise UsageError(
+            f"{path} would lose {', '.join(left_out)}: leave --arch out or name all of them, or "
+            "delete the file first"
+        )
 
 
 def _fails(row: UnitRow, options: Mapping[str, Any]) -> bool:
