@@ -13,11 +13,14 @@ import pytest
 
 from cudareduce.cli import run
 from cudareduce.compiled.compare import compare_units
-from cudareduce.compiled.nvcc import installed
+from cudareduce.compiled.nvcc import Compiled, installed
 from cudareduce.compiled.resources import Resources, parse_resources, resident_warps
+from cudareduce.compiled.rules import broken_rules
 from cudareduce.compiled.sass import count_instructions, find_disassembler
-from cudareduce.compiled.store import Unit, load
-from cudareduce.registry import kernels_folder
+from cudareduce.compiled.store import Failed, Unit, load
+from cudareduce.compiled.units import first_error
+from cudareduce.operators import reduction
+from cudareduce.registry import kernels_folder, load_registry
 
 Call = Callable[..., tuple[int, str, str]]
 needs_nvcc = pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
@@ -165,6 +168,32 @@ def test_new_gone_and_broken() -> None:
     assert [row.verdict for row in compare_units([UNIT], [other], {})] == ["NEW", "GONE"]
     [row] = compare_units([UNIT], [UNIT], {UNIT.key: ["a rule"]})
     assert (row.verdict, row.reasons) == ("BROKEN", ("a rule",))
+
+
+STORE, FENCE = "st.global.f32 [%rd1], %f1;", "fence.acq_rel.gpu;"
+ARRIVALS = {
+    "atom.global.inc.u32 %r1, [%rd2], %r2;": False,
+    "atom.acq_rel.gpu.global.inc.u32 %r1, [%rd2], %r2;": True,
+    "atom.release.sys.global.inc.u32 %r1, [%rd2], %r2;": True,
+    "atom.acq_rel.global.inc.u32 %r1, [%rd2], %r2;": True,  # the GPU's, where none is named
+    "atom.relaxed.gpu.global.inc.u32 %r1, [%rd2], %r2;": False,
+    "atom.acq_rel.cta.global.inc.u32 %r1, [%rd2], %r2;": False,
+    "atom.release.cluster.global.inc.u32 %r1, [%rd2], %r2;": False,
+}
+
+
+@pytest.mark.parametrize(("arrival", "releases"), ARRIVALS.items())
+def test_what_shows_a_partial_to_all_blocks(arrival: str, releases: bool) -> None:
+    kernel = load_registry([]).kernels["reduce_last_block"]
+
+    def rules(*lines: str) -> list[str]:
+        compiled = Compiled(b"", "\n".join(lines), "")
+        return list(broken_rules(kernel, reduction("sum", "float32"), compiled, UNIT.resources))
+
+    assert bool(rules(STORE, arrival)) != releases
+    assert rules(STORE, FENCE, arrival) == []
+    assert bool(rules(FENCE, STORE, arrival)) != releases
+    assert bool(rules(STORE, "fence.acq_rel.cta;", arrival)) != releases
 
 
 def plant(tree: Path) -> Path:
@@ -317,17 +346,53 @@ def test_what_is_changed_or_new_passes_and_what_is_gone_does_not(
 
 
 @needs_nvcc
-def test_a_kernel_that_does_not_compile(cudareduce: Call, tree: Path, baseline: Path) -> None:
+def test_a_kernel_that_does_not_compile(
+    cudareduce: Call, tree: Path, baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was known, and a new one: the compiler's error is told once for each."""
     edit(tree, "kernel_vector", ("value = (four.x", "value = nonsense + (four.x"))
+    text = (tree / "ladder" / "kernel_vector.cu").read_text()
+    (tree / "ladder" / "kernel_other.cu").write_text(text.replace("vector(", "other("))
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    files = tmp_path / "junit.xml", tmp_path / "page.md"
+    more = ("--junit", files[0], "--markdown", files[1], "--arch", "80,90", "--allow-gone")
+    code, out, err = check(cudareduce, tree, baseline, *MINE, *more, "--format", "json")
+    assert code == 2
+    error = 'identifier "nonsense" is undefined'
+    values = [value for value in json.loads(out) if value["verdict"] == "BROKEN"]
+    assert [(v["kernel"], v["arch"]) for v in values] == [
+        (kernel, arch) for kernel in ("kernel_other", "kernel_vector") for arch in (80, 90)
+    ]
+    assert all("does not compile: " in v["reasons"][0] and error in v["error"] for v in values)
+    assert "GONE" not in out
+    assert (err.count("::error"), err.count(error)) == (2, 2)
+    page = files[1].read_text()
+    assert page.count(error) == 2
+    assert "kernel_other sum float32 sm_80,90: BROKEN: does not compile: " in page
+    suite = ElementTree.parse(files[0]).getroot()[0]
+    assert (suite.get("failures"), suite.get("skipped")) == ("2", "0")
+    assert error in "".join(failure.get("message", "") for failure in suite.iter("failure"))
+
+
+@needs_nvcc
+def test_what_does_not_compile_is_no_baseline(
+    cudareduce: Call, tree: Path, baseline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = baseline.read_text()
-    code, out, _ = check(cudareduce, tree, baseline, *MINE, "--allow-gone")
-    assert code == 2
-    assert 'identifier "nonsense" is undefined' in " ".join(out.split())
+    failed = [Failed(*UNIT.key[:4], stage, 90, "an error") for stage in ("first", "rest")]
+    monkeypatch.setattr("cudareduce.compiled.check.compile_all", lambda *_: ([], {}, failed))
     ask = ("--arch", "90", "--update-baseline", "--quiet")
-    code, _, err = check(cudareduce, tree, baseline, *ask)
+    code, out, err = check(cudareduce, tree, baseline, *ask)
     assert code == 2
+    assert out.count("an error") == 1  # though both stages have it
     assert "is left as it was" in err
     assert baseline.read_text() == before
+
+
+def test_the_first_error_is_told() -> None:
+    said = "k.cu(1): warning #177-D: never used\n\nk.cu(2): error: no\nk.cu(3): error: nor this"
+    assert first_error(said) == "k.cu(2): error: no"
+    assert first_error("nvcc exits with 9") == "nvcc exits with 9"
 
 
 @needs_nvcc

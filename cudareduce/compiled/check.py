@@ -12,7 +12,7 @@ from typing import Any
 from cudareduce.compiled.compare import VERDICTS, UnitRow, compare_units, resources_text
 from cudareduce.compiled.nvcc import FLAGS, find_nvcc
 from cudareduce.compiled.sass import find_disassembler
-from cudareduce.compiled.store import CompiledSet, load, to_json
+from cudareduce.compiled.store import CompiledSet, Failed, Unit, load, to_json
 from cudareduce.compiled.units import compile_all
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.gate.ci_output import Finding
@@ -59,8 +59,8 @@ def run_compile_check(names: Sequence[str], options: Mapping[str, Any]) -> int:
         if unit.arch in architectures and asked_for(unit.kernel, names, choices)
     ]  # fmt: skip
     same_nvcc = old is None or old.nvcc == nvcc.version
-    rows = compare_units(before if same_nvcc else (), units, broken)
-    notes = [f"{name}: does not compile: {error}" for name, error in failures]
+    rows = compare_units(before if same_nvcc else (), units, broken, failures)
+    notes = []
     if old is not None and not same_nvcc:
         notes.append(
             f"The baseline is of nvcc {old.nvcc}, this is {nvcc.version}: figures of different "
@@ -92,26 +92,24 @@ def _fails(row: UnitRow, options: Mapping[str, Any]) -> bool:
     )
 
 
-def _what(row: UnitRow) -> str:
-    unit = row.unit
-    stage = "" if unit.stage == "only" else f" {unit.stage}"
-    return f"{unit.op} {unit.dtype}{stage} sm_{unit.arch}"
+def _what(rows: Sequence[UnitRow]) -> str:
+    """What rows with one story are of; a stage is named where it is the only one."""
+    unit = rows[0].unit
+    stages = {row.unit.stage for row in rows} - {"only"}
+    stage = f" {stages.pop()}" if len(stages) == 1 else ""
+    architectures = ",".join(dict.fromkeys(str(row.unit.arch) for row in rows))
+    return f"{unit.op} {unit.dtype}{stage} sm_{architectures}"
 
 
 def _section(rows: Sequence[UnitRow], title: str, notes: Sequence[str]) -> Section:
     """What is not the same, worst first, architectures with one story in one line."""
     counts = Counter(row.verdict for row in rows)
     told = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
-    groups: dict[tuple[object, ...], list[UnitRow]] = {}
-    for row in _worst_first(rows):
-        if row.verdict != "SAME":
-            story = row.verdict, row.unit.kernel, row.unit.stage, row.reasons
-            groups.setdefault(story, []).append(row)
     table, reasons = [], []
-    for group in groups.values():
-        first = group[0]
-        most = max((row.unit.resources for row in group), key=lambda used: used.registers)
-        what = ",".join([_what(first), *(str(row.unit.arch) for row in group[1:])])
+    for group in _stories([row for row in rows if row.verdict != "SAME"]):
+        first, what = group[0], _what(group)
+        units = [row.unit for row in group if isinstance(row.unit, Unit)]
+        most = max((unit.resources for unit in units), key=lambda r: r.registers, default=None)
         table.append((first.verdict, first.unit.kernel, what, resources_text(most)))
         if first.reasons:
             why = "; ".join(first.reasons)
@@ -121,17 +119,30 @@ def _section(rows: Sequence[UnitRow], title: str, notes: Sequence[str]) -> Secti
     return Section(title, header, tuple(table), (summary, *reasons, *notes), 4)
 
 
+def _stories(rows: Sequence[UnitRow]) -> list[list[UnitRow]]:
+    """Rows that say the same of one kernel, worst first; an error is one, whatever the stage."""
+    stories: dict[tuple[object, ...], list[UnitRow]] = {}
+    for row in _worst_first(rows):
+        stage = None if isinstance(row.unit, Failed) else row.unit.stage
+        story = row.verdict, row.unit.kernel, stage, row.reasons
+        stories.setdefault(story, []).append(row)
+    return list(stories.values())
+
+
 def _worst_first(rows: Sequence[UnitRow]) -> list[UnitRow]:
     return sorted(rows, key=lambda row: VERDICTS.index(row.verdict))
 
 
 def _findings(rows: Sequence[UnitRow], options: Mapping[str, Any]) -> list[Finding]:
+    """One for each unit, but one for all units that an error kept from being compiled."""
+    failed = [row for row in rows if isinstance(row.unit, Failed)]
+    others = [[row] for row in _worst_first(rows) if not isinstance(row.unit, Failed)]
     return [
         Finding(
-            row.unit.kernel, _what(row), row.verdict, "; ".join(row.reasons) or "as it was",
+            row.unit.kernel, _what(group), row.verdict, "; ".join(row.reasons) or "as it was",
             "failed" if _fails(row, options) else "skipped" if row.verdict == "GONE" else "passed",
         )
-        for row in _worst_first(rows)
+        for group in [*_stories(failed), *others] for row in group[:1]
     ]  # fmt: skip
 
 

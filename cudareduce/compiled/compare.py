@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from cudareduce.compiled.resources import Resources, resident_warps
-from cudareduce.compiled.store import Key, Unit
+from cudareduce.compiled.store import Failed, Key, Unit
 
 #: From worst to best.
 VERDICTS = ("BROKEN", "WORSE", "GONE", "CHANGED", "NEW", "BETTER", "SAME")
@@ -21,12 +21,12 @@ class UnitRow:
     """One comparison; `reasons` are rules broken or figures that differ."""
 
     old: Unit | None
-    new: Unit | None
+    new: Unit | Failed | None
     verdict: str
     reasons: tuple[str, ...] = ()
 
     @property
-    def unit(self) -> Unit:
+    def unit(self) -> Unit | Failed:
         """The side that says what was compared."""
         found = self.new or self.old
         assert found is not None
@@ -34,11 +34,17 @@ class UnitRow:
 
 
 def compare_units(
-    old: Sequence[Unit], new: Sequence[Unit], broken: Mapping[Key, Sequence[str]]
+    old: Sequence[Unit],
+    new: Sequence[Unit],
+    broken: Mapping[Key, Sequence[str]],
+    failed: Sequence[Failed] = (),
 ) -> list[UnitRow]:
     """A row for each unit on either side; `broken` holds the rules that new ones break."""
     before = {unit.key: unit for unit in old}
-    rows = []
+    rows = [
+        UnitRow(before.pop(unit.key, None), unit, "BROKEN", (f"does not compile: {unit.error}",))
+        for unit in failed
+    ]
     for unit in new:
         was = before.pop(unit.key, None)
         verdict, reasons = _judge(was, unit)
@@ -99,7 +105,9 @@ def _differences(old: Unit, new: Unit) -> list[str]:
     ]
 
 
-def resources_text(used: Resources) -> str:
-    """The figures of a unit in a few words."""
+def resources_text(used: Resources | None) -> str:
+    """The figures of a unit in a few words; none of one that does not compile."""
+    if used is None:
+        return ""
     spills = f", {used.spill_bytes} B spilled" if used.spill_bytes else ""
     return f"{used.registers} registers, {used.shared_bytes} B shared{spills}"

@@ -43,10 +43,10 @@ class Nvcc:
                 "-keep-dir", folder, "-o", f"{folder}/kernel.cubin", f"{folder}/kernel.cu",
             ]  # fmt: skip
             done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-            said = done.stdout + done.stderr
+            said = (done.stdout + done.stderr).replace(f"{folder}/", "")
             if done.returncode:
                 lines = [line for line in said.splitlines() if line.strip()]
-                return BuildError("\n".join(lines[:10]) or f"nvcc exits with {done.returncode}")
+                return BuildError("\n".join(lines) or f"nvcc exits with {done.returncode}")
             cubin, ptx = Path(folder, "kernel.cubin"), Path(folder, "kernel.ptx")
             return Compiled(cubin.read_bytes(), ptx.read_text(encoding="utf-8"), said)
 

@@ -43,14 +43,26 @@ def broken_rules(
 
 
 def _unfenced(ptx: str) -> str | None:
-    """Why a block may count as arrived before its partial can be seen by the others."""
+    """Why a block may count as arrived before its partial can be seen by the others.
+
+    This reads the text from top to bottom, and sees no branches: a fence between the last store
+    and the arrival counts, even under a condition that does not hold wherever the arrival is
+    reached. Nor does it see whether the last block has a fence before it reads the partials.
+    """
     arrival = _ARRIVAL.search(ptx)
     if arrival is None:
         return "its finish is last_block, but nothing is counted"
-    if "release" in arrival[0] or "acq_rel" in arrival[0]:
+    if _releases(arrival[0]):
         return None
     before = ptx[: arrival.start()]
     stores = list(_STORE.finditer(before))
     if _FENCE.search(before, stores[-1].end() if stores else 0):
         return None
     return "no fence between a block's partial and its arrival: another block may miss the partial"
+
+
+def _releases(atomic: str) -> bool:
+    """Whether an atomic shows all other blocks what was stored before it; without a scope it is
+    the GPU's (PTX ISA, atom)."""
+    words = set(atomic.split("."))
+    return bool(words & {"release", "acq_rel"}) and not words & {"cta", "cluster"}

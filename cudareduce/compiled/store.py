@@ -50,6 +50,24 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """What stands in the place of a unit whose kernel does not compile; it is never stored."""
+
+    kernel: str
+    op: str
+    dtype: str
+    acc: str
+    stage: str
+    arch: int
+    error: str
+
+    @property
+    def key(self) -> Key:
+        """The unit's that it would have been."""
+        return self.kernel, self.op, self.dtype, self.acc, self.stage, self.arch
+
+
+@dataclass(frozen=True, slots=True)
 class CompiledSet:
     """What one nvcc made of all kernels."""
 

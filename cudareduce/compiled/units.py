@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
@@ -13,7 +14,7 @@ from cudareduce.compiled.nvcc import Nvcc
 from cudareduce.compiled.resources import parse_resources
 from cudareduce.compiled.rules import broken_rules
 from cudareduce.compiled.sass import Disassembler
-from cudareduce.compiled.store import Key, Unit
+from cudareduce.compiled.store import Failed, Key, Unit
 from cudareduce.operators import Reduction, reduction
 from cudareduce.prelude import Stage, source
 from cudareduce.progress import phase
@@ -43,25 +44,34 @@ def _sources(
                     yield kernel, stage, unit, arch
 
 
+def first_error(said: str) -> str:
+    """The first error among a compiler's lines: warnings may stand before it."""
+    lines = said.splitlines()
+    return next((line for line in lines if re.search(r"\b(error|fatal)\b", line)), lines[0]).strip()
+
+
 def compile_all(
     choices: Sequence[Choice],
     architectures: Sequence[int],
     nvcc: Nvcc,
     disassembler: Disassembler | None,
     quiet: bool,
-) -> tuple[list[Unit], Broken, list[tuple[str, str]]]:
+) -> tuple[list[Unit], Broken, list[Failed]]:
     """Units, the rules they break, and what does not compile, all in parallel."""
     todo = list(_sources(choices, architectures))
     what = reduction("sum", "float32")
 
     def one(
         job: tuple[Kernel, Stage, Source, int], step: Callable[[], None]
-    ) -> tuple[Unit, list[str]] | BuildError:
+    ) -> tuple[Unit, list[str]] | Failed:
         kernel, stage, text, arch = job
         compiled = nvcc.compile(text, arch)
         if isinstance(compiled, BuildError):
             step()
-            return BuildError(f"{kernel.id} for sm_{arch}: {compiled}")
+            return Failed(
+                kernel.id, what.op.name, what.dtype.name, what.acc.name, stage, arch,
+                first_error(str(compiled)),
+            )  # fmt: skip
         used = parse_resources(compiled.said, kernel.entry)
         counts = disassembler.count(compiled.cubin, kernel.entry) if disassembler else None
         sha = hashlib.sha256(compiled.cubin).hexdigest()
@@ -76,10 +86,10 @@ def compile_all(
         results = list(pool.map(lambda job: one(job, step), todo))
     units: list[Unit] = []
     broken: Broken = {}
-    failures: list[tuple[str, str]] = []
-    for job, result in zip(todo, results, strict=True):
-        if isinstance(result, BuildError):
-            failures.append((job[0].id, str(result)))
+    failures: list[Failed] = []
+    for result in results:
+        if isinstance(result, Failed):
+            failures.append(result)
         else:
             unit, rules = result
             units.append(unit)
