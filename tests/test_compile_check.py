@@ -168,6 +168,8 @@ def test_new_gone_and_broken() -> None:
     assert [row.verdict for row in compare_units([UNIT], [other], {})] == ["NEW", "GONE"]
     [row] = compare_units([UNIT], [UNIT], {UNIT.key: ["a rule"]})
     assert (row.verdict, row.reasons) == ("BROKEN", ("a rule",))
+    rows = compare_units([UNIT], [other, unit(registers=99)], {}, (), "another nvcc")
+    assert [row.verdict for row in rows] == ["NEW", "UNCERTAIN"]
 
 
 STORE, FENCE = "st.global.f32 [%rd1], %f1;", "fence.acq_rel.gpu;"
@@ -411,15 +413,33 @@ def test_an_update_forgets_no_architecture(
     assert load(baseline).architectures == (80, 90)
 
 
+OTHERS: dict[str, tuple[dict[str, object], str]] = {
+    "nvcc": ({"nvcc": "12.4.131"}, "The baseline is of nvcc 12.4.131, this is "),
+    "flags": ({"flags": ["-O2"]}, "The baseline was compiled with -O2, this -std=c++17 -O3: "),
+}
+
+
 @needs_nvcc
-def test_figures_of_another_nvcc_are_not_compared(
-    cudareduce: Call, tree: Path, baseline: Path
+@pytest.mark.parametrize("name", OTHERS)
+def test_figures_of_another_compiler_are_not_compared(
+    cudareduce: Call, tree: Path, baseline: Path, tmp_path: Path, name: str
 ) -> None:
+    change, message = OTHERS[name]
     data = json.loads(baseline.read_text())
-    baseline.write_text(json.dumps(data | {"nvcc": "12.4.131"}))
-    code, out, _ = check(cudareduce, tree, baseline, *MINE)
+    baseline.write_text(json.dumps(data | change))
+    (tree / "ladder" / "my_reduce_v7_shuffle.cu").unlink()
+    edit(tree, "kernel_vector", ("shared[BLOCK / 32];", "shared[40 * BLOCK];"))
+    edit(tree, "my_reduce_last_block", ("__threadfence();\n        is_last", "is_last"))
+    junit = tmp_path / "junit.xml"
+    code, out, _ = check(cudareduce, tree, baseline, *MINE, "--junit", junit)
     assert code == 5
-    assert "The baseline is of nvcc 12.4.131, this is" in out
+    assert "3 compared: 1 BROKEN, 1 GONE, 1 UNCERTAIN" in out
+    assert out.count(message) == 1  # in the note, not with every kernel
+    assert "so only the rules were checked" in out
+    assert "no fence between" in out
+    assert "kernel_vector" not in out
+    suite = ElementTree.parse(junit).getroot()[0]
+    assert (suite.get("failures"), suite.get("skipped")) == ("2", "1")
 
 
 ANEW = "delete it, then write it anew with --update-baseline"

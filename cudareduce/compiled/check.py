@@ -58,14 +58,9 @@ def run_compile_check(names: Sequence[str], options: Mapping[str, Any]) -> int:
         unit for unit in (old.units if old else ())
         if unit.arch in architectures and asked_for(unit.kernel, names, choices)
     ]  # fmt: skip
-    same_nvcc = old is None or old.nvcc == nvcc.version
-    rows = compare_units(before if same_nvcc else (), units, broken, failures)
-    notes = []
-    if old is not None and not same_nvcc:
-        notes.append(
-            f"The baseline is of nvcc {old.nvcc}, this is {nvcc.version}: figures of different "
-            "compilers say nothing of the kernels, so only the rules were checked"
-        )
+    other = _other_compiler(old, made) if old else None
+    rows = compare_units(before, units, broken, failures, other)
+    notes = [f"{other}, so only the rules were checked"] if other else []
     notes += [] if disassembler else [_NO_DISASSEMBLER]
     found = _section(rows, f"compiled by nvcc {nvcc.version} against {path.name}", notes)
     publish([found], _findings(rows, options), lambda: _json(rows), registry, options)
@@ -73,7 +68,17 @@ def run_compile_check(names: Sequence[str], options: Mapping[str, Any]) -> int:
     codes |= {1} if any(_fails(row, options) for row in rows) else set()
     if updating:
         return _update(path, made, codes, rows, options)
-    return worst_exit_code(codes | (set() if same_nvcc else {5}))
+    return worst_exit_code(codes | ({5} if other else set()))
+
+
+def _other_compiler(old: CompiledSet, made: CompiledSet) -> str | None:
+    """Why figures say nothing of the kernels: another nvcc made them, or the same differently."""
+    if old.nvcc != made.nvcc:
+        return f"The baseline is of nvcc {old.nvcc}, this is {made.nvcc}: figures do not compare"
+    if old.flags != made.flags:
+        flags = [" ".join(each.flags) or "no flags" for each in (old, made)]
+        return f"The baseline was compiled with {flags[0]}, this {flags[1]}: figures do not compare"
+    return None
 
 
 def _refuse_to_forget(path: Path, stored: Sequence[int], compiled: Sequence[int]) -> None:
@@ -102,11 +107,12 @@ def _what(rows: Sequence[UnitRow]) -> str:
 
 
 def _section(rows: Sequence[UnitRow], title: str, notes: Sequence[str]) -> Section:
-    """What is not the same, worst first, architectures with one story in one line."""
+    """What is not the same, worst first, architectures with one story in one line; why all are
+    UNCERTAIN is told in the notes."""
     counts = Counter(row.verdict for row in rows)
     told = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
     table, reasons = [], []
-    for group in _stories([row for row in rows if row.verdict != "SAME"]):
+    for group in _stories([row for row in rows if row.verdict not in ("SAME", "UNCERTAIN")]):
         first, what = group[0], _what(group)
         units = [row.unit for row in group if isinstance(row.unit, Unit)]
         most = max((unit.resources for unit in units), key=lambda r: r.registers, default=None)
@@ -140,7 +146,8 @@ def _findings(rows: Sequence[UnitRow], options: Mapping[str, Any]) -> list[Findi
     return [
         Finding(
             row.unit.kernel, _what(group), row.verdict, "; ".join(row.reasons) or "as it was",
-            "failed" if _fails(row, options) else "skipped" if row.verdict == "GONE" else "passed",
+            "failed" if _fails(row, options)
+            else "skipped" if row.verdict in ("GONE", "UNCERTAIN") else "passed",
         )
         for group in [*_stories(failed), *others] for row in group[:1]
     ]  # fmt: skip

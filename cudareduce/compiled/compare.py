@@ -1,7 +1,7 @@
 """Compiled kernels against a baseline: pure, one verdict for each kernel and architecture.
 
 A figure that differs is only told; WORSE is what costs time on any card: spills, stack, local
-memory, fewer warps at once, a smaller share of wide loads.
+memory, fewer warps at once, a smaller share of wide loads. UNCERTAIN is what another compiler made.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cudareduce.compiled.resources import Resources, resident_warps
 from cudareduce.compiled.store import Failed, Key, Unit
 
 #: From worst to best.
-VERDICTS = ("BROKEN", "WORSE", "GONE", "CHANGED", "NEW", "BETTER", "SAME")
+VERDICTS = ("BROKEN", "WORSE", "GONE", "UNCERTAIN", "CHANGED", "NEW", "BETTER", "SAME")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,10 @@ def compare_units(
     new: Sequence[Unit],
     broken: Mapping[Key, Sequence[str]],
     failed: Sequence[Failed] = (),
+    other_compiler: str | None = None,
 ) -> list[UnitRow]:
-    """A row for each unit on either side; `broken` holds the rules that new ones break."""
+    """A row for each unit on either side; `broken` holds the rules that new ones break, and
+    `other_compiler` says why figures of the two sides cannot be compared."""
     before = {unit.key: unit for unit in old}
     rows = [
         UnitRow(before.pop(unit.key, None), unit, "BROKEN", (f"does not compile: {unit.error}",))
@@ -47,16 +49,20 @@ def compare_units(
     ]
     for unit in new:
         was = before.pop(unit.key, None)
-        verdict, reasons = _judge(was, unit)
         rules = tuple(broken.get(unit.key, ()))
-        rows.append(UnitRow(was, unit, "BROKEN" if rules else verdict, (*rules, *reasons)))
+        verdict, reasons = _judge(was, unit, other_compiler)
+        if rules:
+            verdict, reasons = "BROKEN", rules + (reasons if verdict != "UNCERTAIN" else ())
+        rows.append(UnitRow(was, unit, verdict, reasons))
     return rows + [UnitRow(unit, None, "GONE", ("it is not compiled any more",)) for unit in
                    before.values()]  # fmt: skip
 
 
-def _judge(old: Unit | None, new: Unit) -> tuple[str, tuple[str, ...]]:
+def _judge(old: Unit | None, new: Unit, other_compiler: str | None) -> tuple[str, tuple[str, ...]]:
     if old is None:
         return "NEW", ()
+    if other_compiler:
+        return "UNCERTAIN", (other_compiler,)
     if old.cubin_sha == new.cubin_sha:
         return "SAME", ()
     costs = [_costs(unit) for unit in (old, new)]
