@@ -21,6 +21,8 @@ MIN_ROUNDS = 6
 #: Times that CUDA events give come in steps of 32 ns (every time measured on an H200 is a multiple
 #: of it), so no change is known to better than half a step of each side.
 STEP_US = 0.032
+#: Logarithms of ratios end here: what is farther apart is no measurement, and has no exponential.
+_FAR = 300.0
 
 Rounds = Sequence[float]
 _Array = np.ndarray
@@ -58,7 +60,8 @@ def changes(pairs: Sequence[tuple[Rounds, Rounds]], *, paired: bool = False) -> 
         still = np.isnan(low) | np.isnan(high)  # rounds without any spread
         low, high = np.where(still, middle, low), np.where(still, middle, high)
         step = STEP_US / 2 * (np.exp(-old).mean(axis=1) + np.exp(-new).mean(axis=1))
-        for k, *values in zip(members, middle, low - step, high + step, strict=True):
+        ends = np.clip((middle, low - step, high + step), -_FAR, _FAR)
+        for k, *values in zip(members, *ends, strict=True):
             found[k] = Change(*(exp(value) for value in values))
     return [change for change in found if change is not None]
 
@@ -92,6 +95,6 @@ def detectable(runs: Sequence[Rounds]) -> list[float | None]:
         spread = logs.std(axis=1, ddof=1) * sqrt(2 / count)
         quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, 2 * count - 2))
         half = quantile * spread + STEP_US * np.exp(-logs).mean(axis=1)
-        for k, width in zip(members, np.expm1(half).tolist(), strict=True):
+        for k, width in zip(members, np.expm1(np.minimum(half, _FAR)).tolist(), strict=True):
             found[k] = width
     return found
