@@ -175,7 +175,12 @@ def test_fingerprint() -> None:
     loose = match(H200, replace(H200, driver="1", power_limit_w=None))
     assert loose.differences == ()
     assert loose.warnings == (
-        "power limit 700.0, now -", "driver 580.159.04, now 1",
+        "the new run does not tell the power limit: taken for the same",
+        "driver 580.159.04, now 1",
+    )  # fmt: skip
+    silent = match(replace(H200, ecc=None, memory_clock_khz=None, bus_bits=None), H200)
+    assert (silent.differences, silent.warnings) == (
+        (), ("the baseline does not tell the memory clock, memory width, ECC: taken for the same",),
     )  # fmt: skip
     assert match(H200, replace(H200, uuid="other")).other_card
     assert match(H200, replace(H200, uuid=None)).warnings

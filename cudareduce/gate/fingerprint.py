@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from cudareduce.backend import DeviceInfo
-from cudareduce.figures import DASH
 
 #: What decides how fast a reduction can be; a run with another value is another machine's.
 STRICT = {
@@ -35,20 +34,33 @@ class Match:
 
 
 def match(old: DeviceInfo, new: DeviceInfo) -> Match:
-    """Compare two machines. What one of them does not know is a warning, not a difference."""
+    """Compare two machines. What one of them does not tell is a warning, not a difference."""
     differences: list[str] = []
-    warnings: list[str] = []
+    warnings = _untold(old, new)
     for field, words in (STRICT | LOOSE).items():
         before, after = getattr(old, field), getattr(new, field)
-        if _same(before, after):
+        if before is None or after is None or _same(before, after):
             continue
-        known = before is not None and after is not None
         text = f"{words} {_text(before)}, now {_text(after)}"
-        (differences if known and field in STRICT else warnings).append(text)
+        (differences if field in STRICT else warnings).append(text)
     other = old.uuid is not None and new.uuid is not None and old.uuid != new.uuid
     if (old.uuid is None) != (new.uuid is None):
         warnings.append("only one run knows which card it was made on: taken for the same")
     return Match(tuple(differences), tuple(warnings), other or bool(differences))
+
+
+def _untold(old: DeviceInfo, new: DeviceInfo) -> list[str]:
+    """What only one of two runs tells, so that nobody knows whether it is the same."""
+    found = []
+    for side, silent, other in (("the baseline", old, new), ("the new run", new, old)):
+        missing = [
+            words
+            for field, words in (STRICT | LOOSE).items()
+            if getattr(silent, field) is None and getattr(other, field) is not None
+        ]
+        if missing:
+            found.append(f"{side} does not tell the {', '.join(missing)}: taken for the same")
+    return found
 
 
 def _same(before: Any, after: Any) -> bool:
@@ -60,4 +72,4 @@ def _same(before: Any, after: Any) -> bool:
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return DASH if value is None else str(value)
+    return str(value)
