@@ -8,11 +8,12 @@ import json
 import math
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from cudareduce.backend import DeviceInfo
 from cudareduce.errors import UsageError
@@ -81,32 +82,105 @@ def read_json(path: Path) -> Any:
     """What a JSON file holds; one that is missing or truncated is a UsageError."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"there is no {path}: make it with cudareduce bench --json") from None
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"{path} is not JSON, or is cut short: {error}") from None
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}; name a file that can be read"
+        ) from None
+    except json.JSONDecodeError as error:
+        why = str(error)
+    except RecursionError:
+        why = "it is nested too deeply"
+    except ValueError:  # of the decoder, or of a number with thousands of digits
+        why = "it holds what is neither UTF-8 nor a number of usual length"
+    raise UsageError(f"{path} is not JSON, or is cut short: {why}; make it again")
 
 
 def load(path: Path) -> Run:
-    """Read a result file; one that is missing, truncated or another tool's is a UsageError."""
+    """Read a result file; one that is missing, truncated or another tool's is a UsageError, and so
+    is one with a value that is not of its field's type."""
     data = read_json(path)
     if not isinstance(data, dict) or "schema" not in data or "records" not in data:
         raise UsageError(f"{path} is not a result of cudareduce: write one with bench --json")
-    if data["schema"] != SCHEMA:
-        raise UsageError(
-            f"{path} has schema {data['schema']}, this version reads {SCHEMA}: bench again"
-        )
+    schema = data["schema"]
+    if type(schema) is not int:  # true and 1.0 equal 1
+        raise UsageError(f"{path}: schema is not a whole number; bench again")
+    if schema != SCHEMA:
+        raise UsageError(f"{path} has schema {schema}, this version reads {SCHEMA}: bench again")
+    place = ""
     try:
-        records = tuple(_record(values) for values in data["records"])
-        device = DeviceInfo(**known_fields(DeviceInfo, data["device"]))
-        return Run(data["tool"], device, data["protocol"], records, data["created"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path} is not a whole result of cudareduce: {error}") from None
+        for name, kind in _PARTS.items():
+            if type(data.get(name)) is not kind:
+                raise _Unfit(f"{name} is {_misfit(data.get(name), kind)}")
+        place = "device: "
+        device = DeviceInfo(*_values(DeviceInfo, data["device"]))
+        records = []
+        for number, values in enumerate(data["records"], 1):
+            place = f"record {number}: "
+            records.append(Record(*_values(Record, values)))
+    except _Unfit as error:
+        raise UsageError(f"{path}: {place}{error}; bench again") from None
+    return Run(data["tool"], device, data["protocol"], tuple(records), data["created"])
 
 
-def _record(values: dict[str, Any]) -> Record:
-    known = known_fields(Record, values)
-    return Record(**known | {"rounds_us": tuple(known.get("rounds_us") or ())})
+class _Unfit(Exception):
+    """What is wrong with a field, in words."""
+
+
+_PARTS = {"tool": dict, "device": dict, "protocol": dict, "records": list, "created": str}
+_WORDS = {
+    str: "a text", int: "a whole number", float: "a number", bool: "true or false",
+    tuple: "a list of numbers", list: "a list", dict: "an object",
+}  # fmt: skip
+_NUMBERS = frozenset((int, float))
+_LARGEST = sys.float_info.max
+
+
+def _misfit(value: Any, kind: type) -> str:
+    return "missing" if value is None else f"not {_WORDS[kind]}"
+
+
+def _values(kind: type, found: Any) -> list[Any]:
+    """The values of all fields, in their order. One that is not there is unknown; one of a newer
+    version with the same schema is left out."""
+    if type(found) is not dict:
+        raise _Unfit("it is not an object")
+    values = []
+    for name, types in _types(kind):
+        value: Any = found.get(name)
+        if type(value) not in types:  # not isinstance, for which true is a whole number
+            value = _converted(name, value, types)
+        elif type(value) in _NUMBERS and not -_LARGEST <= value <= _LARGEST:
+            raise _Unfit(f"{name} is not a finite number")
+        values.append(value)
+    return values
+
+
+def _converted(name: str, value: Any, types: tuple[type, ...]) -> Any:
+    """What JSON writes in another way: a tuple as a list, and a number perhaps as a whole one."""
+    if types[0] is tuple and value is None:
+        return ()
+    if types[0] is tuple and type(value) is list and _NUMBERS.issuperset(map(type, value)):
+        if not all(-_LARGEST <= number <= _LARGEST for number in value):
+            raise _Unfit(f"{name} holds what is not a finite number")
+        return tuple(map(float, value))
+    if types[0] is float and type(value) is int:
+        if not -_LARGEST <= value <= _LARGEST:
+            raise _Unfit(f"{name} is not a finite number")
+        return float(value)
+    raise _Unfit(f"{name} is {_misfit(value, types[0])}")
+
+
+@cache
+def _types(kind: type) -> tuple[tuple[str, tuple[type, ...]], ...]:
+    """Names and types of a dataclass's fields, as they are annotated."""
+    hints = get_type_hints(kind)
+    return tuple((f.name, _alternatives(hints[f.name])) for f in fields(kind))
+
+
+def _alternatives(hint: Any) -> tuple[type, ...]:
+    return (tuple,) if get_origin(hint) is tuple else get_args(hint) or (hint,)
 
 
 def known_fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:

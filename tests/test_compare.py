@@ -274,23 +274,82 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "old schema": (lambda d: d.update(schema=0), "has schema 0, this version reads 1: bench again"),
     "no records": (lambda d: d.update(records=[]), "holds no records"),
-    "records of another kind": (lambda d: d.update(records=[1]), "is not a whole result"),
-    "no device": (lambda d: d.pop("device"), "is not a whole result"),
-    "protocol": (lambda d: d.update(protocol={"rounds": "nine"}), "protocol cannot be read"),
-    "a field missing": (lambda d: d["records"][3].pop("op"), "is not a whole result"),
+    "records of another kind": (lambda d: d.update(records=[1]), "record 1: it is not an object"),
+    "no device": (lambda d: d.pop("device"), "device is missing"),
+    "protocol": (
+        lambda d: d.update(protocol={"rounds": "nine"}),
+        "protocol: rounds cannot be read",
+    ),
+    "a field missing": (lambda d: d["records"][3].pop("op"), "record 4: op is missing"),
     "wrong, with a time": (lambda d: d["records"][3].update(verdict="fail"), "a time, and the ver"),
     "unknown verdict": (lambda d: d["records"][3].update(verdict="good"), "verdict is 'good'"),
     "negative time": (lambda d: d["records"][3].update(time_us=-1.0), "record 4: time_us is -1.0"),
-    "text for a number": (lambda d: d["records"][3].update(n="2^25"), "record 4: n is '2^25'"),
+    "text for a number": (
+        lambda d: d["records"][3].update(n="2^25"),
+        "record 4: n is not a whole number",
+    ),
     "number for a text": (lambda d: d["records"][3].update(op=3), "op is not a text"),
-    "nan": (lambda d: d["records"][3].update(gb_s=float("nan")), "gb_s is nan"),
+    "nan": (lambda d: d["records"][3].update(gb_s=float("nan")), "gb_s is not a finite number"),
     "bandwidth": (lambda d: d["records"][3].update(gb_s=9999.0), "gb_s 9999, but bytes over time"),
     "time and rounds": (lambda d: d["records"][3].update(time_us=999.0), "outside of its rounds"),
     "time and interval": (lambda d: d["records"][3].update(time_us_high=1.0), "of its interval"),
     "no rounds": (lambda d: d["records"][3].update(rounds_us=None), "a time without rounds"),
-    "rounds of text": (lambda d: d["records"][3].update(rounds_us=["a"]), "what is not a time"),
+    "rounds of text": (
+        lambda d: d["records"][3].update(rounds_us=["a"]),
+        "rounds_us is not a list of numbers",
+    ),
     "twice": (lambda d: d["records"].append(d["records"][3]), "is a second one of"),
     "emulated, with a time": (lambda d: d["records"][3].update(backend="cpu"), "from the backend"),
+    "schema of text": (lambda d: d.update(schema="1"), "schema is not a whole number; bench"),
+    "schema true": (lambda d: d.update(schema=True), "schema is not a whole number"),
+    "schema 1.0": (lambda d: d.update(schema=1.0), "schema is not a whole number"),
+    "records none": (lambda d: d.update(records=None), "records is missing; bench again"),
+    "records of no list": (lambda d: d.update(records={}), "records is not a list"),
+    "device a list": (lambda d: d.update(device=[]), "device is not an object"),
+    "no protocol": (lambda d: d.update(protocol=None), "protocol is missing"),
+    "no name": (lambda d: d["device"].pop("name"), "device: name is missing; bench again"),
+    "nothing known of the device": (
+        lambda d: d.update(device=dict.fromkeys(d["device"])),
+        "device: name is missing",
+    ),
+    "empty name": (
+        lambda d: d["device"].update(name=" "),
+        "does not tell which GPU it was made on",
+    ),
+    "power of text": (
+        lambda d: d["device"].update(power_limit_w="700"),
+        "device: power_limit_w is not a number",
+    ),
+    "ecc of 1": (lambda d: d["device"].update(ecc=1), "device: ecc is not true or false"),
+    "kernels of numbers": (lambda d: d["protocol"].update(kernels=[5]), "kernels cannot be read"),
+    "bytes of text": (lambda d: d["records"][3].update(bytes="9"), "bytes is not a whole number"),
+    "bytes a list": (lambda d: d["records"][3].update(bytes=[9]), "bytes is not a whole number"),
+    "bytes beyond all": (lambda d: d["records"][3].update(bytes=10**400), "not a finite number"),
+    "n true": (lambda d: d["records"][3].update(n=True), "n is not a whole number"),
+    "block 0": (lambda d: d["records"][3].update(block=0), "block is 0"),
+    "a round beyond all": (
+        lambda d: d["records"][3].update(rounds_us=[10**400] * 9),
+        "record 4: rounds_us holds what is not a finite number",
+    ),
+    "a round of nothing": (
+        lambda d: d["records"][3]["rounds_us"].append(1e-300),
+        "what is not a time",
+    ),
+    "reason a number": (
+        lambda d: d["records"][3].update(verdict="fail", time_us=None, reason=5),
+        "record 4: reason is not a text",
+    ),
+    "share of text, another card": (
+        lambda d: d["device"].update(uuid="x") or d["records"][3].update(pct_ceiling="99"),
+        "pct_ceiling is not a number",
+    ),
+    "share nan": (
+        lambda d: d["records"][3].update(pct_ceiling=float("nan")),
+        "not a finite number",
+    ),
+    "clock below 0": (lambda d: d["records"][3].update(sm_mhz=-1), "sm_mhz is -1.0"),
+    "unknown region": (lambda d: d["records"][3].update(region="bogus"), "region is 'bogus'"),
+    "unknown pattern": (lambda d: d["records"][3].update(pattern="bogus"), "pattern is 'bogus'"),
 }
 
 
@@ -312,7 +371,15 @@ def test_a_file_that_cannot_be_trusted_is_refused(
 
 def test_truncated_missing_and_not_json(cudareduce: Call, tmp_path: Path) -> None:
     bad = tmp_path / "bad.json"
-    for text in (BEFORE.read_text()[:5000], "", "hello", "[]", "\x00\xff"):
+    for text in (
+        BEFORE.read_text()[:5000],
+        "",
+        "hello",
+        "[]",
+        "\x00\xff",
+        "[" * 100_000,
+        "9" * 5000,
+    ):
         bad.write_text(text, encoding="latin-1")
         for command in (("compare", bad, AFTER), ("check", "--baseline", bad)):
             code, _, err = cudareduce(*command)
@@ -323,8 +390,55 @@ def test_truncated_missing_and_not_json(cudareduce: Call, tmp_path: Path) -> Non
         code, _, err = cudareduce(*command)
         assert code == 5
         assert f"there is no baseline {missing}: make it with cudareduce bench --json" in err
-    assert cudareduce("compare", BEFORE, missing)[0] == 2
+    code, _, err = cudareduce("compare", BEFORE, missing)
+    assert code == 2
+    assert f"there is no {missing}: make it with cudareduce bench --json" in err
     assert cudareduce("compare", tmp_path, AFTER)[0] == 2
+
+
+def unreadable(cudareduce: Call, path: Path) -> None:
+    for command in (
+        ("compare", path, AFTER),
+        ("compare", BEFORE, path),
+        ("check", "--baseline", path),
+    ):
+        code, out, err = cudareduce(*command)
+        assert (code, out) == (2, "")
+        assert f"cannot read {path}: " in err
+        assert err.count("\n") == 1
+
+
+def test_a_name_that_no_file_can_have(cudareduce: Call, tmp_path: Path) -> None:
+    unreadable(cudareduce, tmp_path / ("x" * 5000))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may enter every folder")
+def test_a_folder_one_may_not_enter(cudareduce: Call, tmp_path: Path) -> None:
+    folder = tmp_path / "locked"
+    folder.mkdir(mode=0)
+    unreadable(cudareduce, folder / "old.json")
+
+
+def test_a_baseline_without_any_time_is_refused(cudareduce: Call, tmp_path: Path) -> None:
+    """All skipped is what a bench with too little time writes; a new run of that kind is GONE."""
+    untimed = {"verdict": "skip", "reason": "out of time", "time_us": None, "rounds_us": ()}
+    skipped = stored(tmp_path / "skipped.json", run(1, **untimed))
+    for command in (("compare", skipped, AFTER), ("check", "--baseline", skipped)):
+        code, out, err = cudareduce(*command)
+        assert (code, out) == (2, "")
+        assert f"{skipped} holds no times to compare with: bench again" in err
+    code, out, _ = cudareduce("compare", BEFORE, skipped)
+    assert code == 1
+    assert "24 compared: 24 GONE" in out
+
+
+def test_what_loads_is_of_the_types_that_are_declared(tmp_path: Path) -> None:
+    path = changed(
+        tmp_path / "whole.json",
+        lambda d: d["device"].update(power_limit_w=700, later=1) or d["records"][0].update(new=2),
+    )
+    assert load(path) == load(BEFORE)
+    assert type(load(path).device.power_limit_w) is float
 
 
 def test_answers_from_the_cpu_are_never_timings(cudareduce: Call, tmp_path: Path) -> None:

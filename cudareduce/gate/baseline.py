@@ -5,12 +5,13 @@ A file that cannot be trusted must never look like a regression, nor like the ab
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from cudareduce.errors import BaselineError, UsageError
+from cudareduce.inputs import PATTERNS
 from cudareduce.record import Record, Run
 from cudareduce.store import load
 
@@ -20,9 +21,20 @@ IDENTITY = (
 )  # fmt: skip
 Identity = tuple[object, ...]
 _identity = attrgetter(*IDENTITY)
-_WORDS = ("kernel", "op", "dtype", "acc", "timing", "region", "pattern", "backend", "verdict")
-_COUNTS = ("n", "rows", "block", "items")
-_FIGURES = ("time_us", "time_us_low", "time_us_high", "gb_s", "ceiling_gb_s")
+_KNOWN = {
+    "timing": ("cold", "warm", "cold graph", "warm graph"),
+    "region": ("total", "first-pass"),
+    "pattern": PATTERNS,
+    "backend": ("cuda", "cpu"),
+    "verdict": ("pass", "fail", "skip"),
+}
+#: The least that counts can be, of a record and of what was asked for.
+_COUNTS = {"n": 0, "rows": 0, "block": 1, "items": 1, "bytes": 0}
+_ASKED = {"rounds": 0, "seed": 0, "rows": 0, "block": 1, "items": 1}
+_FIGURES = ("time_us", "time_us_low", "time_us_high", "gb_s", "ceiling_gb_s", "pct_ceiling")
+_CLOCKS = ("sm_mhz", "memory_mhz")
+#: Microseconds, GB/s and the like beyond these are nobody's.
+_LEAST, _MOST = 1e-9, 1e15
 #: What a byte count over a time may differ from the bandwidth beside it.
 _ROUNDING = 0.01
 
@@ -39,11 +51,27 @@ def problem(record: Record) -> Identity:
 
 def load_baseline(path: Path) -> Run:
     """The run to compare with; a missing one has an exit code of its own."""
-    if not path.exists():
+    if _missing(path):
         raise BaselineError(
             f"there is no baseline {path}: make it with cudareduce bench --json {path}"
         )
-    return load_timed(path)
+    run = load_timed(path)
+    if all(record.time_us is None for record in run.records):
+        raise UsageError(
+            f"{path} holds no times to compare with: bench again, with more --max-time if it ran "
+            "out of it"
+        )
+    return run
+
+
+def _missing(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # it may be there: reading it says what is wrong
+        return False
+    return False
 
 
 def load_timed(path: Path) -> Run:
@@ -51,11 +79,11 @@ def load_timed(path: Path) -> Run:
     run = load(path)
     if not run.records:
         raise UsageError(f"{path} holds no records: bench again")
-    if not isinstance(run.protocol, dict) or not all(
-        run.protocol.get(name) is None or _whole(run.protocol[name], 0)
-        for name in ("rounds", "seed", "block", "items")
-    ):
-        raise UsageError(f"{path}: its protocol cannot be read; bench again")
+    if not run.device.name.strip():
+        raise UsageError(f"{path} does not tell which GPU it was made on: bench again")
+    asked = next(_unreadable(run.protocol), None)
+    if asked:
+        raise UsageError(f"{path}: protocol: {asked} cannot be read; bench again")
     for number, record in enumerate(run.records, 1):
         problem = next(_problems(record), None)
         if problem:
@@ -77,32 +105,48 @@ def load_timed(path: Path) -> Run:
     return run
 
 
+def _unreadable(protocol: Mapping[str, Any]) -> Iterator[str]:
+    """What of a protocol a check could not repeat; what is not there is a default."""
+    for name, least in _ASKED.items():
+        value = protocol.get(name)
+        if value is not None and (type(value) is not int or value < least):
+            yield name
+    kernels = protocol.get("kernels")
+    if kernels is not None and not (
+        isinstance(kernels, list) and all(isinstance(kernel, str) for kernel in kernels)
+    ):
+        yield "kernels"
+
+
 def _problems(record: Record) -> Iterator[str]:
     """What cannot be true of one record."""
-    for name in _WORDS:
-        if not isinstance(getattr(record, name), str):
-            yield f"{name} is not a text"
-    for name in _COUNTS:
+    for name, known in _KNOWN.items():
+        if getattr(record, name) not in known:
+            yield f"{name} is {getattr(record, name)!r}"
+    for name, least in _COUNTS.items():
         value = getattr(record, name)
-        if not _whole(value, 1 if name in ("block", "items") else 0):
-            yield f"{name} is {value!r}"
+        if value is not None and value < least:
+            yield f"{name} is {value}"
     for name in _FIGURES:
         value = getattr(record, name)
-        if value is not None and not _positive(value):
-            yield f"{name} is {value!r}"
-    if not all(_positive(value) for value in record.rounds_us):
+        if value is not None and not _LEAST < value < _MOST:
+            yield f"{name} is {value}"
+    for name in _CLOCKS:
+        value = getattr(record, name)
+        if value and not _LEAST < value < _MOST:  # 0 is unknown
+            yield f"{name} is {value}"
+    rounds = record.rounds_us
+    if rounds and not (min(rounds) > _LEAST and max(rounds) < _MOST):
         yield "rounds_us holds what is not a time"
-    if record.verdict not in ("pass", "fail", "skip"):
-        yield f"verdict is {record.verdict!r}"
     if record.time_us is None:
         return
     if record.verdict != "pass":
         yield f"a time, and the verdict {record.verdict!r}"
     if record.backend != "cuda":
         yield f"a time from the backend {record.backend!r}"
-    if not record.rounds_us:
+    if not rounds:
         yield "a time without rounds"
-    elif not min(record.rounds_us) <= record.time_us <= max(record.rounds_us):
+    elif not min(rounds) <= record.time_us <= max(rounds):
         yield f"time_us {record.time_us:g} lies outside of its rounds"
     low, high = record.time_us_low, record.time_us_high
     if low is not None and high is not None and not low <= record.time_us <= high:
@@ -111,13 +155,3 @@ def _problems(record: Record) -> Iterator[str]:
         implied = record.bytes / record.time_us / 1e3
         if abs(implied / record.gb_s - 1) > _ROUNDING:
             yield f"gb_s {record.gb_s:g}, but bytes over time_us is {implied:g}"
-
-
-def _whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _positive(value: object) -> bool:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    return math.isfinite(value) and value > 0
