@@ -153,8 +153,15 @@ def _values(kind: type, found: Any) -> list[Any]:
             value = _converted(name, value, types)
         elif type(value) in _NUMBERS and not -_LARGEST <= value <= _LARGEST:
             raise _Unfit(f"{name} is not a finite number")
+        elif type(value) is str and not value.isascii() and not _printable(value):
+            raise _Unfit(f"{name} holds half a character, which cannot be printed")
         values.append(value)
     return values
+
+
+def _printable(text: str) -> bool:
+    """Whether it is Unicode: JSON can write one half of a surrogate pair without the other."""
+    return text.encode("utf-8", "ignore").decode("utf-8") == text
 
 
 def _converted(name: str, value: Any, types: tuple[type, ...]) -> Any:

@@ -348,6 +348,7 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         "not a finite number",
     ),
     "clock below 0": (lambda d: d["records"][3].update(sm_mhz=-1), "sm_mhz is -1.0"),
+    "half a character": (lambda d: d["records"][3].update(kernel="\ud800"), "half a character"),
     "unknown region": (lambda d: d["records"][3].update(region="bogus"), "region is 'bogus'"),
     "unknown pattern": (lambda d: d["records"][3].update(pattern="bogus"), "pattern is 'bogus'"),
 }
