@@ -17,8 +17,9 @@ from cudareduce.backend import DeviceInfo
 from cudareduce.bench import Bench
 from cudareduce.intervals import interval
 from cudareduce.model import Crossover, crossovers, elements, fit, lines, undecided
+from cudareduce.output import print_sections
 from cudareduce.record import Record, Run
-from cudareduce.report import Section, print_sections
+from cudareduce.report import Section
 from cudareduce.sweep import crossing_text, sweep_sections
 from tests.fake_timer_gpu import FakeGpu, use
 
