@@ -33,8 +33,8 @@ _NO_DISASSEMBLER = (
 
 def run_compile_check(names: Sequence[str], options: Mapping[str, Any]) -> int:
     """Compile, compare with the baseline, hold against the rules, publish."""
-    check_outputs(options)
     path: Path = options["baseline"]
+    check_outputs(options, path)
     updating = options["update_baseline"]
     if updating:
         if names:
