@@ -67,7 +67,7 @@ def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[
     """A row for each case that has a time or an answer on either side, in the order of `new`."""
     pairs = [pair for pair in _pair(old, new) if not _nothing(*pair)]
     timed = [(a, b) for a, b in pairs if a and b and not _why_not(a, b, rules)]
-    rounds = [(_rounds(a, rules), _rounds(b, rules)) for a, b in timed]
+    rounds = [_rounds(a, b, rules) for a, b in timed]
     found = changes(rounds, paired=rules.paired)
     known = {(id(a), id(b)): change for (a, b), change in zip(timed, found, strict=True)}
     rows = [_row(a, b, known.get((id(a), id(b))), rules) for a, b in pairs]
@@ -117,12 +117,13 @@ def _why_not(old: Record, new: Record, rules: Rules) -> str:
     return ""
 
 
-def _rounds(record: Record, rules: Rules) -> tuple[float, ...]:
-    """Round medians; across cards in units of what the card's read-only kernel takes."""
-    ceiling = record.ceiling_gb_s
-    if rules.shares and ceiling:
-        return tuple(us * ceiling for us in record.rounds_us)
-    return record.rounds_us
+def _rounds(old: Record, new: Record, rules: Rules) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Round medians; across cards the new ones as they would be if its read-only kernel were as
+    quick as that of the old card."""
+    if rules.shares and old.ceiling_gb_s and new.ceiling_gb_s:
+        scale = new.ceiling_gb_s / old.ceiling_gb_s
+        return old.rounds_us, tuple(us * scale for us in new.rounds_us)
+    return old.rounds_us, new.rounds_us
 
 
 def _row(old: Record | None, new: Record | None, change: Change | None, rules: Rules) -> Row:
