@@ -60,6 +60,10 @@ def test_bench_on_the_cpu_proves_answers_and_times_nothing(cudareduce: Call) -> 
     assert head == "kernel             blocks  passes  answer  error    bound  ulp  distinct"
     assert set(rule) == {"─"}
     assert row == "reduce_v7_shuffle       1       1   right  6e-06  0.00045  0.2       1/3"
+    _, out, _ = cudareduce("bench", "reduce_v7_shuffle", "--n", "3000000", *ON_CPU)
+    assert out.rstrip().endswith(
+        "bound 0: verified with inputs of which no partial answer is rounded"
+    )
 
 
 def test_a_run_that_falls_back_to_the_cpu_says_why(tmp_path: Path) -> None:
