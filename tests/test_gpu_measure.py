@@ -215,7 +215,7 @@ def test_this_machine_measures_well(cudareduce: Call, tmp_path: Path) -> None:
     began = time.monotonic()
     code, out, err = cudareduce("selftest", "--json", path)
     assert code == 0, err
-    assert time.monotonic() - began < 90
+    assert time.monotonic() - began < 120
     found = json.loads(path.read_text())["protocol"]["selftest"]
     print(out)
     assert found["comparisons"] >= 200
