@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from multiprocessing import active_children
 from typing import Any
 
 from cudareduce.backend import BuildError, OutOfMemory
@@ -15,7 +13,7 @@ from cudareduce.cuda import CudaBackend
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.execute import Case, Programs
 from cudareduce.join import Group, Join
-from cudareduce.nvml import Monitor
+from cudareduce.nvml import Monitor, own_processes
 from cudareduce.operators import Reduction
 from cudareduce.prelude import Stage
 from cudareduce.record import Record
@@ -151,8 +149,7 @@ class Bench:
         ways = methods(asked)
         try:
             for k, method in enumerate(ways):
-                own = [os.getpid(), *(p.pid for p in active_children() if p.pid)]
-                others = monitor.strangers(own)
+                others = monitor.strangers(own_processes())
                 deadline = asked.deadline.share(len(ways) * parts - k)
                 where = f"{method.label}, n = {group.n}"
                 try:

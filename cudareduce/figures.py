@@ -27,9 +27,12 @@ def measured_text(
     # no more than three places, but for what is so small that they would show nothing of it
     half = max((high - low) / 2, finest, min(0.001, abs(value) / 20) or 0.001)
     places = decimals(half)
-    if places <= 0:
-        return f"{round(value, places):.0f}±{round(half, places):.0f}"
-    return f"{value:.{places}f}±{f'{half:.{places}f}'.removeprefix('0')}"
+    return f"{_rounded(value, places)}±{_rounded(half, places).removeprefix('0')}"
+
+
+def _rounded(value: float, places: int, sign: str = "") -> str:
+    """To so many digits after the point, or before it where that is negative; never -0."""
+    return f"{round(value, places) + 0.0:{sign}.{max(0, places)}f}"
 
 
 def time_text(value: float | None, low: float | None, high: float | None) -> str:
@@ -39,8 +42,7 @@ def time_text(value: float | None, low: float | None, high: float | None) -> str
         return DASH
     half = (high - low) / 2 if low is not None and high is not None else value * 1e-2
     half = max(half, HALF_TICK_US, value * 1e-4)
-    places = min(3, decimals(half))
-    return f"{round(value, places):.{max(0, places)}f}"
+    return _rounded(value, min(3, decimals(half)))
 
 
 def ratio_text(value: float | None) -> str:
@@ -57,15 +59,14 @@ def plain_text(value: float | None, digits: int = 3) -> str:
     if value == 0:
         return "0"
     places = digits - 1 - floor(log10(abs(value)))
-    return f"{round(value, places):.{max(0, min(places, 6))}f}"
+    return _rounded(value, min(places, 6))
 
 
 def share_text(value: float | None, spread: float | None = None) -> str:
     """Per cent; `spread` is half the interval of what it is a share of, relative to that."""
     if value is None:
         return DASH
-    places = 1 if spread is None else min(1, decimals(max(value * spread, 1e-3)))
-    return f"{round(value, places):.{max(0, places)}f}"
+    return _rounded(value, 1 if spread is None else min(1, decimals(max(value * spread, 1e-3))))
 
 
 def rate_text(value: float | None) -> str:
@@ -99,5 +100,5 @@ def change_text(ratio: float, low: float, high: float) -> str:
     """A ratio with its interval as a signed change in per cent: +7.0±.3%."""
     half = max(100 * (high - low) / 2, 0.01)
     places = max(0, decimals(half))
-    change = round(100 * (ratio - 1), places) + 0.0  # never -0.0
-    return f"{change:+.{places}f}±{f'{half:.{places}f}'.removeprefix('0')}%"
+    change = _rounded(100 * (ratio - 1), places, "+")
+    return f"{change}±{_rounded(half, places).removeprefix('0')}%"

@@ -57,10 +57,14 @@ class Join:
         timed it, or one without a time."""
         known = [case for case in cases if case in group.verdicts]
         plain = {case: self._record(group, case) for case in known}
+        alarms = {
+            (label, case): why
+            for label, found in group.timed.items()
+            for case, timing in found.timings.items()
+            if (why := self._alarm(plain[case], label, case, timing))
+        }
         sound = {
-            label: {
-                c: t for c, t in found.timings.items() if not self._alarm(plain[c], label, c, t)
-            }
+            label: {c: t for c, t in found.timings.items() if (label, c) not in alarms}
             for label, found in group.timed.items()
         }
         records = []
@@ -70,7 +74,9 @@ class Join:
             if case.suite:
                 before = known[k - 1] if k and known[k - 1].suite == case.suite else None
             timed = [
-                self._timed(
+                replace(plain[case], timing=label, verdict="fail", reason=alarms[label, case])
+                if (label, case) in alarms
+                else self._timed(
                     replace(plain[case], timing=label), found, case,
                     _speedups(sound[label], case, baseline, before),
                 )
@@ -123,18 +129,16 @@ class Join:
         return (read if self.settings.region == "first-pass" else plan.bytes_moved), read
 
     def _alarm(self, record: Record, label: str, case: Case, timing: Timing) -> str | None:
-        """Why a time cannot be, if it cannot; nothing is compared with it either."""
+        """Why a time cannot be, if it cannot: its record is a failure, and nothing is compared with
+        it."""
         moved, _ = self._bytes(record, case)
         return roofline_alarm(label, moved / timing.median_us / 1e3, self.peak_gb_s)
 
     def _timed(
         self, record: Record, found: Timed, case: Case, speedups: Mapping[str, Any]
     ) -> Record:
-        """The record with what one method found; a time that cannot be is an alarm instead."""
+        """The record with what one method found."""
         timing = found.timings[case]
-        alarm = self._alarm(record, record.timing, case, timing)
-        if alarm:
-            return replace(record, verdict="fail", reason=alarm)
         moved, read = self._bytes(record, case)
         ceiling = read / found.ceiling.median_us / 1e3 if found.ceiling else None
         return replace(
@@ -190,7 +194,7 @@ def _speedups(
     """Formed round by round, so that what moves both kernels in a round cancels."""
 
     def ratios(other: Case | None) -> list[float]:
-        if other is None or other not in timings or case not in timings:
+        if other is None or other not in timings:
             return []
         return paired(timings[other].by_round, timings[case].by_round)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from multiprocessing import active_children
 from statistics import median
 from typing import Any
 
@@ -82,6 +83,11 @@ def management_facts(pci_bus_id: str) -> ManagementFacts:
         return ManagementFacts()
     finally:
         pynvml.nvmlShutdown()
+
+
+def own_processes() -> list[int]:
+    """This process and those that it started: none of them is a stranger on the GPU."""
+    return [os.getpid(), *(child.pid for child in active_children() if child.pid)]
 
 
 class Monitor:

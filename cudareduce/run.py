@@ -31,7 +31,7 @@ from cudareduce.registry import Adopt, Choice, Kernel, Registry, load_registry
 from cudareduce.report import Section, sections, to_markdown, verdict_section
 from cudareduce.reproduce import experiments, fastcuda_lines, merged, tables
 from cudareduce.session import Session, Settings
-from cudareduce.store import check_writable, to_csv, to_json, write_text
+from cudareduce.store import check_outputs, to_csv, to_json, write_text
 from cudareduce.stranger import Guesses, adopt
 from cudareduce.timing.bindings import load as load_bindings
 from cudareduce.timing.timer import FLUSH_BYTES
@@ -163,9 +163,7 @@ def _edge_shapes(session: Session, cases: list[Case]) -> list[tuple[int, int]]:
 def opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
     """A session on the backend asked for; what falls back says so."""
     quiet = options["quiet"]
-    for key in ("csv", "json", "markdown"):
-        if options[key] is not None:
-            check_writable(options[key])
+    check_outputs(options)
     settings = Settings(
         reductions=_reductions(options),
         sizes=tuple(options["n"] or ()),

@@ -31,6 +31,20 @@ def check_writable(path: Path) -> None:
         raise UsageError(f"cannot write {path}: permission denied; choose another place")
 
 
+def check_outputs(options: Mapping[str, Any], *inputs: Path) -> None:
+    """Fail before anything is measured if a file could not be written, or would replace another."""
+    taken = {path.resolve(): "what it is compared with" for path in inputs}
+    for key in ("csv", "markdown", "json", "junit", "benchmark_json"):
+        path: Path | None = options.get(key)
+        if path is None:
+            continue
+        check_writable(path)
+        name, place = f"--{key.replace('_', '-')}", path.resolve()
+        if place in taken and (place.is_file() or not place.exists()):
+            raise UsageError(f"{name} and {taken[place]} are one file, {path}: choose another name")
+        taken[place] = name
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a file under a temporary name and rename it, so that no reader sees half of it; what
     is no plain file, as a pipe or /dev/stdout, is written to and stays what it is."""
@@ -76,6 +90,17 @@ def to_csv(run: Run) -> str:
     for record in run.records:
         writer.writerow(_plain(asdict(record)))
     return text.getvalue()
+
+
+def is_missing(path: Path) -> bool:
+    """Whether nothing is there; why it cannot be looked at is for reading to tell."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def read_json(path: Path) -> Any:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.store import write_text
+from cudareduce.errors import UsageError
+from cudareduce.store import check_outputs, write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(__file__).resolve().parent / "data"
@@ -75,3 +76,12 @@ def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
     path.chmod(0o600)
     write_text(path, "new")
     assert (stat.S_IMODE(path.stat().st_mode), path.read_text()) == (0o600, "new")
+
+
+def test_two_outputs_are_two_files(tmp_path: Path) -> None:
+    one, other = tmp_path / "x", tmp_path / "y"
+    check_outputs({"csv": one, "json": other, "markdown": None})
+    with pytest.raises(UsageError, match=r"--json and --csv are one file, .*: choose another name"):
+        check_outputs({"csv": one, "json": tmp_path / "." / "x"})
+    null = Path(os.devnull)  # a device takes as many as there are
+    check_outputs({"csv": null, "json": null})

@@ -16,13 +16,13 @@ from cudareduce.compiled.store import CompiledSet, Failed, Unit, load, to_json
 from cudareduce.compiled.units import compile_all
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.gate.ci_output import Finding
-from cudareduce.gate.publish import check_outputs, publish
+from cudareduce.gate.publish import publish
 from cudareduce.gate.rerun import asked_for
 from cudareduce.progress import say
 from cudareduce.provenance import tool
 from cudareduce.registry import load_registry
 from cudareduce.report import Section
-from cudareduce.store import check_writable, write_text
+from cudareduce.store import check_outputs, check_writable, is_missing, write_text
 
 #: Turing to Blackwell: the oldest that CUDA 13 compiles for, and the newest of each kind.
 ARCHITECTURES = (75, 80, 90, 100, 120)
@@ -40,7 +40,7 @@ def run_compile_check(names: Sequence[str], options: Mapping[str, Any]) -> int:
         if names:
             raise UsageError("--update-baseline takes no kernels: a baseline is of all of them")
         check_writable(path)
-    old = None if updating and not path.exists() else load(path)
+    old = None if updating and is_missing(path) else load(path)
     registry = load_registry(options["folders"])
     choices = registry.choose(names)
     nvcc, disassembler = find_nvcc(old.nvcc if old else None), find_disassembler()

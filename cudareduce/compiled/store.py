@@ -12,7 +12,7 @@ from typing import Any
 from cudareduce.compiled.resources import Resources
 from cudareduce.compiled.sass import KINDS
 from cudareduce.errors import BaselineError, UsageError
-from cudareduce.store import known_fields, read_json
+from cudareduce.store import is_missing, known_fields, read_json
 
 KIND = "cudareduce compile"
 #: Raised when a field changes its meaning or goes; new fields do not raise it.
@@ -92,7 +92,7 @@ def to_json(made: CompiledSet) -> str:
 
 def load(path: Path) -> CompiledSet:
     """Read a baseline; missing, cut short, another kind of file: each has its message."""
-    if not path.exists():
+    if is_missing(path):
         raise BaselineError(
             f"there is no baseline {path}: make it with "
             f"cudareduce check --compile --baseline {path} --update-baseline"

@@ -13,7 +13,7 @@ from typing import Any
 from cudareduce.errors import BaselineError, UsageError
 from cudareduce.inputs import PATTERNS
 from cudareduce.record import Record, Run
-from cudareduce.store import load
+from cudareduce.store import is_missing, load
 
 #: What two records of one run may not share; the launch shape stands last.
 IDENTITY = (
@@ -51,7 +51,7 @@ def problem(record: Record) -> Identity:
 
 def load_baseline(path: Path) -> Run:
     """The run to compare with; a missing one has an exit code of its own."""
-    if _missing(path):
+    if is_missing(path):
         raise BaselineError(
             f"there is no baseline {path}: make it with cudareduce bench --json {path}"
         )
@@ -62,16 +62,6 @@ def load_baseline(path: Path) -> Run:
             "out of it"
         )
     return run
-
-
-def _missing(path: Path) -> bool:
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:  # it may be there: reading it says what is wrong
-        return False
-    return False
 
 
 def load_timed(path: Path) -> Run:

@@ -16,7 +16,7 @@ from cudareduce.gate.baseline import load_baseline, load_timed
 from cudareduce.gate.compare import Row, Rules, compare
 from cudareduce.gate.fingerprint import match
 from cudareduce.gate.policy import Policy, Sides, confirm, refuse_fine_threshold
-from cudareduce.gate.publish import check_outputs, publish
+from cudareduce.gate.publish import publish
 from cudareduce.gate.rerun import (
     Batch,
     Bencher,
@@ -35,7 +35,7 @@ from cudareduce.progress import phase, say
 from cudareduce.provenance import tool
 from cudareduce.record import Record, Run
 from cudareduce.registry import Registry, kernels_folder, load_registry
-from cudareduce.store import check_writable, to_json, write_text
+from cudareduce.store import check_outputs, check_writable, to_json, write_text
 
 _ROUNDS = 9
 

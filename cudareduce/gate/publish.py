@@ -8,26 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cudareduce.errors import UsageError
 from cudareduce.gate.ci_output import Finding, append_summary, entry_line, junit, workflow_commands
 from cudareduce.output import print_sections, to_reader
 from cudareduce.registry import Registry
 from cudareduce.report import Section, to_markdown
-from cudareduce.store import check_writable, write_text
-
-
-def check_outputs(options: Mapping[str, Any], *inputs: Path) -> None:
-    """Fail before anything is measured if a file could not be written, or would replace another."""
-    taken = {path.resolve(): "what it is compared with" for path in inputs}
-    for key in ("markdown", "json", "junit", "benchmark_json"):
-        path: Path | None = options.get(key)
-        if path is None:
-            continue
-        check_writable(path)
-        name, place = f"--{key.replace('_', '-')}", path.resolve()
-        if place in taken and (place.is_file() or not place.exists()):
-            raise UsageError(f"{name} and {taken[place]} are one file, {path}: choose another name")
-        taken[place] = name
+from cudareduce.store import write_text
 
 
 def publish(

@@ -7,11 +7,9 @@ none of its own, (f) NVBench beside us.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
-from multiprocessing import active_children
 from statistics import fmean, median
 from typing import Any
 
@@ -22,6 +20,7 @@ from cudareduce.cuda import CudaBackend
 from cudareduce.errors import CudareduceError
 from cudareduce.execute import Bound, Case, build
 from cudareduce.inputs import make
+from cudareduce.nvml import own_processes
 from cudareduce.selftest.findings import ENOUGH, Comparison, Figure, Findings, Peer, Spread
 from cudareduce.selftest.nvbench import ask, usable, why_not
 from cudareduce.timing.advice import remarks
@@ -84,8 +83,7 @@ class Selftest:
         try:
             for k, (name, part) in enumerate(parts.items()):
                 say(f"selftest: {name}")
-                own = [os.getpid(), *(p.pid for p in active_children() if p.pid)]
-                self._others = max(self._others, self._monitor.strangers(own))
+                self._others = max(self._others, self._monitor.strangers(own_processes()))
                 try:
                     for one in part(self._share(k)):
                         seen[name].append(one)

@@ -20,7 +20,7 @@ from cudareduce.report import Section
 from cudareduce.run import write
 from cudareduce.selftest.findings import THRESHOLD, Figure, Findings, sentences, trustworthy
 from cudareduce.selftest.parts import Selftest
-from cudareduce.store import check_writable
+from cudareduce.store import check_outputs
 
 #: One relaunch with a first addition, one with many items, one with shuffles: all fast enough for
 #: the flush, and not the kernel, to take most of the time.
@@ -30,9 +30,7 @@ KERNELS = ("reduce_v3_add_during_load", "reduce_v6_multi_add", "reduce_v7_shuffl
 def run_selftest(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
     """Test, print, store; 0, with --strict 4 unless the machine was seen to be good enough, and 130
     after Ctrl-C, with what there was by then."""
-    for key in ("json", "markdown"):
-        if options[key] is not None:
-            check_writable(options[key])
+    check_outputs(options)
     deadline = Deadline(options["max_time"])
     what = reduction("sum", "float32")
     choices = load_registry().choose(list(names) or list(KERNELS))
