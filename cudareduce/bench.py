@@ -24,6 +24,9 @@ from cudareduce.verify import ROW_SHAPES, Verdict, edge_sizes
 
 #: Edge sizes up to this are part of every bench; `verify` takes them all.
 _QUICK_EDGE = 65537
+#: Elements whose verification takes as long as nine rounds of timing: on an H200's host two kernels
+#: took 9.0 s for 2^28 and 1.8 s for 2^26, beside 6.1 to 7.6 s for nine rounds at any size.
+_VERIFIED_IN_A_TIMING = 2**28
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class Bench:
             cases = list(self._session.cases(choices, what))
             groups: list[Group] = []
             try:
-                self._bench(what, cases, groups, len(asked.reductions) - k)
+                self._bench(what, cases, groups, len(asked.reductions) - k - 1)
             except KeyboardInterrupt:
                 interrupted = True
                 self._remarks.setdefault("interrupted: what is missing was not measured")
@@ -90,7 +93,7 @@ class Bench:
         what: Reduction,
         cases: Sequence[tuple[Case, str | None]],
         groups: list[Group],
-        parts: int,
+        reductions_ahead: int,
     ) -> None:
         session, asked = self._session, self._session.settings
         skips = {case: Verdict("skip", reason) for case, reason in cases if reason}
@@ -125,10 +128,16 @@ class Bench:
                 continue
             session.verify(programs, [(n, asked.rows)], group.verdicts)
             if session.backend.name == "cuda" and n * asked.rows:
-                self._time(group, programs, parts * len(asked.sizes) - k)
+                ahead = [*asked.sizes[k + 1 :], *asked.sizes * reductions_ahead]
+                self._time(group, programs, sum(self._timings(m) for m in ahead))
 
-    def _time(self, group: Group, programs: Mapping[Case, Programs], parts: int) -> None:
-        """Time the cases that are right, in its share of what time there is left."""
+    def _timings(self, n: int) -> float:
+        """What a size takes, counted in timings of one kind."""
+        asked = self._session.settings
+        return len(methods(asked)) + n * asked.rows / _VERIFIED_IN_A_TIMING
+
+    def _time(self, group: Group, programs: Mapping[Case, Programs], ahead: float) -> None:
+        """Time the cases that are right, beside what is `ahead`, counted in timings."""
         session = self._session
         right = {c: made for c, made in programs.items() if group.verdicts[c].outcome == "pass"}
         if not right:
@@ -138,19 +147,19 @@ class Bench:
         monitor = self._monitor = self._monitor or backend.monitor()
         try:
             with closing(Trial(session, monitor, group, right)) as trial:
-                self._try(trial, group, monitor, parts)
+                self._try(trial, group, monitor, ahead)
         except OutOfMemory as error:
             group.timed.clear()
             group.verdicts |= dict.fromkeys(right, Verdict("skip", str(error)))
 
-    def _try(self, trial: Trial, group: Group, monitor: Monitor, parts: int) -> None:
+    def _try(self, trial: Trial, group: Group, monitor: Monitor, ahead: float) -> None:
         asked = self._session.settings
         interrupted, self._tried = False, True
         ways = methods(asked)
         try:
             for k, method in enumerate(ways):
                 others = monitor.strangers(own_processes())
-                deadline = asked.deadline.share(len(ways) * parts - k)
+                deadline = asked.deadline.share(len(ways) - k + ahead)
                 where = f"{method.label}, n = {group.n}"
                 try:
                     story, said = trial.measure(method, deadline, others)

@@ -24,8 +24,8 @@ class Deadline:
         """True once there is nothing left."""
         return self.left_s == 0
 
-    def share(self, parts: int) -> Deadline:
-        """A deadline for the next of `parts` equal parts of what is left."""
+    def share(self, parts: float) -> Deadline:
+        """A deadline for the next one of `parts` parts of what is left."""
         if self.seconds is None:
             return self
         return Deadline(self.left_s / max(parts, 1), self._clock)
