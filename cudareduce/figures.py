@@ -24,8 +24,8 @@ def measured_text(
         return DASH
     if low is None or high is None:
         return plain_text(value)
-    # no more than three places, but for what is so small that they would show nothing of it
-    half = max((high - low) / 2, finest, min(0.001, abs(value) / 20) or 0.001)
+    # no more than three places, but for what is so small that they would show little of it
+    half = max((high - low) / 2, finest, min(0.001, abs(value) / 50) or 0.001)
     places = decimals(half)
     return f"{_rounded(value, places)}±{_rounded(half, places).removeprefix('0')}"
 

@@ -21,7 +21,7 @@ from cudareduce.figures import change_text, measured_text, plain_text, share_tex
         (9.5, None, None, "9.50"),
         (123456.0, None, None, "123000"),
         (0.0123, None, None, "0.0123"),
-        (0.00041, 0.00040, 0.00042, "0.00041±.00002"),
+        (0.00041, 0.00040, 0.00042, "0.00041±.00001"),
         (0.0, 0.0, 0.0, "0.000±.001"),
         (None, None, None, "-"),
     ],
