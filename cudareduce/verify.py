@@ -174,7 +174,8 @@ def _on_all_schedules(
     many = given.pattern in ("random", "cancel") and given.n * given.rows <= SMALL
     # Where a kernel writes depends on the size and not on the values: one input of a size shows it.
     guarded = given.misaligned or given.pattern in _GUARDED
-    turns = schedules or ("",) * (REPEATS if many else 1)
+    # A second launch at least: a kernel may leave something behind that makes the next one wrong.
+    turns = schedules or ("",) * (REPEATS if many else 2)
     for schedule in turns:
         if schedule:
             backend.schedule = schedule

@@ -14,6 +14,7 @@ from cudareduce.errors import EnvironmentProblem
 from cudareduce.nvml import Conditions
 from cudareduce.session import Session
 from cudareduce.timing.trial import Trial
+from cudareduce.verify import PASS
 from tests.fake_timer_gpu import CALM, FakeGpu, FakeMonitor, use
 
 Call = Callable[..., tuple[int, str, str]]
@@ -244,6 +245,32 @@ def test_a_write_outside_a_buffer_is_wrong(
     code, run, _ = bench(cudareduce, names=TWO[:1])
     assert code == 3
     assert "it wrote outside 'in': 3 bytes behind a buffer of 4" in run["records"][0]["reason"]
+
+
+STALE = Path(__file__).parent / "wrong_kernels" / "stale_counter.cu"
+
+
+def test_only_the_first_launch_is_right_and_timing_sees_it(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first answer stays where it was written: looked at without poison, it is right."""
+    monkeypatch.setattr(Session, "_isolated", lambda *_: False)
+    monkeypatch.setattr("cudareduce.verify.judge", lambda *_: PASS)
+    code, run, _ = bench(cudareduce, names=(str(STALE),))
+    assert code == 3
+    [record] = run["records"]
+    assert (record["verdict"], record["time_us"]) == ("fail", None)
+    assert record["reason"].startswith("after timing: got nan")
+
+
+def test_only_the_first_launch_is_right_and_verifying_a_large_size_sees_it(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "_isolated", lambda *_: False)
+    monkeypatch.setattr("cudareduce.verify.SMALL", 0)
+    code, out, _ = cudareduce("verify", STALE, "--n", 4096, "--format", "json", "--quiet")
+    assert code == 3
+    assert "n = 4096, exact: got nan" in json.loads(out)["records"][0]["reason"]
 
 
 def test_a_nearly_cancelling_sum(cudareduce: Call, gpu: FakeGpu) -> None:

@@ -160,23 +160,32 @@ class Trial:
                 self._stand(case, verdict)
 
     def _judge(self) -> None:
-        """Look at what the cases have left in the scene that is open."""
-        group, asked = self._group, self._session.settings
+        """Look at what the launches of the scene that is open have left, and at what one more gives
+        from poisoned memory: the answer of the first launch would hide that of the others."""
         for case, bound in self._bounds.items():
-            if asked.region == "first-pass":
+            # A first pass alone leaves partials and no answer.
+            left = self._judged_now(bound) if self._session.settings.region == "total" else PASS
+            if left is not None and left.outcome == "pass":
+                bound.poison()
                 bound.run()
-            n, rows = shape = bound.plan.problem.n, bound.plan.problem.rows
-            if shape not in self._refs:
-                self._refs[shape] = reference(group.what, self._data[: n * rows], rows)
-                group.conditions |= _condition(shape, self._refs[shape])
-            verdict = judge(bound.plan, bound.answers(), self._refs[shape], asked.pattern)
-            damage = bound.damage()
-            if damage:
-                verdict = Verdict("fail", damage)
-            if verdict is None:
+                left = self._judged_now(bound)
+            if left is None:
                 self._undecided.add(case)
             else:
-                self._after[case] = worse(self._after.get(case, PASS), verdict)
+                self._after[case] = worse(self._after.get(case, PASS), left)
+
+    def _judged_now(self, bound: Bound) -> Verdict | None:
+        """What the answers that are there are worth; None where the bound is too wide to tell."""
+        group = self._group
+        n, rows = shape = bound.plan.problem.n, bound.plan.problem.rows
+        if shape not in self._refs:
+            self._refs[shape] = reference(group.what, self._data[: n * rows], rows)
+            group.conditions |= _condition(shape, self._refs[shape])
+        damage = bound.damage()
+        if damage:
+            return Verdict("fail", damage)
+        pattern = self._session.settings.pattern
+        return judge(bound.plan, bound.answers(), self._refs[shape], pattern)
 
     def _repeat(self, scene: Scene) -> None:
         """Whether launches leave work behind, and how many answers ten of them give."""
@@ -187,6 +196,7 @@ class Trial:
                 after = worse(after, Verdict("fail", wrong))
             if after.outcome == "pass":
                 distinct, launches = distinct_answers(bound, self._cost_us(case))
+                after = worse(after, self._judged_now(bound) or PASS)
                 after = replace(after, distinct=distinct, launches=launches)
             self._after[case] = after
 
