@@ -11,6 +11,7 @@ from cudareduce.columns import COLUMNS, label
 from cudareduce.errors import UsageError
 from cudareduce.figures import DASH, HALF_TICK_US, measured_text, short_size, size_text
 from cudareduce.model import (
+    HOLDS,
     MIN_SIZES,
     Crossover,
     Line,
@@ -26,8 +27,6 @@ from cudareduce.record import Record, Run
 from cudareduce.report import Section
 from cudareduce.run import timed_run, write
 
-#: A line this far off a time has the reader told where.
-_MISFIT_PCT = 10.0
 #: More crossings than this are left to the JSON.
 _MOST_CROSSINGS = 20
 #: So many kernels beside each other fit 80 columns, each time with its interval.
@@ -122,20 +121,21 @@ def _row_notes(run: Run, found: Sequence[Line]) -> Iterator[str]:
 def _models(
     run: Run, found: Sequence[Line], models: Sequence[Model], crossed: Sequence[Crossover]
 ) -> Section:
-    header = ("kernel", "floor us", "GB/s", "half at n", "worst fit")
+    header = ("kernel", "floor us", "a us", "GB/s", "half at n", "line from")
     rows = tuple(
         (
             f"{k} {m.kernel}{_kind(run, m)}",
-            _floor_text(m, line),
+            measured_text(m.floor_us, m.floor_us_low, m.floor_us_high, _tick_us(line[0])),
+            _rest_text(m, line),
             _rate_text(m, line),
-            f"2^{log2(m.half_n):.1f}" if m.half_n else DASH,
-            f"{m.misfit_pct:.0f}% at {short_size(m.misfit_n)}",
+            _half_text(m),
+            short_size(m.from_n),
         )
         for k, (m, line) in enumerate(zip(models, found, strict=True), 1)
     )
     notes = [
-        "T = a + V / b: floor is a, GB/s is b, which is reached by half where V = a b; worst fit: "
-        "how far the line lies off the worst time",
+        "floor: the shortest time; T = a + V / b from the size line from on: GB/s is b, which is "
+        "reached by half where V = a b",
         *_model_notes(models),
         *(crossing_text(crossing, _kind(run, crossing)) for crossing in crossed[:_MOST_CROSSINGS]),
     ]
@@ -151,13 +151,11 @@ def _models(
     return Section("Model", header, rows, (*notes, *(run.protocol.get("remarks") or ())))
 
 
-def _floor_text(model: Model, line: Line) -> str:
-    """No finer than the event clock at the smallest size, where the floor shows."""
-    if not model.launch_us:
+def _rest_text(model: Model, line: Line) -> str:
+    """No finer than the event clock at the smallest size, where it weighs most."""
+    if not model.a_us:
         return DASH
-    return measured_text(
-        model.launch_us, model.launch_us_low, model.launch_us_high, _tick_us(line[0])
-    )
+    return measured_text(model.a_us, model.a_us_low, model.a_us_high, _tick_us(line[0]))
 
 
 def _rate_text(model: Model, line: Line) -> str:
@@ -167,22 +165,33 @@ def _rate_text(model: Model, line: Line) -> str:
     return measured_text(model.gb_s, model.gb_s_low, model.gb_s_high, finest)
 
 
+def _half_text(model: Model) -> str:
+    if not model.half_n:
+        return DASH
+    low, high = model.half_n_low, model.half_n_high
+    if not low or not high:
+        return f"2^{log2(model.half_n):.1f}"
+    return f"2^{measured_text(log2(model.half_n), log2(low), log2(high), 0.01)}"
+
+
 def _tick_us(record: Record) -> float:
     return HALF_TICK_US / (record.batch or 1)
 
 
 def _model_notes(models: Sequence[Model]) -> Iterator[str]:
     """What must be known of lines that are not what they should be."""
-    if any(m.misfit_pct > _MISFIT_PCT for m in models):
-        yield (
-            "a line is a coarse model of a range that crosses the cache: trust the times above "
-            "where it lies far off, or sweep a part of the range"
-        )
-    if any(not m.launch_us for m in models):
-        yield "no floor shows where times grow faster than a line; sweep from smaller sizes"
+    for m in models:
+        if m.misfit_pct > 100 * HOLDS:
+            yield (
+                f"{m.kernel}: no {MIN_SIZES} sizes lie on a line; the last {MIN_SIZES} lie up to "
+                f"{m.misfit_pct:.0f} % off theirs, at {short_size(m.misfit_n)}: sweep to larger "
+                "sizes"
+            )
+    if any(not m.a_us for m in models):
+        yield "no a where times grow faster than a line; sweep from smaller sizes"
     if any(m.gb_s is None for m in models):
         yield "no GB/s: times hardly grow over this range; sweep to larger sizes"
-    if any(m.launch_us_low is None for m in models):
+    if any(m.a_us_low is None for m in models):
         yield "no intervals: they take at least 6 rounds"
 
 

@@ -204,7 +204,7 @@ def test_a_sweep_finds_floor_and_bandwidth(cudareduce: Call) -> None:
     )  # fmt: skip
     assert code == 0, err or out
     fast, slow = json.loads(out)["protocol"]["models"]
-    assert 2 < fast["launch_us"] < 20
+    assert 2 < fast["floor_us"] < fast["a_us"] < 20
     assert slow["gb_s"] < fast["gb_s"] < 6000
     assert fast["gb_s_low"] <= fast["gb_s"] <= fast["gb_s_high"]
 
