@@ -39,5 +39,5 @@ def noise_pct(samples: Sequence[float]) -> float | None:
 
 
 def paired(old: Sequence[float | None], new: Sequence[float | None]) -> list[float]:
-    """How many times faster the new is, in each round that has both: what moves both cancels."""
+    """Old over new, in each round that has both: what moves a round moves both, and cancels."""
     return [a / b for a, b in zip(old, new, strict=False) if a and b]

@@ -177,7 +177,7 @@ def _bandwidth(
         "discarded": timing.discarded,
         "batch": timing.batch,
         "host_us": timing.host_us,
-        "rounds_us": timing.rounds_us,
+        "rounds_us": timing.by_round,
         "bytes": moved,
         "gb_s": gb_s,
         "gb_s_low": moved / high / 1e3 if high else None,

@@ -17,7 +17,7 @@ from statistics import median
 from typing import NamedTuple
 
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.intervals import interval
+from cudareduce.intervals import interval, paired
 from cudareduce.record import Record
 
 #: Two parameters leave nothing to judge a fit by with fewer sizes.
@@ -117,7 +117,7 @@ def fit(line: Line) -> Model:
     times = [r.time_us or 0.0 for r in part]
     a, slope = _fitted(volumes, times)
     rounds = zip(*(r.rounds_us for r in part), strict=False)
-    by_round = [_fitted(volumes, whole) for whole in rounds if all(whole)]
+    by_round = [_fitted(volumes, [us for us in one if us]) for one in rounds if all(one)]
     without = [
         _fitted([*volumes[:k], *volumes[k + 1 :]], [*times[:k], *times[k + 1 :]])
         for k in range(len(part))
@@ -221,8 +221,6 @@ class _Ratio(NamedTuple):
 
 def _ratio(one: Record, other: Record) -> _Ratio | None:
     """None where rounds are too few for an interval, or cannot be told which is which."""
-    if len(one.rounds_us) != len(other.rounds_us):
-        return None
-    ratios = [a / b for a, b in zip(one.rounds_us, other.rounds_us, strict=True)]
-    found = interval(ratios)
+    ratios = paired(one.rounds_us, other.rounds_us)
+    found = interval(ratios) if len(one.rounds_us) == len(other.rounds_us) else None
     return _Ratio(*found, median(ratios)) if found else None

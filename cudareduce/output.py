@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from io import StringIO, TextIOWrapper
 from typing import TYPE_CHECKING
 
 from cudareduce.errors import UsageError
@@ -19,7 +21,11 @@ if TYPE_CHECKING:
 @contextmanager
 def to_reader() -> Iterator[None]:
     """Print to someone who may have read enough (`| head`): the rest is dropped, and the exit code
-    is what it would have been. A full disk is a UsageError."""
+    is what it would have been. A full disk is a UsageError. An encoding without ± spells it."""
+    if sys.stdout is None:  # closed: `>&-`
+        sys.stdout = StringIO()
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="cudareduce.spelled")
     try:
         yield
         sys.stdout.flush()
@@ -28,6 +34,17 @@ def to_reader() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         raise UsageError(f"cannot write to standard output: {error.strerror}") from None
+
+
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    """What an encoding lacks: +- for ±, else a question mark."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join({"±": "+-"}.get(letter, "?") for letter in lacking), error.end
+
+
+codecs.register_error("cudareduce.spelled", _spelled)
 
 
 def print_sections(found: Iterable[Section]) -> None:

@@ -53,7 +53,7 @@ class Record:
     discarded: int | None = None
     batch: int | None = None
     host_us: float | None = None
-    rounds_us: tuple[float, ...] = ()
+    rounds_us: tuple[float | None, ...] = ()  # None: every sample of the round was lost
     bytes: int | None = None
     gb_s: float | None = None
     gb_s_low: float | None = None
@@ -77,6 +77,11 @@ class Record:
     name: str | None = None
     source_sha: str | None = None
     cubin_sha: str | None = None
+
+    @property
+    def medians_us(self) -> tuple[float, ...]:
+        """Those of the rounds that have one."""
+        return tuple(us for us in self.rounds_us if us is not None)
 
 
 #: CSV columns: every field but the list of round medians.

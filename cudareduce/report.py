@@ -68,17 +68,17 @@ def _section(run: Run, records: Sequence[Record], more: Sequence[str]) -> Sectio
         timed = _timed(run, what, shown, more)
         return Section(timed.title, timed.header, timed.rows, (*wrong, *notes, *timed.notes))
     title = f"{what}, {run.device.name}: answers only, nothing is timed"
-    header = ("kernel", "blocks", "passes", "answer", "error", "bound", "ulp", "distinct")
+    header = ("kernel", "blocks", "passes", "answer", "error", "%bound", "ulp", "distinct")
     rows = tuple(
         (
             _label(r), str(r.grid), str(r.passes), "right" if r.verdict == "pass" else "WRONG",
-            error_text(r.error), error_text(r.bound), error_text(r.error_ulp), distinct_text(r),
+            error_text(r.error), error_text(r.pct_bound), error_text(r.error_ulp), distinct_text(r),
         )
         for r in shown
     )  # fmt: skip
     rounds = first.op in ("sum", "prod", "mean")
     if rounds and shown and all(r.bound == 0 and r.error_ulp is not None for r in shown):
-        notes.append("bound 0: verified with inputs of which no partial answer is rounded")
+        notes.append("no %bound: verified with inputs of which no partial answer is rounded")
     return Section(title, header, rows, (*wrong, *notes))
 
 
@@ -104,10 +104,19 @@ def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) 
     floors = run.protocol.get("floors_us") or {}
     if floors:
         notes.append(f"floor, not subtracted: {_floors_text(floors)}")
-    if first.time_us_low is None:
-        rounds = len(first.rounds_us)
-        notes.append(f"{rounds} round{'s' if rounds > 1 else ''}: no interval; it takes at least 6")
+    notes += _interval_notes(timed)
     return Section(title, tuple(c.heading for c in columns), rows, tuple(notes))
+
+
+def _interval_notes(timed: Sequence[Record]) -> Iterator[str]:
+    """Why times have no interval, and which if others have one."""
+    few: dict[int, list[str]] = {}
+    for r in timed:
+        if r.time_us_low is None:
+            few.setdefault(len(r.medians_us), []).append(_label(r))
+    for rounds, names in few.items():
+        who = "" if len(names) == len(timed) else f"{', '.join(dict.fromkeys(names))}: "
+        yield f"{who}{rounds} round{'s' if rounds > 1 else ''}: no interval; it takes at least 6"
 
 
 def _floors_text(floors: Mapping[str, float]) -> str:
@@ -125,7 +134,9 @@ def _share_notes(run: Run, first: Record, headings: set[str]) -> Iterator[str]:
     if "%peak" in headings and peak is None:
         yield "%peak: the driver does not know the theory; --peak-gb-s sets it"
     elif "%peak" in headings:
-        yield f"%peak: of {peak:.0f} GB/s, theory from clock and bus width"
+        given = run.protocol.get("peak_gb_s") is not None
+        source = "as --peak-gb-s says" if given else "theory from clock and bus width"
+        yield f"%peak: of {peak:.4g} GB/s, {source}"
     if "%ceil" in headings and ceiling is not None:
         yield (
             f"%ceil: of {plain_text(ceiling)} GB/s, which a read-only kernel reached in the same "
@@ -160,12 +171,12 @@ def _answer_notes(timed: Sequence[Record]) -> Iterator[str]:
 
 def verdict_section(records: Iterable[Record], title: str) -> Section:
     """What `verify` found, one line a case."""
-    header = ("kernel", "op", "dtype", "answer", "error", "bound", "ulp", "distinct")
+    header = ("kernel", "op", "dtype", "answer", "error", "%bound", "ulp", "distinct")
     rows = []
     notes = []
     for r in records:
         answer = {"pass": "right", "fail": "WRONG", "skip": DASH}[r.verdict]
-        accuracy = (error_text(r.error), error_text(r.bound), error_text(r.error_ulp))
+        accuracy = (error_text(r.error), error_text(r.pct_bound), error_text(r.error_ulp))
         rows.append((_label(r), r.op, r.dtype, answer, *accuracy, distinct_text(r)))
         if r.reason:
             kind = "WRONG" if r.verdict == "fail" else "skipped"

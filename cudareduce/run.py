@@ -105,7 +105,8 @@ def _bench(
         limits = session.backend.limits()
         join = Join(session.backend.name, limits, peak, session.settings, registry)
         outcome = Bench(session, join).run(choices)
-        run = Run(tool(options["argv"]), device, protocol(session, names, outcome), outcome.records)
+        how = protocol(session, names, outcome) | {"peak_gb_s": options["peak_gb_s"]}
+        run = Run(tool(options["argv"]), device, how, outcome.records)
         return run, outcome, session.spec
 
 

@@ -159,6 +159,7 @@ _WORDS = {
     tuple: "a list of numbers", list: "a list", dict: "an object",
 }  # fmt: skip
 _NUMBERS = frozenset((int, float))
+_NUMBERS_OR_NONE = _NUMBERS | {type(None)}
 _LARGEST = sys.float_info.max
 
 
@@ -193,10 +194,10 @@ def _converted(name: str, value: Any, types: tuple[type, ...]) -> Any:
     """What JSON writes in another way: a tuple as a list, and a number perhaps as a whole one."""
     if types[0] is tuple and value is None:
         return ()
-    if types[0] is tuple and type(value) is list and _NUMBERS.issuperset(map(type, value)):
-        if not all(-_LARGEST <= number <= _LARGEST for number in value):
+    if types[0] is tuple and type(value) is list and _NUMBERS_OR_NONE.issuperset(map(type, value)):
+        if not all(number is None or -_LARGEST <= number <= _LARGEST for number in value):
             raise _Unfit(f"{name} holds what is not a finite number")
-        return tuple(map(float, value))
+        return tuple(None if number is None else float(number) for number in value)
     if types[0] is float and type(value) is int:
         if not -_LARGEST <= value <= _LARGEST:
             raise _Unfit(f"{name} is not a finite number")

@@ -13,6 +13,9 @@ import pytest
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.nvml import Conditions
 from cudareduce.session import Session
+from cudareduce.store import load
+from cudareduce.timing.measure import _Collected
+from cudareduce.timing.sampling import Sample
 from cudareduce.timing.trial import Trial
 from cudareduce.verify import PASS
 from tests.fake_timer_gpu import CALM, FakeGpu, FakeMonitor, use
@@ -167,6 +170,29 @@ def test_few_rounds_have_no_interval_and_say_so(
     assert "±" not in out and "nan" not in out.lower()
 
 
+def test_lost_rounds_leave_holes_and_are_told(
+    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The host is too slow for the second kernel in every other round."""
+    add, met = _Collected.add, dict[int, list[int]]()
+
+    def loses(self: _Collected, samples: list[Sample], lost: int) -> None:
+        which, rounds = met.setdefault(id(self), [len(met), 0])
+        met[id(self)][1] += 1
+        nothing = which == 4 and rounds % 2 == 1  # two floors, a reader and a kernel before it
+        add(self, [] if nothing else samples, lost)
+
+    monkeypatch.setattr(_Collected, "add", loses)
+    path = tmp_path / "run.json"
+    code, out, _ = cudareduce("bench", *TWO, "--n", "2^12", "--json", path, "--quiet")
+    assert code == 0
+    whole, torn = load(path).records
+    assert len(whole.medians_us) == len(torn.rounds_us) == 9
+    assert [k for k, us in enumerate(torn.rounds_us) if us is None] == [1, 3, 5, 7]
+    assert len(torn.medians_us) == 5
+    assert "\nreduce_v7_shuffle: 5 rounds: no interval; it takes at least 6\n" in out
+
+
 def test_a_budget_too_small_for_a_round_is_told_and_is_no_success(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +233,7 @@ def test_a_cold_time_below_the_roofline_is_an_alarm_and_no_record(
         "bench", *TWO, "--n", 9999, "--peak-gb-s", 0.1, "--timing", "warm", "--quiet"
     )
     assert "these bytes came from the cache" in out
+    assert "%peak: of 0.1 GB/s, as --peak-gb-s says" in out
 
 
 def test_work_left_behind_the_end_event_is_wrong(

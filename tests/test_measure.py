@@ -11,6 +11,7 @@ import pytest
 from cudareduce.budget import Deadline
 from cudareduce.intervals import interval, noise_pct, paired
 from cudareduce.nvml import Conditions
+from cudareduce.timing.advice import remarks
 from cudareduce.timing.measure import Measurement, Timing, measure
 from cudareduce.timing.sampling import Method
 from cudareduce.timing.scenes import Scene, Scenes, staying
@@ -318,6 +319,46 @@ def test_warming_up_ends_at_three_seconds_and_says_that_nothing_came_to_rest() -
 
     assert not warm_up(timer, {"A": restless}, Deadline()).steady
     assert timer.clock < 3.5e6
+
+
+def test_one_launch_longer_than_the_warm_up_may_come_to_rest() -> None:
+    timer = Replay()
+    assert warm_up(timer, {"A": timer.run("A", 4e6)}, Deadline()).steady
+    assert timer.log.count("A") == 2
+
+
+def test_a_warm_up_that_was_cut_says_nothing_of_rest() -> None:
+    timer = Replay()
+    assert warm_up(timer, {"A": timer.run("A", 4e6)}, Deadline(1.0, lambda: timer.spent_s)).steady
+
+
+def test_what_is_short_from_a_warm_cache_is_batched_there() -> None:
+    timer = Replay()
+    cold = False
+
+    def displace() -> None:
+        nonlocal cold
+        cold = True
+
+    def kernel() -> None:
+        nonlocal cold
+        timer.clock += 25 if cold else 8
+        cold = False
+
+    timer.displace = displace  # type: ignore[method-assign]
+    for method, batch, us in ((Method(), 1, 25), (Method(cold=False), 25, 8)):
+        into = Measurement(method)
+        measure(always(timer, {"A": kernel}), 6, into)
+        assert (into.timings["A"].batch, into.timings["A"].median_us) == (batch, us)
+
+
+def test_either_clock_that_moves_is_told() -> None:
+    for moved, told in (
+        (Conditions(1500, 3201, 300, 40, 0x1), "the SM clock moved between 1500 and 1980 MHz"),
+        (Conditions(1980, 1600, 300, 40, 0x1), "the memory clock moved between 1600 and 3201 MHz"),
+    ):
+        into = measured(Replay(states=[CALM] * 12 + [moved]), {"A": 400_000}, 7)
+        assert [text.partition(" from ")[0] for text in remarks(into, None)] == [told]
 
 
 def test_the_interval_is_the_order_of_rounds() -> None:

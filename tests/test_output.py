@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -54,6 +55,23 @@ def test_a_full_disk_is_told() -> None:
         )  # fmt: skip
     assert done.returncode == 2
     assert "cudareduce: cannot write to standard output: No space left on device" in done.stderr
+
+
+def test_nobody_reads_at_all() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m cudareduce compare {BEFORE} {AFTER} --threshold 2% >&-"],
+        stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_what_an_encoding_lacks_is_spelled() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cudareduce", "compare", BEFORE, AFTER, "--threshold", "2%"],
+        capture_output=True, cwd=ROOT, check=False, env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert re.search(rb"\+\d+\.\d\+-\.\d%", done.stdout)
 
 
 def test_what_is_no_plain_file_stays_what_it_is(tmp_path: Path) -> None:

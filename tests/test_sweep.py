@@ -157,6 +157,21 @@ def test_rounds_of_unlike_number_are_not_paired() -> None:
     assert fit(lost).a_us_low is not None
 
 
+def test_lost_rounds_do_not_shift_the_pairs() -> None:
+    """What drifts drifts for both; rounds that only one has say nothing."""
+    drift = [1 + 0.05 * k for k in range(9)]
+    one = [record("A", n, [10 * d for d in drift]) for n in SIZES]
+    other = [record("B", n, [10 * d for d in drift]) for n in SIZES]
+    one = [replace(r, rounds_us=(None, *r.rounds_us[1:])) for r in one]
+    other = [replace(r, rounds_us=(*r.rounds_us[:-1], None)) for r in other]
+    assert list(crossovers([one, other])) == []
+    assert not undecided([one, other])
+    faster = [replace(r, rounds_us=tuple(us and 1.1 * us for us in r.rounds_us)) for r in other[3:]]
+    [crossing] = crossovers([one, [*(replace(r, rounds_us=tuple(
+        us and us / 1.1 for us in r.rounds_us)) for r in other[:3]), *faster]])  # fmt: skip
+    assert (crossing.faster, crossing.low_n, crossing.high_n) == ("A", SIZES[2], SIZES[3])
+
+
 def test_a_crossing_that_rounds_do_not_agree_on_is_none() -> None:
     one = [record("A", n, [10.0 + (-1) ** (k + j) for j in range(9)]) for k, n in enumerate(SIZES)]
     other = [record("B", n, [10.0] * 9) for n in SIZES]

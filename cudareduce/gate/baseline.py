@@ -125,7 +125,7 @@ def _problems(record: Record) -> Iterator[str]:
         value = getattr(record, name)
         if value and not _LEAST < value < _MOST:  # 0 is unknown
             yield f"{name} is {value}"
-    rounds = record.rounds_us
+    rounds = record.medians_us
     if rounds and not (min(rounds) > _LEAST and max(rounds) < _MOST):
         yield "rounds_us holds what is not a time"
     if record.time_us is None:

@@ -145,8 +145,8 @@ def _longer(
 
 def _half_widths(*runs: Run) -> list[tuple[str, float]]:
     """Of each kernel's every record the change that comparing as noisy rounds leaves in doubt."""
-    records = [record for run in runs for record in run.records if record.rounds_us]
-    found = detectable([record.rounds_us for record in records])
+    records = [record for run in runs for record in run.records if record.medians_us]
+    found = detectable([record.medians_us for record in records])
     pairs = zip(records, found, strict=True)
     return [(record.kernel, width) for record, width in pairs if width is not None]
 

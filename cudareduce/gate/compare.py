@@ -109,21 +109,27 @@ def _why_not(old: Record, new: Record, rules: Rules) -> str:
     for words, record in (("the baseline", old), ("the new run", new)):
         if record.time_us is None:
             return f"{words} has no time for it"
-        if len(record.rounds_us) < MIN_ROUNDS:
-            count = len(record.rounds_us)
+        count = len(record.medians_us)
+        if count < MIN_ROUNDS:
             return f"{words} has {count} rounds, and a verdict takes {MIN_ROUNDS}"
         if rules.shares and not record.ceiling_gb_s:
             return f"another card, and {words} has no ceiling to take a share of"
+    common = len(_rounds(old, new, rules)[0])
+    if common < MIN_ROUNDS:
+        return f"the two have {common} rounds in common, and a verdict takes {MIN_ROUNDS}"
     return ""
 
 
 def _rounds(old: Record, new: Record, rules: Rules) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Round medians; across cards the new ones as they would be if its read-only kernel were as
-    quick as that of the old card."""
+    """Round medians, of paired rounds those that both have; across cards the new ones as they would
+    be if its read-only kernel were as quick as that of the old card."""
+    if rules.paired and len(old.rounds_us) == len(new.rounds_us):
+        both = [(a, b) for a, b in zip(old.rounds_us, new.rounds_us, strict=True) if a and b]
+        return tuple(a for a, _ in both), tuple(b for _, b in both)
     if rules.shares and old.ceiling_gb_s and new.ceiling_gb_s:
         scale = new.ceiling_gb_s / old.ceiling_gb_s
-        return old.rounds_us, tuple(us * scale for us in new.rounds_us)
-    return old.rounds_us, new.rounds_us
+        return old.medians_us, tuple(us * scale for us in new.medians_us)
+    return old.medians_us, new.medians_us
 
 
 def _row(old: Record | None, new: Record | None, change: Change | None, rules: Rules) -> Row:

@@ -25,7 +25,7 @@ def remarks(measured: Measurement, max_time_s: float | None, others: int = 0) ->
             "clock wanders; see whether nvidia-smi shows other processes"
         )
     yield from _throttled(measured)
-    yield from _clock(measured)
+    yield from _clocks(measured)
     widest = max((_half_interval(timing) for timing in measured.timings.values()), default=0.0)
     if others:
         worst = max((_noise(timing) for timing in measured.timings.values()), default=0.0)
@@ -65,14 +65,20 @@ def _throttled(measured: Measurement) -> Iterator[str]:
         yield f"{measured.repeated} throttled rounds were repeated"
 
 
-def _clock(measured: Measurement) -> Iterator[str]:
-    clocks = [c.sm_mhz for c in measured.conditions if c.sm_mhz is not None]
-    if clocks and max(clocks) > min(clocks) * (1 + _CLOCK_SHARE):
-        yield (
-            f"the SM clock moved between {min(clocks):.0f} and {max(clocks):.0f} MHz from round to "
-            "round: differences smaller than that are not the kernels'; lock it with "
-            "nvidia-smi --lock-gpu-clocks if you may"
-        )
+def _clocks(measured: Measurement) -> Iterator[str]:
+    """Both clocks are to stand still; neither is known without NVML."""
+    known = {
+        ("SM", "--lock-gpu-clocks"): [c.sm_mhz for c in measured.conditions],
+        ("memory", "--lock-memory-clocks"): [c.memory_mhz for c in measured.conditions],
+    }
+    for (name, lock), read in known.items():
+        clocks = [mhz for mhz in read if mhz is not None]
+        if clocks and max(clocks) > min(clocks) * (1 + _CLOCK_SHARE):
+            yield (
+                f"the {name} clock moved between {min(clocks):.0f} and {max(clocks):.0f} MHz from "
+                "round to round: differences smaller than that are not the kernels'; lock it with "
+                f"nvidia-smi {lock} if you may"
+            )
 
 
 def _noise(timing: Timing) -> float:

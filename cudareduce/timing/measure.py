@@ -18,7 +18,15 @@ from statistics import median
 from cudareduce.budget import Deadline
 from cudareduce.intervals import Interval, interval, noise_pct
 from cudareduce.nvml import Conditions, over
-from cudareduce.timing.sampling import COLD, MAX_LAUNCHES, Method, Sample, Sampler, sampler
+from cudareduce.timing.sampling import (
+    COLD,
+    MAX_LAUNCHES,
+    Method,
+    Sample,
+    Sampler,
+    sampler,
+    warm_costs,
+)
 from cudareduce.timing.scenes import Scene, Scenes
 from cudareduce.timing.warmup import settle, warm_up
 
@@ -187,6 +195,8 @@ class _Stage:
         if self._before is None:
             warm = warm_up(timer, entrants, self._deadline)
             self._costs_us, into.steady = warm.costs_us, warm.steady
+            if not into.method.cold:
+                self._costs_us = warm_costs(timer, entrants, self._deadline)
         else:
             settle(timer, entrants, self._deadline)
         self._before = scene
