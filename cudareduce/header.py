@@ -113,7 +113,7 @@ def read_header(path: Path, text: str) -> Mapping[str, Any] | None:
     first_line = text[: match.start("toml")].count("\n") + 1
     try:
         values = tomllib.loads(body)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         found = _ERROR_LINE.search(str(error))
         line = first_line + (int(found[1]) - 1 if found else body.count("\n"))
         raise UsageError(f"{path}:{line}: the header is not valid TOML: {error}") from None

@@ -142,7 +142,9 @@ def test_gone_fails_unless_allowed(cudareduce: Call, baseline: Path, tree: Path)
     (tree / "kernel_b.cu").unlink()
     ask = ("check", "--baseline", baseline, "--kernels", tree, "--quiet", "--format", "json")
     code, out, _ = cudareduce(*ask)
-    assert (code, verdicts(out)) == (1, {"kernel_a": {"SAME"}, "kernel_b": {"GONE"}})
+    found = verdicts(out)
+    assert (code, found["kernel_a"], found["kernel_b"]) == (1, {"SAME"}, {"GONE"})
+    assert ("reduce_v7_shuffle" in found) == ("all" in names)  # without names, only those folders
     assert cudareduce(*ask, "--allow-gone")[0] == 0
     assert cudareduce(*ask[:5], "kernel_a", "--quiet")[0] == 0
 
@@ -251,6 +253,17 @@ def test_a_revision(cudareduce: Call, tree: Path) -> None:
         assert err.count("\n") == 1
 
 
+def test_a_checkout_of_another_user_is_told_in_gits_words(
+    cudareduce: Call, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(tree.parent, "init", "-q")
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    code, _, err = cudareduce("check", "--base", "HEAD", "--kernels", tree)
+    assert code == 2
+    assert "--base: git refuses: fatal: detected dubious ownership" in err
+    assert "safe.directory" in err
+
+
 def test_without_a_gpu(
     cudareduce: Call, baseline: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,7 +364,7 @@ def test_a_kernel_that_is_gone_may_be_named(cudareduce: Call, baseline: Path, tr
     assert (code, verdicts(out)) == (1, {"kernel_b": {"GONE"}})
 
 
-@pytest.mark.parametrize("names", [("all",), ("kernel_*",)])
+@pytest.mark.parametrize("names", [(), ("all",), ("kernel_*",)])
 def test_what_only_the_base_has_is_gone(
     cudareduce: Call, tree: Path, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
@@ -360,7 +373,7 @@ def test_what_only_the_base_has_is_gone(
     (tree / "kernel_b.cu").unlink()
     ask = ("--base", base, "--kernels", tree, "--n", 1000, "--quiet", "--format", "json")
     code, out, _ = cudareduce("check", *names, *ask)
-    assert (code, verdicts(out)["kernel_b"]) == (1, {"GONE"})
+    assert (code, verdicts(out)) == (1, {"kernel_a": {"SAME"}, "kernel_b": {"GONE"}})
 
 
 def test_a_base_that_is_broken_does_not_fail_what_mends_it(
@@ -403,7 +416,15 @@ def test_a_baseline_is_not_worn_away(cudareduce: Call, baseline: Path, tree: Pat
     code, _, err = cudareduce(*ask, "--json", tree / "x", "--junit", tree / "x")
     assert (code, "--junit and --json are one file" in err) == (2, True)
     code, _, err = cudareduce(*ask, "--update-baseline", "--rounds", 5)
-    assert (code, "a baseline takes 6 --rounds" in err) == (2, True)
+    assert (code, "a baseline takes --rounds 6 or more" in err) == (2, True)
+    short = tree / "short.json"
+    few = json.loads(before)
+    few["protocol"]["rounds"] = 5
+    for r in few["records"]:
+        r["rounds_us"] = [r["time_us"]] * 5
+    short.write_text(json.dumps(few))
+    code, _, err = cudareduce("check", "--baseline", short, "--update-baseline", "--quiet")
+    assert (code, "a baseline takes --rounds 6 or more" in err) == (2, True)
     (tree / "kernel_b.cu").unlink()
     code, _, err = cudareduce(*ask, "--update-baseline")
     assert code == 1
@@ -411,6 +432,23 @@ def test_a_baseline_is_not_worn_away(cudareduce: Call, baseline: Path, tree: Pat
     assert baseline.read_text() == before
     assert cudareduce(*ask, "--update-baseline", "--allow-gone")[0] == 0
     assert "kernel_b" not in baseline.read_text()
+
+
+def test_what_check_cannot_repeat_is_told(cudareduce: Call, baseline: Path) -> None:
+    changed = baseline.read_text().replace('"op": "sum"', '"op": "a > b ? a : b"')
+    baseline.write_text(changed)
+    code, _, err = cudareduce("check", "--baseline", baseline, "--quiet")
+    assert code == 2
+    assert "check cannot repeat --op-expr, so bench again and compare the two files" in err
+
+
+def test_names_that_no_xml_can_hold(cudareduce: Call, baseline: Path, tmp_path: Path) -> None:
+    baseline.write_text(baseline.read_text().replace("kernel_a", "kernel\\u0001a"))
+    report = tmp_path / "junit.xml"
+    code, _, _ = cudareduce("compare", baseline, baseline, "--junit", report)
+    assert code == 0
+    names = {case.get("classname") for case in ElementTree.parse(report).iter("testcase")}
+    assert names == {"kernel?a", "kernel_b"}
 
 
 def test_an_empty_base_is_no_base(cudareduce: Call, tree: Path) -> None:

@@ -101,6 +101,10 @@ def test_a_clock_that_moved_with_the_time_is_the_reason() -> None:
     )
     assert one(old, replace(down, sm_mhz=1975.0)).verdict == "SLOWER"
     assert one(old, replace(down, sm_mhz=2180.0)).verdict == "SLOWER"
+    # What waits for memory loses less than the clock does.
+    assert one(old, replace(down, sm_mhz=1386.0)).verdict == "UNCERTAIN"
+    other_model = replace(FIVE, clocks=False)
+    assert one(old, down, other_model).verdict == "SLOWER"
 
 
 def test_same_code_stands_even_where_times_say_otherwise() -> None:
@@ -116,9 +120,26 @@ def test_a_change_no_larger_than_that_of_identical_code_is_not_one() -> None:
     new.append(replace(case(43.0, cubin_sha="x"), kernel="k5"))
     rows = compare(old, new, FIVE)
     assert rows[5].verdict == "UNCERTAIN"
-    assert rows[5].reason == "identical code of this size moved by +8.7 % in these runs"
+    assert rows[5].reason == "identical code of this size moved by up to 8.7 % in these runs"
+    off = compare(old, new, replace(FIVE, same_code=False))
+    assert [row.verdict for row in off] == ["SLOWER"] * 6
     few = compare(old[1:], new[1:], FIVE)
     assert few[4].verdict == "SLOWER"
+
+
+def test_paired_rounds_are_those_that_both_have() -> None:
+    drift = [1 + 0.05 * k for k in range(9)]
+    old = case(rounds_us=(None, *(40 * d for d in drift[1:])))
+    new = case(44, rounds_us=(*(44 * d for d in drift[:-1]), None), cubin_sha="x")
+    row = one(old, new, replace(FIVE, paired=True))
+    assert row.change is not None
+    assert row.change.ratio == pytest.approx(1.1)
+    assert row.change.half_width < 0.01
+    few = case(rounds_us=(None, None, None, None, *(40.0 for _ in drift[4:]), 40.0, 40.0))
+    row = one(old, replace(few, rounds_us=few.rounds_us[:9]), replace(FIVE, paired=True))
+    assert row.verdict == "SAME"  # the machine code is
+    row = one(replace(old, cubin_sha="y"), replace(few, rounds_us=few.rounds_us[:9]), FIVE)
+    assert row.reason == "the new run has 5 rounds, and a verdict takes 6"
 
 
 def test_shares_of_the_ceiling_for_another_card() -> None:
@@ -291,7 +312,24 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "number for a text": (lambda d: d["records"][3].update(op=3), "op is not a text"),
     "nan": (lambda d: d["records"][3].update(gb_s=float("nan")), "gb_s is not a finite number"),
     "bandwidth": (lambda d: d["records"][3].update(gb_s=9999.0), "gb_s 9999, but bytes over time"),
-    "time and rounds": (lambda d: d["records"][3].update(time_us=999.0), "outside of its rounds"),
+    "time and rounds": (
+        lambda d: d["records"][3].update(time_us=999.0),
+        "time_us 999, but the median of its rounds is",
+    ),
+    "the longest round": (
+        lambda d: d["records"][3]["rounds_us"].__setitem__(slice(0, 5), [999.0] * 5),
+        "but the median of its rounds is 999",
+    ),
+    "least time": (lambda d: d["records"][3].update(time_us_min=999.0), "time_us_min 999 is more"),
+    "error and bound": (
+        lambda d: d["records"][3].update(error=5.0, bound=1.0),
+        "error 5 is more than its bound 1, and it passed",
+    ),
+    "ceiling": (lambda d: d["records"][3].update(ceiling_gb_s=9999.0), "but of ceiling_gb_s it is"),
+    "more rounds than asked": (
+        lambda d: d["protocol"].update(rounds=5),
+        "rounds, and 5 were asked for",
+    ),
     "time and interval": (lambda d: d["records"][3].update(time_us_high=1.0), "of its interval"),
     "no rounds": (lambda d: d["records"][3].update(rounds_us=None), "a time without rounds"),
     "rounds of text": (

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from cudareduce.errors import BaselineError, UsageError
@@ -35,7 +36,7 @@ _FIGURES = ("time_us", "time_us_low", "time_us_high", "gb_s", "ceiling_gb_s", "p
 _CLOCKS = ("sm_mhz", "memory_mhz")
 #: Microseconds, GB/s and the like beyond these are nobody's.
 _LEAST, _MOST = 1e-9, 1e15
-#: What a byte count over a time may differ from the bandwidth beside it.
+#: How far a figure may lie from what others in its record make it.
 _ROUNDING = 0.01
 
 
@@ -75,7 +76,7 @@ def load_timed(path: Path) -> Run:
     if asked:
         raise UsageError(f"{path}: protocol: {asked} cannot be read; bench again")
     for number, record in enumerate(run.records, 1):
-        problem = next(_problems(record), None)
+        problem = next(_problems(record), None) or _too_many(record, run.protocol)
         if problem:
             raise UsageError(f"{path} contradicts itself: record {number}: {problem}; bench again")
     seen: set[Identity] = set()
@@ -108,6 +109,12 @@ def _unreadable(protocol: Mapping[str, Any]) -> Iterator[str]:
         yield "kernels"
 
 
+def _too_many(record: Record, protocol: Mapping[str, Any]) -> str | None:
+    """A run may have been cut short, and has no more rounds than were asked for."""
+    rounds, asked = len(record.rounds_us), protocol.get("rounds")
+    return f"{rounds} rounds, and {asked} were asked for" if asked and rounds > asked else None
+
+
 def _problems(record: Record) -> Iterator[str]:
     """What cannot be true of one record."""
     for name, known in _KNOWN.items():
@@ -136,12 +143,25 @@ def _problems(record: Record) -> Iterator[str]:
         yield f"a time from the backend {record.backend!r}"
     if not rounds:
         yield "a time without rounds"
-    elif not min(rounds) <= record.time_us <= max(rounds):
-        yield f"time_us {record.time_us:g} lies outside of its rounds"
+    elif _differ(record.time_us, median(rounds)):
+        yield f"time_us {record.time_us:g}, but the median of its rounds is {median(rounds):g}"
+    if record.time_us_min is not None and record.time_us_min > record.time_us * (1 + _ROUNDING):
+        yield f"time_us_min {record.time_us_min:g} is more than time_us {record.time_us:g}"
+    if record.error is not None and record.bound is not None and record.error > record.bound:
+        yield f"error {record.error:g} is more than its bound {record.bound:g}, and it passed"
     low, high = record.time_us_low, record.time_us_high
     if low is not None and high is not None and not low <= record.time_us <= high:
         yield f"time_us {record.time_us:g} lies outside of its interval"
     if record.bytes and record.gb_s is not None:
         implied = record.bytes / record.time_us / 1e3
-        if abs(implied / record.gb_s - 1) > _ROUNDING:
+        if _differ(record.gb_s, implied):
             yield f"gb_s {record.gb_s:g}, but bytes over time_us is {implied:g}"
+    if record.gb_s and record.ceiling_gb_s and record.pct_ceiling:
+        implied = 100 * record.gb_s / record.ceiling_gb_s
+        if _differ(record.pct_ceiling, implied):
+            yield f"pct_ceiling {record.pct_ceiling:g}, but of ceiling_gb_s it is {implied:g}"
+
+
+def _differ(figure: float, implied: float) -> bool:
+    """Whether two figures that say the same are further apart than rounding makes them."""
+    return abs(implied / figure - 1) > _ROUNDING

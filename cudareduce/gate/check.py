@@ -62,14 +62,12 @@ def run_check(names: Sequence[str], options: Mapping[str, Any]) -> int:
         check_writable(path)
         if names:
             raise UsageError("--update-baseline takes no kernels: a baseline is one whole run")
-        if (options["rounds"] or MIN_ROUNDS) < MIN_ROUNDS:
-            raise UsageError(
-                f"a baseline takes {MIN_ROUNDS} --rounds or more: fewer decide nothing"
-            )
     registry = load_registry(options["folders"])
     choices = baseline_choices(baseline, names, registry)
     old = tuple(r for r in baseline.records if asked_for(r.kernel, names, choices))
     rounds = options["rounds"] or int(baseline.protocol.get("rounds") or _ROUNDS)
+    if options["update_baseline"] and rounds < MIN_ROUNDS:
+        raise UsageError(f"a baseline takes --rounds {MIN_ROUNDS} or more: fewer decide nothing")
     # Kernels that the baseline does not hold are measured on all of its problems.
     problems = replace(baseline, records=old or baseline.records)
     batches = baseline_batches(problems, choices, rounds, options["time_limit"])
@@ -104,11 +102,13 @@ def run_base(names: Sequence[str], options: Mapping[str, Any]) -> int:
     """Two trees of kernels against each other, in the same rounds of one process."""
     check_outputs(options)
     registry = load_registry(options["folders"])
+    heads = options["folders"] or (kernels_folder(),)
     choices = registry.choose(names)
+    if not names:  # a folder of one's own is compared, and not all kernels besides
+        choices = [c for c in choices if any(c.kernel.path.is_relative_to(h) for h in heads)]
     thresholds = load_thresholds(options["thresholds"], options["threshold"])
     rules = Rules(thresholds, paired=True, same_code=not options["no_same_code"])
     with tempfile.TemporaryDirectory(prefix="cudareduce-base-") as temporary:
-        heads = options["folders"] or (kernels_folder(),)
         base, problems = load_tree(base_folders(options["base"], heads, Path(temporary)))
         rounds = options["rounds"] or _ROUNDS
         batches = base_batches(choices, base, dict(options) | {"names": names}, rounds)
@@ -165,7 +165,12 @@ def _rules(
     if found.other_card:
         what = "; ".join(found.differences) or "another card of the same model"
         notes.insert(0, f"Compared by shares of each card's own ceiling, not by time: {what}.")
-    rules = Rules(thresholds, shares=found.other_card, same_code=not options["no_same_code"])
+    rules = Rules(
+        thresholds,
+        shares=found.other_card,
+        same_code=not options["no_same_code"],
+        clocks=old.device.name == new.device.name,
+    )
     return rules, notes
 
 

@@ -97,8 +97,8 @@ def junit(findings: Sequence[Finding], name: str) -> str:
     suite = ElementTree.Element("testsuite", name=name)
     for finding in findings:
         case = ElementTree.SubElement(
-            suite, "testcase", classname=finding.kernel, name=finding.what,
-            time=f"{finding.seconds:.9f}",
+            suite, "testcase", classname=_NOT_XML.sub("?", finding.kernel),
+            name=_NOT_XML.sub("?", finding.what), time=f"{finding.seconds:.9f}",
         )  # fmt: skip
         told = _NOT_XML.sub("?", f"{finding.verdict}: {finding.text}")
         if finding.outcome == "passed":

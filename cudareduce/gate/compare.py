@@ -30,12 +30,14 @@ _MIN_TWINS = 5
 class Rules:
     """`paired`: both sides were measured in the same rounds. `shares`: on different cards, so each
     side is taken relative to what its own card's read-only kernel reached. `same_code`: identical
-    machine code launched the same way is SAME whatever the times say."""
+    machine code launched the same way is SAME whatever the times say. `clocks`: both sides ran on
+    one model of card, whose clocks explain times."""
 
     thresholds: Thresholds
     paired: bool = False
     shares: bool = False
     same_code: bool = True
+    clocks: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[
     found = changes(rounds, paired=rules.paired)
     known = {(id(a), id(b)): change for (a, b), change in zip(timed, found, strict=True)}
     rows = [_row(a, b, known.get((id(a), id(b))), rules) for a, b in pairs]
-    return _against_twins(rows)
+    return _against_twins(rows) if rules.same_code else rows
 
 
 def _nothing(old: Record | None, new: Record | None) -> bool:
@@ -173,14 +175,15 @@ def _judge(
         return "UNCERTAIN", "the interval reaches beyond the threshold"
     if low <= 0 <= high:
         return "UNCERTAIN", "the rounds are too noisy to tell the change from none"
-    clock = _clock(old, new, moved, limit)
+    clock = _clock(old, new, moved, limit) if rules.clocks else ""
     if clock:
         return "UNCERTAIN", clock
     return ("SLOWER" if moved > 0 else "FASTER"), ""
 
 
 def _clock(old: Record, new: Record, moved: float, limit: float) -> str:
-    """A reason where a clock moved so that, counted in its cycles, the change is within limits."""
+    """A reason where a clock that moved may be the whole change: what does not wait for that clock
+    alone moves by less than it, so half of the clock's move is enough to suspect it."""
     clocks = {
         "SM": (old.sm_mhz, new.sm_mhz),
         "memory": (old.memory_mhz, new.memory_mhz),
@@ -189,7 +192,7 @@ def _clock(old: Record, new: Record, moved: float, limit: float) -> str:
         if not before or not after:
             continue
         explained = log(before / after)
-        if abs(explained) >= abs(moved) / 2 and abs(moved - explained) <= limit:
+        if explained * moved > 0 and abs(explained) >= max(abs(moved) / 2, abs(moved) - limit):
             return (
                 f"the {name} clock moved with it, from {before:.0f} to {after:.0f} MHz: "
                 "lock the clocks and measure again"
@@ -218,11 +221,11 @@ def _against_twins(rows: list[Row]) -> list[Row]:
         noise = twins.get(row.record.n, 0.0)
         moved = row.verdict in ("SLOWER", "FASTER") and row.change is not None
         if moved and row.change and abs(log(row.change.ratio)) <= noise:
-            reason = f"identical code of this size moved by {_percent(noise)} in these runs"
+            reason = f"identical code of this size moved by up to {_percent(noise)} in these runs"
             row = replace(row, verdict="UNCERTAIN", reason=reason)
         judged.append(row)
     return judged
 
 
 def _percent(moved: float) -> str:
-    return f"{100 * expm1(moved):+.1f} %"
+    return f"{100 * expm1(moved):.1f} %"

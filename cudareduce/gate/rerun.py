@@ -172,7 +172,12 @@ def baseline_batches(
 
 
 def _reduction(record: Record) -> Reduction:
-    if record.op not in OPERATORS or not {record.dtype, record.acc} <= set(DTYPES):
+    if record.op not in OPERATORS:
+        raise UsageError(
+            f"the baseline holds {record.op!r}, which is no operator of this tool's: check cannot "
+            "repeat --op-expr, so bench again and compare the two files"
+        )
+    if not {record.dtype, record.acc} <= set(DTYPES):
         raise UsageError(
             f"the baseline holds a {record.op} of {record.dtype} in {record.acc}, which this "
             "version does not know: bench again"

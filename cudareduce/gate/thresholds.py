@@ -56,7 +56,7 @@ def load_thresholds(path: Path | None, default: float | None) -> Thresholds:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}") from None
     kernels = data.pop("kernel", {})
     general = data.pop("default", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import tarfile
 from collections.abc import Sequence
@@ -56,9 +57,14 @@ def _unpack(top: str, revision: str, inside: Path, into: Path) -> Path:
 def _git(folder: Path, *words: str) -> str | None:
     command = ["git", "-C", str(folder), *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=os.environ | {"LC_ALL": "C"}
+        )
     except OSError:
         raise UsageError("--base needs git, which was not found: install it") from None
+    said = " ".join(done.stderr.split())
+    if done.returncode and said and "not a git repository" not in said:
+        raise UsageError(f"--base: git refuses: {said}")  # a checkout of another user, for one
     return done.stdout.strip() if done.returncode == 0 else None
 
 

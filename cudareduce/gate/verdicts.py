@@ -172,7 +172,7 @@ def _plain(row: Row) -> dict[str, Any]:
         "region": record.region,
         "pattern": record.pattern,
         "verdict": row.verdict,
-        "reason": row.reason,
+        "reason": _why(row),
         "confirmed": row.confirmed,
         "same_code": row.same_code,
         "time_us_old": row.old.time_us if row.old else None,
