@@ -176,10 +176,10 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
         raise click.UsageError("--arch goes with --compile")
     if compiling:
         timed = ("rounds", "threshold", "thresholds", "strict", "cross_device", "no_same_code",
-                 "json", "benchmark_json", "time_limit")  # fmt: skip
+                 "json", "benchmark_json", "time_limit", "everything", "no_cache")  # fmt: skip
         for key in timed:
             if options[key]:
-                name = key.replace("_", "-")
+                name = {"everything": "all"}.get(key, key.replace("_", "-"))
                 raise click.UsageError(f"--{name} is about times, and --compile measures none")
     if base and (options["cross_device"] or options["json"]):
         raise click.UsageError("--cross-device and --json go with --baseline")

@@ -16,9 +16,10 @@ from cudareduce.compiled.compare import compare_units
 from cudareduce.compiled.nvcc import Compiled, installed
 from cudareduce.compiled.resources import Resources, parse_resources, resident_warps
 from cudareduce.compiled.rules import broken_rules
-from cudareduce.compiled.sass import count_instructions, find_disassembler
+from cudareduce.compiled.sass import Disassembler, count_instructions, find_disassembler
 from cudareduce.compiled.store import Failed, Unit, load
 from cudareduce.compiled.units import first_error
+from cudareduce.errors import EnvironmentProblem
 from cudareduce.operators import reduction
 from cudareduce.registry import kernels_folder, load_registry
 
@@ -115,6 +116,7 @@ def test_instructions_of_one_entry_point_are_counted() -> None:
         (16, 100 * 1024, 256, 90, 16),  # two blocks of 101 KiB in 228
         (16, 60 * 1024, 256, 75, 8),
         (255, 0, 256, 80, 8),
+        (129, 0, 32, 75, 12),  # 12 warps in 4 partitions; as one pool the registers would hold 15
     ],
 )
 def test_how_many_warps_an_sm_holds(
@@ -181,6 +183,20 @@ ARRIVALS = {
     "atom.relaxed.gpu.global.inc.u32 %r1, [%rd2], %r2;": False,
     "atom.acq_rel.cta.global.inc.u32 %r1, [%rd2], %r2;": False,
     "atom.release.cluster.global.inc.u32 %r1, [%rd2], %r2;": False,
+    "atom.add.relaxed.gpu.u32 %r1, [%rd2], %r2;": False,  # cuda::atomic_ref, a generic pointer
+    "atom.add.acq_rel.gpu.u32 %r1, [%rd2], %r2;": True,
+}
+#: What writes a partial, and what only looks like it.
+STORES = {
+    "st.global.f32 [%rd1], %f1;": True,
+    "st.f32 [%rd1], %f1;": True,
+    "st.relaxed.gpu.b32 [%rd1], %r1;": True,
+    "atom.global.exch.b32 %r9, [%rd1], %r1;": True,
+    "atom.global.add.f32 %f2, [%rd1], %f1;": True,
+    "red.global.add.f32 [%rd1], %f1;": True,
+    "st.shared.f32 [%r1], %f1;": False,
+    "st.volatile.shared.f32 [%r1], %f1;": False,
+    "st.local.f32 [%r1], %f1;": False,
 }
 
 
@@ -196,6 +212,15 @@ def test_what_shows_a_partial_to_all_blocks(arrival: str, releases: bool) -> Non
     assert rules(STORE, FENCE, arrival) == []
     assert bool(rules(FENCE, STORE, arrival)) != releases
     assert bool(rules(STORE, "fence.acq_rel.cta;", arrival)) != releases
+
+
+@pytest.mark.parametrize(("store", "counts"), STORES.items())
+def test_what_writes_a_partial(store: str, counts: bool) -> None:
+    kernel = load_registry([]).kernels["reduce_last_block"]
+    for arrival in ("atom.global.inc.u32 %r1, [%rd2], %r2;", "atom.add.relaxed.gpu.u32 %r1;"):
+        compiled = Compiled(b"", "\n".join((FENCE, store, arrival)), "")
+        found = broken_rules(kernel, reduction("sum", "float32"), compiled, UNIT.resources)
+        assert bool(list(found)) == counts
 
 
 def plant(tree: Path) -> Path:
@@ -542,6 +567,34 @@ def test_every_kernel_of_the_ladder_is_in_the_stored_baseline() -> None:
     assert stored.disassembler is not None
     ids = {path.stem for path in kernels_folder().glob("ladder/*.cu")}
     assert ids <= {u.kernel for u in stored.units}
+
+
+@needs_nvcc
+def test_a_check_of_nothing_is_no_success(cudareduce: Call, tree: Path, baseline: Path) -> None:
+    code, out, err = check(cudareduce, tree, baseline, "my_reduce_v7_shuffle", "--arch", 52)
+    assert (code, out) == (2, "")
+    assert "nothing was compiled; my_reduce_v7_shuffle is not compiled for sm_52" in err
+
+
+@needs_nvcc
+def test_what_is_not_compiled_is_told(cudareduce: Call, tree: Path, baseline: Path) -> None:
+    text = (tree / "ladder" / "my_reduce_v7_shuffle.cu").read_text()
+    text = text.replace("my_reduce_v7_shuffle", "kernel_of_max")
+    text = text.replace("\nscope", '\nops = ["max"]\nscope', 1)
+    (tree / "ladder" / "kernel_of_max.cu").write_text(text)
+    code, out, _ = check(cudareduce, tree, baseline, *MINE)
+    assert code == 0
+    assert "3 compared: 3 SAME" in out
+    assert "kernel_of_max is not compiled, as sum of float32 is what all are: takes max" in out
+
+
+def test_a_disassembler_that_cannot_read_is_no_count(tmp_path: Path) -> None:
+    tool = tmp_path / "cuobjdump"
+    for body, why in (("exit 0", "it lists no instructions"), ("echo old >&2; exit 255", "old")):
+        tool.write_text(f"#!/bin/sh\n{body}\n")
+        tool.chmod(0o755)
+        with pytest.raises(EnvironmentProblem, match=f"12.0 cannot read kernel: {why}; take it"):
+            Disassembler(str(tool), "12.0").count(b"", "kernel")
 
 
 @needs_nvcc

@@ -13,7 +13,7 @@ from cudareduce.compiled.compare import VERDICTS, UnitRow, compare_units, resour
 from cudareduce.compiled.nvcc import FLAGS, find_nvcc
 from cudareduce.compiled.sass import find_disassembler
 from cudareduce.compiled.store import CompiledSet, Failed, Unit, load, to_json
-from cudareduce.compiled.units import compile_all
+from cudareduce.compiled.units import compile_all, left_out
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.gate.ci_output import Finding
 from cudareduce.gate.publish import publish
@@ -60,7 +60,11 @@ def run_compile_check(names: Sequence[str], options: Mapping[str, Any]) -> int:
     ]  # fmt: skip
     other = _other_compiler(old, made) if old else None
     rows = compare_units(before, units, broken, failures, other)
+    unseen = list(left_out(choices, architectures))
+    if not units and not failures:
+        raise UsageError("; ".join(["nothing was compiled", *unseen]))
     notes = [f"{other}, so only the rules were checked"] if other else []
+    notes += unseen
     notes += [] if disassembler else [_NO_DISASSEMBLER]
     found = _section(rows, f"compiled by nvcc {nvcc.version} against {path.name}", notes)
     publish([found], _findings(rows, options), lambda: _json(rows), registry, options)

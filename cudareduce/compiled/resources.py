@@ -48,7 +48,7 @@ _SM = {
     121: SmLimits(48, 24, 100 * _KIB),
 }
 #: 64 Ki registers an SM, given to a warp in units of 256, on every one of these architectures.
-_REGISTERS, _REGISTER_UNIT = 65536, 256
+_REGISTERS, _REGISTER_UNIT, _PARTITIONS = 65536, 256, 4
 
 
 def parse_resources(said: str, entry: str) -> Resources:
@@ -83,7 +83,7 @@ def resident_warps(used: Resources, block: int, arch: int) -> int | None:
     blocks = min(
         limits.blocks,
         limits.warps // warps,
-        _REGISTERS // unit // warps,
+        _PARTITIONS * (_REGISTERS // _PARTITIONS // unit) // warps,  # a warp lies within one
         limits.shared_bytes // shared if shared else limits.blocks,
     )
     return blocks * warps

@@ -20,9 +20,16 @@ _WIDE = re.compile(
     r"\bld\.[\w.:]*global[\w.:]*\.(v4\.[bfsu]32|v2\.[bfsu]64|v8\.[bfsu](16|32)|v4\.[bfsu]64|b128)"
     r"|\bcp\.async\.bulk\b|\bcp\.async\.c[ag]\.shared\.global[^;]*,\s*16\b"
 )
-_STORE = re.compile(r"\bst\.(?!shared|local)[\w.:]*global")
+#: A write that others may see: a store, be it through a generic pointer, or an atomic in its place.
+_ELSEWHERE = r"(?![\w.:]*\b(?:shared|local|param)\b)"
+_STORE = re.compile(
+    rf"\b(?:st|red)\.{_ELSEWHERE}[\w.:]+|\batom\.{_ELSEWHERE}[\w.:]*\b(?:exch|add\.[\w.:]*b?f\d+)"
+)
 _FENCE = re.compile(r"\b(membar\.(gl|sys)|fence\.[\w.]*(gpu|sys))")
-_ARRIVAL = re.compile(r"\batom\.[\w.:]*global[\w.:]*")
+#: A counter is a whole number.
+_ARRIVAL = re.compile(
+    rf"\batom\.{_ELSEWHERE}(?=[\w.:]*\b(?:inc|add|dec|cas)\b)[\w.:]*\.[usb](?:32|64)\b"
+)
 
 
 def broken_rules(

@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cudareduce.compiled.nvcc import installed
+from cudareduce.errors import EnvironmentProblem
 
 #: What is counted, by the opcodes that stand for it on all architectures from sm_75 to sm_121.
 KINDS = {
@@ -45,7 +46,14 @@ class Disassembler:
             file.write_bytes(cubin)
             command = [self.path, "-sass", str(file)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return count_instructions(done.stdout, entry)
+        counts = count_instructions(done.stdout, entry)
+        if done.returncode or not counts["all"]:  # an older one does not know a newer architecture
+            why = (done.stderr.strip().splitlines() or ["it lists no instructions"])[0]
+            raise EnvironmentProblem(
+                f"{self.path} {self.version} cannot read {entry}: {why}; take it off the PATH and "
+                "pip install 'cudareduce[compile]', or off the machine to go without counts"
+            )
+        return counts
 
 
 def count_instructions(text: str, entry: str) -> dict[str, int]:

@@ -21,6 +21,8 @@ from cudareduce.progress import phase
 from cudareduce.registry import Choice, Kernel
 
 Broken = dict[Key, list[str]]
+#: What kernels are compiled for.
+_WHAT = reduction("sum", "float32")
 
 
 def _stages(kernel: Kernel, what: Reduction) -> tuple[Stage, ...]:
@@ -32,16 +34,29 @@ def _stages(kernel: Kernel, what: Reduction) -> tuple[Stage, ...]:
 def _sources(
     choices: Sequence[Choice], architectures: Sequence[int]
 ) -> Iterator[tuple[Kernel, Stage, Source, int]]:
-    what = reduction("sum", "float32")
-    kernels = dict.fromkeys(choice.kernel for choice in choices)
-    for kernel in kernels:
-        if kernel.why_not(what) is not None:
+    for kernel in dict.fromkeys(choice.kernel for choice in choices):
+        if kernel.why_not(_WHAT) is not None:
             continue
-        for stage in _stages(kernel, what):
-            unit = source(kernel, what, stage, kernel.block, kernel.items)
+        for stage in _stages(kernel, _WHAT):
+            unit = source(kernel, _WHAT, stage, kernel.block, kernel.items)
             for arch in architectures:
-                if arch >= 10 * float(kernel.min_cc):
+                if _takes(kernel, arch):
                     yield kernel, stage, unit, arch
+
+
+def _takes(kernel: Kernel, arch: int) -> bool:
+    return arch >= 10 * float(kernel.min_cc)
+
+
+def left_out(choices: Sequence[Choice], architectures: Sequence[int]) -> Iterator[str]:
+    """What is not compiled of these kernels, and why."""
+    for kernel in dict.fromkeys(choice.kernel for choice in choices):
+        reason = kernel.why_not(_WHAT)
+        old = [f"sm_{arch}" for arch in architectures if not _takes(kernel, arch)]
+        if reason is not None:
+            yield f"{kernel.id} is not compiled, as sum of float32 is what all are: {reason}"
+        elif old:
+            yield f"{kernel.id} is not compiled for {', '.join(old)}: it takes cc {kernel.min_cc}"
 
 
 def first_error(said: str) -> str:
@@ -59,7 +74,7 @@ def compile_all(
 ) -> tuple[list[Unit], Broken, list[Failed]]:
     """Units, the rules they break, and what does not compile, all in parallel."""
     todo = list(_sources(choices, architectures))
-    what = reduction("sum", "float32")
+    what = _WHAT
 
     def one(
         job: tuple[Kernel, Stage, Source, int], step: Callable[[], None]

@@ -121,6 +121,8 @@ def run_base(names: Sequence[str], options: Mapping[str, Any]) -> int:
                 return second.old, second.new
 
             first = compare(measured.old, measured.new, rules)
+            if not first:
+                raise UsageError("nothing was compared: give --n elements that a kernel can reduce")
             widths = [(r.record.kernel, r.change.half_width) for r in first if r.change]
             refuse_fine_threshold(widths, thresholds)
             rows = confirm(first, again, rules)
