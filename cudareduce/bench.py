@@ -24,9 +24,10 @@ from cudareduce.verify import ROW_SHAPES, Verdict, edge_sizes
 
 #: Edge sizes up to this are part of every bench; `verify` takes them all.
 _QUICK_EDGE = 65537
-#: Elements whose verification takes as long as nine rounds of timing: on an H200's host two kernels
-#: took 9.0 s for 2^28 and 1.8 s for 2^26, beside 6.1 to 7.6 s for nine rounds at any size.
-_VERIFIED_IN_A_TIMING = 2**28
+#: So many elements take as long to verify, and to upload for every context, as a small size takes
+#: to be timed: on an H200 two kernels took 6.1 s for nine rounds at up to 2^24, and at 2^26 7.6 s
+#: after 1.8 s of verification.
+_MOVED_IN_A_TIMING = 2**28
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +130,16 @@ class Bench:
             session.verify(programs, [(n, asked.rows)], group.verdicts)
             if session.backend.name == "cuda" and n * asked.rows:
                 ahead = [*asked.sizes[k + 1 :], *asked.sizes * reductions_ahead]
-                self._time(group, programs, sum(self._timings(m) for m in ahead))
+                ways = len(methods(asked))
+                parts = (ways + (ways + 1) * self._moves(m) for m in ahead)
+                self._time(group, programs, sum(parts))
 
-    def _timings(self, n: int) -> float:
-        """What a size takes, counted in timings of one kind."""
-        asked = self._session.settings
-        return len(methods(asked)) + n * asked.rows / _VERIFIED_IN_A_TIMING
+    def _moves(self, n: int) -> float:
+        """What a size takes to be moved once, counted in timings of a small one."""
+        return n * self._session.settings.rows / _MOVED_IN_A_TIMING
 
     def _time(self, group: Group, programs: Mapping[Case, Programs], ahead: float) -> None:
-        """Time the cases that are right, beside what is `ahead`, counted in timings."""
+        """Time the cases that are right; `ahead` are other timings, counted in those of small n."""
         session = self._session
         right = {c: made for c, made in programs.items() if group.verdicts[c].outcome == "pass"}
         if not right:
@@ -159,7 +161,7 @@ class Bench:
         try:
             for k, method in enumerate(ways):
                 others = monitor.strangers(own_processes())
-                deadline = asked.deadline.share(len(ways) - k + ahead)
+                deadline = asked.deadline.share(len(ways) - k + ahead / (1 + self._moves(group.n)))
                 where = f"{method.label}, n = {group.n}"
                 try:
                     story, said = trial.measure(method, deadline, others)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+#: Rich takes a third of a millisecond for a row; more rows than this are laid out without it.
+_LONG = 500
+
+
 @contextmanager
 def to_reader() -> Iterator[None]:
     """Print to someone who may have read enough (`| head`): the rest is dropped, and the exit code
@@ -58,7 +62,10 @@ def print_sections(found: Iterable[Section]) -> None:
     for section in found:
         console.print(Text(section.title, "bold"), soft_wrap=True)
         for part, gap in _fitting(section, console.width):
-            console.print(_rich_table(part, gap))
+            if len(part.rows) > _LONG:
+                sys.stdout.writelines(_plain_table(part, gap))
+            else:
+                console.print(_rich_table(part, gap))
         for note in section.notes:
             # Wrapped by the terminal if at all: a place in a file stays one word to click or copy.
             quiet = "dim" if section.rows else ""
@@ -112,6 +119,20 @@ def _rich_table(section: Section, gap: int) -> Table:
         style = "red" if "WRONG" in row else ""
         table.add_row(*(Text(cell, style) for cell in row))
     return table
+
+
+def _plain_table(section: Section, gap: int) -> Iterator[str]:
+    """The same lines without colour."""
+    widths = _widths(section, 0)
+    aligned = [
+        str.ljust if alignment(section, k) == "left" else str.rjust for k in range(len(widths))
+    ]
+    rule = ("─" * (sum(widths) + gap * (len(widths) - 1)),)
+    yield "\n"
+    for row in (section.header, rule, *section.rows):
+        cells = row if row is rule else map(lambda c, w, to: to(c, w), row, widths, aligned)
+        yield f" {(' ' * gap).join(cells).rstrip()}\n"
+    yield "\n"
 
 
 def _without_prefix(section: Section) -> Section:

@@ -81,7 +81,7 @@ class Record:
     @property
     def medians_us(self) -> tuple[float, ...]:
         """Those of the rounds that have one."""
-        return tuple(us for us in self.rounds_us if us is not None)
+        return tuple([us for us in self.rounds_us if us is not None])  # quicker than a generator
 
 
 #: CSV columns: every field but the list of round medians.

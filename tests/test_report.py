@@ -51,6 +51,17 @@ def test_what_all_names_begin_with_stands_above_where_there_is_no_room(
     assert [line.split()[0] for line in mixed[3:]] == ["reduce_a", "reduce_b_c", "cub", "4"]
 
 
+def test_a_long_table_looks_the_same(
+    terminal: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is laid out by hand, because Rich takes seconds for ten thousand rows."""
+    found = sections(load(RUNS[0]))
+    short = shown(found, capsys)
+    monkeypatch.setattr("cudareduce.output._LONG", 0)
+    long = shown(found, capsys)
+    assert [text.rstrip() for text in long] == [text.rstrip() for text in short]
+
+
 def test_a_pipe_gets_whole_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in shown([WIDE], capsys)[3:]] == ["reduce_a", "reduce_b_c"]
     lines = shown(sections(load(RUNS[0])), capsys)

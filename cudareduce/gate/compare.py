@@ -116,8 +116,7 @@ def _why_not(old: Record, new: Record, rules: Rules) -> str:
             return f"{words} has {count} rounds, and a verdict takes {MIN_ROUNDS}"
         if rules.shares and not record.ceiling_gb_s:
             return f"another card, and {words} has no ceiling to take a share of"
-    common = len(_rounds(old, new, rules)[0])
-    if common < MIN_ROUNDS:
+    if rules.paired and (common := len(_rounds(old, new, rules)[0])) < MIN_ROUNDS:
         return f"the two have {common} rounds in common, and a verdict takes {MIN_ROUNDS}"
     return ""
 
