@@ -22,6 +22,7 @@ from cudareduce.registry import Registry
 from cudareduce.selftest import findings as judging
 from cudareduce.selftest import nvbench, parts
 from cudareduce.selftest.findings import (
+    NOTHING,
     Comparison,
     Figure,
     Findings,
@@ -180,11 +181,12 @@ def test_flushes_and_nvbench_in_words() -> None:
 def test_what_is_none_of_the_kernels_in_words() -> None:
     found = Findings(spreads=(
         Spread("A", 2**24, "its place among launches", (25.0, 26.0)),
+        Spread("A", 2**24, NOTHING, (25.4, 25.5)),
         Spread("A", 2**24, "its context", (25.4, 25.6, 25.5)),
     ))  # fmt: skip
     said = " ".join(sentences(found))
     assert "time of A at n = 16777216 without being the kernel's: its place among" in said
-    assert "launches 4.0 %, its context 0.8 %." in said
+    assert "launches 4.0 %, its context 0.8 %; measured again with nothing changed, 0.4 %." in said
 
 
 def test_its_kernels_exist(registry: Registry) -> None:
@@ -226,7 +228,7 @@ def test_all_parts(
     assert ways == {(name, how) for name in KERNELS for how in ("none", "write", "read")}
     assert [f["how"] for f in found["floors"]].count("warm graph") == 2
     assert len(found["peers"]) == 3
-    assert [len(spread["us"]) for spread in found["spreads"]] == [8, 3, 2]
+    assert [len(spread["us"]) for spread in found["spreads"]] == [8, 3, 3, 2]
     assert found["words"][0] == "This machine measures well enough for a threshold of 2 %."
     assert "Selftest of Fake GPU" in out and "Floors" in out and "Beside NVBench" in out
     assert "nan" not in out.lower()

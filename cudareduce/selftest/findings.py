@@ -84,6 +84,10 @@ class Figure:
         return cls(what, how, n, timing.median_us, timing.interval_us, timing.host_us, timing.batch)
 
 
+#: What differs where the same is measured again: what is left is noise.
+NOTHING = "nothing"
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """Times of one kernel that differ in one thing, which is none of the kernel's."""
@@ -274,10 +278,13 @@ def _on_flushes(figures: Sequence[Figure]) -> list[str]:
 def _on_spreads(spreads: Sequence[Spread]) -> list[str]:
     if not spreads:
         return []
-    causes = ", ".join(f"{spread.what} {100 * spread.share:.1f} %" for spread in spreads)
+    shares = {spread.what: f"{100 * spread.share:.1f} %" for spread in spreads}
+    still = shares.pop(NOTHING, None)
+    causes = ", ".join(f"{what} {share}" for what, share in shares.items())
+    noise = f"; measured again with nothing changed, {still}" if still else ""
     return [
         f"What changes a time of {spreads[0].kernel} at n = {spreads[0].n} without being the "
-        f"kernel's: {causes}. Rounds take place in many contexts, so that this shows as noise."
+        f"kernel's: {causes}{noise}. Rounds take place in many contexts, so that this shows as noise."
     ]
 
 

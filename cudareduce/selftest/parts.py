@@ -21,7 +21,15 @@ from cudareduce.errors import CudareduceError
 from cudareduce.execute import Bound, Case, build
 from cudareduce.inputs import make
 from cudareduce.nvml import own_processes
-from cudareduce.selftest.findings import ENOUGH, Comparison, Figure, Findings, Peer, Spread
+from cudareduce.selftest.findings import (
+    ENOUGH,
+    NOTHING,
+    Comparison,
+    Figure,
+    Findings,
+    Peer,
+    Spread,
+)
 from cudareduce.selftest.nvbench import ask, usable, why_not
 from cudareduce.timing.advice import remarks
 from cudareduce.timing.measure import Measurement, Timing, measure
@@ -188,17 +196,22 @@ class Selftest:
 
     def spreads(self, deadline: Deadline) -> Iterator[Spread]:
         """The last kernel at each place among launches, on several sets of buffers, in several
-        contexts."""
+        contexts; and on one set of buffers as often, for what is noise of it."""
         case, n = self._cases[-1], _SPREAD_SIZE
         contexts = self._contexts(self._reductions(n, {str(k): case for k in range(_SETS)}))
         with contexts() as scene:
-            timings = self._measured(staying(scene), COLD, deadline.share(3))
+            timings = self._measured(staying(scene), COLD, deadline.share(4))
             sets = tuple(timing.median_us for timing in timings.values())
+            again = Scene(scene.timer, dict.fromkeys(scene.entrants, scene.entrants["0"]))
+            timings = self._measured(staying(again), COLD, deadline.share(3))
+            same = tuple(timing.median_us for timing in timings.values())
             launches = len(case.plan(n, 1, self._backend.limits()).passes)
             if places := _by_place(scene, launches, deadline):
                 yield Spread(case.kernel.id, n, "its place among launches", places)
         if len(sets) > 1:
             yield Spread(case.kernel.id, n, "where its buffers lie", sets)
+        if len(same) > 1:
+            yield Spread(case.kernel.id, n, NOTHING, same)
         found = []
         for k in range(_CONTEXTS):
             with contexts() as scene:
