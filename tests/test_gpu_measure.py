@@ -134,7 +134,7 @@ def test_a_flush_by_writing_distorts(timer: CudaTimer, gpu: CudaBackend) -> None
 @pytest.mark.parametrize("late_us", [90, 3000])
 def test_late_work_is_seen(timer: CudaTimer, gpu: CudaBackend, late_us: int) -> None:
     run = bound(gpu, 2**20).run
-    assert late_work(timer, run) is None
+    assert late_work(timer, run, 8.0) is None
     aside = gpu._driver.Stream()
     program = timer._probes["wait_ns"]
     timer.idle(1)()  # prepares it
@@ -145,7 +145,7 @@ def test_late_work_is_seen(timer: CudaTimer, gpu: CudaBackend, late_us: int) -> 
             (1, 1), (1, 1, 1), aside, 1000 * late_us
         )
 
-    assert "after its end event" in (late_work(timer, leaves_work) or "")
+    assert "after its end event" in (late_work(timer, leaves_work, 8.0) or "")
     gpu.finish()
 
 

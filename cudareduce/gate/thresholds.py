@@ -12,7 +12,7 @@ from typing import Any
 
 from cudareduce.errors import UsageError
 
-#: Above what stands between two processes on one H200 (0.7 %), two cards of one model (2 %) and
+#: Above what stands between two processes on one H200 (0.7 %), two cards of one model (4 %) and
 #: a driver's usual moods; a smaller one is worth setting where it has been shown to hold.
 DEFAULT = 0.05
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")

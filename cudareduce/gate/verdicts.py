@@ -96,7 +96,7 @@ def verdict_sections(
     elif limits:
         header.append("limit")
         table = [[*cells, _limit_text(row)] for cells, row in zip(table, shown, strict=True)]
-    alike = sum(row.same_code and row.verdict == "SAME" for row in rows)
+    alike = sum(row.same_code and (row.verdict == "SAME" or row.change is not None) for row in rows)
     if alike:
         told.append(f"{alike} ran the same machine code, launched the same way{_noise(rows)}")
     notes = (counts_text(rows), *_reasons(shown, what), *told)

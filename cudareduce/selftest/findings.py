@@ -284,7 +284,8 @@ def _on_spreads(spreads: Sequence[Spread]) -> list[str]:
     noise = f"; measured again with nothing changed, {still}" if still else ""
     return [
         f"What changes a time of {spreads[0].kernel} at n = {spreads[0].n} without being the "
-        f"kernel's: {causes}{noise}. Rounds take place in many contexts, so that this shows as noise."
+        f"kernel's: {causes}{noise}. Rounds take place in many contexts, so that this shows as "
+        "noise."
     ]
 
 

@@ -9,10 +9,10 @@ from cudareduce.verify import REPEATS
 
 #: The device time that launches compared bit by bit may take; at least three are made.
 _LEAST, _BUDGET_US = 3, 100_000.0
-#: A wait for the whole context right behind the last event takes the host at most 31 us longer than
-#: behind an empty launch when nothing is left, and 1 us as a rule (3240 launches on an H200). What
-#: takes this much longer every time is work.
-_LATE_US, _TRIES = 20.0, 10
+#: A wait for the whole context right behind the last event takes the host 1 us longer than behind
+#: an empty launch when nothing is left, and 30 us behind a launch of several milliseconds (H200).
+#: What takes this much longer every time is work; a hundredth more of long ones, up to the most.
+_LATE_US, _LATE_SHARE, _MOST_LATE_US, _TRIES = 20.0, 0.01, 100.0, 10
 
 
 def distinct_answers(bound: Bound, cost_us: float) -> tuple[int, int]:
@@ -27,12 +27,13 @@ def distinct_answers(bound: Bound, cost_us: float) -> tuple[int, int]:
     return len(seen), launches
 
 
-def late_work(timer: Timer, run: Launch) -> str | None:
+def late_work(timer: Timer, run: Launch, cost_us: float) -> str | None:
     """What is wrong if the device still works when the end event has fired; None if it does not."""
+    limit = min(_LATE_US + _LATE_SHARE * cost_us, _MOST_LATE_US)
     late = []
     for _ in range(_TRIES):
         late.append(_wait_behind(timer, run) - _wait_behind(timer, lambda: None))
-        if late[-1] < _LATE_US:
+        if late[-1] < limit:
             return None
     return (
         f"the device worked for {min(late):.0f} us after its end event: part of the work runs "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -191,7 +192,7 @@ class Trial:
         """Whether launches leave work behind, and how many answers ten of them give."""
         for case, bound in self._bounds.items():
             after = self._after.get(case, PASS)
-            wrong = late_work(scene.timer, bound.run)
+            wrong = late_work(scene.timer, bound.run, self._cost_us(case) or inf)
             if wrong:
                 after = worse(after, Verdict("fail", wrong))
             if after.outcome == "pass":
