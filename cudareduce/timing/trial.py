@@ -14,7 +14,7 @@ from cudareduce.backend import BuildError, Launch
 from cudareduce.budget import Deadline
 from cudareduce.cuda import CudaBackend
 from cudareduce.execute import Bound, Case, Programs, build
-from cudareduce.inputs import make
+from cudareduce.inputs import Array, make
 from cudareduce.join import Group, Timed
 from cudareduce.nvml import Monitor, over
 from cudareduce.reference import Reference, reference
@@ -164,29 +164,33 @@ class Trial:
         """Look at what the launches of the scene that is open have left, and at what one more gives
         from poisoned memory: the answer of the first launch would hide that of the others."""
         for case, bound in self._bounds.items():
-            # A first pass alone leaves partials and no answer.
-            left = self._judged_now(bound) if self._session.settings.region == "total" else PASS
-            if left is not None and left.outcome == "pass":
+            left: Array | None = None
+            verdict: Verdict | None = PASS
+            if self._session.settings.region == "total":  # a first pass alone leaves no answer
+                left = bound.answers()
+                verdict = self._worth(bound, left)
+            if verdict is None or verdict.outcome == "pass":
                 bound.poison()
                 bound.run()
-                left = self._judged_now(bound)
-            if left is None:
+                again = bound.answers()
+                if left is None or again.tobytes() != left.tobytes():
+                    verdict = self._worth(bound, again)
+            damage = bound.damage()
+            if damage:
+                verdict = Verdict("fail", damage)
+            if verdict is None:
                 self._undecided.add(case)
             else:
-                self._after[case] = worse(self._after.get(case, PASS), left)
+                self._after[case] = worse(self._after.get(case, PASS), verdict)
 
-    def _judged_now(self, bound: Bound) -> Verdict | None:
-        """What the answers that are there are worth; None where the bound is too wide to tell."""
+    def _worth(self, bound: Bound, answers: Array) -> Verdict | None:
+        """The verdict on answers; None where the bound is too wide to tell."""
         group = self._group
         n, rows = shape = bound.plan.problem.n, bound.plan.problem.rows
         if shape not in self._refs:
             self._refs[shape] = reference(group.what, self._data[: n * rows], rows)
             group.conditions |= _condition(shape, self._refs[shape])
-        damage = bound.damage()
-        if damage:
-            return Verdict("fail", damage)
-        pattern = self._session.settings.pattern
-        return judge(bound.plan, bound.answers(), self._refs[shape], pattern)
+        return judge(bound.plan, answers, self._refs[shape], self._session.settings.pattern)
 
     def _repeat(self, scene: Scene) -> None:
         """Whether launches leave work behind, and how many answers ten of them give."""
@@ -197,7 +201,7 @@ class Trial:
                 after = worse(after, Verdict("fail", wrong))
             if after.outcome == "pass":
                 distinct, launches = distinct_answers(bound, self._cost_us(case))
-                after = worse(after, self._judged_now(bound) or PASS)
+                after = worse(after, self._worth(bound, bound.answers()) or PASS)
                 after = replace(after, distinct=distinct, launches=launches)
             self._after[case] = after
 
