@@ -105,7 +105,10 @@ def run_base(names: Sequence[str], options: Mapping[str, Any]) -> int:
     heads = options["folders"] or (kernels_folder(),)
     choices = registry.choose(names)
     if not names:  # a folder of one's own is compared, and not all kernels besides
-        choices = [c for c in choices if any(c.kernel.path.is_relative_to(h) for h in heads)]
+        whole = [head.resolve() for head in heads]
+        choices = [
+            c for c in choices if any(c.kernel.path.resolve().is_relative_to(h) for h in whole)
+        ]
     thresholds = load_thresholds(options["thresholds"], options["threshold"])
     rules = Rules(thresholds, paired=True, same_code=not options["no_same_code"])
     with tempfile.TemporaryDirectory(prefix="cudareduce-base-") as temporary:

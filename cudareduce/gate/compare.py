@@ -181,8 +181,8 @@ def _judge(
 
 
 def _clock(old: Record, new: Record, moved: float, limit: float) -> str:
-    """A reason where a clock that moved may be the whole change: what does not wait for that clock
-    alone moves by less than it, so half of the clock's move is enough to suspect it."""
+    """A reason where a clock that moved the same way explains half of the change, and all of it but
+    what the limit allows. One that moved further explains it too: not all waits for that clock."""
     clocks = {
         "SM": (old.sm_mhz, new.sm_mhz),
         "memory": (old.memory_mhz, new.memory_mhz),
