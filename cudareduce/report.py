@@ -45,8 +45,10 @@ def sections(run: Run, more: Sequence[str] = ()) -> list[Section]:
     for r in run.records:
         groups.setdefault((r.op, r.dtype, r.acc, r.n, r.rows), []).append(r)
     found = [_section(run, group, more) for group in groups.values()]
-    remarks = tuple(run.protocol.get("remarks") or ())
-    if found and remarks:
+    floors = run.protocol.get("floors_us")
+    remarks = (f"floor, not subtracted: {_floors_text(floors)}",) if floors else ()
+    remarks += tuple(run.protocol.get("remarks") or ())
+    if found:
         found[-1] = replace(found[-1], notes=(*found[-1].notes, *remarks))
     return found
 
@@ -101,9 +103,6 @@ def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) 
     )  # fmt: skip
     headings = {column.heading for column in columns}
     notes = [*_share_notes(run, first, headings), *_kind_notes(kinds, timed), *_answer_notes(timed)]
-    floors = run.protocol.get("floors_us") or {}
-    if floors:
-        notes.append(f"floor, not subtracted: {_floors_text(floors)}")
     notes += _interval_notes(timed)
     return Section(title, tuple(c.heading for c in columns), rows, tuple(notes))
 
@@ -120,7 +119,8 @@ def _interval_notes(timed: Sequence[Record]) -> Iterator[str]:
 
 
 def _floors_text(floors: Mapping[str, float]) -> str:
-    """Events and launch of each kind of timing; the first kind's have no kind in their names."""
+    """Events and launch of each kind of timing, at the last size; the first kind's have no kind in
+    their names."""
     kinds: dict[str, list[str]] = {}
     for name, us in floors.items():
         what, _, kind = name.removeprefix("floor: ").partition(", ")
