@@ -64,6 +64,13 @@ def build(
     return {case: errors.get(case) or programs[case] for case, _ in wanted}
 
 
+def usable(built: Programs | BuildError) -> Programs:
+    """The programs of a case, where no other way is left than that it compiles."""
+    if isinstance(built, BuildError):
+        raise built
+    return built
+
+
 class Bound:
     """A plan tied to buffers: `run` enqueues one whole reduction, from input to answer."""
 

@@ -27,7 +27,12 @@ def measured_text(
     # no more than three places, but for what is so small that they would show little of it
     half = max((high - low) / 2, finest, min(0.001, abs(value) / 50) or 0.001)
     places = decimals(half)
-    return f"{_rounded(value, places)}±{_rounded(half, places).removeprefix('0')}"
+    return _with_half(value, half, places)
+
+
+def _with_half(value: float, half: float, places: int, sign: str = "") -> str:
+    """34.82±.05: both to the same place."""
+    return f"{_rounded(value, places, sign)}±{_rounded(half, places).removeprefix('0')}"
 
 
 def _rounded(value: float, places: int, sign: str = "") -> str:
@@ -99,6 +104,4 @@ def short_size(n: int) -> str:
 def change_text(ratio: float, low: float, high: float) -> str:
     """A ratio with its interval as a signed change in per cent: +7.0±.3%."""
     half = max(100 * (high - low) / 2, 0.01)
-    places = max(0, decimals(half))
-    change = _rounded(100 * (ratio - 1), places, "+")
-    return f"{change}±{_rounded(half, places).removeprefix('0')}%"
+    return f"{_with_half(100 * (ratio - 1), half, max(0, decimals(half)), '+')}%"

@@ -38,6 +38,11 @@ def noise_pct(samples: Sequence[float]) -> float | None:
     return 100 * (high - low) / middle if middle else None
 
 
+def known(rounds: Sequence[float | None]) -> tuple[float, ...]:
+    """The medians of those rounds that have one."""
+    return tuple([us for us in rounds if us is not None])  # a generator takes twice as long
+
+
 def paired(old: Sequence[float | None], new: Sequence[float | None]) -> list[float]:
     """Old over new, in each round that has both: what moves a round moves both, and cancels."""
     return [a / b for a, b in zip(old, new, strict=False) if a and b]

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from cudareduce.backend import Backend, BuildError
+from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import CudareduceError
-from cudareduce.execute import Case, build
+from cudareduce.execute import Case, build, usable
 from cudareduce.verify import PASS, Verdict, verify, worse
 
 #: How long a killed child is waited for before it is left to the operating system.
@@ -127,9 +127,7 @@ def _verify(job: Job, backends: dict[BackendSpec, Backend]) -> Verdict:
     backend = backends[job.spec]
     plans = [job.case.plan(n, rows, backend.limits()) for n, rows in job.shapes]
     stages = [step.stage for plan in plans for step in plan.passes]
-    programs = build(backend, [(job.case, stages)])[job.case] if stages else {}
-    if isinstance(programs, BuildError):
-        raise programs
+    programs = usable(build(backend, [(job.case, stages)])[job.case]) if stages else {}
     verdict = PASS
     for n, rows in job.shapes:
         found = verify(

@@ -113,8 +113,7 @@ def fit(line: Line) -> Model:
     but one."""
     least = min(line, key=lambda r: r.time_us or 0.0)
     part, misfit, where = _straight(line)
-    volumes = [float(r.bytes or 0) for r in part]
-    times = [r.time_us or 0.0 for r in part]
+    volumes, times = _points(part)
     a, slope = _fitted(volumes, times)
     rounds = zip(*(r.rounds_us for r in part), strict=False)
     by_round = [_fitted(volumes, [us for us in one if us]) for one in rounds if all(one)]
@@ -146,14 +145,20 @@ def _straight(line: Line) -> tuple[Line, float, int]:
     the worst of them is, and at how many elements."""
     for start in range(len(line) - MIN_SIZES + 1):
         part = line[start:]
-        a, slope = _fitted([float(r.bytes or 0) for r in part], [r.time_us or 0.0 for r in part])
+        volumes, times = _points(part)
+        a, slope = _fitted(volumes, times)
         misfit, where = max(
-            (abs(a + slope * (r.bytes or 0) - (r.time_us or 0.0)) / (r.time_us or 1.0), elements(r))
-            for r in part
+            (abs(a + slope * volume - us) / us, elements(r))
+            for volume, us, r in zip(volumes, times, part, strict=True)
         )
         if misfit <= HOLDS:
             break
     return part, misfit, where
+
+
+def _points(line: Line) -> tuple[list[float], list[float]]:
+    """Bytes and microseconds of each size."""
+    return [float(r.bytes or 0) for r in line], [r.time_us or 0.0 for r in line]
 
 
 def _fitted(volumes: Sequence[float], times: Sequence[float]) -> _Line:

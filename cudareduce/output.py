@@ -127,11 +127,15 @@ def _plain_table(section: Section, gap: int) -> Iterator[str]:
     aligned = [
         str.ljust if alignment(section, k) == "left" else str.rjust for k in range(len(widths))
     ]
-    rule = ("─" * (sum(widths) + gap * (len(widths) - 1)),)
+
+    def line(cells: Sequence[str]) -> str:
+        placed = (to(cell, w) for to, cell, w in zip(aligned, cells, widths, strict=True))
+        return f" {(' ' * gap).join(placed).rstrip()}\n"
+
     yield "\n"
-    for row in (section.header, rule, *section.rows):
-        cells = row if row is rule else map(lambda c, w, to: to(c, w), row, widths, aligned)
-        yield f" {(' ' * gap).join(cells).rstrip()}\n"
+    yield line(section.header)
+    yield f" {'─' * (sum(widths) + gap * (len(widths) - 1))}\n"
+    yield from map(line, section.rows)
     yield "\n"
 
 

@@ -17,9 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudareduce.backend import BuildError
 from cudareduce.backends import BackendSpec, open_cuda
-from cudareduce.execute import Bound, Case, build
+from cudareduce.execute import Bound, Case, build, usable
 from cudareduce.inputs import make
 
 _METRIC = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
@@ -94,7 +93,5 @@ def launch_first_passes(path: str) -> None:
         plans = {case: case.plan(task.n, task.rows, limits) for case in task.cases}
         built = build(backend, [(c, [s.stage for s in p.passes]) for c, p in plans.items()])
         for case, programs in built.items():
-            if isinstance(programs, BuildError):
-                raise programs
-            Bound(backend, plans[case], programs, given).run_first()
+            Bound(backend, plans[case], usable(programs), given).run_first()
         backend.synchronize()

@@ -88,8 +88,7 @@ def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) 
     timed = [record for record in records if record.time_us is not None]
     first = timed[0]
     kinds = dict.fromkeys(record.timing for record in timed)
-    title = f"{what}, {' and '.join(kinds) if len(kinds) < 3 else ', '.join(kinds)}"
-    title += f", {run.device.name}"
+    title = f"{what}, {listed(kinds)}, {run.device.name}"
     if first.region == "first-pass":
         title += ", first pass only"
     columns = chosen(records, more)
@@ -105,6 +104,12 @@ def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) 
     notes = [*_share_notes(run, first, headings), *_kind_notes(kinds, timed), *_answer_notes(timed)]
     notes += _interval_notes(timed)
     return Section(title, tuple(c.heading for c in columns), rows, tuple(notes))
+
+
+def listed(words: Iterable[str]) -> str:
+    """Each once: a, `a and b`, or with commas."""
+    kinds = list(dict.fromkeys(words))
+    return " and ".join(kinds) if len(kinds) < 3 else ", ".join(kinds)
 
 
 def _interval_notes(timed: Sequence[Record]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import log2
 from typing import Any
@@ -24,7 +24,7 @@ from cudareduce.model import (
     undecided,
 )
 from cudareduce.record import Record, Run
-from cudareduce.report import Section
+from cudareduce.report import Section, listed
 from cudareduce.run import timed_run, write
 
 #: More crossings than this are left to the JSON.
@@ -91,18 +91,13 @@ def _times(run: Run, found: Sequence[Line]) -> list[Section]:
 def _title(run: Run, found: Sequence[Line]) -> str:
     """What was timed, in the words of the tables of `bench`."""
     first = [line[0] for line in found]
-    title = f"{_listed(r.op for r in first)} of {_listed(r.dtype for r in first)}"
+    title = f"{listed(r.op for r in first)} of {listed(r.dtype for r in first)}"
     if _asked_rows(run) != 1:
         title += f" x {size_text(_asked_rows(run))} rows"
     if len({r.acc for r in first}) == 1 and any(r.acc != r.dtype for r in first):
         title += f", accumulated in {first[0].acc}"
     title += f", us, {run.device.name}"
     return f"{title}, first pass only" if first[0].region == "first-pass" else title
-
-
-def _listed(words: Iterable[str]) -> str:
-    kinds = list(dict.fromkeys(words))
-    return " and ".join(kinds) if len(kinds) < 3 else ", ".join(kinds)
 
 
 def _asked_rows(run: Run) -> int:

@@ -74,7 +74,6 @@ def compile_all(
 ) -> tuple[list[Unit], Broken, list[Failed]]:
     """Units, the rules they break, and what does not compile, all in parallel."""
     todo = list(_sources(choices, architectures))
-    what = _WHAT
 
     def one(
         job: tuple[Kernel, Stage, Source, int], step: Callable[[], None]
@@ -84,18 +83,18 @@ def compile_all(
         if isinstance(compiled, BuildError):
             step()
             return Failed(
-                kernel.id, what.op.name, what.dtype.name, what.acc.name, stage, arch,
+                kernel.id, _WHAT.op.name, _WHAT.dtype.name, _WHAT.acc.name, stage, arch,
                 first_error(str(compiled)),
             )  # fmt: skip
         used = parse_resources(compiled.said, kernel.entry)
         counts = disassembler.count(compiled.cubin, kernel.entry) if disassembler else None
         sha = hashlib.sha256(compiled.cubin).hexdigest()
         unit = Unit(
-            kernel.id, what.op.name, what.dtype.name, what.acc.name, stage,
+            kernel.id, _WHAT.op.name, _WHAT.dtype.name, _WHAT.acc.name, stage,
             kernel.block, kernel.items, arch, sha, used, counts,
         )  # fmt: skip
         step()
-        return unit, list(broken_rules(kernel, what, compiled, used))
+        return unit, list(broken_rules(kernel, _WHAT, compiled, used))
 
     with phase("compiling", len(todo), quiet) as step, ThreadPoolExecutor(os.cpu_count()) as pool:
         results = list(pool.map(lambda job: one(job, step), todo))

@@ -17,11 +17,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from cudareduce.backend import BuildError
 from cudareduce.backends import BackendSpec, open_cuda
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.execute import Bound, Case, Programs, build
+from cudareduce.execute import Bound, Case, build, usable
 from cudareduce.inputs import make
 
 #: Samples of each benchmark, launches and seconds before them: one warm-up, its default, leaves the
@@ -106,13 +105,6 @@ def _measured(spec: BackendSpec, cases: list[tuple[Case, int]], seed: int) -> li
         device = str(spec.device)
         cuda.bench.run_all_benchmarks(["nvbench", "--devices", device, "--json", str(path)])
         return times(json.loads(path.read_text(encoding="utf-8")), len(cases))
-
-
-def usable(built: Programs | BuildError) -> Programs:
-    """The programs of a kernel, where it compiles."""
-    if isinstance(built, BuildError):
-        raise built
-    return built
 
 
 def _benchmark(bound: Bound, stream: _Stream) -> Callable[[Any], None]:

@@ -18,7 +18,7 @@ from cudareduce.backends import BackendSpec
 from cudareduce.budget import Deadline
 from cudareduce.cuda import CudaBackend
 from cudareduce.errors import CudareduceError
-from cudareduce.execute import Bound, Case, build
+from cudareduce.execute import Bound, Case, build, usable
 from cudareduce.inputs import make
 from cudareduce.nvml import own_processes
 from cudareduce.selftest.findings import (
@@ -30,7 +30,7 @@ from cudareduce.selftest.findings import (
     Peer,
     Spread,
 )
-from cudareduce.selftest.nvbench import ask, usable, why_not
+from cudareduce.selftest.nvbench import ask, why_not
 from cudareduce.timing.advice import remarks
 from cudareduce.timing.measure import Measurement, Timing, measure
 from cudareduce.timing.sampling import COLD, Method, Sampler
@@ -199,25 +199,26 @@ class Selftest:
         contexts; and on one set of buffers as often, for what is noise of it."""
         case, n = self._cases[-1], _SPREAD_SIZE
         contexts = self._contexts(self._reductions(n, {str(k): case for k in range(_SETS)}))
+
+        def medians(scene: Scene, share: Deadline, rounds: int = _ROUNDS) -> tuple[float, ...]:
+            timings = self._measured(staying(scene), COLD, share, rounds=rounds)
+            return tuple(timing.median_us for timing in timings.values())
+
         with contexts() as scene:
-            timings = self._measured(staying(scene), COLD, deadline.share(4))
-            sets = tuple(timing.median_us for timing in timings.values())
+            sets = medians(scene, deadline.share(4))
             again = Scene(scene.timer, dict.fromkeys(scene.entrants, scene.entrants["0"]))
-            timings = self._measured(staying(again), COLD, deadline.share(3))
-            same = tuple(timing.median_us for timing in timings.values())
+            same = medians(again, deadline.share(3))
             launches = len(case.plan(n, 1, self._backend.limits()).passes)
             if places := _by_place(scene, launches, deadline):
                 yield Spread(case.kernel.id, n, "its place among launches", places)
-        if len(sets) > 1:
-            yield Spread(case.kernel.id, n, "where its buffers lie", sets)
-        if len(same) > 1:
-            yield Spread(case.kernel.id, n, NOTHING, same)
+        for what, us in (("where its buffers lie", sets), (NOTHING, same)):
+            if len(us) > 1:
+                yield Spread(case.kernel.id, n, what, us)
         found = []
         for k in range(_CONTEXTS):
             with contexts() as scene:
-                share = deadline.share(_CONTEXTS - k)
-                timings = self._measured(staying(scene), COLD, share, rounds=1)
-                found += [fmean(timing.median_us for timing in timings.values())] if timings else []
+                us = medians(scene, deadline.share(_CONTEXTS - k), rounds=1)
+                found += [fmean(us)] if us else []
         if len(found) > 1:  # one alone is not 0 % apart from others
             yield Spread(case.kernel.id, n, "its context", tuple(found))
 
@@ -253,7 +254,9 @@ class Selftest:
             whole = self._whole
             whole.conditions += found.conditions
             whole.repeated += found.repeated
-            whole.steady &= found.steady or not found.rounds  # time may have cut the warm-up short
+            whole.steady &= (
+                found.steady or not found.rounds
+            )  # nothing was timed that it could spoil
             if self._others:  # else wide intervals are for the verdict to tell
                 whole.timings |= {f"{len(whole.timings)} {k}": t for k, t in found.timings.items()}
         if found.rounds < rounds:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from cudareduce.budget import Deadline
-from cudareduce.intervals import Interval, interval, noise_pct
+from cudareduce.intervals import Interval, interval, known, noise_pct
 from cudareduce.nvml import Conditions, over
 from cudareduce.timing.sampling import (
     COLD,
@@ -50,19 +50,19 @@ class Timing:
     batch: int = 1
 
     @property
-    def rounds_us(self) -> tuple[float, ...]:
-        """The medians there are."""
-        return tuple(us for us in self.by_round if us is not None)
+    def medians_us(self) -> tuple[float, ...]:
+        """Those of the rounds that have one."""
+        return known(self.by_round)
 
     @property
     def median_us(self) -> float:
         """The median of round medians."""
-        return median(self.rounds_us)
+        return median(self.medians_us)
 
     @property
     def interval_us(self) -> Interval | None:
         """An interval that holds the median of rounds with 95 %; None under six rounds."""
-        return interval(self.rounds_us)
+        return interval(self.medians_us)
 
 
 @dataclass(slots=True)

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from cudareduce.backend import BuildError, Launch
+from cudareduce.backend import Launch
 from cudareduce.budget import Deadline
 from cudareduce.cuda import CudaBackend
-from cudareduce.execute import Bound, Case, Programs, build
+from cudareduce.execute import Bound, Case, Programs, build, usable
 from cudareduce.inputs import Array, make
 from cudareduce.join import Group, Timed
 from cudareduce.nvml import Monitor, over
@@ -84,9 +84,7 @@ class Trial:
         self._readers = tuple(readers)
         first_only = self._session.settings.region == "first-pass"
         for k, (case, plan) in enumerate(self._plans.items()):
-            programs = built.get(case, {})
-            if isinstance(programs, BuildError):
-                raise programs
+            programs = usable(built.get(case, {}))
             bound = self._bounds[case] = Bound(backend, plan, programs, given)
             entrants[str(k)] = bound.run_first if first_only else bound.run
         _ = timer.displace  # allocates
