@@ -1,0 +1,174 @@
+"""What every command prints, stores and ends with, word for word, as it was before.
+
+Each case is a command line; its file under `golden/` holds exit code, standard output, standard error
+and the files written. What differs from machine to machine (times of day, revisions, folders, hashes)
+is put into words. Cases that take a GPU run on a fake one, whose numbers are chance: there every
+number is a `#`, and what is compared is the layout and the words.
+
+`CUDAREDUCE_UPDATE_GOLDEN=1 pytest tests/test_golden.py` writes the files anew; look at the diff.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.fake_gpu import fake_gpu
+
+Call = Callable[..., tuple[int, str, str]]
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = Path(__file__).resolve().parent / "golden"
+RESULTS = "results/nvidia-h200"
+SIMULATED = ("tests/data/simulated-before.json", "tests/data/simulated-after.json")
+CPU = ("--backend", "cpu", "--quiet")
+FILES = ("--json", "{out}/run.json", "--csv", "{out}/run.csv", "--markdown", "{out}/run.md")
+
+HELP = {
+    f"help-{name or 'all'}": (*([name] if name else []), "--help")
+    for name in ("", "bench", "verify", "list", "show", "reproduce", "compare", "check", "sweep",
+                 "selftest", "report", "info")
+}  # fmt: skip
+STATIC: dict[str, tuple[str, ...]] = {
+    "list": ("list",),
+    "list-suite": ("list", "fastcuda"),
+    "list-json": ("list", "--format", "json"),
+    "show-diff": ("show", "reduce_v2_no_bank_conflict", "--diff"),
+    "compare": ("compare", *SIMULATED),
+    "compare-json": ("compare", *SIMULATED, "--format", "json"),
+    "compare-markdown": ("compare", *SIMULATED, "--format", "markdown"),
+    "compare-files": ("compare", *SIMULATED, "--junit", "{out}/junit.xml", "--markdown",
+                      "{out}/compare.md", "--benchmark-json", "{out}/series.json", "--all"),
+    "compare-stored": ("compare", f"{RESULTS}/baseline.json", f"{RESULTS}/baseline-2.json",
+                       "--no-same-code", "--threshold", "2%", "--cross-device"),
+    "report-check": ("report", "README.md", "--check"),
+    "report-publications": ("report", "docs/publications.md", "--check"),
+}  # fmt: skip
+ERRORS: dict[str, tuple[str, ...]] = {
+    "no-command": (),
+    "unknown-command": ("banch",),
+    "unknown-kernel": ("bench", "reduce_v9", *CPU),
+    "unknown-suite": ("reproduce", "fastcudda", *CPU),
+    "bad-size": ("bench", "--n", "many", *CPU),
+    "bad-operator": ("bench", "--op", "median", *CPU),
+    "narrow-accumulator": ("bench", "--dtype", "float64", "--acc", "float32", *CPU),
+    "no-identity": ("bench", "--op-expr", "a + b", *CPU),
+    "no-gpu": ("bench", "--backend", "cuda", "--n", "1000"),
+    "sweep-cpu": ("sweep", *CPU),
+    "sweep-few": ("sweep", "--n", "2^20"),
+    "baseline-kernel": ("bench", "reduce_v0_baseline", "--baseline-kernel", "x", *CPU),
+    "one-file-twice": ("bench", "--json", "{out}/a", "--csv", "{out}/a", *CPU),
+    "no-folder": ("bench", "--json", "{out}/no/a", *CPU),
+    "cancel-max": ("bench", "--pattern", "cancel", "--op", "max", *CPU),
+    "compare-none": ("compare", "{out}/none.json", SIMULATED[0]),
+    "compare-fine": ("compare", *SIMULATED, "--threshold", "0.01%"),
+    "check-none": ("check",),
+    "check-both": ("check", "--base", "main", "--baseline", "x"),
+    "check-compile-times": ("check", "--compile", "--baseline", "x", "--rounds", "9"),
+    "check-missing": ("check", "--baseline", "{out}/none.json"),
+    "report-none": ("report", "{out}/none.md"),
+    "show-many": ("show", "fastcuda"),
+    "folder-missing": ("list", "--kernels", "{out}/none"),
+}
+ON_CPU: dict[str, tuple[str, ...]] = {
+    "bench-cpu": ("bench", "fastcuda", "--n", "1000,4096", *CPU, *FILES),
+    "bench-cpu-all": ("bench", "all", "--n", "4096", *CPU),
+    "bench-cpu-csv": ("bench", "reduce_v0_baseline", "--n", "33", "--format", "csv", *CPU),
+    "bench-cpu-json": ("bench", "reduce_v0_baseline", "--n", "33", "--format", "json", *CPU),
+    "bench-cpu-markdown": ("bench", "leimao", "--n", "5000", "--format", "markdown", *CPU),
+    "bench-cpu-ops": ("bench", "reduce_ordered_block", "reduce_warp_registers", "--n", "100",
+                      "--op", "max,argmin,matmul", "--dtype", "int32,float16", *CPU),
+    "bench-cpu-own": ("bench", "reduce_v7_shuffle", "--n", "1000", "--op-expr", "a > b ? a : b",
+                      "--identity=-INFINITY", "--backend", "cpu"),
+    "verify-cpu": ("verify", "reduce_v7_shuffle", "reduce_atomic", "--n", "33,1000", *CPU, *FILES),
+    "verify-cpu-wrong": ("verify", "tests/wrong_kernels/lost_tail.cu", "--n", "1000", *CPU),
+    "verify-cpu-own-file": ("verify", "{file}", "--n", "1000", "--backend", "cpu"),
+    "fallback": ("bench", "reduce_v0_baseline", "--n", "32"),
+}  # fmt: skip
+ON_GPU: dict[str, tuple[str, ...]] = {
+    "bench-gpu": ("bench", "fastcuda", "--n", "2^12,2^14", *FILES),
+    "bench-gpu-all": ("bench", "all", "--n", "2^12", "--rounds", "7"),
+    "bench-gpu-columns": ("bench", "reduce_v6_multi_add", "reduce_v7_shuffle", "--n", "2^16",
+                          "--columns", "all", "--rounds", "3"),
+    "bench-gpu-first-pass": ("bench", "leimao", "--n", "2^16", "--region", "first-pass"),
+    "sweep-gpu": ("sweep", "reduce_v6_multi_add", "reduce_v7_shuffle", "--n", "2^12..2^15",
+                  "--json", "{out}/run.json"),
+    "check-gpu-base": ("check", "reduce_v7_shuffle", "--base", "kernels", "--n", "2^16"),
+}  # fmt: skip
+FOREIGN = """__global__ void theirs(const float *input, float *output, int count)
+{
+    __shared__ float cells[256];
+    int k = blockIdx.x * blockDim.x + threadIdx.x;
+    cells[threadIdx.x] = k < count ? input[k] : 0.0f;
+    __syncthreads();
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half)
+            cells[threadIdx.x] += cells[threadIdx.x + half];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        output[blockIdx.x] = cells[0];
+}
+"""
+
+
+def plain(text: str, out: Path) -> str:
+    """Without what differs between two runs of the same program."""
+    text = text.replace(str(out), "OUT").replace(str(ROOT), "ROOT")
+    text = re.sub(r'("(?:created|git|version)": )(?:"[^"]*"|null)', r"\1...", text)
+    text = re.sub(r"\b[0-9a-f]{64}\b", "SHA256", text)
+    text = re.sub(r"PyCUDA (?:is not installed|cannot be loaded)[^\n]*?(?=\. Kernels|\n|$)",
+                  "PyCUDA ...", text)  # fmt: skip
+    return re.sub(r"libcuda\.so\.1 was not found[^\n]*?(?=\. Kernels|\n|$)", "PyCUDA ...", text)
+
+
+def masked(text: str) -> str:
+    """Every number a #, every run of blanks, dashes or words that chance decides one."""
+    text = re.sub(r"(?:±|\+/-)?[-+]?\d*\.?\d+(?:e[-+]?\d+)?", "#", text)
+    return re.sub(r"[ ]{2,}|─+|-{3,}", "  ", re.sub(r"#(?:[±#.,^ ]*#)*", "#", text))
+
+
+def transcript(call: Call, case: tuple[str, ...], out: Path) -> str:
+    """What a command does, as the text of its golden file."""
+    own = out / "theirs.cu"
+    own.write_text(FOREIGN)
+    code, stdout, stderr = call(*(word.format(out=out, file=own) for word in case))
+    parts = [f"$ cudareduce {' '.join(case)}", f"exit code {code}"]
+    parts += [f"----- standard output\n{stdout}", f"----- standard error\n{stderr}"]
+    for path in sorted(out.iterdir()):
+        if path != own:
+            parts.append(f"----- {path.name}\n{path.read_text()}")
+    return plain("\n".join(parts), out)
+
+
+def compare(name: str, text: str) -> None:
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("CUDAREDUCE_UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.fixture(autouse=True)
+def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("name", [*HELP, *STATIC, *ERRORS, *ON_CPU])
+def test_a_command_is_what_it_was(cudareduce: Call, tmp_path: Path, name: str) -> None:
+    case = (HELP | STATIC | ERRORS | ON_CPU)[name]
+    compare(name, transcript(cudareduce, case, tmp_path))
+
+
+@pytest.mark.parametrize("name", ON_GPU)
+def test_a_command_with_a_gpu_is_what_it_was(
+    cudareduce: Call, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with fake_gpu(monkeypatch, cache):
+        text = transcript(cudareduce, ON_GPU[name], tmp_path)
+    compare(name, masked(text))
