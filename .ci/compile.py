@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 from typing import get_args
 
 from cudareduce.backend import Source
-from cudareduce.dtypes import DTYPES
-from cudareduce.operators import OPERATORS, reduction
-from cudareduce.prelude import Stage, source
-from cudareduce.registry import load_registry
+from cudareduce.launch.prelude import Stage, source
+from cudareduce.library.registry import load_registry
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.operators import OPERATORS, reduction
 
 ARCHITECTURES = (75, 80, 90, 100, 120)
 

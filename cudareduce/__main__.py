@@ -1,6 +1,6 @@
 """`python -m cudareduce` is the same program as `cudareduce`."""
 
-from cudareduce.cli import main
+from cudareduce.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -17,7 +17,17 @@ from cudareduce.errors import CudareduceError, UsageError
 if TYPE_CHECKING:
     import numpy as np
 
-    from cudareduce.plan import DeviceLimits
+
+@dataclass(frozen=True, slots=True)
+class DeviceLimits:
+    """What a launch shape depends on."""
+
+    sm_count: int
+    threads_per_sm: int
+
+
+#: An H200, which a plan is made for where there is no GPU.
+DEFAULT_LIMITS = DeviceLimits(sm_count=132, threads_per_sm=2048)
 
 Launch = Callable[[], None]
 

@@ -10,7 +10,7 @@ from cudareduce.errors import EnvironmentProblem
 
 if TYPE_CHECKING:
     from cudareduce.backend import Backend
-    from cudareduce.cuda import CudaBackend
+    from cudareduce.gpu.cuda import CudaBackend
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def choose_backend(wanted: str, device: int, use_cache: bool) -> tuple[BackendSp
 
 def open_cuda(spec: BackendSpec) -> CudaBackend:
     """The GPU that a spec names."""
-    from cudareduce.cuda import CudaBackend
+    from cudareduce.gpu.cuda import CudaBackend
 
     return CudaBackend(spec.device, cache=spec.use_cache)
 
@@ -61,7 +61,7 @@ def open_backend(spec: BackendSpec, *, catch_faults: bool = False) -> Backend:
     """Open a backend; `catch_faults` makes an invalid access on the CPU name its kernel."""
     if spec.name == "cuda":
         return open_cuda(spec)
-    from cudareduce.cpu import CpuBackend
+    from cudareduce.emulator.cpu import CpuBackend
 
     backend = CpuBackend(cache=spec.cache, hazards=spec.hazards)
     if catch_faults:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from cudareduce.backends import BackendSpec, open_cuda
-from cudareduce.cli import run
-from cudareduce.cpu import CpuBackend
+from cudareduce.cli.main import run
+from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.registry import Registry, load_registry
+from cudareduce.library.registry import Registry, load_registry
 
 ROOT = Path(__file__).resolve().parent.parent
 

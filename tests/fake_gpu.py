@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from cudareduce.backend import Buffer, BuildError, DeviceInfo, Launch, Program, Source
-from cudareduce.cpu import CpuBackend
-from cudareduce.cuda import CudaBackend
-from cudareduce.nvml import Conditions, Monitor
-from cudareduce.plan import DeviceLimits
+from cudareduce.backend import Buffer, BuildError, DeviceInfo, DeviceLimits, Launch, Program, Source
+from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.gpu.cuda import CudaBackend
+from cudareduce.gpu.nvml import Conditions, Monitor
 from tests.simulate import H200
 
 _HUGE = 2**27
@@ -211,7 +210,7 @@ def main() -> None:
     import os
 
     import cudareduce.backends
-    from cudareduce.cli import main as command_line
+    from cudareduce.cli.main import main as command_line
 
     cache = Path(os.environ["CUDAREDUCE_TEST_CACHE"])
     seed = int.from_bytes(os.urandom(4), "little")

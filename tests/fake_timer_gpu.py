@@ -17,9 +17,9 @@ import pytest
 
 from cudareduce.backend import Buffer, DeviceInfo, Launch, Program
 from cudareduce.backends import BackendSpec
-from cudareduce.cpu import CpuBackend
-from cudareduce.cuda import CudaBackend
-from cudareduce.nvml import Conditions, Monitor
+from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.gpu.cuda import CudaBackend
+from cudareduce.gpu.nvml import Conditions, Monitor
 from cudareduce.timing.timer import CudaTimer
 from tests.fake_gpu import buffers_end
 
@@ -175,8 +175,10 @@ def use(monkeypatch: pytest.MonkeyPatch, gpu: FakeGpu) -> None:
     def opened(spec: BackendSpec) -> AbstractContextManager[Any]:
         return nullcontext(gpu)
 
-    monkeypatch.setattr("cudareduce.run.open_backend", opened)
-    monkeypatch.setattr("cudareduce.run.choose_backend", lambda *_: (BackendSpec("cuda"), None))
-    monkeypatch.setattr("cudareduce.run.load_bindings", lambda: None)
-    monkeypatch.setattr("cudareduce.timing.scenes.CudaTimer", FakeTimer)
-    monkeypatch.setattr("cudareduce.selftest.report.open_cuda", opened)
+    monkeypatch.setattr("cudareduce.bench.command.open_backend", opened)
+    monkeypatch.setattr(
+        "cudareduce.bench.command.choose_backend", lambda *_: (BackendSpec("cuda"), None)
+    )
+    monkeypatch.setattr("cudareduce.bench.command.load_bindings", lambda: None)
+    monkeypatch.setattr("cudareduce.timing.contexts.CudaTimer", FakeTimer)
+    monkeypatch.setattr("cudareduce.selftest.command.open_cuda", opened)

@@ -15,7 +15,7 @@ import numpy as np
 
 from cudareduce.backend import DeviceInfo
 from cudareduce.intervals import interval
-from cudareduce.record import Record, Run
+from cudareduce.results.record import Record, Run
 
 H200 = DeviceInfo(
     name="NVIDIA H200", cc="9.0", sm_count=132, threads_per_sm=2048, l2_bytes=62914560,

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from cudareduce.bench.session import Session
+from cudareduce.bench.trial import Trial
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.nvml import Conditions
-from cudareduce.session import Session
-from cudareduce.store import load
-from cudareduce.timing.measure import _Collected
+from cudareduce.gpu.nvml import Conditions
+from cudareduce.results.store import load
+from cudareduce.timing.rounds import _Collected
 from cudareduce.timing.sampling import Sample
-from cudareduce.timing.trial import Trial
-from cudareduce.verify import PASS
+from cudareduce.verify.verdict import PASS
 from tests.fake_timer_gpu import CALM, FakeGpu, FakeMonitor, use
 
 Call = Callable[..., tuple[int, str, str]]
@@ -66,8 +66,8 @@ def test_a_large_input_stays_in_one_context_which_is_left_before_verifying_again
         places.append(gpu.elsewhere)
         verify(self, *arguments, **options)
 
-    monkeypatch.setattr("cudareduce.timing.trial._RENEWED_BYTES", 0)
-    monkeypatch.setattr("cudareduce.timing.trial.judge", lambda *_: None)  # undecided
+    monkeypatch.setattr("cudareduce.bench.trial._RENEWED_BYTES", 0)
+    monkeypatch.setattr("cudareduce.bench.trial.judge", lambda *_: None)  # undecided
     monkeypatch.setattr(Session, "verify", watched)
     code, run, _ = bench(cudareduce)
     assert code == 0
@@ -282,7 +282,7 @@ def test_only_the_first_launch_is_right_and_timing_sees_it(
 ) -> None:
     """Its first answer stays where it was written: looked at without poison, it is right."""
     monkeypatch.setattr(Session, "_isolated", lambda *_: False)
-    monkeypatch.setattr("cudareduce.verify.judge", lambda *_: PASS)
+    monkeypatch.setattr("cudareduce.verify.verdict.judge", lambda *_: PASS)
     code, run, _ = bench(cudareduce, names=(str(STALE),))
     assert code == 3
     [record] = run["records"]
@@ -294,7 +294,7 @@ def test_only_the_first_launch_is_right_and_verifying_a_large_size_sees_it(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Session, "_isolated", lambda *_: False)
-    monkeypatch.setattr("cudareduce.verify.SMALL", 0)
+    monkeypatch.setattr("cudareduce.verify.verify.SMALL", 0)
     code, out, _ = cudareduce("verify", STALE, "--n", 4096, "--format", "json", "--quiet")
     assert code == 3
     assert "n = 4096, exact: got nan" in json.loads(out)["records"][0]["reason"]
@@ -318,9 +318,9 @@ def test_a_nearly_cancelling_sum(cudareduce: Call, gpu: FakeGpu) -> None:
 def test_cuda_bindings_are_asked_for_before_anything_is_compiled(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cudareduce.timing import bindings
+    from cudareduce.gpu import bindings
 
-    monkeypatch.setattr("cudareduce.run.load_bindings", bindings.load)
+    monkeypatch.setattr("cudareduce.bench.command.load_bindings", bindings.load)
     monkeypatch.setitem(__import__("sys").modules, "cuda", None)
     for options in (("--timing", "warm"), ("--graph",)):
         code, out, err = cudareduce("bench", TWO[0], *options)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.guards import BAND, GuardedBuffer, damage, guarded
-from cudareduce.timing import bindings
+from cudareduce.gpu import bindings
+from cudareduce.gpu.guards import BAND, GuardedBuffer, damage, guarded
 
 
 class Driver:

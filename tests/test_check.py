@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cudareduce.registry import kernels_folder
+from cudareduce.library.registry import kernels_folder
 from tests.fake_gpu import fake_gpu
 
 Call = Callable[..., tuple[int, str, str]]

@@ -191,7 +191,7 @@ def test_the_page_names_every_verdict() -> None:
 
 
 def test_options_of_the_page_exist() -> None:
-    from cudareduce.cli import cli
+    from cudareduce.cli.main import cli
 
     known = {word for name in ("check", "bench") for parameter in cli.commands[name].params
              for word in parameter.opts}  # fmt: skip

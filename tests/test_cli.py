@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.record import COLUMNS
+from cudareduce.results.record import COLUMNS
 
 Call = Callable[..., tuple[int, str, str]]
 ON_CPU = ("--backend", "cpu", "--quiet")
@@ -361,8 +361,8 @@ def test_no_compiler_for_the_cpu(cudareduce: Call, monkeypatch: pytest.MonkeyPat
 
 
 def test_no_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cudareduce.cuda import CudaBackend
     from cudareduce.errors import EnvironmentProblem
+    from cudareduce.gpu.cuda import CudaBackend
 
     for name, text in {
         "pycuda/__init__.py": "",

@@ -20,8 +20,8 @@ from cudareduce.gate.fingerprint import match
 from cudareduce.gate.policy import Policy, confirm
 from cudareduce.gate.thresholds import Thresholds, load_thresholds
 from cudareduce.gate.verdicts import verdict_sections
-from cudareduce.record import Record, Run
-from cudareduce.store import load, to_json, write_text
+from cudareduce.results.record import Record, Run
+from cudareduce.results.store import load, to_json, write_text
 from tests.simulate import H200, KERNELS, SIZES, record, run
 
 Call = Callable[..., tuple[int, str, str]]

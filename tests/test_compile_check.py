@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cudareduce.cli import run
+from cudareduce.cli.main import run
 from cudareduce.compiled.compare import compare_units
 from cudareduce.compiled.nvcc import Compiled, installed
 from cudareduce.compiled.resources import Resources, parse_resources, resident_warps
@@ -20,8 +20,8 @@ from cudareduce.compiled.sass import Disassembler, count_instructions, find_disa
 from cudareduce.compiled.store import Failed, Unit, load
 from cudareduce.compiled.units import first_error
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.operators import reduction
-from cudareduce.registry import kernels_folder, load_registry
+from cudareduce.library.registry import kernels_folder, load_registry
+from cudareduce.problem.operators import reduction
 
 Call = Callable[..., tuple[int, str, str]]
 needs_nvcc = pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
@@ -407,7 +407,7 @@ def test_what_does_not_compile_is_no_baseline(
 ) -> None:
     before = baseline.read_text()
     failed = [Failed(*UNIT.key[:4], stage, 90, "an error") for stage in ("first", "rest")]
-    monkeypatch.setattr("cudareduce.compiled.check.compile_all", lambda *_: ([], {}, failed))
+    monkeypatch.setattr("cudareduce.compiled.command.compile_all", lambda *_: ([], {}, failed))
     ask = ("--arch", "90", "--update-baseline", "--quiet")
     code, out, err = check(cudareduce, tree, baseline, *ask)
     assert code == 2
@@ -432,7 +432,7 @@ def test_an_update_forgets_no_architecture(
     assert (code, out) == (2, "")
     assert "would lose sm_80, sm_100, sm_120: leave --arch out or name all of them" in err
     assert path.read_text() == STORED.read_text()
-    monkeypatch.setattr("cudareduce.compiled.check.compile_all", lambda *_: ([UNIT], {}, []))
+    monkeypatch.setattr("cudareduce.compiled.command.compile_all", lambda *_: ([UNIT], {}, []))
     ask = ("--arch", "80,90", "--update-baseline", "--quiet")
     assert check(cudareduce, tree, baseline, *ask)[0] == 0
     assert load(baseline).architectures == (80, 90)

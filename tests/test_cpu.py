@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from cudareduce.backend import BuildError, KernelFault, Program, Source
-from cudareduce.cpu import CpuBackend
 from cudareduce.emulator import toolchain
+from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import EnvironmentProblem
 

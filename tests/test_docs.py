@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.cli import cli
+from cudareduce.cli.main import cli
 from cudareduce.errors import EXIT_CODE_ORDER, UsageError
-from cudareduce.report import update_readme
+from cudareduce.report.markdown import update_readme
 
 ROOT = Path(__file__).resolve().parent.parent
 Call = Callable[..., tuple[int, str, str]]

@@ -7,14 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cudareduce.dtypes import DTYPES, accumulator
 from cudareduce.errors import UsageError
-from cudareduce.execute import Case
-from cudareduce.expression import broken_law, compiled, own_operator
-from cudareduce.operators import reduction
-from cudareduce.reference import Reference
-from cudareduce.registry import load_registry
-from cudareduce.verify import judge
+from cudareduce.launch.case import Case
+from cudareduce.library.registry import load_registry
+from cudareduce.problem.dtypes import DTYPES, accumulator
+from cudareduce.problem.expression import broken_law, compiled, own_operator
+from cudareduce.problem.identity import identity
+from cudareduce.problem.operators import reduction
+from cudareduce.problem.reference import Reference
+from cudareduce.verify.verdict import judge
 
 Call = Callable[..., tuple[int, str, str]]
 AVERAGE = "a == 0 ? b : b == 0 ? a : (a + b) / 2"
@@ -41,7 +42,7 @@ def test_laws_are_found_out(text: str, identity: str, dtype: str, commutes: bool
     assert op.commutative == commutes
     assert broken_law(op, DTYPES[dtype]) is None
     what = compiled(op, DTYPES[dtype], accumulator(DTYPES[dtype]))
-    assert len(what.identity()) == accumulator(DTYPES[dtype]).size
+    assert len(identity(what)) == accumulator(DTYPES[dtype]).size
 
 
 def test_what_is_not_associative_is_named_with_a_triple() -> None:

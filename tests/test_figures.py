@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudareduce.figures import change_text, measured_text, plain_text, share_text, time_text
+from cudareduce.report.numbers import change_text, measured_text, plain_text, share_text, time_text
 
 
 @pytest.mark.parametrize(

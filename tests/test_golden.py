@@ -1,9 +1,9 @@
 """What every command prints, stores and ends with, word for word, as it was before.
 
-Each case is a command line; its file under `golden/` holds exit code, standard output, standard error
-and the files written. What differs from machine to machine (times of day, revisions, folders, hashes)
-is put into words. Cases that take a GPU run on a fake one, whose numbers are chance: there every
-number is a `#`, and what is compared is the layout and the words.
+Each case is a command line; its file under `golden/` holds exit code, standard output, standard
+error and the files written. What differs from machine to machine (times of day, revisions, folders,
+hashes) is put into words. Cases that take a GPU run on a fake one, whose numbers are chance: there
+every number is a `#`, and what is compared is the layout and the words.
 
 `CUDAREDUCE_UPDATE_GOLDEN=1 pytest tests/test_golden.py` writes the files anew; look at the diff.
 """

@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 
 from cudareduce.backends import BackendSpec, open_cuda
-from cudareduce.cpu import CpuBackend
-from cudareduce.cuda import CudaBackend
-from cudareduce.execute import Bound, Case, build
-from cudareduce.inputs import make
-from cudareduce.operators import reduction
-from cudareduce.registry import Kernel, load_registry
-from cudareduce.timing.trial import FLOOR_EVENTS, FLOOR_LAUNCH
-from cudareduce.verify import verify
+from cudareduce.bench.trial import FLOOR_EVENTS, FLOOR_LAUNCH
+from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.gpu.cuda import CudaBackend
+from cudareduce.launch.bound import Bound
+from cudareduce.launch.case import Case, build
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import load_registry
+from cudareduce.problem.inputs import make
+from cudareduce.problem.operators import reduction
+from cudareduce.verify.verify import verify
 from tests.test_cli import MINE
 from tests.test_kernels import CORE, EACH_ONCE
 

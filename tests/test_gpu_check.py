@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.registry import kernels_folder
+from cudareduce.library.registry import kernels_folder
 
 pytestmark = pytest.mark.gpu
 Call = Callable[..., tuple[int, str, str]]

@@ -16,15 +16,16 @@ import pytest
 
 from cudareduce.backends import BackendSpec, open_cuda
 from cudareduce.budget import Deadline
-from cudareduce.cuda import CudaBackend
-from cudareduce.execute import Bound, Case, build
-from cudareduce.inputs import make
-from cudareduce.operators import reduction
-from cudareduce.registry import load_registry
-from cudareduce.timing.hygiene import late_work
-from cudareduce.timing.measure import Measurement, measure
+from cudareduce.gpu.cuda import CudaBackend
+from cudareduce.launch.bound import Bound
+from cudareduce.launch.case import Case, build
+from cudareduce.library.registry import load_registry
+from cudareduce.problem.inputs import make
+from cudareduce.problem.operators import reduction
+from cudareduce.timing.contexts import Scene, staying
+from cudareduce.timing.late_work import late_work
+from cudareduce.timing.rounds import Measurement, measure
 from cudareduce.timing.sampling import Method
-from cudareduce.timing.scenes import Scene, staying
 from cudareduce.timing.timer import CudaTimer
 from cudareduce.timing.warmup import warm_up
 from tests.test_cli import MINE

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cudareduce.errors import UsageError
-from cudareduce.registry import load_kernel, load_registry
+from cudareduce.library.kernel import load_kernel
+from cudareduce.library.registry import load_registry
 
 GOOD = """/*+++
 title = "Mine"

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import pytest
 
-from cudareduce.cpu import CpuBackend
-from cudareduce.dtypes import DTYPES
-from cudareduce.execute import Case, Programs, build
-from cudareduce.operators import OPERATORS, reduction
-from cudareduce.plan import DEFAULT_LIMITS
-from cudareduce.registry import Kernel, load_registry
-from cudareduce.session import HAZARD_SHAPES, SCHEDULES
-from cudareduce.verify import ROW_SHAPES, verify
+from cudareduce.backend import DEFAULT_LIMITS
+from cudareduce.bench.session import HAZARD_SHAPES, SCHEDULES
+from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.launch.case import Case, Programs, build
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import load_registry
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.operators import OPERATORS, reduction
+from cudareduce.verify.verify import ROW_SHAPES, verify
 
 KERNELS = load_registry().kernels
 #: What every kernel is tried with; the first of each family also takes every operator once and

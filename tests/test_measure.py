@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from cudareduce.budget import Deadline
+from cudareduce.gpu.nvml import Conditions
 from cudareduce.intervals import interval, noise_pct, paired
-from cudareduce.nvml import Conditions
-from cudareduce.timing.advice import remarks
-from cudareduce.timing.measure import Measurement, Timing, measure
+from cudareduce.timing.contexts import Scene, Scenes, staying
+from cudareduce.timing.remarks import remarks
+from cudareduce.timing.rounds import Measurement, Timing, measure
 from cudareduce.timing.sampling import Method
-from cudareduce.timing.scenes import Scene, Scenes, staying
 from cudareduce.timing.warmup import warm_up
 
 

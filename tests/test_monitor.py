@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cudareduce.nvml import Conditions, Monitor, over
+from cudareduce.gpu.nvml import Conditions, Monitor, over
 
 
 class NVMLError(Exception):

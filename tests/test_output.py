@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.errors import UsageError
-from cudareduce.store import check_outputs, write_text
+from cudareduce.results.store import check_outputs, write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(__file__).resolve().parent / "data"

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from cudareduce.errors import UsageError
-from cudareduce.operators import reduction
-from cudareduce.plan import MAX_GRID, Pass, Plan, Problem, plan
-from cudareduce.registry import Kernel, load_registry
+from cudareduce.launch.plan import MAX_GRID, Pass, Plan, Problem, plan
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import load_registry
+from cudareduce.problem.operators import reduction
 
 KERNELS = load_registry().kernels
 SIZES = (1, 2, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 4097, 24 * 1024 + 1, 65537)

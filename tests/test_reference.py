@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from cudareduce.inputs import make
-from cudareduce.operators import reduction
-from cudareduce.reference import bound, reference
+from cudareduce.problem.inputs import make
+from cudareduce.problem.operators import reduction
+from cudareduce.problem.reference import bound, reference
 
 
 def test_float64_sums_are_as_accurate_as_fsum() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.output import print_sections
-from cudareduce.report import Section, sections
-from cudareduce.store import load
+from cudareduce.report.sections import Section, sections
+from cudareduce.report.terminal import print_sections
+from cudareduce.results.store import load
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 RUNS = sorted(RESULTS.glob("*/b*.json"))
@@ -57,7 +57,7 @@ def test_a_long_table_looks_the_same(
     """It is laid out by hand, because Rich takes seconds for ten thousand rows."""
     found = sections(load(RUNS[0]))
     short = shown(found, capsys)
-    monkeypatch.setattr("cudareduce.output._LONG", 0)
+    monkeypatch.setattr("cudareduce.report.terminal._LONG", 0)
     long = shown(found, capsys)
     assert [text.rstrip() for text in long] == [text.rstrip() for text in short]
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from cudareduce.backend import DeviceInfo
-from cudareduce.profiler import Profile, parse
-from cudareduce.record import Record, Run
-from cudareduce.registry import Registry
-from cudareduce.reproduce import experiments, fastcuda_lines, section
+from cudareduce.library.registry import Registry
+from cudareduce.reproduce.experiments import experiments, fastcuda_lines, section
+from cudareduce.reproduce.profiler import Profile, parse
+from cudareduce.results.record import Record, Run
 
 Call = Callable[..., tuple[int, str, str]]
 

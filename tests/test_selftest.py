@@ -17,10 +17,11 @@ import pytest
 from cudareduce.backends import BackendSpec
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.nvml import Conditions
-from cudareduce.registry import Registry
+from cudareduce.gpu.nvml import Conditions
+from cudareduce.library.registry import Registry
 from cudareduce.selftest import findings as judging
 from cudareduce.selftest import nvbench, parts
+from cudareduce.selftest.command import KERNELS
 from cudareduce.selftest.findings import (
     NOTHING,
     Comparison,
@@ -31,7 +32,7 @@ from cudareduce.selftest.findings import (
     sentences,
     trustworthy,
 )
-from cudareduce.selftest.report import KERNELS, as_json
+from cudareduce.selftest.tables import as_json
 from cudareduce.timing.warmup import WarmUp
 from tests.fake_timer_gpu import CALM, FakeGpu, FakeMonitor, use
 
@@ -330,7 +331,7 @@ def test_times_that_do_not_come_to_rest_are_told_but_not_where_time_was_cut(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "cudareduce.timing.measure.warm_up",
+        "cudareduce.timing.rounds.warm_up",
         lambda timer, entrants, deadline: WarmUp(dict.fromkeys(entrants, 10.0), steady=False),
     )
     [said] = short(cudareduce, monkeypatch)[0]["remarks"]

@@ -12,7 +12,7 @@ from cudareduce.gate.compare import Rules, compare
 from cudareduce.gate.policy import Sides, confirm
 from cudareduce.gate.significance import STEP_US, changes, detectable
 from cudareduce.gate.thresholds import Thresholds
-from cudareduce.record import Record
+from cudareduce.results.record import Record
 from tests.simulate import record, rounds
 
 N = 2**25

@@ -13,8 +13,8 @@ import pytest
 from cudareduce.gate.compare import Rules, compare
 from cudareduce.gate.policy import confirm
 from cudareduce.gate.thresholds import Thresholds
-from cudareduce.record import Record, Run
-from cudareduce.store import load
+from cudareduce.results.record import Record, Run
+from cudareduce.results.store import load
 
 FOLDER = Path(__file__).resolve().parent.parent / "results" / "nvidia-h200"
 

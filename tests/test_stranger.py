@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.errors import UsageError
-from cudareduce.stranger import Guesses, adopt
+from cudareduce.library.foreign import Guesses, adopt
 
 Call = Callable[..., tuple[int, str, str]]
 

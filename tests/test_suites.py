@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from cudareduce.dtypes import DTYPES
-from cudareduce.inputs import PATTERNS
-from cudareduce.operators import OPERATORS
-from cudareduce.registry import Kernel, Suite, load_registry
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import load_registry
+from cudareduce.library.suite import Suite
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.inputs import PATTERNS
+from cudareduce.problem.operators import OPERATORS
 
 REGISTRY = load_registry()
 KERNELS, SUITES = REGISTRY.kernels, REGISTRY.suites

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from cudareduce.backend import DeviceInfo
-from cudareduce.bench import Bench
+from cudareduce.bench.runner import Bench
 from cudareduce.intervals import interval
-from cudareduce.model import Crossover, crossovers, elements, fit, lines, undecided
-from cudareduce.output import print_sections
-from cudareduce.record import Record, Run
-from cudareduce.report import Section
-from cudareduce.sweep import crossing_text, sweep_sections
+from cudareduce.report.sections import Section
+from cudareduce.report.terminal import print_sections
+from cudareduce.results.record import Record, Run
+from cudareduce.sweep.latency import Crossover, crossovers, elements, fit, lines, undecided
+from cudareduce.sweep.tables import crossing_text, sweep_sections
 from tests.fake_timer_gpu import FakeGpu, use
 
 Call = Callable[..., tuple[int, str, str]]

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from cudareduce.backend import DeviceInfo, OutOfMemory
-from cudareduce.cuda import CudaBackend
+from cudareduce.backend import DeviceInfo, DeviceLimits, OutOfMemory
 from cudareduce.errors import CudareduceError, EnvironmentProblem
-from cudareduce.plan import DeviceLimits
+from cudareduce.gpu.cuda import CudaBackend
 from cudareduce.timing.timer import FLUSH_BYTES, PLACES, CudaTimer
 
 

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from cudareduce.backends import BackendSpec
-from cudareduce.execute import Case
-from cudareduce.isolate import Isolation, Job
-from cudareduce.operators import OPERATORS, reduction
-from cudareduce.registry import load_kernel, load_registry
-from cudareduce.session import HAZARD_SHAPES, SCHEDULES
-from cudareduce.verify import Verdict
+from cudareduce.bench.session import HAZARD_SHAPES, SCHEDULES
+from cudareduce.launch.case import Case
+from cudareduce.library.kernel import load_kernel
+from cudareduce.library.registry import load_registry
+from cudareduce.problem.operators import OPERATORS, reduction
+from cudareduce.verify.isolate import Isolation, Job
+from cudareduce.verify.verdict import Verdict
 
 WRONG = sorted((Path(__file__).parent / "wrong_kernels").glob("*.cu"))
 SHAPES = ((1, 1), (33, 1), (1000, 1), (70000, 1))

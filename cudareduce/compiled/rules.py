@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from cudareduce.compiled.nvcc import Compiled
 from cudareduce.compiled.resources import Resources
-from cudareduce.operators import Reduction
-from cudareduce.registry import Kernel
+from cudareduce.library.kernel import Kernel
+from cudareduce.problem.operators import Reduction
 
 _IGNORED = re.compile(r".*will be ignored.*")
 #: A load of 16 bytes or more at once, or a bulk copy.

@@ -12,7 +12,7 @@ from typing import Any
 from cudareduce.compiled.resources import Resources
 from cudareduce.compiled.sass import KINDS
 from cudareduce.errors import BaselineError, UsageError
-from cudareduce.store import is_missing, known_fields, read_json
+from cudareduce.results.store import is_missing, known_fields, read_json
 
 KIND = "cudareduce compile"
 #: Raised when a field changes its meaning or goes; new fields do not raise it.

@@ -15,10 +15,11 @@ from cudareduce.compiled.resources import parse_resources
 from cudareduce.compiled.rules import broken_rules
 from cudareduce.compiled.sass import Disassembler
 from cudareduce.compiled.store import Failed, Key, Unit
-from cudareduce.operators import Reduction, reduction
-from cudareduce.prelude import Stage, source
+from cudareduce.launch.prelude import Stage, source
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import Choice
+from cudareduce.problem.operators import Reduction, reduction
 from cudareduce.progress import phase
-from cudareduce.registry import Choice, Kernel
 
 Broken = dict[Key, list[str]]
 #: What kernels are compiled for.

@@ -12,9 +12,9 @@ from statistics import median
 from typing import Any
 
 from cudareduce.errors import BaselineError, UsageError
-from cudareduce.inputs import PATTERNS
-from cudareduce.record import Record, Run
-from cudareduce.store import is_missing, load
+from cudareduce.problem.inputs import PATTERNS
+from cudareduce.results.record import Record, Run
+from cudareduce.results.store import is_missing, load
 
 #: What two records of one run may not share; the launch shape stands last.
 IDENTITY = (

@@ -17,7 +17,7 @@ import numpy as np
 from cudareduce.gate.baseline import identity, problem
 from cudareduce.gate.significance import MIN_ROUNDS, Change, changes
 from cudareduce.gate.thresholds import Thresholds
-from cudareduce.record import Record
+from cudareduce.results.record import Record
 
 #: From worst to best: the order of tables and annotations.
 VERDICTS = ("WRONG", "SLOWER", "GONE", "UNCERTAIN", "NEW", "FASTER", "SAME")

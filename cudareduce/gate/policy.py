@@ -16,7 +16,7 @@ from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.gate.baseline import identity
 from cudareduce.gate.compare import Row, Rules, compare
 from cudareduce.gate.thresholds import Thresholds
-from cudareduce.record import Record
+from cudareduce.results.record import Record
 
 Sides = tuple[Sequence[Record], Sequence[Record]]
 #: Measure again, with more rounds, what these rows compare: old and new records.

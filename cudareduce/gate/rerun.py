@@ -11,14 +11,16 @@ from typing import Any
 
 from cudareduce.backend import Backend, DeviceInfo
 from cudareduce.backends import BackendSpec
-from cudareduce.bench import Bench
-from cudareduce.dtypes import DTYPES
+from cudareduce.bench.records import Join
+from cudareduce.bench.runner import Bench
+from cudareduce.bench.session import Phase, Session
+from cudareduce.bench.settings import Settings
 from cudareduce.errors import UsageError
-from cudareduce.join import Join
-from cudareduce.operators import OPERATORS, Reduction, reduction
-from cudareduce.record import Record, Run
-from cudareduce.registry import Choice, Kernel, Registry
-from cudareduce.session import Phase, Session, Settings
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import Choice, Registry
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.operators import OPERATORS, Reduction, reduction
+from cudareduce.results.record import Record, Run
 
 #: The name under which a kernel of the base runs beside its successor of the same id; no author
 #: has published one of this name.

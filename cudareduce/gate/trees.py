@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.registry import Kernel, load_kernel
+from cudareduce.library.kernel import Kernel, load_kernel
 
 
 def base_folders(base: str, heads: Sequence[Path], into: Path) -> list[Path]:

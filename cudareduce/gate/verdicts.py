@@ -9,18 +9,12 @@ from math import expm1
 from statistics import median
 from typing import Any
 
-from cudareduce.figures import (
-    DASH,
-    change_text,
-    share_text,
-    short_size,
-    time_text,
-)
-from cudareduce.gate.ci_output import Finding
 from cudareduce.gate.compare import VERDICTS, Row, twin_changes
 from cudareduce.gate.policy import Policy
-from cudareduce.record import Record
-from cudareduce.report import Section
+from cudareduce.report.ci import Finding
+from cudareduce.report.numbers import DASH, change_text, share_text, short_size, time_text
+from cudareduce.report.sections import Section
+from cudareduce.results.record import Record
 
 #: More rows than this are too many to look through, so those that are SAME are only counted.
 _SHOW_ALL_UP_TO = 60

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from cudareduce.intervals import MIN_ROUNDS, Interval, interval, paired
-from cudareduce.timing.measure import Timing
+from cudareduce.timing.rounds import Timing
 
 #: The threshold that a machine should be good for, and how often it must catch what lies above.
 THRESHOLD = 0.02

@@ -20,8 +20,9 @@ from typing import Any
 from cudareduce.backends import BackendSpec, open_cuda
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.execute import Bound, Case, build, usable
-from cudareduce.inputs import make
+from cudareduce.launch.bound import Bound
+from cudareduce.launch.case import Case, build, usable
+from cudareduce.problem.inputs import make
 
 #: Samples of each benchmark, launches and seconds before them: one warm-up, its default, leaves the
 #: clock of an idle GPU behind.

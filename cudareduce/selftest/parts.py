@@ -16,25 +16,18 @@ from typing import Any
 from cudareduce.backend import Launch
 from cudareduce.backends import BackendSpec
 from cudareduce.budget import Deadline
-from cudareduce.cuda import CudaBackend
 from cudareduce.errors import CudareduceError
-from cudareduce.execute import Bound, Case, build, usable
-from cudareduce.inputs import make
-from cudareduce.nvml import own_processes
-from cudareduce.selftest.findings import (
-    ENOUGH,
-    NOTHING,
-    Comparison,
-    Figure,
-    Findings,
-    Peer,
-    Spread,
-)
+from cudareduce.gpu.cuda import CudaBackend
+from cudareduce.gpu.nvml import own_processes
+from cudareduce.launch.bound import Bound
+from cudareduce.launch.case import Case, build, usable
+from cudareduce.problem.inputs import make
+from cudareduce.selftest.findings import ENOUGH, NOTHING, Comparison, Figure, Findings, Peer, Spread
 from cudareduce.selftest.nvbench import ask, why_not
-from cudareduce.timing.advice import remarks
-from cudareduce.timing.measure import Measurement, Timing, measure
+from cudareduce.timing.contexts import Scene, Scenes, SetUp, new_scene, staying
+from cudareduce.timing.remarks import remarks
+from cudareduce.timing.rounds import Measurement, Timing, measure
 from cudareduce.timing.sampling import COLD, Method, Sampler
-from cudareduce.timing.scenes import Scene, Scenes, SetUp, new_scene, staying
 from cudareduce.timing.timer import PLACES, CudaTimer
 
 _ROUNDS = 9

@@ -10,9 +10,9 @@ from pathlib import Path
 from random import Random
 
 from cudareduce.backend import Buffer, BuildError, Launch, Program, Source
-from cudareduce.cuda import CudaBackend
-from cudareduce.nvml import Conditions, Monitor
-from cudareduce.timing.bindings import Gate, Graph
+from cudareduce.gpu.bindings import Gate, Graph
+from cudareduce.gpu.cuda import CudaBackend
+from cudareduce.gpu.nvml import Conditions, Monitor
 
 #: Bytes read to displace the L2: four times an H200's 60 MiB would do; 512 MiB also gives the host
 #: some 110 us to enqueue what is measured (measured on an H200, 4.7 TB/s).
@@ -189,7 +189,7 @@ class CudaTimer:
 
     @cached_property
     def _probes(self) -> dict[str, Program]:
-        path = Path(str(files("cudareduce") / "device" / "probes.cu"))
+        path = Path(str(files("cudareduce.launch") / "device" / "probes.cu"))
         text = path.read_text(encoding="utf-8")
         names = ("empty_kernel", "wait_ns", "read_2", "read_4", "read_8")
         built = self._backend.build([Source(text, name, path) for name in names])

@@ -1,0 +1,1 @@
+"""Verify, then time, then record."""

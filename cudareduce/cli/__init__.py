@@ -1,0 +1,1 @@
+"""What is typed: commands, options, their types, and exit codes."""

@@ -1,0 +1,116 @@
+"""What `list` and `show` print: kernels, suites, the technique matrix, sources and their diffs."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from typing import Any
+
+from cudareduce.errors import UsageError
+from cudareduce.library.header import TECHNIQUES
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import Choice, Registry
+from cudareduce.report.sections import Section
+
+
+def list_json(registry: Registry, suite: str | None) -> str:
+    """An array of kernels, in the suite's order where one is named."""
+    return json.dumps([_facts(registry, c.kernel) for c in _chosen(registry, suite)], indent=1)
+
+
+def _facts(registry: Registry, kernel: Kernel) -> dict[str, Any]:
+    return {
+        "id": kernel.id,
+        "family": kernel.family,
+        "title": kernel.title,
+        "scope": kernel.scope,
+        "order": kernel.order,
+        "finish": kernel.finish,
+        "dtypes": list(kernel.dtypes),
+        "ops": list(kernel.ops),
+        "after": kernel.after,
+        "techniques": list(kernel.techniques),
+        "published": registry.published(kernel),
+        "requires": list(kernel.requires),
+        "blocks": list(kernel.blocks),
+        "block": kernel.block,
+        "items": kernel.items,
+        "min_cc": kernel.min_cc,
+    }
+
+
+def _chosen(registry: Registry, suite: str | None) -> list[Choice]:
+    if suite is None:
+        return registry.choose(["all"])
+    return registry.choose([registry.suite(suite).id])
+
+
+def list_section(registry: Registry, suite: str | None) -> list[Section]:
+    """The kernels, then which of them uses which technique."""
+    chosen = _chosen(registry, suite)
+    if suite:
+        about = registry.suite(suite)
+        title = f"{about.id}: {about.title} ({about.source})"
+        errata = tuple(f"{row.name}: {row.erratum}" for row in about.rows if row.erratum)
+        header: tuple[str, ...] = ("published as", "kernel", "what it is")
+        rows: tuple[tuple[str, ...], ...] = tuple(
+            (c.name or "", c.kernel.id, c.kernel.title) for c in chosen
+        )
+    else:
+        title, errata = f"{len(chosen)} kernels", ()
+        header = ("kernel", "family", "scope", "what it is")
+        rows = tuple((k.id, k.family, k.scope, k.title) for k in (c.kernel for c in chosen))
+    return [Section(title, header, rows, errata, len(header)), _matrix(chosen)]
+
+
+def _matrix(chosen: list[Choice]) -> Section:
+    """Techniques down, kernels across: names are longer than there are kernels on a screen."""
+    used = [word for word in TECHNIQUES if any(word in c.kernel.techniques for c in chosen)]
+    rows = [(word, *("x" if word in c.kernel.techniques else "" for c in chosen)) for word in used]
+    header = ("technique", *(str(k + 1) for k in range(len(chosen))))
+    numbered = ", ".join(f"{k + 1} {c.name or c.kernel.id}" for k, c in enumerate(chosen))
+    notes = (numbered, *(f"{word}: {TECHNIQUES[word]}" for word in used))
+    return Section("Techniques", header, tuple(rows), notes)
+
+
+def show_text(registry: Registry, name: str, diff: bool) -> str:
+    """One kernel: what it changes and why, then its source, or its diff to its predecessor."""
+    found = registry.choose([name])
+    if len(found) != 1:
+        names = ", ".join(choice.kernel.id for choice in found)
+        raise UsageError(f"{name!r} names {len(found)} kernels; show one of: {names}")
+    kernel = found[0].kernel
+    if diff:
+        return _diff(registry, kernel)
+    published = [
+        f"{suite}: {', '.join(names)}" for suite, names in registry.published(kernel).items()
+    ]
+    facts = {
+        "title": kernel.title,
+        "change": kernel.change,
+        "expect": kernel.expect,
+        "after": kernel.after or "nothing: it begins a lineage",
+        "techniques": ", ".join(kernel.techniques),
+        "published": "; ".join(published),
+        "operators": ", ".join(kernel.ops),
+        "types": ", ".join(kernel.dtypes),
+        "blocks": f"{kernel.block} of {', '.join(map(str, kernel.blocks))}",
+        "file": str(kernel.path),
+    }
+    lines = [f"{key:<11} {value}" for key, value in facts.items() if value]
+    return "\n".join([kernel.id, *lines, "", kernel.text])
+
+
+def _diff(registry: Registry, kernel: Kernel) -> str:
+    if kernel.after is None:
+        raise UsageError(
+            f"{kernel.id} begins a lineage: there is nothing before it to compare with"
+        )
+    before = registry.kernels[kernel.after]
+    lines = difflib.unified_diff(
+        before.text.splitlines(keepends=True),
+        kernel.text.splitlines(keepends=True),
+        before.path.name,
+        kernel.path.name,
+    )
+    return "".join(lines)

@@ -1,0 +1,185 @@
+"""The options of `compare` and `check`, apart from those of the commands that only measure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cudareduce.cli.options import (
+    add_debug,
+    add_device,
+    add_folders,
+    add_no_cache,
+    add_quiet,
+    add_time_limit,
+)
+from cudareduce.cli.types import OPS, Sizes, Words, options_of
+from cudareduce.errors import UsageError
+from cudareduce.problem.dtypes import DTYPES
+
+
+class Threshold(click.ParamType[float]):
+    """`--threshold`: a percentage."""
+
+    name = "PERCENT"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """As a share."""
+        from cudareduce.gate.thresholds import parse_threshold
+
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_threshold(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Architectures(click.ParamType[tuple[int, ...]]):
+    """`--arch`: compute capabilities without the point."""
+
+    name = "ARCHS"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
+        """As numbers, each once."""
+        if isinstance(value, tuple):
+            return value
+        words = [word.strip().removeprefix("sm_") for word in value.split(",")]
+        for word in words:
+            if not (word.isascii() and word.isdigit() and 50 <= int(word) < 1000):
+                self.fail(f"{word!r} is not an architecture: write 75,80,90", param, ctx)
+        return tuple(dict.fromkeys(int(word) for word in words))
+
+
+_path = click.Path(path_type=Path)
+_judging = options_of(
+    click.option("--threshold", type=Threshold(), metavar="PERCENT",
+                 help="How large a change counts.  [default: 5%]"),
+    click.option("--thresholds", type=_path, metavar="FILE.toml",
+                 help="Thresholds of single kernels."),
+    click.option("--strict", is_flag=True, help="Exit with 4 if anything is UNCERTAIN."),
+    click.option("--allow-gone", is_flag=True, help="Kernels that are gone do not fail."),
+    click.option("--no-same-code", is_flag=True,
+                 help="Judge identical machine code by its times, too."),
+    click.option("--cross-device", is_flag=True,
+                 help="Other machines: compare shares of each card's own ceiling."),
+    click.option("--all", "everything", is_flag=True, help="Show what is the SAME, however long."),
+    click.option("--junit", type=_path, metavar="FILE", help="Also write JUnit XML."),
+    click.option("--benchmark-json", type=_path, metavar="FILE",
+                 help="Also write what github-action-benchmark reads."),
+    click.option("--markdown", type=_path, metavar="FILE", help="Also write Markdown."),
+    click.option("--format", "style", default="table", show_default=True,
+                 type=click.Choice(["table", "markdown", "json"]),
+                 help="What is printed on standard output."),
+    add_debug,
+)  # fmt: skip
+
+
+@click.command()
+@click.argument("old", type=_path)
+@click.argument("new", type=_path)
+@_judging
+def compare(old: Path, new: Path, **options: Any) -> int:
+    """Two result files: what got slower, faster, wrong, or cannot be told.
+
+    Example: cudareduce compare results/nvidia-h200/before.json after.json --threshold 3%
+    """
+    from cudareduce.gate.command import run_compare
+
+    return run_compare(old, new, options)
+
+
+@click.command()
+@click.argument("kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all]...")
+@click.option(
+    "--baseline",
+    type=_path,
+    metavar="FILE",
+    help="A file of bench --json, or with --compile one of its own.",
+)
+@click.option(
+    "--base",
+    metavar="REV|FOLDER",
+    help="Another tree of kernels, measured beside this one; no baseline is needed.",
+)
+@click.option(
+    "--compile",
+    "compiling",
+    is_flag=True,
+    help="No GPU: compare registers, spills and instructions that nvcc makes.",
+)
+@click.option(
+    "--update-baseline", is_flag=True, help="Show what changes, then write the baseline anew."
+)
+@click.option("--rounds", type=click.IntRange(min=1), help="Rounds.  [default: as before, or 9]")
+@click.option("--n", type=Sizes(), help="With --base: elements.  [default: 2^25]")
+@click.option("--rows", type=click.IntRange(min=1), help="With --base: rows of --n.  [default: 1]")
+@click.option("--op", type=Words("OPS", OPS), help="With --base: operators.  [default: sum]")
+@click.option(
+    "--dtype",
+    type=Words("DTYPES", tuple(DTYPES)),
+    help="With --base: element types.  [default: float32]",
+)
+@click.option(
+    "--arch", type=Architectures(), help="With --compile: architectures.  [default: the baseline's]"
+)
+@click.option("--json", type=_path, metavar="FILE", help="Also store what was measured.")
+@add_folders
+@add_device
+@add_time_limit
+@add_no_cache
+@add_quiet
+@_judging
+@click.pass_obj
+def check(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
+    """The gate for CI: measure again, compare, and say with the exit code what came out.
+
+    Example: cudareduce check --baseline results/nvidia-h200/baseline.json --threshold 3%
+    """
+    options["argv"] = arguments
+    _refuse_contradictions(options)
+    if options["compiling"]:
+        from cudareduce.compiled.command import run_compile_check
+
+        return run_compile_check(kernels, options)
+    if options["base"] is not None:
+        from cudareduce.gate.command import run_base
+
+        defaults = {"n": [2**25], "rows": 1, "op": ("sum",), "dtype": ("float32",)}
+        given = {key: options[key] or value for key, value in defaults.items()}
+        return run_base(kernels, options | given)
+    from cudareduce.gate.command import run_check
+
+    return run_check(kernels, options)
+
+
+def _refuse_contradictions(options: dict[str, Any]) -> None:
+    """Say which options do not go together, instead of leaving one without effect."""
+    base, compiling = options["base"] is not None, options["compiling"]
+    if options["base"] == "":
+        raise click.UsageError("--base is empty: name a revision or a folder of kernels")
+    if base and (compiling or options["baseline"] is not None):
+        raise click.UsageError("--base needs no --baseline and no --compile: choose one")
+    if not base and options["baseline"] is None:
+        raise click.UsageError(
+            "name what to compare with: --baseline FILE (made by bench --json FILE), or --base REV"
+        )
+    if base and options["update_baseline"]:
+        raise click.UsageError("--update-baseline goes with --baseline, and --base has none")
+    if not base:
+        for key in ("n", "rows", "op", "dtype"):
+            if options[key] is not None:
+                raise click.UsageError(f"--{key} goes with --base; a baseline brings its own")
+    if options["arch"] and not compiling:
+        raise click.UsageError("--arch goes with --compile")
+    if compiling:
+        timed = ("rounds", "threshold", "thresholds", "strict", "cross_device", "no_same_code",
+                 "json", "benchmark_json", "time_limit", "everything", "no_cache")  # fmt: skip
+        for key in timed:
+            if options[key]:
+                name = {"everything": "all"}.get(key, key.replace("_", "-"))
+                raise click.UsageError(f"--{name} is about times, and --compile measures none")
+    if base and (options["cross_device"] or options["json"]):
+        raise click.UsageError("--cross-device and --json go with --baseline")

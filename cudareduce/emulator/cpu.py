@@ -1,0 +1,296 @@
+"""The CPU emulator as a backend: the same `.cu` text, compiled by g++ and run thread by thread.
+
+It proves that an algorithm is right and that its threads are synchronised; it says nothing about
+speed. Every CUDA thread is a fiber; the runtime in `emulator/` runs them in a chosen order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from cudareduce.backend import (
+    DEFAULT_LIMITS,
+    BuildError,
+    DeviceInfo,
+    DeviceLimits,
+    KernelFault,
+    OutOfMemory,
+    Source,
+)
+from cudareduce.emulator.toolchain import Toolchain, resolve_locations
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from cudareduce.backend import Buffer, Launch, Program
+
+#: More OS threads than this gain nothing on the sizes that are worth emulating.
+MAX_OS_THREADS = 16
+
+ORDERS = {"ascending": 0, "random": 1, "warp": 2}
+
+
+class _Request(ctypes.Structure):
+    """A launch as the runtime takes it: `cudaemu_request` in emulator/launch.cpp."""
+
+    _fields_ = (
+        ("entry", ctypes.c_void_p),
+        ("arguments", ctypes.POINTER(ctypes.c_void_p)),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("dynamic_shared", ctypes.c_uint64),
+        ("seed", ctypes.c_uint64),
+        ("order", ctypes.c_uint32),
+        ("os_threads", ctypes.c_uint32),
+    )
+
+
+class _Entry(ctypes.Structure):
+    """The start of `cudaemu::Entry` in emulator/runtime.h."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("invoke", ctypes.c_void_p),
+        ("parameters", ctypes.c_uint),
+    )
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class CpuBuffer:
+    """Memory between guard pages; given back when no longer referred to."""
+
+    address: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CpuProgram:
+    """A kernel's library, loaded, and one of its entry points."""
+
+    entry: str
+    binary_sha: str | None
+    library: ctypes.CDLL
+    runtime: ctypes.CDLL
+    descriptor: _Entry
+
+    def set_constant(self, name: str, value: int) -> None:
+        """Set a 64-bit `__constant__` of the program."""
+        try:
+            symbol = ctypes.c_uint64.in_dll(self.library, name)
+        except ValueError:
+            raise KernelFault(f"{self.entry} has no __constant__ named {name}") from None
+        data = ctypes.c_uint64(value % 2**64)
+        size = self.runtime.cudaemu_set_symbol(ctypes.addressof(symbol), ctypes.byref(data), 8)
+        if size != 8:
+            raise KernelFault(f"{name} of {self.entry} has {size} bytes, not 8")
+
+
+def _load_once(runtime: Path) -> ctypes.CDLL:
+    """The runtime under this file name, which has a hash of its content, if the process has it.
+
+    Another backend may have loaded it from another folder. The kernels' libraries ask for it by
+    name and get the first that was loaded, so that one is the one to call.
+    """
+    try:
+        return ctypes.CDLL(runtime.name, mode=os.RTLD_NOLOAD)
+    except OSError:
+        return ctypes.CDLL(str(runtime))
+
+
+class CpuBackend:
+    """Runs kernels on the CPU. One launch at a time: it is not for use from several threads."""
+
+    name = "cpu"
+
+    def __init__(
+        self, *, cache: Path | None, hazards: bool = False, threads: int | None = None
+    ) -> None:
+        self.schedule = "ascending"
+        self._temporary = tempfile.TemporaryDirectory() if cache is None else None
+        folder = Path(self._temporary.name) if self._temporary else cast(Path, cache)
+        self._toolchain = Toolchain(folder, hazards)
+        self._os_threads = threads or min(len(os.sched_getaffinity(0)), MAX_OS_THREADS)
+        self._finalizers: dict[int, weakref.finalize[..., CpuBuffer]] = {}
+
+    @cached_property
+    def _runtime(self) -> ctypes.CDLL:
+        runtime = _load_once(self._toolchain.runtime)
+        runtime.cudaemu_allocate.argtypes = (ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint)
+        runtime.cudaemu_allocate.restype = ctypes.c_void_p
+        runtime.cudaemu_release.argtypes = (ctypes.c_void_p,)
+        runtime.cudaemu_release.restype = None
+        runtime.cudaemu_launch.argtypes = (ctypes.POINTER(_Request),)
+        runtime.cudaemu_launch.restype = ctypes.c_uint
+        runtime.cudaemu_diagnostics.restype = ctypes.c_char_p
+        runtime.cudaemu_set_symbol.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+        runtime.cudaemu_set_symbol.restype = ctypes.c_size_t
+        return runtime
+
+    def catch_faults(self) -> None:
+        """From now on an invalid access writes a line to stderr and ends the process with 139.
+
+        For a child process. `resolve_locations` turns the line's first word into file and line.
+        """
+        self._runtime.cudaemu_catch_faults()
+
+    def build(
+        self, sources: Sequence[Source], progress: Callable[[], None] = lambda: None
+    ) -> list[Program | BuildError]:
+        """Compile in parallel and load; results in the order given, one `progress` call each."""
+        _ = self._runtime  # compiled once, before all that link to it
+
+        def compile_one(source: Source) -> Path | BuildError:
+            try:
+                return self._toolchain.kernel(source)
+            except BuildError as error:
+                return error
+
+        results: list[Program | BuildError] = []
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            for source, built in zip(sources, pool.map(compile_one, sources), strict=True):
+                results.append(self._load(source, built) if isinstance(built, Path) else built)
+                progress()
+        return results
+
+    def _load(self, source: Source, path: Path) -> CpuProgram:
+        library = ctypes.CDLL(str(path))
+        descriptor = _Entry.in_dll(library, f"cudaemu_entry_{source.entry}")
+        return CpuProgram(source.entry, None, library, self._runtime, descriptor)
+
+    def _allocate(self, nbytes: int, misalign: int, cell_bytes: int) -> CpuBuffer:
+        address = self._runtime.cudaemu_allocate(nbytes, misalign, cell_bytes)
+        if address is None:
+            raise OutOfMemory(f"no memory for a buffer of {nbytes} bytes")
+        buffer = CpuBuffer(address, nbytes)
+        release = weakref.finalize(buffer, self._runtime.cudaemu_release, address)
+        self._finalizers[address] = release
+        return buffer
+
+    def upload(self, array: np.ndarray, misalign: int = 0) -> CpuBuffer:
+        """Copy an array, its start `misalign` bytes past a multiple of 16 and its end at a guard.
+
+        A multiple of 16 rather than of 256, as it would be on the GPU: no load of a thread needs
+        more, and the fewer bytes lie between the end and the guard page the better.
+        """
+        array = np.ascontiguousarray(array)
+        buffer = self._allocate(array.nbytes, misalign, array.dtype.itemsize)
+        ctypes.memmove(buffer.address, array.ctypes.data, array.nbytes)
+        return buffer
+
+    def allocate(self, nbytes: int) -> CpuBuffer:
+        """Fresh memory, every bit set: NaN as a float, -1 as an integer."""
+        # Whatever the size of the elements to come: neighbours must not be taken for one cell.
+        cell_bytes = 1 if nbytes <= 4 << 20 else 4
+        buffer = self._allocate(nbytes, 0, cell_bytes)
+        self.poison(buffer)
+        return buffer
+
+    def poison(self, buffer: Buffer) -> None:
+        """Set every bit of a buffer again."""
+        ctypes.memset(cast(CpuBuffer, buffer).address, 0xFF, buffer.nbytes)
+
+    def zero(self, buffer: Buffer) -> None:
+        """Clear every bit of a buffer."""
+        ctypes.memset(cast(CpuBuffer, buffer).address, 0, buffer.nbytes)
+
+    def damage(self, buffer: Buffer) -> None:
+        """Nothing: guard pages fault at once."""
+
+    def download(self, buffer: Buffer, dtype: str, count: int) -> np.ndarray:
+        """Copy `count` elements back."""
+        nbytes = count * np.dtype(dtype).itemsize
+        return np.frombuffer(ctypes.string_at(cast(CpuBuffer, buffer).address, nbytes), dtype)
+
+    def free(self, *buffers: Buffer) -> None:
+        """Give memory back."""
+        for buffer in buffers:
+            self._finalizers.pop(cast(CpuBuffer, buffer).address)()
+
+    def launcher(
+        self,
+        program: Program,
+        grid: int,
+        block: int,
+        args: Sequence[Buffer | int],
+        dynamic_shared: int = 0,
+    ) -> Launch:
+        """A ready launch; integers are passed as 64-bit sizes. Raises KernelFault when run."""
+        loaded = cast(CpuProgram, program)
+        expected = loaded.descriptor.parameters
+        if len(args) != expected:
+            raise KernelFault(f"{loaded.entry} takes {expected} arguments, not {len(args)}")
+        words = [arg if isinstance(arg, int) else cast(CpuBuffer, arg).address for arg in args]
+        slots = (ctypes.c_uint64 * len(args))(*words)
+        addresses = [ctypes.addressof(slots) + 8 * i for i in range(len(args))]
+        request = _Request(
+            entry=ctypes.addressof(loaded.descriptor),
+            arguments=(ctypes.c_void_p * len(args))(*addresses),
+            grid=(grid, 1, 1),
+            block=(block, 1, 1),
+            dynamic_shared=dynamic_shared,
+            os_threads=self._os_threads,
+        )
+        runtime = self._runtime
+        keep_alive = (slots, tuple(args), loaded)
+
+        def launch() -> None:
+            _ = keep_alive
+            order, _, seed = self.schedule.partition(":")
+            request.order, request.seed = ORDERS[order], int(seed or 0)
+            if runtime.cudaemu_launch(ctypes.byref(request)) != 0:
+                text = runtime.cudaemu_diagnostics().decode(errors="replace")
+                findings = "; ".join(resolve_locations(text).splitlines())
+                raise KernelFault(f"{loaded.entry}: {findings}")
+
+        return launch
+
+    def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
+        """A ready write of a few bytes to the start of a buffer."""
+        address = cast(CpuBuffer, buffer).address
+
+        def fill() -> None:
+            _ = buffer
+            ctypes.memmove(address, pattern, len(pattern))
+
+        return fill
+
+    def info(self) -> DeviceInfo:
+        """Nothing that a time could be compared by: there are no times."""
+        return DeviceInfo(name="CPU emulator")
+
+    def limits(self) -> DeviceLimits:
+        """Grids are planned as for a GPU, so that the same launches are proven right."""
+        return DEFAULT_LIMITS
+
+    def synchronize(self) -> None:
+        """Nothing to wait for: a launch has ended when its call returns."""
+
+    def close(self) -> None:
+        """Give back all buffers and, if this backend has made it, the cache."""
+        for release in self._finalizers.values():
+            release()
+        self._finalizers.clear()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def __enter__(self) -> CpuBackend:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

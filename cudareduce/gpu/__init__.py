@@ -1,0 +1,1 @@
+"""The GPU, through PyCUDA, cuda-bindings and NVML."""

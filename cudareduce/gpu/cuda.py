@@ -1,0 +1,314 @@
+"""The GPU, through PyCUDA.
+
+Uses the device's primary context, so that libraries on the runtime API share it, and prepared
+asynchronous launches on one stream. `pycuda.autoinit` is never imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from copy import copy
+from functools import partial
+from os import cpu_count
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from cudareduce.backend import (
+    Buffer,
+    BuildError,
+    DeviceInfo,
+    DeviceLimits,
+    KernelFault,
+    Launch,
+    OutOfMemory,
+    Program,
+    Source,
+    theoretical_gb_s,
+)
+from cudareduce.errors import EnvironmentProblem
+from cudareduce.gpu import driver
+from cudareduce.gpu.guards import SET_BITS, GuardedBuffer, damage, guarded
+from cudareduce.gpu.nvml import Monitor, management_facts
+
+
+class CudaProgram:
+    """A module loaded from a cubin."""
+
+    def __init__(self, driver: Any, module: Any, entry: str, binary_sha: str) -> None:
+        self._driver, self._module = driver, module
+        self.entry, self.binary_sha = entry, binary_sha
+        self.function = module.get_function(entry)
+
+    def set_constant(self, name: str, value: int) -> None:
+        address, _ = self._module.get_global(name)
+        self._driver.memcpy_htod(address, np.uint64(value))
+
+
+class CudaBackend:
+    """One GPU. Enter it as a context manager; the primary context is released on exit."""
+
+    name = "cuda"
+    schedule = ""
+
+    def __init__(self, index: int = 0, *, cache: bool = True) -> None:
+        self._driver = driver.load()
+        count = self._driver.Device.count()
+        if index >= count:
+            raise EnvironmentProblem(f"there is no GPU {index}: the driver sees {count}")
+        self._device = self._driver.Device(index)
+        self._context = self._device.retain_primary_context()
+        self._context.push()
+        self._temporary = None if cache else tempfile.TemporaryDirectory(prefix="cudareduce-")
+        self._cubins: dict[str, bytes] = {}
+        self.stream = self._driver.Stream()
+        self._buffers: set[GuardedBuffer] = set()
+
+    def __enter__(self) -> CudaBackend:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.free(*self._buffers)
+        # While it is current: later, when it happens to be collected, PyCUDA would make it current
+        # to release it, in the middle of whatever another context is doing then, and leave it so.
+        self._context.detach()
+        if self._temporary:
+            self._temporary.cleanup()
+
+    @contextmanager
+    def another(self) -> Iterator[CudaBackend]:
+        """The same GPU in a context of its own, which ends with its buffers on leaving.
+
+        What has been compiled is loaded there and not compiled again.
+        """
+        try:
+            context = self._device.make_context()
+        except self._driver.MemoryError:
+            raise OutOfMemory("out of GPU memory: there is none left for a context") from None
+        except self._driver.Error as error:
+            raise EnvironmentProblem(
+                f"the driver makes no context to measure in ({error}): see nvidia-smi -q for the "
+                "compute mode of this GPU, and whether other processes hold it"
+            ) from None
+        try:
+            other = copy(self)
+            other.stream, other._buffers = self._driver.Stream(), set()
+            try:
+                yield other
+            finally:
+                other.free(*other._buffers)
+        finally:
+            context.pop()
+            context.detach()
+
+    def info(self) -> DeviceInfo:
+        """What the driver and, where installed, NVML say of this GPU."""
+        attribute = self._driver.device_attribute
+        get = self._device.get_attribute
+        clock, bits = get(attribute.MEMORY_CLOCK_RATE), get(attribute.GLOBAL_MEMORY_BUS_WIDTH)
+        version = self._driver.get_driver_version()
+        facts = management_facts(self._device.pci_bus_id())
+        return DeviceInfo(
+            name=self._device.name(),
+            cc="{}.{}".format(*self._device.compute_capability()),
+            sm_count=get(attribute.MULTIPROCESSOR_COUNT),
+            threads_per_sm=get(attribute.MAX_THREADS_PER_MULTIPROCESSOR),
+            l2_bytes=get(attribute.L2_CACHE_SIZE),
+            memory_bytes=self._device.total_memory(),
+            memory_clock_khz=clock,
+            bus_bits=bits,
+            peak_gb_s=theoretical_gb_s(clock, bits),
+            uuid=facts.uuid,
+            ecc=bool(get(attribute.ECC_ENABLED)),
+            mig=facts.mig,
+            power_limit_w=facts.power_limit_w,
+            driver=facts.driver,
+            cuda=f"{version // 1000}.{version % 1000 // 10}",
+            nvcc=driver.nvcc_version(),
+        )
+
+    def limits(self) -> DeviceLimits:
+        """What launch shapes depend on."""
+        attribute = self._driver.device_attribute
+        return DeviceLimits(
+            self._device.get_attribute(attribute.MULTIPROCESSOR_COUNT),
+            self._device.get_attribute(attribute.MAX_THREADS_PER_MULTIPROCESSOR),
+        )
+
+    def build(
+        self, sources: Sequence[Source], progress: Callable[[], None] = lambda: None
+    ) -> list[Program | BuildError]:
+        """nvcc for all sources in parallel through PyCUDA's cache; SourceModule loads each."""
+
+        def compiled(source: Source) -> bytes | BuildError:
+            try:
+                return self._cubins.get(source.text) or self._compile(source.text)
+            except BuildError as error:
+                return error
+            finally:
+                progress()
+
+        with ThreadPoolExecutor(cpu_count()) as pool:
+            cubins = list(pool.map(compiled, sources))
+        return [
+            cubin if isinstance(cubin, BuildError) else self._load(source, cubin)
+            for source, cubin in zip(sources, cubins, strict=True)
+        ]
+
+    def _options(self) -> dict[str, Any]:
+        major, minor = self._device.compute_capability()
+        folder = self._temporary.name if self._temporary else None
+        return {
+            "options": ["-std=c++17", "-O3"],
+            "no_extern_c": True,
+            "arch": f"sm_{major}{minor}",
+            "cache_dir": folder,
+        }
+
+    def _compile(self, text: str) -> bytes:
+        from pytools.prefork import ExecError
+
+        try:
+            return bytes(driver.compiler().compile(text, **self._options()))
+        except ExecError:
+            raise EnvironmentProblem(
+                "nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH"
+            ) from None
+        except self._driver.CompileError as error:
+            lines = [line for line in (error.stderr or "").splitlines() if line.strip()]
+            raise BuildError("\n".join(lines[:10]) or str(error)) from None
+
+    def _load(self, source: Source, cubin: bytes) -> Program | BuildError:
+        try:
+            if source.text in self._cubins:  # in another context, or once more in this one
+                module = self._driver.module_from_buffer(cubin)
+            else:
+                module = driver.compiler().SourceModule(source.text, **self._options())
+                self._cubins[source.text] = cubin
+            sha = hashlib.sha256(cubin).hexdigest()
+            return CudaProgram(self._driver, module, source.entry, sha)
+        except self._driver.Error as error:
+            return BuildError(f"{source.path}: the driver does not load {source.entry}: {error}")
+
+    def upload(self, array: np.ndarray, misalign: int = 0) -> GuardedBuffer:
+        buffer = self._allocate(array.nbytes, misalign)
+        if array.nbytes:
+            self._driver.memcpy_htod(buffer.address, np.ascontiguousarray(array))
+        return buffer
+
+    def allocate(self, nbytes: int) -> GuardedBuffer:
+        buffer = self._allocate(nbytes, 0)
+        self.poison(buffer)
+        return buffer
+
+    def _allocate(self, nbytes: int, misalign: int) -> GuardedBuffer:
+        try:
+            buffer = guarded(self._driver, self.stream, nbytes, misalign)
+        except self._driver.MemoryError:
+            free, _ = self._driver.mem_get_info()
+            raise OutOfMemory(
+                f"out of GPU memory: {nbytes / 2**30:.2f} GiB wanted, {free / 2**30:.2f} GiB free"
+            ) from None
+        self._buffers.add(buffer)
+        return buffer
+
+    def damage(self, buffer: Buffer) -> str | None:
+        assert isinstance(buffer, GuardedBuffer)
+        self.synchronize()
+        return damage(self._driver, self.stream, buffer)
+
+    def poison(self, buffer: Buffer) -> None:
+        self._set(buffer, SET_BITS)
+
+    def zero(self, buffer: Buffer) -> None:
+        self._set(buffer, 0)
+
+    def _set(self, buffer: Buffer, byte: int) -> None:
+        assert isinstance(buffer, GuardedBuffer)
+        if buffer.nbytes:
+            self._driver.memset_d8_async(buffer.address, byte, buffer.nbytes, self.stream)
+
+    def download(self, buffer: Buffer, dtype: str, count: int) -> np.ndarray:
+        assert isinstance(buffer, GuardedBuffer)
+        values = np.empty(count, dtype)
+        self.synchronize()
+        if count:
+            self._driver.memcpy_dtoh(values, buffer.address)
+        return values
+
+    def free(self, *buffers: Buffer) -> None:
+        for buffer in buffers:
+            assert isinstance(buffer, GuardedBuffer)
+            self._buffers.discard(buffer)
+            with suppress(self._driver.Error):  # after a fault the context frees nothing any more
+                buffer.allocation.free()
+
+    def launcher(
+        self,
+        program: Program,
+        grid: int,
+        block: int,
+        args: Sequence[Buffer | int],
+        dynamic_shared: int = 0,
+    ) -> Launch:
+        assert isinstance(program, CudaProgram)
+        values = [a.address if isinstance(a, GuardedBuffer) else a for a in args]
+        function = program.function
+        function.prepare("P" * len(values))  # pointers and sizes are both 64 bits wide
+        call = function.prepared_async_call
+        shape = (grid, 1), (block, 1, 1)
+        return partial(call, *shape, self.stream, *values, shared_size=dynamic_shared)
+
+    def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
+        assert isinstance(buffer, GuardedBuffer)
+        words = np.frombuffer(pattern, np.uint32)
+        if (words == words[:1]).all():
+            memset = self._driver.memset_d32_async
+            return partial(memset, buffer.address, int(words[0]), len(words), self.stream)
+        kept = self.upload(words)
+        copy = self._driver.memcpy_dtod_async
+        return partial(copy, buffer.address, kept.address, len(pattern), self.stream)
+
+    def synchronize(self) -> None:
+        try:
+            self.stream.synchronize()
+        except self._driver.Error as error:
+            raise KernelFault(
+                f"the GPU reports: {error}; run it under compute-sanitizer to see where"
+            ) from None
+
+    def finish(self) -> None:
+        """Wait for all work of the context, whichever stream it may have gone to."""
+        self._driver.Context.synchronize()
+
+    def mapped_word(self) -> tuple[np.ndarray, int]:
+        """A word of host memory that the GPU sees: an array of one, and its address there."""
+        flags = self._driver.host_alloc_flags.DEVICEMAP
+        word = self._driver.pagelocked_zeros(1, np.uint32, mem_flags=flags)
+        return word, int(word.base.get_device_pointer())
+
+    def monitor(self) -> Monitor:
+        """What reads clocks, power and temperature of this GPU."""
+        return Monitor(self._device.pci_bus_id())
+
+    def mark(self) -> Any:
+        """Record an event behind all work enqueued so far."""
+        return self._driver.Event().record(self.stream)
+
+    def reached(self, event: Any) -> bool:
+        """True if the GPU has already passed an event."""
+        return bool(event.query())
+
+    def elapsed_us(self, start: Any, end: Any) -> float:
+        """Microseconds between two events that have both been reached."""
+        return float(end.time_since(start)) * 1e3

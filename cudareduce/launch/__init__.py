@@ -1,0 +1,1 @@
+"""From a kernel and a problem to launches."""

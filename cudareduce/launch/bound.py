@@ -1,0 +1,88 @@
+"""A plan tied to buffers: what is enqueued, read back, and looked at for damage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from cudareduce.backend import (
+    Backend,
+    Buffer,
+    Launch,
+)
+from cudareduce.launch.case import Programs
+from cudareduce.launch.plan import Plan
+from cudareduce.problem.identity import identity, of_nothing
+from cudareduce.problem.inputs import Array
+from cudareduce.problem.reference import reference
+
+
+class Bound:
+    """A plan tied to buffers: `run` enqueues one whole reduction, from input to answer."""
+
+    def __init__(self, backend: Backend, plan: Plan, programs: Programs, given: Buffer) -> None:
+        self.plan = plan
+        self._backend = backend
+        what = plan.problem.what
+        self.out = backend.allocate(max(plan.outputs, 1) * what.result_size)
+        self._buffers: dict[str, Buffer] = {"in": given, "out": self.out}
+        for name, nbytes in plan.scratch.items():
+            self._buffers[name] = backend.allocate(nbytes)
+        if "counter" in plan.scratch:
+            backend.zero(self._buffers["counter"])  # once: from then on the kernel resets it
+        self._launches = tuple(self._steps(programs))
+
+    def _steps(self, programs: Programs) -> Iterable[Launch]:
+        plan, backend = self.plan, self._backend
+        if plan.preset:
+            what = plan.problem.what
+            answer = (identity(what) if plan.passes else of_nothing(what)) * plan.outputs
+            yield backend.filler(self._buffers[plan.preset], answer)
+        for step in plan.passes:
+            program = programs[step.stage]
+            if plan.problem.what.op.needs_count:
+                program.set_constant("COUNT", plan.problem.n)
+            source, target = self._buffers[step.source], self._buffers[step.target]
+            args: list[Buffer | int] = [source, target, step.n]
+            if plan.kernel.scope in ("rows", "warp"):
+                args.append(plan.problem.rows)
+            if "partials" in plan.scratch:
+                args += [self._buffers["partials"], self._buffers["counter"]]
+            shared = plan.kernel.dynamic_shared
+            yield backend.launcher(program, step.grid, plan.block, args, shared)
+
+    def run(self) -> None:
+        """Enqueue the reduction."""
+        for launch in self._launches:
+            launch()
+
+    def run_first(self) -> None:
+        """Enqueue what a first-pass figure times: the first launch of the kernel alone."""
+        self._launches[1 if self.plan.preset else 0]()
+
+    def poison(self) -> None:
+        """Overwrite everything an earlier run may have left, but for the arrival counter."""
+        for name, buffer in self._buffers.items():
+            if name not in ("in", "counter"):
+                self._backend.poison(buffer)
+
+    def answers(self) -> Array:
+        """Wait, and bring the answers back: one row each, or one row of components each. Partials
+        that the kernel leaves are folded here, in a wider type."""
+        what, outputs = self.plan.problem.what, self.plan.outputs
+        values = self._backend.download(self.out, what.result_dtype, outputs * what.op.words)
+        if self.plan.folds_on_host:
+            return reference(replace(what, dtype=what.acc), values, 1).expected
+        return values.reshape(outputs, what.op.words) if what.op.words > 1 else values
+
+    def damage(self) -> str | None:
+        """What the launches have written outside their buffers; None if nothing."""
+        for name, buffer in self._buffers.items():
+            found = self._backend.damage(buffer)
+            if found:
+                return f"it wrote outside {name!r}: {found}"
+        return None
+
+    def release(self) -> None:
+        """Free all buffers but the input."""
+        self._backend.free(*(b for name, b in self._buffers.items() if name != "in"))

@@ -1,0 +1,196 @@
+"""From a kernel and a problem to launches: grid, passes, buffers, bytes and addition depth.
+
+Pure: no device, no clock. The byte count behind GB/s and the depth behind the error bound come from
+the same object that is launched, so they cannot disagree with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cudareduce.backend import DEFAULT_LIMITS, DeviceLimits
+from cudareduce.errors import UsageError
+from cudareduce.launch.prelude import Stage, stage_of
+from cudareduce.library.kernel import Kernel
+from cudareduce.problem.operators import Reduction
+
+#: Largest grid in x that CUDA launches (CUDA C++ Programming Guide, technical specifications).
+MAX_GRID = 2**31 - 1
+
+#: The finishes that launch the kernel again, on the partials of the launch before.
+_RELAUNCHED = ("relaunch", "relaunch_one_block", "reshape")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`rows` reductions of `n` elements each, lying one behind the other."""
+
+    what: Reduction
+    n: int
+    rows: int = 1
+
+    @property
+    def elements(self) -> int:
+        """Elements of the whole input."""
+        return self.n * self.rows
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of the whole input."""
+        return self.elements * self.what.dtype.size
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One launch: `n` elements per row from `source` into `target`, both names of buffers."""
+
+    stage: Stage
+    grid: int
+    n: int
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that is launched for one problem, and what follows from it.
+
+    `preset` names the buffer that must hold the identity when the first pass starts; writing it is
+    part of the timed region. `scratch` gives the bytes of each buffer besides input and output.
+    `depth` bounds the number of roundings any element passes through, so that a sum is within
+    gamma_depth * sum|x| (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
+    """
+
+    kernel: Kernel
+    problem: Problem
+    block: int
+    items: int
+    passes: tuple[Pass, ...]
+    scratch: dict[str, int]
+    preset: str | None
+    depth: int
+
+    @property
+    def outputs(self) -> int:
+        """How many values the last launch leaves: answers, or partials for the host to fold."""
+        return self.passes[0].grid if self.folds_on_host else self.problem.rows
+
+    @property
+    def folds_on_host(self) -> bool:
+        """True if what the launches leave are partials."""
+        return self.kernel.finish == "host" and bool(self.passes)
+
+    @property
+    def bytes_moved(self) -> int:
+        """The algorithm's own traffic: every input read once, every answer written once."""
+        return self.problem.input_bytes + self.outputs * self.problem.what.result_size
+
+
+def plan(
+    kernel: Kernel,
+    problem: Problem,
+    *,
+    block: int | None = None,
+    items: int | None = None,
+    limits: DeviceLimits = DEFAULT_LIMITS,
+) -> Plan:
+    """Plan the launches of one problem; a shape the kernel or CUDA cannot take is a UsageError."""
+    reason = kernel.why_not_shape(problem.n, problem.rows)
+    if reason:
+        raise UsageError(f"{kernel.id} {reason}")
+    block = block or kernel.block
+    items = items or kernel.items
+    shapes = _shapes(kernel, problem, block, items, limits)
+    passes: list[Pass] = []
+    scratch: dict[str, int] = {}
+    source = "in"
+    for index, (grid, n) in enumerate(shapes):
+        if kernel.whole_tiles and n % (block * items):
+            raise UsageError(
+                f"{kernel.id} takes no count, so {n} elements must be a multiple of {block * items}"
+            )
+        if grid > MAX_GRID:
+            raise UsageError(
+                f"{kernel.id} would need {grid} blocks; CUDA launches at most 2^31 - 1"
+            )
+        last = index == len(shapes) - 1
+        target = "out" if last else ("ping", "pong")[index % 2]
+        if not last:
+            scratch[target] = max(scratch.get(target, 0), grid * problem.what.acc_size)
+        stage = stage_of(problem.what, index, len(shapes))
+        passes.append(Pass(stage, grid, n, source, target))
+        source = target
+    if kernel.finish == "last_block" and shapes:
+        scratch |= {"partials": shapes[0][0] * problem.what.acc_size, "counter": 4}
+    answers_preset = kernel.finish == "atomic" or not shapes
+    preset = "out" if problem.rows and answers_preset else None
+    depth = sum(_depth(kernel, grid // problem.rows, n, block, items) for grid, n in shapes)
+    return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth)
+
+
+def _shapes(
+    kernel: Kernel, problem: Problem, block: int, items: int, limits: DeviceLimits
+) -> list[tuple[int, int]]:
+    """Grid and elements per row of each pass. Without elements nothing is launched; answers are
+    preset."""
+    n, rows = problem.n, problem.rows
+    if problem.elements == 0:
+        return []
+    shapes = [(_grid(kernel, rows, n, block, items, limits), n)]
+    while kernel.finish in _RELAUNCHED and shapes[-1][0] > rows:
+        n = shapes[-1][0] // rows
+        once = kernel.finish == "relaunch_one_block"
+        shapes.append((1 if once else _grid(kernel, rows, n, block, items, limits), n))
+    return shapes
+
+
+def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: DeviceLimits) -> int:
+    cover = rows * _parts(n, block * items)
+    match kernel.grid:
+        case "cover":
+            return cover
+        case "fill":
+            return min(cover, limits.sm_count * (limits.threads_per_sm // block))
+        case "fixed":
+            return min(cover, kernel.fixed_grid or 1)
+        case "block_per_row":
+            return rows
+        case "warp_per_row":
+            return _parts(rows, block // 32)
+        case _:
+            return 1
+
+
+def _depth(kernel: Kernel, blocks: int, n: int, block: int, items: int) -> int:
+    """Additions an element can pass through in one launch with `blocks` blocks a row: its thread's
+    own, the block's, and where blocks meet in one launch, those of the partials. An addition to the
+    identity rounds nothing, so `k` values cost `k - 1`."""
+    match kernel.walk:
+        case "element":
+            return n - 1
+        case "lane":
+            return _steps(32)
+        case "tile":
+            own = items
+        case "grid_stride":
+            own = items * _parts(n, block * items * blocks)
+        case _:
+            own = _parts(_parts(n, blocks), block)
+    serial = kernel.fold == "warps_then_serial"
+    folded = _steps(32) + block // 32 - 1 if serial else _steps(block)
+    depth = own - 1 + folded
+    if kernel.finish == "atomic":
+        depth += blocks - 1
+    if kernel.finish == "last_block":
+        depth += _parts(blocks, block) - 1 + folded
+    return depth
+
+
+def _parts(whole: int, part: int) -> int:
+    """How many parts of this size make up the whole, the last one perhaps shorter."""
+    return -(-whole // part)
+
+
+def _steps(count: int) -> int:
+    """How many times `count` must be halved until one is left."""
+    return (count - 1).bit_length()

@@ -1,0 +1,123 @@
+"""The typed prelude: the lines put in front of a kernel file to make it a translation unit.
+
+Types, operator, block size and items arrive as C++ declarations, not as -D macros (a macro `T` or
+`In` would rewrite CUDA's own headers), and the header of a kernel is their only source, so header
+and code cannot disagree. `#line` keeps compiler messages and profilers on the real file.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+from cudareduce.backend import Source
+from cudareduce.library.kernel import Kernel
+from cudareduce.problem.dtypes import DType
+from cudareduce.problem.operators import Operator, Reduction
+
+#: Which pass of a plan a translation unit serves. Only the first (or only) pass sees elements and
+#: lifts them; only the last (or only) one turns the accumulator into the answer.
+Stage = Literal["only", "first", "middle", "last"]
+
+_HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
+
+#: CUDA shuffles built-in types only; a struct travels as its 32-bit words. The emulator's shuffles
+#: take any type.
+_STRUCT_SHUFFLES = """
+#ifndef CUDAEMU
+#define STRUCT_SHUFFLE(NAME, LANE)                                                               \\
+    __device__ inline Acc NAME(unsigned mask, Acc value, LANE, int width = 32)                   \\
+    {                                                                                            \\
+        unsigned words[sizeof(Acc) / 4];                                                         \\
+        memcpy(words, &value, sizeof value);                                                     \\
+        for (unsigned &word : words)                                                             \\
+            word = NAME(mask, word, lane, width);                                                \\
+        memcpy(&value, words, sizeof value);                                                     \\
+        return value;                                                                            \\
+    }
+STRUCT_SHUFFLE(__shfl_sync, int lane)
+STRUCT_SHUFFLE(__shfl_up_sync, unsigned lane)
+STRUCT_SHUFFLE(__shfl_down_sync, unsigned lane)
+STRUCT_SHUFFLE(__shfl_xor_sync, int lane)
+#undef STRUCT_SHUFFLE
+__device__ inline Acc __ldcg(const Acc *address)
+{
+    unsigned words[sizeof(Acc) / 4];
+    for (unsigned k = 0; k < sizeof(Acc) / 4; k++)
+        words[k] = __ldcg((const unsigned *)address + k);
+    Acc value;
+    memcpy(&value, words, sizeof value);
+    return value;
+}
+#endif
+"""
+
+
+def _limits(scalar: DType) -> tuple[str, str]:
+    """C++ literals of the lowest and the highest value of a type."""
+    if scalar.kind == "float":
+        return "-INFINITY", "INFINITY"
+    bits = 8 * scalar.size
+    suffix = "" if bits < 64 else "ll"
+    if scalar.kind == "uint":
+        return "0", f"{2**bits - 1}u{suffix}"
+    top = f"{2 ** (bits - 1) - 1}{suffix}"
+    return f"-{top} - 1", top
+
+
+@cache
+def _read(name: str) -> str:
+    return (files("cudareduce.launch") / "device" / f"{name}.cuh").read_text(encoding="utf-8")
+
+
+def operator_text(op: Operator) -> str:
+    """An operator's CUDA C++: the struct that `Op` derives from."""
+    own = _read("expression" if op.expression else op.name)
+    own = own.replace("EXPRESSION", op.expression).replace("IDENTITY", op.identity_text)
+    return _read("compare_and_swap") + own if op.swaps else own
+
+
+def prelude(what: Reduction, stage: Stage, block: int, items: int, vector: int) -> str:
+    """C++ declarations of types, operator and launch constants for one stage of a reduction."""
+    lowest, highest = _limits(what.acc)
+    lines = [f"#include <{_HEADERS[what.dtype.name]}>"] if what.dtype.name in _HEADERS else []
+    lines += [
+        f"using Element = {what.dtype.cpp};",
+        f"using Scalar = {what.acc.cpp};",
+        f"[[maybe_unused]] constexpr Scalar LOWEST = {lowest}, HIGHEST = {highest};",
+        operator_text(what.op),
+    ]
+    if what.op.indexed or what.op.words > 1:
+        lines.append(_STRUCT_SHUFFLES)
+    lifts, finishes = stage in ("only", "first"), stage in ("only", "last")
+    lines += [
+        f"using In = {'Element' if lifts else 'Acc'};",
+        f"using Out = {'Result' if finishes else 'Acc'};",
+        "struct Op : Operator {",
+    ]
+    if not lifts:
+        lines.append("    static __device__ Acc lift(Acc partial, size_t) { return partial; }")
+    if not finishes:
+        lines.append("    static __device__ Acc finish(Acc partial) { return partial; }")
+    lines += [
+        "};",
+        f"[[maybe_unused]] constexpr unsigned BLOCK = {block}, ITEMS = {items}, VECTOR = {vector};",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def stage_of(what: Reduction, index: int, count: int) -> Stage:
+    """The stage of pass `index` of `count`; all are "only" where the code would be the same."""
+    if count == 1 or what.one_stage:
+        return "only"
+    if index == 0:
+        return "first"
+    return "last" if index == count - 1 else "middle"
+
+
+def source(kernel: Kernel, what: Reduction, stage: Stage, block: int, items: int) -> Source:
+    """The translation unit of a kernel for one stage of a reduction."""
+    head = prelude(what, stage, block, items, kernel.vector)
+    text = f'{head}#line 1 "{kernel.path}"\n{kernel.text}'
+    return Source(text, kernel.entry, kernel.path)

@@ -1,0 +1,165 @@
+"""The TOML header of a kernel file: found, parsed, and checked against a closed vocabulary.
+
+Every word a header may use stands here, so that a misspelt one is an error which names the file,
+the line, the key and the words allowed, and never a default that was not meant.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cudareduce.errors import UsageError
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.operators import OPERATORS
+
+_BLOCK = re.compile(r"/\*\+\+\+\n(?P<toml>.*?)\+\+\+\*/", re.DOTALL)
+_ERROR_LINE = re.compile(r"at line (\d+)")
+
+SCOPES = ("grid", "block", "warp", "rows")
+
+#: How many blocks are launched.
+GRIDS = {
+    "cover": "as many as rows * elements / (block * items) needs",
+    "fill": "as many as cover, but no more than the SMs hold at once",
+    "fixed": "as many as cover, but no more than fixed_grid",
+    "one": "one",
+    "block_per_row": "one for each row",
+    "warp_per_row": "one for each block / 32 rows",
+}
+
+#: Which elements a thread takes.
+WALKS = {
+    "element": "each thread one element, which it combines in memory at once",
+    "tile": "each block one tile of block * items neighbouring elements",
+    "grid_stride": "the threads of the whole grid stride over the input, items at a time",
+    "contiguous": "each block an equal contiguous share of its row; its threads stride over it",
+    "stream_fold": "shares as in contiguous; the block folds neighbours while tiles stream in",
+    "lane": "each warp one row of at most 32 elements, a lane each",
+}
+
+#: How a block folds what its threads hold.
+FOLDS = {
+    "tree": "in halves",
+    "warps_then_serial": "in halves inside each warp, then the warps' partials one by one",
+}
+
+#: How the blocks' partials become one answer a row.
+FINISHES = {
+    "relaunch": "the kernel is launched on the partials until one is left",
+    "relaunch_one_block": "the kernel is launched on the partials with one block",
+    "atomic": "the memory system combines them",
+    "last_block": "the block that arrives last folds them",
+    "reshape": "the partials of each row are a shorter row, launched until it is one partial long",
+    "none": "there are none: each row is one block's or one warp's work",
+    "host": "they stay partials; the host folds them, which is not timed",
+}
+ORDERS = ("any", "kept")
+REQUIREMENTS = ("tma", "cluster", "inline_ptx")
+BLOCKS = (32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 640, 768, 896, 1024)
+
+#: The words of the technique matrix, in its column order, with what each means.
+TECHNIQUES = {
+    "no_divergence": "whole warps take the same branch of the tree",
+    "no_bank_conflict": "neighbouring threads touch neighbouring banks",
+    "first_add": "the first addition happens while loading",
+    "warp_unroll": "the last warp works without block barriers",
+    "template_unroll": "the block size is a constant, so every step unrolls",
+    "multi_add": "each thread adds many elements before the tree",
+    "shuffle": "lanes exchange values in registers",
+    "vector_load": "one load instruction brings 16 bytes",
+    "grid_stride": "a fixed grid walks an input of any size",
+    "atomic": "the memory system combines values",
+    "last_block": "the block that arrives last folds the partials, in one launch",
+    "order_kept": "operands keep their order, so an operator need not commute",
+    "broadcast": "all threads read the same partials",
+    "padding": "cells beside the data hold the identity, so no step needs a condition",
+    "shared_accumulation": "each thread's running value lives in shared memory",
+}
+
+_WORDS: dict[str, tuple[str, ...]] = {
+    "scope": SCOPES,
+    "grid": tuple(GRIDS),
+    "walk": tuple(WALKS),
+    "fold": tuple(FOLDS),
+    "finish": tuple(FINISHES),
+    "order": ORDERS,
+}
+_LISTS: dict[str, tuple[Any, ...]] = {
+    "blocks": BLOCKS,
+    "techniques": tuple(TECHNIQUES),
+    "dtypes": tuple(DTYPES),
+    "ops": tuple(OPERATORS),
+    "requires": REQUIREMENTS,
+}
+_TEXTS = ("title", "change", "expect", "after", "min_cc")
+_COUNTS = ("block", "items", "vector", "fixed_grid")
+_REQUIRED = ("title", "change", "scope", "grid", "walk", "finish", "block", "blocks")
+KEYS = (*_TEXTS, *_COUNTS, *_WORDS, *_LISTS)
+
+
+def read_header(path: Path, text: str) -> Mapping[str, Any] | None:
+    """The checked header of a kernel file, or None where the file has none."""
+    match = _BLOCK.search(text)
+    if match is None:
+        if "/*+++" in text:
+            line = text[: text.index("/*+++")].count("\n") + 1
+            raise UsageError(f"{path}:{line}: the header opened by /*+++ is never closed by +++*/")
+        return None
+    body = match["toml"]
+    first_line = text[: match.start("toml")].count("\n") + 1
+    try:
+        values = tomllib.loads(body)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        found = _ERROR_LINE.search(str(error))
+        line = first_line + (int(found[1]) - 1 if found else body.count("\n"))
+        raise UsageError(f"{path}:{line}: the header is not valid TOML: {error}") from None
+
+    def fail(key: str, what: str) -> UsageError:
+        return UsageError(f"{path}:{first_line + _line_of(body, key)}: {key}: {what}")
+
+    for key, value in values.items():
+        problem = _problem(key, value)
+        if problem:
+            raise fail(key, problem)
+    for key in _REQUIRED:
+        if key not in values:
+            allowed = _WORDS.get(key)
+            hint = f" (one of: {', '.join(allowed)})" if allowed else ""
+            raise fail(key, f"this key is missing from the header{hint}")
+    if values["block"] not in values["blocks"]:
+        raise fail("block", f"the default {values['block']} is not among blocks {values['blocks']}")
+    if (values["grid"] == "fixed") != ("fixed_grid" in values):
+        raise fail("grid", 'fixed_grid, the number of blocks, goes with grid = "fixed" and only so')
+    return values
+
+
+def _problem(key: str, value: Any) -> str | None:
+    """Why a value is not allowed under its key, or None if it is."""
+    if key in _TEXTS:
+        return None if isinstance(value, str) and value.strip() else "must be a text, not empty"
+    if key in _COUNTS:
+        good = isinstance(value, int) and not isinstance(value, bool) and value > 0
+        return None if good else "must be a whole number above 0"
+    if key in _WORDS:
+        words = _WORDS[key]
+        return None if value in words else f"{value!r} is not one of: {', '.join(words)}"
+    if key in _LISTS:
+        allowed = _LISTS[key]
+        if not isinstance(value, list):
+            return "must be a list"
+        unknown = [item for item in value if item not in allowed]
+        names = ", ".join(map(str, allowed))
+        return f"{unknown[0]!r} is not one of: {names}" if unknown else None
+    return f"unknown key; the keys are: {', '.join(KEYS)}"
+
+
+def _line_of(body: str, key: str) -> int:
+    """Line offset of a key in the header; the last line where it does not stand."""
+    for offset, line in enumerate(body.splitlines()):
+        if re.match(rf"\s*{re.escape(key)}\s*=", line):
+            return offset
+    return max(body.count("\n") - 1, 0)

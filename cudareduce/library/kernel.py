@@ -1,0 +1,145 @@
+"""A kernel file: its header, its text, and what it takes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cudareduce.errors import UsageError
+from cudareduce.library.header import read_header
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.operators import OPERATORS, Operator, Reduction
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One kernel file: its header's fields, its text, and what follows from them."""
+
+    id: str
+    path: Path
+    family: str
+    text: str = field(repr=False)
+    title: str
+    change: str
+    scope: str
+    grid: str
+    walk: str
+    finish: str
+    block: int
+    blocks: tuple[int, ...]
+    expect: str = ""
+    after: str | None = None
+    fold: str = "tree"
+    order: str = "any"
+    items: int = 1
+    vector: int = 1
+    fixed_grid: int | None = None
+    techniques: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = tuple(DTYPES)
+    ops: tuple[str, ...] = ()
+    any_op: bool = True  # the header names no operators, so a user's own will do
+    min_cc: str = "7.5"
+    requires: tuple[str, ...] = ()
+    symbol: str | None = None  # where the entry point does not bear the file's name
+    dynamic_shared: int = 0  # bytes a block
+    whole_tiles: bool = False  # takes no count, so only multiples of block * items
+
+    @property
+    def entry(self) -> str:
+        """The kernel's symbol: profilers show it."""
+        return self.symbol or self.id
+
+    @property
+    def sha(self) -> str:
+        """SHA-256 of the file."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def why_not(self, what: Reduction) -> str | None:
+        """Why this kernel does not take a reduction, or None if it does."""
+        undefined = what.why_undefined()
+        if undefined:
+            return undefined
+        if what.dtype.name not in self.dtypes:
+            return f"takes {', '.join(self.dtypes)}, not {what.dtype.name}"
+        reason = _why_not_op(what.op, self.order, self.finish)
+        if (
+            reason is None
+            and what.op.name not in self.ops
+            and not (self.any_op and what.op.expression)
+        ):
+            return f"takes {', '.join(self.ops)}, not {what.op.name}"
+        return reason
+
+    def shape(self, n: int, rows: int) -> tuple[int, int]:
+        """Rows of `n` elements as this kernel takes them: a long array is many rows to a warp."""
+        if self.scope == "warp" and rows == 1 and n % 32 == 0 and n:
+            return 32, n // 32
+        return n, rows
+
+    def why_not_shape(self, n: int, rows: int) -> str | None:
+        """Why this kernel does not take `rows` rows of `n` elements, or None if it does."""
+        if self.scope in ("grid", "block") and rows != 1:
+            return f"reduces one array, not {rows} rows"
+        if self.walk == "lane" and n > 32:
+            whole = " (or one array of a multiple of 32)" if rows == 1 else ""
+            return f"gives each element of a row a lane: rows of at most 32{whole}, not {n}"
+        return None
+
+    def why_not_block(self, block: int) -> str | None:
+        """Why this kernel does not take a block size, or None if it does."""
+        if block in self.blocks:
+            return None
+        return f"takes blocks of {', '.join(map(str, self.blocks))} threads, not {block}"
+
+    def why_not_items(self, items: int) -> str | None:
+        """Why this kernel does not take a number of items a thread, or None if it does."""
+        if items == self.items or re.search(r"\bITEMS\b", self.text):
+            return None
+        return f"takes {self.items} item{'s' * (self.items > 1)} a thread, not {items}"
+
+
+def _why_not_op(op: Operator, order: str, finish: str) -> str | None:
+    if order == "any" and not op.commutative:
+        return f"{op.name} does not commute and this kernel does not keep the order of operands"
+    if finish == "atomic" and not op.has_atomic:
+        return f"combines in memory, and {op.name} has no atomic form"
+    return None
+
+
+#: Makes a kernel of a file without a header.
+Adopt = Callable[[Path, str], Kernel]
+
+
+def load_kernel(path: Path, family: str = "user", adopt: Adopt | None = None) -> Kernel:
+    """Read one kernel file; a broken header or a missing entry point is a UsageError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not a text file"
+        raise UsageError(f"cannot read {path}: {reason}") from None
+    header = read_header(path, text)
+    if header is None and adopt is not None:
+        return adopt(path, text)
+    if header is None:
+        raise UsageError(
+            f"{path}:1: no header: begin the file with a /*+++ ... +++*/ comment; "
+            f"`cudareduce show reduce_v0_baseline` prints an example"
+        )
+    entry = re.escape(path.stem)
+    if not re.search(rf'extern "C" __global__ void [^;{{]*\b{entry}\s*\(', text):
+        raise UsageError(
+            f'{path}:1: no entry point: the file must define extern "C" __global__ void '
+            f"{path.stem}(...), which bears the file's name"
+        )
+    fields: dict[str, Any] = {
+        key: tuple(v) if isinstance(v, list) else v for key, v in header.items()
+    }
+    order, finish = fields.get("order", "any"), fields["finish"]
+    fields["any_op"] = "ops" not in fields
+    declared = fields.get("ops", tuple(OPERATORS))
+    fields["ops"] = tuple(o for o in declared if _why_not_op(OPERATORS[o], order, finish) is None)
+    return Kernel(id=path.stem, path=path, family=family, text=text, **fields)

@@ -1,0 +1,128 @@
+"""The kernels and suites there are: every `.cu` file below the kernels folder, nothing else.
+
+One file is one kernel and its whole registration; its id is the file's name. A suite is a published
+experiment that names kernels in its author's order, under its author's names.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cudareduce.errors import UsageError
+from cudareduce.library.kernel import Adopt, Kernel, load_kernel
+from cudareduce.library.suite import Suite, load_suite
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A kernel to run, under a suite's name for it where a suite was asked for."""
+
+    kernel: Kernel
+    suite: str | None = None
+    name: str | None = None
+    block: int | None = None
+    items: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """All kernels in order of family and name, and all suites."""
+
+    kernels: Mapping[str, Kernel]
+    suites: Mapping[str, Suite]
+
+    def choose(self, patterns: Sequence[str], adopt: Adopt | None = None) -> list[Choice]:
+        """The kernels that KERNEL, SUITE, GLOB, FILE.cu and `all` name, in order, each once.
+
+        `adopt` makes a kernel of a file without a header; without it such a file is an error.
+        """
+        chosen: dict[tuple[str, int | None, int | None], Choice] = {}
+        for pattern in patterns or ["all"]:
+            for choice in self._match(pattern, adopt):
+                chosen.setdefault((choice.kernel.id, choice.block, choice.items), choice)
+        return list(chosen.values())
+
+    def _match(self, pattern: str, adopt: Adopt | None) -> Iterable[Choice]:
+        if pattern == "all":
+            return [Choice(kernel) for kernel in self.kernels.values()]
+        if pattern in self.kernels:
+            return [Choice(self.kernels[pattern])]
+        if pattern in self.suites:
+            return [
+                Choice(self.kernels[row.kernel], pattern, row.name, row.block, row.items)
+                for row in self.suites[pattern].rows
+            ]
+        if pattern.endswith(".cu"):
+            return [Choice(load_kernel(Path(pattern), adopt=adopt))]
+        if set("*?[") & set(pattern):
+            found = fnmatch.filter(self.kernels, pattern)
+            if found:
+                return [Choice(self.kernels[name]) for name in found]
+        raise UsageError(self._unknown(pattern))
+
+    def _unknown(self, name: str) -> str:
+        names = [*self.kernels, *self.suites]
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
+        near += [other for other in names if name in other and other not in near][:3]
+        hint = f"did you mean {' or '.join(near)}?" if near else "`cudareduce list` shows them"
+        return f"no kernel or suite is called {name!r}: {hint}"
+
+    def suite(self, name: str) -> Suite:
+        """A suite by its name; an unknown one is a UsageError that lists them."""
+        if name not in self.suites:
+            names = ", ".join(self.suites)
+            raise UsageError(f"there is no suite {name!r}; the suites are: {names}")
+        return self.suites[name]
+
+    def published(self, kernel: Kernel) -> dict[str, list[str]]:
+        """Under which names which suites carry a kernel."""
+        return {
+            suite.id: names
+            for suite in self.suites.values()
+            if (names := [row.name for row in suite.rows if row.kernel == kernel.id])
+        }
+
+    def root(self, kernel: Kernel) -> Kernel:
+        """The first kernel of a lineage."""
+        while kernel.after is not None:
+            kernel = self.kernels[kernel.after]
+        return kernel
+
+
+def kernels_folder() -> Path:
+    """Where the kernels are: inside an installed package, beside the package in a checkout."""
+    for folder in (_PACKAGE / "kernels", _PACKAGE.parent / "kernels"):
+        if folder.is_dir():
+            return folder
+    raise UsageError("the kernels folder is missing: install cudareduce again")
+
+
+def load_registry(extra: Sequence[Path] = ()) -> Registry:
+    """Read every kernel and suite; `extra` folders hold a user's own, one level deep or flat."""
+    kernels: dict[str, Kernel] = {}
+    suites: dict[str, Suite] = {}
+    for folder in (kernels_folder(), *extra):
+        if not folder.is_dir():
+            raise UsageError(f"{folder} is not a folder of kernels")
+        for path in sorted([*folder.glob("*.cu"), *folder.glob("*/*.cu")]):
+            family = path.parent.name if path.parent != folder else folder.name
+            kernel = load_kernel(path, family)
+            if kernel.id in kernels:
+                raise UsageError(f"{path} and {kernels[kernel.id].path} have the same name")
+            kernels[kernel.id] = kernel
+        for path in sorted(folder.glob("suites/*.toml")):
+            suites[path.stem] = load_suite(path)
+    for kernel in kernels.values():
+        if kernel.after is not None and kernel.after not in kernels:
+            raise UsageError(f"{kernel.path}: after: there is no kernel {kernel.after!r}")
+    for suite in suites.values():
+        for row in suite.rows:
+            if row.kernel not in kernels:
+                raise UsageError(f"suite {suite.id}: {row.name}: no kernel {row.kernel!r}")
+    return Registry(kernels, suites)

@@ -1,0 +1,1 @@
+"""What is reduced: sizes, types, operators, inputs, and the right answers."""

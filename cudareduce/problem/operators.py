@@ -1,0 +1,108 @@
+"""The operators: what each computes, in which types, and where its CUDA C++ stands.
+
+The device half of an operator is `launch/device/NAME.cuh`: a struct with `identity`, `lift`,
+`combine`, `finish` and, where memory can be combined atomically, `atomic`. This module knows what
+the host must know of it: the type and shape of the answer, and whether operands may change places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cudareduce.errors import UsageError
+from cudareduce.problem.dtypes import DTYPES, DType, accumulator
+
+#: Integer types whose bits an order-keeping test operator takes.
+_WORDS = ("int32", "uint32")
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One associative operator; `words` is how many components its accumulator has."""
+
+    name: str
+    title: str
+    commutative: bool = True
+    has_atomic: bool = False
+    has_finish: bool = False  # the answer differs from the accumulator: a last step must make it
+    indexed: bool = False  # the answer is the position of an element
+    needs_count: bool = False  # `finish` reads COUNT, the number of elements of one answer
+    only: tuple[str, ...] = tuple(DTYPES)  # element types it is defined for
+    words: int = 1
+    swaps: bool = False  # combines in memory by compare-and-swap
+    expression: str = ""  # the user's own, in a and b; `identity_text` is its identity
+    identity_text: str = ""
+    rtol: float = 0.0  # how far a float answer may be off where no bound is known
+
+
+OPERATORS: dict[str, Operator] = {
+    op.name: op
+    for op in (
+        Operator("sum", "sum", has_atomic=True),
+        Operator("prod", "product", has_atomic=True, swaps=True),
+        Operator("min", "minimum", has_atomic=True),
+        Operator("max", "maximum", has_atomic=True),
+        Operator("mean", "arithmetic mean", has_finish=True, needs_count=True),
+        Operator("argmin", "index of the first minimum", has_finish=True, indexed=True),
+        Operator("argmax", "index of the first maximum", has_finish=True, indexed=True),
+        Operator("matmul", "product of 2x2 matrices mod 2^32", False, only=_WORDS, words=4),
+        Operator("affine", "composition of affine maps mod 2^32", False, only=_WORDS, words=2),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """What is computed: an operator over elements of one type, accumulated in another."""
+
+    op: Operator
+    dtype: DType
+    acc: DType
+
+    @property
+    def result_dtype(self) -> str:
+        """NumPy dtype of the answer's components."""
+        if self.op.indexed:
+            return "int64"
+        return "uint32" if self.op.words > 1 else self.acc.storage
+
+    @property
+    def result_size(self) -> int:
+        """Bytes of one answer."""
+        return 8 if self.op.indexed else self.acc_size
+
+    @property
+    def acc_size(self) -> int:
+        """Bytes of one partial: an indexed operator carries value and index, aligned to 8."""
+        return 16 if self.op.indexed else self.acc.size * self.op.words
+
+    @property
+    def one_stage(self) -> bool:
+        """True if first, middle and last passes are the same code: elements, partials and
+        answers have one type, and nothing is lifted or finished."""
+        plain = not (self.op.has_finish or self.op.words > 1)
+        return plain and self.dtype == self.acc
+
+    def why_undefined(self) -> str | None:
+        """The reason why this combination makes no sense, or None if it does."""
+        if self.dtype.name not in self.op.only:
+            return f"{self.op.name} is defined for {', '.join(self.op.only)}, not {self.dtype.name}"
+        return None
+
+
+def reduction(op: str | Operator, dtype_name: str, acc_name: str | None = None) -> Reduction:
+    """The reduction that these option values name; `acc_name` widens the accumulator."""
+    op = OPERATORS[op] if isinstance(op, str) else op
+    dtype = DTYPES[dtype_name]
+    natural = accumulator(dtype)
+    if op.name == "mean" and dtype.kind != "float":
+        natural = DTYPES["float64"]
+    acc = DTYPES[acc_name] if acc_name else natural
+    if acc_name and (acc.size < natural.size or (natural.kind == "float") != (acc.kind == "float")):
+        raise UsageError(
+            f"--acc {acc_name} cannot hold a {op.name} of {dtype_name}: "
+            f"it must be {natural.name} or a wider type of the same kind"
+        )
+    if op.words > 1 and acc_name:
+        raise UsageError(f"--acc does not apply to {op.name}, which has its own accumulator")
+    return Reduction(op, dtype, acc)

@@ -1,0 +1,141 @@
+"""The right answers, from NumPy in a wider type, and how far a right kernel may be from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from cudareduce.problem.expression import compiled
+from cudareduce.problem.identity import identity, of_nothing
+from cudareduce.problem.inputs import Array, as_numbers
+from cudareduce.problem.operators import Reduction
+
+#: Above this product of depth and unit roundoff a bound says nothing: only exact answers decide.
+_BOUND_LIMIT = 0.01
+#: Elements that one extended-precision partial sum takes; their chain of roundings stays short.
+_CHUNK = 4096
+#: Elements whose temporaries exist at one time.
+_BATCH = 2**22
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The answers of each row; the sum of magnitudes that a rounding error is relative to; or,
+    where no bound is known, the tolerance the user gave."""
+
+    expected: Array
+    magnitude: Array | None = None
+    tolerance: Array | None = None
+
+
+def reference(what: Reduction, data: Array, rows: int) -> Reference:
+    """What a reduction of `data`, `rows` rows of equal length, must give."""
+    numbers = as_numbers(data, what.dtype).reshape(rows, len(data) // rows if rows else 0)
+    name = what.op.name
+    if what.op.expression:
+        folded = compiled(what.op, what.dtype, what.acc).fold(
+            numbers.astype(np.float32, copy=False) if what.dtype.name == "float16" else numbers
+        )
+        if what.acc.kind != "float":
+            return Reference(folded)
+        return Reference(folded, tolerance=what.op.rtol * np.abs(folded).astype(float))
+    n = numbers.shape[1]
+    if n == 0:
+        return Reference(_of_nothing(what, rows))
+    if name in ("sum", "mean"):
+        if what.acc.kind != "float":
+            return Reference(numbers.sum(axis=1, dtype=what.acc.storage))
+        total, size = _by_rows(_sums, numbers), _by_rows(_magnitudes, numbers)
+        return Reference(total, size) if name == "sum" else Reference(total / n, size / n)
+    if name == "prod":
+        return Reference(numbers.prod(axis=1, dtype=what.acc.storage))
+    if name in ("min", "max"):
+        return Reference(getattr(numbers, name)(axis=1).astype(what.acc.storage))
+    if name in ("argmin", "argmax"):
+        return Reference(getattr(numbers, name)(axis=1))
+    return Reference(_by_rows(partial(_fold_words, what), numbers))
+
+
+def _of_nothing(what: Reduction, rows: int) -> Array:
+    values = np.frombuffer(of_nothing(what) * rows, what.result_dtype)
+    return values.reshape(rows, -1) if what.op.words > 1 else values
+
+
+def bound(what: Reduction, depth: int, ref: Reference, exact: bool) -> Array | None:
+    """How far right answers may lie off: gamma_depth * sum|x| for float sums, 0 for what is exact.
+
+    `exact` says that no sum of these elements is rounded. None where the bound is too wide to mean
+    anything. A mean adds the rounding of its division.
+    """
+    if ref.tolerance is not None:
+        return ref.tolerance
+    if ref.magnitude is None:
+        return np.zeros(len(ref.expected))
+    roundoff = what.acc.epsilon / 2
+    depth = 0 if exact else depth
+    if depth * roundoff > _BOUND_LIMIT:
+        return None
+    gamma = depth * roundoff / (1 - depth * roundoff)
+    limit = gamma * ref.magnitude
+    if what.op.name == "mean":
+        limit = limit + roundoff * np.abs(ref.expected)
+    return np.asarray(limit, float)
+
+
+def _by_rows(function: Callable[[Array], Array], numbers: Array) -> Array:
+    """Apply a function of rows to some rows at a time, which bounds its temporaries."""
+    rows, n = numbers.shape
+    step = max(1, _BATCH // n)
+    parts = [function(numbers[k : k + step]) for k in range(0, rows, step)]
+    return np.concatenate(parts) if parts else function(numbers)
+
+
+def _sums(rows: Array) -> Array:
+    """Sums of rows, as accurate as math.fsum to well below the last place of float64."""
+    if rows.dtype.itemsize < 8:
+        return np.asarray(rows.sum(axis=1, dtype=np.float64), np.longdouble)
+    if np.finfo(np.longdouble).nmant <= 52:
+        return np.array([math.fsum(row) for row in rows], np.longdouble)
+    n = rows.shape[1]
+    parts = [rows[:, k : k + _CHUNK].astype(np.longdouble).sum(axis=1) for k in range(0, n, _CHUNK)]
+    high = [part.astype(np.float64) for part in parts]
+    low = [(part - top).astype(np.float64) for part, top in zip(parts, high, strict=True)]
+    return np.array([math.fsum(terms) for terms in zip(*high, *low, strict=True)], np.longdouble)
+
+
+def _magnitudes(rows: Array) -> Array:
+    n = rows.shape[1]
+    parts = [
+        np.abs(rows[:, k : k + _BATCH]).sum(axis=1, dtype=np.float64) for k in range(0, n, _BATCH)
+    ]
+    return np.asarray(np.sum(parts, axis=0))
+
+
+def _fold_words(what: Reduction, rows: Array) -> Array:
+    """An order-keeping fold of rows by halves in uint32, which wraps as the device's does."""
+    x = rows.astype(np.uint32)
+    one, zero = np.ones_like(x), np.zeros_like(x)
+    if what.op.name == "matmul":
+        parts = np.stack([x, one, one, zero], 2)
+    else:
+        parts = np.stack([2 * x + one, x + one], 2)
+    neutral = np.frombuffer(identity(what), np.uint32)
+    while parts.shape[1] > 1:
+        if parts.shape[1] % 2:
+            padding = np.broadcast_to(neutral, (len(parts), 1, len(neutral)))
+            parts = np.concatenate([parts, padding], axis=1)
+        parts = _combine_words(parts[:, 0::2], parts[:, 1::2])
+    return parts[:, 0]
+
+
+def _combine_words(left: Array, right: Array) -> Array:
+    if left.shape[-1] == 2:
+        scale = left[..., 0] * right[..., 0]
+        return np.stack([scale, right[..., 0] * left[..., 1] + right[..., 1]], -1)
+    a, b, c, d = np.moveaxis(left, -1, 0)
+    e, f, g, h = np.moveaxis(right, -1, 0)
+    return np.stack([a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h], -1)

@@ -1,0 +1,124 @@
+"""Verdicts in the forms that CI services read: annotations, a step summary, JUnit XML.
+
+Formats: GitHub's workflow commands and step summary (docs.github.com, Workflow commands for GitHub
+Actions), and JUnit XML as GitLab and Jenkins read it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from xml.etree import ElementTree
+
+from cudareduce.report.markdown import to_markdown
+from cudareduce.report.sections import Section
+
+#: GitHub shows ten annotations of a kind for each step and drops the rest without a word.
+_MAX_ANNOTATIONS = 10
+#: GitHub refuses a step summary above 1 MiB.
+_SUMMARY_BYTES = 2**20
+#: What XML 1.0 cannot hold, however it is written.
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+#: Where a kernel stands: a file and a line, or None where it is not known.
+Places = Callable[[str], "tuple[Path, int] | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One verdict, as a CI service counts it; `text` says in words what happened."""
+
+    kernel: str
+    what: str
+    verdict: str
+    text: str
+    outcome: Literal["passed", "failed", "skipped"]
+    seconds: float = 0.0
+
+
+def workflow_commands(
+    findings: Sequence[Finding], places: Places, environment: Mapping[str, str]
+) -> list[str]:
+    """Workflow commands for what failed, worst first as given: ten, or nine and a count."""
+    if environment.get("GITHUB_ACTIONS") != "true":
+        return []
+    failed = [finding for finding in findings if finding.outcome == "failed"]
+    shown = failed if len(failed) <= _MAX_ANNOTATIONS else failed[: _MAX_ANNOTATIONS - 1]
+    root = Path(environment.get("GITHUB_WORKSPACE", ".")).resolve()
+    lines = [_annotation(finding, places(finding.kernel), root) for finding in shown]
+    if len(failed) > len(shown):
+        more = len(failed) - len(shown)
+        lines.append(f"::error title=cudareduce::{more} more fail: the step summary lists them")
+    return lines
+
+
+def _annotation(finding: Finding, place: tuple[Path, int] | None, root: Path) -> str:
+    fields = {"title": f"{finding.verdict}: {finding.kernel}"}
+    if place is not None:
+        path = place[0].resolve()
+        inside = path.relative_to(root) if path.is_relative_to(root) else path
+        fields = {"file": inside.as_posix(), "line": str(place[1])} | fields
+    listed = ",".join(f"{key}={_escape(value, ':,')}" for key, value in fields.items())
+    return f"::error {listed}::{_escape(f'{finding.what}: {finding.text}')}"
+
+
+def _escape(text: str, also: str = "") -> str:
+    """GitHub's escapes: those of a message, and `also` those that end a property."""
+    for character in "%\r\n" + also:
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text
+
+
+def append_summary(found: Sequence[Section], environment: Mapping[str, str]) -> None:
+    """Append Markdown to the step summary, if this runs in a step; never more than it may hold."""
+    name = environment.get("GITHUB_STEP_SUMMARY")
+    if not name:
+        return
+    path = Path(name)
+    text = f"{to_markdown(found)}\n".encode()
+    try:
+        room = _SUMMARY_BYTES - (path.stat().st_size if path.exists() else 0)
+        if len(text) > room:
+            told = b"\n\nCut off here: a step summary holds 1 MiB.\n"
+            whole = text[: max(room - len(told), 0)].rpartition(b"\n")[0]
+            text = (whole + told)[: max(room, 0)]
+        with path.open("ab") as file:
+            file.write(text)
+    except OSError as error:  # the verdict must not depend on whether there is a page to show it
+        print(f"cannot append the summary to {path}: {error.strerror}", file=sys.stderr)
+
+
+def junit(findings: Sequence[Finding], name: str) -> str:
+    """A test case for each finding."""
+    suite = ElementTree.Element("testsuite", name=name)
+    for finding in findings:
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=_NOT_XML.sub("?", finding.kernel),
+            name=_NOT_XML.sub("?", finding.what), time=f"{finding.seconds:.9f}",
+        )  # fmt: skip
+        told = _NOT_XML.sub("?", f"{finding.verdict}: {finding.text}")
+        if finding.outcome == "passed":
+            ElementTree.SubElement(case, "system-out").text = told
+        else:
+            kind = {"failed": "failure", "skipped": "skipped"}[finding.outcome]
+            ElementTree.SubElement(case, kind, type=finding.verdict, message=told)
+    counts = Counter(finding.outcome for finding in findings)
+    suite.set("tests", str(len(findings)))
+    suite.set("failures", str(counts["failed"]))
+    suite.set("errors", "0")
+    suite.set("skipped", str(counts["skipped"]))
+    root = ElementTree.Element("testsuites")
+    root.append(suite)
+    ElementTree.indent(root)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, "unicode")}\n'
+
+
+def entry_line(text: str, entry: str) -> int:
+    """The line on which a kernel's entry point begins; the first where there is none."""
+    found = re.search(rf"__global__[^;{{]*\b{re.escape(entry)}\s*\(", text)
+    return text.count("\n", 0, found.start()) + 1 if found else 1

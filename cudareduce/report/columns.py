@@ -1,0 +1,112 @@
+"""The columns of the table of times: what each is called, and how a record fills it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cudareduce.report.numbers import (
+    DASH,
+    HALF_TICK_US,
+    error_text,
+    measured_text,
+    plain_text,
+    share_text,
+)
+from cudareduce.results.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A heading, and the text of a record's cell under it."""
+
+    heading: str
+    cell: Callable[[Record], str]
+
+
+def label(record: Record) -> str:
+    """What a row is called: the published name in a suite, else the kernel's own."""
+    return record.name or record.kernel
+
+
+def distinct_text(record: Record) -> str:
+    """Different answers in so many launches; 1/10 is an answer that is always the same."""
+    return DASH if record.distinct is None else f"{record.distinct}/{record.launches}"
+
+
+def _whole(value: float | None) -> str:
+    return DASH if value is None else f"{value:.0f}"
+
+
+def _tick(r: Record) -> float:
+    """The share of a time that the event clock leaves open."""
+    return HALF_TICK_US / (r.batch or 1) / (r.time_us or 1.0)
+
+
+def _spread(r: Record) -> float | None:
+    if not r.time_us or r.time_us_low is None or r.time_us_high is None:
+        return None
+    return max((r.time_us_high - r.time_us_low) / 2 / r.time_us, _tick(r))
+
+
+def _time(r: Record) -> str:
+    return measured_text(r.time_us, r.time_us_low, r.time_us_high, _tick(r) * (r.time_us or 0))
+
+
+def _rate(r: Record) -> str:
+    return measured_text(r.gb_s, r.gb_s_low, r.gb_s_high, _tick(r) * (r.gb_s or 0))
+
+
+def _against(r: Record) -> str:
+    """A kernel against itself is 1 by definition, not by measurement."""
+    if r.baseline == r.kernel and r.speedup == 1:
+        return "1"
+    return _ratio(r, r.speedup, r.speedup_low, r.speedup_high)
+
+
+def _ratio(r: Record, value: float | None, low: float | None, high: float | None) -> str:
+    return measured_text(value, low, high, _tick(r) * (value or 0))
+
+
+COLUMNS: dict[str, Column] = {
+    "kernel": Column("kernel", label),
+    "timing": Column("timing", lambda r: r.timing),
+    "time": Column("us", _time),
+    "rate": Column("GB/s", _rate),
+    "peak": Column("%peak", lambda r: share_text(r.pct_peak, _spread(r))),
+    "ceiling": Column("%ceil", lambda r: share_text(r.pct_ceiling, _spread(r))),
+    "speedup": Column("speedup", _against),
+    "previous": Column(
+        "vs prev",
+        lambda r: _ratio(r, r.speedup_prev, r.speedup_prev_low, r.speedup_prev_high),
+    ),
+    "batch": Column("batch", lambda r: _whole(r.batch)),
+    "host": Column("host us", lambda r: plain_text(r.host_us, 2)),
+    "min": Column("min us", lambda r: plain_text(r.time_us_min)),
+    "noise": Column("noise%", lambda r: share_text(r.noise_pct)),
+    "samples": Column("samples", lambda r: _whole(r.samples)),
+    "discarded": Column("discarded", lambda r: _whole(r.discarded)),
+    "error": Column("error", lambda r: error_text(r.error)),
+    "bound": Column("bound", lambda r: error_text(r.bound)),
+    "share": Column("%bound", lambda r: error_text(r.pct_bound)),
+    "ulp": Column("ulp", lambda r: error_text(r.error_ulp)),
+    "distinct": Column("distinct", distinct_text),
+    "clock": Column("SM MHz", lambda r: _whole(r.sm_mhz)),
+    "memory": Column("mem MHz", lambda r: _whole(r.memory_mhz)),
+    "power": Column("W", lambda r: _whole(r.power_w)),
+    "temperature": Column("C", lambda r: _whole(r.temperature_c)),
+    "reasons": Column("throttled", lambda r: r.event_reasons or DASH),
+}
+
+
+def chosen(records: Sequence[Record], more: Sequence[str]) -> list[Column]:
+    """The columns of a table: what fits into 80 characters, and what was asked for besides."""
+    timed = [r for r in records if r.time_us is not None]
+    names = ["kernel", "time", "rate", "peak", "ceiling", "speedup", "previous"]
+    if len({r.timing for r in timed}) > 1:
+        names = ["kernel", "timing", "time", "rate", "peak", "speedup"]
+    if any((r.batch or 1) > 1 for r in timed):
+        names.append("batch")
+    if any("graph" in r.timing for r in timed):
+        names = [*(name for name in names if name != "peak"), "host"]
+    return [COLUMNS[name] for name in dict.fromkeys([*names, *more])]

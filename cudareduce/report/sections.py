@@ -1,0 +1,181 @@
+"""Results as people read them: tables for a terminal, Markdown, and the blocks of a README.
+
+Every format is made from the same sections, so they cannot tell different stories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from cudareduce.report.columns import chosen, distinct_text
+from cudareduce.report.columns import label as _label
+from cudareduce.report.numbers import DASH, error_text, plain_text, size_text
+from cudareduce.results.record import Record, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A table with its heading and the notes below it; cells are text."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+    texts: int = 1  # how many columns, from the left, hold words and not numbers
+
+
+def sections(run: Run, more: Sequence[str] = ()) -> list[Section]:
+    """A section for each reduction and size of a run, with `more` columns than usual; remarks on
+    the run as a whole stand below the last."""
+    groups: dict[tuple[object, ...], list[Record]] = {}
+    for r in run.records:
+        groups.setdefault((r.op, r.dtype, r.acc, r.n, r.rows), []).append(r)
+    found = [_section(run, group, more) for group in groups.values()]
+    floors = run.protocol.get("floors_us")
+    remarks = (f"floor, not subtracted: {_floors_text(floors)}",) if floors else ()
+    remarks += tuple(run.protocol.get("remarks") or ())
+    if found:
+        found[-1] = replace(found[-1], notes=(*found[-1].notes, *remarks))
+    return found
+
+
+def _section(run: Run, records: Sequence[Record], more: Sequence[str]) -> Section:
+    first = records[0]
+    what = f"{first.op} of {size_text(first.n)} {first.dtype}"
+    if first.rows != 1:
+        what += f" x {size_text(first.rows)} rows"
+    if first.acc != first.dtype:
+        what += f", accumulated in {first.acc}"
+    shown = [record for record in records if record.verdict != "skip"]
+    notes = [
+        f"{_label(record)}: skipped, {record.reason}" for record in records
+        if record.verdict == "skip"
+    ]  # fmt: skip
+    wrong = [f"{_label(r)}: WRONG: {r.reason}" for r in shown if r.verdict == "fail"]
+    if any(record.time_us is not None for record in shown):
+        timed = _timed(run, what, shown, more)
+        return Section(timed.title, timed.header, timed.rows, (*wrong, *notes, *timed.notes))
+    title = f"{what}, {run.device.name}: answers only, nothing is timed"
+    header = ("kernel", "blocks", "passes", "answer", "error", "%bound", "ulp", "distinct")
+    rows = tuple(
+        (
+            _label(r), str(r.grid), str(r.passes), "right" if r.verdict == "pass" else "WRONG",
+            error_text(r.error), error_text(r.pct_bound), error_text(r.error_ulp), distinct_text(r),
+        )
+        for r in shown
+    )  # fmt: skip
+    rounds = first.op in ("sum", "prod", "mean")
+    if rounds and shown and all(r.bound == 0 and r.error_ulp is not None for r in shown):
+        notes.append("no %bound: verified with inputs of which no partial answer is rounded")
+    return Section(title, header, rows, (*wrong, *notes))
+
+
+def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) -> Section:
+    timed = [record for record in records if record.time_us is not None]
+    first = timed[0]
+    kinds = dict.fromkeys(record.timing for record in timed)
+    title = f"{what}, {listed(kinds)}, {run.device.name}"
+    if first.region == "first-pass":
+        title += ", first pass only"
+    columns = chosen(records, more)
+    rows = tuple(
+        tuple(
+            "" if column.heading == "kernel" and k and _label(records[k - 1]) == _label(r)
+            else column.cell(r)
+            for column in columns
+        )
+        for k, r in enumerate(records)
+    )  # fmt: skip
+    headings = {column.heading for column in columns}
+    notes = [*_share_notes(run, first, headings), *_kind_notes(kinds, timed), *_answer_notes(timed)]
+    notes += _interval_notes(timed)
+    return Section(title, tuple(c.heading for c in columns), rows, tuple(notes))
+
+
+def listed(words: Iterable[str]) -> str:
+    """Each once: a, `a and b`, or with commas."""
+    kinds = list(dict.fromkeys(words))
+    return " and ".join(kinds) if len(kinds) < 3 else ", ".join(kinds)
+
+
+def _interval_notes(timed: Sequence[Record]) -> Iterator[str]:
+    """Why times have no interval, and which if others have one."""
+    few: dict[int, list[str]] = {}
+    for r in timed:
+        if r.time_us_low is None:
+            few.setdefault(len(r.medians_us), []).append(_label(r))
+    for rounds, names in few.items():
+        who = "" if len(names) == len(timed) else f"{', '.join(dict.fromkeys(names))}: "
+        yield f"{who}{rounds} round{'s' if rounds > 1 else ''}: no interval; it takes at least 6"
+
+
+def _floors_text(floors: Mapping[str, float]) -> str:
+    """Events and launch of each kind of timing, at the last size; the first kind's have no kind in
+    their names."""
+    kinds: dict[str, list[str]] = {}
+    for name, us in floors.items():
+        what, _, kind = name.removeprefix("floor: ").partition(", ")
+        kinds.setdefault(kind, []).append(f"{what} {us:.2f} us")
+    return "; ".join(f"{kind}: {', '.join(a)}".removeprefix(": ") for kind, a in kinds.items())
+
+
+def _share_notes(run: Run, first: Record, headings: set[str]) -> Iterator[str]:
+    """What the two percentages are shares of."""
+    peak, ceiling = run.device.peak_gb_s, first.ceiling_gb_s
+    if "%peak" in headings and peak is None:
+        yield "%peak: the driver does not know the theory; --peak-gb-s sets it"
+    elif "%peak" in headings:
+        given = run.protocol.get("peak_gb_s") is not None
+        source = "as --peak-gb-s says" if given else "theory from clock and bus width"
+        yield f"%peak: of {peak:.4g} GB/s, {source}"
+    if "%ceil" in headings and ceiling is not None:
+        yield (
+            f"%ceil: of {plain_text(ceiling)} GB/s, which a read-only kernel reached in the same "
+            "rounds"
+        )
+
+
+def _kind_notes(kinds: Iterable[str], timed: Sequence[Record]) -> Iterator[str]:
+    """What must be known of times that are not cold, or not of one launch."""
+    cached = [r for r in timed if not r.timing.startswith("cold") and (r.pct_peak or 0) > 100]
+    if cached:
+        yield "warm and over 100 % of theory: these bytes came from the cache, not from memory"
+    if any((r.batch or 1) > 1 for r in timed):
+        yield "batch: launches between two events, for kernels under 20 us; us is one's share"
+    if any("graph" in kind for kind in kinds):
+        yield (
+            "graph: the launches were captured once and replayed; host us is what the host needs "
+            "to enqueue one reduction, and no part of us"
+        )
+
+
+def _answer_notes(timed: Sequence[Record]) -> Iterator[str]:
+    """Kernels whose answer depends on the order in which blocks arrive."""
+    loose = dict.fromkeys(
+        f"{_label(r)} {distinct_text(r)}"
+        for r in timed
+        if r.distinct is not None and r.distinct > 1
+    )
+    if loose:
+        yield f"answers differ in their bits (distinct/launches): {', '.join(loose)}"
+
+
+def verdict_section(records: Iterable[Record], title: str) -> Section:
+    """What `verify` found, one line a case."""
+    header = ("kernel", "op", "dtype", "answer", "error", "%bound", "ulp", "distinct")
+    rows = []
+    notes = []
+    for r in records:
+        answer = {"pass": "right", "fail": "WRONG", "skip": DASH}[r.verdict]
+        accuracy = (error_text(r.error), error_text(r.pct_bound), error_text(r.error_ulp))
+        rows.append((_label(r), r.op, r.dtype, answer, *accuracy, distinct_text(r)))
+        if r.reason:
+            kind = "WRONG" if r.verdict == "fail" else "skipped"
+            notes.append(f"{_label(r)} {r.op} {r.dtype}: {kind}: {r.reason}")
+    return Section(title, header, tuple(rows), tuple(notes), 4)
+
+
+def alignment(section: Section, column: int) -> Literal["left", "right"]:
+    return "left" if column < section.texts else "right"

@@ -1,0 +1,153 @@
+"""Standard output: tables as wide as the terminal, for readers who may leave before the end."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from io import StringIO, TextIOWrapper
+from typing import TYPE_CHECKING
+
+from cudareduce.errors import UsageError
+from cudareduce.report.sections import Section, alignment
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+#: Rich takes a third of a millisecond for a row; more rows than this are laid out without it.
+_LONG = 500
+
+
+@contextmanager
+def to_reader() -> Iterator[None]:
+    """Print to someone who may have read enough (`| head`): the rest is dropped, and the exit code
+    is what it would have been. A full disk is a UsageError. An encoding without ± spells it."""
+    if sys.stdout is None:  # closed: `>&-`
+        sys.stdout = StringIO()
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="cudareduce.spelled")
+    try:
+        yield
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # Rich would exit with 1, which is a regression
+        # Python flushes once more as it ends; by then nobody must be there to complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        raise UsageError(f"cannot write to standard output: {error.strerror}") from None
+
+
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    """What an encoding lacks: +- for ±, else a question mark."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join({"±": "+-"}.get(letter, "?") for letter in lacking), error.end
+
+
+codecs.register_error("cudareduce.spelled", _spelled)
+
+
+def print_sections(found: Iterable[Section]) -> None:
+    """Sections on standard output: as wide as the terminal, whole in a pipe, colour where it is."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 1000
+    for section in found:
+        console.print(Text(section.title, "bold"), soft_wrap=True)
+        for part, gap in _fitting(section, console.width):
+            if len(part.rows) > _LONG:
+                sys.stdout.writelines(_plain_table(part, gap))
+            else:
+                console.print(_rich_table(part, gap))
+        for note in section.notes:
+            # Wrapped by the terminal if at all: a place in a file stays one word to click or copy.
+            quiet = "dim" if section.rows else ""
+            console.print(Text(note, "red" if "WRONG" in note else quiet), soft_wrap=True)
+        console.print()
+
+
+def _fitting(section: Section, width: int) -> Iterator[tuple[Section, int]]:
+    """The table with its gap between columns; where there is no room, a narrower one, and where
+    numbers would still be cut, several with some columns each. Words may break, numbers may not."""
+    if not section.rows:
+        return
+    if 1 + sum(_widths(section, 2)) <= width:
+        yield section, 2
+        return
+    section = _without_prefix(section)
+    widths = _widths(section, 1)
+    names, part = list(range(section.texts)), list[int]()
+    room = whole = width - 1 - sum(widths[: section.texts])
+    for k in range(section.texts, len(section.header)):
+        if part and widths[k] > room:
+            yield _columns(section, names + part), 1
+            part, room = [], whole
+        part.append(k)
+        room -= widths[k]
+    yield _columns(section, names + part), 1
+
+
+def _columns(section: Section, keep: Sequence[int]) -> Section:
+    rows = tuple(tuple(row[k] for k in keep) for row in section.rows)
+    return replace(section, header=tuple(section.header[k] for k in keep), rows=rows)
+
+
+def _widths(section: Section, gap: int) -> list[int]:
+    return [
+        gap + max(map(len, column)) for column in zip(section.header, *section.rows, strict=True)
+    ]
+
+
+def _rich_table(section: Section, gap: int) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap - 1, 0, 0))
+    for k, name in enumerate(section.header):
+        table.add_column(
+            name, justify=alignment(section, k), no_wrap=k >= section.texts, overflow="fold"
+        )
+    for row in section.rows:
+        style = "red" if "WRONG" in row else ""
+        table.add_row(*(Text(cell, style) for cell in row))
+    return table
+
+
+def _plain_table(section: Section, gap: int) -> Iterator[str]:
+    """The same lines without colour."""
+    widths = _widths(section, 0)
+    aligned = [
+        str.ljust if alignment(section, k) == "left" else str.rjust for k in range(len(widths))
+    ]
+
+    def line(cells: Sequence[str]) -> str:
+        placed = (to(cell, w) for to, cell, w in zip(aligned, cells, widths, strict=True))
+        return f" {(' ' * gap).join(placed).rstrip()}\n"
+
+    yield "\n"
+    yield line(section.header)
+    yield f" {'─' * (sum(widths) + gap * (len(widths) - 1))}\n"
+    yield from map(line, section.rows)
+    yield "\n"
+
+
+def _without_prefix(section: Section) -> Section:
+    """The word that all kernels' names begin with, in the heading and not in every row."""
+    if "kernel" not in section.header:
+        return section
+    k = section.header.index("kernel")
+    first = {row[k].partition("_")[0] for row in section.rows if "_" in row[k]}
+    prefix = f"{next(iter(first), '')}_"
+    if not all(row[k].startswith(prefix) for row in section.rows if row[k]):
+        return section
+    rows = tuple((*row[:k], row[k].removeprefix(prefix), *row[k + 1 :]) for row in section.rows)
+    header = (*section.header[:k], f"{prefix}*", *section.header[k + 1 :])
+    return replace(section, header=header, rows=rows)

@@ -1,0 +1,1 @@
+"""Published experiments, done again with their own sizes, their figures beside ours."""

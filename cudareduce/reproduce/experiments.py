@@ -1,0 +1,157 @@
+"""A published experiment, done again: its sizes, block, inputs and timed region, its figures beside
+ours, each against the peak of the card it was measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from cudareduce.library.registry import Choice, Registry
+from cudareduce.library.suite import Suite, SuiteRow
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.report.numbers import DASH, rate_text, ratio_text, share_text, size_text, time_text
+from cudareduce.report.sections import Section, sections
+from cudareduce.reproduce.profiler import Profile
+from cudareduce.results.record import Record, Run
+
+#: Columns of the publication: shown where it printed, or lets compute, at least one of them.
+_THEIRS = ("(us)", "(GB/s)", "(%peak)", "(x)", "(util.)", "ncu %")
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """Versions that share a size: they are measured against each other."""
+
+    n: int
+    rows: int
+    choices: tuple[Choice, ...]
+
+
+def experiments(suite: Suite, kernels: Mapping[str, Any]) -> list[Experiment]:
+    """A suite's versions by size, in the author's order."""
+    groups: dict[tuple[int, int], list[Choice]] = {}
+    about = suite.experiment
+    sizes = about.get("n", [2**25])
+    for row in suite.rows:
+        for n in [row.n] if row.n is not None else sizes:
+            rows = row.rows if row.rows is not None else about.get("rows", 1)
+            block = row.block or about.get("block")
+            choice = Choice(kernels[row.kernel], suite.id, row.name, block, row.items)
+            groups.setdefault((n, rows), []).append(choice)
+    return [Experiment(n, rows, tuple(choices)) for (n, rows), choices in groups.items()]
+
+
+def tables(run: Run, registry: Registry) -> list[Section]:
+    """A run's tables: the author's where it reproduces a publication, else ours."""
+    name = run.protocol.get("suite")
+    if name is None:
+        return sections(run)
+    return [section(registry.suite(name), run, Profile(**run.protocol["profiler"]))]
+
+
+def section(suite: Suite, run: Run, profile: Profile) -> Section:
+    """The author's table: his versions in his order, our figures and, in brackets, his."""
+    about = suite.experiment
+    names = [row.name for row in suite.rows]
+    run = replace(run, records=tuple(sorted(run.records, key=lambda r: names.index(r.name or ""))))
+    first = run.records[0]
+    one_size = len({(r.n, r.rows) for r in run.records}) == 1
+    timed = any(r.time_us is not None for r in run.records)
+    by_name = {row.name: row for row in suite.rows}
+    table = [_row(by_name[r.name or ""], r, about, profile) for r in run.records]
+    wanted = {"published as", "us", "GB/s", "%peak", "x"} if timed else {"published as", "answer"}
+    wanted |= set() if one_size else {"elements"}
+    wanted |= {name for name in _THEIRS[:-1] if any(row[name] != DASH for row in table)}
+    wanted |= {"ncu %"} if "(util.)" in wanted else set()
+    header = tuple(name for name in table[0] if name in wanted)
+    size = f", {_elements(first)}" if one_size else ""
+    region = ", first pass only" if about.get("region") == "first-pass" else ""
+    title = f"{suite.title}: {first.op} of {first.dtype}{size}{region}, {run.device.name}"
+    rows = tuple(tuple(row[name] for name in header) for row in table)
+    return Section(title, header, rows, _notes(suite, run, profile, wanted))
+
+
+def _elements(record: Record) -> str:
+    rows = f" x {size_text(record.rows)} rows" if record.rows != 1 else ""
+    return size_text(record.n) + rows
+
+
+def _row(
+    row: SuiteRow, record: Record, about: Mapping[str, Any], profile: Profile
+) -> dict[str, str]:
+    printed = row.published
+    us = printed.get("time_us")
+    read = record.n * record.rows * DTYPES[record.dtype].size
+    gb_s = printed.get("gb_s") or (read / us / 1e3 if us else None)
+    peak = about.get("gpu_peak_gb_s")
+    return {
+        "published as": row.name,
+        "elements": _elements(record),
+        "answer": {"pass": "right", "fail": "WRONG", "skip": DASH}[record.verdict],
+        "us": time_text(record.time_us, record.time_us_low, record.time_us_high),
+        "GB/s": rate_text(record.gb_s),
+        "%peak": share_text(record.pct_peak),
+        "x": ratio_text(record.speedup),
+        "(us)": DASH if us is None else f"{us:g}",
+        "(GB/s)": rate_text(gb_s),
+        "(%peak)": share_text(100 * gb_s / peak if gb_s and peak else None),
+        "(x)": ratio_text(printed.get("speedup")),
+        "(util.)": share_text(printed.get("utilisation_pct")),
+        "ncu %": share_text(profile.throughput_pct.get(record.kernel)),
+    }
+
+
+def _notes(suite: Suite, run: Run, profile: Profile, shown: set[str]) -> tuple[str, ...]:
+    about = suite.experiment
+    notes = []
+    if any(record.time_us is not None for record in run.records):
+        notes.append(
+            f"%peak is of {rate_text(run.device.peak_gb_s)} GB/s, {run.device.name}'s theory"
+        )
+    if "(us)" in shown:
+        peak = about["gpu_peak_gb_s"]
+        notes.append(f"In brackets: as published, {about['gpu']}; (%peak) is of its {peak:g} GB/s.")
+    else:
+        notes.append("The publication prints no figures.")
+    if "(util.)" in shown:
+        why_not = f"; none here: {profile.why_not}" if profile.why_not else ""
+        notes.append(
+            "(util.) is the utilisation as printed, ncu % what Nsight Compute says of our launch: "
+            f"memory throughput{why_not}."
+        )
+    notes += [f"Timed there: {about['timed']}."] if "timed" in about else []
+    notes += [about["note"]] if "note" in about else []
+    notes += [f"{r.name}: {r.reason}" for r in run.records if r.reason]
+    notes += about.get("errata", [])
+    notes += [f"{row.name}: {row.erratum}" for row in suite.rows if row.erratum]
+    notes += run.protocol.get("remarks", [])
+    return tuple(notes)
+
+
+def fastcuda_lines(run: Run) -> str:
+    """FastCuda's own `key=value` lines, but for a status that depends on the answers."""
+    first = run.records[0]
+    lines = [f"n={first.n}", f"device={run.device.name}"]
+    for r in run.records:
+        version, _, what = r.kernel.removeprefix("reduce_").partition("_")
+        lines.append(f"algorithm={what}_{version}")
+        if r.time_us is not None and r.gb_s is not None:
+            lines += [f"elapsed_ms={r.time_us / 1e3:.4f}", f"bandwidth_gb_s={r.gb_s:.2f}"]
+        if r.error is not None:
+            lines.append(f"abs_error={r.error:.3e}")
+    wrong = any(r.verdict == "fail" for r in run.records)
+    return "\n".join([*lines, f"status={'wrong' if wrong else 'ok'}"]) + "\n"
+
+
+def merged(suite: Suite, runs: list[Run], profile: Profile) -> Run:
+    """One run of all experiments of a suite, with what the profiler said."""
+    records = tuple(record for run in runs for record in run.records)
+    extra = {
+        "suite": suite.id, "profiler": asdict(profile),
+        "measured": [story for run in runs for story in run.protocol.get("measured", ())],
+        "remarks": list(dict.fromkeys(
+            remark for run in runs for remark in run.protocol.get("remarks", ())
+        )),
+    }  # fmt: skip
+    return replace(runs[0], records=records, protocol=dict(runs[0].protocol) | extra)

@@ -1,0 +1,1 @@
+"""What a run leaves: records, result files, and where they come from."""

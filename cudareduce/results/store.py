@@ -1,0 +1,227 @@
+"""Result files: written whole or not at all, read back with a reason when they do not load."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from cudareduce.backend import DeviceInfo
+from cudareduce.errors import UsageError
+from cudareduce.results.record import COLUMNS, SCHEMA, Record, Run
+
+
+def check_writable(path: Path) -> None:
+    """Fail now, before anything is measured, if a file could not be written there."""
+    folder = path.parent
+    if path.is_dir():
+        raise UsageError(f"cannot write {path}: it is a folder; name a file in it")
+    if not folder.is_dir():
+        raise UsageError(f"cannot write {path}: the folder {folder} does not exist; create it")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise UsageError(f"cannot write {path}: permission denied; choose another place")
+
+
+def check_outputs(options: Mapping[str, Any], *inputs: Path) -> None:
+    """Fail before anything is measured if a file could not be written, or would replace another."""
+    taken = {path.resolve(): "what it is compared with" for path in inputs}
+    for key in ("csv", "markdown", "json", "junit", "benchmark_json"):
+        path: Path | None = options.get(key)
+        if path is None:
+            continue
+        check_writable(path)
+        name, place = f"--{key.replace('_', '-')}", path.resolve()
+        if place in taken and (place.is_file() or not place.exists()):
+            raise UsageError(f"{name} and {taken[place]} are one file, {path}: choose another name")
+        taken[place] = name
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file under a temporary name and rename it, so that no reader sees half of it; what
+    is no plain file, as a pipe or /dev/stdout, is written to and stays what it is."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            path.write_text(text, encoding="utf-8")
+            return
+        temporary.write_text(text, encoding="utf-8")
+        if path.exists():
+            shutil.copymode(path, temporary)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UsageError(f"cannot write {path}: {error.strerror}; choose another place") from None
+
+
+def to_json(run: Run) -> str:
+    """A run as JSON; what is not a number is null."""
+    head: dict[str, Any] = {
+        "schema": run.schema,
+        "created": run.created,
+        "tool": dict(run.tool),
+        "device": asdict(run.device),
+        "protocol": dict(run.protocol),
+    }
+    head["records"] = [_plain(asdict(record)) for record in run.records]
+    return json.dumps(head, indent=1, allow_nan=False) + "\n"
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in values.items()
+    }
+
+
+def to_csv(run: Run) -> str:
+    """The records as CSV, the same names in the same order."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for record in run.records:
+        writer.writerow(_plain(asdict(record)))
+    return text.getvalue()
+
+
+def is_missing(path: Path) -> bool:
+    """Whether nothing is there; why it cannot be looked at is for reading to tell."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds; one that is missing or truncated is a UsageError."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"there is no {path}: make it with cudareduce bench --json") from None
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}; name a file that can be read"
+        ) from None
+    except json.JSONDecodeError as error:
+        why = str(error)
+    except RecursionError:
+        why = "it is nested too deeply"
+    except ValueError:  # of the decoder, or of a number with thousands of digits
+        why = "it holds what is neither UTF-8 nor a number of usual length"
+    raise UsageError(f"{path} is not JSON, or is cut short: {why}; make it again")
+
+
+def load(path: Path) -> Run:
+    """Read a result file; one that is missing, truncated or another tool's is a UsageError, and so
+    is one with a value that is not of its field's type."""
+    data = read_json(path)
+    if not isinstance(data, dict) or "schema" not in data or "records" not in data:
+        raise UsageError(f"{path} is not a result of cudareduce: write one with bench --json")
+    schema = data["schema"]
+    if type(schema) is not int:  # true and 1.0 equal 1
+        raise UsageError(f"{path}: schema is not a whole number; bench again")
+    if schema != SCHEMA:
+        raise UsageError(f"{path} has schema {schema}, this version reads {SCHEMA}: bench again")
+    place = ""
+    try:
+        for name, kind in _PARTS.items():
+            if type(data.get(name)) is not kind:
+                raise _Unfit(f"{name} is {_misfit(data.get(name), kind)}")
+        place = "device: "
+        device = DeviceInfo(*_values(DeviceInfo, data["device"]))
+        records = []
+        for number, values in enumerate(data["records"], 1):
+            place = f"record {number}: "
+            records.append(Record(*_values(Record, values)))
+    except _Unfit as error:
+        raise UsageError(f"{path}: {place}{error}; bench again") from None
+    return Run(data["tool"], device, data["protocol"], tuple(records), data["created"])
+
+
+class _Unfit(Exception):
+    """What is wrong with a field, in words."""
+
+
+_PARTS = {"tool": dict, "device": dict, "protocol": dict, "records": list, "created": str}
+_WORDS = {
+    str: "a text", int: "a whole number", float: "a number", bool: "true or false",
+    tuple: "a list of numbers", list: "a list", dict: "an object",
+}  # fmt: skip
+_NUMBERS = frozenset((int, float))
+_NUMBERS_OR_NONE = _NUMBERS | {type(None)}
+_LARGEST = sys.float_info.max
+
+
+def _misfit(value: Any, kind: type) -> str:
+    return "missing" if value is None else f"not {_WORDS[kind]}"
+
+
+def _values(kind: type, found: Any) -> list[Any]:
+    """The values of all fields, in their order. One that is not there is unknown; one of a newer
+    version with the same schema is left out."""
+    if type(found) is not dict:
+        raise _Unfit("it is not an object")
+    values = []
+    for name, types in _types(kind):
+        value: Any = found.get(name)
+        if type(value) not in types:  # not isinstance, for which true is a whole number
+            value = _converted(name, value, types)
+        elif type(value) in _NUMBERS and not -_LARGEST <= value <= _LARGEST:
+            raise _Unfit(f"{name} is not a finite number")
+        elif type(value) is str and not value.isascii() and not _printable(value):
+            raise _Unfit(f"{name} holds half a character, which cannot be printed")
+        values.append(value)
+    return values
+
+
+def _printable(text: str) -> bool:
+    """Whether it is Unicode: JSON can write one half of a surrogate pair without the other."""
+    return text.encode("utf-8", "ignore").decode("utf-8") == text
+
+
+def _converted(name: str, value: Any, types: tuple[type, ...]) -> Any:
+    """What JSON writes in another way: a tuple as a list, and a number perhaps as a whole one."""
+    if types[0] is tuple and value is None:
+        return ()
+    if types[0] is tuple and type(value) is list and _NUMBERS_OR_NONE.issuperset(map(type, value)):
+        if not all(number is None or -_LARGEST <= number <= _LARGEST for number in value):
+            raise _Unfit(f"{name} holds what is not a finite number")
+        return tuple(None if number is None else float(number) for number in value)
+    if types[0] is float and type(value) is int:
+        if not -_LARGEST <= value <= _LARGEST:
+            raise _Unfit(f"{name} is not a finite number")
+        return float(value)
+    raise _Unfit(f"{name} is {_misfit(value, types[0])}")
+
+
+@cache
+def _types(kind: type) -> tuple[tuple[str, tuple[type, ...]], ...]:
+    """Names and types of a dataclass's fields, as they are annotated."""
+    hints = get_type_hints(kind)
+    return tuple((f.name, _alternatives(hints[f.name])) for f in fields(kind))
+
+
+def _alternatives(hint: Any) -> tuple[type, ...]:
+    return (tuple,) if get_origin(hint) is tuple else get_args(hint) or (hint,)
+
+
+def known_fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields this version knows; newer ones of the same schema are left out."""
+    names = _names(kind)
+    return {key: value for key, value in values.items() if key in names}
+
+
+@cache
+def _names(kind: type) -> frozenset[str]:
+    return frozenset(f.name for f in fields(kind))

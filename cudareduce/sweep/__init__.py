@@ -1,0 +1,1 @@
+"""Times over a range of sizes, and what follows from them."""

@@ -1,0 +1,141 @@
+"""Verification in a child process, which may crash or hang without taking the run with it.
+
+On the CPU every kernel is verified so, since a fault is the process's own. On the GPU a user's own
+file is, since a fault poisons the CUDA context of the process that caused it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import tempfile
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from cudareduce.backend import Backend
+from cudareduce.backends import BackendSpec, open_backend
+from cudareduce.emulator.toolchain import resolve_locations
+from cudareduce.errors import CudareduceError
+from cudareduce.launch.case import Case, build, usable
+from cudareduce.verify.verdict import PASS, Verdict, worse
+from cudareduce.verify.verify import verify
+
+#: How long a killed child is waited for before it is left to the operating system.
+_LAST_BREATH_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Verify one case on shapes `(n, rows)`, in order.
+
+    `thorough` tries all patterns, not the decisive one alone.
+    """
+
+    spec: BackendSpec
+    case: Case
+    shapes: tuple[tuple[int, int], ...]
+    seed: int = 0
+    thorough: bool = True
+    schedules: tuple[str, ...] = ()
+    only: str | None = None  # the one pattern to verify with
+
+
+class Isolation:
+    """A child process that does jobs one after the other and is replaced when it dies."""
+
+    def __init__(self) -> None:
+        self._context = multiprocessing.get_context("spawn")
+        self._process: multiprocessing.process.BaseProcess | None = None
+        self._log: Path | None = None
+
+    def run(self, job: Job, limit_s: float) -> Verdict:
+        """The verdict of a job; a crash, a hang or an error of the child is a failure."""
+        if self._process is None:
+            self._start()
+        assert self._process is not None
+        try:
+            self._pipe.send(job)
+            if not self._pipe.poll(limit_s):
+                self.close()
+                return Verdict(
+                    "fail", f"no answer after {limit_s:g} s: it hangs, or --time-limit is too short"
+                )
+            answer = self._pipe.recv()
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._process.join()
+            reason = self._last_words(self._process.exitcode)
+            self.close()
+            return Verdict("fail", reason)
+        if isinstance(answer, CudareduceError):
+            raise answer
+        assert isinstance(answer, Verdict)
+        return answer
+
+    def _start(self) -> None:
+        self._pipe, theirs = self._context.Pipe()
+        handle, name = tempfile.mkstemp(prefix="cudareduce-", suffix=".log")
+        os.close(handle)
+        self._log = Path(name)
+        self._process = self._context.Process(target=_serve, args=(theirs, name), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def close(self) -> None:
+        """End the child, whatever it is doing."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join(_LAST_BREATH_S)  # a driver may take its time to end a kernel
+            self._pipe.close()
+        self._process = None
+        if self._log is not None:
+            self._log.unlink(missing_ok=True)
+        self._log = None
+
+    def _last_words(self, code: int | None) -> str:
+        """What the child said last on standard error, else how it ended."""
+        lines = self._log.read_text(errors="replace").splitlines() if self._log else []
+        if lines:
+            return resolve_locations(lines[-1])
+        if code is not None and code < 0:
+            return f"its process was ended by {signal.Signals(-code).name}"
+        return f"its process ended with code {code}"
+
+
+def _serve(pipe: Connection, log: str) -> None:
+    """The child: one backend, jobs until the pipe closes, standard error kept for last words."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(descriptor, 2)
+    open_specs: dict[BackendSpec, Backend] = {}
+    while True:
+        try:
+            job: Job = pipe.recv()
+        except EOFError:
+            return
+        try:
+            pipe.send(_verify(job, open_specs))
+        except CudareduceError as error:
+            pipe.send(error)
+        except MemoryError:
+            pipe.send(Verdict("skip", "out of host memory"))
+
+
+def _verify(job: Job, backends: dict[BackendSpec, Backend]) -> Verdict:
+    if job.spec not in backends:
+        backends[job.spec] = open_backend(job.spec, catch_faults=True)
+    backend = backends[job.spec]
+    plans = [job.case.plan(n, rows, backend.limits()) for n, rows in job.shapes]
+    stages = [step.stage for plan in plans for step in plan.passes]
+    programs = usable(build(backend, [(job.case, stages)])[job.case]) if stages else {}
+    verdict = PASS
+    for n, rows in job.shapes:
+        found = verify(
+            backend, [(job.case, programs)], n, rows,
+            seed=job.seed, thorough=job.thorough, schedules=job.schedules, only=job.only,
+        )  # fmt: skip
+        verdict = worse(verdict, found[job.case])
+        if verdict.outcome == "fail":
+            break
+    return verdict

@@ -1,0 +1,102 @@
+"""Whether answers are right: a verdict, how it is formed, and which of two stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from cudareduce.launch.plan import Plan
+from cudareduce.problem.inputs import Array
+from cudareduce.problem.reference import Reference, bound
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`error`, in `ulp` too, and `bound` are those of the answer nearest to, or farthest over, its
+    bound; `distinct` is how many different answers `launches` on one input gave, bit by bit."""
+
+    outcome: Literal["pass", "fail", "skip"]
+    reason: str = ""
+    error: float | None = None
+    bound: float | None = None
+    ulp: float | None = None
+    distinct: int | None = None
+    launches: int | None = None
+
+
+PASS = Verdict("pass")
+
+
+def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict | None:
+    """Compare answers with the reference; None where the plan's bound is too wide to decide."""
+    limits = bound(plan.problem.what, plan.depth, ref, pattern == "exact")
+    if limits is None:
+        return None
+    expected = ref.expected
+    same = answers == expected
+    if answers.dtype.kind == "f":
+        same |= np.isnan(answers) & np.isnan(expected)
+    if ref.magnitude is None and ref.tolerance is None:
+        wrong = np.flatnonzero(~(same.all(axis=1) if same.ndim > 1 else same))
+        errors = np.zeros(len(expected))
+        if answers.ndim == 1 and answers.dtype.kind in "iuf":
+            with np.errstate(invalid="ignore"):
+                distance = np.abs(answers.astype(np.longdouble) - expected.astype(np.longdouble))
+            errors = np.where(same, 0.0, distance).astype(float)
+    else:
+        with np.errstate(invalid="ignore"):
+            errors = np.abs(answers.astype(np.longdouble) - expected).astype(float)
+        errors = np.where(same, 0.0, errors)  # infinities may be equal, and differ by no number
+        wrong = np.flatnonzero(~(np.isfinite(errors) & (errors <= limits)))
+    if len(wrong):
+        k = wrong[0]
+        where = f" in row {k} of {len(expected)}" if len(expected) > 1 else ""
+        allowed = f" (error {errors[k]:.3g}, bound {limits[k]:.3g})" if limits[k] else ""
+        reason = f"got {_text(answers[k])}, expected {_text(expected[k])}{where}{allowed}"
+        error = float(errors[k]) if np.isfinite(errors[k]) else None
+        return Verdict("fail", reason, error, float(limits[k]))
+    if not len(errors):
+        return PASS
+    k = int(np.argmax(errors / np.maximum(limits, np.finfo(float).tiny)))
+    ulp = _in_ulp(float(errors[k]), expected[k], answers.dtype)
+    return Verdict("pass", "", float(errors[k]), float(limits[k]), ulp)
+
+
+def _in_ulp(error: float, expected: object, dtype: np.dtype) -> float | None:
+    """An error in units of the last place that the right answer has in the type of answers."""
+    if dtype.kind != "f":
+        return None
+    place = float(np.spacing(np.abs(np.asarray(expected)).astype(dtype)))
+    return error / place if np.isfinite(place) else None
+
+
+def _text(value: object) -> str:
+    array = np.asarray(value)
+    if array.dtype.kind == "f":
+        return f"{float(array):.9g}"
+    return str(array.tolist())
+
+
+def worse(old: Verdict, new: Verdict) -> Verdict:
+    """The verdict that stands after both: a failure, else the one nearest to its bound; with the
+    most distinct answers that either saw."""
+    kept = _worse(old, new)
+    seen = max(old, new, key=lambda verdict: verdict.distinct or 0)
+    return replace(kept, distinct=seen.distinct, launches=seen.launches)
+
+
+def _worse(old: Verdict, new: Verdict) -> Verdict:
+    rank = ("pass", "skip", "fail")
+    if old.outcome != new.outcome:
+        return max(old, new, key=lambda verdict: rank.index(verdict.outcome))
+    if old.outcome != "pass":
+        return old
+    if old.error is None:
+        return new
+
+    def share(verdict: Verdict) -> float:
+        return (verdict.error or 0.0) / (verdict.bound or np.inf)
+
+    return new if new.error is not None and share(new) > share(old) else old

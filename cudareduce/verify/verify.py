@@ -1,0 +1,152 @@
+"""Whether a kernel is right: bounds from the plan, patterns by operator, sizes where kernels fail.
+
+Never a tolerance by taste, and never relative to the sum alone: a float sum must lie within
+gamma_depth * sum|x| of the reference, everything else must be equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from cudareduce.backend import Backend, KernelFault
+from cudareduce.launch.bound import Bound
+from cudareduce.launch.case import Case, Programs
+from cudareduce.problem.inputs import make, patterns_for
+from cudareduce.problem.operators import Reduction
+from cudareduce.problem.reference import Reference, reference
+from cudareduce.verify.verdict import PASS, Verdict, judge, worse
+
+#: Up to this size every pattern and every schedule is tried, above it on the CPU one of each.
+SMALL = 2**20
+#: Up to this size the input is also given off its natural alignment.
+_MISALIGNED_UP_TO = 65537
+#: One of these is among the patterns of every operator.
+_GUARDED = ("random", "rising", "cancel")
+#: Launches on one input whose answers are compared bit by bit, where rounding can show an order.
+REPEATS = 10
+
+
+def edge_sizes(block: int) -> list[int]:
+    """Where reductions go wrong: none, one, about a warp, a block, two, and odd sizes between."""
+    near_blocks = (block - 1, block, block + 1, 2 * block - 1, 2 * block + 1)
+    return sorted({0, 1, 2, 31, 32, 33, *near_blocks, 1023, 1024, 1025, 4097, 65537, 1000003})
+
+
+#: Rows of every kind that row and warp kernels must get right: none, short, odd, many.
+ROW_SHAPES = ((0, 3), (1, 1), (1, 7), (5, 33), (31, 3), (32, 257), (33, 5), (257, 9), (4097, 3))
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input to verify with; `misaligned` starts it one element off its natural alignment."""
+
+    pattern: str
+    n: int
+    rows: int = 1
+    seed: int = 0
+    misaligned: bool = False
+
+    def __str__(self) -> str:
+        rows = f" x {self.rows} rows" if self.rows != 1 else ""
+        return f"n = {self.n}{rows}, {self.pattern}{', misaligned' * self.misaligned}"
+
+
+def verify_on(
+    backend: Backend,
+    given: Input,
+    cases: Sequence[tuple[Case, Programs]],
+    schedules: Sequence[str] = (),
+) -> Iterator[tuple[Case, Verdict | None]]:
+    """Run cases of one reduction on one input, from poisoned memory, and judge each answer."""
+    what = cases[0][0].what
+    data = make(given.pattern, what, given.n, given.rows, given.seed)
+    ref = reference(what, data, given.rows)
+    buffer = backend.upload(data, what.dtype.size if given.misaligned else 0)
+    try:
+        for case, programs in cases:
+            plan = case.plan(given.n, given.rows, backend.limits())
+            bound = Bound(backend, plan, programs, buffer)
+            try:
+                yield case, _on_all_schedules(backend, bound, ref, given, schedules)
+            finally:
+                bound.release()
+    finally:
+        backend.free(buffer)
+
+
+def _on_all_schedules(
+    backend: Backend, bound: Bound, ref: Reference, given: Input, schedules: Sequence[str]
+) -> Verdict | None:
+    verdict, bits = PASS, []
+    many = given.pattern in ("random", "cancel") and given.n * given.rows <= SMALL
+    # Where a kernel writes depends on the size and not on the values: one input of a size shows it.
+    guarded = given.misaligned or given.pattern in _GUARDED
+    # A second launch at least: a kernel may leave something behind that makes the next one wrong.
+    turns = schedules or ("",) * (REPEATS if many else 2)
+    for schedule in turns:
+        if schedule:
+            backend.schedule = schedule
+        bound.poison()
+        try:
+            bound.run()
+            answers = bound.answers()
+            new = judge(bound.plan, answers, ref, given.pattern)
+        except KernelFault as fault:
+            new = Verdict("fail", str(fault))
+        outside = bound.damage() if new and new.outcome == "pass" and guarded else None
+        if outside:
+            new = Verdict("fail", outside)
+        if new is None:
+            return None
+        if new.outcome == "fail":
+            within = f"{given}, schedule {schedule}" if schedule else str(given)
+            return replace(new, reason=f"{within}: {new.reason}")
+        bits.append(answers.tobytes())
+        verdict = worse(verdict, new)
+    if many:
+        return replace(verdict, distinct=len(set(bits)), launches=len(bits))
+    return verdict
+
+
+def inputs_for(
+    what: Reduction, n: int, tiles: Iterable[int], thorough: bool = True
+) -> list[tuple[str, bool]]:
+    """Pattern and misalignment of each input that verifies size `n`; one input if not thorough."""
+    patterns: dict[str, None] = {}
+    for tile in sorted(set(tiles)):
+        patterns |= dict.fromkeys(patterns_for(what, n, tile if n <= SMALL else n or 1))
+    names = list(patterns)
+    if not thorough:
+        return [(names[0], False)]
+    misaligned = [(names[0], True)] if 0 < n <= _MISALIGNED_UP_TO else []
+    return [(name, False) for name in names] + misaligned
+
+
+def verify(
+    backend: Backend,
+    cases: Sequence[tuple[Case, Programs]],
+    n: int,
+    rows: int = 1,
+    *,
+    seed: int = 0,
+    thorough: bool = True,
+    schedules: Sequence[str] = (),
+    only: str | None = None,
+) -> dict[Case, Verdict]:
+    """Verify cases of one reduction at one size; a case that failed is not run again. `only` names
+    the one pattern to use, where a user wants to see what it does."""
+    verdicts: dict[Case, Verdict] = {}
+    shapes = dict.fromkeys(case.kernel.shape(n, rows) for case, _ in cases)
+    for shape in shapes:
+        alike = [c for c in cases if c[0].kernel.shape(n, rows) == shape]
+        tiles = [case.block * case.items for case, _ in alike]
+        chosen = inputs_for(alike[0][0].what, shape[0], tiles, thorough)
+        for pattern, misaligned in chosen if only is None else [(only, False)]:
+            left = [c for c in alike if verdicts.get(c[0], PASS).outcome != "fail"]
+            given = Input(pattern, *shape, seed, misaligned)
+            for case, verdict in verify_on(backend, given, left, schedules) if left else ():
+                if verdict is not None:
+                    verdicts[case] = worse(verdicts.get(case, PASS), verdict)
+    undecided = Verdict("fail", f"n = {n}: no pattern could decide; choose a smaller n")
+    return {case: verdicts.get(case, undecided) for case, _ in cases}
