@@ -12,32 +12,31 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import get_args
 
-from cudareduce.backend import Source
+from cudareduce.backend import NVCC_FLAGS, Source
+from cudareduce.compiled.command import ARCHITECTURES
 from cudareduce.launch.prelude import Stage, source
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS, reduction
-
-ARCHITECTURES = (75, 80, 90, 100, 120)
+from cudareduce.problem.operators import OPERATORS, reduction_of
 
 
 def units() -> Iterator[tuple[Source, int]]:
     """Every translation unit to compile, with its architecture."""
     seen: set[str] = set()
     for kernel in load_registry().kernels.values():
-        what = reduction("sum", "float32")
-        if kernel.why_not(what) is None:
-            only = source(kernel, what, "only", kernel.block, kernel.items)
+        reduction = reduction_of("sum", "float32")
+        if kernel.why_not(reduction) is None:
+            only = source(kernel, reduction, "only", kernel.block, kernel.items)
             yield from ((only, arch) for arch in ARCHITECTURES if arch >= 10 * float(kernel.min_cc))
         if kernel.family in seen:
             continue
         seen.add(kernel.family)
         for op in OPERATORS:
             for dtype in DTYPES:
-                what = reduction(op, dtype)
-                if kernel.why_not(what) is None:
-                    for stage in ("only",) if what.one_stage else get_args(Stage):
-                        yield source(kernel, what, stage, kernel.block, kernel.items), 90
+                reduction = reduction_of(op, dtype)
+                if kernel.why_not(reduction) is None:
+                    for stage in ("only",) if reduction.one_stage else get_args(Stage):
+                        yield source(kernel, reduction, stage, kernel.block, kernel.items), 90
 
 
 def compile_one(unit: tuple[Source, int]) -> str:
@@ -48,8 +47,7 @@ def compile_one(unit: tuple[Source, int]) -> str:
         path.write_text(text.text)
         command = [
             "nvcc",
-            "-std=c++17",
-            "-O3",
+            *NVCC_FLAGS,
             "-cubin",
             f"-arch=sm_{arch}",
             "-o",

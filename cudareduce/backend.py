@@ -1,35 +1,36 @@
 """What runs kernels: the protocol that the GPU and the CPU emulator share.
 
 A backend compiles translation units, owns buffers, and turns a launch into a call without arguments
-that only has to be made. It knows nothing of reductions.
+that only has to be made. It knows nothing of reductions. One whose launches can be timed is a
+`TimedBackend`: it has events, contexts and a monitor besides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
+from cudareduce.device import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.errors import CudareduceError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceLimits:
-    """What a launch shape depends on."""
+BackendName = Literal["cuda", "cpu"]
+#: Those whose launches can be timed.
+TIMED_BACKENDS: tuple[BackendName, ...] = ("cuda",)
 
-    sm_count: int
-    threads_per_sm: int
-
-
-#: An H200, which a plan is made for where there is no GPU.
-DEFAULT_LIMITS = DeviceLimits(sm_count=132, threads_per_sm=2048)
 
 Launch = Callable[[], None]
+
+
+#: What nvcc compiles kernels with, for a GPU that runs them and for the gate that has none.
+NVCC_FLAGS = ("-std=c++17", "-O3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,37 +58,6 @@ class OutOfMemory(CudareduceError):
     exit_code = 6
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceInfo:
-    """What a result must say of the machine it was made on; None is unknown.
-
-    `peak_gb_s` is theory: twice the memory clock (two transfers a cycle, as the driver reports it)
-    times the bus width.
-    """
-
-    name: str
-    cc: str | None = None
-    sm_count: int | None = None
-    threads_per_sm: int | None = None
-    l2_bytes: int | None = None
-    memory_bytes: int | None = None
-    memory_clock_khz: int | None = None
-    bus_bits: int | None = None
-    peak_gb_s: float | None = None
-    uuid: str | None = None
-    ecc: bool | None = None
-    mig: bool | None = None
-    power_limit_w: float | None = None
-    driver: str | None = None
-    cuda: str | None = None
-    nvcc: str | None = None
-
-
-def theoretical_gb_s(memory_clock_khz: int, bus_bits: int) -> float | None:
-    """Peak bandwidth from what the driver reports; None where it reports 0, as on some boards."""
-    return 2 * memory_clock_khz * bus_bits / 8 / 1e6 or None
-
-
 class Buffer(Protocol):
     """Memory of a backend."""
 
@@ -109,13 +79,35 @@ class Program(Protocol):
         """Set a 64-bit `__constant__` of the program."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What verification must know of a backend.
+
+    `isolated`: a fault of a kernel is a fault of its process, so each is verified in a child.
+    `watches`: it has a build that watches every access for hazards. `large`: sizes beyond 2^24
+    elements, and beyond 2^32 bytes, are quick enough for every verification. `host_copies`: how
+    many copies of an input lie in the host's memory. `lacks`: hardware that a kernel may require,
+    and that is not there.
+    """
+
+    isolated: bool
+    watches: bool
+    large: bool
+    host_copies: int
+    lacks: tuple[str, ...] = ()
+
+
 class Backend(Protocol):
     """Compiles and runs kernels on one device."""
 
-    schedule: str  # the order in which the emulator runs threads; the GPU has its own
+    @property
+    def name(self) -> BackendName: ...
 
     @property
-    def name(self) -> str: ...
+    def traits(self) -> Traits: ...
+
+    def timed(self) -> TimedBackend | None:
+        """The same backend, if its launches can be timed."""
 
     def info(self) -> DeviceInfo:
         """What a result says of the machine."""
@@ -129,10 +121,11 @@ class Backend(Protocol):
         """Compile in parallel and load; results in the order given, one `progress` call each."""
 
     def upload(self, array: np.ndarray, misalign: int = 0) -> Buffer:
-        """Copy an array to the device, its start `misalign` bytes off a 256-byte boundary."""
+        """Copy an array to the device, its start `misalign` bytes off a 256-byte boundary. Raises
+        OutOfMemory."""
 
     def allocate(self, nbytes: int) -> Buffer:
-        """Fresh memory, every bit set: NaN as a float, -1 as an integer."""
+        """Fresh memory, every bit set: NaN as a float, -1 as an integer. Raises OutOfMemory."""
 
     def poison(self, buffer: Buffer) -> None:
         """Set every bit of a buffer again."""
@@ -145,7 +138,7 @@ class Backend(Protocol):
         fault at once."""
 
     def download(self, buffer: Buffer, dtype: str, count: int) -> np.ndarray:
-        """Copy `count` elements back, after all work in flight."""
+        """Copy `count` elements back, after all work in flight. Raises KernelFault."""
 
     def free(self, *buffers: Buffer) -> None:
         """Give memory back."""
@@ -158,7 +151,13 @@ class Backend(Protocol):
         args: Sequence[Buffer | int],
         dynamic_shared: int = 0,
     ) -> Launch:
-        """A ready launch; integers are passed as 64-bit sizes. May raise KernelFault when run."""
+        """A ready launch of `grid` blocks of `block` threads with `dynamic_shared` bytes a block;
+        integers are passed as 64-bit sizes. May raise KernelFault when run."""
+
+    def ways(self, repeats: int, *, quick: bool) -> Iterator[str]:
+        """Ways to run the same launches again, each in force until the next is taken: `repeats` of
+        them where the device has an order of its own, which no words tell apart; else one for each
+        order that the backend can impose, named, and the first of them alone if `quick`."""
 
     def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
         """A ready asynchronous write of a few bytes to the start of a buffer."""
@@ -175,3 +174,77 @@ class Backend(Protocol):
         tb: TracebackType | None,
     ) -> None:
         """Give everything back."""
+
+
+class Monitor(Protocol):
+    """Reads the state of one GPU again and again. What it cannot read is None, and `problem` says
+    once, in words, what is missing and what to do about it."""
+
+    problem: str | None
+
+    def read(self) -> Conditions:
+        """The state at this moment."""
+
+    def other_processes(self) -> int:
+        """How many processes besides this one and its children compute on the GPU."""
+
+
+class Gate(Protocol):
+    """Lets a stream wait for the host without keeping the GPU busy."""
+
+    def close(self) -> None:
+        """Enqueue a wait that ends when the gate is opened."""
+
+    def open(self) -> None:
+        """Let the stream go on."""
+
+
+class Graph(Protocol):
+    """Work captured from a stream, to be enqueued by one call."""
+
+    @property
+    def launch(self) -> Launch:
+        """One call that enqueues all of it."""
+
+    def close(self) -> None:
+        """Give the driver's memory back."""
+
+
+class TimedBackend(Backend, Protocol):
+    """A device with events on its stream, further contexts, and a monitor."""
+
+    @property
+    def stream_handle(self) -> int:
+        """The stream that launches go to, as the driver's handle."""
+
+    def another(self) -> AbstractContextManager[TimedBackend]:
+        """The same device in a context of its own, which ends with its buffers on leaving; what has
+        been compiled is loaded there and not compiled again. Raises OutOfMemory and
+        EnvironmentProblem."""
+
+    def monitor(self) -> Monitor:
+        """What reads clocks, power and temperature of this device."""
+
+    def mark(self) -> Any:
+        """Record an event behind all work enqueued so far."""
+
+    def reached(self, event: Any) -> bool:
+        """True if the device has already passed an event."""
+
+    def elapsed_us(self, start: Any, end: Any) -> float:
+        """Microseconds between two events that have both been reached."""
+
+    def host_us(self) -> float:
+        """Microseconds on the host's clock."""
+
+    def finish(self) -> None:
+        """Wait for all work of the context, whichever stream it may have gone to."""
+
+    def require_bindings(self) -> None:
+        """Raise EnvironmentProblem if gates and graphs cannot be had here."""
+
+    def gate(self) -> Gate:
+        """A gate in the stream. Raises EnvironmentProblem."""
+
+    def graph(self, run: Launch) -> Graph:
+        """What `run` enqueues, captured. Raises EnvironmentProblem."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from cudareduce.backend import TIMED_BACKENDS, Backend, BackendName, TimedBackend
 from cudareduce.errors import EnvironmentProblem
 
 if TYPE_CHECKING:
-    from cudareduce.backend import Backend
     from cudareduce.gpu.cuda import CudaBackend
 
 
@@ -21,11 +21,20 @@ class BackendSpec:
     process. `hazards` chooses the emulator's build that watches every access.
     """
 
-    name: Literal["cuda", "cpu"]
+    name: BackendName
     device: int = 0
     cache: Path | None = None
     use_cache: bool = True
     hazards: bool = False
+
+    @property
+    def timed(self) -> bool:
+        """True if its launches can be timed."""
+        return self.name in TIMED_BACKENDS
+
+    def with_cache(self, folder: Path) -> BackendSpec:
+        """This one, which keeps what it compiles there if it has no place of its own for it."""
+        return replace(self, cache=self.cache or folder) if self.name == "cpu" else self
 
 
 def default_cache() -> Path:
@@ -50,8 +59,18 @@ def choose_backend(wanted: str, device: int, use_cache: bool) -> tuple[BackendSp
         return cpu, str(problem)
 
 
+def open_timed(spec: BackendSpec) -> TimedBackend:
+    """The GPU that a spec names, for what only a GPU can do. Raises EnvironmentProblem."""
+    return open_cuda(spec)
+
+
+def never_timed(wanted: str) -> bool:
+    """True of a backend's name, as it is asked for, that can have no times."""
+    return wanted == "cpu"
+
+
 def open_cuda(spec: BackendSpec) -> CudaBackend:
-    """The GPU that a spec names."""
+    """The GPU that a spec names, through PyCUDA. Raises EnvironmentProblem."""
     from cudareduce.gpu.cuda import CudaBackend
 
     return CudaBackend(spec.device, cache=spec.use_cache)

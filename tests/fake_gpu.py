@@ -1,29 +1,67 @@
-"""A GPU made of the CPU emulator and a clock that only counts: answers are real, times are not.
+"""A GPU that is none: kernels run on the CPU emulator, and a clock that only counts goes on by what
+they would cost. Answers are real, times are not.
 
-A kernel takes what its bytes suggest, with noise, and longer where its text says `// slower: 3 %`
-(or sooner, with a minus). Launches whose inputs have not changed are not run again, since their
-answers are there already.
+A kernel takes a floor and what its bytes suggest, with noise, and longer where `factors` or its own
+text says so (`// slower: 3 %`, or sooner, with a minus). Launches whose inputs have not changed are
+not run again, since their answers are there already.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
-from cudareduce.backend import Buffer, BuildError, DeviceInfo, DeviceLimits, Launch, Program, Source
+from cudareduce.backend import (
+    Backend,
+    BackendName,
+    Buffer,
+    BuildError,
+    Gate,
+    Graph,
+    Launch,
+    Monitor,
+    Program,
+    Source,
+    TimedBackend,
+    Traits,
+)
+from cudareduce.backends import BackendSpec
+from cudareduce.device import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.emulator.cpu import CpuBackend
-from cudareduce.gpu.cuda import CudaBackend
-from cudareduce.gpu.nvml import Conditions, Monitor
+from cudareduce.verify.isolate import Isolation, Job, verify_job
+from cudareduce.verify.verdict import Verdict
 from tests.simulate import H200
 
+PEAK_GB_S = 4000.0
+CALM = Conditions(1980.0, 3201.0, 300.0, 40.0, 0)
+#: A card whose memory is slow, so that small sizes take a time that grows with them.
+SLOW = DeviceInfo("Fake GPU", l2_bytes=2**20, peak_gb_s=PEAK_GB_S, cc="9.0")
+TRAITS = Traits(isolated=False, watches=False, large=False, host_copies=1)
 _HUGE = 2**27
+_FLUSH_US, _EMPTY_US, _FILL_US = 110.0, 1.5, 1.5
+
+
+class FakeMonitor:
+    """Tells what it was told to; the last state stays."""
+
+    def __init__(
+        self, states: Sequence[Conditions] = (CALM,), problem: str | None = None, others: int = 0
+    ) -> None:
+        self.states, self.problem, self.others = list(states), problem, others
+
+    def read(self) -> Conditions:
+        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+
+    def other_processes(self) -> int:
+        return self.others
 
 
 @dataclass
@@ -45,59 +83,94 @@ class Dummy:
     nbytes: int
 
 
-class NoMonitor(Monitor):
-    """Knows nothing of clocks and of other processes."""
+class FakeGate:
+    """There is no host that a stream could wait for."""
 
-    problem = None
-
-    def __init__(self) -> None:
+    def close(self) -> None:
         pass
 
-    def read(self) -> Conditions:
-        return Conditions()
+    def open(self) -> None:
+        pass
 
-    def strangers(self, own: Sequence[int]) -> int:
-        return 0
+
+@dataclass
+class FakeGraph:
+    """A replay costs the host 3 us, whatever it holds."""
+
+    gpu: FakeGpu
+    run: Launch
+
+    @property
+    def launch(self) -> Launch:
+        def replay() -> None:
+            host = self.gpu.host
+            self.run()
+            self.gpu.host = host + 3
+
+        return replay
 
     def close(self) -> None:
         pass
 
 
-@contextmanager
-def buffers_end(cpu: CpuBackend) -> Iterator[None]:
-    """On leaving, release what has been allocated since."""
-    before = set(cpu._finalizers)
-    try:
-        yield
-    finally:
-        for address in set(cpu._finalizers) - before:
-            cpu._finalizers.pop(address)()
+@dataclass
+class FakeGpu:
+    """A `TimedBackend` on a clock of its own, in us.
 
+    `emulates`: kernels really run. `lazy`: only where their inputs have changed. `elsewhere`: a
+    context other than the first is current, `contexts` counts those. `last` was launched last.
+    """
 
-class FakeGpu(CudaBackend):
-    """What CudaBackend offers, on a clock of its own."""
+    cache: Path
+    seed: int = 0
+    device: DeviceInfo = SLOW
+    factors: Mapping[str, float] = field(default_factory=dict)
+    floor_us: float = 2.0
+    bytes_per_us: float = 3.5e3
+    event_us: float = 1.28
+    noise: float = 0.001
+    states: FakeMonitor = field(default_factory=FakeMonitor)
+    emulates: bool = True
+    lazy: bool = False
+    clock: float = 0.0
+    host: float = 0.0
+    elsewhere: bool = False
+    contexts: int = 0
+    last: str = ""
 
-    def __init__(self, cache: Path, seed: int = 0, device: DeviceInfo = H200) -> None:
-        self._cpu, self._device_info = CpuBackend(cache=cache), device
-        self._clock, self._epoch = 0.0, 0
+    name: BackendName = "cuda"
+    traits: Traits = TRAITS
+    stream_handle: int = 0
+
+    def __post_init__(self) -> None:
+        self._cpu = CpuBackend(cache=self.cache)
+        self._random = np.random.default_rng(self.seed)
+        self._epoch = 0
         self._asked: float | None = None
-        self._rng = np.random.default_rng(seed)
 
     def __enter__(self) -> FakeGpu:
-        self._cpu.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._cpu.__exit__(*error)
+        self._cpu.close()
+
+    def timed(self) -> TimedBackend:
+        return self
 
     @contextmanager
-    def another(self) -> Iterator[FakeGpu]:
+    def another(self) -> Iterator[TimedBackend]:
         """No context of its own, but buffers that end with it."""
-        with buffers_end(self._cpu):
+        before, self.elsewhere = set(self._cpu._finalizers), True
+        self.contexts += 1
+        try:
             yield self
+        finally:
+            self.elsewhere = False
+            for address in set(self._cpu._finalizers) - before:
+                self._cpu._finalizers.pop(address)()
 
     def info(self) -> DeviceInfo:
-        return self._device_info
+        return self.device
 
     def limits(self) -> DeviceLimits:
         return DeviceLimits(132, 2048)
@@ -106,23 +179,24 @@ class FakeGpu(CudaBackend):
         self, sources: Sequence[Source], progress: Callable[[], None] = lambda: None
     ) -> list[Program | BuildError]:
         probes = all(source.path.name == "probes.cu" for source in sources)
-        made = [None] * len(sources) if probes else self._cpu.build(sources, progress)
+        inner = [None] * len(sources) if probes else self._cpu.build(sources, progress)
         return [
-            inner if isinstance(inner, BuildError) else self._program(source, inner)
-            for source, inner in zip(sources, made, strict=True)
+            made if isinstance(made, BuildError) else self._program(source, made)
+            for source, made in zip(sources, inner, strict=True)
         ]
 
-    def _program(self, source: Source, inner: Program | None) -> FakeProgram:
+    @staticmethod
+    def _program(source: Source, inner: Program | None) -> FakeProgram:
         said = re.search(r"// slower: (-?[\d.]+) %", source.text)
         text = re.sub(r"#line.*", "", source.text)  # machine code does not know its file's folder
         sha = hashlib.sha256(text.encode()).hexdigest()
         return FakeProgram(source.entry, sha, 1 + float(said[1] if said else 0) / 100, inner)
 
-    def upload(self, array: np.ndarray, misalign: int = 0) -> Any:
+    def upload(self, array: np.ndarray, misalign: int = 0) -> Buffer:
         self._epoch += 1
         return self._cpu.upload(array, misalign)
 
-    def allocate(self, nbytes: int) -> Any:
+    def allocate(self, nbytes: int) -> Buffer:
         return Dummy(nbytes) if nbytes >= _HUGE else self._cpu.allocate(nbytes)
 
     def poison(self, buffer: Buffer) -> None:
@@ -131,13 +205,26 @@ class FakeGpu(CudaBackend):
 
     def zero(self, buffer: Buffer) -> None:
         self._epoch += 1
-        self._cpu.zero(buffer)
+        if not isinstance(buffer, Dummy):
+            self._cpu.zero(buffer)
+
+    def damage(self, buffer: Buffer) -> str | None:
+        """The emulator stops at the first byte outside a buffer."""
+        return None
 
     def download(self, buffer: Buffer, dtype: str, count: int) -> np.ndarray:
         return self._cpu.download(buffer, dtype, count)
 
     def free(self, *buffers: Buffer) -> None:
-        self._cpu.free(*buffers)
+        self._cpu.free(*(buffer for buffer in buffers if not isinstance(buffer, Dummy)))
+
+    def ways(self, repeats: int, *, quick: bool) -> Iterator[str]:
+        yield from [""] * repeats
+
+    def cost_us(self, name: str, nbytes: int) -> float:
+        """What a launch that reads so many bytes takes."""
+        noise = 1 + self._random.uniform(-self.noise, self.noise)
+        return (self.floor_us + nbytes / self.bytes_per_us) * self.factors.get(name, 1.0) * noise
 
     def launcher(
         self,
@@ -148,60 +235,136 @@ class FakeGpu(CudaBackend):
         dynamic_shared: int = 0,
     ) -> Launch:
         assert isinstance(program, FakeProgram)
-        shape = grid, block, args, dynamic_shared
-        inner = self._cpu.launcher(program.inner, *shape) if program.inner else None
+        run = self._launch(program, grid, block, args, dynamic_shared)
+
+        def noted() -> None:
+            run()
+            self.last = program.entry
+
+        return noted
+
+    def _launch(
+        self,
+        program: FakeProgram,
+        grid: int,
+        block: int,
+        args: Sequence[Buffer | int],
+        dynamic_shared: int,
+    ) -> Launch:
         nbytes = getattr(args[0], "nbytes", 0) if args else 0
-        return self._timed(inner, (2.7 + nbytes / 4e6) * program.factor)
+        if program.entry == "empty_kernel":
+            return self._spending(_EMPTY_US, _EMPTY_US)
+        if program.entry == "wait_ns":
+            us = float(args[0]) / 1e3  # type: ignore[arg-type]
+            return self._spending(us, us)
+        if program.inner is None:
+            return self._reading(nbytes, 16 * int(args[2]))  # type: ignore[arg-type]
+        inner = self._cpu.launcher(program.inner, grid, block, args, dynamic_shared)
+        return self._running(inner, lambda: self.cost_us(program.entry, nbytes) * program.factor)
+
+    def _reading(self, held: int, nbytes: int) -> Launch:
+        """A probe that only reads; one of the flush buffer costs what displacing a cache does."""
+
+        def read() -> None:
+            self.clock += _FLUSH_US if held >= _HUGE else self.cost_us("read", nbytes) - 0.5
+            self.host += _FLUSH_US if held >= _HUGE else 0.0
+
+        return read
+
+    def _spending(self, us: float, host_us: float) -> Launch:
+        def spend() -> None:
+            self.clock += us
+            self.host += host_us
+
+        return spend
 
     def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
-        return self._timed(self._cpu.filler(buffer, pattern), 1.5)
+        return self._running(self._cpu.filler(buffer, pattern), lambda: _FILL_US)
 
-    def _timed(self, inner: Launch | None, us: float) -> Launch:
+    def _running(self, inner: Launch, cost_us: Callable[[], float]) -> Launch:
         ran = -1
 
         def run() -> None:
             nonlocal ran
-            if inner and ran != self._epoch:
+            if self.emulates and not (self.lazy and ran == self._epoch):
                 inner()
                 ran = self._epoch
-            self._clock += us * float(np.exp(self._rng.normal(0, 0.003)))
+            self.clock += cost_us()
+            self.host += 5
 
         return run
 
     def synchronize(self) -> None:
         self._cpu.synchronize()
 
-    def mark(self) -> float:
-        return self._clock
-
-    def reached(self, event: Any) -> bool:
-        """Not yet, when first asked: work takes time. Then yes, for whoever waits."""
-        again, self._asked = self._asked == event, event
-        return again
-
     def finish(self) -> None:
         pass
 
     def monitor(self) -> Monitor:
-        return NoMonitor()
+        return self.states
 
-    def damage(self, buffer: Buffer) -> None:
-        """The emulator stops at the first byte outside a buffer."""
+    def mark(self) -> float:
+        return self.clock
 
-    def elapsed_us(self, start: Any, end: Any) -> float:
-        return float(end - start)
+    def reached(self, event: float) -> bool:
+        """Not yet, when first asked: work takes time. Then yes, for whoever waits."""
+        again, self._asked = self._asked == event, event
+        return again
+
+    def elapsed_us(self, start: float, end: float) -> float:
+        return end - start + self.event_us
+
+    def host_us(self) -> float:
+        return self.host
+
+    def require_bindings(self) -> None:
+        pass
+
+    def gate(self) -> Gate:
+        return FakeGate()
+
+    def graph(self, run: Launch) -> Graph:
+        return FakeGraph(self, run)
+
+
+@dataclass
+class Together(Isolation):
+    """Verification of foreign kernels in this process: a child could not reach the fake GPU."""
+
+    gpu: Backend
+
+    def verify(self, job: Job, limit_s: float) -> Verdict:
+        return verify_job(job, self.gpu)
+
+    def close(self) -> None:
+        pass
+
+
+def use(monkeypatch: pytest.MonkeyPatch, gpu: Callable[[], FakeGpu] | FakeGpu) -> None:
+    """Make every command take this for the GPU of the machine, or what it makes at each opening."""
+
+    def opened(spec: BackendSpec) -> FakeGpu:
+        made = gpu if isinstance(gpu, FakeGpu) else gpu()
+        monkeypatch.setattr("cudareduce.bench.session.Isolation", lambda: Together(made))
+        return made
+
+    monkeypatch.setattr("cudareduce.backends.open_cuda", opened)
+
+
+def quick(cache: Path, seed: int, device: DeviceInfo = H200) -> FakeGpu:
+    """One that reads 4 TB/s and runs kernels only where their inputs have changed."""
+    return FakeGpu(
+        cache, seed, device, floor_us=2.7, bytes_per_us=4e6, event_us=0.0, noise=0.005, lazy=True,
+        states=FakeMonitor([Conditions()]),
+    )  # fmt: skip
 
 
 @contextmanager
-def fake_gpu(monkeypatch: Any, cache: Path, **device: Any) -> Iterator[None]:
+def fake_gpu(monkeypatch: pytest.MonkeyPatch, cache: Path, **device: Any) -> Iterator[None]:
     """Make `--backend cuda` open a fake one, each time with noise of its own."""
     seeds = iter(range(1, 1000))
-
-    def open_cuda(spec: object) -> FakeGpu:
-        return FakeGpu(cache, next(seeds), replace(H200, **device))
-
     with monkeypatch.context() as patch:
-        patch.setattr("cudareduce.backends.open_cuda", open_cuda)
+        use(patch, lambda: quick(cache, next(seeds), replace(H200, **device)))
         yield
 
 
@@ -209,13 +372,12 @@ def main() -> None:
     """The command line on a fake GPU, for tests that run shell lines."""
     import os
 
-    import cudareduce.backends
     from cudareduce.cli.main import main as command_line
 
     cache = Path(os.environ["CUDAREDUCE_TEST_CACHE"])
-    seed = int.from_bytes(os.urandom(4), "little")
-    cudareduce.backends.default_cache = lambda: cache
-    cudareduce.backends.open_cuda = lambda spec: FakeGpu(cache, seed)
+    patch = pytest.MonkeyPatch()
+    patch.setattr("cudareduce.backends.default_cache", lambda: cache)
+    use(patch, quick(cache, int.from_bytes(os.urandom(4), "little")))
     command_line()
 
 

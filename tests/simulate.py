@@ -13,7 +13,7 @@ from statistics import median
 
 import numpy as np
 
-from cudareduce.backend import DeviceInfo
+from cudareduce.device import DeviceInfo
 from cudareduce.intervals import interval
 from cudareduce.results.record import Record, Run
 

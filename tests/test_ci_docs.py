@@ -18,8 +18,8 @@ import pytest
 
 from cudareduce.compiled.nvcc import installed
 from cudareduce.compiled.store import load
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "ci.md").read_text()
 KEPT = ("reduce_v0_baseline", "reduce_v1_no_divergence")
 BASELINE = "results/nvidia-h200/baseline.json"

@@ -11,8 +11,8 @@ import pytest
 from cudareduce.cli.main import cli
 from cudareduce.errors import EXIT_CODE_ORDER, UsageError
 from cudareduce.report.markdown import update_readme
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 Call = Callable[..., tuple[int, str, str]]
 README = (ROOT / "README.md").read_text()
 

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.fake_gpu import fake_gpu
 
 Call = Callable[..., tuple[int, str, str]]
-ROOT = Path(__file__).resolve().parent.parent
-GOLDEN = Path(__file__).resolve().parent / "golden"
+GOLDEN = ROOT / "tests" / "golden"
 RESULTS = "results/nvidia-h200"
 SIMULATED = ("tests/data/simulated-before.json", "tests/data/simulated-after.json")
 CPU = ("--backend", "cpu", "--quiet")
@@ -83,11 +83,14 @@ ON_CPU: dict[str, tuple[str, ...]] = {
                       "--op", "max,argmin,matmul", "--dtype", "int32,float16", *CPU),
     "bench-cpu-own": ("bench", "reduce_v7_shuffle", "--n", "1000", "--op-expr", "a > b ? a : b",
                       "--identity=-INFINITY", "--backend", "cpu"),
-    "verify-cpu": ("verify", "reduce_v7_shuffle", "reduce_atomic", "--n", "33,1000", *CPU, *FILES),
+    "verify-cpu": ("verify", "reduce_v7_shuffle", "reduce_last_block", "--n", "33,1000", *CPU,
+                   *FILES),
     "verify-cpu-wrong": ("verify", "tests/wrong_kernels/lost_tail.cu", "--n", "1000", *CPU),
     "verify-cpu-own-file": ("verify", "{file}", "--n", "1000", "--backend", "cpu"),
     "fallback": ("bench", "reduce_v0_baseline", "--n", "32"),
 }  # fmt: skip
+#: Atomic kernels are among these: they add in another order each time, with other errors.
+ANY_ORDER = ("bench-cpu-all",)
 ON_GPU: dict[str, tuple[str, ...]] = {
     "bench-gpu": ("bench", "fastcuda", "--n", "2^12,2^14", *FILES),
     "bench-gpu-all": ("bench", "all", "--n", "2^12", "--rounds", "7"),
@@ -162,7 +165,8 @@ def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", [*HELP, *STATIC, *ERRORS, *ON_CPU])
 def test_a_command_is_what_it_was(cudareduce: Call, tmp_path: Path, name: str) -> None:
     case = (HELP | STATIC | ERRORS | ON_CPU)[name]
-    compare(name, transcript(cudareduce, case, tmp_path))
+    text = transcript(cudareduce, case, tmp_path)
+    compare(name, masked(text) if name in ANY_ORDER else text)
 
 
 @pytest.mark.parametrize("name", ON_GPU)

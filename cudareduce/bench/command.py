@@ -1,206 +1,134 @@
-"""What `bench` and `verify` do between the options and the exit code."""
+"""`bench`: verify, then time, then record."""
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from cudareduce.backend import DeviceInfo
-from cudareduce.backends import BackendSpec, choose_backend, open_backend
-from cudareduce.bench.records import Join
-from cudareduce.bench.runner import Bench, Outcome
+from cudareduce.backends import BackendSpec
+from cudareduce.bench.records import Recorder
+from cudareduce.bench.request import BenchRequest, bench_settings, chosen, opened
+from cudareduce.bench.runner import Part, measured
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
-from cudareduce.bench.trial import methods
-from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError, worst_exit_code
-from cudareduce.gpu.bindings import load as load_bindings
 from cudareduce.intervals import CONFIDENCE, MIN_ROUNDS
-from cudareduce.library.foreign import Guesses, adopt
-from cudareduce.library.kernel import Adopt, Kernel
+from cudareduce.launch.case import Case
 from cudareduce.library.registry import Choice, Registry, load_registry
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.inputs import why_no_pattern
-from cudareduce.problem.operators import Operator, Reduction, reduction
-from cudareduce.progress import phase, say
-from cudareduce.report.markdown import to_markdown
-from cudareduce.report.sections import Section, sections
-from cudareduce.report.terminal import print_sections, to_reader
+from cudareduce.report.publish import publish
+from cudareduce.report.sections import sections
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
-from cudareduce.results.store import check_outputs, to_csv, to_json, write_text
+from cudareduce.results.store import run_texts
 from cudareduce.timing.timer import FLUSH_BYTES
 
 
-def run_bench(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
-    """Verify, time, print, store."""
-    run, code = timed_run(names, options)
-    write(run, sections(run, options.get("columns", ())), options)
-    return code
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benched:
+    """A run, the cases that could run, the backend they ran on, and the exit code it deserves."""
+
+    run: Run
+    cases: tuple[Case, ...]
+    spec: BackendSpec
+    exit_code: int
+    interrupted: bool
 
 
-def timed_run(names: tuple[str, ...], options: Mapping[str, Any]) -> tuple[Run, int]:
-    """Verify and time what the options name; the result, and the exit code it deserves."""
-    registry = load_registry(options["folders"])
-    choices = registry.choose(names, _adopter(options))
-    baseline = options["baseline_kernel"]
+def bench(request: BenchRequest) -> int:
+    """Verify, time, print, store; the exit code."""
+    done = timed_run(request)
+    publish(request.outputs, sections(done.run, request.columns), run_texts(done.run))
+    return done.exit_code
+
+
+def timed_run(request: BenchRequest) -> Benched:
+    """Verify and time what a request names."""
+    registry = load_registry(request.selection.folders)
+    choices = chosen(request.selection, registry, request.machine.quiet)
+    baseline = request.timing.baseline_kernel
     if baseline is not None and baseline not in {choice.kernel.id for choice in choices}:
         raise UsageError(f"--baseline-kernel {baseline} is not measured here: name it too")
-    run, outcome, _ = _bench(names, choices, registry, options)
-    return run, _bench_code(outcome)
+    request.outputs.check()
+    return timed_choices(request, bench_settings(request), choices, registry)
 
 
-def _bench(
-    names: tuple[str, ...],
-    choices: Sequence[Choice],
-    registry: Registry,
-    options: Mapping[str, Any],
-) -> tuple[Run, Outcome, BackendSpec]:
-    with opened(options) as (session, device):
-        peak = options["peak_gb_s"] or device.peak_gb_s
-        device = replace(device, peak_gb_s=peak)
-        limits = session.backend.limits()
-        join = Join(session.backend.name, limits, peak, session.settings, registry)
-        outcome = Bench(session, join).run(choices)
-        how = protocol(session, names, outcome) | {"peak_gb_s": options["peak_gb_s"]}
-        run = Run(tool(options["argv"]), device, how, outcome.records)
-        return run, outcome, session.spec
+def timed_choices(
+    request: BenchRequest, settings: Settings, choices: Sequence[Choice], registry: Registry
+) -> Benched:
+    """Verify and time these kernels on the machine that the request names."""
+    with opened(request.machine, settings) as session:
+        info = session.backend.info()
+        device = replace(info, peak_gb_s=settings.peak_gb_s or info.peak_gb_s)
+        recorder = Recorder(session.backend.name, device.peak_gb_s, settings, registry)
+        parts = measured(session, choices)
+        records = recorder.all_records(parts)
+        how = protocol(session, request.selection.kernels, parts)
+    run = Run(tool(request.argv), device, how, tuple(records))
+    return Benched(
+        run=run, cases=tuple(case for part in parts for case in part.runnable),
+        spec=session.spec, exit_code=_exit_code(parts, records),
+        interrupted=any(part.interrupted for part in parts),
+    )  # fmt: skip
 
 
-def _bench_code(outcome: Outcome) -> int:
-    codes = {2} if outcome.build_failed else set()
-    if outcome.untimed:
-        codes |= {6}
-    return 130 if outcome.interrupted else _exit_code(outcome.records, codes)
+def remarks_of(parts: Sequence[Part]) -> list[str]:
+    """What a reader must know beside the numbers, each once, with the first place where it was
+    true."""
+    said: dict[str, None] = {}
+    for part in parts:
+        said |= dict.fromkeys(remark for group in part.groups for remark in group.remarks)
+        if part.interrupted:
+            said |= {"interrupted: what is missing was not measured": None}
+    return list(said)
 
 
-@contextmanager
-def opened(options: Mapping[str, Any]) -> Iterator[tuple[Session, DeviceInfo]]:
-    """A session on the backend asked for; what falls back says so."""
-    quiet = options["quiet"]
-    check_outputs(options)
-    settings = Settings(
-        reductions=_reductions(options),
-        sizes=tuple(options["n"] or ()),
-        rows=options["rows"],
-        block=options["block"],
-        items=options["items"],
-        pattern=options.get("pattern", "random"),
-        only_pattern=options.get("only_pattern"),
-        region=options.get("region", "total"),
-        seed=options["seed"],
-        rounds=options.get("rounds", 0),
-        baseline=options.get("baseline_kernel"),
-        time_limit_s=options["time_limit"],
-        timings=options.get("timing", ("cold",)),
-        graph=options.get("graph", False),
-        deadline=options.get("deadline") or Deadline(options.get("max_time")),
-    )
-    for what in settings.reductions:
-        reason = why_no_pattern(settings.only_pattern or settings.pattern, what)
-        if reason:
-            raise UsageError(reason)
-    spec, fallen_back = choose_backend(
-        options["backend"], options["device"], not options["no_cache"]
-    )
-    if fallen_back:
-        say(
-            f"No usable GPU: {fallen_back}. Kernels run on the CPU emulator: answers are checked, "
-            "nothing is timed.",
-            quiet,
-        )
-    with tempfile.TemporaryDirectory(prefix="cudareduce-") as temporary:
-        if spec.name == "cpu" and spec.cache is None:
-            spec = replace(spec, cache=Path(temporary))
-        if spec.name == "cuda" and any(method.needs_bindings for method in methods(settings)):
-            load_bindings()  # before anything is compiled
-        with open_backend(spec) as backend:
-            session = Session(backend, spec, settings, partial(phase, quiet=quiet))
-            try:
-                yield session, backend.info()
-            finally:
-                session.close()
+def floors_of(parts: Sequence[Part], settings: Settings) -> dict[str, float]:
+    """The floors of the last size by each method, in us; the first method's under plain names."""
+    floors: dict[str, float] = {}
+    for group in (group for part in parts for group in part.groups):
+        for label, times in group.times.items():
+            suffix = "" if label == settings.timings[0] else f", {label}"
+            floors |= {name + suffix: us for name, us in times.floors.items()}
+    return floors
 
 
-def _adopter(options: Mapping[str, Any]) -> Adopt:
-    """Takes a file without a header for what it looks like, and says so."""
-    keys = ("entry", "block", "items", "grid", "finish", "shared")
-    guesses = Guesses(**{key: options[key] for key in keys})
-
-    def take(path: Path, text: str) -> Kernel:
-        adopted = adopt(path, text, guesses)
-        say(adopted.assumed, options["quiet"])
-        return adopted.kernel
-
-    return take
-
-
-def _reductions(options: Mapping[str, Any]) -> tuple[Reduction, ...]:
-    """Each operator on each type; an operator of one's own is tested first."""
-    found = []
-    for dtype in options["dtype"]:
-        ops: list[str | Operator] = list(options["op"])
-        if options["op_expr"] is not None:
-            from cudareduce.problem.expression import broken_law, own_operator
-
-            own = own_operator(
-                options["op_expr"], options["identity"], DTYPES[dtype], options["rtol"]
-            )
-            warning = broken_law(own, DTYPES[dtype])
-            if warning:
-                say(f"Warning: {warning}.")
-            ops = [own]
-        found += [reduction(op, dtype, options["acc"]) for op in ops]
-    return tuple(found)
-
-
-def write(run: Run, found: list[Section], options: Mapping[str, Any]) -> None:
-    makers: dict[str, Callable[[], str]] = {
-        "csv": lambda: to_csv(run),
-        "json": lambda: to_json(run),
-        "markdown": lambda: to_markdown(found),
-    }
-    for name, make in makers.items():
-        if options[name] is not None:
-            write_text(options[name], make())
-    with to_reader():
-        if options["style"] == "table":
-            print_sections(found)
-        else:
-            sys.stdout.write(makers[options["style"]]())
-
-
-def _exit_code(records: tuple[Record, ...] | list[Record], codes: set[int]) -> int:
-    verdicts = {record.verdict for record in records}
-    codes |= {3} if "fail" in verdicts else set()
-    if verdicts == {"skip"}:
-        codes |= {6}
-    return worst_exit_code(codes)
-
-
-def protocol(session: Session, names: tuple[str, ...], outcome: Outcome) -> dict[str, Any]:
+def protocol(session: Session, names: Sequence[str], parts: Sequence[Part]) -> dict[str, Any]:
     """How a run was measured, and what was asked for, so that it can be asked for again."""
-    asked = session.settings
+    settings = session.settings
     return {
         "kernels": list(names or ("all",)),
-        "rows": asked.rows,
-        "block": asked.block,
-        "items": asked.items,
-        "timing": ",".join(asked.timings),
-        "graph": asked.graph,
-        "region": asked.region,
-        "rounds": asked.rounds,
-        "max_time_s": asked.deadline.seconds,
-        "flush_bytes_read": FLUSH_BYTES if session.backend.name == "cuda" else None,
-        "confidence": CONFIDENCE if asked.rounds >= MIN_ROUNDS else None,
-        "seed": asked.seed,
-        "floors_us": dict(outcome.floors_us),
-        "measured": list(outcome.stories),
-        "remarks": list(outcome.remarks),
+        "rows": settings.rows,
+        "block": settings.block,
+        "items": settings.items,
+        "timing": ",".join(settings.timings),
+        "graph": settings.graph,
+        "region": settings.region,
+        "rounds": settings.rounds,
+        "max_time_s": settings.deadline.seconds,
+        "flush_bytes_read": FLUSH_BYTES if session.backend.timed() else None,
+        "confidence": CONFIDENCE if settings.rounds >= MIN_ROUNDS else None,
+        "seed": settings.seed,
+        "floors_us": floors_of(parts, settings),
+        "measured": [story for part in parts for group in part.groups for story in group.stories],
+        "remarks": remarks_of(parts),
+        "peak_gb_s": settings.peak_gb_s,
     }
+
+
+def _exit_code(parts: Sequence[Part], records: Sequence[Record]) -> int:
+    """130 after Ctrl-C, 2 if something does not compile, 6 if right kernels were to be timed and no
+    round of any was finished, else that of the verdicts."""
+    if any(part.interrupted for part in parts):
+        return 130
+    codes = {2} if any(part.build_failed for part in parts) else set()
+    times = [record.time_us for record in records if record.verdict == "pass"]
+    tried = any(group.tried for part in parts for group in part.groups)
+    codes |= {6} if tried and times and not any(times) else set()
+    return worst_exit_code(codes | verdict_codes(records))
+
+
+def verdict_codes(records: Sequence[Record]) -> set[int]:
+    """The exit codes that verdicts stand for: 3 for a wrong answer, 6 if nothing could run."""
+    verdicts = {record.verdict for record in records}
+    return ({3} if "fail" in verdicts else set()) | ({6} if verdicts == {"skip"} else set())

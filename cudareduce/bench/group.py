@@ -1,33 +1,48 @@
-"""What is known so far of cases that are measured against each other."""
+"""What is known of cases that are measured against each other: one reduction at one size."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from cudareduce.gpu.nvml import Conditions
-from cudareduce.launch.case import Case
+from cudareduce.device import Conditions
+from cudareduce.launch.case import Case, Shape
+from cudareduce.launch.plan import Plan
 from cudareduce.problem.operators import Reduction
 from cudareduce.timing.rounds import Timing
 from cudareduce.verify.verdict import Verdict
 
 
-@dataclass(slots=True)
-class Timed:
-    """What one method found: a timing of each case, and what was measured beside them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """What one method found: a timing of each case, and what was measured beside them. `ceiling` is
+    that of the fastest read-only launch, `floors` are microseconds by name."""
 
-    timings: dict[Case, Timing] = field(default_factory=dict)
+    timings: Mapping[Case, Timing] = field(default_factory=dict)
     ceiling: Timing | None = None
-    floors: dict[str, float] = field(default_factory=dict)
+    floors: Mapping[str, float] = field(default_factory=dict)
     conditions: Conditions = field(default_factory=Conditions)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """What is known so far of cases that are measured against each other."""
+    """Verdicts and times of cases at `n` elements a row.
 
-    what: Reduction
+    `plans` holds the plan of each case that takes the size, `shas` the hash of its machine code,
+    `times` what each method found, by its label, and `condition_numbers` how far cancellation
+    magnifies errors, by shape. `stories` tell how rounds went, `remarks` what a reader must know.
+    `tried`: timing was begun. `interrupted`: Ctrl-C ended it, and it holds what there was by then.
+    """
+
+    reduction: Reduction
     n: int
-    verdicts: dict[Case, Verdict]
-    shas: dict[Case, str | None]
-    timed: dict[str, Timed] = field(default_factory=dict)
-    conditions: dict[tuple[int, int], float] = field(default_factory=dict)  # by shape
+    plans: Mapping[Case, Plan] = field(default_factory=dict)
+    verdicts: Mapping[Case, Verdict]
+    shas: Mapping[Case, str | None] = field(default_factory=dict)
+    times: Mapping[str, Times] = field(default_factory=dict)
+    condition_numbers: Mapping[Shape, float] = field(default_factory=dict)
+    stories: tuple[Mapping[str, Any], ...] = ()
+    remarks: tuple[str, ...] = ()
+    tried: bool = False
+    interrupted: bool = False

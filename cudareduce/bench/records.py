@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-from cudareduce.backend import DeviceLimits
-from cudareduce.bench.group import Group, Timed
+from cudareduce.bench.group import Group, Times
+from cudareduce.bench.runner import Part
 from cudareduce.bench.settings import Settings
-from cudareduce.gpu.nvml import Conditions
+from cudareduce.device import Conditions
 from cudareduce.intervals import interval, paired
 from cudareduce.launch.case import Case
+from cudareduce.launch.plan import Plan
 from cudareduce.library.registry import Registry
 from cudareduce.results.record import Record
 from cudareduce.timing.rounds import Timing
@@ -30,14 +31,21 @@ def roofline_alarm(label: str, gb_s: float, peak_gb_s: float | None) -> str | No
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class Recorder:
     """What records have in common within a run."""
 
     backend: str
-    limits: DeviceLimits
     peak_gb_s: float | None
     settings: Settings
     registry: Registry
+
+    def all_records(self, parts: Sequence[Part]) -> list[Record]:
+        """Records of all parts of a run."""
+        return [
+            record
+            for part in parts for group in part.groups
+            for record in self.records(group, part.cases)
+        ]  # fmt: skip
 
     def records(self, group: Group, cases: Sequence[Case]) -> list[Record]:
         """Records of each case that has a verdict, in the order given: one for each method that
@@ -46,13 +54,13 @@ class Join:
         plain = {case: self._record(group, case) for case in known}
         alarms = {
             (label, case): why
-            for label, found in group.timed.items()
-            for case, timing in found.timings.items()
-            if (why := self._alarm(plain[case], label, case, timing))
+            for label, times in group.times.items()
+            for case, timing in times.timings.items()
+            if (why := self._alarm(group.plans[case], label, timing))
         }
         sound = {
-            label: {c: t for c, t in found.timings.items() if (label, c) not in alarms}
-            for label, found in group.timed.items()
+            label: {c: t for c, t in times.timings.items() if (label, c) not in alarms}
+            for label, times in group.times.items()
         }
         records = []
         for k, case in enumerate(known):
@@ -64,25 +72,26 @@ class Join:
                 replace(plain[case], timing=label, verdict="fail", reason=alarms[label, case])
                 if (label, case) in alarms
                 else self._timed(
-                    replace(plain[case], timing=label), found, case,
+                    replace(plain[case], timing=label), group.plans[case], times, case,
                     _speedups(sound[label], case, baseline, before),
                 )
-                for label, found in group.timed.items()
-                if case in found.timings
+                for label, times in group.times.items()
+                if case in times.timings
             ]  # fmt: skip
             records += timed or [plain[case]]
         return records
 
     def _record(self, group: Group, case: Case) -> Record:
-        asked, what, verdict = self.settings, group.what, group.verdicts[case]
-        n, rows = case.kernel.shape(group.n, asked.rows)
-        ran = verdict.outcome != "skip"
-        plan = case.plan(group.n, asked.rows, self.limits) if ran else None
+        settings, reduction, verdict = self.settings, group.reduction, group.verdicts[case]
+        n, rows = case.kernel.shape(group.n, settings.rows)
+        plan = group.plans.get(case) if verdict.outcome != "skip" else None
+        if plan is not None:
+            n, rows = plan.problem.n, plan.problem.rows
         return Record(
             kernel=case.kernel.id,
-            op=what.op.name,
-            dtype=what.dtype.name,
-            acc=what.acc.name,
+            op=reduction.op.name,
+            dtype=reduction.dtype.name,
+            acc=reduction.acc.name,
             n=n,
             rows=rows,
             block=case.block,
@@ -91,16 +100,16 @@ class Join:
             passes=len(plan.passes) if plan else None,
             backend=self.backend,
             scope=case.kernel.scope,
-            timing=asked.timings[0],
-            region=asked.region,
-            pattern=asked.pattern,
+            timing=settings.timings[0],
+            region=settings.region,
+            pattern=settings.pattern,
             verdict=verdict.outcome,
             reason=verdict.reason,
             error=verdict.error,
             bound=verdict.bound,
             error_ulp=verdict.ulp,
             pct_bound=100 * (verdict.error or 0.0) / verdict.bound if verdict.bound else None,
-            condition=group.conditions.get((n, rows)),
+            condition=group.condition_numbers.get((n, rows)),
             distinct=verdict.distinct,
             launches=verdict.launches,
             suite=case.suite,
@@ -109,36 +118,35 @@ class Join:
             cubin_sha=group.shas.get(case),
         )
 
-    def _bytes(self, record: Record, case: Case) -> tuple[int, int]:
+    def _bytes(self, plan: Plan) -> tuple[int, int]:
         """What the algorithm moves in the timed region, and what of it is read."""
-        plan = case.plan(record.n, record.rows, self.limits)
         read = plan.problem.input_bytes
         return (read if self.settings.region == "first-pass" else plan.bytes_moved), read
 
-    def _alarm(self, record: Record, label: str, case: Case, timing: Timing) -> str | None:
+    def _alarm(self, plan: Plan, label: str, timing: Timing) -> str | None:
         """Why a time cannot be, if it cannot: its record is a failure, and nothing is compared with
         it."""
-        moved, _ = self._bytes(record, case)
+        moved, _ = self._bytes(plan)
         return roofline_alarm(label, moved / timing.median_us / 1e3, self.peak_gb_s)
 
     def _timed(
-        self, record: Record, found: Timed, case: Case, speedups: Mapping[str, Any]
+        self, record: Record, plan: Plan, times: Times, case: Case, speedups: Mapping[str, Any]
     ) -> Record:
         """The record with what one method found."""
-        timing = found.timings[case]
-        moved, read = self._bytes(record, case)
-        ceiling = read / found.ceiling.median_us / 1e3 if found.ceiling else None
+        timing = times.timings[case]
+        moved, read = self._bytes(plan)
+        ceiling = read / times.ceiling.median_us / 1e3 if times.ceiling else None
         return replace(
             record,
             **_bandwidth(timing, moved, self.peak_gb_s, ceiling),
             **speedups,
-            **_conditions(found.conditions),
+            **_conditions(times.conditions),
         )
 
     def _baseline(self, case: Case, known: Sequence[Case]) -> Case | None:
         """The kernel asked for, else the suite's first row, else the root of the lineage."""
-        if self.settings.baseline:
-            return _find(known, self.settings.baseline)
+        if self.settings.baseline_kernel:
+            return _find(known, self.settings.baseline_kernel)
         if case.suite:
             return next(other for other in known if other.suite == case.suite)
         return _find(known, self.registry.root(case.kernel).id)
@@ -199,11 +207,11 @@ def _speedups(
     }
 
 
-def _conditions(found: Conditions) -> dict[str, Any]:
+def _conditions(state: Conditions) -> dict[str, Any]:
     return {
-        "sm_mhz": found.sm_mhz,
-        "memory_mhz": found.memory_mhz,
-        "power_w": found.power_w,
-        "temperature_c": found.temperature_c,
-        "event_reasons": None if found.reasons is None else ", ".join(found.throttled) or "none",
+        "sm_mhz": state.sm_mhz,
+        "memory_mhz": state.memory_mhz,
+        "power_w": state.power_w,
+        "temperature_c": state.temperature_c,
+        "event_reasons": None if state.reasons is None else ", ".join(state.throttled) or "none",
     }

@@ -1,26 +1,22 @@
-"""The main job: verify every case, time those that are right, and put both into records."""
+"""The loop over reductions and sizes: verify every case, time those that are right."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from cudareduce.backend import BuildError, OutOfMemory
-from cudareduce.bench.group import Group
-from cudareduce.bench.records import Join
+from cudareduce.backend import BuildError, Monitor, OutOfMemory
+from cudareduce.bench.group import Group, Times
 from cudareduce.bench.session import Session
-from cudareduce.bench.trial import Trial, methods
+from cudareduce.bench.trial import Trial
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.gpu.cuda import CudaBackend
-from cudareduce.gpu.nvml import Monitor, own_processes
-from cudareduce.launch.case import Case, Programs
-from cudareduce.launch.prelude import Stage
+from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.library.registry import Choice
 from cudareduce.problem.operators import Reduction
-from cudareduce.results.record import Record
 from cudareduce.verify.verdict import Verdict
 from cudareduce.verify.verify import ROW_SHAPES, edge_sizes
 
@@ -32,162 +28,156 @@ _QUICK_EDGE = 65537
 _MOVED_IN_A_TIMING = 2**28
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Records in the order asked for, and the floors of the method measured beside them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One reduction of a run: its cases, in the order asked for, and a group for each size."""
 
-    records: tuple[Record, ...]
-    floors_us: Mapping[str, float]
     cases: tuple[Case, ...]
-    interrupted: bool
+    runnable: tuple[Case, ...]
+    groups: tuple[Group, ...]
     build_failed: tuple[Case, ...]
-    remarks: tuple[str, ...] = ()
-    stories: tuple[Mapping[str, Any], ...] = ()
-    tried: bool = False
-
-    @property
-    def untimed(self) -> bool:
-        """True if right kernels were to be timed and no round of any was finished."""
-        times = [record.time_us for record in self.records if record.verdict == "pass"]
-        return self.tried and bool(times) and not any(times)
+    interrupted: bool
 
 
-class Bench:
-    """One run on one backend."""
+def measured(session: Session, choices: Sequence[Choice]) -> list[Part]:
+    """Verify and time every choice, reduction by reduction; Ctrl-C ends it with what it has."""
+    timed = session.backend.timed()
+    runner = _Runner(session, timed.monitor() if timed else None)
+    parts: list[Part] = []
+    for k, reduction in enumerate(session.settings.reductions):
+        ahead = len(session.settings.reductions) - k - 1
+        parts.append(runner.part(reduction, session.cases(choices, reduction), ahead))
+        if parts[-1].interrupted:
+            break
+    return parts
 
-    def __init__(self, session: Session, join: Join) -> None:
-        self._session, self._join = session, join
-        self._tried = False
-        self._build_failed: list[Case] = []
-        self._remarks: dict[str, None] = {}
-        self._stories: list[Mapping[str, Any]] = []
-        self._monitor: Monitor | None = None
 
-    def run(self, choices: Sequence[Choice]) -> Outcome:
-        """Bench every choice; Ctrl-C ends the run with what it has."""
-        records: list[Record] = []
-        floors: dict[str, float] = {}
+class _Runner:
+    """What all parts of one run share."""
+
+    def __init__(self, session: Session, monitor: Monitor | None) -> None:
+        self._session, self._settings, self._monitor = session, session.settings, monitor
+
+    def part(
+        self, reduction: Reduction, cases: Sequence[tuple[Case, str | None]], reductions_ahead: int
+    ) -> Part:
+        """All sizes of one reduction; `reductions_ahead` share the time that is left."""
+        runnable = tuple(case for case, reason in cases if reason is None)
+        groups: list[Group] = []
+        errors: dict[Case, BuildError] = {}
         interrupted = False
-        ran: list[Case] = []
-        asked = self._session.settings
-        for k, what in enumerate(asked.reductions):
-            if interrupted:
-                break
-            cases = list(self._session.cases(choices, what))
-            groups: list[Group] = []
-            try:
-                self._bench(what, cases, groups, len(asked.reductions) - k - 1)
-            except KeyboardInterrupt:
-                interrupted = True
-                self._remarks.setdefault("interrupted: what is missing was not measured")
-            for group in groups:
-                for label, found in group.timed.items():
-                    suffix = "" if label == asked.timings[0] else f", {label}"
-                    floors |= {name + suffix: us for name, us in found.floors.items()}
-                records += self._join.records(group, [case for case, _ in cases])
-            ran += [case for case, reason in cases if reason is None]
-        return Outcome(
-            tuple(records), floors, tuple(ran), interrupted, tuple(self._build_failed),
-            tuple(self._remarks), tuple(self._stories), self._tried,
+        try:
+            edges = self._edges(runnable)
+            sizes = [(n, self._settings.rows) for n in self._settings.sizes]
+            prepared, errors = self._session.prepare(runnable, [*edges, *sizes])
+            verdicts = {case: Verdict("skip", reason) for case, reason in cases if reason}
+            verdicts |= {c: Verdict("skip", f"does not compile: {e}") for c, e in errors.items()}
+            at_edges = dict(self._session.verify(prepared, edges, {}, skip_others=True))
+            verdicts |= {case: _elsewhere(verdict) for case, verdict in at_edges.items()}
+            for k, n in enumerate(self._settings.sizes):
+                later = self._settings.sizes[k + 1 :]
+                ahead = [*later, *self._settings.sizes * reductions_ahead]
+                groups.append(self._group(reduction, n, prepared, verdicts, ahead))
+                if groups[-1].interrupted:
+                    interrupted = True
+                    break
+        except KeyboardInterrupt:
+            interrupted = True
+        return Part(
+            cases=tuple(case for case, _ in cases), runnable=runnable, groups=tuple(groups),
+            build_failed=tuple(errors), interrupted=interrupted,
         )  # fmt: skip
 
-    def _bench(
+    @staticmethod
+    def _edges(cases: Sequence[Case]) -> list[Shape]:
+        block = max((case.block for case in cases), default=1)
+        return [*((n, 1) for n in edge_sizes(block) if n <= _QUICK_EDGE), *ROW_SHAPES]
+
+    def _group(
         self,
-        what: Reduction,
-        cases: Sequence[tuple[Case, str | None]],
-        groups: list[Group],
-        reductions_ahead: int,
-    ) -> None:
-        session, asked = self._session, self._session.settings
-        skips = {case: Verdict("skip", reason) for case, reason in cases if reason}
-        runnable = [case for case, reason in cases if not reason]
-        block = max((case.block for case in runnable), default=1)
-        edges = [(n, 1) for n in edge_sizes(block) if n <= _QUICK_EDGE]
-        edges += ROW_SHAPES
-        built = session.build(runnable, [*edges, *((n, asked.rows) for n in asked.sizes)])
-        programs: dict[Case, Programs] = {}
-        for case, made in built.items():
-            if isinstance(made, BuildError):
-                self._build_failed.append(case)
-                skips[case] = Verdict("skip", f"does not compile: {made}")
-            else:
-                programs[case] = made
-        at_edges: dict[Case, Verdict] = {}
-        session.verify(programs, edges, at_edges, skip_others=True)
-        limits = session.backend.limits()
-        for k, n in enumerate(asked.sizes):
-            shas = {
-                case: _binary(
-                    made, [step.stage for step in case.plan(n, asked.rows, limits).passes]
-                )
-                for case, made in programs.items()
-                if case.why_not_at(n, asked.rows, limits) is None
-            }
-            group = Group(what, n, skips | {c: _elsewhere(v) for c, v in at_edges.items()}, shas)
-            groups.append(group)
-            if asked.deadline.passed:
-                late = Verdict("skip", session.why_cut())
-                group.verdicts |= {c: late for c in programs if c not in group.verdicts}
-                continue
-            session.verify(programs, [(n, asked.rows)], group.verdicts)
-            if session.backend.name == "cuda" and n * asked.rows:
-                ahead = [*asked.sizes[k + 1 :], *asked.sizes * reductions_ahead]
-                ways = len(methods(asked))
-                parts = (ways + (ways + 1) * self._moves(m) for m in ahead)
-                self._time(group, programs, sum(parts))
+        reduction: Reduction,
+        n: int,
+        prepared: Sequence[Prepared],
+        verdicts: Mapping[Case, Verdict],
+        ahead: Sequence[int],
+    ) -> Group:
+        """One size: verified, and timed where the backend can time; `ahead` are sizes that share
+        the time that is left."""
+        settings, verdicts = self._settings, dict(verdicts)
+        shape = n, settings.rows
+        taking = [one for one in prepared if shape in one.plans]
+        group = partial(
+            Group, reduction=reduction, n=n, plans={one.case: one.plans[shape] for one in taking},
+            shas={one.case: _binary(one, shape) for one in taking},
+        )  # fmt: skip
+        if settings.deadline.passed:
+            late = Verdict("skip", self._session.why_cut())
+            return group(verdicts={o.case: late for o in prepared} | verdicts)
+        try:
+            for case, verdict in self._session.verify(prepared, [shape], verdicts):
+                verdicts[case] = verdict
+        except KeyboardInterrupt:
+            return group(verdicts=verdicts, interrupted=True)
+        verified = group(verdicts=verdicts)
+        timed = self._session.backend.timed()
+        right = [one for one in prepared if verdicts[one.case].outcome == "pass"]
+        if timed is None or self._monitor is None or not n * settings.rows or not right:
+            return verified
+        ways = len(settings.methods)
+        shares = sum(ways + (ways + 1) * self._moves(m) for m in ahead)
+        try:
+            with closing(Trial(self._session, timed, self._monitor, verified, right)) as trial:
+                return self._timed(trial, verified, self._monitor, shares)
+        except OutOfMemory as error:
+            return _without_memory(verified, error)
+        except KeyboardInterrupt:
+            return replace(verified, interrupted=True)
 
     def _moves(self, n: int) -> float:
         """What a size takes to be moved once, counted in timings of a small one."""
-        return n * self._session.settings.rows / _MOVED_IN_A_TIMING
+        return n * self._settings.rows / _MOVED_IN_A_TIMING
 
-    def _time(self, group: Group, programs: Mapping[Case, Programs], ahead: float) -> None:
+    def _timed(self, trial: Trial, group: Group, monitor: Monitor, ahead: float) -> Group:
         """Time the cases that are right; `ahead` are other timings, counted in those of small n."""
-        session = self._session
-        right = {c: made for c, made in programs.items() if group.verdicts[c].outcome == "pass"}
-        if not right:
-            return
-        backend = session.backend
-        assert isinstance(backend, CudaBackend)
-        monitor = self._monitor = self._monitor or backend.monitor()
+        settings, methods = self._settings, self._settings.methods
+        times: dict[str, Times] = {}
+        stories: list[Mapping[str, Any]] = []
+        remarks: list[str] = []
+        interrupted = False
+        for k, method in enumerate(methods):
+            others = monitor.other_processes()
+            weight = len(methods) - k + ahead / (1 + self._moves(group.n))
+            try:
+                found = trial.measure(method, settings.deadline.share(weight), others)
+            except EnvironmentProblem as problem:  # the other methods may still be possible
+                remarks.append(f"{method.label}: {problem}")
+                continue
+            except OutOfMemory as error:
+                group = replace(group, stories=tuple(stories), remarks=tuple(remarks), tried=True)
+                return _without_memory(group, error)
+            times[method.label] = found.times
+            if interrupted := found.interrupted:
+                break
+            stories.append(found.story)
+            remarks += [f"{method.label}, n = {group.n}: {said}" for said in found.remarks]
+        hurried = interrupted or settings.deadline.passed
         try:
-            with closing(Trial(session, monitor, group, right)) as trial:
-                self._try(trial, group, monitor, ahead)
-        except OutOfMemory as error:
-            group.timed.clear()
-            group.verdicts |= dict.fromkeys(right, Verdict("skip", str(error)))
+            group = trial.judged(replace(group, times=times), hurried=hurried)
+        except KeyboardInterrupt:  # answers that were not looked at have no times
+            interrupted, group = True, replace(group, times={})
+        else:
+            remarks += [monitor.problem] if monitor.problem else []
+        return replace(
+            group, stories=tuple(stories), remarks=tuple(remarks), tried=True,
+            interrupted=interrupted,
+        )  # fmt: skip
 
-    def _try(self, trial: Trial, group: Group, monitor: Monitor, ahead: float) -> None:
-        asked = self._session.settings
-        interrupted, self._tried = False, True
-        ways = methods(asked)
-        try:
-            for k, method in enumerate(ways):
-                others = monitor.strangers(own_processes())
-                deadline = asked.deadline.share(len(ways) - k + ahead / (1 + self._moves(group.n)))
-                where = f"{method.label}, n = {group.n}"
-                try:
-                    story, said = trial.measure(method, deadline, others)
-                except EnvironmentProblem as problem:  # the other methods may still be possible
-                    self._say([str(problem)], method.label)
-                    continue
-                self._stories.append(story)
-                self._say(said, where)
-        except KeyboardInterrupt:
-            interrupted = True
-        try:
-            trial.inspect(hurried=interrupted or asked.deadline.passed)
-        except KeyboardInterrupt:
-            group.timed.clear()  # answers that were not looked at have no times
-            raise
-        if monitor.problem:
-            self._remarks.setdefault(monitor.problem)
-        if interrupted:
-            raise KeyboardInterrupt
 
-    def _say(self, sentences: Sequence[str], where: str) -> None:
-        """Keep a remark once, with the first place where it was true."""
-        for sentence in sentences:
-            self._remarks.setdefault(f"{where}: {sentence}")
+def _without_memory(group: Group, error: OutOfMemory) -> Group:
+    """The group whose right cases found no memory to be timed in."""
+    skip = Verdict("skip", str(error))
+    left = {c: skip if v.outcome == "pass" else v for c, v in group.verdicts.items()}
+    return replace(group, verdicts=left, times={})
 
 
 def _elsewhere(verdict: Verdict) -> Verdict:
@@ -195,9 +185,9 @@ def _elsewhere(verdict: Verdict) -> Verdict:
     return replace(verdict, error=None, bound=None, ulp=None)
 
 
-def _binary(programs: Programs, stages: Iterable[Stage]) -> str | None:
-    """The hash of the machine code that these stages run: of several, the hash of their hashes."""
-    hashes = [programs[stage].binary_sha for stage in dict.fromkeys(stages)]
+def _binary(one: Prepared, shape: Shape) -> str | None:
+    """The hash of the machine code that a plan runs: of several, the hash of their hashes."""
+    hashes = [one.programs[stage].binary_sha for stage in one.plans[shape].stages]
     known = [sha for sha in hashes if sha is not None]
     if not known or len(known) < len(hashes):
         return None

@@ -14,24 +14,23 @@ from pathlib import Path
 from cudareduce.backend import Backend, BuildError, OutOfMemory
 from cudareduce.backends import BackendSpec
 from cudareduce.bench.settings import Settings
-from cudareduce.launch.case import Case, Programs, build
+from cudareduce.launch.case import Case, Prepared, Shape, build, planned
 from cudareduce.library.registry import Choice
 from cudareduce.problem.operators import Reduction
 from cudareduce.verify.isolate import Isolation, Job
-from cudareduce.verify.verdict import PASS, Verdict, worse
+from cudareduce.verify.verdict import RIGHT, Verdict, worse
 from cudareduce.verify.verify import SMALL, verify
 
-#: Orders in which the emulator runs threads; none alone finds every missing barrier.
-SCHEDULES = ("ascending", "random:1", "warp:1")
 #: What the emulator's hazard build watches: several blocks, a tail, several rows.
-HAZARD_SHAPES = ((1, 1), (1000, 1), (4097, 1), (31, 9), (257, 3))
+HAZARD_SHAPES: tuple[Shape, ...] = ((1, 1), (1000, 1), (4097, 1), (31, 9), (257, 3))
 #: A verification that is this slow counts as hanging: 60 s and a tenth of the pace of the slowest
 #: kernel known, one atomic per element on two emulating cores.
 _START_S, _ELEMENTS_PER_S = 60.0, 500_000
+#: From so many bytes on one input of each size is enough.
+_LARGE_BYTES = 2**32
 
+#: Announces a phase of so many steps; what it yields is called after each.
 Phase = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
-Shape = tuple[int, int]
-Built = dict[Case, "Programs | BuildError"]
 
 
 class Session:
@@ -49,83 +48,91 @@ class Session:
         self._isolation.close()
 
     def cases(
-        self, choices: Sequence[Choice], what: Reduction
-    ) -> Iterator[tuple[Case, str | None]]:
+        self, choices: Sequence[Choice], reduction: Reduction
+    ) -> list[tuple[Case, str | None]]:
         """A case for each choice, with the reason where it cannot run."""
-        asked = self.settings
+        settings, lacks = self.settings, self.backend.traits.lacks
+        cases = []
         for choice in choices:
             kernel = choice.kernel
-            block = asked.block or choice.block or kernel.block
-            items = asked.items or choice.items or kernel.items
-            case = Case(kernel, what, block, items, choice.suite, choice.name)
+            block = settings.block or choice.block or kernel.block
+            items = settings.items or choice.items or kernel.items
             reason = (
-                kernel.why_not(what) or kernel.why_not_block(block) or kernel.why_not_items(items)
+                kernel.why_not(reduction)
+                or kernel.why_not_block(block)
+                or kernel.why_not_items(items)
             )
-            if reason is None and self.backend.name == "cpu" and kernel.requires:
-                reason = f"needs hardware that the CPU does not emulate: {kernel.requires[0]}"
-            yield case, reason
+            lacking = next((word for word in kernel.requires if word in lacks), None)
+            if reason is None and lacking is not None:
+                reason = f"needs hardware that the CPU does not emulate: {lacking}"
+            cases.append((Case(kernel, reduction, block, items, choice.suite, choice.name), reason))
+        return cases
 
-    def build(self, cases: Sequence[Case], shapes: Sequence[Shape]) -> Built:
-        """Compile whatever the cases launch on rows of these shapes."""
+    def prepare(
+        self, cases: Sequence[Case], shapes: Sequence[Shape]
+    ) -> tuple[list[Prepared], dict[Case, BuildError]]:
+        """Plan cases for shapes, and compile whatever those plans launch; those that do not compile
+        come with their errors."""
         limits = self.backend.limits()
-        stages = {
-            case: [
-                step.stage
-                for shape in shapes
-                if case.why_not_at(*shape, limits) is None
-                for step in case.plan(*shape, limits).passes
-            ]
-            for case in cases
-        }
-        units = sum(len(set(names)) for names in stages.values())
+        plans = {case: planned(case, shapes, limits) for case in cases}
+        needed = {case: list(taken.values()) for case, (taken, _) in plans.items()}
+        units = sum(
+            len({stage for plan in some for stage in plan.stages}) for some in needed.values()
+        )
         with self.phase("compiling", units) as step:
-            built = build(self.backend, stages.items(), step)
-        return {case: built.get(case, {}) for case in cases}
+            built = build(self.backend, needed, step)
+        errors = {case: made for case, made in built.items() if isinstance(made, BuildError)}
+        return [
+            Prepared(case, *plans[case], made)
+            for case, made in built.items() if not isinstance(made, BuildError)
+        ], errors  # fmt: skip
 
     def verify(
         self,
-        programs: Mapping[Case, Programs],
+        prepared: Sequence[Prepared],
         shapes: Sequence[Shape],
-        into: dict[Case, Verdict],
+        known: Mapping[Case, Verdict],
         *,
         hazards: bool = False,
         skip_others: bool = False,
-    ) -> None:
-        """Add to the verdicts of cases; one that has failed already is left alone.
+    ) -> Iterator[tuple[Case, Verdict]]:
+        """Each case with its verdict, anew whenever that changes; a case that is `known` to have
+        failed is left alone. A shape that a case does not take is a skip, unless `skip_others` says
+        to pass over it."""
+        verdicts = dict(known)
 
-        A shape that a case does not take is a skip, unless `skip_others` says to pass over it.
-        """
-        limits = self.backend.limits()
-        taken: dict[Case, list[Shape]] = {}
-        for case in programs:
-            reasons = {shape: case.why_not_at(*shape, limits) for shape in shapes}
-            taken[case] = [shape for shape, reason in reasons.items() if reason is None]
-            why = next(filter(None, reasons.values()), None)
+        def changed(case: Case, verdict: Verdict) -> tuple[Case, Verdict]:
+            verdicts[case] = verdict
+            return case, verdict
+
+        for one in prepared:
+            why = next((one.refusals[shape] for shape in shapes if shape in one.refusals), None)
             if why and not skip_others:
-                into[case] = worse(into.get(case, PASS), Verdict("skip", why))
-        here = [case for case in programs if not self._isolated(case)]
-        cut = False
-        with self.phase("verifying", len(programs) - len(here) + len(here) * len(shapes)) as step:
+                skip = Verdict("skip", why)
+                yield changed(one.case, worse(verdicts.get(one.case, RIGHT), skip))
+        here = [one for one in prepared if not self._isolated(one.case)]
+        steps, cut = len(prepared) - len(here) + len(here) * len(shapes), False
+        with self.phase("verifying", steps) as step:
             for shape in shapes if here else ():
                 if cut := self.settings.deadline.passed:
                     break
-                left = [c for c in here if shape in taken[c] and _is_open(c, into)]
-                for case, verdict in self._verify_here(left, programs, shape).items():
-                    into[case] = worse(into.get(case, PASS), verdict)
+                left = [o for o in here if shape in o.plans and _is_open(o.case, verdicts)]
+                for case, verdict in self._verify_here(left, shape).items():
+                    yield changed(case, worse(verdicts.get(case, RIGHT), verdict))
                 for _ in here:
                     step()
-            for case in programs:
-                if not self._isolated(case):
+            for one in prepared:
+                if not self._isolated(one.case):
                     continue
-                for job in self._jobs(case, taken[case], hazards):
+                for job in self._jobs(one, shapes, hazards):
                     cut = cut or self.settings.deadline.passed
-                    if not cut and _is_open(case, into):
-                        into[case] = worse(into.get(case, PASS), self._run(job))
+                    if not cut and _is_open(one.case, verdicts):
+                        verdict = self._verify_apart(job)
+                        yield changed(one.case, worse(verdicts.get(one.case, RIGHT), verdict))
                 step()
-        if cut:
-            for case in programs:
-                if _is_open(case, into):
-                    into[case] = Verdict("skip", self.why_cut())
+        for one in prepared if cut else ():
+            if _is_open(one.case, verdicts):
+                yield changed(one.case, Verdict("skip", self.why_cut()))
 
     def why_cut(self) -> str:
         """The reason of a case that there was no time for."""
@@ -134,55 +141,56 @@ class Session:
         )
 
     def _isolated(self, case: Case) -> bool:
-        return self.backend.name == "cpu" or case.kernel.family == "user"
+        return self.backend.traits.isolated or case.kernel.foreign
 
-    def _verify_here(
-        self, cases: Sequence[Case], programs: Mapping[Case, Programs], shape: Shape
-    ) -> dict[Case, Verdict]:
-        if not cases:
+    def _verify_here(self, prepared: Sequence[Prepared], shape: Shape) -> dict[Case, Verdict]:
+        if not prepared:
             return {}
-        what, elements = cases[0].what, shape[0] * shape[1]
-        too_large = self._why_too_large(what, elements)
+        cases = [one.case for one in prepared]
+        nbytes = shape[0] * shape[1] * cases[0].reduction.dtype.size
+        too_large = self._why_too_large(nbytes)
         if too_large:
             return dict.fromkeys(cases, Verdict("skip", too_large))
-        thorough = elements * what.dtype.size < 2**32
-        ready = [(case, programs[case]) for case in cases]
         try:
             return verify(
-                self.backend, ready, *shape, seed=self.settings.seed, thorough=thorough,
-                only=self.settings.only_pattern,
+                self.backend, prepared, shape, seed=self.settings.seed,
+                thorough=nbytes < _LARGE_BYTES, only=self.settings.only_pattern,
             )  # fmt: skip
         except OutOfMemory as error:
             return dict.fromkeys(cases, Verdict("skip", str(error)))
 
-    def _jobs(self, case: Case, shapes: Sequence[Shape], hazards: bool) -> Iterator[Job]:
-        schedules = SCHEDULES if self.backend.name == "cpu" else ()
-        asked = self.settings
-        job = Job(self.spec, case, (), asked.seed, True, schedules, asked.only_pattern)
-        small = tuple((n, rows) for n, rows in shapes if n * rows <= SMALL)
+    def _jobs(self, one: Prepared, shapes: Sequence[Shape], hazards: bool) -> Iterator[Job]:
+        bare, taken = replace(one, programs={}), [shape for shape in shapes if shape in one.plans]
+        job = Job(
+            spec=self.spec, prepared=bare, shapes=(), seed=self.settings.seed,
+            only=self.settings.only_pattern,
+        )  # fmt: skip
+        small = tuple((n, rows) for n, rows in taken if n * rows <= SMALL)
         if small:
             yield replace(job, shapes=small)
-        for n, rows in shapes:
+        for n, rows in taken:
             if n * rows > SMALL:
-                yield replace(job, shapes=((n, rows),), thorough=False, schedules=schedules[:1])
-        if hazards and self.backend.name == "cpu":
-            watched, limits = replace(self.spec, hazards=True), self.backend.limits()
-            taken = tuple(s for s in HAZARD_SHAPES if case.why_not_at(*s, limits) is None)
-            yield replace(job, spec=watched, shapes=taken, schedules=SCHEDULES[:1])
+                yield replace(job, shapes=((n, rows),), thorough=False)
+        if hazards and self.backend.traits.watches:
+            plans, _ = planned(one.case, HAZARD_SHAPES, self.backend.limits())
+            watched = replace(
+                job, spec=replace(self.spec, hazards=True), prepared=replace(bare, plans=plans),
+                shapes=tuple(plans),
+            )  # fmt: skip
+            yield from [watched] if plans else []
 
-    def _run(self, job: Job) -> Verdict:
-        too_large = self._why_too_large(job.case.what, max(n * rows for n, rows in job.shapes))
+    def _verify_apart(self, job: Job) -> Verdict:
+        size = job.prepared.case.reduction.dtype.size
+        too_large = self._why_too_large(max(n * rows for n, rows in job.shapes) * size)
         if too_large:
             return Verdict("skip", too_large)
         elements = sum(n * rows for n, rows in job.shapes)
         limit = self.settings.time_limit_s or _START_S + elements / _ELEMENTS_PER_S
-        return self._isolation.run(job, limit)
+        return self._isolation.verify(job, limit)
 
-    def _why_too_large(self, what: Reduction, elements: int) -> str | None:
-        """Why the host's memory does not hold the input; the emulator holds a second copy."""
-        copies = 2 if self.backend.name == "cpu" else 1
-        needed = elements * what.dtype.size * copies
-        available = _available_bytes()
+    def _why_too_large(self, nbytes: int) -> str | None:
+        """Why the host's memory does not hold an input with the copies that the backend makes."""
+        needed, available = nbytes * self.backend.traits.host_copies, _available_bytes()
         if available is None or needed < available * 0.9:
             return None
         return (
@@ -191,7 +199,7 @@ class Session:
 
 
 def _is_open(case: Case, verdicts: Mapping[Case, Verdict]) -> bool:
-    return verdicts.get(case, PASS).outcome == "pass"
+    return verdicts.get(case, RIGHT).outcome == "pass"
 
 
 def _available_bytes() -> int | None:

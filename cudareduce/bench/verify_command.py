@@ -2,65 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from cudareduce.backend import BuildError
-from cudareduce.bench.command import _adopter, _exit_code, opened, write
+from cudareduce.bench.command import verdict_codes
 from cudareduce.bench.group import Group
-from cudareduce.bench.records import Join
+from cudareduce.bench.records import Recorder
+from cudareduce.bench.request import VerifyRequest, chosen, opened, verify_settings
 from cudareduce.bench.session import Session
-from cudareduce.launch.case import Case
-from cudareduce.library.registry import load_registry
+from cudareduce.errors import worst_exit_code
+from cudareduce.launch.case import Case, Prepared, Shape
+from cudareduce.launch.plan import Plan
+from cudareduce.library.registry import Choice, load_registry
+from cudareduce.problem.operators import Reduction
+from cudareduce.report.publish import publish
 from cudareduce.report.sections import verdict_section
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
+from cudareduce.results.store import run_texts
 from cudareduce.verify.verdict import Verdict
 from cudareduce.verify.verify import ROW_SHAPES, edge_sizes
 
 #: Where float32 no longer counts by ones, and where offsets in bytes no longer fit 32 bits.
-_GPU_SIZES = (2**24 + 1,)
+_LARGE_SIZES = (2**24 + 1,)
 _BEYOND_32_BITS = 2**32 + 12
 
 
-def run_verify(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
+def verify(request: VerifyRequest) -> int:
     """Only the answers, at the sizes asked for or at those where reductions go wrong."""
-    registry = load_registry(options["folders"])
-    choices = registry.choose(names, _adopter(options))
-    with opened(options) as (session, device):
-        settings = session.settings
-        join = Join(session.backend.name, session.backend.limits(), None, settings, registry)
+    registry = load_registry(request.selection.folders)
+    choices = chosen(request.selection, registry, request.machine.quiet)
+    request.outputs.check()
+    settings = verify_settings(request)
+    with opened(request.machine, settings) as session:
+        device = session.backend.info()
+        recorder = Recorder(session.backend.name, None, settings, registry)
         records: list[Record] = []
-        interrupted, codes = False, set()
-        for what in settings.reductions:
-            cases = list(session.cases(choices, what))
-            verdicts = {case: Verdict("skip", reason) for case, reason in cases if reason}
-            runnable = [case for case, reason in cases if not reason]
-            shapes = [(n, settings.rows) for n in settings.sizes]
-            shapes = shapes or _edge_shapes(session, runnable)
-            group = Group(what, max(shapes)[0], verdicts, {})
-            try:
-                built = session.build(runnable, shapes)
-                failed = {c: made for c, made in built.items() if isinstance(made, BuildError)}
-                codes |= {2} if failed else set()
-                verdicts |= {
-                    c: Verdict("skip", f"does not compile: {e}") for c, e in failed.items()
-                }
-                good = {c: made for c, made in built.items() if not isinstance(made, BuildError)}
-                session.verify(good, shapes, verdicts, hazards=True, skip_others=not settings.sizes)
-            except KeyboardInterrupt:
-                interrupted = True
-            records += join.records(group, [case for case, _ in cases])
-            if interrupted:
+        codes: set[int] = set()
+        for reduction in settings.reductions:
+            answers = _answers(session, choices, reduction)
+            records += recorder.records(answers.group, answers.cases)
+            codes |= {2} if answers.build_failed else set()
+            if answers.group.interrupted:
+                codes |= {130}
                 break
-        run = Run(tool(options["argv"]), device, {"sizes": list(settings.sizes)}, tuple(records))
-    title = f"answers on {device.name}"
-    write(run, [verdict_section(records, title)], options)
-    return 130 if interrupted else _exit_code(records, codes)
+    run = Run(tool(request.argv), device, {"sizes": list(settings.sizes)}, tuple(records))
+    publish(
+        request.outputs, [verdict_section(records, f"answers on {device.name}")], run_texts(run)
+    )
+    return 130 if 130 in codes else worst_exit_code(codes | verdict_codes(records))
 
 
-def _edge_shapes(session: Session, cases: list[Case]) -> list[tuple[int, int]]:
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """One reduction's cases, in the order asked for, with their verdicts."""
+
+    cases: tuple[Case, ...]
+    group: Group
+    build_failed: bool = False
+
+
+def _answers(session: Session, choices: Sequence[Choice], reduction: Reduction) -> _Answers:
+    settings, cases = session.settings, session.cases(choices, reduction)
+    verdicts = {case: Verdict("skip", reason) for case, reason in cases if reason}
+    runnable = [case for case, reason in cases if not reason]
+    shapes = [(n, settings.rows) for n in settings.sizes] or _edge_shapes(session, runnable)
+    prepared: list[Prepared] = []
+    failed, interrupted = False, False
+    try:
+        prepared, errors = session.prepare(runnable, shapes)
+        failed = bool(errors)
+        verdicts |= {c: Verdict("skip", f"does not compile: {e}") for c, e in errors.items()}
+        skip_others = not settings.sizes
+        for case, verdict in session.verify(
+            prepared, shapes, verdicts, hazards=True, skip_others=skip_others
+        ):
+            verdicts[case] = verdict
+    except KeyboardInterrupt:
+        interrupted = True
+    plans = {one.case: plan for one in prepared if (plan := _largest(one))}
+    group = Group(
+        reduction=reduction, n=max(shapes)[0], plans=plans, verdicts=verdicts,
+        interrupted=interrupted,
+    )  # fmt: skip
+    return _Answers(tuple(case for case, _ in cases), group, failed)
+
+
+def _largest(one: Prepared) -> Plan | None:
+    """The plan of the longest rows that a case takes: what its record tells the launches of."""
+    return one.plans[max(one.plans)] if one.plans else None
+
+
+def _edge_shapes(session: Session, cases: Sequence[Case]) -> list[Shape]:
     sizes = edge_sizes(max((case.block for case in cases), default=1))
-    if session.backend.name == "cuda" and cases:
-        sizes += [*_GPU_SIZES, _BEYOND_32_BITS // cases[0].what.dtype.size]
+    if session.backend.traits.large and cases:
+        sizes += [*_LARGE_SIZES, _BEYOND_32_BITS // cases[0].reduction.dtype.size]
     return [*((n, 1) for n in sizes), *ROW_SHAPES]

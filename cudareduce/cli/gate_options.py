@@ -15,9 +15,11 @@ from cudareduce.cli.options import (
     add_quiet,
     add_time_limit,
 )
-from cudareduce.cli.types import OPS, Sizes, Words, options_of
+from cudareduce.cli.requests import made
+from cudareduce.cli.types import Sizes, Words, options_of
 from cudareduce.errors import UsageError
 from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.operators import OPERATORS
 
 
 class Threshold(click.ParamType[float]):
@@ -81,14 +83,26 @@ _judging = options_of(
 @click.argument("old", type=_path)
 @click.argument("new", type=_path)
 @_judging
-def compare(old: Path, new: Path, **options: Any) -> int:
+def compare(**options: Any) -> int:
     """Two result files: what got slower, faster, wrong, or cannot be told.
 
     Example: cudareduce compare results/nvidia-h200/before.json after.json --threshold 3%
     """
-    from cudareduce.gate.command import run_compare
+    from cudareduce.gate.command import compare_files
+    from cudareduce.gate.request import CompareRequest
 
-    return run_compare(old, new, options)
+    return compare_files(made(CompareRequest, options))
+
+
+#: Options that `_refuse_contradictions` refuses with one mode of `check`, so that it has no use for
+#: them; and those that it alone has.
+_NOT_COMPILING = (
+    "base", "compiling", "n", "rows", "op", "dtype", "rounds", "threshold", "thresholds", "strict",
+    "cross_device", "no_same_code", "json", "benchmark_json", "time_limit", "everything",
+    "no_cache", "device",
+)  # fmt: skip
+_NOT_BASELINE = ("base", "compiling", "n", "rows", "op", "dtype", "arch")
+_NOT_BASE = ("baseline", "compiling", "update_baseline", "arch", "json")
 
 
 @click.command()
@@ -116,7 +130,9 @@ def compare(old: Path, new: Path, **options: Any) -> int:
 @click.option("--rounds", type=click.IntRange(min=1), help="Rounds.  [default: as before, or 9]")
 @click.option("--n", type=Sizes(), help="With --base: elements.  [default: 2^25]")
 @click.option("--rows", type=click.IntRange(min=1), help="With --base: rows of --n.  [default: 1]")
-@click.option("--op", type=Words("OPS", OPS), help="With --base: operators.  [default: sum]")
+@click.option(
+    "--op", type=Words("OPS", tuple(OPERATORS)), help="With --base: operators.  [default: sum]"
+)
 @click.option(
     "--dtype",
     type=Words("DTYPES", tuple(DTYPES)),
@@ -133,26 +149,25 @@ def compare(old: Path, new: Path, **options: Any) -> int:
 @add_quiet
 @_judging
 @click.pass_obj
-def check(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
+def check(arguments: list[str], /, **options: Any) -> int:
     """The gate for CI: measure again, compare, and say with the exit code what came out.
 
     Example: cudareduce check --baseline results/nvidia-h200/baseline.json --threshold 3%
     """
-    options["argv"] = arguments
     _refuse_contradictions(options)
+    options["argv"] = tuple(arguments)
     if options["compiling"]:
-        from cudareduce.compiled.command import run_compile_check
+        from cudareduce.compiled.command import CompileRequest, check_compiled
 
-        return run_compile_check(kernels, options)
-    if options["base"] is not None:
-        from cudareduce.gate.command import run_base
+        return check_compiled(made(CompileRequest, options, _NOT_COMPILING))
+    from cudareduce.gate.command import check, check_base
+    from cudareduce.gate.request import BaseRequest, CheckRequest
 
-        defaults = {"n": [2**25], "rows": 1, "op": ("sum",), "dtype": ("float32",)}
-        given = {key: options[key] or value for key, value in defaults.items()}
-        return run_base(kernels, options | given)
-    from cudareduce.gate.command import run_check
-
-    return run_check(kernels, options)
+    if options["base"] is None:
+        return check(made(CheckRequest, options, _NOT_BASELINE))
+    defaults = {"n": (2**25,), "rows": 1, "op": ("sum",), "dtype": ("float32",)}
+    given = {key: options[key] or value for key, value in defaults.items()}
+    return check_base(made(BaseRequest, options | given, _NOT_BASE))
 
 
 def _refuse_contradictions(options: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import asdict
 
 from cudareduce import __version__
-from cudareduce.backends import BackendSpec, default_cache, open_cuda
+from cudareduce.backends import BackendSpec, default_cache, open_timed
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.report.numbers import DASH
 from cudareduce.report.sections import Section
@@ -28,7 +28,7 @@ def info_section(device: int) -> Section:
     rows.append(("compiled kernels", str(default_cache())))
     notes = []
     try:
-        with open_cuda(BackendSpec("cuda", device)) as backend:
+        with open_timed(BackendSpec("cuda", device)) as backend:
             facts = asdict(backend.info())
         rows += [(f"gpu {key}", DASH if v is None else str(v)) for key, v in facts.items()]
     except EnvironmentProblem as problem:

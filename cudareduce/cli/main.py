@@ -20,14 +20,16 @@ from cudareduce.cli.options import (
     add_device,
     add_folders,
     add_machine,
-    add_no_cache,
     add_peak,
     add_problem,
     add_rounds,
+    add_selftest,
     add_timing,
 )
-from cudareduce.cli.types import PATTERNS, Sizes
+from cudareduce.cli.requests import made
+from cudareduce.cli.types import Sizes
 from cudareduce.errors import CudareduceError, UsageError
+from cudareduce.problem.patterns import USER_PATTERNS
 
 if TYPE_CHECKING:
     from cudareduce.library.registry import Registry
@@ -42,7 +44,7 @@ def cli() -> None:
     """
 
 
-@cli.command()
+@cli.command("bench")
 @click.argument("kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all]...")
 @click.option(
     "--n",
@@ -55,17 +57,18 @@ def cli() -> None:
 @add_columns
 @add_problem
 @click.pass_obj
-def bench(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
+def bench_(arguments: list[str], /, **options: Any) -> int:
     """Verify kernels, then time them; without a GPU, verify them on the CPU.
 
     Example: cudareduce bench fastcuda --n 2^20,2^25 --csv ladder.csv
     """
-    from cudareduce.bench.command import run_bench
+    from cudareduce.bench.command import bench
+    from cudareduce.bench.request import BenchRequest
 
-    return run_bench(kernels, options | {"argv": arguments})
+    return bench(made(BenchRequest, options | {"argv": tuple(arguments)}))
 
 
-@cli.command()
+@cli.command("sweep")
 @click.argument("kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all]...")
 @click.option(
     "--n",
@@ -77,17 +80,18 @@ def bench(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> 
 @add_timing
 @add_problem
 @click.pass_obj
-def sweep(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
+def sweep_(arguments: list[str], /, **options: Any) -> int:
     """Time kernels over a range of sizes: launch floor, bandwidth, and who overtakes whom where.
 
     Example: cudareduce sweep fastcuda --n 2^10..2^28 --max-time 300
     """
-    from cudareduce.sweep.command import run_sweep
+    from cudareduce.bench.request import BenchRequest
+    from cudareduce.sweep.command import sweep
 
-    return run_sweep(kernels, options | {"argv": arguments})
+    return sweep(made(BenchRequest, options | {"argv": tuple(arguments)}))
 
 
-@cli.command()
+@cli.command("verify")
 @click.argument("kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all]...")
 @click.option(
     "--n",
@@ -98,22 +102,23 @@ def sweep(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> 
 @click.option(
     "--pattern",
     "only_pattern",
-    type=click.Choice(PATTERNS),
+    type=click.Choice(USER_PATTERNS),
     help="Only this input; cancel: a sum that is nearly 0. By default all but cancel.",
 )
 @add_problem
 @click.pass_obj
-def verify(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
+def verify_(arguments: list[str], /, **options: Any) -> int:
     """Only the answers: every pattern, edge sizes, and on the CPU every schedule and hazard.
 
     Example: cudareduce verify all --op sum,min,max --dtype all
     """
-    from cudareduce.bench.verify_command import run_verify
+    from cudareduce.bench.request import VerifyRequest
+    from cudareduce.bench.verify_command import verify
 
-    return run_verify(kernels, options | {"argv": arguments})
+    return verify(made(VerifyRequest, options | {"argv": tuple(arguments)}))
 
 
-@cli.command()
+@cli.command("reproduce")
 @click.argument("suite")
 @click.option(
     "--format",
@@ -127,14 +132,14 @@ def verify(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) ->
 @add_peak
 @add_machine
 @click.pass_obj
-def reproduce(arguments: list[str], /, suite: str, **options: Any) -> int:
+def reproduce_(arguments: list[str], /, **options: Any) -> int:
     """Run a published experiment with its own sizes, and print its figures beside ours.
 
     Example: cudareduce reproduce bbuf
     """
-    from cudareduce.reproduce.command import run_reproduce
+    from cudareduce.reproduce.command import ReproduceRequest, reproduce
 
-    return run_reproduce(suite, options | {"argv": arguments})
+    return reproduce(made(ReproduceRequest, options | {"argv": tuple(arguments)}))
 
 
 @cli.command("list")
@@ -174,40 +179,20 @@ def show(kernel: str, diff: bool, folders: tuple[Path, ...], debug: bool) -> int
     return 0
 
 
-@cli.command()
+@cli.command("selftest")
 @click.argument("kernels", nargs=-1, metavar="[KERNEL]...")
 @add_device
-@click.option(
-    "--max-time",
-    type=click.FloatRange(min=0, min_open=True),
-    default=180.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Bound the whole test.",
-)
-@click.option("--strict", is_flag=True, help="Exit 4 unless a threshold of 2 % is seen to hold.")
-@add_no_cache
-@click.option("--quiet", is_flag=True, help="No progress on standard error.")
-@click.option("--json", type=click.Path(path_type=Path), help="Also write JSON to this file.")
-@click.option("--markdown", type=click.Path(path_type=Path), help="Also write Markdown there.")
-@click.option(
-    "--format",
-    "style",
-    default="table",
-    show_default=True,
-    type=click.Choice(["table", "markdown", "json"]),
-    help="What is printed.",
-)
+@add_selftest
 @add_debug
 @click.pass_obj
-def selftest(arguments: list[str], /, kernels: tuple[str, ...], **options: Any) -> int:
+def selftest_(arguments: list[str], /, **options: Any) -> int:
     """Whether this machine measures well: false verdicts, slowdowns caught, flushes, floors.
 
     Example: cudareduce selftest --json selftest.json
     """
-    from cudareduce.selftest.command import run_selftest
+    from cudareduce.selftest.command import SelftestRequest, selftest
 
-    return run_selftest(kernels, options | {"argv": arguments})
+    return selftest(made(SelftestRequest, options | {"argv": tuple(arguments)}))
 
 
 @cli.command()

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import click
 
-from cudareduce.cli.types import FINISHES, OPS, PATTERNS, Words, options_of
+from cudareduce.cli.types import Words, options_of
+from cudareduce.library.header import FOREIGN_FINISHES
 from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.operators import OPERATORS
+from cudareduce.problem.patterns import USER_PATTERNS
 
 #: What the table holds on request; it has no room for it within 80 characters.
 MORE_COLUMNS = (
@@ -57,8 +60,8 @@ add_machine = options_of(
     add_debug,
 )  # fmt: skip
 add_problem = options_of(
-    click.option("--op", type=Words("OPS", OPS), default="sum", show_default=True,
-                 help=f"Operators, with commas, or all: {', '.join(OPS)}."),
+    click.option("--op", type=Words("OPS", tuple(OPERATORS)), default="sum", show_default=True,
+                 help=f"Operators, with commas, or all: {', '.join(tuple(OPERATORS))}."),
     click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32",
                  show_default=True, help="Element types, with commas, or all."),
     click.option("--op-expr", metavar="C++",
@@ -76,7 +79,8 @@ add_problem = options_of(
     click.option("--grid", type=click.IntRange(min=1), help="Blocks of such a kernel."),
     click.option("--shared", type=click.IntRange(min=0), metavar="BYTES",
                  help="Its dynamic shared memory a block."),
-    click.option("--finish", type=click.Choice(FINISHES), help="What becomes of its partials."),
+    click.option("--finish", type=click.Choice(FOREIGN_FINISHES),
+                 help="What becomes of its partials."),
     add_folders,
     click.option("--format", "style", default="table", show_default=True,
                  type=click.Choice(["table", "markdown", "csv", "json"]),
@@ -91,7 +95,7 @@ add_timing = options_of(
                  help="Also replay each kernel as a captured CUDA graph."),
     add_rounds,
     click.option("--pattern", default="random", show_default=True,
-                 type=click.Choice(PATTERNS),
+                 type=click.Choice(USER_PATTERNS),
                  help="What the timed input holds; cancel: a sum that is nearly 0."),
     click.option("--region", type=click.Choice(["total", "first-pass"]), default="total",
                  show_default=True,
@@ -103,4 +107,16 @@ add_timing = options_of(
 add_columns = click.option(
     "--columns", type=Words("COLUMNS", MORE_COLUMNS), default=(),
     help=f"Add to the table: {', '.join(MORE_COLUMNS)}, or all.",
+)  # fmt: skip
+add_selftest = options_of(
+    click.option("--max-time", type=click.FloatRange(min=0, min_open=True), default=180.0,
+                 show_default=True, metavar="SECONDS", help="Bound the whole test."),
+    click.option("--strict", is_flag=True,
+                 help="Exit 4 unless a threshold of 2 % is seen to hold."),
+    add_no_cache,
+    click.option("--quiet", is_flag=True, help="No progress on standard error."),
+    click.option("--json", type=click.Path(path_type=Path), help="Also write JSON to this file."),
+    click.option("--markdown", type=click.Path(path_type=Path), help="Also write Markdown there."),
+    click.option("--format", "style", default="table", show_default=True,
+                 type=click.Choice(["table", "markdown", "json"]), help="What is printed."),
 )  # fmt: skip

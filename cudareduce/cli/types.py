@@ -10,25 +10,21 @@ import click
 from cudareduce.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-FINISHES = ("relaunch", "relaunch_one_block", "atomic", "none", "host")
-#: What a user may ask for of the patterns in `inputs`, which is too heavy to be imported here.
-PATTERNS = ("random", "positive", "exact", "ones", "twos", "cancel")
-OPS = ("sum", "prod", "min", "max", "mean", "argmin", "argmax", "matmul", "affine")
 
 
-class Sizes(click.ParamType[list[int]]):
+class Sizes(click.ParamType[tuple[int, ...]]):
     """`--n`: one size, a list, or a range."""
 
     name = "SIZES"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> list[int]:
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
         """Sizes in elements."""
         from cudareduce.problem.sizes import parse_sizes
 
-        if isinstance(value, list):
+        if isinstance(value, tuple):
             return value
         try:
-            return parse_sizes(value)
+            return tuple(parse_sizes(value))
         except UsageError as error:
             self.fail(str(error), param, ctx)
 

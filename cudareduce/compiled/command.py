@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from cudareduce.backend import NVCC_FLAGS
 from cudareduce.compiled.compare import VERDICTS, UnitRow, compare_units, resources_text
-from cudareduce.compiled.nvcc import FLAGS, find_nvcc
+from cudareduce.compiled.nvcc import find_nvcc
 from cudareduce.compiled.sass import find_disassembler
 from cudareduce.compiled.store import CompiledSet, Failed, Unit, load, to_json
 from cudareduce.compiled.units import compile_all, left_out
 from cudareduce.errors import UsageError, worst_exit_code
-from cudareduce.gate.rerun import asked_for
-from cudareduce.library.registry import load_registry
+from cudareduce.library.registry import asked_for, load_registry
 from cudareduce.progress import say
-from cudareduce.report.ci import Finding
-from cudareduce.report.publish import publish
+from cudareduce.report.ci import Finding, junit, tell_ci
+from cudareduce.report.publish import Outputs, publish
 from cudareduce.report.sections import Section
 from cudareduce.results.provenance import tool
-from cudareduce.results.store import check_outputs, check_writable, is_missing, write_text
+from cudareduce.results.store import check_writable, is_missing, write_text
 
 #: Turing to Blackwell: the oldest that CUDA 13 compiles for, and the newest of each kind.
 ARCHITECTURES = (75, 80, 90, 100, 120)
@@ -31,48 +30,70 @@ _NO_DISASSEMBLER = (
 )
 
 
-def run_compile_check(names: Sequence[str], options: Mapping[str, Any]) -> int:
-    """Compile, compare with the baseline, hold against the rules, publish."""
-    path: Path = options["baseline"]
-    check_outputs(options, path)
-    updating = options["update_baseline"]
-    if updating:
-        if names:
-            raise UsageError("--update-baseline takes no kernels: a baseline is of all of them")
-        check_writable(path)
-    old = None if updating and is_missing(path) else load(path)
-    registry = load_registry(options["folders"])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileRequest:
+    """What `check --compile` takes; `arch` are compute capabilities without the point, None those
+    of the baseline."""
+
+    baseline: Path
+    kernels: tuple[str, ...] = ()
+    folders: tuple[Path, ...] = ()
+    update_baseline: bool = False
+    allow_gone: bool = False
+    arch: tuple[int, ...] | None = None
+    quiet: bool = False
+    outputs: Outputs
+    argv: tuple[str, ...] = ()
+
+
+def check_compiled(request: CompileRequest) -> int:
+    """Compile, compare with the baseline, hold against the rules, publish; the exit code."""
+    path, names = request.baseline, request.kernels
+    old = _stored(request)
+    registry = load_registry(request.folders)
     choices = registry.choose(names)
     nvcc, disassembler = find_nvcc(old.nvcc if old else None), find_disassembler()
-    architectures = options["arch"] or (old.architectures if old else ARCHITECTURES)
-    if updating and old is not None:
+    architectures = request.arch or (old.architectures if old else ARCHITECTURES)
+    if request.update_baseline and old is not None:
         _refuse_to_forget(path, old.architectures, architectures)
-    units, broken, failures = compile_all(
-        choices, architectures, nvcc, disassembler, options["quiet"]
-    )
+    compiled = compile_all(choices, architectures, nvcc, disassembler, request.quiet)
     made = CompiledSet(
-        tool(options["argv"]), nvcc.version, FLAGS,
-        disassembler.version if disassembler else None, architectures, tuple(units),
+        tool(request.argv), nvcc.version, NVCC_FLAGS,
+        disassembler.version if disassembler else None, architectures, compiled.units,
     )  # fmt: skip
     before = [
         unit for unit in (old.units if old else ())
         if unit.arch in architectures and asked_for(unit.kernel, names, choices)
     ]  # fmt: skip
     other = _other_compiler(old, made) if old else None
-    rows = compare_units(before, units, broken, failures, other)
+    rows = compare_units(before, compiled.units, compiled.broken, compiled.failed, other)
     unseen = list(left_out(choices, architectures))
-    if not units and not failures:
+    if not compiled.units and not compiled.failed:
         raise UsageError("; ".join(["nothing was compiled", *unseen]))
     notes = [f"{other}, so only the rules were checked"] if other else []
-    notes += unseen
-    notes += [] if disassembler else [_NO_DISASSEMBLER]
-    found = _section(rows, f"compiled by nvcc {nvcc.version} against {path.name}", notes)
-    publish([found], _findings(rows, options), lambda: _json(rows), registry, options)
-    codes = {2} if failures else set()
-    codes |= {1} if any(_fails(row, options) for row in rows) else set()
-    if updating:
-        return _update(path, made, codes, rows, options)
+    notes += [*unseen, *([] if disassembler else [_NO_DISASSEMBLER])]
+    section = _section(rows, f"compiled by nvcc {nvcc.version} against {path.name}", notes)
+    told = _findings(rows, request)
+    publish(
+        request.outputs, [section], {"junit": lambda: junit(told, "cudareduce")},
+        printed={"json": lambda: _json(rows)}, commands=tell_ci(told, [section], registry.place),
+    )  # fmt: skip
+    codes = {2} if compiled.failed else set()
+    codes |= {1} if any(_fails(row, request) for row in rows) else set()
+    if request.update_baseline:
+        return _update(path, made, codes, rows, request.quiet)
     return worst_exit_code(codes | ({5} if other else set()))
+
+
+def _stored(request: CompileRequest) -> CompiledSet | None:
+    """The baseline, if there is one, once it is sure that what is to be written can be."""
+    request.outputs.check(request.baseline)
+    if request.update_baseline:
+        if request.kernels:
+            raise UsageError("--update-baseline takes no kernels: a baseline is of all of them")
+        check_writable(request.baseline)
+    missing = request.update_baseline and is_missing(request.baseline)
+    return None if missing else load(request.baseline)
 
 
 def _other_compiler(old: CompiledSet, made: CompiledSet) -> str | None:
@@ -95,10 +116,8 @@ def _refuse_to_forget(path: Path, stored: Sequence[int], compiled: Sequence[int]
         )
 
 
-def _fails(row: UnitRow, options: Mapping[str, Any]) -> bool:
-    return row.verdict in ("BROKEN", "WORSE") or (
-        row.verdict == "GONE" and not options["allow_gone"]
-    )
+def _fails(row: UnitRow, request: CompileRequest) -> bool:
+    return row.verdict in ("BROKEN", "WORSE") or (row.verdict == "GONE" and not request.allow_gone)
 
 
 def _what(rows: Sequence[UnitRow]) -> str:
@@ -143,14 +162,14 @@ def _worst_first(rows: Sequence[UnitRow]) -> list[UnitRow]:
     return sorted(rows, key=lambda row: VERDICTS.index(row.verdict))
 
 
-def _findings(rows: Sequence[UnitRow], options: Mapping[str, Any]) -> list[Finding]:
+def _findings(rows: Sequence[UnitRow], request: CompileRequest) -> list[Finding]:
     """One for each unit, but one for all units that an error kept from being compiled."""
     failed = [row for row in rows if isinstance(row.unit, Failed)]
     others = [[row] for row in _worst_first(rows) if not isinstance(row.unit, Failed)]
     return [
         Finding(
             row.unit.kernel, _what(group), row.verdict, "; ".join(row.reasons) or "as it was",
-            "failed" if _fails(row, options)
+            "failed" if _fails(row, request)
             else "skipped" if row.verdict in ("GONE", "UNCERTAIN") else "passed",
         )
         for group in [*_stories(failed), *others] for row in group[:1]
@@ -169,12 +188,12 @@ def _update(
     made: CompiledSet,
     codes: set[int],
     rows: Sequence[UnitRow],
-    options: Mapping[str, Any],
+    quiet: bool,
 ) -> int:
     """Write the new baseline, unless it would hold a broken rule."""
     if 2 in codes or any(row.verdict == "BROKEN" for row in rows):
         say(f"{path} is left as it was: mend what is broken first")
         return worst_exit_code(codes)
     write_text(path, to_json(made))
-    say(f"{path} now holds what was compiled here", options["quiet"])
+    say(f"{path} now holds what was compiled here", quiet)
     return 0

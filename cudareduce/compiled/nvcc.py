@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cudareduce.backend import BuildError, Source
+from cudareduce.backend import NVCC_FLAGS, BuildError, Source
 from cudareduce.errors import EnvironmentProblem
-
-#: As PyCUDA compiles for the GPU, so that what is gated is what runs.
-FLAGS = ("-std=c++17", "-O3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +36,7 @@ class Nvcc:
         with TemporaryDirectory(prefix="cudareduce-") as folder:
             Path(folder, "kernel.cu").write_text(source.text, encoding="utf-8")
             command = [
-                self.path, *FLAGS, "-cubin", f"-arch=sm_{arch}", "-Xptxas", "-v", "-keep",
+                self.path, *NVCC_FLAGS, "-cubin", f"-arch=sm_{arch}", "-Xptxas", "-v", "-keep",
                 "-keep-dir", folder, "-o", f"{folder}/kernel.cubin", f"{folder}/kernel.cu",
             ]  # fmt: skip
             done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)

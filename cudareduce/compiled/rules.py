@@ -33,14 +33,14 @@ _ARRIVAL = re.compile(
 
 
 def broken_rules(
-    kernel: Kernel, what: Reduction, compiled: Compiled, used: Resources
+    kernel: Kernel, reduction: Reduction, compiled: Compiled, used: Resources
 ) -> Iterator[str]:
     """The rules that a compiled kernel breaks, in words."""
     for line in _IGNORED.findall(compiled.said):
         yield f"the assembler says: {line.strip()}"
-    if kernel.family == "ladder" and used.spill_bytes:
-        yield f"spills {used.spill_bytes} bytes a thread; the ladder must not spill"
-    wide = kernel.vector * what.dtype.size >= 16
+    if not kernel.foreign and used.spill_bytes:
+        yield f"spills {used.spill_bytes} bytes a thread; no kernel of this package may"
+    wide = kernel.vector * reduction.dtype.size >= 16
     if wide and "tma" not in kernel.requires and not _WIDE.search(compiled.ptx):
         yield f"its header says vector = {kernel.vector}, but no load brings 16 bytes"
     if kernel.finish == "last_block":

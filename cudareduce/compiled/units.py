@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import get_args
 
 from cudareduce.backend import BuildError, Source
@@ -18,18 +19,26 @@ from cudareduce.compiled.store import Failed, Key, Unit
 from cudareduce.launch.prelude import Stage, source
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice
-from cudareduce.problem.operators import Reduction, reduction
+from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.progress import phase
 
-Broken = dict[Key, list[str]]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledUnits:
+    """What nvcc made of kernels: units, the rules that they break, and what does not compile."""
+
+    units: tuple[Unit, ...]
+    broken: Mapping[Key, Sequence[str]]
+    failed: tuple[Failed, ...]
+
+
 #: What kernels are compiled for.
-_WHAT = reduction("sum", "float32")
+_WHAT = reduction_of("sum", "float32")
 
 
-def _stages(kernel: Kernel, what: Reduction) -> tuple[Stage, ...]:
+def _stages(kernel: Kernel, reduction: Reduction) -> tuple[Stage, ...]:
     """The stages that differ in their code; one launch alone has one."""
-    relaunched = kernel.finish in ("relaunch", "relaunch_one_block", "reshape")
-    return ("only",) if what.one_stage or not relaunched else get_args(Stage)
+    return ("only",) if reduction.one_stage or not kernel.relaunches else get_args(Stage)
 
 
 def _sources(
@@ -72,8 +81,8 @@ def compile_all(
     nvcc: Nvcc,
     disassembler: Disassembler | None,
     quiet: bool,
-) -> tuple[list[Unit], Broken, list[Failed]]:
-    """Units, the rules they break, and what does not compile, all in parallel."""
+) -> CompiledUnits:
+    """Compile every kernel for every architecture, all in parallel."""
     todo = list(_sources(choices, architectures))
 
     def one(
@@ -99,14 +108,9 @@ def compile_all(
 
     with phase("compiling", len(todo), quiet) as step, ThreadPoolExecutor(os.cpu_count()) as pool:
         results = list(pool.map(lambda job: one(job, step), todo))
-    units: list[Unit] = []
-    broken: Broken = {}
-    failures: list[Failed] = []
-    for result in results:
-        if isinstance(result, Failed):
-            failures.append(result)
-        else:
-            unit, rules = result
-            units.append(unit)
-            broken[unit.key] = rules
-    return units, broken, failures
+    made = [result for result in results if not isinstance(result, Failed)]
+    return CompiledUnits(
+        units=tuple(unit for unit, _ in made),
+        broken={unit.key: rules for unit, rules in made},
+        failed=tuple(result for result in results if isinstance(result, Failed)),
+    )

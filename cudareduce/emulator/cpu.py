@@ -10,7 +10,7 @@ import ctypes
 import os
 import tempfile
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,15 +19,9 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from cudareduce.backend import (
-    DEFAULT_LIMITS,
-    BuildError,
-    DeviceInfo,
-    DeviceLimits,
-    KernelFault,
-    OutOfMemory,
-    Source,
-)
+from cudareduce.backend import BackendName, BuildError, KernelFault, OutOfMemory, Source, Traits
+from cudareduce.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
+from cudareduce.emulator.runtime import Entry, Request, load_runtime
 from cudareduce.emulator.toolchain import Toolchain, resolve_locations
 
 if TYPE_CHECKING:
@@ -39,31 +33,8 @@ if TYPE_CHECKING:
 MAX_OS_THREADS = 16
 
 ORDERS = {"ascending": 0, "random": 1, "warp": 2}
-
-
-class _Request(ctypes.Structure):
-    """A launch as the runtime takes it: `cudaemu_request` in emulator/launch.cpp."""
-
-    _fields_ = (
-        ("entry", ctypes.c_void_p),
-        ("arguments", ctypes.POINTER(ctypes.c_void_p)),
-        ("grid", ctypes.c_uint32 * 3),
-        ("block", ctypes.c_uint32 * 3),
-        ("dynamic_shared", ctypes.c_uint64),
-        ("seed", ctypes.c_uint64),
-        ("order", ctypes.c_uint32),
-        ("os_threads", ctypes.c_uint32),
-    )
-
-
-class _Entry(ctypes.Structure):
-    """The start of `cudaemu::Entry` in emulator/runtime.h."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("invoke", ctypes.c_void_p),
-        ("parameters", ctypes.c_uint),
-    )
+#: Orders in which threads are run, with their seeds; none alone finds every missing barrier.
+SCHEDULES = ("ascending", "random:1", "warp:1")
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -82,7 +53,7 @@ class CpuProgram:
     binary_sha: str | None
     library: ctypes.CDLL
     runtime: ctypes.CDLL
-    descriptor: _Entry
+    descriptor: Entry
 
     def set_constant(self, name: str, value: int) -> None:
         """Set a 64-bit `__constant__` of the program."""
@@ -96,27 +67,19 @@ class CpuProgram:
             raise KernelFault(f"{name} of {self.entry} has {size} bytes, not 8")
 
 
-def _load_once(runtime: Path) -> ctypes.CDLL:
-    """The runtime under this file name, which has a hash of its content, if the process has it.
-
-    Another backend may have loaded it from another folder. The kernels' libraries ask for it by
-    name and get the first that was loaded, so that one is the one to call.
-    """
-    try:
-        return ctypes.CDLL(runtime.name, mode=os.RTLD_NOLOAD)
-    except OSError:
-        return ctypes.CDLL(str(runtime))
-
-
 class CpuBackend:
     """Runs kernels on the CPU. One launch at a time: it is not for use from several threads."""
 
-    name = "cpu"
+    name: BackendName = "cpu"
+    traits = Traits(
+        isolated=True, watches=True, large=False, host_copies=2,
+        lacks=("tma", "cluster", "inline_ptx"),
+    )  # fmt: skip
 
     def __init__(
         self, *, cache: Path | None, hazards: bool = False, threads: int | None = None
     ) -> None:
-        self.schedule = "ascending"
+        self._schedule, self._hazards = SCHEDULES[0], hazards
         self._temporary = tempfile.TemporaryDirectory() if cache is None else None
         folder = Path(self._temporary.name) if self._temporary else cast(Path, cache)
         self._toolchain = Toolchain(folder, hazards)
@@ -125,17 +88,7 @@ class CpuBackend:
 
     @cached_property
     def _runtime(self) -> ctypes.CDLL:
-        runtime = _load_once(self._toolchain.runtime)
-        runtime.cudaemu_allocate.argtypes = (ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint)
-        runtime.cudaemu_allocate.restype = ctypes.c_void_p
-        runtime.cudaemu_release.argtypes = (ctypes.c_void_p,)
-        runtime.cudaemu_release.restype = None
-        runtime.cudaemu_launch.argtypes = (ctypes.POINTER(_Request),)
-        runtime.cudaemu_launch.restype = ctypes.c_uint
-        runtime.cudaemu_diagnostics.restype = ctypes.c_char_p
-        runtime.cudaemu_set_symbol.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-        runtime.cudaemu_set_symbol.restype = ctypes.c_size_t
-        return runtime
+        return load_runtime(self._toolchain.runtime)
 
     def catch_faults(self) -> None:
         """From now on an invalid access writes a line to stderr and ends the process with 139.
@@ -165,7 +118,7 @@ class CpuBackend:
 
     def _load(self, source: Source, path: Path) -> CpuProgram:
         library = ctypes.CDLL(str(path))
-        descriptor = _Entry.in_dll(library, f"cudaemu_entry_{source.entry}")
+        descriptor = Entry.in_dll(library, f"cudaemu_entry_{source.entry}")
         return CpuProgram(source.entry, None, library, self._runtime, descriptor)
 
     def _allocate(self, nbytes: int, misalign: int, cell_bytes: int) -> CpuBuffer:
@@ -233,7 +186,7 @@ class CpuBackend:
         words = [arg if isinstance(arg, int) else cast(CpuBuffer, arg).address for arg in args]
         slots = (ctypes.c_uint64 * len(args))(*words)
         addresses = [ctypes.addressof(slots) + 8 * i for i in range(len(args))]
-        request = _Request(
+        request = Request(
             entry=ctypes.addressof(loaded.descriptor),
             arguments=(ctypes.c_void_p * len(args))(*addresses),
             grid=(grid, 1, 1),
@@ -246,7 +199,7 @@ class CpuBackend:
 
         def launch() -> None:
             _ = keep_alive
-            order, _, seed = self.schedule.partition(":")
+            order, _, seed = self._schedule.partition(":")
             request.order, request.seed = ORDERS[order], int(seed or 0)
             if runtime.cudaemu_launch(ctypes.byref(request)) != 0:
                 text = runtime.cudaemu_diagnostics().decode(errors="replace")
@@ -254,6 +207,15 @@ class CpuBackend:
                 raise KernelFault(f"{loaded.entry}: {findings}")
 
         return launch
+
+    def ways(self, repeats: int, *, quick: bool) -> Iterator[str]:
+        """Every schedule; accesses are watched under the first alone, which sees all of them."""
+        for schedule in SCHEDULES[: 1 if quick or self._hazards else None]:
+            self._schedule = schedule
+            yield f"schedule {schedule}"
+
+    def timed(self) -> None:
+        """Nothing: the emulator's times say nothing of a GPU."""
 
     def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
         """A ready write of a few bytes to the start of a buffer."""

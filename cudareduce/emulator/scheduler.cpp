@@ -138,7 +138,7 @@ void Block::thread_exits() {
   const unsigned warp = self.rank / WARP;
   warps_[warp].exited |= 1u << self.rank % WARP;
   live_--;
-  // Threads that have exited hold up nobody.
+  // Threads that have exited hold up no other.
   if (live_ != 0 && waiting_ == live_) release_barrier();
   for (unsigned left = warps_[warp].at_collective; left != 0;) {
     const unsigned mask = fibers_[warp * WARP + lowest_bit(left)].mask;

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, get_args
 
+from cudareduce.backend import TIMED_BACKENDS, BackendName
 from cudareduce.errors import BaselineError, UsageError
-from cudareduce.problem.inputs import PATTERNS
+from cudareduce.problem.patterns import PATTERNS
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import is_missing, load
 
@@ -26,7 +27,7 @@ _KNOWN = {
     "timing": ("cold", "warm", "cold graph", "warm graph"),
     "region": ("total", "first-pass"),
     "pattern": PATTERNS,
-    "backend": ("cuda", "cpu"),
+    "backend": get_args(BackendName),
     "verdict": ("pass", "fail", "skip"),
 }
 #: The least that counts can be, of a record and of what was asked for.
@@ -34,7 +35,7 @@ _COUNTS = {"n": 0, "rows": 0, "block": 1, "items": 1, "bytes": 0}
 _ASKED = {"rounds": 0, "seed": 0, "rows": 0, "block": 1, "items": 1}
 _FIGURES = ("time_us", "time_us_low", "time_us_high", "gb_s", "ceiling_gb_s", "pct_ceiling")
 _CLOCKS = ("sm_mhz", "memory_mhz")
-#: Microseconds, GB/s and the like beyond these are nobody's.
+#: No measurement in microseconds, GB/s and the like lies beyond these.
 _LEAST, _MOST = 1e-9, 1e15
 #: How far a figure may lie from what others in its record make it.
 _ROUNDING = 0.01
@@ -72,9 +73,9 @@ def load_timed(path: Path) -> Run:
         raise UsageError(f"{path} holds no records: bench again")
     if not run.device.name.strip():
         raise UsageError(f"{path} does not tell which GPU it was made on: bench again")
-    asked = next(_unreadable(run.protocol), None)
-    if asked:
-        raise UsageError(f"{path}: protocol: {asked} cannot be read; bench again")
+    unreadable = next(_unreadable(run.protocol), None)
+    if unreadable:
+        raise UsageError(f"{path}: protocol: {unreadable} cannot be read; bench again")
     for number, record in enumerate(run.records, 1):
         problem = next(_problems(record), None) or _too_many(record, run.protocol)
         if problem:
@@ -88,7 +89,7 @@ def load_timed(path: Path) -> Run:
                 f"for the same problem; bench again"
             )
         seen.add(key)
-    if all(record.backend != "cuda" for record in run.records):
+    if all(record.backend not in TIMED_BACKENDS for record in run.records):
         raise UsageError(
             f"{path} holds answers from the CPU emulator, which have no times to compare: "
             "bench on a GPU"
@@ -139,7 +140,7 @@ def _problems(record: Record) -> Iterator[str]:
         return
     if record.verdict != "pass":
         yield f"a time, and the verdict {record.verdict!r}"
-    if record.backend != "cuda":
+    if record.backend not in TIMED_BACKENDS:
         yield f"a time from the backend {record.backend!r}"
     if not rounds:
         yield "a time without rounds"

@@ -70,8 +70,8 @@ def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[
     pairs = [pair for pair in _pair(old, new) if not _nothing(*pair)]
     timed = [(a, b) for a, b in pairs if a and b and not _why_not(a, b, rules)]
     rounds = [_rounds(a, b, rules) for a, b in timed]
-    found = changes(rounds, paired=rules.paired)
-    known = {(id(a), id(b)): change for (a, b), change in zip(timed, found, strict=True)}
+    moved = changes(rounds, paired=rules.paired)
+    known = {(id(a), id(b)): change for (a, b), change in zip(timed, moved, strict=True)}
     rows = [_row(a, b, known.get((id(a), id(b))), rules) for a, b in pairs]
     return _against_twins(rows) if rules.same_code else rows
 

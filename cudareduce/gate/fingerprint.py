@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cudareduce.backend import DeviceInfo
+from cudareduce.device import DeviceInfo
 
 #: What decides how fast a reduction can be; a run with another value is another machine's.
 STRICT = {
@@ -50,7 +50,7 @@ def match(old: DeviceInfo, new: DeviceInfo) -> Match:
 
 
 def _untold(old: DeviceInfo, new: DeviceInfo) -> list[str]:
-    """What only one of two runs tells, so that nobody knows whether it is the same."""
+    """What only one of two runs tells, so that it is not known whether it is the same."""
     found = []
     for side, silent, other in (("the baseline", old, new), ("the new run", new, old)):
         missing = [

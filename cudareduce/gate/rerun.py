@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from cudareduce.backend import Backend, DeviceInfo
+from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec
-from cudareduce.bench.records import Join
-from cudareduce.bench.runner import Bench
+from cudareduce.bench.command import floors_of, remarks_of
+from cudareduce.bench.records import Recorder
+from cudareduce.bench.runner import Part, measured
 from cudareduce.bench.session import Phase, Session
 from cudareduce.bench.settings import Settings
+from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
+from cudareduce.gate.request import BaseRequest, Remeasuring
 from cudareduce.library.kernel import Kernel
-from cudareduce.library.registry import Choice, Registry
+from cudareduce.library.registry import Choice, Registry, asked_for
 from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS, Reduction, reduction
+from cudareduce.problem.operators import OPERATORS, Reduction, reduction_of
 from cudareduce.results.record import Record, Run
 
+#: Where neither the command nor a baseline says.
+DEFAULT_ROUNDS = 9
 #: The name under which a kernel of the base runs beside its successor of the same id; no author
 #: has published one of this name.
 _BASE = "<base>"
@@ -35,21 +40,33 @@ class Batch:
     choices: tuple[Choice, ...]
 
 
-@dataclass(slots=True)
-class Measured:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remeasured:
     """What batches gave: records of either side, in the order of the choices. `build_failed` is of
     the new side: a change that mends a kernel must be able to pass."""
 
-    old: list[Record]
-    new: list[Record]
-    floors_us: dict[str, float]
-    build_failed: bool = False
-    remarks: dict[str, None] = field(default_factory=dict)  # each once, in order
-    stories: list[Mapping[str, Any]] = field(default_factory=list)
+    old: tuple[Record, ...]
+    new: tuple[Record, ...]
+    floors_us: Mapping[str, float]
+    build_failed: bool
+    remarks: tuple[str, ...]
+    stories: tuple[Mapping[str, Any], ...]
+
+    def as_run(self, now: Run, rounds: int) -> Run:
+        """The new side as a run that can be a baseline itself."""
+        protocol = {
+            **now.protocol,
+            "rounds": rounds,
+            "floors_us": dict(self.floors_us),
+            "measured": list(self.stories),
+            "remarks": list(self.remarks),
+            "max_time_s": None,
+        }
+        return replace(now, protocol=protocol, records=self.new)
 
 
 class Bencher:
-    """Runs batches on one opened backend, through the same path as `bench`."""
+    """Measures batches on one opened backend, through the same path as `bench`."""
 
     def __init__(
         self, backend: Backend, spec: BackendSpec, registry: Registry, phase: Phase
@@ -61,41 +78,66 @@ class Bencher:
         """What a result says of the machine."""
         return self._backend.info()
 
-    def run(self, batches: Iterable[Batch]) -> Measured:
+    def measure(self, batches: Iterable[Batch]) -> Remeasured:
         """Verify and time every batch; Ctrl-C ends it all, since half a check decides nothing."""
-        measured = Measured([], [], {})
+        records: list[Record] = []
+        parts: list[Part] = []
+        floors_us: dict[str, float] = {}
         for batch in batches:
-            session = Session(self._backend, self._spec, batch.settings, self._phase)
-            peak = batch.settings.peak_gb_s or self._backend.info().peak_gb_s
-            limits = self._backend.limits()
-            join = Join(self._backend.name, limits, peak, batch.settings, self._registry)
+            settings = batch.settings
+            session = Session(self._backend, self._spec, settings, self._phase)
+            peak = settings.peak_gb_s or self._backend.info().peak_gb_s
             try:
-                outcome = Bench(session, join).run(batch.choices)
+                done = measured(session, batch.choices)
             finally:
                 session.close()
-            if outcome.interrupted:
+            if any(part.interrupted for part in done):
                 raise KeyboardInterrupt
-            measured.floors_us |= outcome.floors_us
-            measured.build_failed |= any(case.name != _BASE for case in outcome.build_failed)
-            measured.remarks |= dict.fromkeys(outcome.remarks)
-            measured.stories += outcome.stories
-            for record in outcome.records:
-                if record.name == _BASE:
-                    measured.old.append(replace(record, name=None))
-                else:
-                    measured.new.append(record)
-        return measured
+            recorder = Recorder(self._backend.name, peak, settings, self._registry)
+            records += recorder.all_records(done)
+            floors_us |= floors_of(done, settings)
+            parts += done
+        failed = [case for part in parts for case in part.build_failed]
+        groups = [group for part in parts for group in part.groups]
+        return Remeasured(
+            old=tuple(replace(r, name=None) for r in records if r.name == _BASE),
+            new=tuple(r for r in records if r.name != _BASE),
+            floors_us=floors_us,
+            build_failed=any(case.name != _BASE for case in failed),
+            remarks=tuple(remarks_of(parts)),
+            stories=tuple(story for group in groups for story in group.stories),
+        )
 
 
-def baseline_choices(run: Run, names: Sequence[str], registry: Registry) -> list[Choice]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated:
+    """What of a baseline is measured again: its records, and the batches that give them anew."""
+
+    old: tuple[Record, ...]
+    batches: tuple[Batch, ...]
+    rounds: int
+
+
+def repeated(stored: Run, remeasuring: Remeasuring, registry: Registry) -> Repeated:
+    """What to measure of a stored run: all of it, or what the kernels named now mean; those that it
+    does not hold are measured on all of its problems."""
+    choices = _baseline_choices(stored, remeasuring.kernels, registry)
+    old = tuple(r for r in stored.records if asked_for(r.kernel, remeasuring.kernels, choices))
+    rounds = remeasuring.rounds or int(stored.protocol.get("rounds") or DEFAULT_ROUNDS)
+    problems = replace(stored, records=old or stored.records)
+    batches = _baseline_batches(problems, choices, rounds, remeasuring.time_limit)
+    return Repeated(old=old, batches=tuple(batches if choices else ()), rounds=rounds)
+
+
+def _baseline_choices(run: Run, names: Sequence[str], registry: Registry) -> list[Choice]:
     """The kernels to measure again: those named now, else those that the baseline's run named, so
     that kernels added since come in as new; a name that is there no more is left out, as gone."""
     if names:
         gone = [n for n in names if not _still_there(n, registry) and _in_baseline(run, n)]
         left = [n for n in names if n not in gone]
         return registry.choose(left) if left else []
-    asked = run.protocol.get("kernels")
-    if not isinstance(asked, list | tuple):  # a file from before this was written down
+    names_then = run.protocol.get("kernels")
+    if not isinstance(names_then, list | tuple):  # a file from before this was written down
         shapes = dict.fromkeys((r.kernel, r.block, r.items) for r in run.records)
         return [
             Choice(registry.kernels[kernel], None, None, block, items)
@@ -103,7 +145,7 @@ def baseline_choices(run: Run, names: Sequence[str], registry: Registry) -> list
             if kernel in registry.kernels
         ]
     chosen: dict[tuple[str, int | None, int | None], Choice] = {}
-    for name in asked:
+    for name in names_then:
         if not _still_there(name, registry):
             continue
         for choice in registry.choose([name]):
@@ -114,13 +156,6 @@ def baseline_choices(run: Run, names: Sequence[str], registry: Registry) -> list
 def _in_baseline(run: Run, name: str) -> bool:
     """Whether a name means a kernel of the baseline."""
     return any(fnmatchcase(record.kernel, name) for record in run.records)
-
-
-def asked_for(kernel: str, names: Sequence[str], choices: Iterable[Choice]) -> bool:
-    """Whether names on the command line mean a kernel of the baseline, be it gone or not."""
-    if not names or "all" in names or any(fnmatchcase(kernel, name) for name in names):
-        return True
-    return any(choice.kernel.id == kernel for choice in choices)
 
 
 def _still_there(name: str, registry: Registry) -> bool:
@@ -140,7 +175,7 @@ def _shape_asked_for(record: Record, protocol: Mapping[str, Any]) -> tuple[int, 
     return record.rows, record.n
 
 
-def baseline_batches(
+def _baseline_batches(
     run: Run, choices: Sequence[Choice], rounds: int, time_limit_s: float | None
 ) -> list[Batch]:
     """The baseline's problems, with what was asked of every kernel then."""
@@ -184,14 +219,24 @@ def _reduction(record: Record) -> Reduction:
             f"the baseline holds a {record.op} of {record.dtype} in {record.acc}, which this "
             "version does not know: bench again"
         )
-    natural = reduction(record.op, record.dtype)
+    natural = reduction_of(record.op, record.dtype)
     if natural.acc.name == record.acc:
         return natural
-    return reduction(record.op, record.dtype, record.acc)
+    return reduction_of(record.op, record.dtype, record.acc)
+
+
+def base_choices(names: Sequence[str], heads: Sequence[Path], registry: Registry) -> list[Choice]:
+    """The kernels of this tree to compare: those named, else all below the folders `heads`, since a
+    folder of one's own is compared, and not all kernels besides."""
+    choices = registry.choose(names)
+    if names:
+        return choices
+    whole = [head.resolve() for head in heads]
+    return [c for c in choices if any(c.kernel.path.resolve().is_relative_to(h) for h in whole)]
 
 
 def base_batches(
-    choices: Sequence[Choice], base: Mapping[str, Kernel], options: Mapping[str, Any], rounds: int
+    choices: Sequence[Choice], base: Mapping[str, Kernel], request: BaseRequest
 ) -> list[Batch]:
     """Each kernel next to its counterpart of the base, so that a round meets both at once."""
     heads = [replace(choice, suite=None, name=None) for choice in choices]
@@ -204,18 +249,17 @@ def base_batches(
     entries += [
         Choice(k, name=_BASE)
         for k in base.values()
-        if k.id not in known and asked_for(k.id, options["names"], ())
+        if k.id not in known and asked_for(k.id, request.remeasuring.kernels, ())
     ]
-    pairs = product(options["op"], options["dtype"])
     settings = Settings(
-        reductions=tuple(reduction(op, dtype) for op, dtype in pairs),
-        sizes=tuple(options["n"]),
-        rows=options["rows"],
+        reductions=tuple(reduction_of(op, t) for op, t in product(request.op, request.dtype)),
+        sizes=request.n,
+        rows=request.rows,
         seed=0,
-        rounds=rounds,
+        rounds=request.remeasuring.rounds or DEFAULT_ROUNDS,
         # a kernel of the base may have an ancestor that the head's registry does not know
-        baseline=entries[0].kernel.id,
-        time_limit_s=options["time_limit"],
+        baseline_kernel=entries[0].kernel.id,
+        time_limit_s=request.remeasuring.time_limit,
     )
     return [Batch(settings, tuple(entries))]
 
@@ -225,12 +269,13 @@ def only_suspects(batches: Iterable[Batch], suspects: Sequence[Record]) -> list[
     again = []
     for batch in batches:
         settings = batch.settings
-        for what, n in product(settings.reductions, settings.sizes):
+        for reduction, n in product(settings.reductions, settings.sizes):
             wanted = {
                 (r.kernel, r.n, r.rows)
                 for r in suspects
                 if (r.region, r.pattern) == (settings.region, settings.pattern)
-                and (r.op, r.dtype, r.acc) == (what.op.name, what.dtype.name, what.acc.name)
+                and (r.op, r.dtype, r.acc)
+                == (reduction.op.name, reduction.dtype.name, reduction.acc.name)
             }
             kept = tuple(
                 choice
@@ -239,7 +284,7 @@ def only_suspects(batches: Iterable[Batch], suspects: Sequence[Record]) -> list[
             )
             if kept:
                 longer = replace(
-                    settings, reductions=(what,), sizes=(n,), rounds=2 * settings.rounds
+                    settings, reductions=(reduction,), sizes=(n,), rounds=2 * settings.rounds
                 )
                 again.append(Batch(longer, kept))
     return again

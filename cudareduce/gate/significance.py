@@ -14,13 +14,12 @@ from math import exp, sqrt
 
 import numpy as np
 
+from cudareduce.device import EVENT_TICK_US
+
 #: Two-sided, so that an interval that excludes "no change" is a one-sided test at 1 %.
 CONFIDENCE = 0.98
 #: Fewer rounds than this decide nothing.
 MIN_ROUNDS = 6
-#: Times that CUDA events give come in steps of 32 ns (every time measured on an H200 is a multiple
-#: of it), so no change is known to better than half a step of each side.
-STEP_US = 0.032
 #: Logarithms of ratios end here: what is farther apart is no measurement, and has no exponential.
 _FAR = 300.0
 
@@ -59,7 +58,7 @@ def changes(pairs: Sequence[tuple[Rounds, Rounds]], *, paired: bool = False) -> 
         low, high = _interval(old, new, paired and old.shape == new.shape)
         still = np.isnan(low) | np.isnan(high)  # rounds without any spread
         low, high = np.where(still, middle, low), np.where(still, middle, high)
-        step = STEP_US / 2 * (np.exp(-old).mean(axis=1) + np.exp(-new).mean(axis=1))
+        step = EVENT_TICK_US / 2 * (np.exp(-old).mean(axis=1) + np.exp(-new).mean(axis=1))
         ends = np.clip((middle, low - step, high + step), -_FAR, _FAR)
         for k, *values in zip(members, *ends, strict=True):
             found[k] = Change(*(exp(value) for value in values))
@@ -94,7 +93,7 @@ def detectable(runs: Sequence[Rounds]) -> list[float | None]:
         logs = np.log(np.array([runs[k] for k in members], float))
         spread = logs.std(axis=1, ddof=1) * sqrt(2 / count)
         quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, 2 * count - 2))
-        half = quantile * spread + STEP_US * np.exp(-logs).mean(axis=1)
+        half = quantile * spread + EVENT_TICK_US * np.exp(-logs).mean(axis=1)
         for k, width in zip(members, np.expm1(np.minimum(half, _FAR)).tolist(), strict=True):
             found[k] = width
     return found

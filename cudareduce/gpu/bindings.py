@@ -35,7 +35,7 @@ def _checked(driver: Any, name: str, *arguments: Any) -> Any:
     return values[0] if values else None
 
 
-class Gate:
+class StreamGate:
     """Lets a stream wait for the host without keeping the GPU busy.
 
     The stream waits until a word of mapped host memory has counted up to the number of gates closed
@@ -59,7 +59,7 @@ class Gate:
         self._word[0] = self._closed
 
 
-class Graph:
+class CapturedGraph:
     """Work captured from a stream, to be enqueued by one call."""
 
     def __init__(self, stream: int, run: Launch) -> None:

@@ -6,55 +6,44 @@ asynchronous launches on one stream. `pycuda.autoinit` is never imported.
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
-from os import cpu_count
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from cudareduce.backend import (
+    BackendName,
     Buffer,
     BuildError,
-    DeviceInfo,
-    DeviceLimits,
+    Gate,
+    Graph,
     KernelFault,
     Launch,
+    Monitor,
     OutOfMemory,
     Program,
     Source,
-    theoretical_gb_s,
+    TimedBackend,
+    Traits,
 )
+from cudareduce.device import DeviceInfo, DeviceLimits, theoretical_gb_s
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.gpu import driver
+from cudareduce.gpu import bindings, driver
 from cudareduce.gpu.guards import SET_BITS, GuardedBuffer, damage, guarded
-from cudareduce.gpu.nvml import Monitor, management_facts
-
-
-class CudaProgram:
-    """A module loaded from a cubin."""
-
-    def __init__(self, driver: Any, module: Any, entry: str, binary_sha: str) -> None:
-        self._driver, self._module = driver, module
-        self.entry, self.binary_sha = entry, binary_sha
-        self.function = module.get_function(entry)
-
-    def set_constant(self, name: str, value: int) -> None:
-        address, _ = self._module.get_global(name)
-        self._driver.memcpy_htod(address, np.uint64(value))
+from cudareduce.gpu.modules import CudaProgram, Modules
+from cudareduce.gpu.nvml import NvmlMonitor, management_facts
 
 
 class CudaBackend:
     """One GPU. Enter it as a context manager; the primary context is released on exit."""
 
-    name = "cuda"
-    schedule = ""
+    name: BackendName = "cuda"
+    traits = Traits(isolated=False, watches=False, large=True, host_copies=1)
 
     def __init__(self, index: int = 0, *, cache: bool = True) -> None:
         self._driver = driver.load()
@@ -64,10 +53,21 @@ class CudaBackend:
         self._device = self._driver.Device(index)
         self._context = self._device.retain_primary_context()
         self._context.push()
-        self._temporary = None if cache else tempfile.TemporaryDirectory(prefix="cudareduce-")
-        self._cubins: dict[str, bytes] = {}
+        self._modules = Modules(self._driver, self._device, cache=cache)
         self.stream = self._driver.Stream()
         self._buffers: set[GuardedBuffer] = set()
+
+    def timed(self) -> TimedBackend:
+        return self
+
+    @property
+    def stream_handle(self) -> int:
+        return int(self.stream.handle)
+
+    @staticmethod
+    def ways(repeats: int, *, quick: bool) -> Iterator[str]:
+        """The GPU has an order of its own, another at each launch."""
+        yield from [""] * repeats
 
     def __enter__(self) -> CudaBackend:
         return self
@@ -82,8 +82,7 @@ class CudaBackend:
         # While it is current: later, when it happens to be collected, PyCUDA would make it current
         # to release it, in the middle of whatever another context is doing then, and leave it so.
         self._context.detach()
-        if self._temporary:
-            self._temporary.cleanup()
+        self._modules.close()
 
     @contextmanager
     def another(self) -> Iterator[CudaBackend]:
@@ -148,57 +147,7 @@ class CudaBackend:
     def build(
         self, sources: Sequence[Source], progress: Callable[[], None] = lambda: None
     ) -> list[Program | BuildError]:
-        """nvcc for all sources in parallel through PyCUDA's cache; SourceModule loads each."""
-
-        def compiled(source: Source) -> bytes | BuildError:
-            try:
-                return self._cubins.get(source.text) or self._compile(source.text)
-            except BuildError as error:
-                return error
-            finally:
-                progress()
-
-        with ThreadPoolExecutor(cpu_count()) as pool:
-            cubins = list(pool.map(compiled, sources))
-        return [
-            cubin if isinstance(cubin, BuildError) else self._load(source, cubin)
-            for source, cubin in zip(sources, cubins, strict=True)
-        ]
-
-    def _options(self) -> dict[str, Any]:
-        major, minor = self._device.compute_capability()
-        folder = self._temporary.name if self._temporary else None
-        return {
-            "options": ["-std=c++17", "-O3"],
-            "no_extern_c": True,
-            "arch": f"sm_{major}{minor}",
-            "cache_dir": folder,
-        }
-
-    def _compile(self, text: str) -> bytes:
-        from pytools.prefork import ExecError
-
-        try:
-            return bytes(driver.compiler().compile(text, **self._options()))
-        except ExecError:
-            raise EnvironmentProblem(
-                "nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH"
-            ) from None
-        except self._driver.CompileError as error:
-            lines = [line for line in (error.stderr or "").splitlines() if line.strip()]
-            raise BuildError("\n".join(lines[:10]) or str(error)) from None
-
-    def _load(self, source: Source, cubin: bytes) -> Program | BuildError:
-        try:
-            if source.text in self._cubins:  # in another context, or once more in this one
-                module = self._driver.module_from_buffer(cubin)
-            else:
-                module = driver.compiler().SourceModule(source.text, **self._options())
-                self._cubins[source.text] = cubin
-            sha = hashlib.sha256(cubin).hexdigest()
-            return CudaProgram(self._driver, module, source.entry, sha)
-        except self._driver.Error as error:
-            return BuildError(f"{source.path}: the driver does not load {source.entry}: {error}")
+        return self._modules.build(sources, progress)
 
     def upload(self, array: np.ndarray, misalign: int = 0) -> GuardedBuffer:
         buffer = self._allocate(array.nbytes, misalign)
@@ -291,15 +240,24 @@ class CudaBackend:
         """Wait for all work of the context, whichever stream it may have gone to."""
         self._driver.Context.synchronize()
 
-    def mapped_word(self) -> tuple[np.ndarray, int]:
-        """A word of host memory that the GPU sees: an array of one, and its address there."""
+    def monitor(self) -> Monitor:
+        return NvmlMonitor(self._device.pci_bus_id())
+
+    def require_bindings(self) -> None:
+        bindings.load()
+
+    def gate(self) -> Gate:
+        """A gate on a word of host memory that the GPU sees too."""
         flags = self._driver.host_alloc_flags.DEVICEMAP
         word = self._driver.pagelocked_zeros(1, np.uint32, mem_flags=flags)
-        return word, int(word.base.get_device_pointer())
+        return bindings.StreamGate(self.stream_handle, word, int(word.base.get_device_pointer()))
 
-    def monitor(self) -> Monitor:
-        """What reads clocks, power and temperature of this GPU."""
-        return Monitor(self._device.pci_bus_id())
+    def graph(self, run: Launch) -> Graph:
+        return bindings.CapturedGraph(self.stream_handle, run)
+
+    @staticmethod
+    def host_us() -> float:
+        return time.perf_counter_ns() / 1e3
 
     def mark(self) -> Any:
         """Record an event behind all work enqueued so far."""

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing import active_children
-from statistics import median
 from typing import Any
 
-#: Event reasons that mean less than full speed against one's will, as nvml.h numbers them.
-_THROTTLES = {
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "power brake",
-}
+from cudareduce.device import Conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,37 +19,6 @@ class ManagementFacts:
     mig: bool | None = None
     power_limit_w: float | None = None
     driver: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """The state of a GPU at a moment, or over a round; None is unknown."""
-
-    sm_mhz: float | None = None
-    memory_mhz: float | None = None
-    power_w: float | None = None
-    temperature_c: float | None = None
-    reasons: int | None = None
-
-    @property
-    def throttled(self) -> tuple[str, ...]:
-        """Why the GPU ran slower than it could, in words; empty if it did not."""
-        return tuple(text for bit, text in _THROTTLES.items() if (self.reasons or 0) & bit)
-
-
-def over(found: Sequence[Conditions]) -> Conditions:
-    """What held over several moments: medians, and every event reason there was."""
-    values: dict[str, Any] = {}
-    for name in (f.name for f in fields(Conditions)):
-        known = [value for value in (getattr(c, name) for c in found) if value is not None]
-        if not known:
-            continue
-        values[name] = median(known)
-        if name == "reasons":
-            values[name] = 0
-            for bits in known:
-                values[name] |= bits
-    return Conditions(**values)
 
 
 def management_facts(pci_bus_id: str) -> ManagementFacts:
@@ -85,14 +46,8 @@ def management_facts(pci_bus_id: str) -> ManagementFacts:
         pynvml.nvmlShutdown()
 
 
-def own_processes() -> list[int]:
-    """This process and those that it started: none of them is a stranger on the GPU."""
-    return [os.getpid(), *(child.pid for child in active_children() if child.pid)]
-
-
-class Monitor:
-    """Reads the state of one GPU again and again. What it cannot read is None, and `problem` says
-    once, in words, what is missing and what to do about it."""
+class NvmlMonitor:
+    """Reads the state of the GPU at a PCI address, as `Monitor` says."""
 
     def __init__(self, pci_bus_id: str) -> None:
         self.problem: str | None = None
@@ -137,17 +92,18 @@ class Monitor:
             reasons=self._ask("event reasons", lambda: _reasons(nvml, handle)),
         )
 
-    def strangers(self, own: Sequence[int]) -> int:
-        """How many processes besides these compute on the GPU.
+    def other_processes(self) -> int:
+        """How many processes besides this one and its children compute on the GPU.
 
         Inside a container NVML may name processes by numbers of the host; then as many as there are
         of our own are taken off.
         """
         if self._handle is None:
             return 0
+        own = [os.getpid(), *(child.pid for child in active_children() if child.pid)]
         read = self._nvml.nvmlDeviceGetComputeRunningProcesses
-        found = self._ask("processes", lambda: read(self._handle))
-        running = {process.pid for process in found or ()}
+        processes = self._ask("processes", lambda: read(self._handle))
+        running = {process.pid for process in processes or ()}
         if os.getpid() in running:
             return len(running - set(own))
         return max(0, len(running) - len(own))

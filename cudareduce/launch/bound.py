@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from cudareduce.backend import (
-    Backend,
-    Buffer,
-    Launch,
-)
+from cudareduce.backend import Backend, Buffer, Launch
 from cudareduce.launch.case import Programs
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.identity import identity, of_nothing
@@ -23,8 +19,8 @@ class Bound:
     def __init__(self, backend: Backend, plan: Plan, programs: Programs, given: Buffer) -> None:
         self.plan = plan
         self._backend = backend
-        what = plan.problem.what
-        self.out = backend.allocate(max(plan.outputs, 1) * what.result_size)
+        reduction = plan.problem.reduction
+        self.out = backend.allocate(max(plan.outputs, 1) * reduction.result_size)
         self._buffers: dict[str, Buffer] = {"in": given, "out": self.out}
         for name, nbytes in plan.scratch.items():
             self._buffers[name] = backend.allocate(nbytes)
@@ -35,12 +31,12 @@ class Bound:
     def _steps(self, programs: Programs) -> Iterable[Launch]:
         plan, backend = self.plan, self._backend
         if plan.preset:
-            what = plan.problem.what
-            answer = (identity(what) if plan.passes else of_nothing(what)) * plan.outputs
+            reduction = plan.problem.reduction
+            answer = (identity(reduction) if plan.passes else of_nothing(reduction)) * plan.outputs
             yield backend.filler(self._buffers[plan.preset], answer)
         for step in plan.passes:
             program = programs[step.stage]
-            if plan.problem.what.op.needs_count:
+            if plan.problem.reduction.op.needs_count:
                 program.set_constant("COUNT", plan.problem.n)
             source, target = self._buffers[step.source], self._buffers[step.target]
             args: list[Buffer | int] = [source, target, step.n]
@@ -69,11 +65,13 @@ class Bound:
     def answers(self) -> Array:
         """Wait, and bring the answers back: one row each, or one row of components each. Partials
         that the kernel leaves are folded here, in a wider type."""
-        what, outputs = self.plan.problem.what, self.plan.outputs
-        values = self._backend.download(self.out, what.result_dtype, outputs * what.op.words)
+        reduction, outputs = self.plan.problem.reduction, self.plan.outputs
+        values = self._backend.download(
+            self.out, reduction.result_dtype, outputs * reduction.op.words
+        )
         if self.plan.folds_on_host:
-            return reference(replace(what, dtype=what.acc), values, 1).expected
-        return values.reshape(outputs, what.op.words) if what.op.words > 1 else values
+            return reference(replace(reduction, dtype=reduction.acc), values, 1).expected
+        return values.reshape(outputs, reduction.op.words) if reduction.op.words > 1 else values
 
     def damage(self) -> str | None:
         """What the launches have written outside their buffers; None if nothing."""

@@ -1,22 +1,21 @@
-"""Runs a plan on a backend: programs for its stages, buffers for its names, launches to make."""
+"""A case: a kernel, what it computes, its launch shape; planned for shapes and compiled, once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cudareduce.backend import (
-    DEFAULT_LIMITS,
-    Backend,
-    BuildError,
-    DeviceLimits,
-    Program,
-)
+from cudareduce.backend import Backend, BuildError, Program
+from cudareduce.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.errors import UsageError
 from cudareduce.launch.plan import Plan, Problem, plan
 from cudareduce.launch.prelude import Stage, source
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import Reduction
+
+#: Elements of a row, and rows, as asked for: a kernel may take them in a shape of its own.
+Shape = tuple[int, int]
+Programs = Mapping[Stage, Program]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,52 +23,74 @@ class Case:
     """One line of a run: a kernel, what it computes, and its launch shape."""
 
     kernel: Kernel
-    what: Reduction
+    reduction: Reduction
     block: int
     items: int
     suite: str | None = None
     name: str | None = None
 
     def plan(self, n: int, rows: int = 1, limits: DeviceLimits = DEFAULT_LIMITS) -> Plan:
-        """The launches for `rows` reductions of `n` elements, in the shape this kernel takes."""
-        problem = Problem(self.what, *self.kernel.shape(n, rows))
+        """The launches for `rows` reductions of `n` elements, in the shape this kernel takes. One
+        that it cannot take is a UsageError."""
+        problem = Problem(self.reduction, *self.kernel.shape(n, rows))
         return plan(self.kernel, problem, block=self.block, items=self.items, limits=limits)
 
-    def why_not_at(self, n: int, rows: int, limits: DeviceLimits) -> str | None:
-        """Why this size cannot be launched, or None if it can."""
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A case with its plan for each shape that it takes, why it does not take others, and the
+    programs that its plans launch."""
+
+    case: Case
+    plans: Mapping[Shape, Plan]
+    refusals: Mapping[Shape, str]
+    programs: Programs
+
+
+def planned(
+    case: Case, shapes: Sequence[Shape], limits: DeviceLimits
+) -> tuple[dict[Shape, Plan], dict[Shape, str]]:
+    """Plans of the shapes that a case takes, and for the others the reason why it does not."""
+    plans: dict[Shape, Plan] = {}
+    refusals: dict[Shape, str] = {}
+    for shape in shapes:
         try:
-            self.plan(n, rows, limits)
+            plans[shape] = case.plan(*shape, limits)
         except UsageError as error:
-            return str(error).removeprefix(f"{self.kernel.id} ")
-        return None
-
-
-Programs = Mapping[Stage, Program]
+            refusals[shape] = str(error).removeprefix(f"{case.kernel.id} ")
+    return plans, refusals
 
 
 def build(
     backend: Backend,
-    needed: Iterable[tuple[Case, Iterable[Stage]]],
+    plans: Mapping[Case, Sequence[Plan]],
     progress: Callable[[], None] = lambda: None,
 ) -> dict[Case, Programs | BuildError]:
-    """Compile the stages of each case, all in parallel; one that does not compile has its error."""
-    wanted = [(case, stage) for case, stages in needed for stage in dict.fromkeys(stages)]
-    sources = [source(c.kernel, c.what, stage, c.block, c.items) for c, stage in wanted]
+    """Compile what plans launch, all in parallel; a case that does not compile has its error."""
+    stages = {case: dict.fromkeys(s for plan in some for s in plan.stages)
+              for case, some in plans.items()}  # fmt: skip
+    wanted = [(case, stage) for case, names in stages.items() for stage in names]
+    sources = [source(c.kernel, c.reduction, stage, c.block, c.items) for c, stage in wanted]
     unique = list(dict.fromkeys(sources))
     built = dict(zip(unique, backend.build(unique, progress), strict=True))
-    programs: dict[Case, dict[Stage, Program]] = {}
+    programs: dict[Case, dict[Stage, Program]] = {case: {} for case in plans}
     errors: dict[Case, BuildError] = {}
     for (case, stage), text in zip(wanted, sources, strict=True):
         program = built[text]
         if isinstance(program, BuildError):
             errors.setdefault(case, program)
         else:
-            programs.setdefault(case, {})[stage] = program
-    return {case: errors.get(case) or programs[case] for case, _ in wanted}
+            programs[case][stage] = program
+    return {case: errors.get(case) or programs[case] for case in plans}
 
 
-def usable(built: Programs | BuildError) -> Programs:
-    """The programs of a case, where no other way is left than that it compiles."""
-    if isinstance(built, BuildError):
-        raise built
-    return built
+def programs_of(backend: Backend, plans: Mapping[Case, Plan]) -> dict[Case, Programs]:
+    """The programs of one plan a case, where there is no going on unless all compile: raises
+    BuildError."""
+    built = build(backend, {case: [plan] for case, plan in plans.items()})
+    programs: dict[Case, Programs] = {}
+    for case, made in built.items():
+        if isinstance(made, BuildError):
+            raise made
+        programs[case] = made
+    return programs

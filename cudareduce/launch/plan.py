@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cudareduce.backend import DEFAULT_LIMITS, DeviceLimits
+from cudareduce.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.errors import UsageError
 from cudareduce.launch.prelude import Stage, stage_of
 from cudareduce.library.kernel import Kernel
@@ -17,15 +17,12 @@ from cudareduce.problem.operators import Reduction
 #: Largest grid in x that CUDA launches (CUDA C++ Programming Guide, technical specifications).
 MAX_GRID = 2**31 - 1
 
-#: The finishes that launch the kernel again, on the partials of the launch before.
-_RELAUNCHED = ("relaunch", "relaunch_one_block", "reshape")
-
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """`rows` reductions of `n` elements each, lying one behind the other."""
 
-    what: Reduction
+    reduction: Reduction
     n: int
     rows: int = 1
 
@@ -37,7 +34,7 @@ class Problem:
     @property
     def input_bytes(self) -> int:
         """Bytes of the whole input."""
-        return self.elements * self.what.dtype.size
+        return self.elements * self.reduction.dtype.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +68,11 @@ class Plan:
     depth: int
 
     @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The translation units that it launches, each once."""
+        return tuple(dict.fromkeys(step.stage for step in self.passes))
+
+    @property
     def outputs(self) -> int:
         """How many values the last launch leaves: answers, or partials for the host to fold."""
         return self.passes[0].grid if self.folds_on_host else self.problem.rows
@@ -83,7 +85,7 @@ class Plan:
     @property
     def bytes_moved(self) -> int:
         """The algorithm's own traffic: every input read once, every answer written once."""
-        return self.problem.input_bytes + self.outputs * self.problem.what.result_size
+        return self.problem.input_bytes + self.outputs * self.problem.reduction.result_size
 
 
 def plan(
@@ -116,12 +118,12 @@ def plan(
         last = index == len(shapes) - 1
         target = "out" if last else ("ping", "pong")[index % 2]
         if not last:
-            scratch[target] = max(scratch.get(target, 0), grid * problem.what.acc_size)
-        stage = stage_of(problem.what, index, len(shapes))
+            scratch[target] = max(scratch.get(target, 0), grid * problem.reduction.acc_size)
+        stage = stage_of(problem.reduction, index, len(shapes))
         passes.append(Pass(stage, grid, n, source, target))
         source = target
     if kernel.finish == "last_block" and shapes:
-        scratch |= {"partials": shapes[0][0] * problem.what.acc_size, "counter": 4}
+        scratch |= {"partials": shapes[0][0] * problem.reduction.acc_size, "counter": 4}
     answers_preset = kernel.finish == "atomic" or not shapes
     preset = "out" if problem.rows and answers_preset else None
     depth = sum(_depth(kernel, grid // problem.rows, n, block, items) for grid, n in shapes)
@@ -137,7 +139,7 @@ def _shapes(
     if problem.elements == 0:
         return []
     shapes = [(_grid(kernel, rows, n, block, items, limits), n)]
-    while kernel.finish in _RELAUNCHED and shapes[-1][0] > rows:
+    while kernel.relaunches and shapes[-1][0] > rows:
         n = shapes[-1][0] // rows
         once = kernel.finish == "relaunch_one_block"
         shapes.append((1 if once else _grid(kernel, rows, n, block, items, limits), n))

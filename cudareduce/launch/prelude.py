@@ -78,17 +78,19 @@ def operator_text(op: Operator) -> str:
     return _read("compare_and_swap") + own if op.swaps else own
 
 
-def prelude(what: Reduction, stage: Stage, block: int, items: int, vector: int) -> str:
+def prelude(reduction: Reduction, stage: Stage, block: int, items: int, vector: int) -> str:
     """C++ declarations of types, operator and launch constants for one stage of a reduction."""
-    lowest, highest = _limits(what.acc)
-    lines = [f"#include <{_HEADERS[what.dtype.name]}>"] if what.dtype.name in _HEADERS else []
+    lowest, highest = _limits(reduction.acc)
+    lines = (
+        [f"#include <{_HEADERS[reduction.dtype.name]}>"] if reduction.dtype.name in _HEADERS else []
+    )
     lines += [
-        f"using Element = {what.dtype.cpp};",
-        f"using Scalar = {what.acc.cpp};",
+        f"using Element = {reduction.dtype.cpp};",
+        f"using Scalar = {reduction.acc.cpp};",
         f"[[maybe_unused]] constexpr Scalar LOWEST = {lowest}, HIGHEST = {highest};",
-        operator_text(what.op),
+        operator_text(reduction.op),
     ]
-    if what.op.indexed or what.op.words > 1:
+    if reduction.op.indexed or reduction.op.words > 1:
         lines.append(_STRUCT_SHUFFLES)
     lifts, finishes = stage in ("only", "first"), stage in ("only", "last")
     lines += [
@@ -107,17 +109,17 @@ def prelude(what: Reduction, stage: Stage, block: int, items: int, vector: int) 
     return "\n".join(lines) + "\n"
 
 
-def stage_of(what: Reduction, index: int, count: int) -> Stage:
+def stage_of(reduction: Reduction, index: int, count: int) -> Stage:
     """The stage of pass `index` of `count`; all are "only" where the code would be the same."""
-    if count == 1 or what.one_stage:
+    if count == 1 or reduction.one_stage:
         return "only"
     if index == 0:
         return "first"
     return "last" if index == count - 1 else "middle"
 
 
-def source(kernel: Kernel, what: Reduction, stage: Stage, block: int, items: int) -> Source:
+def source(kernel: Kernel, reduction: Reduction, stage: Stage, block: int, items: int) -> Source:
     """The translation unit of a kernel for one stage of a reduction."""
-    head = prelude(what, stage, block, items, kernel.vector)
+    head = prelude(reduction, stage, block, items, kernel.vector)
     text = f'{head}#line 1 "{kernel.path}"\n{kernel.text}'
     return Source(text, kernel.entry, kernel.path)

@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from cudareduce.errors import UsageError
 from cudareduce.problem.dtypes import DTYPES
@@ -19,10 +19,25 @@ from cudareduce.problem.operators import OPERATORS
 _BLOCK = re.compile(r"/\*\+\+\+\n(?P<toml>.*?)\+\+\+\*/", re.DOTALL)
 _ERROR_LINE = re.compile(r"at line (\d+)")
 
-SCOPES = ("grid", "block", "warp", "rows")
+Scope = Literal["grid", "block", "warp", "rows"]
+Grid = Literal["cover", "fill", "fixed", "one", "block_per_row", "warp_per_row"]
+Walk = Literal["element", "tile", "grid_stride", "contiguous", "stream_fold", "lane"]
+Fold = Literal["tree", "warps_then_serial"]
+Finish = Literal[
+    "relaunch", "relaunch_one_block", "atomic", "last_block", "reshape", "none", "host"
+]
+Order = Literal["any", "kept"]
+
+#: What one launch of the kernel reduces.
+SCOPES: dict[Scope, str] = {
+    "grid": "one array, taken by many blocks",
+    "block": "one array, taken by one block",
+    "warp": "rows of at most 32 elements, each taken by one warp",
+    "rows": "rows of any length, each taken by one block or by several",
+}
 
 #: How many blocks are launched.
-GRIDS = {
+GRIDS: dict[Grid, str] = {
     "cover": "as many as rows * elements / (block * items) needs",
     "fill": "as many as cover, but no more than the SMs hold at once",
     "fixed": "as many as cover, but no more than fixed_grid",
@@ -32,7 +47,7 @@ GRIDS = {
 }
 
 #: Which elements a thread takes.
-WALKS = {
+WALKS: dict[Walk, str] = {
     "element": "each thread one element, which it combines in memory at once",
     "tile": "each block one tile of block * items neighbouring elements",
     "grid_stride": "the threads of the whole grid stride over the input, items at a time",
@@ -42,13 +57,13 @@ WALKS = {
 }
 
 #: How a block folds what its threads hold.
-FOLDS = {
+FOLDS: dict[Fold, str] = {
     "tree": "in halves",
     "warps_then_serial": "in halves inside each warp, then the warps' partials one by one",
 }
 
 #: How the blocks' partials become one answer a row.
-FINISHES = {
+FINISHES: dict[Finish, str] = {
     "relaunch": "the kernel is launched on the partials until one is left",
     "relaunch_one_block": "the kernel is launched on the partials with one block",
     "atomic": "the memory system combines them",
@@ -57,7 +72,13 @@ FINISHES = {
     "none": "there are none: each row is one block's or one warp's work",
     "host": "they stay partials; the host folds them, which is not timed",
 }
-ORDERS = ("any", "kept")
+#: What may become of the partials of a file without a header.
+FOREIGN_FINISHES: tuple[Finish, ...] = ("relaunch", "relaunch_one_block", "atomic", "none", "host")
+#: What becomes of the order of operands.
+ORDERS: dict[Order, str] = {
+    "any": "operands change places, so the operator must commute",
+    "kept": "operands keep their order; only brackets move",
+}
 REQUIREMENTS = ("tma", "cluster", "inline_ptx")
 BLOCKS = (32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 640, 768, 896, 1024)
 
@@ -70,7 +91,6 @@ TECHNIQUES = {
     "template_unroll": "the block size is a constant, so every step unrolls",
     "multi_add": "each thread adds many elements before the tree",
     "shuffle": "lanes exchange values in registers",
-    "vector_load": "one load instruction brings 16 bytes",
     "grid_stride": "a fixed grid walks an input of any size",
     "atomic": "the memory system combines values",
     "last_block": "the block that arrives last folds the partials, in one launch",
@@ -81,12 +101,12 @@ TECHNIQUES = {
 }
 
 _WORDS: dict[str, tuple[str, ...]] = {
-    "scope": SCOPES,
+    "scope": tuple(SCOPES),
     "grid": tuple(GRIDS),
     "walk": tuple(WALKS),
     "fold": tuple(FOLDS),
     "finish": tuple(FINISHES),
-    "order": ORDERS,
+    "order": tuple(ORDERS),
 }
 _LISTS: dict[str, tuple[Any, ...]] = {
     "blocks": BLOCKS,

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
-from cudareduce.library.header import read_header
+from cudareduce.library.header import Finish, Fold, Grid, Order, Scope, Walk, read_header
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, Operator, Reduction
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
     """One kernel file: its header's fields, its text, and what follows from them."""
 
@@ -25,16 +25,16 @@ class Kernel:
     text: str = field(repr=False)
     title: str
     change: str
-    scope: str
-    grid: str
-    walk: str
-    finish: str
+    scope: Scope
+    grid: Grid
+    walk: Walk
+    finish: Finish
     block: int
     blocks: tuple[int, ...]
     expect: str = ""
     after: str | None = None
-    fold: str = "tree"
-    order: str = "any"
+    fold: Fold = "tree"
+    order: Order = "any"
     items: int = 1
     vector: int = 1
     fixed_grid: int | None = None
@@ -47,6 +47,7 @@ class Kernel:
     symbol: str | None = None  # where the entry point does not bear the file's name
     dynamic_shared: int = 0  # bytes a block
     whole_tiles: bool = False  # takes no count, so only multiples of block * items
+    foreign: bool = True  # not one of the package: on a GPU it is verified in a child process
 
     @property
     def entry(self) -> str:
@@ -54,24 +55,35 @@ class Kernel:
         return self.symbol or self.id
 
     @property
+    def entry_line(self) -> int:
+        """The line on which the entry point begins; the first where it is not found."""
+        found = re.search(rf"__global__[^;{{]*\b{re.escape(self.entry)}\s*\(", self.text)
+        return self.text.count("\n", 0, found.start()) + 1 if found else 1
+
+    @property
+    def relaunches(self) -> bool:
+        """True if it is launched again, on the partials of the launch before."""
+        return self.finish in ("relaunch", "relaunch_one_block", "reshape")
+
+    @property
     def sha(self) -> str:
         """SHA-256 of the file."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
-    def why_not(self, what: Reduction) -> str | None:
+    def why_not(self, reduction: Reduction) -> str | None:
         """Why this kernel does not take a reduction, or None if it does."""
-        undefined = what.why_undefined()
+        undefined = reduction.why_undefined()
         if undefined:
             return undefined
-        if what.dtype.name not in self.dtypes:
-            return f"takes {', '.join(self.dtypes)}, not {what.dtype.name}"
-        reason = _why_not_op(what.op, self.order, self.finish)
+        if reduction.dtype.name not in self.dtypes:
+            return f"takes {', '.join(self.dtypes)}, not {reduction.dtype.name}"
+        reason = _why_not_op(reduction.op, self.order, self.finish)
         if (
             reason is None
-            and what.op.name not in self.ops
-            and not (self.any_op and what.op.expression)
+            and reduction.op.name not in self.ops
+            and not (self.any_op and reduction.op.expression)
         ):
-            return f"takes {', '.join(self.ops)}, not {what.op.name}"
+            return f"takes {', '.join(self.ops)}, not {reduction.op.name}"
         return reason
 
     def shape(self, n: int, rows: int) -> tuple[int, int]:
@@ -102,7 +114,7 @@ class Kernel:
         return f"takes {self.items} item{'s' * (self.items > 1)} a thread, not {items}"
 
 
-def _why_not_op(op: Operator, order: str, finish: str) -> str | None:
+def _why_not_op(op: Operator, order: Order, finish: Finish) -> str | None:
     if order == "any" and not op.commutative:
         return f"{op.name} does not commute and this kernel does not keep the order of operands"
     if finish == "atomic" and not op.has_atomic:
@@ -114,7 +126,9 @@ def _why_not_op(op: Operator, order: str, finish: str) -> str | None:
 Adopt = Callable[[Path, str], Kernel]
 
 
-def load_kernel(path: Path, family: str = "user", adopt: Adopt | None = None) -> Kernel:
+def load_kernel(
+    path: Path, family: str = "user", adopt: Adopt | None = None, *, foreign: bool = True
+) -> Kernel:
     """Read one kernel file; a broken header or a missing entry point is a UsageError."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -142,4 +156,4 @@ def load_kernel(path: Path, family: str = "user", adopt: Adopt | None = None) ->
     fields["any_op"] = "ops" not in fields
     declared = fields.get("ops", tuple(OPERATORS))
     fields["ops"] = tuple(o for o in declared if _why_not_op(OPERATORS[o], order, finish) is None)
-    return Kernel(id=path.stem, path=path, family=family, text=text, **fields)
+    return Kernel(id=path.stem, path=path, family=family, text=text, foreign=foreign, **fields)

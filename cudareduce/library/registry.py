@@ -88,11 +88,23 @@ class Registry:
             if (names := [row.name for row in suite.rows if row.kernel == kernel.id])
         }
 
+    def place(self, name: str) -> tuple[Path, int] | None:
+        """File and line where a kernel's entry point begins; None for one that is not here."""
+        kernel = self.kernels.get(name)
+        return (kernel.path, kernel.entry_line) if kernel else None
+
     def root(self, kernel: Kernel) -> Kernel:
         """The first kernel of a lineage."""
         while kernel.after is not None:
             kernel = self.kernels[kernel.after]
         return kernel
+
+
+def asked_for(kernel: str, names: Sequence[str], choices: Iterable[Choice]) -> bool:
+    """Whether names on the command line mean a kernel of a baseline, be it gone or not."""
+    if not names or "all" in names or any(fnmatch.fnmatchcase(kernel, name) for name in names):
+        return True
+    return any(choice.kernel.id == kernel for choice in choices)
 
 
 def kernels_folder() -> Path:
@@ -107,12 +119,13 @@ def load_registry(extra: Sequence[Path] = ()) -> Registry:
     """Read every kernel and suite; `extra` folders hold a user's own, one level deep or flat."""
     kernels: dict[str, Kernel] = {}
     suites: dict[str, Suite] = {}
-    for folder in (kernels_folder(), *extra):
+    own = kernels_folder()
+    for folder in (own, *extra):
         if not folder.is_dir():
             raise UsageError(f"{folder} is not a folder of kernels")
         for path in sorted([*folder.glob("*.cu"), *folder.glob("*/*.cu")]):
             family = path.parent.name if path.parent != folder else folder.name
-            kernel = load_kernel(path, family)
+            kernel = load_kernel(path, family, foreign=folder != own)
             if kernel.id in kernels:
                 raise UsageError(f"{path} and {kernels[kernel.id].path} have the same name")
             kernels[kernel.id] = kernel

@@ -16,9 +16,6 @@ from cudareduce.problem.operators import Reduction
 
 Array = np.ndarray
 
-#: The patterns a user may time on.
-PATTERNS = ("random", "positive", "exact", "rising", "falling", "ones", "twos", "nan", "cancel")
-
 _SUMS = ("sum", "mean")
 _EXTREMA = ("min", "max", "argmin", "argmax")
 #: Above this many elements +-1..8 could reach 2^24, where float32 no longer counts by ones.
@@ -29,14 +26,14 @@ _PRODUCT_FACTORS = 24
 _REMAINDER = 3
 
 
-def patterns_for(what: Reduction, n: int, tile: int) -> list[str]:
+def patterns_for(reduction: Reduction, n: int, tile: int) -> list[str]:
     """The patterns that verify a reduction of `n` elements in tiles of `tile`."""
-    if what.op.name in _SUMS:
-        floats = what.dtype.kind == "float"
+    if reduction.op.name in _SUMS:
+        floats = reduction.dtype.kind == "float"
         return ["exact", "random", "positive"] if floats else ["random", "positive"]
-    if what.op.name in _EXTREMA:
+    if reduction.op.name in _EXTREMA:
         places = [f"extremum:{place}" for place in _places(n, tile)]
-        nans = ["nan"] if what.dtype.kind == "float" else []
+        nans = ["nan"] if reduction.dtype.kind == "float" else []
         return ["rising", "falling", "one-sided", *places, *nans]
     return ["random"]
 
@@ -48,17 +45,17 @@ def _places(n: int, tile: int) -> Iterable[int]:
     return sorted(place for place in places if 0 <= place < n)
 
 
-def make(pattern: str, what: Reduction, n: int, rows: int = 1, seed: int = 0) -> Array:
+def make(pattern: str, reduction: Reduction, n: int, rows: int = 1, seed: int = 0) -> Array:
     """`rows * n` elements of a pattern, in the storage type of `what.dtype`; rows alike in kind."""
     rng = np.random.default_rng([seed, n, rows])
     name, _, place = pattern.partition(":")
-    values = _values(name, what, n, rows, rng)
-    low = what.op.name.endswith("min")
+    values = _values(name, reduction, n, rows, rng)
+    low = reduction.op.name.endswith("min")
     if name == "extremum" and n:
-        values.reshape(rows, n)[:, int(place)] = _edge(what.dtype, low)
+        values.reshape(rows, n)[:, int(place)] = _edge(reduction.dtype, low)
     if name == "nan" and n:
         values.reshape(rows, n)[:, [n // 2, n - 1]] = np.nan
-    return _store(values, what.dtype)
+    return _store(values, reduction.dtype)
 
 
 def as_numbers(data: Array, dtype: DType) -> Array:
@@ -76,10 +73,10 @@ def _store(values: Array, dtype: DType) -> Array:
     return np.asarray(np.where(np.isnan(values), 0x7FC0, rounded), np.uint16)
 
 
-def _values(name: str, what: Reduction, n: int, rows: int, rng: np.random.Generator) -> Array:
-    size, dtype, op = n * rows, what.dtype, what.op.name
+def _values(name: str, reduction: Reduction, n: int, rows: int, rng: np.random.Generator) -> Array:
+    size, dtype, op = n * rows, reduction.dtype, reduction.op.name
     if name == "one-sided":  # all values beyond 0, so that padding with 0 shows
-        return _one_sided(what, size, rng)
+        return _one_sided(reduction, size, rng)
     kind = np.dtype("float32") if dtype.kind == "float" and dtype.size < 8 else dtype.storage
     if name in ("ones", "twos"):
         return np.full(size, 1 if name == "ones" else 2, kind)
@@ -117,25 +114,25 @@ def _cancel(values: Array, rng: np.random.Generator) -> None:
     values[:] = values[:, rng.permutation(n)]
 
 
-def why_no_pattern(pattern: str, what: Reduction) -> str | None:
+def why_no_pattern(pattern: str, reduction: Reduction) -> str | None:
     """Why a reduction cannot be given a pattern; None if it can."""
-    if pattern == "cancel" and not (what.op.name in _SUMS and what.acc.kind == "float"):
+    if pattern == "cancel" and not (reduction.op.name in _SUMS and reduction.acc.kind == "float"):
         return (
-            f"--pattern cancel is for sum and mean of floats, not {what.op.name} of "
-            f"{what.dtype.name}: only there do errors depend on what cancels"
+            f"--pattern cancel is for sum and mean of floats, not {reduction.op.name} of "
+            f"{reduction.dtype.name}: only there do errors depend on what cancels"
         )
     return None
 
 
-def _one_sided(what: Reduction, size: int, rng: np.random.Generator) -> Array:
+def _one_sided(reduction: Reduction, size: int, rng: np.random.Generator) -> Array:
     """All above 0 for a minimum, all below (for want of a sign, all) for a maximum."""
-    low = what.op.name.endswith("min")
-    if what.dtype.kind == "float":
-        values: Array = rng.random(size, "float64" if what.dtype.size == 8 else "float32")
+    low = reduction.op.name.endswith("min")
+    if reduction.dtype.kind == "float":
+        values: Array = rng.random(size, "float64" if reduction.dtype.size == 8 else "float32")
         return values + 1 if low else -1 - values
-    info = np.iinfo(what.dtype.storage)
+    info = np.iinfo(reduction.dtype.storage)
     first, last = (1, info.max) if low or not info.min else (info.min, -1)
-    whole: Array = rng.integers(first, last, size, what.dtype.storage, endpoint=True)
+    whole: Array = rng.integers(first, last, size, reduction.dtype.storage, endpoint=True)
     return whole
 
 

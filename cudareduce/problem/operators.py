@@ -90,7 +90,7 @@ class Reduction:
         return None
 
 
-def reduction(op: str | Operator, dtype_name: str, acc_name: str | None = None) -> Reduction:
+def reduction_of(op: str | Operator, dtype_name: str, acc_name: str | None = None) -> Reduction:
     """The reduction that these option values name; `acc_name` widens the accumulator."""
     op = OPERATORS[op] if isinstance(op, str) else op
     dtype = DTYPES[dtype_name]

@@ -32,40 +32,40 @@ class Reference:
     tolerance: Array | None = None
 
 
-def reference(what: Reduction, data: Array, rows: int) -> Reference:
+def reference(reduction: Reduction, data: Array, rows: int) -> Reference:
     """What a reduction of `data`, `rows` rows of equal length, must give."""
-    numbers = as_numbers(data, what.dtype).reshape(rows, len(data) // rows if rows else 0)
-    name = what.op.name
-    if what.op.expression:
-        folded = compiled(what.op, what.dtype, what.acc).fold(
-            numbers.astype(np.float32, copy=False) if what.dtype.name == "float16" else numbers
+    numbers = as_numbers(data, reduction.dtype).reshape(rows, len(data) // rows if rows else 0)
+    name = reduction.op.name
+    if reduction.op.expression:
+        folded = compiled(reduction.op, reduction.dtype, reduction.acc).fold(
+            numbers.astype(np.float32, copy=False) if reduction.dtype.name == "float16" else numbers
         )
-        if what.acc.kind != "float":
+        if reduction.acc.kind != "float":
             return Reference(folded)
-        return Reference(folded, tolerance=what.op.rtol * np.abs(folded).astype(float))
+        return Reference(folded, tolerance=reduction.op.rtol * np.abs(folded).astype(float))
     n = numbers.shape[1]
     if n == 0:
-        return Reference(_of_nothing(what, rows))
+        return Reference(_of_nothing(reduction, rows))
     if name in ("sum", "mean"):
-        if what.acc.kind != "float":
-            return Reference(numbers.sum(axis=1, dtype=what.acc.storage))
+        if reduction.acc.kind != "float":
+            return Reference(numbers.sum(axis=1, dtype=reduction.acc.storage))
         total, size = _by_rows(_sums, numbers), _by_rows(_magnitudes, numbers)
         return Reference(total, size) if name == "sum" else Reference(total / n, size / n)
     if name == "prod":
-        return Reference(numbers.prod(axis=1, dtype=what.acc.storage))
+        return Reference(numbers.prod(axis=1, dtype=reduction.acc.storage))
     if name in ("min", "max"):
-        return Reference(getattr(numbers, name)(axis=1).astype(what.acc.storage))
+        return Reference(getattr(numbers, name)(axis=1).astype(reduction.acc.storage))
     if name in ("argmin", "argmax"):
         return Reference(getattr(numbers, name)(axis=1))
-    return Reference(_by_rows(partial(_fold_words, what), numbers))
+    return Reference(_by_rows(partial(_fold_words, reduction), numbers))
 
 
-def _of_nothing(what: Reduction, rows: int) -> Array:
-    values = np.frombuffer(of_nothing(what) * rows, what.result_dtype)
-    return values.reshape(rows, -1) if what.op.words > 1 else values
+def _of_nothing(reduction: Reduction, rows: int) -> Array:
+    values = np.frombuffer(of_nothing(reduction) * rows, reduction.result_dtype)
+    return values.reshape(rows, -1) if reduction.op.words > 1 else values
 
 
-def bound(what: Reduction, depth: int, ref: Reference, exact: bool) -> Array | None:
+def bound(reduction: Reduction, depth: int, ref: Reference, exact: bool) -> Array | None:
     """How far right answers may lie off: gamma_depth * sum|x| for float sums, 0 for what is exact.
 
     `exact` says that no sum of these elements is rounded. None where the bound is too wide to mean
@@ -75,13 +75,13 @@ def bound(what: Reduction, depth: int, ref: Reference, exact: bool) -> Array | N
         return ref.tolerance
     if ref.magnitude is None:
         return np.zeros(len(ref.expected))
-    roundoff = what.acc.epsilon / 2
+    roundoff = reduction.acc.epsilon / 2
     depth = 0 if exact else depth
     if depth * roundoff > _BOUND_LIMIT:
         return None
     gamma = depth * roundoff / (1 - depth * roundoff)
     limit = gamma * ref.magnitude
-    if what.op.name == "mean":
+    if reduction.op.name == "mean":
         limit = limit + roundoff * np.abs(ref.expected)
     return np.asarray(limit, float)
 
@@ -115,15 +115,15 @@ def _magnitudes(rows: Array) -> Array:
     return np.asarray(np.sum(parts, axis=0))
 
 
-def _fold_words(what: Reduction, rows: Array) -> Array:
+def _fold_words(reduction: Reduction, rows: Array) -> Array:
     """An order-keeping fold of rows by halves in uint32, which wraps as the device's does."""
     x = rows.astype(np.uint32)
     one, zero = np.ones_like(x), np.zeros_like(x)
-    if what.op.name == "matmul":
+    if reduction.op.name == "matmul":
         parts = np.stack([x, one, one, zero], 2)
     else:
         parts = np.stack([2 * x + one, x + one], 2)
-    neutral = np.frombuffer(identity(what), np.uint32)
+    neutral = np.frombuffer(identity(reduction), np.uint32)
     while parts.shape[1] > 1:
         if parts.shape[1] % 2:
             padding = np.broadcast_to(neutral, (len(parts), 1, len(neutral)))

@@ -6,6 +6,7 @@ Actions), and JUnit XML as GitLab and Jenkins read it.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections import Counter
@@ -74,6 +75,12 @@ def _escape(text: str, also: str = "") -> str:
     return text
 
 
+def tell_ci(findings: Sequence[Finding], sections: Sequence[Section], places: Places) -> list[str]:
+    """Append to the step summary; the workflow commands that are to be printed."""
+    append_summary(sections, os.environ)
+    return workflow_commands(findings, places, os.environ)
+
+
 def append_summary(found: Sequence[Section], environment: Mapping[str, str]) -> None:
     """Append Markdown to the step summary, if this runs in a step; never more than it may hold."""
     name = environment.get("GITHUB_STEP_SUMMARY")
@@ -116,9 +123,3 @@ def junit(findings: Sequence[Finding], name: str) -> str:
     root.append(suite)
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, "unicode")}\n'
-
-
-def entry_line(text: str, entry: str) -> int:
-    """The line on which a kernel's entry point begins; the first where there is none."""
-    found = re.search(rf"__global__[^;{{]*\b{re.escape(entry)}\s*\(", text)
-    return text.count("\n", 0, found.start()) + 1 if found else 1

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from math import floor, log10
 
+from cudareduce.device import EVENT_TICK_US
+
 DASH = "-"
-#: Half a step of the event clock: times between two events come in 32 ns (measured on an H200).
-HALF_TICK_US = 0.016
+HALF_TICK_US = EVENT_TICK_US / 2
 
 
 def decimals(half_width: float) -> int:

@@ -1,47 +1,82 @@
-"""Verdicts to wherever they were asked for: the terminal, files, and what the CI service reads."""
+"""The one writer of results: files, standard output, and what a CI service is told."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from cudareduce.library.registry import Registry
-from cudareduce.report.ci import Finding, append_summary, entry_line, junit, workflow_commands
+from cudareduce.errors import UsageError
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.sections import Section
 from cudareduce.report.terminal import print_sections, to_reader
-from cudareduce.results.store import write_text
+from cudareduce.results.store import check_writable, write_text
+
+#: Makes the text of a format, when it is asked for.
+Texts = Mapping[str, Callable[[], str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """Where results go: `style` is the format printed on standard output (`table`, or one that the
+    command has a text for), the others are files; None is not asked for."""
+
+    style: str = "table"
+    csv: Path | None = None
+    markdown: Path | None = None
+    json: Path | None = None
+    junit: Path | None = None
+    benchmark_json: Path | None = None
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The files asked for, by their formats."""
+        formats = {
+            "csv": self.csv,
+            "markdown": self.markdown,
+            "json": self.json,
+            "junit": self.junit,
+            "benchmark_json": self.benchmark_json,
+        }
+        return {name: path for name, path in formats.items() if path is not None}
+
+    def check(self, *inputs: Path) -> None:
+        """Raise UsageError, before anything is measured, if a file could not be written, or would
+        replace another or one of the inputs."""
+        taken = {path.resolve(): "what it is compared with" for path in inputs}
+        for key, path in self.files.items():
+            check_writable(path)
+            name, place = f"--{key.replace('_', '-')}", path.resolve()
+            if place in taken and (place.is_file() or not place.exists()):
+                raise UsageError(
+                    f"{name} and {taken[place]} are one file, {path}: choose another name"
+                )
+            taken[place] = name
 
 
 def publish(
-    found: Sequence[Section],
-    findings: Sequence[Finding],
-    as_json: Callable[[], str],
-    registry: Registry,
-    options: Mapping[str, Any],
+    outputs: Outputs,
+    sections: Sequence[Section],
+    texts: Texts,
+    *,
+    printed: Texts | None = None,
+    commands: Sequence[str] = (),
 ) -> None:
-    """Write the files, print what was asked for on standard output, tell the CI service."""
-    if options["markdown"] is not None:
-        write_text(options["markdown"], to_markdown(found))
-    if options["junit"] is not None:
-        write_text(options["junit"], junit(findings, "cudareduce"))
-    append_summary(found, os.environ)
+    """Write the files asked for, then print.
 
-    def place(kernel: str) -> tuple[Path, int] | None:
-        known = registry.kernels.get(kernel)
-        return (known.path, entry_line(known.text, known.entry)) if known else None
-
-    commands = workflow_commands(findings, place, os.environ)
+    `texts` make the formats besides Markdown, which is made of the sections; `printed` those that
+    standard output gets in another form than a file does. `commands` are a CI service's: behind a
+    table, else on standard error, where whoever reads the text does not find them.
+    """
+    makers = {"markdown": lambda: to_markdown(sections), **texts}
+    for name, path in outputs.files.items():
+        write_text(path, makers[name]())
     with to_reader():
-        if options["style"] == "json":
-            sys.stdout.write(as_json())
-        elif options["style"] == "markdown":
-            sys.stdout.write(to_markdown(found))
-        else:
-            print_sections(found)
+        if outputs.style == "table":
+            print_sections(sections)
             print(*commands, sep="\n", end="\n" * bool(commands))
-    if options["style"] != "table":  # whoever reads these must not find commands in them
+        else:
+            sys.stdout.write({**makers, **(printed or {})}[outputs.style]())
+    if outputs.style != "table":
         print(*commands, sep="\n", end="\n" * bool(commands), file=sys.stderr)

@@ -178,4 +178,5 @@ def verdict_section(records: Iterable[Record], title: str) -> Section:
 
 
 def alignment(section: Section, column: int) -> Literal["left", "right"]:
+    """Words to the left, numbers to the right."""
     return "left" if column < section.texts else "right"

@@ -34,7 +34,7 @@ def to_reader() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # Rich would exit with 1, which is a regression
-        # Python flushes once more as it ends; by then nobody must be there to complain.
+        # Python flushes once more as it ends; by then there must be no one to complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         raise UsageError(f"cannot write to standard output: {error.strerror}") from None

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudareduce.backends import BackendSpec, open_cuda
+from cudareduce.backends import BackendSpec, open_timed
 from cudareduce.launch.bound import Bound
-from cudareduce.launch.case import Case, build, usable
+from cudareduce.launch.case import Case, programs_of
 from cudareduce.problem.inputs import make
 
 _METRIC = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
@@ -90,12 +90,11 @@ def parse(text: str) -> dict[str, float]:
 def launch_first_passes(path: str) -> None:
     """The child: launch the first pass of each case once."""
     task: _Task = pickle.loads(Path(path).read_bytes())
-    with open_cuda(task.spec) as backend:
+    with open_timed(task.spec) as backend:
         limits = backend.limits()
-        data = make(task.pattern, task.cases[0].what, task.n, task.rows)
+        data = make(task.pattern, task.cases[0].reduction, task.n, task.rows)
         given = backend.upload(data)
         plans = {case: case.plan(task.n, task.rows, limits) for case in task.cases}
-        built = build(backend, [(c, [s.stage for s in p.passes]) for c, p in plans.items()])
-        for case, programs in built.items():
-            Bound(backend, plans[case], usable(programs), given).run_first()
+        for case, programs in programs_of(backend, plans).items():
+            Bound(backend, plans[case], programs, given).run_first()
         backend.synchronize()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from cudareduce.backend import DeviceInfo
+from cudareduce.device import DeviceInfo
 from cudareduce.intervals import known
 
 #: Raised when a field changes its meaning or goes; new fields do not raise it.

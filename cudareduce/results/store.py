@@ -9,13 +9,13 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from cudareduce.backend import DeviceInfo
+from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
 from cudareduce.results.record import COLUMNS, SCHEMA, Record, Run
 
@@ -29,20 +29,6 @@ def check_writable(path: Path) -> None:
         raise UsageError(f"cannot write {path}: the folder {folder} does not exist; create it")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise UsageError(f"cannot write {path}: permission denied; choose another place")
-
-
-def check_outputs(options: Mapping[str, Any], *inputs: Path) -> None:
-    """Fail before anything is measured if a file could not be written, or would replace another."""
-    taken = {path.resolve(): "what it is compared with" for path in inputs}
-    for key in ("csv", "markdown", "json", "junit", "benchmark_json"):
-        path: Path | None = options.get(key)
-        if path is None:
-            continue
-        check_writable(path)
-        name, place = f"--{key.replace('_', '-')}", path.resolve()
-        if place in taken and (place.is_file() or not place.exists()):
-            raise UsageError(f"{name} and {taken[place]} are one file, {path}: choose another name")
-        taken[place] = name
 
 
 def write_text(path: Path, text: str) -> None:
@@ -90,6 +76,11 @@ def to_csv(run: Run) -> str:
     for record in run.records:
         writer.writerow(_plain(asdict(record)))
     return text.getvalue()
+
+
+def run_texts(run: Run) -> dict[str, Callable[[], str]]:
+    """What makes the texts of a run, by format."""
+    return {"csv": lambda: to_csv(run), "json": lambda: to_json(run)}
 
 
 def is_missing(path: Path) -> bool:

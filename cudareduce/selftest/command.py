@@ -1,21 +1,20 @@
-"""`selftest` from options to verdict: words, tables, and a JSON that holds all of it."""
+"""`selftest`: can this machine be believed? Words, tables, and a JSON that holds all of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
-from cudareduce.backends import BackendSpec, open_cuda
-from cudareduce.bench.command import write
+from cudareduce.backends import BackendSpec, open_timed
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import load_registry
-from cudareduce.problem.operators import reduction
+from cudareduce.problem.operators import reduction_of
 from cudareduce.progress import say
+from cudareduce.report.publish import Outputs, publish
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Run
-from cudareduce.results.store import check_outputs
+from cudareduce.results.store import run_texts
 from cudareduce.selftest.findings import trustworthy
 from cudareduce.selftest.parts import Selftest
 from cudareduce.selftest.tables import as_json, selftest_sections
@@ -25,29 +24,44 @@ from cudareduce.selftest.tables import as_json, selftest_sections
 KERNELS = ("reduce_v3_add_during_load", "reduce_v6_multi_add", "reduce_v7_shuffle")
 
 
-def run_selftest(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
-    """Test, print, store; 0, with --strict 4 unless the machine was seen to be good enough, and 130
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelftestRequest:
+    """What `selftest` takes; `max_time` is in seconds."""
+
+    kernels: tuple[str, ...]
+    device: int
+    max_time: float
+    strict: bool
+    no_cache: bool
+    quiet: bool
+    outputs: Outputs
+    argv: tuple[str, ...] = ()
+
+
+def selftest(request: SelftestRequest) -> int:
+    """Test, print, store; 0, with `strict` 4 unless the machine was seen to be good enough, and 130
     after Ctrl-C, with what there was by then."""
-    check_outputs(options)
-    deadline = Deadline(options["max_time"])
-    what = reduction("sum", "float32")
-    choices = load_registry().choose(list(names) or list(KERNELS))
-    for choice in choices:
-        reason = choice.kernel.why_not(what)
-        if reason or choice.kernel.scope != "grid":
-            raise UsageError(
-                f"selftest sums float32 over the grid, which {choice.kernel.id} does not"
-            )
-    cases = [Case(c.kernel, what, c.kernel.block, c.kernel.items) for c in choices]
-    spec = BackendSpec("cuda", options["device"], use_cache=not options["no_cache"])
-    with open_cuda(spec) as backend:
+    request.outputs.check()
+    deadline = Deadline(request.max_time)
+    cases = _cases(request.kernels or KERNELS)
+    spec = BackendSpec("cuda", request.device, use_cache=not request.no_cache)
+    with open_timed(spec) as backend:
         device = backend.info()
-        found = Selftest(backend, spec, cases, deadline).run(
-            lambda text: say(text, options["quiet"])
-        )
-    protocol = {"rounds": 9, "max_time_s": deadline.seconds, "selftest": as_json(found)}
-    run = Run(tool(options["argv"]), device, protocol, ())
-    write(run, list(selftest_sections(found, device.name)), {**options, "csv": None})
-    if found.interrupted:
+        parts = Selftest(backend, spec, cases, deadline)
+        findings = parts.run(lambda text: say(text, request.quiet))
+    protocol = {"rounds": 9, "max_time_s": deadline.seconds, "selftest": as_json(findings)}
+    run = Run(tool(request.argv), device, protocol, ())
+    publish(request.outputs, list(selftest_sections(findings, device.name)), run_texts(run))
+    if findings.interrupted:
         return 130
-    return 4 if options["strict"] and not trustworthy(found) else 0
+    return 4 if request.strict and not trustworthy(findings) else 0
+
+
+def _cases(names: tuple[str, ...]) -> list[Case]:
+    """The kernels to test with, which sum float32 over the grid; another one is a UsageError."""
+    reduction = reduction_of("sum", "float32")
+    choices = load_registry().choose(names)
+    for kernel in (choice.kernel for choice in choices):
+        if kernel.why_not(reduction) or kernel.scope != "grid":
+            raise UsageError(f"selftest sums float32 over the grid, which {kernel.id} does not")
+    return [Case(c.kernel, reduction, c.kernel.block, c.kernel.items) for c in choices]

@@ -186,59 +186,59 @@ class Findings:
         if quiet is None or not self.enough:
             return None
         for share in self.shares:
-            found, of = self.caught(share, quiet)
-            if found >= _CAUGHT * of:
+            caught, of = self.caught(share, quiet)
+            if caught >= _CAUGHT * of:
                 return share
         return None
 
 
-def sentences(found: Findings) -> list[str]:
+def sentences(findings: Findings) -> list[str]:
     """The verdict in words, worst first."""
     said = [
-        *_on_noise(found), *_on_power(found), *_on_undecided(found), *_on_flushes(found.flushes),
-        *_on_spreads(found.spreads), *_on_peers(found),
+        *_on_noise(findings), *_on_power(findings), *_on_undecided(findings),
+        *_on_flushes(findings.flushes), *_on_spreads(findings.spreads), *_on_peers(findings),
     ]  # fmt: skip
-    good = trustworthy(found)
+    good = trustworthy(findings)
     head = {
         True: "This machine measures well enough for a threshold of 2 %.",
         False: "This machine does NOT measure well enough for a threshold of 2 %.",
         None: "Too little was measured for a verdict on this machine.",
     }[good]
-    return [head, *said, *found.problems]
+    return [head, *said, *findings.problems]
 
 
-def trustworthy(found: Findings) -> bool | None:
+def trustworthy(findings: Findings) -> bool | None:
     """No false verdict at 2 %, 3 % caught 95 times in 100, 5 % always; None if it was not seen."""
-    if not found.enough:
+    if not findings.enough:
         return None
     often, always = _JUDGED_SHARES
-    three, of_three = found.caught(often, THRESHOLD)
-    five, of_five = found.caught(always, THRESHOLD)
-    return found.false_verdicts == 0 and three >= _CAUGHT * of_three and five == of_five
+    three, of_three = findings.caught(often, THRESHOLD)
+    five, of_five = findings.caught(always, THRESHOLD)
+    return findings.false_verdicts == 0 and three >= _CAUGHT * of_three and five == of_five
 
 
-def _on_noise(found: Findings) -> list[str]:
-    count, wrong = len(found.judged), found.false_verdicts
+def _on_noise(findings: Findings) -> list[str]:
+    count, wrong = len(findings.judged), findings.false_verdicts
     if not count:
         return []
     said = f"A/A: {wrong} of {count} comparisons of a kernel with itself called it changed at 2 %"
     if count < ENOUGH:
         said += f" (fewer than the {ENOUGH} that a rate takes)"
-    quiet = found.quiet_threshold
+    quiet = findings.quiet_threshold
     return [f"{said}; none did above {100 * quiet:.2f} %." if quiet else f"{said}."]
 
 
-def _on_power(found: Findings) -> list[str]:
+def _on_power(findings: Findings) -> list[str]:
     rates = []
-    for share in found.shares:
-        caught, of = found.caught(share, THRESHOLD)
-        real = median(one.ratio - 1 for one in found.slowed(share))
+    for share in findings.shares:
+        caught, of = findings.caught(share, THRESHOLD)
+        real = median(one.ratio - 1 for one in findings.slowed(share))
         rates.append(f"{100 * share:g} % (measured {100 * real:.1f} %) {caught} of {of}")
-    few = any(len(found.slowed(share)) < ENOUGH_SLOWED for share in found.shares)
+    few = any(len(findings.slowed(share)) < ENOUGH_SLOWED for share in findings.shares)
     note = f" (fewer than the {ENOUGH_SLOWED} each that a rate takes)" if few else ""
     said = [f"Slowdowns caught at a threshold of 2 %: {', '.join(rates)}{note}."] if rates else []
-    quiet, least = found.quiet_threshold, found.detectable
-    if quiet is None or not found.enough:
+    quiet, least = findings.quiet_threshold, findings.detectable
+    if quiet is None or not findings.enough:
         return said
     at = f"At {100 * quiet:.2f} %, the smallest threshold without false verdicts,"
     if least is not None:
@@ -251,13 +251,13 @@ def _on_power(found: Findings) -> list[str]:
     return said
 
 
-def _on_undecided(found: Findings) -> list[str]:
-    if not found.undecided:
+def _on_undecided(findings: Findings) -> list[str]:
+    if not findings.undecided:
         return []
-    count = len(found.aa) + len(found.injected)
+    count = len(findings.aa) + len(findings.injected)
     return [
-        f"{found.undecided} of {count} comparisons are undecided and count nowhere: they had fewer "
-        f"than the {MIN_ROUNDS} rounds that an interval takes."
+        f"{findings.undecided} of {count} comparisons are undecided and count nowhere: they had "
+        f"fewer than the {MIN_ROUNDS} rounds that an interval takes."
     ]
 
 
@@ -289,10 +289,10 @@ def _on_spreads(spreads: Sequence[Spread]) -> list[str]:
     ]
 
 
-def _on_peers(found: Findings) -> list[str]:
-    if not found.peers:
+def _on_peers(findings: Findings) -> list[str]:
+    if not findings.peers:
         return []
-    worst = max(found.peers, key=lambda peer: abs(peer.difference))
+    worst = max(findings.peers, key=lambda peer: abs(peer.difference))
     verdict = "agree" if abs(worst.difference) <= _AGREE else "do NOT agree"
     return [
         f"NVBench and this tool {verdict} once both flush and queue alike: at most "

@@ -17,11 +17,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from cudareduce.backends import BackendSpec, open_cuda
+from cudareduce.backends import BackendSpec, open_timed
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.launch.bound import Bound
-from cudareduce.launch.case import Case, build, usable
+from cudareduce.launch.case import Case, programs_of
 from cudareduce.problem.inputs import make
 
 #: Samples of each benchmark, launches and seconds before them: one warm-up, its default, leaves the
@@ -86,17 +86,17 @@ def _serve(pipe: Connection, spec: BackendSpec, cases: list[tuple[Case, int]], s
 
 
 def _measured(spec: BackendSpec, cases: list[tuple[Case, int]], seed: int) -> list[float]:
-    with open_cuda(spec) as backend, tempfile.TemporaryDirectory() as folder:
+    with open_timed(spec) as backend, tempfile.TemporaryDirectory() as folder:
         import cuda.bench
 
         for k, (case, n) in enumerate(cases):
             plan = case.plan(n, 1, backend.limits())
-            built = build(backend, [(case, [step.stage for step in plan.passes])])[case]
-            data = make("random", case.what, n, 1, seed)
-            bound = Bound(backend, plan, usable(built), backend.upload(data))
+            programs = programs_of(backend, {case: plan})[case]
+            data = make("random", case.reduction, n, 1, seed)
+            bound = Bound(backend, plan, programs, backend.upload(data))
             bound.run()  # loads the kernel: behind its blocking kernel that would never end
             backend.synchronize()
-            made = cuda.bench.register(_benchmark(bound, _Stream(backend.stream.handle)))
+            made = cuda.bench.register(_benchmark(bound, _Stream(backend.stream_handle)))
             made.set_name(f"case{k}")
             made.set_stopping_criterion("sample-count")
             made.set_criterion_param_int64("target-samples", _SAMPLES)

@@ -10,25 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
-from cudareduce.backend import Launch
+from cudareduce.backend import Launch, TimedBackend
 from cudareduce.backends import BackendSpec
 from cudareduce.budget import Deadline
 from cudareduce.errors import CudareduceError
-from cudareduce.gpu.cuda import CudaBackend
-from cudareduce.gpu.nvml import own_processes
-from cudareduce.launch.bound import Bound
-from cudareduce.launch.case import Case, build, usable
-from cudareduce.problem.inputs import make
+from cudareduce.launch.case import Case
+from cudareduce.selftest.entrants import by_place, reads, reductions
 from cudareduce.selftest.findings import ENOUGH, NOTHING, Comparison, Figure, Findings, Peer, Spread
 from cudareduce.selftest.nvbench import ask, why_not
-from cudareduce.timing.contexts import Scene, Scenes, SetUp, new_scene, staying
+from cudareduce.timing.contexts import Context, Contexts, SetUp, new_context, staying
 from cudareduce.timing.remarks import remarks
 from cudareduce.timing.rounds import Measurement, Timing, measure
-from cudareduce.timing.sampling import COLD, Method, Sampler
-from cudareduce.timing.timer import PLACES, CudaTimer
+from cudareduce.timing.sampling import COLD, Method, Timer
+from cudareduce.timing.timer import DeviceTimer
 
 _ROUNDS = 9
 #: A/A: where memory begins to bound a reduction, up to the default size of bench.
@@ -48,8 +45,6 @@ _LAUNCHES, _AA_LAUNCHES, _SLOW_LAUNCHES = 24, 16, 8
 _PEER_SIZES = (2**24, 2**25)
 #: Where a launch of 25 us shows what costs 1 us; sets of buffers and contexts to look at.
 _SPREAD_SIZE, _SETS, _CONTEXTS = 2**24, 16, 12
-#: Samples at each place among launches.
-_PLACE_SAMPLES = 40
 #: Shares of the time there is: A/A, slowdowns, flushes, floors, spreads, NVBench.
 _WEIGHTS = (5, 4, 2, 1, 2, 3)
 _WARM, _WARM_GRAPH = Method(cold=False), Method(cold=False, graph=True)
@@ -61,12 +56,13 @@ class Selftest:
     """All parts on one GPU, with a deadline."""
 
     def __init__(
-        self, backend: CudaBackend, spec: BackendSpec, cases: Sequence[Case], deadline: Deadline
+        self, backend: TimedBackend, spec: BackendSpec, cases: Sequence[Case], deadline: Deadline
     ) -> None:
         self._backend, self._spec, self._cases, self._deadline = backend, spec, cases, deadline
         self._monitor = backend.monitor()
         self._problems: dict[str, None] = {}
-        self._whole, self._others = Measurement(), 0
+        self._took_part: list[Measurement] = []
+        self._others = 0
 
     def run(self, say: Say) -> Findings:
         """Every part in its share of the time; a part that cannot be done says why. What was
@@ -84,7 +80,7 @@ class Selftest:
         try:
             for k, (name, part) in enumerate(parts.items()):
                 say(f"selftest: {name}")
-                self._others = max(self._others, self._monitor.strangers(own_processes()))
+                self._others = max(self._others, self._monitor.other_processes())
                 try:
                     for one in part(self._share(k)):
                         seen[name].append(one)
@@ -94,11 +90,24 @@ class Selftest:
             interrupted = True
             self._problems["interrupted: what had not been measured by then is missing"] = None
         aa, slow, flushes, floors, spreads, peers = (tuple(found) for found in seen.values())
-        said = [*remarks(self._whole, None, self._others), self._monitor.problem]
+        said = [*remarks(self._whole(), None, self._others), self._monitor.problem]
         return Findings(
             aa, slow, flushes, floors, spreads, peers,
             tuple(self._problems), tuple(text for text in said if text), interrupted,
         )  # fmt: skip
+
+    def _whole(self) -> Measurement:
+        """All that was measured, as one measurement, for what must be said of it."""
+        took = self._took_part
+        shown = took if self._others else []  # else wide intervals are for the verdict to tell
+        return Measurement(
+            timings={
+                f"{k} {name}": t for k, m in enumerate(shown) for name, t in m.timings.items()
+            },
+            conditions=tuple(state for one in took for state in one.conditions),
+            repeated=sum(one.repeated for one in took),
+            steady=all(one.steady or not one.rounds for one in took),
+        )
 
     def _share(self, k: int) -> Deadline:
         """What the k-th part may take of the time that is left."""
@@ -111,9 +120,9 @@ class Selftest:
         pairs = -(-ENOUGH // (len(_AA_SIZES) * len(self._cases)))
         names = [(twin, case) for twin in range(2 * pairs) for case in self._cases]
         for k, n in enumerate(_AA_SIZES):
-            set_up = self._reductions(n, {_name(case, twin): case for twin, case in names})
-            scenes, part = self._contexts(set_up), deadline.share(len(_AA_SIZES) - k)
-            timings = self._measured(scenes, COLD, part, _AA_LAUNCHES)
+            set_up = reductions(n, {_name(case, twin): case for twin, case in names})
+            contexts, part = self._contexts(set_up), deadline.share(len(_AA_SIZES) - k)
+            timings = self._measured(contexts, COLD, part, _AA_LAUNCHES)
             for case, twin in product(self._cases, range(pairs)):
                 yield from Comparison.of(
                     timings, case.kernel.id, n, 0.0, _name(case, twin), _name(case, twin + pairs)
@@ -125,8 +134,8 @@ class Selftest:
         for k, n in enumerate(_SLOW_SIZES):
             part = deadline.share(len(_SLOW_SIZES) - k)
             whole, longer = 4 * n, int(4 * n * _CALIBRATION)
-            with self._contexts(_reads({"whole": whole, "longer": longer}))() as scene:
-                calibrated = self._measured(staying(scene), COLD, part)
+            with self._contexts(reads({"whole": whole, "longer": longer}))() as context:
+                calibrated = self._measured(staying(context), COLD, part)
             if len(calibrated) == 2:
                 us = calibrated["whole"].median_us
                 us_per_byte = (calibrated["longer"].median_us - us) / (longer - whole)
@@ -138,7 +147,7 @@ class Selftest:
         for share in (0.0, *SHARES):  # a base and what it is compared with lie far apart in a round
             size = min(int(4 * n * _MOST_READ), int(4 * n + share * bytes_per_time))
             lengths |= {f"{share} {twin}": size for twin in range(_SLOW_PAIRS)}
-        timings = self._measured(self._contexts(_reads(lengths)), COLD, deadline, _SLOW_LAUNCHES)
+        timings = self._measured(self._contexts(reads(lengths)), COLD, deadline, _SLOW_LAUNCHES)
         for share, twin in product(SHARES, range(_SLOW_PAIRS)):
             base = f"{0.0} {twin}"
             yield from Comparison.of(timings, "read-only", n, share, base, f"{share} {twin}")
@@ -154,12 +163,10 @@ class Selftest:
         self, n: int, ways: Sequence[str], deadline: Deadline
     ) -> Mapping[str, Mapping[str, Timing]]:
         """All kernels by each way to flush, in one context, so that nothing else differs."""
-        with self._contexts(self._reductions(n, {c.kernel.id: c for c in self._cases}))() as scene:
-            timer = scene.timer
-            assert isinstance(timer, CudaTimer)
+        with self._contexts(reductions(n, {c.kernel.id: c for c in self._cases}))() as context:
             return {
                 how: self._measured(
-                    staying(Scene(timer.flushing(how), scene.entrants)), COLD,
+                    staying(Context(context.timer.flushing(how), context.entrants)), COLD,
                     deadline.share(len(ways) - k),
                 )
                 for k, how in enumerate(ways)
@@ -170,18 +177,18 @@ class Selftest:
         cold, warm, and replayed as a graph."""
         case = self._cases[-1]
         small = f"{case.kernel.id}, n = {_SMALL}"
-        reduction = self._reductions(_SMALL, {small: case})
+        reduction = reductions(_SMALL, {small: case})
 
-        def set_up(backend: CudaBackend, timer: CudaTimer) -> Mapping[str, Launch]:
+        def set_up(backend: TimedBackend, timer: DeviceTimer) -> Mapping[str, Launch]:
             alone = {_EVENTS: lambda: None, "an empty kernel": timer.empty()}
             return alone | dict(reduction(backend, timer))
 
-        with self._contexts(set_up)() as scene:
+        with self._contexts(set_up)() as context:
             for k, method in enumerate((COLD, _WARM, _WARM_GRAPH)):
                 if method.graph:  # there is none of nothing
-                    entrants = {name: e for name, e in scene.entrants.items() if name != _EVENTS}
-                    scene = Scene(scene.timer, entrants)
-                timings = self._measured(staying(scene), method, deadline.share(3 - k))
+                    entrants = {name: e for name, e in context.entrants.items() if name != _EVENTS}
+                    context = Context(context.timer, entrants)
+                timings = self._measured(staying(context), method, deadline.share(3 - k))
                 yield from (
                     Figure.of(name, method.label, _SMALL if name == small else 0, timing)
                     for name, timing in timings.items()
@@ -191,26 +198,28 @@ class Selftest:
         """The last kernel at each place among launches, on several sets of buffers, in several
         contexts; and on one set of buffers as often, for what is noise of it."""
         case, n = self._cases[-1], _SPREAD_SIZE
-        contexts = self._contexts(self._reductions(n, {str(k): case for k in range(_SETS)}))
+        contexts = self._contexts(reductions(n, {str(k): case for k in range(_SETS)}))
 
-        def medians(scene: Scene, share: Deadline, rounds: int = _ROUNDS) -> tuple[float, ...]:
-            timings = self._measured(staying(scene), COLD, share, rounds=rounds)
+        def medians(
+            context: Context[Timer], share: Deadline, rounds: int = _ROUNDS
+        ) -> tuple[float, ...]:
+            timings = self._measured(staying(context), COLD, share, rounds=rounds)
             return tuple(timing.median_us for timing in timings.values())
 
-        with contexts() as scene:
-            sets = medians(scene, deadline.share(4))
-            again = Scene(scene.timer, dict.fromkeys(scene.entrants, scene.entrants["0"]))
+        with contexts() as context:
+            sets = medians(context, deadline.share(4))
+            again = Context(context.timer, dict.fromkeys(context.entrants, context.entrants["0"]))
             same = medians(again, deadline.share(3))
             launches = len(case.plan(n, 1, self._backend.limits()).passes)
-            if places := _by_place(scene, launches, deadline):
+            if places := by_place(context, launches, deadline):
                 yield Spread(case.kernel.id, n, "its place among launches", places)
         for what, us in (("where its buffers lie", sets), (NOTHING, same)):
             if len(us) > 1:
                 yield Spread(case.kernel.id, n, what, us)
         found = []
         for k in range(_CONTEXTS):
-            with contexts() as scene:
-                us = medians(scene, deadline.share(_CONTEXTS - k), rounds=1)
+            with contexts() as context:
+                us = medians(context, deadline.share(_CONTEXTS - k), rounds=1)
                 found += [fmean(us)] if us else []
         if len(found) > 1:  # one alone is not 0 % apart from others
             yield Spread(case.kernel.id, n, "its context", tuple(found))
@@ -234,71 +243,23 @@ class Selftest:
 
     def _measured(
         self,
-        scenes: Scenes,
+        contexts: Contexts[Timer],
         method: Method,
         deadline: Deadline,
         most: int = _LAUNCHES,
         rounds: int = _ROUNDS,
     ) -> Mapping[str, Timing]:
-        found = Measurement(method)
-        try:
-            measure(scenes, rounds, found, deadline=deadline, alone=(_EVENTS,), most=most)
-        finally:
-            whole = self._whole
-            whole.conditions += found.conditions
-            whole.repeated += found.repeated
-            whole.steady &= (
-                found.steady or not found.rounds
-            )  # nothing was timed that it could spoil
-            if self._others:  # else wide intervals are for the verdict to tell
-                whole.timings |= {f"{len(whole.timings)} {k}": t for k, t in found.timings.items()}
-        if found.rounds < rounds:
+        measured = measure(contexts, rounds, method, deadline=deadline, alone=(_EVENTS,), most=most)
+        self._took_part.append(measured)
+        if measured.interrupted:
+            raise KeyboardInterrupt
+        if measured.rounds < rounds:
             limit = f"--max-time {self._deadline.seconds:g} s" if self._deadline.seconds else "time"
             self._problems[f"{limit} cut rounds: some figures rest on fewer than {_ROUNDS}"] = None
-        return found.timings
+        return measured.timings
 
-    def _contexts(self, set_up: SetUp) -> Scenes:
-        return partial(new_scene, self._backend, self._monitor, set_up)
-
-    def _reductions(self, n: int, named: Mapping[str, Case]) -> SetUp:
-        """Reductions of one input, each with buffers of its own."""
-        data = make("random", self._cases[0].what, n, 1, 1)
-
-        def set_up(backend: CudaBackend, timer: CudaTimer) -> Mapping[str, Launch]:
-            given = backend.upload(data)
-            plans = {case: case.plan(n, 1, backend.limits()) for case in named.values()}
-            built = build(
-                backend, [(c, [step.stage for step in plan.passes]) for c, plan in plans.items()]
-            )
-            return {
-                name: Bound(backend, plans[case], usable(built[case]), given).run
-                for name, case in named.items()
-            }
-
-        return set_up
-
-
-def _by_place(scene: Scene, launches: int, deadline: Deadline) -> tuple[float, ...]:
-    """The median of the first entrant at each of the places that its first launch can take."""
-    assert isinstance(scene.timer, CudaTimer)
-    run = next(iter(scene.entrants.values()))
-    sampler = Sampler(scene.timer.in_step(launches), COLD, run, batch=1)
-    times: list[list[float]] = [[] for _ in range(PLACES)]
-    for k in range(_PLACE_SAMPLES * PLACES):
-        taken = None if deadline.passed else sampler.timed()
-        if taken:
-            times[k % PLACES].append(taken.us)
-    return tuple(median(us) for us in times) if all(times) else ()
-
-
-def _reads(lengths: Mapping[str, int]) -> SetUp:
-    """Launches that only read, each so many bytes of one buffer."""
-
-    def set_up(backend: CudaBackend, timer: CudaTimer) -> Mapping[str, Launch]:
-        buffer = backend.allocate(max(lengths.values()))
-        return {name: timer.reader(buffer, size) for name, size in lengths.items()}
-
-    return set_up
+    def _contexts(self, set_up: SetUp) -> Contexts[DeviceTimer]:
+        return partial(new_context, self._backend, self._monitor, set_up)
 
 
 def _name(case: Case, twin: int) -> str:

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
 
-from cudareduce.bench.command import timed_run, write
+from cudareduce.backends import never_timed
+from cudareduce.bench.command import timed_run
+from cudareduce.bench.request import BenchRequest
 from cudareduce.errors import UsageError
-from cudareduce.sweep.latency import (
-    MIN_SIZES,
-    crossovers,
-    fit,
-    lines,
-)
+from cudareduce.report.publish import publish
+from cudareduce.results.store import run_texts
+from cudareduce.sweep.latency import MIN_SIZES, crossovers, fit, lines
 from cudareduce.sweep.tables import sweep_sections
 
 
-def run_sweep(names: tuple[str, ...], options: Mapping[str, Any]) -> int:
-    """Time a range, fit, print, store."""
-    if options["backend"] == "cpu":
+def sweep(request: BenchRequest) -> int:
+    """Time a range, fit, print, store; the exit code."""
+    if never_timed(request.machine.backend):
         raise UsageError("sweep fits times, and the CPU emulator has none: use --backend cuda")
-    if len([n for n in options["n"] if n]) < MIN_SIZES:
+    if len([n for n in request.problem.n or () if n]) < MIN_SIZES:
         raise UsageError(f"sweep fits a line: give --n at least {MIN_SIZES} sizes, as 2^10..2^30")
-    run, code = timed_run(names, {**options, "backend": "cuda"})
-    found = lines(run.records)
-    models = [fit(line) for line in found]
-    crossed = sorted(crossovers(found), key=lambda crossing: crossing.n)
+    done = timed_run(replace(request, machine=replace(request.machine, backend="cuda")))
+    by_kernel = lines(done.run.records)
+    models = [fit(line) for line in by_kernel]
+    crossings = sorted(crossovers(by_kernel), key=lambda crossing: crossing.n)
     protocol = {
-        **run.protocol,
+        **done.run.protocol,
         "models": [asdict(model) for model in models],
-        "crossovers": [asdict(crossing) for crossing in crossed],
+        "crossovers": [asdict(crossing) for crossing in crossings],
     }
-    run = replace(run, protocol=protocol)
-    write(run, sweep_sections(run, found, models, crossed), options)
-    return code
+    run = replace(done.run, protocol=protocol)
+    publish(request.outputs, sweep_sections(run, by_kernel, models, crossings), run_texts(run))
+    return done.exit_code

@@ -99,8 +99,8 @@ def lines(records: Sequence[Record]) -> list[Line]:
     first = {key(r): k for k, r in reversed(list(enumerate(records)))}
     timed = [r for r in records if r.time_us is not None and elements(r)]
     ordered = sorted(timed, key=lambda r: (first[key(r)], elements(r)))
-    found = [list(line) for _, line in groupby(ordered, key)]
-    return [line for line in found if len(line) >= MIN_SIZES]
+    by_kernel = [list(line) for _, line in groupby(ordered, key)]
+    return [line for line in by_kernel if len(line) >= MIN_SIZES]
 
 
 def _problem(record: Record) -> tuple[str, str, str, str]:
@@ -127,8 +127,8 @@ def fit(line: Line) -> Model:
     def figure(of: Callable[[_Line], float], shown: bool = True) -> _Figure:
         if not shown:
             return None, None, None
-        found, others = interval([of(one) for one in by_round]), [of(one) for one in without]
-        low, high = (min(*found, *others), max(*found, *others)) if found else (None, None)
+        ends, others = interval([of(one) for one in by_round]), [of(one) for one in without]
+        low, high = (min(*ends, *others), max(*ends, *others)) if ends else (None, None)
         return of((a, slope)), low, high
 
     rest, rate = figure(lambda one: one[0]), figure(lambda one: 1e-3 / one[1], visible)
@@ -174,25 +174,27 @@ def _fitted(volumes: Sequence[float], times: Sequence[float]) -> _Line:
     return float(launch), float(slope) / largest
 
 
-def pairs(found: Sequence[Line]) -> list[tuple[Line, Line]]:
+def pairs(all_lines: Sequence[Line]) -> list[tuple[Line, Line]]:
     """The lines that can be compared, two at a time."""
     return [
         (one, other)
-        for one, other in combinations(found, 2)
+        for one, other in combinations(all_lines, 2)
         if _problem(one[0]) == _problem(other[0])
     ]
 
 
-def crossovers(found: Sequence[Line]) -> Iterator[Crossover]:
+def crossovers(all_lines: Sequence[Line]) -> Iterator[Crossover]:
     """Where one kernel overtakes another, by size; only what the rounds agree on counts."""
-    for one, other in pairs(found):
+    for one, other in pairs(all_lines):
         yield from _between(one, other)
 
 
-def undecided(found: Sequence[Line]) -> bool:
+def undecided(all_lines: Sequence[Line]) -> bool:
     """Whether there are two times of one size whose ratio has no interval."""
     return any(
-        _ratio(r, s) is None for one, other in pairs(found) for r, s in _at_same_size(one, other)
+        _ratio(r, s) is None
+        for one, other in pairs(all_lines)
+        for r, s in _at_same_size(one, other)
     )
 
 
@@ -204,9 +206,9 @@ def _at_same_size(one: Line, other: Line) -> list[tuple[Record, Record]]:
 def _between(one: Line, other: Line) -> Iterator[Crossover]:
     sides = []
     for r, s in _at_same_size(one, other):
-        found = _ratio(r, s)
-        if found and (found.low > 1 + _SURELY or found.high < 1 / (1 + _SURELY)):
-            sides.append((elements(r), log2(found.middle)))
+        ratio = _ratio(r, s)
+        if ratio and (ratio.low > 1 + _SURELY or ratio.high < 1 / (1 + _SURELY)):
+            sides.append((elements(r), log2(ratio.middle)))
     for (n, before), (m, after) in pairwise(sides):
         if before * after < 0:
             share = before / (before - after)
@@ -227,5 +229,5 @@ class _Ratio(NamedTuple):
 def _ratio(one: Record, other: Record) -> _Ratio | None:
     """None where rounds are too few for an interval, or cannot be told which is which."""
     ratios = paired(one.rounds_us, other.rounds_us)
-    found = interval(ratios) if len(one.rounds_us) == len(other.rounds_us) else None
-    return _Ratio(*found, median(ratios)) if found else None
+    ends = interval(ratios) if len(one.rounds_us) == len(other.rounds_us) else None
+    return _Ratio(*ends, median(ratios)) if ends else None

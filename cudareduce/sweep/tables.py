@@ -28,10 +28,10 @@ _ABREAST = 5
 
 
 def sweep_sections(
-    run: Run, found: Sequence[Line], models: Sequence[Model], crossed: Sequence[Crossover]
+    run: Run, lines: Sequence[Line], models: Sequence[Model], crossed: Sequence[Crossover]
 ) -> list[Section]:
     """Times by size, then the models with what they show."""
-    if not found:
+    if not lines:
         skipped = dict.fromkeys(
             f"{label(r)}{_kind(run, r)}: {r.reason}"
             for r in run.records
@@ -39,15 +39,15 @@ def sweep_sections(
         )
         notes = (*skipped, *(run.protocol.get("remarks") or ()))
         return [Section(f"Nothing was timed at {MIN_SIZES} sizes", ("kernel",), (), tuple(notes))]
-    return [*_times(run, found), _models(run, found, models, crossed)]
+    return [*_times(run, lines), _models(run, lines, models, crossed)]
 
 
-def _times(run: Run, found: Sequence[Line]) -> list[Section]:
+def _times(run: Run, lines: Sequence[Line]) -> list[Section]:
     """As many tables as it takes for every time to have room for its interval."""
-    title, sizes = _title(run, found), sorted({elements(r) for line in found for r in line})
+    title, sizes = _title(run, lines), sorted({elements(r) for line in lines for r in line})
     tables = []
-    for start in range(0, len(found), _ABREAST):
-        shown = list(enumerate(found[start : start + _ABREAST], start + 1))
+    for start in range(0, len(lines), _ABREAST):
+        shown = list(enumerate(lines[start : start + _ABREAST], start + 1))
         cells = [{elements(r): COLUMNS["time"].cell(r) for r in line} for _, line in shown]
         rows = tuple((short_size(n), *(cell.get(n, DASH) for cell in cells)) for n in sizes)
         named = ", ".join(f"{k} {label(line[0])}{_kind(run, line[0])}" for k, line in shown)
@@ -58,13 +58,13 @@ def _times(run: Run, found: Sequence[Line]) -> list[Section]:
         for r in run.records
         if r.time_us is None and r.reason
     )
-    tables[-1] = replace(last, notes=(*last.notes, *_row_notes(run, found), *skipped))
+    tables[-1] = replace(last, notes=(*last.notes, *_row_notes(run, lines), *skipped))
     return tables
 
 
-def _title(run: Run, found: Sequence[Line]) -> str:
+def _title(run: Run, lines: Sequence[Line]) -> str:
     """What was timed, in the words of the tables of `bench`."""
-    first = [line[0] for line in found]
+    first = [line[0] for line in lines]
     title = f"{listed(r.op for r in first)} of {listed(r.dtype for r in first)}"
     if _asked_rows(run) != 1:
         title += f" x {size_text(_asked_rows(run))} rows"
@@ -78,17 +78,17 @@ def _asked_rows(run: Run) -> int:
     return int(run.protocol.get("rows", 1))
 
 
-def _row_notes(run: Run, found: Sequence[Line]) -> Iterator[str]:
+def _row_notes(run: Run, lines: Sequence[Line]) -> Iterator[str]:
     """What n counts where there are rows, and which kernels make rows of one array."""
     if _asked_rows(run) != 1:
         yield "n: the elements of all rows"
-    for line in found:
+    for line in lines:
         if line[-1].rows != _asked_rows(run):
             yield f"{label(line[0])}{_kind(run, line[0])}: n elements are rows of {line[-1].n}"
 
 
 def _models(
-    run: Run, found: Sequence[Line], models: Sequence[Model], crossed: Sequence[Crossover]
+    run: Run, lines: Sequence[Line], models: Sequence[Model], crossed: Sequence[Crossover]
 ) -> Section:
     header = ("kernel", "floor us", "a us", "GB/s", "half at n", "line from")
     rows = tuple(
@@ -100,7 +100,7 @@ def _models(
             _half_text(m),
             short_size(m.from_n),
         )
-        for k, (m, line) in enumerate(zip(models, found, strict=True), 1)
+        for k, (m, line) in enumerate(zip(models, lines, strict=True), 1)
     )
     notes = [
         "floor: the shortest time; T = a + V / b from the size line from on: GB/s is b, which is "
@@ -110,12 +110,12 @@ def _models(
     ]
     if len(crossed) > _MOST_CROSSINGS:
         notes.append(f"{len(crossed) - _MOST_CROSSINGS} more crossings are in the JSON")
-    if undecided(found):
+    if undecided(lines):
         notes.append(
             "no crossover where the ratio of two times has no interval: it takes at least 6 "
             "rounds, as many of the one kernel as of the other"
         )
-    elif pairs(found) and not crossed:
+    elif pairs(lines) and not crossed:
         notes.append("no kernel overtakes another within this range")
     return Section("Model", header, rows, (*notes, *(run.protocol.get("remarks") or ())))
 

@@ -1,4 +1,4 @@
-"""Where passes of rounds take place: each in a context of its own, so that no result rests on one.
+"""Where a round takes place: each half in a context of its own, so that no result rests on one.
 
 Where a context and a buffer happen to lie in memory makes short launches faster or slower for as
 long as they live. On an H200 contexts differ by 0.2 us a launch (V7 at 2^24 float32, three
@@ -13,44 +13,49 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from random import Random
+from typing import Generic, TypeVar
 
-from cudareduce.backend import Launch
-from cudareduce.gpu.cuda import CudaBackend
-from cudareduce.gpu.nvml import Monitor
+from cudareduce.backend import Launch, Monitor, TimedBackend
 from cudareduce.timing.sampling import Timer
-from cudareduce.timing.timer import CudaTimer
+from cudareduce.timing.timer import DeviceTimer
 
 #: Buffers are pushed about by up to so many steps from context to context.
 _STEPS, _STEP_BYTES = 2048, 512
 
+AnyTimer = TypeVar("AnyTimer", bound=Timer, covariant=True)
+
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """What a pass needs, ready to run."""
+class Context(Generic[AnyTimer]):
+    """A timer, and what is to be timed with it: launches by the names of the entrants."""
 
-    timer: Timer
+    timer: AnyTimer
     entrants: Mapping[str, Launch]
 
 
-Scenes = Callable[[], AbstractContextManager[Scene]]
-SetUp = Callable[[CudaBackend, CudaTimer], Mapping[str, Launch]]
+#: Enters a context for half a round: always the same one, or a new one each time.
+Contexts = Callable[[], AbstractContextManager[Context[AnyTimer]]]
+#: Allocates in a new context and says what runs there.
+SetUp = Callable[[TimedBackend, DeviceTimer], Mapping[str, Launch]]
 
 
-def staying(scene: Scene) -> Scenes:
-    """One scene for all rounds."""
-    return lambda: nullcontext(scene)
+def staying(context: Context[AnyTimer]) -> Contexts[AnyTimer]:
+    """One context for all rounds."""
+    return lambda: nullcontext(context)
 
 
 @contextmanager
-def new_scene(home: CudaBackend, monitor: Monitor, set_up: SetUp) -> Iterator[Scene]:
-    """A scene in a context of its own, its buffers at other addresses than those of the one before.
+def new_context(
+    home: TimedBackend, monitor: Monitor, set_up: SetUp
+) -> Iterator[Context[DeviceTimer]]:
+    """A context of its own, its buffers at other addresses than those of the one before.
 
-    `set_up` allocates there and says what runs; whatever it allocates goes with the scene.
+    Whatever `set_up` allocates goes with the context. Raises OutOfMemory and EnvironmentProblem.
     """
     with home.another() as backend:
         backend.allocate(_STEP_BYTES * Random().randrange(1, _STEPS))
-        timer = CudaTimer(backend, monitor)
+        timer = DeviceTimer(backend, monitor)
         try:
-            yield Scene(timer, set_up(backend, timer))
+            yield Context(timer, set_up(backend, timer))
         finally:
             timer.release()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cudareduce.device import EVENT_TICK_US
 from cudareduce.intervals import MIN_ROUNDS
 from cudareduce.timing.rounds import Measurement, Timing
 
 #: Half an interval, as a share of its time, above which a reader should look for the cause; 0.1 to
 #: 1 % is usual on an idle H200.
 _WIDE = 0.03
-#: Three ticks of the event clock of an H200, 32 ns each.
-_CLOCK_TICKS_US = 0.1
+#: A spread of three ticks is the event clock's own.
+_CLOCK_TICKS_US = 3 * EVENT_TICK_US
 #: Share by which the clock may differ between rounds; it stays within one step on a steady H200.
 _CLOCK_SHARE = 0.02
 

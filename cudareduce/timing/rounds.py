@@ -3,28 +3,30 @@
 Timed is what lies between input in device memory and answers in device memory: writing the identity
 where a kernel needs it, and every pass. Copies, allocation and compilation are not.
 
-A *round* measures every entrant forward and backward (A B C, C B A); the unit of replication is the
-round, because launches inside one are not independent. A round in which the GPU was throttled is
-repeated, and kept if that does not help. Each pass of a round takes place in a scene, as a rule in
-one of its own.
+A *round* measures every entrant forward and backward (A B C, C B A), half a round each way; the
+unit of replication is the round, because launches inside one are not independent. A round in which
+the GPU was throttled is repeated, and kept if that does not help. Each half takes place in a
+context, as a rule in one of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from statistics import median
+from typing import Any
 
 from cudareduce.budget import Deadline
-from cudareduce.gpu.nvml import Conditions, over
+from cudareduce.device import Conditions
 from cudareduce.intervals import Interval, interval, known, noise_pct
-from cudareduce.timing.contexts import Scene, Scenes
+from cudareduce.timing.contexts import Context, Contexts
 from cudareduce.timing.sampling import (
     COLD,
     MAX_LAUNCHES,
     Method,
     Sample,
     Sampler,
+    Timer,
     sampler,
     warm_costs,
 )
@@ -65,146 +67,180 @@ class Timing:
         return interval(self.medians_us)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What is known of entrants after each whole round by one method, and how it came about."""
+    """What one method found of all entrants, and how it came about.
+
+    `conditions` has the state of the GPU in each whole round, `lost` the samples of entrants that
+    have none left. `interrupted`: Ctrl-C ended it, and it holds the whole rounds until then.
+    """
 
     method: Method = COLD
-    timings: dict[str, Timing] = field(default_factory=dict)
-    conditions: list[Conditions] = field(default_factory=list)
+    timings: Mapping[str, Timing] = field(default_factory=dict)
+    conditions: tuple[Conditions, ...] = ()
     planned: int = 0
     repeated: int = 0
     steady: bool = True
-    scenes: int = 0
-    lost: dict[str, int] = field(default_factory=dict)  # samples, where none was left
+    contexts: int = 0
+    lost: Mapping[str, int] = field(default_factory=dict)
+    interrupted: bool = False
 
     @property
     def rounds(self) -> int:
-        """Whole rounds so far."""
+        """Whole rounds."""
         return len(self.conditions)
 
 
-@dataclass(slots=True)
-class _Collected:
-    """Samples of one entrant so far."""
+def over(states: Sequence[Conditions]) -> Conditions:
+    """What held over several moments: medians, and every event reason there was."""
+    values: dict[str, Any] = {}
+    for name in (f.name for f in fields(Conditions)):
+        known = [value for value in (getattr(c, name) for c in states) if value is not None]
+        if not known:
+            continue
+        values[name] = median(known)
+        if name == "reasons":
+            values[name] = 0
+            for bits in known:
+                values[name] |= bits
+    return Conditions(**values)
 
-    medians: list[float | None] = field(default_factory=list)
-    samples: list[Sample] = field(default_factory=list)
-    lost: int = 0
 
-    def add(self, samples: list[Sample], lost: int) -> None:
-        self.medians.append(median(s.us for s in samples) if samples else None)
-        self.samples += samples
-        self.lost += lost
+_Half = Mapping[str, tuple[list[Sample], int]]  # of each entrant, with the launches lost
 
-    def timing(self, batch: int) -> Timing | None:
-        if not self.samples:
-            return None
-        times = [sample.us for sample in self.samples]
-        return Timing(
-            tuple(self.medians),
-            len(times),
-            min(times),
-            noise_pct(times),
-            self.lost,
-            median(sample.host_us for sample in self.samples),
-            batch,
-        )
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """Both halves of a round, and the state of the GPU over them."""
+
+    halves: tuple[_Half, _Half]
+    conditions: Conditions
 
 
 def measure(
-    scenes: Scenes,
+    contexts: Contexts[Timer],
     rounds: int,
-    into: Measurement,
+    method: Method = COLD,
     progress: Callable[[], None] = lambda: None,
     *,
     deadline: Deadline | None = None,
     alone: Collection[str] = (),
     most: int = MAX_LAUNCHES,
-) -> None:
-    """Measure entrants against each other by the method of `into`, which holds what is known after
-    each whole round. Those `alone` are never batched; `most` bounds the launches of a pass."""
+) -> Measurement:
+    """Measure entrants against each other for so many rounds, or until the deadline.
+
+    Entrants `alone` are never batched; `most` bounds the launches of half a round. What an error of
+    the device interrupts is lost, what Ctrl-C interrupts is kept.
+    """
     deadline = deadline or Deadline()
-    into.planned = rounds
-    stage = _Stage(scenes, into, deadline, alone, most)
-    collected: dict[str, _Collected] = {}
-    took_s = 0.0
-    while into.rounds < rounds and took_s < deadline.left_s:
-        began_s = deadline.left_s
-        passes = [stage.pass_(backward=False), stage.pass_(backward=True)]
-        if deadline.passed:
-            return  # what is half a round is none
-        if deadline.seconds is not None:
-            took_s = began_s - deadline.left_s
-        conditions = over([state for _, state in passes])
-        if conditions.throttled and into.repeated < _REPEATS:
-            into.repeated += 1
+    circuit = _Circuit(contexts, method, deadline, alone, most)
+    kept: list[_Round] = []
+    repeated, took_s, interrupted = 0, 0.0, False
+    try:
+        while len(kept) < rounds and took_s < deadline.left_s:
+            began_s = deadline.left_s
+            one = circuit.round()
+            if deadline.passed:
+                break  # what is half a round is none
+            if deadline.seconds is not None:
+                took_s = began_s - deadline.left_s
+            if one.conditions.throttled and repeated < _REPEATS:
+                repeated += 1
+                continue
+            kept.append(one)
+            progress()
+    except KeyboardInterrupt:
+        interrupted = True
+    timings, lost = _summary(kept, circuit.batches)
+    return Measurement(
+        method=method, timings=timings, conditions=tuple(one.conditions for one in kept),
+        planned=rounds, repeated=repeated, steady=circuit.steady, contexts=circuit.entered,
+        lost=lost, interrupted=interrupted,
+    )  # fmt: skip
+
+
+def _summary(
+    rounds: Sequence[_Round], batches: Mapping[str, int]
+) -> tuple[dict[str, Timing], dict[str, int]]:
+    """A timing of each entrant that has a sample, and how many launches the others lost."""
+    timings: dict[str, Timing] = {}
+    lost: dict[str, int] = {}
+    for name in rounds[0].halves[0] if rounds else ():
+        taken = [[s for half in one.halves for s in half[name][0]] for one in rounds]
+        gone = sum(half[name][1] for one in rounds for half in one.halves)
+        samples = [sample for of_round in taken for sample in of_round]
+        if not samples:
+            lost[name] = gone
             continue
-        into.conditions.append(conditions)
-        for name in passes[0][0]:
-            entrant = collected.setdefault(name, _Collected())
-            halves = [taken[name] for taken, _ in passes]
-            entrant.add([s for samples, _ in halves for s in samples], sum(n for _, n in halves))
-            timing = entrant.timing(stage.samplers[name].batch)
-            if timing is not None:
-                into.timings[name] = timing
-                into.lost.pop(name, None)
-            else:
-                into.lost[name] = entrant.lost
-        progress()
+        times = [sample.us for sample in samples]
+        timings[name] = Timing(
+            by_round=tuple(median(s.us for s in one) if one else None for one in taken),
+            samples=len(times),
+            min_us=min(times),
+            noise_pct=noise_pct(times),
+            discarded=gone,
+            host_us=median(sample.host_us for sample in samples),
+            batch=batches[name],
+        )
+    return timings, lost
 
 
-_Taken = dict[str, tuple[list[Sample], int]]
-
-
-class _Stage:
-    """Enters scenes, and takes one pass of all entrants at a time in them."""
+class _Circuit:
+    """Enters contexts, and takes all entrants through half a round at a time in them."""
 
     def __init__(
         self,
-        scenes: Scenes,
-        into: Measurement,
+        contexts: Contexts[Timer],
+        method: Method,
         deadline: Deadline,
         alone: Collection[str],
         most: int,
     ) -> None:
-        self._scenes, self._into, self._deadline = scenes, into, deadline
+        self._contexts, self._method, self._deadline = contexts, method, deadline
         self._alone, self._most = alone, most
-        self._before: Scene | None = None
+        self._before: Context[Timer] | None = None
         self._costs_us: Mapping[str, float] = {}
         self.samplers: Mapping[str, Sampler] = {}
+        self.batches: dict[str, int] = {}
+        self.steady, self.entered = True, 0
 
-    def pass_(self, *, backward: bool) -> tuple[_Taken, Conditions]:
-        """Samples of every entrant with the launches lost, and the state of the GPU after them;
-        incomplete if the deadline has passed."""
-        taken: _Taken = {}
+    def round(self) -> _Round:
+        """Every entrant forward and backward; incomplete if the deadline has passed."""
+        forward, before = self._half(backward=False)
+        backward, after = self._half(backward=True)
+        return _Round((forward, backward), over([before, after]))
+
+    def _half(self, *, backward: bool) -> tuple[_Half, Conditions]:
+        """Samples of every entrant, and the state of the GPU after them."""
+        taken: dict[str, tuple[list[Sample], int]] = {}
         if self._deadline.passed:
             return taken, Conditions()
-        with self._scenes() as scene:
-            if scene is not self._before:
-                self._prepare(scene)
+        with self._contexts() as context:
+            if context is not self._before:
+                self._prepare(context)
             for name in list(self.samplers)[:: -1 if backward else 1]:
                 if self._deadline.passed:
                     break
                 taken[name] = self.samplers[name].passed(self._deadline)
-            return taken, scene.timer.conditions()
+            return taken, context.timer.conditions()
 
-    def _prepare(self, scene: Scene) -> None:
-        """Warm up, and make samplers; all scenes batch by what things cost in the first one."""
-        timer, entrants, into = scene.timer, scene.entrants, self._into
+    def _prepare(self, context: Context[Timer]) -> None:
+        """Warm up, and make samplers; all contexts batch by what things cost in the first one."""
+        timer, entrants, method = context.timer, context.entrants, self._method
         if self._before is None:
             warm = warm_up(timer, entrants, self._deadline)
-            self._costs_us, into.steady = warm.costs_us, warm.steady
-            if not into.method.cold:
+            self._costs_us, self.steady = warm.costs_us, warm.steady
+            if not method.cold:
                 self._costs_us = warm_costs(timer, entrants, self._deadline)
         else:
             settle(timer, entrants, self._deadline)
-        self._before = scene
-        into.scenes += 1
+        self._before = context
+        self.entered += 1
         self.samplers = {
             name: sampler(
-                timer, into.method, run, self._costs_us[name], self._most, alone=name in self._alone
+                timer, method, run, self._costs_us[name], self._most, alone=name in self._alone
             )
             for name, run in entrants.items()
             if not self._deadline.passed
         }
+        self.batches |= {name: one.batch for name, one in self.samplers.items()}

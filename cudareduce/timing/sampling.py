@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from cudareduce.backend import Launch
 from cudareduce.budget import Deadline
-from cudareduce.gpu.nvml import Conditions
+from cudareduce.device import Conditions
 from cudareduce.intervals import interval
 
 #: GPU time that one entrant gets in one pass of a round, and the launches it is spent on at most.

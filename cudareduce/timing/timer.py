@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from copy import copy
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from random import Random
 
-from cudareduce.backend import Buffer, BuildError, Launch, Program, Source
-from cudareduce.gpu.bindings import Gate, Graph
-from cudareduce.gpu.cuda import CudaBackend
-from cudareduce.gpu.nvml import Conditions, Monitor
+from cudareduce.backend import (
+    Buffer,
+    BuildError,
+    Gate,
+    Graph,
+    Launch,
+    Monitor,
+    Program,
+    Source,
+    TimedBackend,
+)
+from cudareduce.device import Conditions
 
 #: Bytes read to displace the L2: four times an H200's 60 MiB would do; 512 MiB also gives the host
 #: some 110 us to enqueue what is measured (measured on an H200, 4.7 TB/s).
@@ -31,15 +38,15 @@ _IDLE_US = 110.0
 _LOAD_READS = 16
 
 
-class CudaTimer:
-    """What `measure` needs of a GPU; its flush buffer lives as long as the backend does."""
+class DeviceTimer:
+    """What `measure` needs of a device; its flush buffer lives as long as the backend does."""
 
-    def __init__(self, backend: CudaBackend, monitor: Monitor | None = None) -> None:
+    def __init__(self, backend: TimedBackend, monitor: Monitor | None = None) -> None:
         self._backend, self._monitor = backend, monitor
         self._graphs: list[Graph] = []
         self.mark, self.reached = backend.mark, backend.reached
         self.elapsed_us, self.synchronize = backend.elapsed_us, backend.synchronize
-        self.finish = backend.finish
+        self.finish, self.host_us = backend.finish, backend.host_us
 
     @cached_property
     def displace(self) -> Launch:
@@ -80,7 +87,7 @@ class CudaTimer:
 
     @cached_property
     def _gate(self) -> Gate:
-        return Gate(self._backend.stream.handle, *self._backend.mapped_word())
+        return self._backend.gate()
 
     def captured(self, run: Launch, count: int) -> Launch:
         """A launch of one graph that holds `count` runs; valid until `release`."""
@@ -89,7 +96,7 @@ class CudaTimer:
             for _ in range(count):
                 run()
 
-        graph = Graph(self._backend.stream.handle, runs)
+        graph = self._backend.graph(runs)
         self._graphs.append(graph)
         return graph.launch
 
@@ -99,7 +106,7 @@ class CudaTimer:
             graph.close()
         self._graphs.clear()
 
-    def in_step(self, launches: int) -> CudaTimer:
+    def in_step(self, launches: int) -> DeviceTimer:
         """This timer for samples of so many launches, each beginning one place further on than the
         one before."""
         other, read, empty = copy(self), self._read_over, self.empty()
@@ -112,7 +119,7 @@ class CudaTimer:
         other.displace = displace
         return other
 
-    def flushing(self, kind: str) -> CudaTimer:
+    def flushing(self, kind: str) -> DeviceTimer:
         """This timer with another way to prepare a sample: none, which leaves the cache as it is; a
         write of as much as the L2 holds; or nvbench, that write with work queued on both sides of
         the events, as NVIDIA's tool does. `read` is the way it has."""
@@ -144,11 +151,6 @@ class CudaTimer:
     @cached_property
     def _written(self) -> Buffer:
         return self._backend.allocate(self._backend.info().l2_bytes or FLUSH_BYTES)
-
-    @staticmethod
-    def host_us() -> float:
-        """Microseconds on the host's clock."""
-        return time.perf_counter_ns() / 1e3
 
     def conditions(self) -> Conditions:
         """Clocks, power and temperature while the GPU reads: idle, it would report other ones."""

@@ -10,36 +10,37 @@ import multiprocessing
 import os
 import signal
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from cudareduce.backend import Backend
+from cudareduce.backend import Backend, BuildError
 from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import CudareduceError
-from cudareduce.launch.case import Case, build, usable
-from cudareduce.verify.verdict import PASS, Verdict, worse
+from cudareduce.launch.case import Prepared, Shape, build
+from cudareduce.verify.verdict import RIGHT, Verdict, worse
 from cudareduce.verify.verify import verify
 
 #: How long a killed child is waited for before it is left to the operating system.
-_LAST_BREATH_S = 10.0
+_KILL_WAIT_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Verify one case on shapes `(n, rows)`, in order.
+    """Verify one case on shapes that it takes, in order; `prepared` comes without programs, which
+    the child builds for itself.
 
-    `thorough` tries all patterns, not the decisive one alone.
+    `thorough` tries all patterns and schedules, not the decisive one alone; `only` is the one
+    pattern to verify with.
     """
 
     spec: BackendSpec
-    case: Case
-    shapes: tuple[tuple[int, int], ...]
+    prepared: Prepared
+    shapes: tuple[Shape, ...]
     seed: int = 0
     thorough: bool = True
-    schedules: tuple[str, ...] = ()
-    only: str | None = None  # the one pattern to verify with
+    only: str | None = None
 
 
 class Isolation:
@@ -50,7 +51,7 @@ class Isolation:
         self._process: multiprocessing.process.BaseProcess | None = None
         self._log: Path | None = None
 
-    def run(self, job: Job, limit_s: float) -> Verdict:
+    def verify(self, job: Job, limit_s: float) -> Verdict:
         """The verdict of a job; a crash, a hang or an error of the child is a failure."""
         if self._process is None:
             self._start()
@@ -65,7 +66,7 @@ class Isolation:
             answer = self._pipe.recv()
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._process.join()
-            reason = self._last_words(self._process.exitcode)
+            reason = self._last_line(self._process.exitcode)
             self.close()
             return Verdict("fail", reason)
         if isinstance(answer, CudareduceError):
@@ -86,14 +87,14 @@ class Isolation:
         """End the child, whatever it is doing."""
         if self._process is not None:
             self._process.kill()
-            self._process.join(_LAST_BREATH_S)  # a driver may take its time to end a kernel
+            self._process.join(_KILL_WAIT_S)  # a driver may take its time to end a kernel
             self._pipe.close()
         self._process = None
         if self._log is not None:
             self._log.unlink(missing_ok=True)
         self._log = None
 
-    def _last_words(self, code: int | None) -> str:
+    def _last_line(self, code: int | None) -> str:
         """What the child said last on standard error, else how it ended."""
         lines = self._log.read_text(errors="replace").splitlines() if self._log else []
         if lines:
@@ -104,7 +105,7 @@ class Isolation:
 
 
 def _serve(pipe: Connection, log: str) -> None:
-    """The child: one backend, jobs until the pipe closes, standard error kept for last words."""
+    """The child: jobs until the pipe closes; the last line of its standard error is kept."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(descriptor, 2)
@@ -125,17 +126,22 @@ def _serve(pipe: Connection, log: str) -> None:
 def _verify(job: Job, backends: dict[BackendSpec, Backend]) -> Verdict:
     if job.spec not in backends:
         backends[job.spec] = open_backend(job.spec, catch_faults=True)
-    backend = backends[job.spec]
-    plans = [job.case.plan(n, rows, backend.limits()) for n, rows in job.shapes]
-    stages = [step.stage for plan in plans for step in plan.passes]
-    programs = usable(build(backend, [(job.case, stages)])[job.case]) if stages else {}
-    verdict = PASS
-    for n, rows in job.shapes:
-        found = verify(
-            backend, [(job.case, programs)], n, rows,
-            seed=job.seed, thorough=job.thorough, schedules=job.schedules, only=job.only,
-        )  # fmt: skip
-        verdict = worse(verdict, found[job.case])
+    return verify_job(job, backends[job.spec])
+
+
+def verify_job(job: Job, backend: Backend) -> Verdict:
+    """The verdict of a job, in this process. Raises BuildError."""
+    case = job.prepared.case
+    built = build(backend, {case: [job.prepared.plans[shape] for shape in job.shapes]})[case]
+    if isinstance(built, BuildError):
+        raise built
+    ready = replace(job.prepared, programs=built)
+    verdict = RIGHT
+    for shape in job.shapes:
+        new = verify(
+            backend, [ready], shape, seed=job.seed, thorough=job.thorough, only=job.only
+        )[case]  # fmt: skip
+        verdict = worse(verdict, new)
         if verdict.outcome == "fail":
             break
     return verdict

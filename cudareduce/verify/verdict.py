@@ -26,12 +26,12 @@ class Verdict:
     launches: int | None = None
 
 
-PASS = Verdict("pass")
+RIGHT = Verdict("pass")
 
 
 def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict | None:
     """Compare answers with the reference; None where the plan's bound is too wide to decide."""
-    limits = bound(plan.problem.what, plan.depth, ref, pattern == "exact")
+    limits = bound(plan.problem.reduction, plan.depth, ref, pattern == "exact")
     if limits is None:
         return None
     expected = ref.expected
@@ -58,7 +58,7 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
         error = float(errors[k]) if np.isfinite(errors[k]) else None
         return Verdict("fail", reason, error, float(limits[k]))
     if not len(errors):
-        return PASS
+        return RIGHT
     k = int(np.argmax(errors / np.maximum(limits, np.finfo(float).tiny)))
     ulp = _in_ulp(float(errors[k]), expected[k], answers.dtype)
     return Verdict("pass", "", float(errors[k]), float(limits[k]), ulp)

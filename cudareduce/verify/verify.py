@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 
 from cudareduce.backend import Backend, KernelFault
 from cudareduce.launch.bound import Bound
-from cudareduce.launch.case import Case, Programs
+from cudareduce.launch.case import Case, Prepared, Programs, Shape
+from cudareduce.launch.plan import Plan
 from cudareduce.problem.inputs import make, patterns_for
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.reference import Reference, reference
-from cudareduce.verify.verdict import PASS, Verdict, judge, worse
+from cudareduce.verify.verdict import RIGHT, Verdict, judge, worse
 
 #: Up to this size every pattern and every schedule is tried, above it on the CPU one of each.
 SMALL = 2**20
@@ -52,41 +53,44 @@ class Input:
         return f"n = {self.n}{rows}, {self.pattern}{', misaligned' * self.misaligned}"
 
 
-def verify_on(
-    backend: Backend,
-    given: Input,
-    cases: Sequence[tuple[Case, Programs]],
-    schedules: Sequence[str] = (),
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A case, planned for one shape and compiled."""
+
+    case: Case
+    plan: Plan
+    programs: Programs
+
+
+def _verify_on(
+    backend: Backend, given: Input, ready: Sequence[_Ready], *, quick: bool
 ) -> Iterator[tuple[Case, Verdict | None]]:
     """Run cases of one reduction on one input, from poisoned memory, and judge each answer."""
-    what = cases[0][0].what
-    data = make(given.pattern, what, given.n, given.rows, given.seed)
-    ref = reference(what, data, given.rows)
-    buffer = backend.upload(data, what.dtype.size if given.misaligned else 0)
+    reduction = ready[0].case.reduction
+    data = make(given.pattern, reduction, given.n, given.rows, given.seed)
+    ref = reference(reduction, data, given.rows)
+    buffer = backend.upload(data, reduction.dtype.size if given.misaligned else 0)
     try:
-        for case, programs in cases:
-            plan = case.plan(given.n, given.rows, backend.limits())
-            bound = Bound(backend, plan, programs, buffer)
+        for one in ready:
+            bound = Bound(backend, one.plan, one.programs, buffer)
             try:
-                yield case, _on_all_schedules(backend, bound, ref, given, schedules)
+                yield one.case, _in_every_way(backend, bound, ref, given, quick=quick)
             finally:
                 bound.release()
     finally:
         backend.free(buffer)
 
 
-def _on_all_schedules(
-    backend: Backend, bound: Bound, ref: Reference, given: Input, schedules: Sequence[str]
+def _in_every_way(
+    backend: Backend, bound: Bound, ref: Reference, given: Input, *, quick: bool
 ) -> Verdict | None:
-    verdict, bits = PASS, []
+    """The verdict on one input in every way that the backend can run it; None if undecided."""
+    verdict, bits = RIGHT, []
     many = given.pattern in ("random", "cancel") and given.n * given.rows <= SMALL
     # Where a kernel writes depends on the size and not on the values: one input of a size shows it.
     guarded = given.misaligned or given.pattern in _GUARDED
     # A second launch at least: a kernel may leave something behind that makes the next one wrong.
-    turns = schedules or ("",) * (REPEATS if many else 2)
-    for schedule in turns:
-        if schedule:
-            backend.schedule = schedule
+    for way in backend.ways(REPEATS if many else 2, quick=quick):
         bound.poison()
         try:
             bound.run()
@@ -100,8 +104,7 @@ def _on_all_schedules(
         if new is None:
             return None
         if new.outcome == "fail":
-            within = f"{given}, schedule {schedule}" if schedule else str(given)
-            return replace(new, reason=f"{within}: {new.reason}")
+            return replace(new, reason=f"{given}{f', {way}' if way else ''}: {new.reason}")
         bits.append(answers.tobytes())
         verdict = worse(verdict, new)
     if many:
@@ -110,12 +113,12 @@ def _on_all_schedules(
 
 
 def inputs_for(
-    what: Reduction, n: int, tiles: Iterable[int], thorough: bool = True
+    reduction: Reduction, n: int, tiles: Iterable[int], thorough: bool = True
 ) -> list[tuple[str, bool]]:
     """Pattern and misalignment of each input that verifies size `n`; one input if not thorough."""
     patterns: dict[str, None] = {}
     for tile in sorted(set(tiles)):
-        patterns |= dict.fromkeys(patterns_for(what, n, tile if n <= SMALL else n or 1))
+        patterns |= dict.fromkeys(patterns_for(reduction, n, tile if n <= SMALL else n or 1))
     names = list(patterns)
     if not thorough:
         return [(names[0], False)]
@@ -125,28 +128,29 @@ def inputs_for(
 
 def verify(
     backend: Backend,
-    cases: Sequence[tuple[Case, Programs]],
-    n: int,
-    rows: int = 1,
+    prepared: Sequence[Prepared],
+    shape: Shape,
     *,
     seed: int = 0,
     thorough: bool = True,
-    schedules: Sequence[str] = (),
     only: str | None = None,
 ) -> dict[Case, Verdict]:
-    """Verify cases of one reduction at one size; a case that failed is not run again. `only` names
-    the one pattern to use, where a user wants to see what it does."""
+    """Verify cases of one reduction at one shape, which all of them take; a case that failed is not
+    run again. Not `thorough` is one input and one schedule; `only` names the one pattern to use,
+    where a user wants to see what it does."""
     verdicts: dict[Case, Verdict] = {}
-    shapes = dict.fromkeys(case.kernel.shape(n, rows) for case, _ in cases)
-    for shape in shapes:
-        alike = [c for c in cases if c[0].kernel.shape(n, rows) == shape]
-        tiles = [case.block * case.items for case, _ in alike]
-        chosen = inputs_for(alike[0][0].what, shape[0], tiles, thorough)
+    ready = [_Ready(one.case, one.plans[shape], one.programs) for one in prepared]
+    for own in dict.fromkeys((one.plan.problem.n, one.plan.problem.rows) for one in ready):
+        alike = [one for one in ready if (one.plan.problem.n, one.plan.problem.rows) == own]
+        tiles = [one.plan.block * one.plan.items for one in alike]
+        chosen = inputs_for(alike[0].case.reduction, own[0], tiles, thorough)
         for pattern, misaligned in chosen if only is None else [(only, False)]:
-            left = [c for c in alike if verdicts.get(c[0], PASS).outcome != "fail"]
-            given = Input(pattern, *shape, seed, misaligned)
-            for case, verdict in verify_on(backend, given, left, schedules) if left else ():
+            left = [one for one in alike if verdicts.get(one.case, RIGHT).outcome != "fail"]
+            given = Input(pattern, *own, seed, misaligned)
+            for case, verdict in (
+                _verify_on(backend, given, left, quick=not thorough) if left else ()
+            ):
                 if verdict is not None:
-                    verdicts[case] = worse(verdicts.get(case, PASS), verdict)
-    undecided = Verdict("fail", f"n = {n}: no pattern could decide; choose a smaller n")
-    return {case: verdicts.get(case, undecided) for case, _ in cases}
+                    verdicts[case] = worse(verdicts.get(case, RIGHT), verdict)
+    undecided = Verdict("fail", f"n = {shape[0]}: no pattern could decide; choose a smaller n")
+    return {one.case: verdicts.get(one.case, undecided) for one in ready}

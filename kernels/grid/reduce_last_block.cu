@@ -1,7 +1,7 @@
 /*+++
 title      = "Last block folds the partials"
 change     = "Blocks count their arrivals; the one that arrives last folds all partials in the same launch."
-expect     = "One launch less, for a fence and an atomic a block: a few microseconds, felt on small inputs."
+expect     = "One launch less, for two fences and an atomic a block: a few microseconds, felt on small inputs."
 after      = "reduce_grid_stride"
 scope      = "grid"
 grid       = "fixed"

@@ -9,11 +9,13 @@ finish     = "relaunch"
 block      = 256
 blocks     = [32, 64, 128, 256, 512, 1024]
 +++*/
-// One block folds BLOCK elements in shared memory and leaves one partial; the same kernel is launched
-// on the partials until one is left. At step s every 2s-th thread works, so all warps stay busy with
-// ever fewer lanes: the branch diverges in each of them until the very end.
-// The loop runs to blockDim.x, not to the constant BLOCK: unrolled, the modulo would vanish and with
-// it the lesson. Harris, "Optimizing Parallel Reduction in CUDA" (2007), kernel 1.
+// One block folds BLOCK elements in shared memory and leaves one partial; the same kernel is
+// launched on the partials until one is left. At step s every 2s-th thread works. Up to s = 16 that
+// leaves every warp 16, 8, 4, 2 and 1 of its lanes, so all warps are split and all go through the
+// step. From s = 32 on a warp has one lane or none at work, and half as many are split at each
+// step. And all threads, at work or not, form the remainder at every step.
+// The loop runs to blockDim.x, not to the constant BLOCK: unrolled, the modulo would vanish and
+// with it the lesson. Harris, "Optimizing Parallel Reduction in CUDA" (2007), kernel 1.
 extern "C" __global__ void reduce_v0_baseline(const In *in, Out *out, size_t n)
 {
     __shared__ Acc shared[BLOCK];

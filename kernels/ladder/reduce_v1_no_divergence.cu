@@ -1,7 +1,7 @@
 /*+++
 title      = "Interleaved addressing, strided index"
 change     = "The same additions, done by the first threads of the block instead of every 2s-th one."
-expect     = "Whole warps work or rest together and the modulo is gone; now banks collide."
+expect     = "Down to 32 working threads whole warps work or rest; the modulo is gone; now banks collide."
 after      = "reduce_v0_baseline"
 scope      = "grid"
 grid       = "cover"
@@ -11,10 +11,12 @@ block      = 256
 blocks     = [32, 64, 128, 256, 512, 1024]
 techniques = ["no_divergence"]
 +++*/
-// V0 keeps all warps awake for a few lanes each. Here thread t takes the t-th pair, so the working
-// threads are neighbours and idle warps only wait at the barrier. The price: at step s neighbours
-// touch cells 2s apart, which fall into the same 32 banks and are served one after the other.
-// Harris 2007, kernel 2.
+// Up to s = 16 V0 keeps all warps awake for a few lanes each. Here thread t takes the t-th pair, so
+// the working threads are neighbours and idle warps only wait at the barrier; only in the last five
+// steps is one warp split. The price: at step s neighbours touch cells 2s apart, and cells of 4
+// bytes that lie a multiple of 32 apart share a bank, which serves one of them at a time. While 32
+// lanes work, 2s of them meet in each bank used: 2, 4, 8 in a block of 256, up to 32 in one of
+// 1024. Harris 2007, kernel 2.
 extern "C" __global__ void reduce_v1_no_divergence(const In *in, Out *out, size_t n)
 {
     __shared__ Acc shared[BLOCK];

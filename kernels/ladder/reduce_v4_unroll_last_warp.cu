@@ -1,7 +1,7 @@
 /*+++
 title      = "Unroll the last warp"
 change     = "From 64 partials on, one warp finishes alone, without block barriers."
-expect     = "Six steps and six block barriers fewer for seven of eight warps."
+expect     = "Six block barriers fewer, and seven of eight warps are done six steps earlier."
 after      = "reduce_v3_add_during_load"
 scope      = "grid"
 grid       = "cover"

@@ -1,7 +1,7 @@
 /*+++
 title      = "Completely unrolled"
 change     = "The block size is the constant BLOCK, so every step of the tree is laid out flat."
-expect     = "No loop counter, no compare, no branch back: a few per cent over V4."
+expect     = "No loop counter to halve and compare, no branch back: a few per cent over V4."
 after      = "reduce_v4_unroll_last_warp"
 scope      = "grid"
 grid       = "cover"

@@ -12,10 +12,11 @@ block      = 256
 blocks     = [64, 128, 256, 512, 1024]
 techniques = ["no_divergence", "no_bank_conflict", "warp_unroll", "template_unroll", "multi_add"]
 +++*/
-// A tree costs every block eight barriers, whatever it has loaded. V6 spreads that cost over eight
-// elements a thread instead of two, added in registers in the order of loading. Unrolled, the loads
-// are issued before the first addition waits for one of them. Harris 2007, kernel 7, with a fixed
-// number of items instead of a grid-stride loop.
+// A tree costs a block of 256 three barriers and eight steps, whatever it has loaded. V6 spreads
+// that cost over eight elements a thread instead of two, added in registers in the order of their
+// indices. Unrolled, loads run ahead of additions: nvcc 13.0 has five of the eight (float, sm_90)
+// issued when the first addition waits for its operand, and all before the second. Harris 2007,
+// kernel 7, with a fixed number of items instead of a grid-stride loop.
 __device__ void fold_last_warp(Acc *shared, unsigned tid)
 {
     Acc value = shared[tid];

@@ -12,7 +12,7 @@ block      = 256
 blocks     = [32, 64, 128, 256, 512, 1024]
 techniques = ["no_divergence", "no_bank_conflict", "multi_add", "shuffle"]
 +++*/
-// V6 writes every partial to shared memory and reads it back at every step. A shuffle hands a register
+// V6 hands every partial on through shared memory, at every step. A shuffle hands a register
 // of lane t + s to lane t directly, and its mask says who takes part, so no barrier can be forgotten.
 // The first warp then folds the warps' partials the same way. The offsets halve, so lane 0 meets lane
 // 16 before lane 1, and the loads lie a block apart: the operator must commute.

@@ -12,10 +12,11 @@ block      = 256
 blocks     = [32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 640, 768, 896, 1024]
 techniques = ["no_divergence", "no_bank_conflict", "warp_unroll", "multi_add", "shuffle", "broadcast"]
 +++*/
-// The tree makes a block wait at every step. Here only the warps' partials go through shared memory,
-// behind one barrier. All threads then read the same cell at the same time, which the hardware serves
-// with one broadcast, and none has to wait for another. The price: as many additions in a row as there
-// are warps. No stride is tied to a power of two: any whole number of warps will do.
+// The tree makes a block wait at every step. Here only the warps' partials go through shared
+// memory, behind one barrier. All lanes of a warp then read the same cell at the same time, which
+// the hardware serves with one broadcast, and no warp has to wait for another. The price: one
+// addition after the other, one fewer than there are warps. No stride is tied to a power of two:
+// any whole number of warps will do.
 __device__ Acc fold_warp(Acc value)
 {
 #pragma unroll

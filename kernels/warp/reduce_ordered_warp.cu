@@ -1,7 +1,7 @@
 /*+++
 title      = "One warp a row, order kept"
 change     = "The stride grows instead of halving, so each lane that works takes in its right neighbour's range."
-expect     = "The same five steps; which lanes work is a matter of the remainder, so the warp always diverges."
+expect     = "The same five steps with as many lanes at work in each; which ones is a matter of the remainder."
 after      = "reduce_warp_conditional"
 scope      = "warp"
 grid       = "warp_per_row"

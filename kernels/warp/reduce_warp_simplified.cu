@@ -1,7 +1,7 @@
 /*+++
 title      = "One warp a row, a single condition"
 change     = "The lower 16 lanes go through all steps; what the upper ones of them compute is never used."
-expect     = "Four branches fewer. Today the barriers that then become necessary may cost what was won."
+expect     = "Four conditions fewer. Today the barriers that then become necessary may cost what was won."
 after      = "reduce_warp_conditional"
 scope      = "warp"
 grid       = "warp_per_row"

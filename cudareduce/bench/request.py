@@ -1,0 +1,205 @@
+"""What commands that measure were asked for, as typed requests; and a session opened on one.
+
+The only place that turns the values of options into settings.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from cudareduce.backends import choose_backend, open_backend
+from cudareduce.bench.session import Session
+from cudareduce.bench.settings import Settings
+from cudareduce.budget import Deadline
+from cudareduce.errors import UsageError
+from cudareduce.library.foreign import Guesses, adopt
+from cudareduce.library.header import Finish
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import Choice, Registry
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.expression import broken_law, own_operator
+from cudareduce.problem.inputs import why_no_pattern
+from cudareduce.problem.operators import Operator, Reduction, reduction_of
+from cudareduce.progress import phase, say
+from cudareduce.report.publish import Outputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which kernels, and what the user says of files without a header."""
+
+    kernels: tuple[str, ...] = ()
+    folders: tuple[Path, ...] = ()
+    block: int | None = None
+    items: int | None = None
+    entry: str | None = None
+    grid: int | None = None
+    shared: int | None = None
+    finish: Finish | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What is reduced: every operator on every type at every size; no sizes are those where
+    reductions go wrong. `acc` widens the accumulator, `rtol` is for `op_expr`, an own operator."""
+
+    n: tuple[int, ...] | None = None
+    rows: int = 1
+    op: tuple[str, ...] = ("sum",)
+    dtype: tuple[str, ...] = ("float32",)
+    acc: str | None = None
+    op_expr: str | None = None
+    identity: str | None = None
+    rtol: float = 1e-5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Where kernels run, and what the run may take: `max_time` seconds in all, `time_limit` seconds
+    for the verification of one kernel."""
+
+    backend: str = "auto"
+    device: int = 0
+    no_cache: bool = False
+    quiet: bool = False
+    seed: int = 0
+    time_limit: float | None = None
+    max_time: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingOptions:
+    """How times are taken, and what speed-ups and bandwidths compare with."""
+
+    timing: tuple[str, ...] = ("cold",)
+    graph: bool = False
+    rounds: int = 9
+    pattern: str = "random"
+    region: str = "total"
+    peak_gb_s: float | None = None
+    baseline_kernel: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRequest:
+    """What `bench` and `sweep` take; `columns` are those of the table besides the usual ones."""
+
+    selection: Selection
+    problem: Problem
+    timing: TimingOptions
+    machine: Machine
+    outputs: Outputs
+    columns: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRequest:
+    """What `verify` takes; `only_pattern` is the one input to verify with."""
+
+    selection: Selection
+    problem: Problem
+    machine: Machine
+    outputs: Outputs
+    only_pattern: str | None = None
+    argv: tuple[str, ...] = ()
+
+
+def chosen(selection: Selection, registry: Registry, quiet: bool) -> list[Choice]:
+    """The kernels named; a file without a header is taken for what it looks like, and it is said
+    what that is."""
+    guesses = Guesses(
+        entry=selection.entry, block=selection.block, items=selection.items,
+        grid=selection.grid, finish=selection.finish, shared=selection.shared,
+    )  # fmt: skip
+
+    def take(path: Path, text: str) -> Kernel:
+        adopted = adopt(path, text, guesses)
+        say(adopted.assumed, quiet)
+        return adopted.kernel
+
+    return registry.choose(selection.kernels, take)
+
+
+def bench_settings(request: BenchRequest, deadline: Deadline | None = None) -> Settings:
+    """The settings of a run that times."""
+    timing = request.timing
+    return _settings(
+        request.selection, request.problem, request.machine, deadline, timing.pattern,
+        Settings(
+            reductions=(), sizes=(), pattern=timing.pattern, region=timing.region,
+            rounds=timing.rounds, peak_gb_s=timing.peak_gb_s, timings=timing.timing,
+            graph=timing.graph, baseline_kernel=timing.baseline_kernel,
+        ),
+    )  # fmt: skip
+
+
+def verify_settings(request: VerifyRequest) -> Settings:
+    """The settings of a run that only looks at answers."""
+    return _settings(
+        request.selection, request.problem, request.machine, None, request.only_pattern,
+        Settings(reductions=(), sizes=(), only_pattern=request.only_pattern, rounds=0),
+    )  # fmt: skip
+
+
+def _settings(
+    selection: Selection,
+    problem: Problem,
+    machine: Machine,
+    deadline: Deadline | None,
+    pattern: str | None,
+    special: Settings,
+) -> Settings:
+    reductions = _reductions(problem)
+    for reduction in reductions:
+        reason = why_no_pattern(pattern or "random", reduction)
+        if reason:
+            raise UsageError(reason)
+    return replace(
+        special, reductions=reductions, sizes=problem.n or (), rows=problem.rows,
+        block=selection.block, items=selection.items, seed=machine.seed,
+        time_limit_s=machine.time_limit, deadline=deadline or Deadline(machine.max_time),
+    )  # fmt: skip
+
+
+def _reductions(problem: Problem) -> tuple[Reduction, ...]:
+    """Each operator on each type; an operator of one's own is tested first."""
+    reductions = []
+    for dtype in problem.dtype:
+        operators: Sequence[str | Operator] = problem.op
+        if problem.op_expr is not None:
+            own = own_operator(problem.op_expr, problem.identity, DTYPES[dtype], problem.rtol)
+            warning = broken_law(own, DTYPES[dtype])
+            if warning:
+                say(f"Warning: {warning}.")
+            operators = [own]
+        reductions += [reduction_of(op, dtype, problem.acc) for op in operators]
+    return tuple(reductions)
+
+
+@contextmanager
+def opened(machine: Machine, settings: Settings) -> Iterator[Session]:
+    """A session on the backend asked for; what falls back says so."""
+    spec, fallen_back = choose_backend(machine.backend, machine.device, not machine.no_cache)
+    if fallen_back:
+        say(
+            f"No usable GPU: {fallen_back}. Kernels run on the CPU emulator: answers are checked, "
+            "nothing is timed.",
+            machine.quiet,
+        )
+    with tempfile.TemporaryDirectory(prefix="cudareduce-") as temporary:
+        spec = spec.with_cache(Path(temporary))
+        with open_backend(spec) as backend:
+            timed = backend.timed()
+            if timed is not None and any(method.needs_bindings for method in settings.methods):
+                timed.require_bindings()  # before anything is compiled
+            session = Session(backend, spec, settings, partial(phase, quiet=machine.quiet))
+            try:
+                yield session
+            finally:
+                session.close()

@@ -1,0 +1,108 @@
+"""From two sides to a judgement: the rules that fit their machines, and its publication."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cudareduce.errors import BaselineError, worst_exit_code
+from cudareduce.gate.compare import Row, Rules
+from cudareduce.gate.fingerprint import match
+from cudareduce.gate.policy import Policy
+from cudareduce.gate.request import Judging
+from cudareduce.gate.rerun import Remeasured
+from cudareduce.gate.significance import detectable
+from cudareduce.gate.thresholds import Thresholds
+from cudareduce.gate.verdicts import benchmark_series, findings, rows_json, verdict_sections
+from cudareduce.library.registry import Registry
+from cudareduce.progress import say
+from cudareduce.report.ci import junit, tell_ci
+from cudareduce.report.publish import Outputs, Texts, publish
+from cudareduce.results.record import Record, Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """Rows with their verdicts, by which rules, and what to say besides."""
+
+    title: str
+    rows: tuple[Row, ...]
+    rules: Rules
+    notes: tuple[str, ...]
+
+
+def rules_between(
+    old: Run, new: Run, thresholds: Thresholds, judging: Judging
+) -> tuple[Rules, list[str]]:
+    """How to compare two runs, and what to say of their machines; BaselineError if they are other
+    machines and were not to be compared across."""
+    machines = match(old.device, new.device)
+    if machines.differences and not judging.cross_device:
+        raise BaselineError(
+            "the baseline was made on another machine: "
+            f"{'; '.join(machines.differences)}. Make one here with bench --json, or compare "
+            "shares of each card's ceiling with --cross-device"
+        )
+    notes = [f"the machine: {warning}" for warning in machines.warnings]
+    if machines.other_card:
+        which = "; ".join(machines.differences) or "another card of the same model"
+        notes.insert(0, f"Compared by shares of each card's own ceiling, not by time: {which}.")
+    rules = Rules(
+        thresholds,
+        shares=machines.other_card,
+        same_code=not judging.no_same_code,
+        clocks=old.device.name == new.device.name,
+    )
+    return rules, notes
+
+
+def half_widths(*runs: Run) -> list[tuple[str, float]]:
+    """Of each kernel's every record the change that comparing as noisy rounds leaves in doubt."""
+    records = [record for run in runs for record in run.records if record.medians_us]
+    widths = detectable([record.medians_us for record in records])
+    return [
+        (record.kernel, width)
+        for record, width in zip(records, widths, strict=True) if width is not None
+    ]  # fmt: skip
+
+
+def unused_notes(thresholds: Thresholds, records: Sequence[Record]) -> list[str]:
+    """What thresholds name and no record bears."""
+    names = thresholds.unused({record.kernel for record in records})
+    return [f"thresholds: no kernel here is called {name!r}" for name in names]
+
+
+def publish_judgement(
+    judgement: Judgement,
+    judging: Judging,
+    outputs: Outputs,
+    registry: Registry,
+    *,
+    texts: Texts | None = None,
+    remeasured: Remeasured | None = None,
+    quiet: bool = False,
+) -> int:
+    """Publish verdicts, with further `texts` for files; the exit code."""
+    rows, policy = judgement.rows, Policy(judging.strict, judging.allow_gone)
+    sections = verdict_sections(
+        rows, judgement.title, judgement.notes,
+        shares=judgement.rules.shares, everything=judging.everything,
+    )  # fmt: skip
+    told = findings(rows, policy)
+    own: Texts = {
+        "benchmark_json": lambda: benchmark_series(rows),
+        "junit": lambda: junit(told, "cudareduce"),
+    }
+    publish(
+        outputs, sections, {**own, **(texts or {})}, printed={"json": lambda: rows_json(rows)},
+        commands=tell_ci(told, sections, registry.place),
+    )  # fmt: skip
+    if outputs.style == "json":  # which has no place for what holds for all rows
+        for note in judgement.notes:
+            say(note, quiet)
+    codes = {policy.exit_code(rows)} - {0}
+    if remeasured is not None:
+        codes |= {2} if remeasured.build_failed else set()
+        if remeasured.new and all(record.verdict == "skip" for record in remeasured.new):
+            codes |= {6}
+    return worst_exit_code(codes)

@@ -1,0 +1,73 @@
+"""What `compare` and `check` were asked for, as typed requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cudareduce.report.publish import Outputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """How to judge: `threshold` is a share (0.05 is 5 %), None that of the file or the default;
+    `thresholds` a TOML file of single kernels' ones; `everything` shows what is the SAME, too."""
+
+    threshold: float | None = None
+    thresholds: Path | None = None
+    strict: bool = False
+    allow_gone: bool = False
+    no_same_code: bool = False
+    cross_device: bool = False
+    everything: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareRequest:
+    """Two stored runs to judge."""
+
+    old: Path
+    new: Path
+    judging: Judging
+    outputs: Outputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remeasuring:
+    """Which kernels to measure again, and where; `rounds` is None for as many as before,
+    `time_limit` the seconds for the verification of one kernel."""
+
+    kernels: tuple[str, ...] = ()
+    folders: tuple[Path, ...] = ()
+    rounds: int | None = None
+    device: int = 0
+    time_limit: float | None = None
+    no_cache: bool = False
+    quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRequest:
+    """A stored run to measure again."""
+
+    baseline: Path
+    update_baseline: bool
+    remeasuring: Remeasuring
+    judging: Judging
+    outputs: Outputs
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseRequest:
+    """Another tree of kernels, a revision or a folder, to measure beside this one."""
+
+    base: str
+    n: tuple[int, ...]
+    rows: int
+    op: tuple[str, ...]
+    dtype: tuple[str, ...]
+    remeasuring: Remeasuring
+    judging: Judging
+    outputs: Outputs
+    argv: tuple[str, ...] = ()

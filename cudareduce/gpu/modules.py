@@ -1,0 +1,102 @@
+"""nvcc through PyCUDA, and modules loaded from what it makes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from os import cpu_count
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from cudareduce.backend import NVCC_FLAGS, BuildError, Program, Source
+from cudareduce.errors import EnvironmentProblem
+from cudareduce.gpu import driver
+
+
+class CudaProgram:
+    """A module loaded from a cubin."""
+
+    def __init__(self, driver: Any, module: Any, entry: str, binary_sha: str) -> None:
+        self._driver, self._module = driver, module
+        self.entry, self.binary_sha = entry, binary_sha
+        self.function = module.get_function(entry)
+
+    def set_constant(self, name: str, value: int) -> None:
+        address, _ = self._module.get_global(name)
+        self._driver.memcpy_htod(address, np.uint64(value))
+
+
+class Modules:
+    """Compiles for one GPU, in parallel, and loads into whichever context is current.
+
+    Machine code is kept for as long as this lives; PyCUDA keeps it between runs too, unless `cache`
+    is false.
+    """
+
+    def __init__(self, pycuda_driver: Any, device: Any, *, cache: bool) -> None:
+        self._driver, self._device = pycuda_driver, device
+        self._temporary = None if cache else TemporaryDirectory(prefix="cudareduce-")
+        self._cubins: dict[str, bytes] = {}
+
+    def close(self) -> None:
+        """Remove what was compiled for this run alone."""
+        if self._temporary:
+            self._temporary.cleanup()
+
+    def build(
+        self, sources: Sequence[Source], progress: Callable[[], None] = lambda: None
+    ) -> list[Program | BuildError]:
+        """nvcc for all sources in parallel through PyCUDA's cache; SourceModule loads each."""
+
+        def compiled(source: Source) -> bytes | BuildError:
+            try:
+                return self._cubins.get(source.text) or self._compile(source.text)
+            except BuildError as error:
+                return error
+            finally:
+                progress()
+
+        with ThreadPoolExecutor(cpu_count()) as pool:
+            cubins = list(pool.map(compiled, sources))
+        return [
+            cubin if isinstance(cubin, BuildError) else self._load(source, cubin)
+            for source, cubin in zip(sources, cubins, strict=True)
+        ]
+
+    def _options(self) -> dict[str, Any]:
+        major, minor = self._device.compute_capability()
+        folder = self._temporary.name if self._temporary else None
+        return {
+            "options": list(NVCC_FLAGS),
+            "no_extern_c": True,
+            "arch": f"sm_{major}{minor}",
+            "cache_dir": folder,
+        }
+
+    def _compile(self, text: str) -> bytes:
+        from pytools.prefork import ExecError
+
+        try:
+            return bytes(driver.compiler().compile(text, **self._options()))
+        except ExecError:
+            raise EnvironmentProblem(
+                "nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH"
+            ) from None
+        except self._driver.CompileError as error:
+            lines = [line for line in (error.stderr or "").splitlines() if line.strip()]
+            raise BuildError("\n".join(lines[:10]) or str(error)) from None
+
+    def _load(self, source: Source, cubin: bytes) -> Program | BuildError:
+        try:
+            if source.text in self._cubins:  # in another context, or once more in this one
+                module = self._driver.module_from_buffer(cubin)
+            else:
+                module = driver.compiler().SourceModule(source.text, **self._options())
+                self._cubins[source.text] = cubin
+            sha = hashlib.sha256(cubin).hexdigest()
+            return CudaProgram(self._driver, module, source.entry, sha)
+        except self._driver.Error as error:
+            return BuildError(f"{source.path}: the driver does not load {source.entry}: {error}")

@@ -1,0 +1,98 @@
+"""The device part of a `.cu` file: the file without its host functions and host headers.
+
+Every line keeps its number, so that a compiler's words still lead to their place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+COMMENT_OR_STRING = re.compile(
+    r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL
+)
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?P<name>[<"][^>"\n]+[>"])', re.MULTILINE)
+_OPENS_SCOPE = re.compile(r'(?:\bnamespace\b[^;{}()]*|\bextern\s*"C"\s*)$')
+_DEVICE = re.compile(r"__(?:device|global|constant)__|\b(?:constexpr|struct|class|union|enum)\b")
+_TEMPLATE = re.compile(r"\btemplate\s*<[^<>]*>")
+_DECLARES = re.compile(r"\b(?:using|typedef|const|static_assert|namespace)\b")
+
+#: Headers that both nvcc and the emulator have; what else a file includes served its host code.
+_DEVICE_HEADERS = frozenset(
+    f"<{name}>"
+    for name in ("cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cooperative_groups.h",
+                 "cooperative_groups/reduce.h", "stdint.h", "cstdint", "math.h", "cmath")
+)  # fmt: skip
+
+
+def device_part(text: str, folder: Path) -> str:
+    """The file without its host functions and host headers; every line keeps its number."""
+
+    def include(match: re.Match[str]) -> str:
+        name = match["name"]
+        beside = folder / name[1:-1]
+        if name.startswith('"') and beside.is_file():
+            return f'#include "{beside.resolve()}"'
+        return match[0] if name in _DEVICE_HEADERS else ""
+
+    text = _INCLUDE.sub(include, text)
+    masked = _blank(COMMENT_OR_STRING, text, keep='"C"')
+    masked = _blank(_DIRECTIVE, masked)
+    parts, start = [], 0
+    for end in chunk_ends(masked, 0):
+        chunk = masked[start:end]
+        declaration = _TEMPLATE.sub("", chunk)
+        keep = (
+            chunk.endswith("{")
+            or bool(_DEVICE.search(declaration))
+            or (chunk.endswith(";") and bool(_DECLARES.search(declaration)))
+        )
+        own = text[start:end]
+        parts.append(own if keep or not chunk.strip(" \n\t{};") else _only_directives(own, chunk))
+        start = end
+    return "".join(parts) + text[start:]
+
+
+def _only_directives(text: str, masked: str) -> str:
+    """Drop a chunk but for its line breaks and the preprocessor lines in and before it."""
+    kept = [
+        line if line.lstrip().startswith("#") and not seen.strip() else ""
+        for line, seen in zip(text.split("\n"), masked.split("\n"), strict=True)
+    ]
+    return "\n".join(kept)
+
+
+def _blank(pattern: re.Pattern[str], text: str, keep: str = "") -> str:
+    """Replace matches by spaces of the same length, so that places stay what they are."""
+    return pattern.sub(lambda m: m[0] if m[0] == keep else re.sub(r"[^\n]", " ", m[0]), text)
+
+
+def chunk_ends(masked: str, start: int) -> Iterator[int]:
+    """Where each top-level declaration ends; `namespace X {` and `extern "C" {` open no level."""
+    depth, begin, transparent = 0, start, 0
+    for k in range(start, len(masked)):
+        char = masked[k]
+        if char == "{":
+            if depth == 0 and _OPENS_SCOPE.search(masked[begin:k]):
+                transparent += 1
+                begin = k + 1
+                yield begin
+                continue
+            depth += 1
+        elif char == "}":
+            if depth == 0 and transparent:
+                transparent -= 1
+                begin = k + 1
+                yield begin
+                continue
+            depth -= 1
+            head = masked[begin:k]
+            ended_by_semicolon = re.search(r"\b(?:struct|class|union|enum)\b[^()]*\{|=\s*\{", head)
+            if depth == 0 and not ended_by_semicolon:
+                begin = k + 1
+                yield begin
+        elif char == ";" and depth == 0:
+            begin = k + 1
+            yield begin

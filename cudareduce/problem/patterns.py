@@ -1,0 +1,8 @@
+"""The names of input patterns, which `inputs` makes; light, so that options can list them."""
+
+from __future__ import annotations
+
+#: What a timed input may hold.
+PATTERNS = ("random", "positive", "exact", "rising", "falling", "ones", "twos", "nan", "cancel")
+#: What a user may ask for: the others are there to find faults of some operators.
+USER_PATTERNS = ("random", "positive", "exact", "ones", "twos", "cancel")

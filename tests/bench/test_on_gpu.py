@@ -1,0 +1,234 @@
+"""What measuring claims, shown on a GPU. Skipped, with the reason, where there is none."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from cudareduce.backend import Launch
+from cudareduce.backends import BackendSpec, open_cuda
+from cudareduce.budget import Deadline
+from cudareduce.gpu import driver
+from cudareduce.gpu.cuda import CudaBackend
+from cudareduce.launch.bound import Bound
+from cudareduce.launch.case import Case, programs_of
+from cudareduce.library.registry import load_registry
+from cudareduce.problem.inputs import make
+from cudareduce.problem.operators import reduction_of
+from cudareduce.timing.contexts import Context, staying
+from cudareduce.timing.late_work import late_work
+from cudareduce.timing.rounds import measure
+from cudareduce.timing.sampling import COLD, Method
+from cudareduce.timing.timer import DeviceTimer
+from cudareduce.timing.warmup import warm_up
+from tests.cli.test_main import MINE
+
+pytestmark = pytest.mark.gpu
+Call = Callable[..., tuple[int, str, str]]
+V7 = "reduce_v7_shuffle"
+WARM = Method(cold=False)
+needs_bindings = pytest.mark.skipif(
+    not (importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bindings")),
+    reason="cuda-bindings is not installed",
+)
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[CudaBackend]:
+    with open_cuda(BackendSpec("cuda")) as backend:
+        yield backend
+
+
+@pytest.fixture(scope="module")
+def timer(gpu: CudaBackend) -> DeviceTimer:
+    return DeviceTimer(gpu, gpu.monitor())
+
+
+def bound(gpu: CudaBackend, n: int, kernel: str = V7) -> Bound:
+    found = load_registry().kernels[kernel]
+    case = Case(found, reduction_of("sum", "float32"), found.block, found.items)
+    plan = case.plan(n, 1, gpu.limits())
+    programs = programs_of(gpu, {case: plan})[case]
+    return Bound(gpu, plan, programs, gpu.upload(make("random", case.reduction, n)))
+
+
+def medians(
+    timer: DeviceTimer, entrants: Mapping[str, Launch], method: Method = COLD
+) -> dict[str, float]:
+    found = measure(staying(Context(timer, entrants)), 7, method, alone=("events",))
+    assert found.rounds == 7
+    return {name: timing.median_us for name, timing in found.timings.items()}
+
+
+def records(call: Call, *arguments: object) -> list[dict[str, Any]]:
+    code, out, err = call("bench", *arguments, "--format", "json", "--quiet")
+    assert code == 0, err or out
+    found: list[dict[str, Any]] = json.loads(out)["records"]
+    return found
+
+
+def test_warming_up_comes_to_rest(timer: DeviceTimer, gpu: CudaBackend) -> None:
+    warm = warm_up(timer, {"empty": timer.empty(), "sum": bound(gpu, 2**24).run}, Deadline())
+    assert warm.steady
+    assert warm.costs_us["empty"] < 5
+
+
+def test_nvml_tells_the_state_under_load(timer: DeviceTimer) -> None:
+    state = timer.conditions()
+    assert (state.sm_mhz or 0) > 1000
+    assert (state.memory_mhz or 0) > 1000
+    assert (state.power_w or 0) > 50
+    assert 10 < (state.temperature_c or 0) < 100
+    assert state.reasons is not None
+
+
+@needs_bindings
+def test_a_gate_keeps_the_host_out_of_warm_times(timer: DeviceTimer, gpu: CudaBackend) -> None:
+    entrants = {"events": lambda: None, "empty": timer.empty(), "small": bound(gpu, 2**22).run}
+    cold, warm = medians(timer, entrants), medians(timer, entrants, WARM)
+    assert warm["events"] < 2  # 1.28 us on an H200; a host's gap is 3 us and more
+    assert warm["empty"] < cold["empty"]  # a launch in a batch, its events shared
+    assert warm["small"] < cold["small"]  # 16 MiB stay in the L2 of an H200
+
+
+@needs_bindings
+def test_a_graph_replays_faster_than_the_host_launches(cudareduce: Call) -> None:
+    plain, graph = records(cudareduce, V7, "--n", "2^10", "--timing", "warm", "--graph")
+    assert (plain["timing"], graph["timing"]) == ("warm", "warm graph")
+    assert graph["batch"] > 1
+    assert graph["time_us"] < plain["time_us"]
+    assert graph["host_us"] < plain["host_us"] / 3
+    assert 0.5 < graph["time_us"] < 10
+
+
+@needs_bindings
+def test_cold_and_warm_in_one_table(cudareduce: Call) -> None:
+    cold, warm = records(cudareduce, V7, "--n", "2^22", "--timing", "cold,warm")
+    assert warm["time_us"] < cold["time_us"]
+    assert cold["pct_peak"] < 100
+    assert cold["time_us_low"] <= cold["time_us"] <= cold["time_us_high"]
+
+
+def test_two_processes_agree_within_half_a_per_cent(tmp_path: Path) -> None:
+    found = []
+    for k in range(2):
+        path = tmp_path / f"{k}.json"
+        command = [sys.executable, "-m", "cudareduce", "bench", V7, "--n", "2^24,2^25", "--json",
+                   str(path), "--quiet"]  # fmt: skip
+        subprocess.run(command, check=True, capture_output=True)
+        found.append([r["time_us"] for r in json.loads(path.read_text())["records"]])
+    for one, other in zip(*found, strict=True):
+        assert one == pytest.approx(other, rel=0.005)
+
+
+def test_a_flush_by_writing_distorts(timer: DeviceTimer, gpu: CudaBackend) -> None:
+    entrants = {"sum": bound(gpu, 2**25).run}
+    read, write = medians(timer, entrants), medians(timer.flushing("write"), entrants)
+    assert write["sum"] > 1.1 * read["sum"]  # a quarter on an H200
+
+
+@pytest.mark.parametrize("late_us", [90, 3000])
+def test_late_work_is_seen(timer: DeviceTimer, gpu: CudaBackend, late_us: int) -> None:
+    run = bound(gpu, 2**20).run
+    assert late_work(timer, run, 8.0) is None
+    aside = copy(gpu)
+    aside.stream = driver.load().Stream()
+    idle = DeviceTimer(aside).idle(late_us)
+    idle()  # a kernel is loaded when it first runs
+    gpu.finish()
+
+    def leaves_work() -> None:
+        run()
+        idle()
+
+    assert "after its end event" in (late_work(timer, leaves_work, 8.0) or "")
+    gpu.finish()
+
+
+def test_a_write_behind_a_buffer_is_seen(cudareduce: Call, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.cu"
+    mine.write_text(
+        MINE.replace(
+            "out[blockIdx.x] = Op::finish(value);",
+            "out[blockIdx.x] = Op::finish(value);\n"
+            "        if (gridDim.x == 1) out[3] = Op::finish(value);",
+        )
+    )
+    code, out, _ = cudareduce("verify", mine, "--n", 1000, "--format", "json", "--quiet")
+    assert code == 3
+    assert "it wrote outside 'out'" in json.loads(out)["records"][0]["reason"]
+
+
+def test_atomics_differ_and_trees_do_not(cudareduce: Call) -> None:
+    atomic, tree = records(cudareduce, "reduce_atomic", V7, "--n", "2^18")
+    assert atomic["distinct"] > 1
+    assert (tree["distinct"], tree["launches"]) == (1, 10)
+    assert 0 <= tree["pct_bound"] <= 100
+
+
+def test_a_nearly_cancelling_sum(cudareduce: Call) -> None:
+    [record] = records(cudareduce, V7, "--n", "2^22", "--pattern", "cancel")
+    assert record["condition"] > 1e6
+    assert record["error_ulp"] > 1
+
+
+def test_a_cold_time_above_theory_is_an_alarm(cudareduce: Call) -> None:
+    code, out, err = cudareduce(
+        "bench", V7, "--n", "2^25", "--peak-gb-s", 1000, "--format", "json", "--quiet"
+    )
+    assert out, err
+    [record] = json.loads(out)["records"]
+    assert code == 3
+    assert "alarm:" in record["reason"]
+    assert record["time_us"] is None
+
+
+def test_a_budget_holds(cudareduce: Call) -> None:
+    began = time.monotonic()
+    code, out, _ = cudareduce(
+        "bench", "all", "--n", "2^26", "--max-time", 6, "--rounds", 99, "--format", "json",
+        "--quiet",
+    )  # fmt: skip
+    assert time.monotonic() - began < 60  # so many rounds take minutes
+    assert code in (0, 6), out
+    assert "--max-time 6" in out
+
+
+def test_a_sweep_finds_floor_and_bandwidth(cudareduce: Call) -> None:
+    code, out, err = cudareduce(
+        "sweep", V7, "reduce_v3_add_during_load", "--n", "2^10,2^14,2^18,2^20,2^22,2^24,2^26",
+        "--max-time", 45, "--format", "json", "--quiet",
+    )  # fmt: skip
+    assert code == 0, err or out
+    fast, slow = json.loads(out)["protocol"]["models"]
+    assert 2 < fast["floor_us"] < fast["a_us"] < 20
+    assert slow["gb_s"] < fast["gb_s"] < 6000
+    assert fast["gb_s_low"] <= fast["gb_s"] <= fast["gb_s_high"]
+
+
+@pytest.mark.slow
+def test_this_machine_measures_well(cudareduce: Call, tmp_path: Path) -> None:
+    path = tmp_path / "selftest.json"
+    began = time.monotonic()
+    code, out, err = cudareduce("selftest", "--json", path)
+    assert code == 0, err
+    assert time.monotonic() - began < 120
+    found = json.loads(path.read_text())["protocol"]["selftest"]
+    print(out)
+    assert found["comparisons"] >= 200
+    assert found["false_verdicts"] == 0
+    assert found["caught"]["3%"]["caught"] >= 0.95 * found["caught"]["3%"]["of"]
+    assert found["caught"]["5%"]["caught"] == found["caught"]["5%"]["of"] >= 100
+    for share in (0.03, 0.05):  # what was injected is what was measured
+        real = [median(c["ratios"]) - 1 for c in found["injected"] if c["injected"] == share]
+        assert median(real) == pytest.approx(share, abs=0.006)

@@ -1,0 +1,400 @@
+"""The command line: what it prints, what it writes, and what every bad input gets."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudareduce.errors import EnvironmentProblem
+from cudareduce.results.record import COLUMNS
+
+Call = Callable[..., tuple[int, str, str]]
+ON_CPU = ("--backend", "cpu", "--quiet")
+
+MINE = """/*+++
+title = "Mine"
+change = "everything"
+scope = "grid"
+grid = "cover"
+walk = "tile"
+finish = "relaunch"
+block = 256
+blocks = [256]
++++*/
+extern "C" __global__ void mine(const In *in, Out *out, size_t n)
+{
+    __shared__ Acc shared[BLOCK];
+    const size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x;
+    shared[threadIdx.x] = i < n ? Op::lift(in[i], i) : Op::identity();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        Acc value = Op::identity();
+        for (unsigned k = 0; k < BLOCK; k++)
+            value = Op::combine(value, shared[k]);
+        out[blockIdx.x] = Op::finish(value);
+    }
+}
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.cu"
+    path.write_text(MINE)
+    return path
+
+
+def test_bench_on_the_cpu_proves_answers_and_times_nothing(cudareduce: Call) -> None:
+    code, out, err = cudareduce("bench", "reduce_v7_shuffle", "--n", 1000, *ON_CPU)
+    assert (code, err) == (0, "")
+    title, head, rule, row = [line.strip() for line in out.splitlines() if line.strip()]
+    assert title == "sum of 1 000 float32, CPU emulator: answers only, nothing is timed"
+    assert head == "kernel             blocks  passes  answer  error  %bound  ulp  distinct"
+    assert set(rule) == {"─"}
+    assert row == "reduce_v7_shuffle       1       1   right  6e-06     1.3  0.2       1/3"
+    _, out, _ = cudareduce("bench", "reduce_v7_shuffle", "--n", "3000000", *ON_CPU)
+    assert out.rstrip().endswith(
+        "no %bound: verified with inputs of which no partial answer is rounded"
+    )
+
+
+def test_a_run_that_falls_back_to_the_cpu_says_why(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['pycuda'] = None; from cudareduce.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "bench", "reduce_v7_shuffle", "--n", "1"],
+        capture_output=True, text=True, env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("No usable GPU: PyCUDA is not installed")
+    assert "answers are checked, nothing is timed" in done.stderr
+    assert "CPU emulator" in done.stdout
+
+
+def test_files_hold_what_was_printed(cudareduce: Call, tmp_path: Path) -> None:
+    files = {kind: tmp_path / f"run.{kind}" for kind in ("csv", "json", "markdown")}
+    options = [word for kind, path in files.items() for word in (f"--{kind}", path)]
+    code, out, _ = cudareduce(
+        "bench", "fastcuda", "--n", "33,1000", *ON_CPU, *options, "--format", "csv"
+    )
+    assert code == 0
+    assert files["csv"].read_text() == out
+    rows = list(csv.DictReader(out.splitlines()))
+    assert tuple(rows[0]) == COLUMNS
+    run = json.loads(files["json"].read_text())
+    assert run["device"]["name"] == "CPU emulator"
+    assert run["tool"]["argv"]
+    assert len(run["records"]) == len(rows) == 16
+    assert all(record["time_us"] is None for record in run["records"])
+    assert {r["verdict"] for r in run["records"]} == {"pass"}
+    assert "| V0 baseline" in files["markdown"].read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "run.csv",
+        "run.json",
+        "run.markdown",
+    ]
+
+
+def test_no_elements_give_the_identity(cudareduce: Call) -> None:
+    code, out, _ = cudareduce(
+        "bench", "reduce_atomic", "reduce_v0_baseline", "--n", 0, "--op", "all", "--format", "json",
+        *ON_CPU,
+    )  # fmt: skip
+    records = json.loads(out)["records"]
+    assert code == 0
+    assert {r["passes"] for r in records if r["verdict"] == "pass"} == {0}
+
+
+def test_a_kernel_of_ones_own_is_one_file(cudareduce: Call, mine: Path) -> None:
+    code, out, _ = cudareduce("bench", mine, "--n", 70000, *ON_CPU)
+    assert code == 0
+    assert "mine" in out
+    assert cudareduce("verify", mine, "--n", "1,1000", *ON_CPU)[0] == 0
+    code, out, _ = cudareduce("list", "--format", "json", "--kernels", mine.parent)
+    listed = {kernel["id"]: kernel for kernel in json.loads(out)}
+    assert listed["mine"]["title"] == "Mine"
+    code, out, _ = cudareduce("bench", "mine", "--kernels", mine.parent, "--n", 5, *ON_CPU)
+    assert code == 0
+
+
+def test_list_shows_a_suite_under_its_authors_names(cudareduce: Call) -> None:
+    code, out, _ = cudareduce("list", "fastcuda")
+    assert code == 0
+    names = ["V0 baseline", "V1 no divergence", "V2 no bank conflict", "V3 add during load",
+             "V4 unroll last warp", "V5 completely unroll", "V6 multi add",
+             "V7 shuffle"]  # fmt: skip
+    places = [out.index(f" {name} ") for name in names]
+    assert places == sorted(places)
+    assert "V4 unroll last warp: As printed, the last warp lacks __syncwarp" in out
+
+
+def test_list_as_json_has_the_promised_fields(cudareduce: Call) -> None:
+    listed = json.loads(cudareduce("list", "--format", "json")[1])
+    wanted = {"id", "family", "title", "scope", "order", "finish", "dtypes", "ops", "after",
+              "techniques", "published", "requires"}  # fmt: skip
+    assert all(wanted <= set(kernel) for kernel in listed)
+    v0 = next(kernel for kernel in listed if kernel["id"] == "reduce_v0_baseline")
+    assert "V0 baseline" in v0["published"]["fastcuda"]
+
+
+def test_show_prints_the_lesson_and_its_diff(cudareduce: Call) -> None:
+    code, out, _ = cudareduce("show", "reduce_v2_no_bank_conflict")
+    assert code == 0
+    assert "after       reduce_v1_no_divergence" in out
+    assert 'extern "C" __global__ void reduce_v2_no_bank_conflict' in out
+    code, out, _ = cudareduce("show", "reduce_v2_no_bank_conflict", "--diff")
+    assert code == 0
+    assert out.startswith("--- reduce_v1_no_divergence.cu\n+++ reduce_v2_no_bank_conflict.cu\n")
+    assert "+        if (tid < stride)\n" in out
+
+
+def test_info_names_what_is_missing(cudareduce: Call) -> None:
+    code, out, _ = cudareduce("info")
+    assert code == 0
+    assert "cudareduce" in out
+    assert "g++" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["bench", "--n", "-1"], 2, "'-1' is not a size"),
+        (["bench", "--n", "many"], 2, "'many' is not a size"),
+        (["bench", "--n", "2^60"], 2, "'2^60' is out of range"),
+        (["bench", "reduce_v7_shufle"], 2, "did you mean reduce_v7_shuffle"),
+        (["bench", "shuffle"], 2, "did you mean reduce_shuffle or reduce_v7_shuffle"),
+        (["bench", "zzz"], 2, "`cudareduce list` shows them"),
+        (["bench", "nobody.cu"], 2, "cannot read nobody.cu: No such file"),
+        (["bench", "--op", "xor"], 2, "'xor' is not one of: sum, prod, min"),
+        (["bench", "--dtype", "float8"], 2, "'float8' is not one of: float32"),
+        (["bench", "--acc", "int32"], 2, "--acc int32 cannot hold a sum of float32"),
+        (["bench", "--rounds", "0"], 2, "Invalid value for '--rounds'"),
+        (["bench", "--timing", "hot"], 2, "'hot' is not one of: cold, warm"),
+        (["bench", "--max-time", "0"], 2, "Invalid value for '--max-time'"),
+        (["bench", "--peak-gb-s", "0"], 2, "Invalid value for '--peak-gb-s'"),
+        (["bench", "--pattern", "cancel", "--op", "max", *ON_CPU], 2, "for sum and mean of floats"),
+        (["bench", "--block", "x"], 2, "Invalid value for '--block'"),
+        (["bench", "--json", "/nowhere/x.json"], 2, "the folder /nowhere does not exist"),
+        (["bench", "--csv", "/"], 2, "it is a folder"),
+        (["bench", "--frobnicate"], 2, "No such option"),
+        (["bench", "--backend", "cuda", "--device", "99"], 6, ""),
+        (["list", "slowcuda"], 2, "there is no suite 'slowcuda'; the suites are: "),
+        (["show", "reduce_v?_*"], 2, "names 8 kernels; show one of"),
+        (["show", "reduce_v0_baseline", "--diff"], 2, "begins a lineage"),
+        (["report", "nobody.md"], 2, "cannot read nobody.md"),
+        (["frobnicate"], 2, "No such command"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_bad_input(cudareduce: Call, arguments: list[str], code: int, message: str) -> None:
+    got, out, err = cudareduce(*arguments)
+    assert (got, out) == (code, "")
+    assert message in err
+    assert err.startswith("cudareduce: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+
+
+def test_beyond_memory_is_a_skip_row(cudareduce: Call) -> None:
+    code, out, _ = cudareduce("bench", "reduce_v7_shuffle", "--n", "2^40", *ON_CPU)
+    assert code == 6
+    assert "reduce_v7_shuffle: skipped, needs 8192.0 GiB of host memory" in out
+
+
+def test_rows(cudareduce: Call) -> None:
+    rows = ("bench", "reduce_rows_tree", "reduce_warp_registers", "--format", "json", *ON_CPU)
+    for n, count in ((0, 3), (1, 4), (31, 5), (32, 0)):
+        code, out, _ = cudareduce(*rows, "--n", n, "--rows", count)
+        assert code == 0, out
+        assert {(r["n"], r["rows"]) for r in json.loads(out)["records"]} == {(n, count)}
+    code, out, _ = cudareduce(*rows, "--n", 100, "--rows", 3)
+    assert code == 0
+    tree, warp = json.loads(out)["records"]
+    assert tree["verdict"] == "pass"
+    assert warp["reason"] == "gives each element of a row a lane: rows of at most 32, not 100"
+    code, out, _ = cudareduce(*rows, "--n", 4096)
+    assert [(r["n"], r["rows"]) for r in json.loads(out)["records"]] == [(4096, 1), (32, 128)]
+    warp = json.loads(cudareduce(*rows, "--n", 4097)[1])["records"][1]
+    assert "(or one array of a multiple of 32), not 4097" in warp["reason"]
+    code, out, _ = cudareduce("bench", "reduce_v7_shuffle", "--rows", 2, "--n", 9, *ON_CPU)
+    assert code == 6
+    assert "skipped, reduces one array, not 2 rows" in out
+
+
+def test_a_mean_of_integers_is_a_float64(cudareduce: Call) -> None:
+    code, out, _ = cudareduce(
+        "bench", "reduce_v7_shuffle", "--op", "mean", "--dtype", "int32,int64", "--n", 1000,
+        "--format", "json", *ON_CPU,
+    )  # fmt: skip
+    assert code == 0
+    assert {r["acc"] for r in json.loads(out)["records"]} == {"float64"}
+    code, _, err = cudareduce("bench", "--op", "mean", "--dtype", "int32", "--acc", "float32")
+    assert code == 2
+    assert "--acc float32 cannot hold a mean of int32: it must be float64" in err
+
+
+def test_a_combination_that_a_kernel_does_not_take_is_a_skip_row(cudareduce: Call) -> None:
+    code, out, _ = cudareduce(
+        "bench", "reduce_v4_unroll_last_warp", "reduce_v7_shuffle", "--block", 32, "--n", 9, *ON_CPU
+    )
+    assert code == 0
+    assert "reduce_v4_unroll_last_warp: skipped, takes blocks of 64, 128, 256, 512, 1024" in out
+    code, out, _ = cudareduce("bench", "reduce_v3_add_during_load", "--items", 4, "--n", 9, *ON_CPU)
+    assert code == 6
+    assert "takes 2 items a thread, not 4" in out
+    code, out, _ = cudareduce("bench", "reduce_v7_shuffle", "--op", "matmul", "--dtype", "int32",
+                              "--n", 9, *ON_CPU)  # fmt: skip
+    assert code == 6
+    assert "matmul does not commute and this kernel does not keep the order" in out
+
+
+def test_a_kernel_that_does_not_compile(cudareduce: Call, mine: Path) -> None:
+    mine.write_text(MINE.replace("Acc value = Op::identity();", "Acc value = nonsense;"))
+    code, out, err = cudareduce("bench", mine, "reduce_v7_shuffle", "--n", 9, *ON_CPU)
+    assert code == 2
+    line = MINE.splitlines().index("        Acc value = Op::identity();") + 1
+    assert f"{mine}:{line}:" in out
+    assert "nonsense" in out
+    assert "reduce_v7_shuffle" in out
+    assert "Traceback" not in err
+
+
+def test_a_wrong_answer(cudareduce: Call, mine: Path) -> None:
+    mine.write_text(MINE.replace("k < BLOCK", "k < BLOCK - 1"))
+    code, out, _ = cudareduce("bench", mine, "--n", 1000, *ON_CPU)
+    assert code == 3
+    assert "WRONG" in out
+    assert "expected" in out
+
+
+def test_a_kernel_that_hangs_is_ended_and_the_rest_goes_on(cudareduce: Call, mine: Path) -> None:
+    spin = "for (volatile unsigned k = 0; n > 2; k = 0) {}"
+    mine.write_text(MINE.replace("__syncthreads();", f"{spin} __syncthreads();"))
+    code, out, _ = cudareduce(
+        "bench", mine, "reduce_v7_shuffle", "--n", 9, "--time-limit", 20, *ON_CPU
+    )
+    assert code == 3
+    assert "no answer after 20 s" in out
+    assert "reduce_v7_shuffle       1       1   right" in out
+
+
+def test_a_kernel_that_faults_does_not_end_the_run(cudareduce: Call, mine: Path) -> None:
+    mine.write_text(MINE.replace("i < n ? Op::lift(in[i], i)", "true ? Op::lift(in[i + 4096], i)"))
+    code, out, _ = cudareduce("bench", mine, "reduce_v7_shuffle", "--n", 9, *ON_CPU)
+    assert code == 3
+    assert "past the end of argument 0" in out
+    assert "reduce_v7_shuffle       1       1   right" in out
+
+
+def test_ctrl_c_keeps_what_there_is(tmp_path: Path) -> None:
+    target = tmp_path / "run.json"
+    command = [sys.executable, "-m", "cudareduce", "bench", "fastcuda", "--n", "1000,2^27",
+               "--json", str(target), "--backend", "cpu"]  # fmt: skip
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        # else it would ignore what this process was started to ignore
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:  # fmt: skip
+        try:
+            assert process.stderr is not None
+            verifying = 0
+            for line in process.stderr:
+                verifying += line.startswith("verifying")
+                if verifying == 3:  # at the edges, at 1000, and now at 2^27
+                    break
+            time.sleep(1)
+            os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=120)
+        finally:
+            if process.poll() is None:  # else a test that fails would wait for all of 2^27
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "sum of 1 000 float32" in out
+    assert {r["n"] for r in json.loads(target.read_text())["records"]} >= {1000}
+
+
+def _fake_pycuda(folder: Path, driver: str) -> None:
+    package = folder / "pycuda"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "driver.py").write_text(driver)
+
+
+@pytest.mark.parametrize(
+    ("driver", "message"),
+    [
+        ("raise ImportError('libcuda.so.1: cannot open shared object file')",
+         "libcuda.so.1 was not found: install the NVIDIA driver"),
+        ("raise ImportError('undefined symbol: cuCtxCreate_v4')",
+         "PyCUDA cannot be loaded (undefined symbol: cuCtxCreate_v4): build it again"),
+        ("class Error(Exception): pass\ndef init(): raise Error('cuInit failed: no device')",
+         "the CUDA driver does not start (cuInit failed: no device): check nvidia-smi"),
+        (None, "PyCUDA is not installed: pip install 'cudareduce[cuda]'"),
+    ],
+)  # fmt: skip
+def test_each_way_to_have_no_gpu_has_its_message(
+    tmp_path: Path, driver: str | None, message: str
+) -> None:
+    if driver is None:
+        code = (
+            "import sys; sys.modules['pycuda'] = None; from cudareduce.cli.main import main; main()"
+        )
+        command = [sys.executable, "-c", code]
+    else:
+        _fake_pycuda(tmp_path, driver)
+        command = [sys.executable, "-m", "cudareduce"]
+    done = subprocess.run(
+        [*command, "bench", "--backend", "cuda"], capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 6, done.stderr
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_no_compiler_for_the_cpu(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    code, out, err = cudareduce("bench", "--n", 1, *ON_CPU)
+    assert (code, out) == (6, "")
+    assert "g++ was not found" in err
+    assert "apt-get install g++" in err
+
+
+def test_an_unwritable_place_is_found_before_the_run(
+    cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def none(wanted: str, *more: object) -> None:
+        asked.append(wanted)
+        raise EnvironmentProblem("no backend here")
+
+    monkeypatch.setattr("cudareduce.bench.request.choose_backend", none)
+    code, _, err = cudareduce("bench", "--n", "2^25", "--json", tmp_path / "no" / "x.json")
+    assert code == 2
+    assert "does not exist; create it" in err
+    assert asked == []
+    assert cudareduce("bench", "--n", "2^25", "--json", tmp_path / "x.json")[0] == 6
+    assert asked == ["auto"]
+
+
+def test_debug_shows_the_traceback(cudareduce: Call) -> None:
+    code, _, err = cudareduce("show", "nobody", "--debug")
+    assert code == 2
+    assert "Traceback" in err
+
+
+def test_python_m_is_the_same_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cudareduce", "--version"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "cudareduce, version 0.1.0\n")

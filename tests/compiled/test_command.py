@@ -1,0 +1,651 @@
+"""`check --compile`: what nvcc makes of kernels, and edits that must not pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from cudareduce.cli.main import run
+from cudareduce.compiled.compare import compare_units
+from cudareduce.compiled.nvcc import Compiled, installed
+from cudareduce.compiled.resources import Resources, parse_resources, resident_warps
+from cudareduce.compiled.rules import broken_rules
+from cudareduce.compiled.sass import Disassembler, count_instructions, find_disassembler
+from cudareduce.compiled.store import Failed, Unit, load
+from cudareduce.compiled.units import CompiledUnits, first_error
+from cudareduce.errors import EnvironmentProblem
+from cudareduce.library.registry import kernels_folder, load_registry
+from cudareduce.problem.operators import reduction_of
+from tests.conftest import ROOT
+
+Call = Callable[..., tuple[int, str, str]]
+needs_nvcc = pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
+STORED = ROOT / "results" / "compile" / "nvcc-13.0.json"
+
+VECTOR = """/*+++
+title = "Vector loads"
+change = "One load brings four elements."
+scope = "grid"
+grid = "cover"
+walk = "tile"
+finish = "relaunch"
+items = 4
+vector = 4
+block = 256
+blocks = [256]
+dtypes = ["float32"]
+ops = ["sum"]
++++*/
+extern "C" __global__ void kernel_vector(const In *in, Out *out, size_t n)
+{
+    __shared__ Acc shared[BLOCK / 32];
+    const size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x;
+    Acc value = Op::identity();
+    if (4 * i + 3 < n) {
+        const float4 four = ((const float4 *)in)[i];
+        value = (four.x + four.y) + (four.z + four.w);
+    }
+    for (unsigned offset = 16; offset > 0; offset /= 2)
+        value += __shfl_down_sync(0xffffffffu, value, offset);
+    if (threadIdx.x % 32 == 0)
+        shared[threadIdx.x / 32] = value;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (unsigned k = 1; k < BLOCK / 32; k++)
+            value += shared[k];
+        out[blockIdx.x] = Op::finish(value);
+    }
+}
+"""
+
+PTXAS = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'kernel_a' for 'sm_90'
+ptxas info    : Function properties for kernel_a
+    544 bytes stack frame, 540 bytes spill stores, 588 bytes spill loads
+ptxas info    : Used 32 registers, used 2 barriers, 4097 bytes smem, 544 bytes cumulative stack size
+"""
+
+SASS = """
+		Function : kernel_a
+	.headerflags	@"EF_CUDA_SM90"
+        /*0000*/                   LDC R1, c[0x0][0x28] ;         /* 0x00000a00ff017b82 */
+                                                                  /* 0x000fe20000000800 */
+        /*0010*/              @!P0 LDG.E.128.CONSTANT R4, desc[UR8][R8.64] ;
+        /*0020*/                   LDG.E R4, desc[UR8][R8.64] ;
+        /*0030*/                   SHFL.DOWN PT, R3, R2, 0x10, 0x1f ;
+        /*0040*/                   BAR.SYNC.DEFER_BLOCKING 0x0 ;
+        /*0050*/                   MEMBAR.SC.GPU ;
+        /*0060*/                   ATOMG.E.INC.STRONG.GPU PT, R6, desc[UR8][R6.64], R9 ;
+        /*0070*/              @UP0 STL [R1], R2 ;
+        /*0080*/                   REDUX.SUM UR4, R2 ;
+        /*0090*/                   RED.E.ADD.F32.FTZ.RN.STRONG.GPU desc[UR4][R2.64], R5 ;
+        /*00a0*/                   EXIT ;
+        /*00b0*/                   NOP;
+		Function : another
+        /*0000*/                   LDG.E R4, desc[UR8][R8.64] ;
+"""
+
+
+def test_what_ptxas_says() -> None:
+    used = parse_resources(PTXAS, "kernel_a")
+    assert used == Resources(32, 544, 540, 588, 4097, 2)
+    assert used.spill_bytes == 1128
+    with pytest.raises(ValueError, match="nothing of kernel_b"):
+        parse_resources(PTXAS, "kernel_b")
+
+
+def test_instructions_of_one_entry_point_are_counted() -> None:
+    assert count_instructions(SASS, "kernel_a") == {
+        "all": 11, "wide_loads": 1, "global_loads": 2, "shuffles": 1, "warp_reductions": 1,
+        "barriers": 1, "fences": 1, "atomics": 2, "local": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("registers", "shared", "block", "arch", "warps"),
+    [
+        (32, 0, 256, 90, 64),  # as many as there are
+        (33, 0, 256, 90, 48),  # 33 registers take 1280 a warp: 51 warps, 6 blocks of 8
+        (32, 0, 1024, 75, 32),
+        (32, 0, 32, 90, 32),  # 32 blocks, of a warp each
+        (16, 100 * 1024, 256, 90, 16),  # two blocks of 101 KiB in 228
+        (16, 60 * 1024, 256, 75, 8),
+        (255, 0, 256, 80, 8),
+        (129, 0, 32, 75, 12),  # 12 warps in 4 partitions; as one pool the registers would hold 15
+    ],
+)
+def test_how_many_warps_an_sm_holds(
+    registers: int, shared: int, block: int, arch: int, warps: int
+) -> None:
+    used = Resources(registers, 0, 0, 0, shared, 1)
+    assert resident_warps(used, block, arch) == warps
+    assert resident_warps(used, block, 999) is None
+
+
+COUNTS = {"all": 100, "wide_loads": 2, "global_loads": 4, "shuffles": 10, "warp_reductions": 0,
+          "barriers": 1, "fences": 0, "atomics": 0, "local": 0}  # fmt: skip
+UNIT = Unit("kernel_a", "sum", "float32", "float32", "only", 256, 8, 90, "old",
+            Resources(32, 0, 0, 0, 1024, 1), COUNTS)  # fmt: skip
+
+
+def unit(counts: dict[str, int] | None = None, block: int = 256, **figures: int) -> Unit:
+    resources = replace(UNIT.resources, **figures)
+    return replace(
+        UNIT, cubin_sha="new", resources=resources, block=block,
+        instructions=COUNTS | (counts or {}),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("new", "verdict", "reason"),
+    [
+        (replace(UNIT), "SAME", ""),
+        (unit(), "SAME", ""),
+        (unit(registers=30), "CHANGED", "registers 30, was 32"),
+        (unit(registers=40), "WORSE", "resident warps 48, was 64"),
+        (unit(spill_store_bytes=4), "WORSE", "spill store bytes 4, was 0"),
+        (unit(stack_bytes=8), "WORSE", "stack bytes 8, was 0"),
+        (unit({"local": 3}), "WORSE", "local instructions 3, was 0"),
+        (unit({"wide_loads": 1}), "WORSE", "wide loads 1, was 2"),
+        (unit({"wide_loads": 4}), "BETTER", "wide loads 4, was 2"),
+        (unit({"shuffles": 5}), "CHANGED", "shuffles 5, was 10"),
+        (unit(block=128), "CHANGED", "block 128, was 256"),
+        (unit(shared_bytes=60000), "WORSE", "resident warps 24, was 64"),
+        (replace(unit(), instructions=None), "SAME", ""),
+    ],
+)
+def test_verdicts_on_figures(new: Unit, verdict: str, reason: str) -> None:
+    [row] = compare_units([UNIT], [new], {})
+    assert row.verdict == verdict
+    assert reason in "; ".join(row.reasons)
+
+
+def test_new_gone_and_broken() -> None:
+    other = replace(UNIT, arch=80)
+    assert [row.verdict for row in compare_units([UNIT], [other], {})] == ["NEW", "GONE"]
+    [row] = compare_units([UNIT], [UNIT], {UNIT.key: ["a rule"]})
+    assert (row.verdict, row.reasons) == ("BROKEN", ("a rule",))
+    rows = compare_units([UNIT], [other, unit(registers=99)], {}, (), "another nvcc")
+    assert [row.verdict for row in rows] == ["NEW", "UNCERTAIN"]
+
+
+STORE, FENCE = "st.global.f32 [%rd1], %f1;", "fence.acq_rel.gpu;"
+ARRIVALS = {
+    "atom.global.inc.u32 %r1, [%rd2], %r2;": False,
+    "atom.acq_rel.gpu.global.inc.u32 %r1, [%rd2], %r2;": True,
+    "atom.release.sys.global.inc.u32 %r1, [%rd2], %r2;": True,
+    "atom.acq_rel.global.inc.u32 %r1, [%rd2], %r2;": True,  # the GPU's, where none is named
+    "atom.relaxed.gpu.global.inc.u32 %r1, [%rd2], %r2;": False,
+    "atom.acq_rel.cta.global.inc.u32 %r1, [%rd2], %r2;": False,
+    "atom.release.cluster.global.inc.u32 %r1, [%rd2], %r2;": False,
+    "atom.add.relaxed.gpu.u32 %r1, [%rd2], %r2;": False,  # cuda::atomic_ref, a generic pointer
+    "atom.add.acq_rel.gpu.u32 %r1, [%rd2], %r2;": True,
+}
+#: What writes a partial, and what only looks like it.
+STORES = {
+    "st.global.f32 [%rd1], %f1;": True,
+    "st.f32 [%rd1], %f1;": True,
+    "st.relaxed.gpu.b32 [%rd1], %r1;": True,
+    "atom.global.exch.b32 %r9, [%rd1], %r1;": True,
+    "atom.global.add.f32 %f2, [%rd1], %f1;": True,
+    "red.global.add.f32 [%rd1], %f1;": True,
+    "st.shared.f32 [%r1], %f1;": False,
+    "st.volatile.shared.f32 [%r1], %f1;": False,
+    "st.local.f32 [%r1], %f1;": False,
+}
+
+
+@pytest.mark.parametrize(("arrival", "releases"), ARRIVALS.items())
+def test_what_shows_a_partial_to_all_blocks(arrival: str, releases: bool) -> None:
+    kernel = load_registry([]).kernels["reduce_last_block"]
+
+    def rules(*lines: str) -> list[str]:
+        compiled = Compiled(b"", "\n".join(lines), "")
+        return list(broken_rules(kernel, reduction_of("sum", "float32"), compiled, UNIT.resources))
+
+    assert bool(rules(STORE, arrival)) != releases
+    assert rules(STORE, FENCE, arrival) == []
+    assert bool(rules(FENCE, STORE, arrival)) != releases
+    assert bool(rules(STORE, "fence.acq_rel.cta;", arrival)) != releases
+
+
+@pytest.mark.parametrize(("store", "counts"), STORES.items())
+def test_what_writes_a_partial(store: str, counts: bool) -> None:
+    kernel = load_registry([]).kernels["reduce_last_block"]
+    for arrival in ("atom.global.inc.u32 %r1, [%rd2], %r2;", "atom.add.relaxed.gpu.u32 %r1;"):
+        compiled = Compiled(b"", "\n".join((FENCE, store, arrival)), "")
+        found = broken_rules(kernel, reduction_of("sum", "float32"), compiled, UNIT.resources)
+        assert bool(list(found)) == counts
+
+
+@pytest.mark.parametrize("name", ["reduce_v7_shuffle", "reduce_rows_tree", "reduce_atomic"])
+@pytest.mark.parametrize("foreign", [False, True], ids=["of the package", "foreign"])
+def test_only_kernels_of_the_package_may_not_spill(name: str, foreign: bool) -> None:
+    kernel = load_registry([]).kernels[name]
+    assert not kernel.foreign
+
+    def rules(used: Resources) -> list[str]:
+        compiled = Compiled(b"", "", "")
+        asked = replace(kernel, foreign=foreign)
+        return list(broken_rules(asked, reduction_of("sum", "float32"), compiled, used))
+
+    assert rules(UNIT.resources) == []
+    stores, loads = (replace(UNIT.resources, **{f"spill_{way}_bytes": 8})
+                     for way in ("store", "load"))  # fmt: skip
+    for used in (stores, loads):
+        broken = [] if foreign else [f"spills 8 bytes a thread; {MAY_NOT_SPILL}"]
+        assert rules(used) == broken
+
+
+def plant(tree: Path) -> Path:
+    """Kernels to tamper with: one with vector loads, one of the ladder, one with a last block."""
+    folder = tree / "ladder"
+    folder.mkdir(parents=True)
+    (folder / "kernel_vector.cu").write_text(VECTOR)
+    for family, name in (("ladder", "reduce_v7_shuffle"), ("grid", "reduce_last_block")):
+        text = (kernels_folder() / family / f"{name}.cu").read_text()
+        text = "\n".join(line for line in text.splitlines() if not line.startswith("after"))
+        (folder / f"my_{name}.cu").write_text(text.replace(name, f"my_{name}"))
+    return tree
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return plant(tmp_path / "kernels")
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A baseline of the planted kernels alone, so that the tests compile only those."""
+    folder = tmp_path_factory.mktemp("compiled")
+    path = folder / "compiled.json"
+    ask = ["check", "--compile", "--baseline", str(path), "--kernels", str(plant(folder / "k")),
+           "--arch", "90", "--update-baseline", "--quiet"]  # fmt: skip
+    assert run(ask) == 0
+    data = json.loads(path.read_text())
+    data["units"] = [u for u in data["units"] if u["kernel"].startswith(("my_", "kernel_"))]
+    assert len(data["units"]) == 3
+    return json.dumps(data)
+
+
+@pytest.fixture
+def baseline(compiled: str, tmp_path: Path) -> Path:
+    path = tmp_path / "compiled.json"
+    path.write_text(compiled)
+    return path
+
+
+def check(cudareduce: Call, tree: Path, path: Path, *more: object) -> tuple[int, str, str]:
+    return cudareduce("check", "--compile", "--baseline", path, "--kernels", tree, *more)
+
+
+MINE = ("my_*", "kernel_*", "--quiet")
+
+
+def edit(tree: Path, name: str, *changes: tuple[str, str]) -> None:
+    path = tree / "ladder" / f"{name}.cu"
+    text = path.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    path.write_text(text)
+
+
+SPILL = (
+    "// Write:",
+    """const volatile In *many = in;
+    Acc held[64];
+#pragma unroll
+    for (int k = 0; k < 64; k++)
+        held[k] = many[k];
+#pragma unroll
+    for (int k = 0; k < 128; k++)
+        value = Op::combine(value, held[k % 64]);
+    // Write:""",
+)
+MAY_NOT_SPILL = "no kernel of this package may"
+BOUNDS = ("__global__ void", "__global__ void __launch_bounds__(1024, 2)")
+EDITS: dict[str, tuple[str, tuple[tuple[str, str], ...], str, str]] = {
+    # of one's own, so no rule is against it: what got worse is told, whatever the rules say
+    "to spill": ("my_reduce_v7_shuffle", (BOUNDS, SPILL), "WORSE", "spill store bytes "),
+    "to lose its vector loads": (
+        "kernel_vector",
+        (("const float4 four = ((const float4 *)in)[i];",
+          "const float4 four = {in[4 * i], in[4 * i + 1], in[4 * i + 2], in[4 * i + 3]};"),),
+        "BROKEN",
+        "its header says vector = 4, but no load brings 16 bytes",
+    ),
+    "to lose its fence": (
+        "my_reduce_last_block",
+        (("__threadfence();\n        is_last", "is_last"),),
+        "BROKEN",
+        "no fence between a block's partial and its arrival",
+    ),
+    "to lose its counter": (
+        "my_reduce_last_block",
+        (("is_last = atomicInc(counter, gridDim.x - 1) == gridDim.x - 1;",
+          "is_last = blockIdx.x == 0;"),),
+        "BROKEN",
+        "its finish is last_block, but nothing is counted",
+    ),
+    "to fill the SM": (
+        "kernel_vector",
+        (("shared[BLOCK / 32];", "shared[40 * BLOCK];"),),
+        "WORSE",
+        "shared bytes 40960, was 32",
+    ),
+}  # fmt: skip
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edit_that_must_not_pass(
+    cudareduce: Call, tree: Path, baseline: Path, tmp_path: Path, name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    kernel, changes, verdict, reason = EDITS[name]
+    edit(tree, kernel, *changes)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    code, out, _ = check(cudareduce, tree, baseline, *MINE, "--junit", tmp_path / "junit.xml")
+    assert code == 1
+    assert f"{verdict}: " in out
+    assert ("BROKEN" in out) == (verdict == "BROKEN")
+    assert reason in " ".join(out.split())
+    assert MAY_NOT_SPILL not in " ".join(out.split())
+    assert f"::error file=kernels/ladder/{kernel}.cu,line=" in out
+    assert out.count("::error") == 1
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()[0]
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
+
+
+@needs_nvcc
+def test_a_kernel_of_the_package_may_not_spill(
+    cudareduce: Call, tree: Path, baseline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same file as above, in the place of the kernels that come with the package."""
+    edit(tree, "my_reduce_v7_shuffle", BOUNDS, SPILL)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setattr("cudareduce.library.registry.kernels_folder", lambda: tree)
+    code, out, _ = cudareduce("check", "--compile", "--baseline", baseline, *MINE)
+    assert code == 1
+    assert "3 compared: 1 BROKEN, 2 SAME" in out
+    assert MAY_NOT_SPILL in " ".join(out.split())
+    assert out.count("::error") == 1
+
+
+@needs_nvcc
+def test_kernels_as_they_were_pass(cudareduce: Call, tree: Path, baseline: Path) -> None:
+    code, out, err = check(cudareduce, tree, baseline, *MINE)
+    assert (code, err) == (0, "")
+    assert "3 compared: 3 SAME" in out
+
+
+@needs_nvcc
+def test_the_assemblers_warning_breaks_a_rule(cudareduce: Call, tree: Path, baseline: Path) -> None:
+    edit(tree, "my_reduce_v7_shuffle", BOUNDS)
+    code, out, _ = check(cudareduce, tree, baseline, *MINE, "--arch", "75")
+    assert code == 1
+    assert "will be ignored" in " ".join(out.split())
+
+
+@needs_nvcc
+def test_what_is_changed_or_new_passes_and_what_is_gone_does_not(
+    cudareduce: Call, tree: Path, baseline: Path
+) -> None:
+    edit(tree, "my_reduce_v7_shuffle", ("offset = 16", "offset = 32"), ("block      = 256",
+         "block      = 512"))  # fmt: skip
+    text = (tree / "ladder" / "kernel_vector.cu").read_text()
+    (tree / "ladder" / "kernel_other.cu").write_text(text.replace("vector(", "other("))
+    code, out, _ = check(cudareduce, tree, baseline, *MINE)
+    assert code == 0
+    assert "4 compared: 1 CHANGED, 1 NEW, 2 SAME" in out
+    (tree / "ladder" / "my_reduce_last_block.cu").unlink()
+    assert check(cudareduce, tree, baseline, *MINE)[0] == 1
+    assert check(cudareduce, tree, baseline, *MINE, "--allow-gone")[0] == 0
+
+
+@needs_nvcc
+def test_a_kernel_that_does_not_compile(
+    cudareduce: Call, tree: Path, baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was known, and a new one: the compiler's error is told once for each."""
+    edit(tree, "kernel_vector", ("value = (four.x", "value = nonsense + (four.x"))
+    text = (tree / "ladder" / "kernel_vector.cu").read_text()
+    (tree / "ladder" / "kernel_other.cu").write_text(text.replace("vector(", "other("))
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    files = tmp_path / "junit.xml", tmp_path / "page.md"
+    more = ("--junit", files[0], "--markdown", files[1], "--arch", "80,90", "--allow-gone")
+    code, out, err = check(cudareduce, tree, baseline, *MINE, *more, "--format", "json")
+    assert code == 2
+    error = 'identifier "nonsense" is undefined'
+    values = [value for value in json.loads(out) if value["verdict"] == "BROKEN"]
+    assert [(v["kernel"], v["arch"]) for v in values] == [
+        (kernel, arch) for kernel in ("kernel_other", "kernel_vector") for arch in (80, 90)
+    ]
+    assert all("does not compile: " in v["reasons"][0] and error in v["error"] for v in values)
+    assert "GONE" not in out
+    assert (err.count("::error"), err.count(error)) == (2, 2)
+    page = files[1].read_text()
+    assert page.count(error) == 2
+    assert "kernel_other sum float32 sm_80,90: BROKEN: does not compile: " in page
+    suite = ElementTree.parse(files[0]).getroot()[0]
+    assert (suite.get("failures"), suite.get("skipped")) == ("2", "0")
+    assert error in "".join(failure.get("message", "") for failure in suite.iter("failure"))
+
+
+@needs_nvcc
+def test_what_does_not_compile_is_no_baseline(
+    cudareduce: Call, tree: Path, baseline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = baseline.read_text()
+    failed = [Failed(*UNIT.key[:4], stage, 90, "an error") for stage in ("first", "rest")]
+    nothing = CompiledUnits(units=(), broken={}, failed=tuple(failed))
+    monkeypatch.setattr("cudareduce.compiled.command.compile_all", lambda *_: nothing)
+    ask = ("--arch", "90", "--update-baseline", "--quiet")
+    code, out, err = check(cudareduce, tree, baseline, *ask)
+    assert code == 2
+    assert out.count("an error") == 1  # though both stages have it
+    assert "is left as it was" in err
+    assert baseline.read_text() == before
+
+
+def test_the_first_error_is_told() -> None:
+    said = "k.cu(1): warning #177-D: never used\n\nk.cu(2): error: no\nk.cu(3): error: nor this"
+    assert first_error(said) == "k.cu(2): error: no"
+    assert first_error("nvcc exits with 9") == "nvcc exits with 9"
+
+
+@needs_nvcc
+def test_an_update_forgets_no_architecture(
+    cudareduce: Call, tree: Path, baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "stored.json"
+    path.write_text(STORED.read_text())
+    code, out, err = check(cudareduce, tree, path, "--arch", "90,75", "--update-baseline")
+    assert (code, out) == (2, "")
+    assert "would lose sm_80, sm_100, sm_120: leave --arch out or name all of them" in err
+    assert path.read_text() == STORED.read_text()
+    made = CompiledUnits(units=(UNIT,), broken={}, failed=())
+    monkeypatch.setattr("cudareduce.compiled.command.compile_all", lambda *_: made)
+    ask = ("--arch", "80,90", "--update-baseline", "--quiet")
+    assert check(cudareduce, tree, baseline, *ask)[0] == 0
+    assert load(baseline).architectures == (80, 90)
+
+
+OTHERS: dict[str, tuple[dict[str, object], str]] = {
+    "nvcc": ({"nvcc": "12.4.131"}, "The baseline is of nvcc 12.4.131, this is "),
+    "flags": ({"flags": ["-O2"]}, "The baseline was compiled with -O2, this -std=c++17 -O3: "),
+}
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", OTHERS)
+def test_figures_of_another_compiler_are_not_compared(
+    cudareduce: Call, tree: Path, baseline: Path, tmp_path: Path, name: str
+) -> None:
+    change, message = OTHERS[name]
+    data = json.loads(baseline.read_text())
+    baseline.write_text(json.dumps(data | change))
+    (tree / "ladder" / "my_reduce_v7_shuffle.cu").unlink()
+    edit(tree, "kernel_vector", ("shared[BLOCK / 32];", "shared[40 * BLOCK];"))
+    edit(tree, "my_reduce_last_block", ("__threadfence();\n        is_last", "is_last"))
+    junit = tmp_path / "junit.xml"
+    code, out, _ = check(cudareduce, tree, baseline, *MINE, "--junit", junit)
+    assert code == 5
+    assert "3 compared: 1 BROKEN, 1 GONE, 1 UNCERTAIN" in out
+    assert out.count(message) == 1  # in the note, not with every kernel
+    assert "so only the rules were checked" in out
+    assert "no fence between" in out
+    assert "kernel_vector" not in out
+    suite = ElementTree.parse(junit).getroot()[0]
+    assert (suite.get("failures"), suite.get("skipped")) == ("2", "1")
+
+
+ANEW = "delete it, then write it anew with --update-baseline"
+
+
+def first(**values: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda d: d["units"][0].update(values)
+
+
+BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "of bench": (lambda d: d.pop("kind"), "holds no compiled kernels"),
+    "schema": (lambda d: d.update(schema=0), f"has schema 0, this version reads 1: {ANEW}"),
+    "no units": (lambda d: d.pop("units"), "is not a whole baseline: units is None"),
+    "units": (lambda d: d.update(units=[]), "units is []"),
+    "unit": (lambda d: d["units"].append("a"), "units holds what is no unit"),
+    "archs": (lambda d: d.update(architectures=[]), "architectures is []"),
+    "archs as text": (lambda d: d.update(architectures="90"), "architectures is '90'"),
+    "texts as archs": (lambda d: d.update(architectures=["90"]), "architectures holds what is no"),
+    "other archs": (lambda d: d.update(architectures=[90]), "unit 1: sm_75 is not among the"),
+    "flags": (lambda d: d.update(flags="-O3"), "flags is '-O3'"),
+    "nvcc": (lambda d: d.update(nvcc=13), "nvcc is 13"),
+    "tool": (lambda d: d.pop("tool"), "tool is None"),
+    "created": (lambda d: d.update(created=1), "created is 1"),
+    "disassembler": (lambda d: d.update(disassembler=1), "disassembler is 1"),
+    "figures": (
+        lambda d: d["units"][0]["resources"].pop("registers"),
+        "unit 1: resources: registers is None",
+    ),
+    "no figures": (first(resources=[]), "unit 1: resources is []"),
+    "older counts": (
+        lambda d: d["units"][1]["instructions"].pop("local"),
+        "unit 2: instructions: local is None",
+    ),
+    "list of counts": (first(instructions=[1]), "unit 1: instructions is [1]"),
+    "counts as texts": (
+        lambda d: d["units"][0]["instructions"].update(wide_loads="2"),
+        "unit 1: instructions: wide_loads is '2'",
+    ),
+    "twice": (lambda d: d["units"].append(d["units"][0]), "a kernel stands there twice"),
+    "arch": (first(arch="x"), "unit 1: arch is 'x'"),
+    "kernel": (first(kernel=5), "unit 1: kernel is 5"),
+    "block": (first(block=0), "unit 1: block is 0"),
+    "block as text": (first(block="256"), "unit 1: block is '256'"),
+    "items": (first(items=True), "unit 1: items is True"),
+    "sha": (first(cubin_sha=None), "unit 1: cubin_sha is None"),
+}
+
+
+@pytest.mark.parametrize("more", [(), ("--update-baseline",)])
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_baseline_that_cannot_be_used(
+    cudareduce: Call, tmp_path: Path, name: str, more: tuple[str, ...]
+) -> None:
+    change, message = BAD_FILES[name]
+    data = json.loads(STORED.read_text())
+    change(data)
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(data))
+    code, out, err = cudareduce("check", "--compile", "--baseline", path, *more)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert (ANEW in err) == (name != "of bench")  # that one may be worth keeping
+
+
+def test_a_baseline_that_is_cut_short_or_missing(cudareduce: Call, tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(STORED.read_text()[:3000])
+    for more in ([], ["--update-baseline"]):
+        code, _, err = cudareduce("check", "--compile", "--baseline", path, *more)
+        assert code == 2
+        assert "is cut short" in err
+        assert ANEW in err
+    code, _, err = cudareduce("check", "--compile", "--baseline", tmp_path)
+    assert code == 2
+    assert "delete" not in err
+    code, _, err = cudareduce("check", "--compile", "--baseline", tmp_path / "no.json")
+    assert code == 5
+    assert "--update-baseline" in err
+
+
+def test_counts_of_a_newer_version_are_no_harm(tmp_path: Path) -> None:
+    data = json.loads(STORED.read_text())
+    data["units"][0]["instructions"]["more"] = 1
+    data["units"][0]["more"] = "new"
+    path = tmp_path / "newer.json"
+    path.write_text(json.dumps(data | {"more": 1}))
+    assert load(path).units[1:] == load(STORED).units[1:]
+
+
+def test_without_nvcc(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cudareduce.compiled.nvcc.installed", lambda tool: iter(()))
+    code, out, err = cudareduce("check", "--compile", "--baseline", STORED)
+    assert (code, out) == (6, "")
+    assert "nvcc was not found: install the CUDA toolkit" in err
+
+
+def test_every_kernel_of_the_ladder_is_in_the_stored_baseline() -> None:
+    stored = load(STORED)
+    assert stored.architectures == (75, 80, 90, 100, 120)
+    assert stored.disassembler is not None
+    ids = {path.stem for path in kernels_folder().glob("ladder/*.cu")}
+    assert ids <= {u.kernel for u in stored.units}
+
+
+@needs_nvcc
+def test_a_check_of_nothing_is_no_success(cudareduce: Call, tree: Path, baseline: Path) -> None:
+    code, out, err = check(cudareduce, tree, baseline, "my_reduce_v7_shuffle", "--arch", 52)
+    assert (code, out) == (2, "")
+    assert "nothing was compiled; my_reduce_v7_shuffle is not compiled for sm_52" in err
+
+
+@needs_nvcc
+def test_what_is_not_compiled_is_told(cudareduce: Call, tree: Path, baseline: Path) -> None:
+    text = (tree / "ladder" / "my_reduce_v7_shuffle.cu").read_text()
+    text = text.replace("my_reduce_v7_shuffle", "kernel_of_max")
+    text = text.replace("\nscope", '\nops = ["max"]\nscope', 1)
+    (tree / "ladder" / "kernel_of_max.cu").write_text(text)
+    code, out, _ = check(cudareduce, tree, baseline, *MINE)
+    assert code == 0
+    assert "3 compared: 3 SAME" in out
+    assert "kernel_of_max is not compiled, as sum of float32 is what all are: takes max" in out
+
+
+def test_a_disassembler_that_cannot_read_is_no_count(tmp_path: Path) -> None:
+    tool = tmp_path / "cuobjdump"
+    for body, why in (("exit 0", "it lists no instructions"), ("echo old >&2; exit 255", "old")):
+        tool.write_text(f"#!/bin/sh\n{body}\n")
+        tool.chmod(0o755)
+        with pytest.raises(EnvironmentProblem, match=f"12.0 cannot read kernel: {why}; take it"):
+            Disassembler(str(tool), "12.0").count(b"", "kernel")
+
+
+@needs_nvcc
+@pytest.mark.skipif(find_disassembler() is None, reason="cuobjdump and nvdisasm were not found")
+def test_instructions_are_counted(cudareduce: Call, tree: Path, tmp_path: Path) -> None:
+    path = tmp_path / "compiled.json"
+    assert check(cudareduce, tree, path, "--arch", 90, "--update-baseline")[0] == 0
+    counts = {unit.kernel: unit.instructions for unit in load(path).units}
+    vector, last = counts["kernel_vector"], counts["my_reduce_last_block"]
+    assert vector is not None
+    assert last is not None
+    assert (vector["wide_loads"], vector["shuffles"], vector["barriers"]) == (1, 5, 1)
+    assert (last["fences"], last["atomics"], last["local"]) == (2, 1, 0)

@@ -1,0 +1,618 @@
+"""`compare`: verdicts between stored runs, and what it says of files it cannot use."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudareduce.device import DeviceInfo
+from cudareduce.gate.compare import SAME_CODE, Row, Rules, compare
+from cudareduce.gate.fingerprint import match
+from cudareduce.gate.policy import Policy, confirm
+from cudareduce.gate.thresholds import Thresholds, load_thresholds
+from cudareduce.gate.verdicts import verdict_sections
+from cudareduce.results.record import Record, Run
+from cudareduce.results.store import load, to_json, write_text
+from tests.conftest import ROOT
+from tests.simulate import H200, KERNELS, SIZES, record, run
+
+Call = Callable[..., tuple[int, str, str]]
+DATA = ROOT / "tests" / "data"
+BEFORE, AFTER = DATA / "simulated-before.json", DATA / "simulated-after.json"
+FIVE = Rules(Thresholds(0.05))
+FLAT = (40.0, 40.032, 39.968) * 3
+
+
+def rounds(us: float) -> tuple[float, ...]:
+    return tuple(us * time / 40 for time in FLAT)
+
+
+def one(old: Record | None, new: Record | None, rules: Rules = FIVE) -> Row:
+    [row] = compare([old] if old else [], [new] if new else [], rules)
+    return row
+
+
+def case(us: float = 40.0, **changes: Any) -> Record:
+    return record("reduce_v7_shuffle", 2**25, rounds(us), **changes)
+
+
+OLD = case()
+
+
+@pytest.mark.parametrize(
+    ("new", "verdict", "reason"),
+    [
+        (case(), "SAME", SAME_CODE),
+        (case(44.0), "SAME", SAME_CODE),
+        (case(44.0, cubin_sha="x"), "SLOWER", ""),
+        (case(36.0, cubin_sha="x"), "FASTER", ""),
+        (case(41.0, cubin_sha="x"), "SAME", ""),
+        (case(44.0, grid=7), "SLOWER", ""),
+        (case(41.99, cubin_sha="x"), "UNCERTAIN", "the interval reaches beyond the threshold"),
+        (case(44.0, cubin_sha=None), "SLOWER", ""),
+        (case(20.0, verdict="fail", reason="got 1, expected 2", time_us=None), "WRONG", "got 1"),
+        (case(verdict="skip", reason="out of GPU memory", time_us=None), "GONE", "out of GPU"),
+        (None, "GONE", "it is not in the new run"),
+        (case(44.0, cubin_sha="x", rounds_us=rounds(44)[:5]), "UNCERTAIN", "has 5 rounds, and a"),
+        (case(time_us=None, rounds_us=(), cubin_sha="x"), "UNCERTAIN", "the new run has no time"),
+    ],
+)
+def test_one_verdict(new: Record | None, verdict: str, reason: str) -> None:
+    row = one(OLD, new)
+    assert row.verdict == verdict
+    assert reason in row.reason
+
+
+def test_new_and_back_again() -> None:
+    assert one(None, OLD).verdict == "NEW"
+    wrong = case(verdict="fail", reason="bad", time_us=None, rounds_us=())
+    assert (one(wrong, OLD).verdict, one(wrong, OLD).reason) == (
+        "NEW", "it was wrong in the baseline",
+    )  # fmt: skip
+    skipped = case(verdict="skip", reason="no", time_us=None, rounds_us=())
+    assert compare([skipped], [skipped], FIVE) == []
+    empty = replace(case(time_us=None, rounds_us=()), n=0)
+    assert compare([empty], [empty], FIVE) == []
+
+
+def test_noisy_rounds_decide_nothing() -> None:
+    noisy = case(44.0, cubin_sha="x", rounds_us=(30.0, 60.0, 44.0) * 3)
+    row = one(OLD, noisy)
+    assert (row.verdict, row.reason) == (
+        "UNCERTAIN", "the rounds are too noisy to tell the change from none",
+    )  # fmt: skip
+
+
+def test_a_clock_that_moved_with_the_time_is_the_reason() -> None:
+    old = case(sm_mhz=1980.0, memory_mhz=3201.0)
+    down = case(44.0, cubin_sha="x", sm_mhz=1800.0, memory_mhz=3201.0)
+    row = one(old, down)
+    assert row.verdict == "UNCERTAIN"
+    assert row.reason == (
+        "the SM clock moved with it, from 1980 to 1800 MHz: lock the clocks and measure again"
+    )
+    assert one(old, replace(down, sm_mhz=1975.0)).verdict == "SLOWER"
+    assert one(old, replace(down, sm_mhz=2180.0)).verdict == "SLOWER"
+    # What waits for memory loses less than the clock does.
+    assert one(old, replace(down, sm_mhz=1386.0)).verdict == "UNCERTAIN"
+    other_model = replace(FIVE, clocks=False)
+    assert one(old, down, other_model).verdict == "SLOWER"
+
+
+def test_same_code_stands_even_where_times_say_otherwise() -> None:
+    guard_off = Rules(Thresholds(0.05), same_code=False)
+    assert one(OLD, case(44.0)).verdict == "SAME"
+    assert one(OLD, case(44.0), guard_off).verdict == "SLOWER"
+
+
+def test_a_change_no_larger_than_that_of_identical_code_is_not_one() -> None:
+    names = [f"k{i}" for i in range(6)]
+    old = [replace(case(), kernel=name) for name in names]
+    new = [replace(case(43.5), kernel=name) for name in names[:5]]
+    new.append(replace(case(43.0, cubin_sha="x"), kernel="k5"))
+    rows = compare(old, new, FIVE)
+    assert rows[5].verdict == "UNCERTAIN"
+    assert rows[5].reason == "identical code of this size moved by up to 8.7 % in these runs"
+    off = compare(old, new, replace(FIVE, same_code=False))
+    assert [row.verdict for row in off] == ["SLOWER"] * 6
+    few = compare(old[1:], new[1:], FIVE)
+    assert few[4].verdict == "SLOWER"
+
+
+def test_paired_rounds_are_those_that_both_have() -> None:
+    drift = [1 + 0.05 * k for k in range(9)]
+    old = case(rounds_us=(None, *(40 * d for d in drift[1:])))
+    new = case(44, rounds_us=(*(44 * d for d in drift[:-1]), None), cubin_sha="x")
+    row = one(old, new, replace(FIVE, paired=True))
+    assert row.change is not None
+    assert row.change.ratio == pytest.approx(1.1)
+    assert row.change.half_width < 0.01
+    few = case(rounds_us=(None, None, None, None, *(40.0 for _ in drift[4:]), 40.0, 40.0))
+    row = one(old, replace(few, rounds_us=few.rounds_us[:9]), replace(FIVE, paired=True))
+    assert row.verdict == "SAME"  # the machine code is
+    row = one(replace(old, cubin_sha="y"), replace(few, rounds_us=few.rounds_us[:9]), FIVE)
+    assert row.reason == "the new run has 5 rounds, and a verdict takes 6"
+
+
+def test_shares_of_the_ceiling_for_another_card() -> None:
+    rules = Rules(Thresholds(0.05), shares=True, same_code=False)
+    slower_card = case(44.0, ceiling_gb_s=OLD.ceiling_gb_s / 1.1)  # type: ignore[operator]
+    assert one(OLD, slower_card, rules).verdict == "SAME"
+    assert one(OLD, case(44.0), rules).verdict == "SLOWER"
+    row = one(OLD, case(ceiling_gb_s=None), rules)
+    assert (row.verdict, row.change) == ("UNCERTAIN", None)
+    assert row.reason == "another card, and the new run has no ceiling to take a share of"
+
+
+def test_a_kernel_whose_block_changed_is_compared_with_itself() -> None:
+    row = one(OLD, replace(case(44.0), block=128))
+    assert (row.verdict, row.reason) == ("SLOWER", "block x items 256 x 8, now 128 x 8")
+    sweep = [replace(OLD, block=block) for block in (128, 256)]
+    rows = compare(sweep, [sweep[0], replace(OLD, block=512)], FIVE)
+    assert [row.verdict for row in rows] == ["SAME", "NEW", "GONE"]
+
+
+def test_a_second_measurement_decides() -> None:
+    first = one(OLD, case(44.0, cubin_sha="x"))
+    for us, verdict, confirmed in ((44.0, "SLOWER", True), (40.0, "SAME", False),
+                                   (36.0, "UNCERTAIN", False)):  # fmt: skip
+        again = [case(us, cubin_sha="x", rounds_us=rounds(us) * 2)]
+        [row] = confirm([first], lambda rows, again=again: ([OLD], again), FIVE)  # type: ignore[misc]
+        assert (row.verdict, row.confirmed) == (verdict, confirmed)
+    wrong = [case(verdict="fail", reason="bad", time_us=None)]
+    assert confirm([first], lambda rows: ([OLD], wrong), FIVE)[0].verdict == "WRONG"
+    assert confirm([first], lambda rows: ([OLD], []), FIVE)[0].verdict == "UNCERTAIN"
+    assert confirm([one(OLD, case())], lambda rows: pytest.fail("nothing to confirm"), FIVE)
+
+
+@pytest.mark.parametrize(
+    ("words", "strict", "allow", "code"),
+    [
+        ("SAME FASTER NEW", True, False, 0),
+        ("SAME UNCERTAIN", False, False, 0),
+        ("SAME UNCERTAIN", True, False, 4),
+        ("SLOWER UNCERTAIN", True, False, 1),
+        ("SLOWER WRONG", False, False, 3),
+        ("GONE", False, False, 1),
+        ("GONE", False, True, 0),
+    ],
+)
+def test_exit_codes(words: str, strict: bool, allow: bool, code: int) -> None:
+    rows = [Row(OLD, OLD, word) for word in words.split()]
+    assert Policy(strict, allow).exit_code(rows) == code
+
+
+def test_fingerprint() -> None:
+    assert match(H200, H200) == match(H200, replace(H200, power_limit_w=700.3))
+    assert match(H200, replace(H200, ecc=False)).differences == ("ECC on, now off",)
+    loose = match(H200, replace(H200, driver="1", power_limit_w=None))
+    assert loose.differences == ()
+    assert loose.warnings == (
+        "the new run does not tell the power limit: taken for the same",
+        "driver 580.159.04, now 1",
+    )  # fmt: skip
+    silent = match(replace(H200, ecc=None, memory_clock_khz=None, bus_bits=None), H200)
+    assert (silent.differences, silent.warnings) == (
+        (), ("the baseline does not tell the memory clock, memory width, ECC: taken for the same",),
+    )  # fmt: skip
+    assert match(H200, replace(H200, uuid="other")).other_card
+    assert match(H200, replace(H200, uuid=None)).warnings
+    for name in ("cc", "sm_count", "l2_bytes", "memory_clock_khz", "bus_bits", "mig", "name"):
+        assert len(match(H200, replace(H200, **{name: "other"})).differences) == 1
+
+
+def test_stored_runs_are_simulated_and_say_so() -> None:
+    for path in (BEFORE, AFTER):
+        assert "no GPU made these times" in load(path).tool["simulated"]
+
+
+def test_compare_prints_the_worst_first_and_cannot_confirm(cudareduce: Call) -> None:
+    code, out, err = cudareduce("compare", BEFORE, AFTER, "--threshold", "2%")
+    assert (code, err) == (1, "")
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert max(map(len, lines[1:28])) <= 80
+    assert lines[:9] == [
+        "simulated-after.json against simulated-before.json, NVIDIA H200, sum float32, limit 2%",
+        "",
+        " verdict  kernel                       n     old us  new us    change",
+        " " + 68 * "─",
+        " SLOWER   reduce_v6_multi_add          2^28   347.4     358  +3.1±.3%",
+        " SLOWER   reduce_v6_multi_add          2^25   46.11    47.5  +3.0±.4%",
+        " SLOWER   reduce_v6_multi_add          2^22    8.38    8.64  +2.9±.8%",
+        " FASTER   reduce_v4_unroll_last_warp   2^22   11.39   10.72  -5.9±.6%",
+        " FASTER   reduce_v4_unroll_last_warp   2^28     538     506  -6.0±.5%",
+    ]
+    verdicts = [line.split()[0] for line in lines[4:28]]
+    assert verdicts == ["SLOWER"] * 3 + ["FASTER"] * 3 + ["SAME"] * 18
+    assert lines[29:31] == ["24 compared: 3 SLOWER, 3 FASTER, 18 SAME", "SLOWER: unconfirmed"]
+    same = "18 ran the same machine code, launched the same way; their times"
+    assert same in out
+    _, out, _ = cudareduce("compare", BEFORE, AFTER, "--threshold", "2%", "--no-same-code")
+    assert same in out
+
+
+def test_reasons_are_said_once() -> None:
+    """Whose they are where they differ; not for the largest group, nor for a verdict's only one."""
+    doubts = [
+        Row(OLD, replace(OLD, n=n), "UNCERTAIN", why) for n, why in ((1, "a"), (2, "b"), (3, "b"))
+    ]
+    gone = [Row(replace(OLD, n=n), None, "GONE", "it is away") for n in (5, 6)]
+    confirmed = [Row(OLD, replace(OLD, n=n), "SLOWER", confirmed=n == 7) for n in (7, 8)]
+    rows = [*confirmed, *gone, *doubts, Row(OLD, OLD, "FASTER"), Row(OLD, OLD, "SAME", "because")]
+    [section] = verdict_sections(rows, "title", (), shares=False, everything=True)
+    assert section.notes == (
+        "9 compared: 2 SLOWER, 2 GONE, 3 UNCERTAIN, 1 FASTER, 1 SAME",
+        "SLOWER: confirmed by a second measurement: reduce_v7_shuffle 7",
+        "SLOWER: unconfirmed: reduce_v7_shuffle 8",
+        "GONE: it is away",
+        "UNCERTAIN: a: reduce_v7_shuffle 1",
+        "UNCERTAIN: b: the other 2",
+        "1 ran the same machine code, launched the same way",
+    )
+
+
+def test_an_improvement_never_fails(cudareduce: Call, tmp_path: Path) -> None:
+    quick = stored(tmp_path / "quick.json", run(7, slower={"reduce_v6_multi_add": -0.3}))
+    assert cudareduce("compare", BEFORE, quick, "--strict")[0] == 0
+
+
+def test_markdown_and_json(cudareduce: Call, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    code, out, _ = cudareduce(
+        "compare", BEFORE, AFTER, "--format", "json", "--markdown", page, "--threshold", "2%"
+    )
+    rows = json.loads(out)
+    assert code == 1
+    assert len(rows) == 24
+    slower = [row for row in rows if row["verdict"] == "SLOWER"]
+    assert {row["kernel"] for row in slower} == {"reduce_v6_multi_add"}
+    assert all(2 < row["change_pct_low"] < 3 < row["change_pct_high"] < 4 for row in slower)
+    assert "| SLOWER " in page.read_text()
+    assert "SLOWER: unconfirmed\n" in page.read_text()
+
+
+def stored(path: Path, made: Run) -> Path:
+    write_text(path, to_json(made))
+    return path
+
+
+def changed(path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    data = json.loads(BEFORE.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+    return path
+
+
+BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "another tool's": (
+        lambda d: d.clear() or d.update(results=[]),
+        "is not a result of cudareduce",
+    ),
+    "old schema": (lambda d: d.update(schema=0), "has schema 0, this version reads 1: bench again"),
+    "no records": (lambda d: d.update(records=[]), "holds no records"),
+    "records of another kind": (lambda d: d.update(records=[1]), "record 1: it is not an object"),
+    "no device": (lambda d: d.pop("device"), "device is missing"),
+    "protocol": (
+        lambda d: d.update(protocol={"rounds": "nine"}),
+        "protocol: rounds cannot be read",
+    ),
+    "a field missing": (lambda d: d["records"][3].pop("op"), "record 4: op is missing"),
+    "wrong, with a time": (lambda d: d["records"][3].update(verdict="fail"), "a time, and the ver"),
+    "unknown verdict": (lambda d: d["records"][3].update(verdict="good"), "verdict is 'good'"),
+    "negative time": (lambda d: d["records"][3].update(time_us=-1.0), "record 4: time_us is -1.0"),
+    "text for a number": (
+        lambda d: d["records"][3].update(n="2^25"),
+        "record 4: n is not a whole number",
+    ),
+    "number for a text": (lambda d: d["records"][3].update(op=3), "op is not a text"),
+    "nan": (lambda d: d["records"][3].update(gb_s=float("nan")), "gb_s is not a finite number"),
+    "bandwidth": (lambda d: d["records"][3].update(gb_s=9999.0), "gb_s 9999, but bytes over time"),
+    "time and rounds": (
+        lambda d: d["records"][3].update(time_us=999.0),
+        "time_us 999, but the median of its rounds is",
+    ),
+    "the longest round": (
+        lambda d: d["records"][3]["rounds_us"].__setitem__(slice(0, 5), [999.0] * 5),
+        "but the median of its rounds is 999",
+    ),
+    "least time": (lambda d: d["records"][3].update(time_us_min=999.0), "time_us_min 999 is more"),
+    "error and bound": (
+        lambda d: d["records"][3].update(error=5.0, bound=1.0),
+        "error 5 is more than its bound 1, and it passed",
+    ),
+    "ceiling": (lambda d: d["records"][3].update(ceiling_gb_s=9999.0), "but of ceiling_gb_s it is"),
+    "more rounds than asked": (
+        lambda d: d["protocol"].update(rounds=5),
+        "rounds, and 5 were asked for",
+    ),
+    "time and interval": (lambda d: d["records"][3].update(time_us_high=1.0), "of its interval"),
+    "no rounds": (lambda d: d["records"][3].update(rounds_us=None), "a time without rounds"),
+    "rounds of text": (
+        lambda d: d["records"][3].update(rounds_us=["a"]),
+        "rounds_us is not a list of numbers",
+    ),
+    "twice": (lambda d: d["records"].append(d["records"][3]), "is a second one of"),
+    "emulated, with a time": (lambda d: d["records"][3].update(backend="cpu"), "from the backend"),
+    "schema of text": (lambda d: d.update(schema="1"), "schema is not a whole number; bench"),
+    "schema true": (lambda d: d.update(schema=True), "schema is not a whole number"),
+    "schema 1.0": (lambda d: d.update(schema=1.0), "schema is not a whole number"),
+    "records none": (lambda d: d.update(records=None), "records is missing; bench again"),
+    "records of no list": (lambda d: d.update(records={}), "records is not a list"),
+    "device a list": (lambda d: d.update(device=[]), "device is not an object"),
+    "no protocol": (lambda d: d.update(protocol=None), "protocol is missing"),
+    "no name": (lambda d: d["device"].pop("name"), "device: name is missing; bench again"),
+    "nothing known of the device": (
+        lambda d: d.update(device=dict.fromkeys(d["device"])),
+        "device: name is missing",
+    ),
+    "empty name": (
+        lambda d: d["device"].update(name=" "),
+        "does not tell which GPU it was made on",
+    ),
+    "power of text": (
+        lambda d: d["device"].update(power_limit_w="700"),
+        "device: power_limit_w is not a number",
+    ),
+    "ecc of 1": (lambda d: d["device"].update(ecc=1), "device: ecc is not true or false"),
+    "kernels of numbers": (lambda d: d["protocol"].update(kernels=[5]), "kernels cannot be read"),
+    "bytes of text": (lambda d: d["records"][3].update(bytes="9"), "bytes is not a whole number"),
+    "bytes a list": (lambda d: d["records"][3].update(bytes=[9]), "bytes is not a whole number"),
+    "bytes beyond all": (lambda d: d["records"][3].update(bytes=10**400), "not a finite number"),
+    "n true": (lambda d: d["records"][3].update(n=True), "n is not a whole number"),
+    "block 0": (lambda d: d["records"][3].update(block=0), "block is 0"),
+    "a round beyond all": (
+        lambda d: d["records"][3].update(rounds_us=[10**400] * 9),
+        "record 4: rounds_us holds what is not a finite number",
+    ),
+    "a round of nothing": (
+        lambda d: d["records"][3]["rounds_us"].append(1e-300),
+        "what is not a time",
+    ),
+    "reason a number": (
+        lambda d: d["records"][3].update(verdict="fail", time_us=None, reason=5),
+        "record 4: reason is not a text",
+    ),
+    "share of text, another card": (
+        lambda d: d["device"].update(uuid="x") or d["records"][3].update(pct_ceiling="99"),
+        "pct_ceiling is not a number",
+    ),
+    "share nan": (
+        lambda d: d["records"][3].update(pct_ceiling=float("nan")),
+        "not a finite number",
+    ),
+    "clock below 0": (lambda d: d["records"][3].update(sm_mhz=-1), "sm_mhz is -1.0"),
+    "half a character": (lambda d: d["records"][3].update(kernel="\ud800"), "half a character"),
+    "unknown region": (lambda d: d["records"][3].update(region="bogus"), "region is 'bogus'"),
+    "unknown pattern": (lambda d: d["records"][3].update(pattern="bogus"), "pattern is 'bogus'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_file_that_cannot_be_trusted_is_refused(
+    cudareduce: Call, tmp_path: Path, name: str
+) -> None:
+    change, message = BAD_FILES[name]
+    bad = changed(tmp_path / "bad.json", change)
+    for command in (
+        ("compare", bad, AFTER), ("compare", BEFORE, bad), ("check", "--baseline", bad),
+    ):  # fmt: skip
+        code, out, err = cudareduce(*command)
+        assert (code, out) == (2, "")
+        assert message in err
+        assert str(bad) in err
+        assert err.count("\n") == 1
+
+
+def test_truncated_missing_and_not_json(cudareduce: Call, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.json"
+    for text in (
+        BEFORE.read_text()[:5000],
+        "",
+        "hello",
+        "[]",
+        "\x00\xff",
+        "[" * 100_000,
+        "9" * 5000,
+    ):
+        bad.write_text(text, encoding="latin-1")
+        for command in (("compare", bad, AFTER), ("check", "--baseline", bad)):
+            code, _, err = cudareduce(*command)
+            assert code == 2
+            assert "is cut short" in err or "is not a result of cudareduce" in err
+    missing = tmp_path / "missing.json"
+    for command in (("compare", missing, AFTER), ("check", "--baseline", missing)):
+        code, _, err = cudareduce(*command)
+        assert code == 5
+        assert f"there is no baseline {missing}: make it with cudareduce bench --json" in err
+    code, _, err = cudareduce("compare", BEFORE, missing)
+    assert code == 2
+    assert f"there is no {missing}: make it with cudareduce bench --json" in err
+    assert cudareduce("compare", tmp_path, AFTER)[0] == 2
+
+
+def unreadable(cudareduce: Call, path: Path) -> None:
+    for command in (
+        ("compare", path, AFTER),
+        ("compare", BEFORE, path),
+        ("check", "--baseline", path),
+    ):
+        code, out, err = cudareduce(*command)
+        assert (code, out) == (2, "")
+        assert f"cannot read {path}: " in err
+        assert err.count("\n") == 1
+
+
+def test_a_name_that_no_file_can_have(cudareduce: Call, tmp_path: Path) -> None:
+    unreadable(cudareduce, tmp_path / ("x" * 5000))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may enter every folder")
+def test_a_folder_one_may_not_enter(cudareduce: Call, tmp_path: Path) -> None:
+    folder = tmp_path / "locked"
+    folder.mkdir(mode=0)
+    unreadable(cudareduce, folder / "old.json")
+
+
+def test_a_baseline_without_any_time_is_refused(cudareduce: Call, tmp_path: Path) -> None:
+    """All skipped is what a bench with too little time writes; a new run of that kind is GONE."""
+    untimed = {"verdict": "skip", "reason": "out of time", "time_us": None, "rounds_us": ()}
+    skipped = stored(tmp_path / "skipped.json", run(1, **untimed))
+    for command in (("compare", skipped, AFTER), ("check", "--baseline", skipped)):
+        code, out, err = cudareduce(*command)
+        assert (code, out) == (2, "")
+        assert f"{skipped} holds no times to compare with: bench again" in err
+    code, out, _ = cudareduce("compare", BEFORE, skipped)
+    assert code == 1
+    assert "24 compared: 24 GONE" in out
+
+
+def test_what_loads_is_of_the_types_that_are_declared(tmp_path: Path) -> None:
+    path = changed(
+        tmp_path / "whole.json",
+        lambda d: d["device"].update(power_limit_w=700, later=1) or d["records"][0].update(new=2),
+    )
+    assert load(path) == load(BEFORE)
+    assert type(load(path).device.power_limit_w) is float
+
+
+def test_answers_from_the_cpu_are_never_timings(cudareduce: Call, tmp_path: Path) -> None:
+    path = tmp_path / "cpu.json"
+    ask = ("--n", 1000, "--backend", "cpu", "--quiet")
+    assert cudareduce("bench", "reduce_v7_shuffle", *ask, "--json", path)[0] == 0
+    for command in (("compare", path, path), ("check", "--baseline", path)):
+        code, _, err = cudareduce(*command)
+        assert code == 2
+        assert "answers from the CPU emulator, which have no times to compare" in err
+
+
+def test_another_machine(cudareduce: Call, tmp_path: Path) -> None:
+    def elsewhere(device: DeviceInfo) -> Path:
+        return stored(tmp_path / "elsewhere.json", run(8, device=device))
+
+    code, out, err = cudareduce("compare", BEFORE, elsewhere(replace(H200, name="NVIDIA L4")))
+    assert (code, out) == (5, "")
+    assert "GPU NVIDIA H200, now NVIDIA L4" in err
+    code, out, _ = cudareduce(
+        "compare", BEFORE, elsewhere(replace(H200, name="NVIDIA L4")), "--cross-device"
+    )
+    assert code == 0
+    assert "shares of each card's own ceiling, not by time: GPU NVIDIA H200" in out
+    code, out, _ = cudareduce("compare", BEFORE, elsewhere(replace(H200, uuid="GPU-b")))
+    assert code == 0
+    assert "another card of the same model" in out
+
+
+def test_a_threshold_finer_than_the_measurement_is_refused(
+    cudareduce: Call, tmp_path: Path
+) -> None:
+    noisy = stored(tmp_path / "noisy.json", run(9, drift=0.02))
+    code, out, err = cudareduce("compare", noisy, noisy, "--threshold", "1%")
+    assert (code, out) == (2, "")
+    assert "a threshold of 1% is finer than these measurements can tell (" in err
+    offered = err.split("use --threshold ")[1].split()[0]
+    assert 2 < float(offered.rstrip("%")) < 6
+    assert cudareduce("compare", noisy, noisy, "--threshold", offered)[0] == 0
+    code, _, err = cudareduce("check", "--baseline", noisy, "--threshold", "0.5%")
+    assert code == 2
+    assert "or bench with more --rounds" in err
+
+
+def test_thresholds_of_single_kernels(cudareduce: Call, tmp_path: Path) -> None:
+    path = tmp_path / "limits.toml"
+    path.write_text('default = "2%"\n[kernel]\n"reduce_v6*" = "4%"\nreduce_v9 = "1%"\n')
+    code, out, _ = cudareduce("compare", BEFORE, AFTER, "--thresholds", path)
+    assert code == 0
+    assert "thresholds: no kernel here is called 'reduce_v9'" in out
+    assert load_thresholds(path, 0.5).of("reduce_v7_shuffle") == 0.5
+    assert load_thresholds(path, None).of("reduce_v7_shuffle") == 0.02
+    path.write_text('[kernel]\n"reduce_*" = "9%"\nreduce_v7_shuffle = "1%"')
+    assert load_thresholds(path, None).of("reduce_v7_shuffle") == 0.01
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kernel = 3", "kernel: a threshold file has"),
+        ('defualt = "3%"', "defualt: a threshold file has"),
+        ("default = 3", "3 is not a threshold: write a percentage"),
+        ("default = '0%'", "makes no sense"),
+        ("[kernel", "is not valid TOML"),
+    ],
+)
+def test_threshold_files_that_are_wrong(
+    cudareduce: Call, tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "limits.toml"
+    path.write_text(text)
+    code, out, err = cudareduce("compare", BEFORE, AFTER, "--thresholds", path)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert str(path) in err
+    assert cudareduce("compare", BEFORE, AFTER, "--thresholds", tmp_path / "no")[0] == 2
+
+
+@pytest.mark.parametrize("value", ["3", "0.03", "-3%", "0%", "nan%", "1e9%", "5 %%", "", "2000%"])
+def test_thresholds_that_are_wrong(cudareduce: Call, value: str) -> None:
+    code, out, err = cudareduce("compare", BEFORE, AFTER, f"--threshold={value}")
+    assert (code, out) == (2, "")
+    assert "threshold" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name what to compare with: --baseline FILE"),
+        (["--compile"], "name what to compare with"),
+        (["--base", "HEAD", "--baseline", "x"], "choose one"),
+        (["--base", "HEAD", "--compile"], "choose one"),
+        (["--base", "HEAD", "--update-baseline"], "--base has none"),
+        (["--baseline", "x", "--n", "9"], "--n goes with --base"),
+        (["--baseline", "x", "--arch", "90"], "--arch goes with --compile"),
+        (["--baseline", "x", "--compile", "--strict"], "--strict is about times"),
+        (["--baseline", "x", "--compile", "--arch", "sm"], "is not an architecture"),
+        (["--base", "HEAD", "--json", "x"], "go with --baseline"),
+        (["--baseline", str(BEFORE), "--update-baseline", "all"], "a baseline is one whole run"),
+        (["--baseline", str(BEFORE), "nobody"], "no kernel or suite is called 'nobody'"),
+        (["--baseline", str(BEFORE), "--junit", "no/such/file"], "does not exist; create it"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    cudareduce: Call, arguments: list[str], message: str
+) -> None:
+    code, out, err = cudareduce("check", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_ten_thousand_records_are_soon_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [f"kernel_{k}" for k in range(1250)]
+    paths = []
+    for seed, slower in ((1, {}), (2, {"kernel_7": 0.3})):
+        made = run(seed, kernels=names, sizes=range(2**20, 2**20 + 8), slower=slower)
+        paths.append(stored(tmp_path / f"{seed}.json", made))
+    command = [sys.executable, "-m", "cudareduce", "compare", *paths]
+    before, start = os.times(), time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ.copy())
+    took, after = time.perf_counter() - start, os.times()
+    busy = sum(after[2:4]) - sum(before[2:4])
+    with capsys.disabled():
+        print(f"\n  compare of two files with 10 000 records: {took:.2f} s, {busy:.2f} s of a core")
+    assert done.returncode == 1, done.stderr
+    assert "10000 compared: 8 SLOWER, 9992 SAME" in done.stdout
+    assert busy < 60  # on an idle machine below 2 s; were it each with each, several minutes
+
+
+def test_stored_runs_are_what_the_simulation_makes() -> None:
+    assert len(load(BEFORE).records) == len(KERNELS) * len(SIZES)

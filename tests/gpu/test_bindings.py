@@ -1,0 +1,127 @@
+"""The gate and the graph, on a driver that writes down what it is asked, and guard bands."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cudareduce.errors import EnvironmentProblem
+from cudareduce.gpu import bindings
+from cudareduce.gpu.guards import BAND, GuardedBuffer, damage, guarded
+
+
+class Driver:
+    """Every function answers (code, what it makes)."""
+
+    def __init__(self, refuses: str = "") -> None:
+        self.log: list[tuple[Any, ...]] = []
+        self.refuses = refuses
+        self.CUstream = lambda handle: f"stream {handle}"
+        self.CUstreamWaitValue_flags = SimpleNamespace(CU_STREAM_WAIT_VALUE_GEQ=0)
+        self.CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=1)
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> tuple[Any, ...]:
+            self.log.append((name, *arguments))
+            code = 801 if name == self.refuses else 0
+            made = {"cuStreamEndCapture": ("graph",), "cuGraphInstantiate": ("executable",)}
+            return (code, *made.get(name, ()))
+
+        return call
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    made = Driver()
+    monkeypatch.setattr(bindings, "load", lambda: made)
+    return made
+
+
+def test_a_gate_opens_what_was_closed_and_not_the_next(driver: Driver) -> None:
+    word = np.zeros(1, np.uint32)
+    gate = bindings.StreamGate(7, word, 4096)
+    gate.close()
+    assert driver.log == [("cuStreamWaitValue32", "stream 7", 4096, 1, 0)]
+    assert word[0] == 0
+    gate.open()
+    gate.open()
+    assert word[0] == 1
+    gate.close()
+    assert driver.log[-1] == ("cuStreamWaitValue32", "stream 7", 4096, 2, 0)
+    assert word[0] < 2
+
+
+def test_a_graph_is_captured_and_replayed(driver: Driver) -> None:
+    graph = bindings.CapturedGraph(7, lambda: driver.log.append(("launched",)))
+    graph.launch()
+    graph.close()
+    assert [entry[0] for entry in driver.log] == [
+        "cuStreamBeginCapture", "launched", "cuStreamEndCapture", "cuGraphInstantiate",
+        "cuGraphUpload", "cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy",
+    ]  # fmt: skip
+
+
+def test_a_failed_capture_is_ended(driver: Driver) -> None:
+    def fail() -> None:
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        bindings.CapturedGraph(7, fail)
+    assert driver.log[-1][0] == "cuStreamEndCapture"
+
+
+def test_a_refusal_is_told(driver: Driver) -> None:
+    driver.refuses = "cuStreamWaitValue32"
+    gate = bindings.StreamGate(7, np.zeros(1, np.uint32), 4096)
+    with pytest.raises(EnvironmentProblem, match="refuses cuStreamWaitValue32"):
+        gate.close()
+
+
+def test_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda", None)
+    with pytest.raises(EnvironmentProblem, match=r"pip install 'cudareduce\[graph\]'"):
+        bindings.load()
+
+
+class Memory:
+    """Device memory in an array; an allocation is its offset."""
+
+    def __init__(self) -> None:
+        self.bytes = np.zeros(2**16, np.uint8)
+
+    def mem_alloc(self, size: int) -> int:
+        self.size = size
+        return 256
+
+    def memset_d8_async(self, address: int, value: int, count: int, stream: Any) -> None:
+        self.bytes[address : address + count] = value
+
+    def memcpy_dtoh(self, target: np.ndarray, address: int) -> None:
+        target[:] = self.bytes[address : address + len(target)]
+
+
+@pytest.mark.parametrize(
+    ("offset", "said"),
+    [
+        (100, "1 bytes behind a buffer of 100, the nearest 1 bytes behind it"),
+        (100 + BAND - 1, f"the nearest {BAND} bytes behind it"),
+        (-1, "1 bytes before a buffer of 100, the nearest 1 bytes before it"),
+        (-BAND, f"the nearest {BAND} bytes before it"),
+    ],
+)
+@pytest.mark.parametrize("misalign", [0, 4])
+def test_a_write_outside_a_buffer_is_seen_once(offset: int, said: str, misalign: int) -> None:
+    memory = Memory()
+    buffer = guarded(memory, None, 100, misalign)
+    assert isinstance(buffer, GuardedBuffer)
+    assert memory.size == 100 + misalign + 2 * BAND
+    assert damage(memory, None, buffer) is None
+    memory.bytes[buffer.address : buffer.address + 100] = 0
+    assert damage(memory, None, buffer) is None
+    memory.bytes[buffer.address + offset] = 0
+    assert said in (damage(memory, None, buffer) or "")
+    assert damage(memory, None, buffer) is None

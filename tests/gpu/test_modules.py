@@ -1,0 +1,180 @@
+"""What nvcc makes, and what the driver loads of it: on a compiler and a driver that are none."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from cudareduce.backend import BuildError, Program, Source
+from cudareduce.errors import EnvironmentProblem
+from cudareduce.gpu.cuda import CudaBackend
+from cudareduce.gpu.modules import Modules
+
+
+class DriverError(Exception):
+    pass
+
+
+class CompileError(DriverError):
+    def __init__(self, message: str, stderr: str | None) -> None:
+        super().__init__(message)
+        self.stderr = stderr
+
+
+class ExecError(OSError):
+    pass
+
+
+class Module:
+    """A loaded module, and how it came to be."""
+
+    def __init__(self, how: str, content: object, log: list[tuple[Any, ...]]) -> None:
+        self.how, self.content, self.log = how, content, log
+        if content in (b"cubin of refused", "refused"):
+            raise DriverError("an illegal instruction")
+
+    def get_function(self, entry: str) -> str:
+        return f"function {entry}"
+
+    def get_global(self, name: str) -> tuple[str, int]:
+        return f"address of {name}", 8
+
+
+class Cuda:
+    """A driver, a device of compute capability 9.0 and PyCUDA's compiler, which write down what
+    they are asked; `fails` is what the compiler raises."""
+
+    Error, CompileError = DriverError, CompileError
+
+    def __init__(self) -> None:
+        self.log: list[tuple[Any, ...]] = []
+        self.options: list[dict[str, Any]] = []
+        self.fails: dict[str, Exception] = {}
+
+    def compute_capability(self) -> tuple[int, int]:
+        return 9, 0
+
+    def module_from_buffer(self, cubin: bytes) -> Module:
+        self.log.append(("loaded", cubin))
+        return Module("buffer", cubin, self.log)
+
+    def memcpy_htod(self, address: str, value: Any) -> None:
+        self.log.append(("copied", address, value.dtype.name, int(value)))
+
+    def compile(self, text: str, **options: Any) -> bytes:
+        self.log.append(("compiled", text))
+        self.options.append(options)
+        if text in self.fails:
+            raise self.fails[text]
+        return f"cubin of {text}".encode()
+
+    def source_module(self, text: str, **options: Any) -> Module:
+        self.log.append(("made", text))
+        self.options.append(options)
+        return Module("source", text, self.log)
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
+    """In the places where PyCUDA and pytools would be imported from."""
+    made = Cuda()
+    pycuda, compiler = ModuleType("pycuda"), ModuleType("pycuda.compiler")
+    vars(compiler).update(compile=made.compile, SourceModule=made.source_module)
+    vars(pycuda).update(compiler=compiler)
+    pytools, prefork = ModuleType("pytools"), ModuleType("pytools.prefork")
+    vars(prefork).update(ExecError=ExecError)
+    vars(pytools).update(prefork=prefork)
+    for module in (pycuda, compiler, pytools, prefork):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    return made
+
+
+def source(text: str, entry: str = "kernel_a") -> Source:
+    return Source(text, entry, Path(f"{entry}.cu"))
+
+
+def loaded(program: Program | BuildError) -> Any:
+    assert not isinstance(program, BuildError), program
+    return program
+
+
+def test_without_nvcc(cuda: Cuda) -> None:
+    modules = Modules(cuda, cuda, cache=True)
+    cuda.fails["text"] = ExecError("nvcc")
+    with pytest.raises(EnvironmentProblem, match="nvcc was not found: install the CUDA toolkit"):
+        modules.build([source("text")])
+
+
+@pytest.mark.parametrize(
+    ("stderr", "said"),
+    [
+        ("\nmine.cu(3): error\n\n" + "more\n" * 20, "mine.cu(3): error" + "\nmore" * 9),
+        ("", "nvcc failed"),
+        (None, "nvcc failed"),
+    ],
+)
+def test_what_nvcc_says_of_a_text(cuda: Cuda, stderr: str | None, said: str) -> None:
+    cuda.fails["text"] = CompileError("nvcc failed", stderr)
+    [error] = Modules(cuda, cuda, cache=True).build([source("text")])
+    assert isinstance(error, BuildError)
+    assert str(error) == said
+    assert cuda.log == [("compiled", "text")]
+
+
+def test_results_come_in_the_order_of_the_sources(cuda: Cuda) -> None:
+    calls: list[None] = []
+    cuda.fails["second"] = CompileError("nvcc failed", "second.cu(1): error")
+    sources = [source(text, f"kernel_{text}") for text in ("first", "second", "third", "refused")]
+    first, second, third, refused = Modules(cuda, cuda, cache=True).build(
+        sources, lambda: calls.append(None)
+    )
+    assert (loaded(first).entry, loaded(third).entry) == ("kernel_first", "kernel_third")
+    assert loaded(first).function == "function kernel_first"
+    assert loaded(first).binary_sha == hashlib.sha256(b"cubin of first").hexdigest()
+    assert isinstance(second, BuildError) and str(second) == "second.cu(1): error"
+    assert isinstance(refused, BuildError)
+    assert str(refused) == (
+        "kernel_refused.cu: the driver does not load kernel_refused: an illegal instruction"
+    )
+    assert len(calls) == 4
+
+
+def test_what_is_compiled_is_loaded_again_and_not_compiled_again(cuda: Cuda) -> None:
+    """In another context, say: each time it is a module of its own."""
+    modules = Modules(cuda, cuda, cache=True)
+    one, other = (loaded(modules.build([source("text")])[0]) for _ in range(2))
+    assert cuda.log == [("compiled", "text"), ("made", "text"), ("loaded", b"cubin of text")]
+    assert one is not other
+    assert one.binary_sha == other.binary_sha
+
+
+def test_how_nvcc_is_called(cuda: Cuda) -> None:
+    Modules(cuda, cuda, cache=True).build([source("text")])
+    assert cuda.options == 2 * [{
+        "options": ["-std=c++17", "-O3"], "no_extern_c": True, "arch": "sm_90", "cache_dir": None,
+    }]  # fmt: skip
+
+
+def test_without_a_cache_nothing_is_left(cuda: Cuda) -> None:
+    modules = Modules(cuda, cuda, cache=False)
+    modules.build([source("text")])
+    [folder] = {options["cache_dir"] for options in cuda.options}
+    assert Path(folder).is_dir()
+    modules.close()
+    assert not Path(folder).exists()
+
+
+def test_constants_are_of_64_bits(cuda: Cuda) -> None:
+    [program] = Modules(cuda, cuda, cache=True).build([source("text")])
+    loaded(program).set_constant("COUNT", 2**40 + 5)
+    assert cuda.log[-1] == ("copied", "address of COUNT", "uint64", 2**40 + 5)
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_gpu_runs_the_same_again_in_no_order_of_ours(quick: bool) -> None:
+    assert list(CudaBackend.ways(10, quick=quick)) == [""] * 10

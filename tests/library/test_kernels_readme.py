@@ -1,0 +1,137 @@
+"""The kernels folder explains itself: its README is complete, its stub parses every kernel."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from cudareduce.launch.prelude import prelude
+from cudareduce.library import header
+from cudareduce.library.registry import Registry
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.operators import OPERATORS, Reduction
+from tests.conftest import ROOT
+
+KERNELS = ROOT / "kernels"
+README = (KERNELS / "README.md").read_text(encoding="utf-8")
+FAMILIES = sorted(path for path in KERNELS.iterdir() if path.is_dir() and any(path.glob("*.*")))
+FLAT: tuple[Iterable[object], ...] = (header.BLOCKS, DTYPES, OPERATORS)
+WORDS: dict[str, Iterable[str]] = {
+    "scope": header.SCOPES,
+    "grid": header.GRIDS,
+    "walk": header.WALKS,
+    "fold": header.FOLDS,
+    "finish": header.FINISHES,
+    "order": header.ORDERS,
+    "requires": header.REQUIREMENTS,
+    "techniques": header.TECHNIQUES,
+}
+
+
+def section(title: str) -> str:
+    """What stands in the README between a heading and the next."""
+    return README.split(f"\n{title}\n", 1)[1].split("\n#", 1)[0]
+
+
+def table(title: str) -> dict[str, str]:
+    """The rows of the tables below a heading: the first cell's word, and the other cells."""
+    return dict(re.findall(r"^\| `([^`]+)` \| (.*) \|$", section(title), re.MULTILINE))
+
+
+def declared(text: str) -> set[str]:
+    """The names of types, members and constants that C++ text declares for a kernel."""
+    types = re.findall(r"^(?:using|struct) (\w+)", text, re.MULTILINE)
+    members = re.findall(r"static __device__ \w+ (\w+)\(", text)
+    constants = re.findall(r"\b([A-Z]+) = |__constant__ [\w ]+ (\w+);", text)
+    return {*types, *members, *(name for pair in constants for name in pair if name)}
+
+
+def injected() -> set[str]:
+    """The names that the prelude declares: those of `sum`, which combines in memory, and of `mean`,
+    which counts."""
+    float32 = DTYPES["float32"]
+    both = (Reduction(OPERATORS[name], float32, float32) for name in ("sum", "mean"))
+    return declared("".join(prelude(one, "only", 256, 8, 1) for one in both))
+
+
+def test_what_is_injected_is_found() -> None:
+    assert {"In", "Acc", "Out", "Op", "lift", "atomic", "BLOCK", "ITEMS", "HIGHEST", "COUNT"} <= (
+        injected()
+    )
+
+
+def test_the_readme_names_every_key_and_says_which_are_required() -> None:
+    rows = table("## What a header may say")
+    assert set(rows) == set(header.KEYS)
+    required = {key for key, cells in rows.items() if cells.startswith("yes | ")}
+    assert required == set(header._REQUIRED)
+
+
+@pytest.mark.parametrize("key", WORDS)
+def test_the_readme_has_every_word_with_its_meaning(key: str) -> None:
+    words, rows = WORDS[key], table(f"### {key}")
+    assert list(rows) == list(words)
+    assert all(rows.values())
+    if isinstance(words, Mapping):
+        assert rows == words
+
+
+def test_the_readme_lists_blocks_types_and_operators() -> None:
+    text = section("### blocks, dtypes, ops")
+    for words in FLAT:
+        assert ", ".join(f"`{word}`" for word in words) in " ".join(text.split())
+
+
+def test_the_readme_names_what_is_injected() -> None:
+    text = section("## What a text may use")
+    for name in injected():
+        assert re.search(rf"`(Op::)?{name}\b", text), name
+
+
+def test_the_tree_is_the_lineage(registry: Registry) -> None:
+    tree = README.split("```text\n", 1)[1].split("```", 1)[0]
+    above: list[str] = []
+    found: dict[str, str | None] = {}
+    for line in tree.splitlines():
+        name, title = line.split(maxsplit=1)
+        depth = (len(line) - len(line.lstrip())) // 2
+        del above[depth:]
+        assert len(above) == depth, line
+        assert name not in found
+        assert title
+        found[name] = above[-1] if above else None
+        above.append(name)
+    assert found == {kernel.id: kernel.after for kernel in registry.kernels.values()}
+
+
+@pytest.mark.parametrize("folder", FAMILIES, ids=lambda folder: folder.name)
+def test_a_family_says_in_two_lines_what_unites_it(folder: Path) -> None:
+    lines = (folder / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 2
+    assert all(line.endswith(".") for line in lines)
+
+
+def test_the_stub_declares_what_is_injected() -> None:
+    stub = (KERNELS / "editor.h").read_text(encoding="utf-8").split("// The tool's: ")[1]
+    assert declared(stub) == injected()
+
+
+@pytest.mark.parametrize("tool", ["clang++", "clangd"])
+def test_the_stub_parses_every_kernel(tool: str, registry: Registry) -> None:
+    program = shutil.which(tool)
+    if program is None:
+        pytest.skip(f"{tool} is not installed")
+    files = [kernel.path for kernel in registry.kernels.values()]
+    commands: list[list[str | Path]] = (
+        [[program, "@compile_flags.txt", "-fsyntax-only", *files]]
+        if tool == "clang++"
+        else [[program, f"--check={path}"] for path in files]
+    )
+    for command in commands:
+        done = subprocess.run(command, cwd=KERNELS, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr

@@ -1,0 +1,178 @@
+"""Whose a kernel is: those of the package are trusted, all others are foreign."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from cudareduce.backend import Backend
+from cudareduce.backends import BackendSpec
+from cudareduce.bench import session as session_module
+from cudareduce.bench.session import Session
+from cudareduce.bench.settings import Settings
+from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.launch.case import Case, Prepared, Shape
+from cudareduce.library.foreign import Guesses, adopt
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import Registry, kernels_folder, load_registry
+from cudareduce.problem.operators import reduction_of
+from cudareduce.verify.isolate import Isolation, Job
+from cudareduce.verify.verdict import Verdict
+from cudareduce.verify.verify import verify
+from tests.cli.test_main import MINE
+
+BARE = """__global__ void bare(const float *in, float *out, int n)
+{
+    __shared__ float shared[256];
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    shared[threadIdx.x] = i < n ? in[i] : 0;
+    __syncthreads();
+    for (int stride = blockDim.x / 2; stride > 0; stride /= 2) {
+        if (threadIdx.x < stride)
+            shared[threadIdx.x] += shared[threadIdx.x + stride];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        out[blockIdx.x] = shared[0];
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Kernels of one's own, one of them in a folder that is called as one of the package is."""
+    folder = tmp_path / "kernels"
+    (folder / "ladder").mkdir(parents=True)
+    (folder / "mine.cu").write_text(MINE)
+    (folder / "ladder" / "deeper.cu").write_text(MINE.replace("mine", "deeper"))
+    return folder
+
+
+def test_kernels_of_the_package_are_not_foreign(registry: Registry) -> None:
+    kernels = registry.kernels.values()
+    assert len(kernels) >= 27
+    assert not any(kernel.foreign for kernel in kernels)
+    assert not any(choice.kernel.foreign for choice in registry.choose(["fastcuda", "reduce_*"]))
+
+
+def test_kernels_of_a_folder_of_ones_own_are_foreign(folder: Path, registry: Registry) -> None:
+    kernels = load_registry([folder]).kernels
+    assert {name for name, kernel in kernels.items() if kernel.foreign} == {"mine", "deeper"}
+    assert set(registry.kernels) == set(kernels) - {"mine", "deeper"}
+
+
+def test_a_file_is_foreign_wherever_it_lies(
+    folder: Path, tmp_path: Path, registry: Registry
+) -> None:
+    bare = tmp_path / "bare.cu"
+    bare.write_text(BARE)
+    own = kernels_folder() / "ladder" / "reduce_v7_shuffle.cu"
+    copy = shutil.copy(own, tmp_path)
+    names = [str(path) for path in (folder / "mine.cu", copy, own, bare)]
+    choices = registry.choose(names[:2])
+    choices += registry.choose(names[2:], lambda path, text: adopt(path, text, Guesses()).kernel)
+    assert [choice.kernel.id for choice in choices] == [
+        "mine", "reduce_v7_shuffle", "reduce_v7_shuffle", "bare",
+    ]  # fmt: skip
+    assert all(choice.kernel.foreign for choice in choices)
+
+
+class Shared(CpuBackend):
+    """Says of itself what a GPU does: verification need not take place in a child."""
+
+    traits = replace(CpuBackend.traits, isolated=False)
+
+
+@dataclass
+class Places:
+    """Where which kernel was verified."""
+
+    here: list[str] = field(default_factory=list)
+    apart: list[str] = field(default_factory=list)
+    children: set[int | None] = field(default_factory=set)
+
+
+@pytest.fixture
+def places(monkeypatch: pytest.MonkeyPatch) -> Places:
+    """Verification as it is, which writes down where it takes place."""
+    found, isolated = Places(), Isolation.verify
+
+    def verify_here(
+        backend: Backend, prepared: Sequence[Prepared], shape: Shape, **more: object
+    ) -> Mapping[Case, Verdict]:
+        found.here += [one.case.kernel.id for one in prepared]
+        return verify(backend, prepared, shape, **more)  # type: ignore[arg-type]
+
+    def verify_apart(self: Isolation, job: Job, limit_s: float) -> Verdict:
+        found.apart.append(job.prepared.case.kernel.id)
+        verdict = isolated(self, job, limit_s)
+        found.children |= {child.pid for child in multiprocessing.active_children()}
+        return verdict
+
+    monkeypatch.setattr(session_module, "verify", verify_here)
+    monkeypatch.setattr(Isolation, "verify", verify_apart)
+    return found
+
+
+@contextmanager
+def _quiet(what: str, steps: int) -> Iterator[Callable[[], None]]:
+    yield lambda: None
+
+
+def verdicts_of(backend: CpuBackend, cache: Path, kernels: Sequence[Kernel]) -> dict[str, Verdict]:
+    """What a session on this backend says of kernels, by their ids."""
+    reduction = reduction_of("sum", "float32")
+    shapes = ((1000, 1),)
+    settings = Settings(reductions=(reduction,), sizes=(1000,))
+    session = Session(backend, BackendSpec("cpu", cache=cache), settings, _quiet)
+    try:
+        cases = [Case(kernel, reduction, kernel.block, kernel.items) for kernel in kernels]
+        prepared, errors = session.prepare(cases, shapes)
+        assert errors == {}
+        return {case.kernel.id: v for case, v in session.verify(prepared, shapes, {})}
+    finally:
+        session.close()
+
+
+@pytest.mark.parametrize("kind", [Shared, CpuBackend])
+def test_what_is_foreign_is_verified_in_a_child(
+    kind: type[CpuBackend], places: Places, cache: Path, folder: Path, registry: Registry
+) -> None:
+    """On a backend that isolates nothing by itself; on one that does, so is everything."""
+    kernels = [
+        *(choice.kernel for choice in registry.choose(["reduce_v7_shuffle", "reduce_reshape"])),
+        *(choice.kernel for choice in registry.choose([str(folder / "mine.cu")])),
+        load_registry([folder]).kernels["deeper"],
+    ]
+    with kind(cache=cache) as backend:
+        verdicts = verdicts_of(backend, cache, kernels)
+    assert {name: verdict.outcome for name, verdict in verdicts.items()} == dict.fromkeys(
+        ("reduce_v7_shuffle", "reduce_reshape", "mine", "deeper"), "pass"
+    )
+    package, foreign = ["reduce_v7_shuffle", "reduce_reshape"], ["mine", "deeper"]
+    if kind is Shared:
+        assert (places.here, places.apart) == (package, foreign)
+    else:
+        assert (places.here, places.apart) == ([], package + foreign)
+    assert len(places.children) == 1
+
+
+def test_a_fault_of_what_is_foreign_does_not_end_the_run(
+    places: Places, cache: Path, folder: Path, registry: Registry
+) -> None:
+    """It would have ended this process."""
+    path = folder / "mine.cu"
+    path.write_text(MINE.replace("i < n ? Op::lift(in[i], i)", "true ? Op::lift(in[i + 4096], i)"))
+    [mine] = registry.choose([str(path)])
+    with Shared(cache=cache) as backend:
+        verdicts = verdicts_of(backend, cache, [mine.kernel, registry.kernels["reduce_v7_shuffle"]])
+    assert verdicts["mine"].outcome == "fail"
+    assert f"{path}:" in verdicts["mine"].reason
+    assert "past the end of argument 0" in verdicts["mine"].reason
+    assert verdicts["reduce_v7_shuffle"].outcome == "pass"

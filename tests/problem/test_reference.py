@@ -1,0 +1,82 @@
+"""The reference answers: wide, by rows, in order, and defined for nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from cudareduce.problem.inputs import make
+from cudareduce.problem.operators import reduction_of
+from cudareduce.problem.reference import bound, reference
+
+
+def test_float64_sums_are_as_accurate_as_fsum() -> None:
+    reduction = reduction_of("sum", "float64")
+    data = np.random.default_rng(0).normal(size=30000) * 10.0 ** np.arange(-15, 15).repeat(1000)
+    for rows in (1, 3, 30000):
+        found = reference(reduction, data, rows).expected
+        exact = [math.fsum(row) for row in data.reshape(rows, -1)]
+        assert np.abs(found - np.array(exact)).max() <= 2**-53 * np.abs(exact).max()
+
+
+def test_magnitudes_are_sums_of_absolute_values() -> None:
+    data = make("random", reduction_of("sum", "float32"), 1000, 7)
+    found = reference(reduction_of("sum", "float32"), data, 7).magnitude
+    assert found == pytest.approx(np.abs(data.reshape(7, 1000)).sum(1, dtype="float64"))
+
+
+def test_a_sum_of_int32_wraps_as_numpys_does_and_a_wider_one_does_not() -> None:
+    data = np.full(3, 2**31 - 1, np.int32)
+    narrow = reference(reduction_of("sum", "int32"), data, 1).expected[0]
+    assert narrow == data.sum(dtype=np.int32) == 2**31 - 3
+    assert reference(reduction_of("sum", "int32", "int64"), data, 1).expected[0] == 3 * (2**31 - 1)
+
+
+@pytest.mark.parametrize("op", ["matmul", "affine"])
+def test_what_does_not_commute_is_folded_in_order(op: str) -> None:
+    reduction = reduction_of(op, "uint32")
+    data = make("random", reduction, 11, 3)
+    expected = []
+    for row in data.reshape(3, 11):
+        if op == "matmul":
+            product = np.eye(2, dtype=np.uint32)
+            for x in row:
+                product = product @ np.array([[x, 1], [1, 0]], np.uint32)
+            expected.append(product.reshape(-1).tolist())
+        else:
+            scale, shift = 1, 0
+            for x in map(int, row):
+                scale, shift = (2 * x + 1) * scale % 2**32, ((2 * x + 1) * shift + x + 1) % 2**32
+            expected.append([scale, shift])
+    assert reference(reduction, data, 3).expected.tolist() == expected
+    assert reference(reduction, data[::-1].copy(), 3).expected.tolist() != expected
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "answer"),
+    [("sum", "float32", 0), ("prod", "int32", 1), ("min", "float64", np.inf),
+     ("max", "int32", -(2**31)), ("argmin", "float32", -1), ("mean", "float32", np.nan)],
+)  # fmt: skip
+def test_nothing_has_an_answer(op: str, dtype: str, answer: float) -> None:
+    reduction = reduction_of(op, dtype)
+    found = reference(reduction, np.empty(0, reduction.dtype.storage), 2).expected
+    np.testing.assert_array_equal(found, [answer, answer])
+
+
+def test_extrema_are_numpys() -> None:
+    data = np.array([1, np.nan, -np.inf, 5, np.nan, 5], "float32")
+    for op in ("min", "max", "argmin", "argmax"):
+        found = reference(reduction_of(op, "float32"), data, 2).expected
+        np.testing.assert_array_equal(found, getattr(np, op)(data.reshape(2, 3), axis=1))
+
+
+def test_a_bound_grows_with_depth_until_it_says_nothing() -> None:
+    reduction = reduction_of("sum", "float32")
+    ref = reference(reduction, np.ones(8, "float32"), 1)
+    assert bound(reduction, 10, ref, False) == pytest.approx([10 * 2**-24 * 8], rel=1e-5)
+    assert bound(reduction, 10, ref, True) == pytest.approx([0])
+    assert bound(reduction, 200_000, ref, False) is None
+    exact = reference(reduction_of("sum", "int32"), np.ones(8, "int32"), 1)
+    assert bound(reduction_of("sum", "int32"), 200_000, exact, False) == pytest.approx([0])

@@ -1,0 +1,58 @@
+"""A result file survives being written and read."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import fields
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cudareduce.device import DeviceInfo
+from cudareduce.results.record import Record, Run
+from cudareduce.results.store import load, to_json
+
+#: Whatever Unicode holds but halves of characters, which no file can.
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+OF_TYPE = {
+    str: TEXT,
+    int: st.integers(-(2**63), 2**63),
+    float: st.floats(allow_nan=False, allow_infinity=False),
+    bool: st.booleans(),
+    NoneType: st.none(),
+}
+
+
+def values(hint: Any) -> st.SearchStrategy[Any]:
+    """Values of an annotated type: a plain one, a union of them, or a tuple of times."""
+    if get_origin(hint) is tuple:
+        return st.lists(st.none() | OF_TYPE[float], max_size=9).map(tuple)
+    return st.one_of(*(OF_TYPE[kind] for kind in get_args(hint) or (hint,)))
+
+
+def made(kind: type[Any]) -> st.SearchStrategy[Any]:
+    hints = get_type_hints(kind)
+    return st.builds(kind, **{field.name: values(hints[field.name]) for field in fields(kind)})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+OBJECTS = st.dictionaries(TEXT, JSON, max_size=4)
+RUNS = st.builds(
+    Run, OBJECTS, made(DeviceInfo), OBJECTS, st.lists(made(Record), max_size=3).map(tuple), TEXT
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(run=RUNS)
+def test_what_is_written_is_read(run: Run) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run.json")
+        path.write_text(to_json(run), encoding="utf-8")
+        assert load(path) == run

@@ -1,0 +1,106 @@
+"""The house is as planned: few rooms, small modules, `--help` quick and light.
+
+That data flows one way, and that no import runs in a circle, `lint-imports` says (setup.cfg).
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+PACKAGE = ROOT / "cudareduce"
+MODULES = {
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+#: A package asks one question; this many are all that one finds one's way in.
+MOST_ROOMS, MOST_LINES, MOST_LINES_OF_A_FUNCTION = 38, 300, 50
+COMMANDS = (
+    "bench.command.bench", "bench.verify_command.verify", "gate.command.check",
+    "gate.command.check_base", "gate.command.compare_files", "sweep.command.sweep",
+    "reproduce.command.reproduce", "selftest.command.selftest",
+)  # fmt: skip
+MOST_LINES_OF_A_COMMAND = 40
+each_module = pytest.mark.parametrize("module", MODULES)
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    tree = ast.parse(path.read_text())
+    return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return (function.end_lineno or function.lineno) - function.lineno + 1
+
+
+def test_there_are_few_rooms() -> None:
+    entries = [path for path in PACKAGE.iterdir() if path.name != "__pycache__"]
+    assert len(entries) <= MOST_ROOMS, sorted(path.name for path in entries)
+    single = {path.stem for path in entries if path.suffix == ".py"}
+    ground = {"errors", "budget", "device", "intervals", "progress"}
+    assert single == {"__init__", "__main__", "backend", "backends", *ground}
+
+
+@each_module
+def test_modules_and_functions_stay_small(module: str) -> None:
+    assert len(MODULES[module].read_text().splitlines()) <= MOST_LINES
+    long = [f.name for f in functions(MODULES[module]) if length(f) > MOST_LINES_OF_A_FUNCTION]
+    assert not long
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_told_in_one_function(command: str) -> None:
+    module, _, name = command.rpartition(".")
+    found = [f for f in functions(MODULES[module]) if f.name == name]
+    assert [length(f) <= MOST_LINES_OF_A_COMMAND for f in found] == [True]
+
+
+@each_module
+def test_no_options_without_types(module: str) -> None:
+    """Below the command line no function takes a mapping of anything under that name."""
+    if module.startswith("cli."):
+        return
+    for function in functions(MODULES[module]):
+        arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+        assert "options" not in {argument.arg for argument in arguments}
+
+
+@each_module
+def test_backends_are_told_apart_in_one_place(module: str) -> None:
+    """No comparison with a backend's name, and no question for its class, but in `backends`."""
+    if module == "backends":
+        return
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            words = {side.value for side in sides if isinstance(side, ast.Constant)}
+            assert not words & {"cuda", "cpu"}, f"{module}:{node.lineno}"
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
+            kinds = ast.unparse(node.args[1])
+            assert "Backend" not in kinds, f"{module}:{node.lineno}"
+
+
+@each_module
+def test_public_names_have_docstrings(module: str) -> None:
+    tree = ast.parse(MODULES[module].read_text())
+    assert ast.get_docstring(tree)
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+            assert ast.get_docstring(node), f"{module}.{node.name}"
+
+
+def test_help_imports_little() -> None:
+    code = (
+        "import sys; from cudareduce.cli.main import run; run(['--help']); "
+        "heavy = {'numpy', 'pycuda', 'rich', 'tabulate', 'scipy'} & set(sys.modules); "
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Benchmark CUDA parallel reductions" in done.stdout

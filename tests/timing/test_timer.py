@@ -1,0 +1,122 @@
+"""What a timer puts in front of a sample: a read behind launches that leave the place to chance."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cudareduce.backend import OutOfMemory
+from cudareduce.device import DeviceInfo, DeviceLimits
+from cudareduce.errors import CudareduceError, EnvironmentProblem
+from cudareduce.gpu.cuda import CudaBackend
+from cudareduce.timing.timer import FLUSH_BYTES, PLACES, DeviceTimer
+
+
+@pytest.fixture
+def log() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def timer(log: list[str]) -> DeviceTimer:
+    """A timer on a device that only writes down what is launched."""
+    backend = SimpleNamespace(
+        info=lambda: DeviceInfo("Device", l2_bytes=60 * 2**20),
+        limits=lambda: DeviceLimits(132, 2048),
+        allocate=lambda nbytes: SimpleNamespace(nbytes=nbytes),
+        build=lambda sources: [SimpleNamespace(entry=source.entry) for source in sources],
+        launcher=lambda program, *shape: lambda: log.append(program.entry),
+        zero=lambda buffer: log.append(f"write of {buffer.nbytes}"),
+        synchronize=lambda: None,
+        mark=None, reached=None, elapsed_us=None, finish=None, host_us=None,
+    )  # fmt: skip
+    made: Any = backend
+    return DeviceTimer(made)
+
+
+def test_the_cache_is_displaced_by_reading_behind_a_chance_number_of_launches(
+    timer: DeviceTimer, log: list[str]
+) -> None:
+    assert timer.flush_buffer.nbytes == FLUSH_BYTES
+    counts = Counter[int]()
+    for _ in range(400):
+        log.clear()
+        timer.displace()
+        *empty, last = log
+        assert last == "read_4"
+        assert set(empty) <= {"empty_kernel"}
+        counts[len(empty)] += 1
+    assert set(counts) == set(range(PLACES))
+
+
+@pytest.mark.parametrize("launches", [1, 2, 3, 8, 9])
+def test_in_step_each_sample_begins_one_place_further_on(
+    timer: DeviceTimer, log: list[str], launches: int
+) -> None:
+    stepping = timer.in_step(launches)
+    places = []
+    for _ in range(PLACES):
+        stepping.displace()
+        places.append(len(log) % PLACES)
+        log += ["kernel"] * launches
+    assert sorted(places) == list(range(PLACES))
+
+
+def test_other_flushes(timer: DeviceTimer, log: list[str]) -> None:
+    assert timer.flushing("read") is timer
+    timer.flushing("none").displace()
+    assert set(log) <= {"empty_kernel", "wait_ns"} and log[-1] == "wait_ns"
+    log.clear()
+    timer.flushing("write").displace()
+    assert log[-2:] == ["wait_ns", f"write of {60 * 2**20}"]
+    log.clear()
+    like_theirs = timer.flushing("nvbench")
+    like_theirs.displace()
+    like_theirs.synchronize()
+    assert log == ["wait_ns", f"write of {60 * 2**20}", "empty_kernel", "empty_kernel"]
+
+
+class Refused(Exception):
+    """The driver says no."""
+
+
+class NoMemory(Refused):
+    """The driver has none left."""
+
+
+@dataclass
+class Device:
+    """The only GPU that a driver has, with its primary context, and none besides."""
+
+    said: Exception
+
+    def __call__(self, index: int) -> Device:
+        return self
+
+    def count(self) -> int:
+        return 1
+
+    def retain_primary_context(self) -> SimpleNamespace:
+        return SimpleNamespace(push=lambda: None, detach=lambda: None)
+
+    def make_context(self) -> None:
+        raise self.said
+
+
+@pytest.mark.parametrize(
+    ("said", "becomes"),
+    [(Refused("prohibited"), EnvironmentProblem), (NoMemory("out"), OutOfMemory)],
+)
+def test_a_context_that_cannot_be_had_is_told_in_words(
+    monkeypatch: pytest.MonkeyPatch, said: Exception, becomes: type[CudareduceError]
+) -> None:
+    pycuda = SimpleNamespace(
+        Device=Device(said), Stream=SimpleNamespace, Error=Refused, MemoryError=NoMemory
+    )
+    monkeypatch.setattr("cudareduce.gpu.driver.load", lambda: pycuda)
+    with CudaBackend() as backend, pytest.raises(becomes, match="context"), backend.another():
+        pass

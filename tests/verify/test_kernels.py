@@ -1,0 +1,103 @@
+"""Every kernel, in every type and operator it takes, on the emulator: right, and free of hazards.
+
+The list makes itself: a new kernel file joins by being there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from cudareduce.backend import Backend, BuildError
+from cudareduce.bench.session import HAZARD_SHAPES
+from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.launch.case import Case, Prepared, Shape, build, planned
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import load_registry
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.operators import OPERATORS, reduction_of
+from cudareduce.verify.verify import ROW_SHAPES, verify
+
+KERNELS = load_registry().kernels
+#: What every kernel is tried with; the first of each family also takes every operator once and
+#: every type once. The rest of the product is marked slow.
+CORE = {("sum", "float32"), ("min", "int32"), ("max", "float64")}
+EACH_ONCE = {(op, list(DTYPES)[k % len(DTYPES)]) for k, op in enumerate(OPERATORS)}
+EACH_ONCE |= {("sum", dtype) for dtype in DTYPES} | {("matmul", "uint32"), ("affine", "int32")}
+#: A size for each way to go wrong: identity, one, a warp and its edges, a block's, several passes.
+SIZES = (0, 1, 31, 32, 33, 255, 256, 257, 513, 4097, 70001)
+SHAPES = [(n, 1) for n in SIZES] + list(ROW_SHAPES)
+
+
+def _cases() -> Sequence[object]:
+    seen: set[str] = set()
+    cases = []
+    for kernel in KERNELS.values():
+        first = kernel.family not in seen
+        seen.add(kernel.family)
+        for op in OPERATORS:
+            for dtype in DTYPES:
+                if kernel.why_not(reduction_of(op, dtype)):
+                    continue
+                quick = (op, dtype) in CORE or (first and (op, dtype) in EACH_ONCE)
+                marks = [] if quick else [pytest.mark.slow]
+                name = f"{kernel.id}-{op}-{dtype}"
+                cases.append(pytest.param(kernel, op, dtype, id=name, marks=marks))
+    return cases
+
+
+class Watched(CpuBackend):
+    """Watches every access, and on more than one launch: a kernel may leave something behind."""
+
+    def ways(self, repeats: int, *, quick: bool) -> Iterator[str]:
+        for _ in range(repeats):
+            yield from super().ways(repeats, quick=quick)
+
+
+@pytest.fixture(scope="module")
+def watched(cache: Path) -> Iterator[CpuBackend]:
+    with Watched(cache=cache, hazards=True) as backend:
+        yield backend
+
+
+def prepare(backend: Backend, cases: Sequence[Case], shapes: Sequence[Shape]) -> list[Prepared]:
+    """Cases planned for those of the shapes that they take, and compiled."""
+    plans = {case: planned(case, shapes, backend.limits()) for case in cases}
+    built = build(backend, {case: list(taken.values()) for case, (taken, _) in plans.items()})
+    prepared = []
+    for case, programs in built.items():
+        assert not isinstance(programs, BuildError), programs
+        assert plans[case][0], f"{case.kernel.id} takes none of the shapes"
+        prepared.append(Prepared(case, *plans[case], programs))
+    return prepared
+
+
+@pytest.mark.parametrize(("kernel", "op", "dtype"), _cases())
+def test_right_on_every_schedule(cpu: CpuBackend, kernel: Kernel, op: str, dtype: str) -> None:
+    case = Case(kernel, reduction_of(op, dtype), kernel.block, kernel.items)
+    [ready] = prepare(cpu, [case], SHAPES)
+    for shape in ready.plans:
+        found = verify(cpu, [ready], shape)[case]
+        assert found.outcome == "pass", found.reason
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=list(KERNELS))
+def test_no_hazards(watched: CpuBackend, kernel: Kernel) -> None:
+    case = Case(kernel, reduction_of("sum", "float32"), kernel.block, kernel.items)
+    [ready] = prepare(watched, [case], HAZARD_SHAPES)
+    for shape in ready.plans:
+        found = verify(watched, [ready], shape)[case]
+        assert found.outcome == "pass", found.reason
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=list(KERNELS))
+def test_right_at_the_smallest_and_largest_block(cpu: CpuBackend, kernel: Kernel) -> None:
+    for block in (min(kernel.blocks), max(kernel.blocks)):
+        case = Case(kernel, reduction_of("sum", "int32"), block, kernel.items)
+        shapes = ((1, 1), (block - 1, 1), (2 * block + 1, 1), (4992, 1), (31, 2 * block))
+        [ready] = prepare(cpu, [case], shapes)
+        for shape in ready.plans:
+            found = verify(cpu, [ready], shape)[case]
+            assert found.outcome == "pass", f"block {block}: {found.reason}"
