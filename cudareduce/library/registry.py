@@ -32,7 +32,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """All kernels in order of family and name, and all suites."""
+    """All kernels in order of lineage, and all suites."""
 
     kernels: Mapping[str, Kernel]
     suites: Mapping[str, Suite]
@@ -115,6 +115,23 @@ def kernels_folder() -> Path:
     raise UsageError("the kernels folder is missing: install cudareduce again")
 
 
+def _by_lineage(kernels: Mapping[str, Kernel]) -> dict[str, Kernel]:
+    """Each kernel behind the one that it is a step from: a lineage is followed to its end before
+    its branches, first within its family, then by name."""
+    steps: dict[str | None, list[Kernel]] = {}
+    for kernel in kernels.values():
+        steps.setdefault(kernel.after, []).append(kernel)
+    ordered: dict[str, Kernel] = {}
+
+    def follow(after: str | None, family: str | None) -> None:
+        for kernel in sorted(steps.get(after, ()), key=lambda k: (k.family != family, k.id)):
+            ordered[kernel.id] = kernel
+            follow(kernel.id, kernel.family)
+
+    follow(None, None)
+    return ordered
+
+
 def load_registry(extra: Sequence[Path] = ()) -> Registry:
     """Read every kernel and suite; `extra` folders hold a user's own, one level deep or flat."""
     kernels: dict[str, Kernel] = {}
@@ -138,4 +155,4 @@ def load_registry(extra: Sequence[Path] = ()) -> Registry:
         for row in suite.rows:
             if row.kernel not in kernels:
                 raise UsageError(f"suite {suite.id}: {row.name}: no kernel {row.kernel!r}")
-    return Registry(kernels, suites)
+    return Registry(_by_lineage(kernels), suites)

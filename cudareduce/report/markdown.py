@@ -29,10 +29,11 @@ def to_markdown(found: Iterable[Section]) -> str:
         align = [alignment(section, k) for k in range(len(section.header))]
         blocks = [f"**{section.title}**"]
         if section.rows:
+            blank = [""] * len(section.header)  # Markdown has no rule within a table
+            rows = [r for k, row in enumerate(section.rows)
+                    for r in ([blank, row] if k in section.rules else [row])]  # fmt: skip
             blocks.append(
-                tabulate(
-                    section.rows, section.header, "github", colalign=align, disable_numparse=True
-                )
+                tabulate(rows, section.header, "github", colalign=align, disable_numparse=True)
             )
         parts.append("\n\n".join([*blocks, *section.notes]) + "\n")
     return "\n".join(parts)

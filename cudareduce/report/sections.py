@@ -14,6 +14,10 @@ from cudareduce.report.columns import label as _label
 from cudareduce.report.numbers import DASH, error_text, plain_text, size_text
 from cudareduce.results.record import Record, Run
 
+#: What `vs prev` is against in a lineage, and in a publication's own order.
+_STEP = "; vs prev: against the step before, which where a branch begins is not the row above"
+_ROW = "; vs prev: against the row above"
+
 
 @dataclass(frozen=True, slots=True)
 class Section:
@@ -24,6 +28,7 @@ class Section:
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
     texts: int = 1  # how many columns, from the left, hold words and not numbers
+    rules: tuple[int, ...] = ()  # rows with a gap above them
 
 
 def sections(run: Run, more: Sequence[str] = ()) -> list[Section]:
@@ -56,7 +61,7 @@ def _section(run: Run, records: Sequence[Record], more: Sequence[str]) -> Sectio
     wrong = [f"{_label(r)}: WRONG: {r.reason}" for r in shown if r.verdict == "fail"]
     if any(record.time_us is not None for record in shown):
         timed = _timed(run, what, shown, more)
-        return Section(timed.title, timed.header, timed.rows, (*wrong, *notes, *timed.notes))
+        return replace(timed, notes=(*wrong, *notes, *timed.notes))
     title = f"{what}, {run.device.name}: answers only, nothing is timed"
     header = ("kernel", "blocks", "passes", "answer", "error", "%bound", "ulp", "distinct")
     rows = tuple(
@@ -89,9 +94,34 @@ def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) 
         for k, r in enumerate(records)
     )  # fmt: skip
     headings = {column.heading for column in columns}
-    notes = [*_share_notes(run, first, headings), *_kind_notes(kinds, timed), *_answer_notes(timed)]
-    notes += _interval_notes(timed)
-    return Section(title, tuple(c.heading for c in columns), rows, tuple(notes))
+    notes = [*_reference_notes(timed, headings), *_share_notes(run, first, headings)]
+    notes += [*_kind_notes(kinds, timed), *_answer_notes(timed), *_interval_notes(timed)]
+    headings_in_order = tuple(column.heading for column in columns)
+    return Section(title, headings_in_order, rows, tuple(notes), rules=_rules(records))
+
+
+def _rules(records: Sequence[Record]) -> tuple[int, ...]:
+    """Rows that begin another part: their speed-ups have another reference than those above."""
+    above: str | None = None
+    rules = []
+    for k, r in enumerate(records):
+        if above is not None and r.baseline is not None and r.baseline != above:
+            rules.append(k)
+        above = r.baseline or above
+    return tuple(rules)
+
+
+def _reference_notes(timed: Sequence[Record], headings: set[str]) -> Iterator[str]:
+    """What speed-ups are against."""
+    names = {r.kernel: _label(r) for r in timed}
+    references = [
+        names.get(name, name) for name in dict.fromkeys(r.baseline for r in timed) if name
+    ]
+    if "speedup" not in headings or not references:
+        return
+    where = " (the one in the same part)" if len(references) > 1 else ""
+    step = _ROW if all(r.suite for r in timed) else _STEP
+    yield f"speedup: against {listed(references)}{where}{step if 'vs prev' in headings else ''}"
 
 
 def listed(words: Iterable[str]) -> str:

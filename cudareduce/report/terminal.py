@@ -115,7 +115,9 @@ def _rich_table(section: Section, gap: int) -> Table:
         table.add_column(
             name, justify=alignment(section, k), no_wrap=k >= section.texts, overflow="fold"
         )
-    for row in section.rows:
+    for k, row in enumerate(section.rows):
+        if k in section.rules:
+            table.add_section()
         style = "red" if "WRONG" in row else ""
         table.add_row(*(Text(cell, style) for cell in row))
     return table
@@ -135,7 +137,9 @@ def _plain_table(section: Section, gap: int) -> Iterator[str]:
     yield "\n"
     yield line(section.header)
     yield f" {'─' * (sum(widths) + gap * (len(widths) - 1))}\n"
-    yield from map(line, section.rows)
+    for k, row in enumerate(section.rows):
+        yield from ["\n"] * (k in section.rules)
+        yield line(row)
     yield "\n"
 
 

@@ -176,3 +176,16 @@ def test_a_fault_of_what_is_foreign_does_not_end_the_run(
     assert f"{path}:" in verdicts["mine"].reason
     assert "past the end of argument 0" in verdicts["mine"].reason
     assert verdicts["reduce_v7_shuffle"].outcome == "pass"
+
+
+def test_kernels_stand_in_the_order_of_their_lineage(registry: Registry) -> None:
+    """Behind the kernel it is a step from, with nothing but its other steps between."""
+    names = list(registry.kernels)
+    ladder = [name for name in names if name.startswith("reduce_v")]
+    assert names[names.index(ladder[0]) :][: len(ladder)] == ladder == sorted(ladder)
+    open_branches: list[str] = []
+    for kernel in registry.kernels.values():
+        while open_branches and open_branches[-1] != kernel.after:
+            open_branches.pop()
+        assert bool(open_branches) == (kernel.after is not None), kernel.id
+        open_branches.append(kernel.id)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cudareduce.report.markdown import to_markdown
 from cudareduce.report.sections import Section, sections
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.store import load
@@ -67,3 +69,21 @@ def test_a_pipe_gets_whole_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in shown([WIDE], capsys)[3:]] == ["reduce_a", "reduce_b_c"]
     lines = shown(sections(load(RUNS[0])), capsys)
     assert any(line.startswith(" reduce_v5_completely_unroll ") for line in lines)
+
+
+def test_lineages_stand_apart_and_the_reference_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = load(RUNS[0])
+    first, *others = run.records
+    assert first.baseline is not None
+    two = replace(run, records=(replace(first, baseline="another"), *others))
+    [section, *_] = sections(two)
+    assert section.rules == (1,)
+    assert any("speedup: against another and " in note for note in section.notes)
+    [whole, *_] = sections(replace(run, records=tuple(others)))
+    assert whole.rules == ()
+    assert sum(note.startswith("speedup: against ") for note in whole.notes) == 1
+    lines = to_markdown([section]).splitlines()
+    blank = [k for k, line in enumerate(lines) if line and set(line) <= set("| ")]
+    assert len(blank) == 1 and first.kernel in lines[blank[0] - 1]
