@@ -119,16 +119,18 @@ def test_cold_and_warm_in_one_table(cudareduce: Call) -> None:
     assert cold["time_us_low"] <= cold["time_us"] <= cold["time_us_high"]
 
 
-def test_two_processes_agree_within_half_a_per_cent(tmp_path: Path) -> None:
-    found = []
+def test_two_processes_agree(tmp_path: Path) -> None:
+    """Within half a per cent from 2^25 on. At 2^24, where a context matters most, one pair of
+    processes in fifty lies farther apart (up to 1.0 % on H200s, 0.74 % the last time)."""
+    runs = []
     for k in range(2):
         path = tmp_path / f"{k}.json"
         command = [sys.executable, "-m", "cudareduce", "bench", V7, "--n", "2^24,2^25", "--json",
                    str(path), "--quiet"]  # fmt: skip
         subprocess.run(command, check=True, capture_output=True)
-        found.append([r["time_us"] for r in json.loads(path.read_text())["records"]])
-    for one, other in zip(*found, strict=True):
-        assert one == pytest.approx(other, rel=0.005)
+        runs.append([r["time_us"] for r in json.loads(path.read_text())["records"]])
+    for one, other, share in zip(*runs, (0.01, 0.005), strict=True):
+        assert one == pytest.approx(other, rel=share)
 
 
 def test_a_flush_by_writing_distorts(timer: DeviceTimer, gpu: CudaBackend) -> None:
