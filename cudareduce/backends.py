@@ -45,7 +45,8 @@ def default_cache() -> Path:
 
 
 def choose_backend(wanted: str, device: int, use_cache: bool) -> tuple[BackendSpec, str | None]:
-    """The backend to use, and where `auto` had to fall back the reason why."""
+    """The backend to use where `auto`, `cuda` or `cpu` is wanted, and where `auto` had to fall back
+    the reason why. Raises EnvironmentProblem if `cuda` is wanted and cannot be had."""
     cuda = BackendSpec("cuda", device, use_cache=use_cache)
     cpu = BackendSpec("cpu", cache=default_cache() if use_cache else None, use_cache=use_cache)
     if wanted == "cpu":
@@ -77,7 +78,8 @@ def open_cuda(spec: BackendSpec) -> CudaBackend:
 
 
 def open_backend(spec: BackendSpec, *, catch_faults: bool = False) -> Backend:
-    """Open a backend; `catch_faults` makes an invalid access on the CPU name its kernel."""
+    """Open a backend; `catch_faults` makes an invalid access on the CPU name its kernel. Raises
+    EnvironmentProblem."""
     if spec.name == "cuda":
         return open_cuda(spec)
     from cudareduce.emulator.cpu import CpuBackend

@@ -48,7 +48,8 @@ class DeviceInfo:
 
 
 def theoretical_gb_s(memory_clock_khz: int, bus_bits: int) -> float | None:
-    """Peak bandwidth from what the driver reports; None where it reports 0, as on some boards."""
+    """Peak bandwidth in GB/s, twice the clock times the width, from what the driver reports; None
+    where it reports 0, as on some boards."""
     return 2 * memory_clock_khz * bus_bits / 8 / 1e6 or None
 
 

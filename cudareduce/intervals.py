@@ -17,7 +17,8 @@ def interval(values: Sequence[float]) -> Interval | None:
     """A distribution-free interval for a median, from the order of the values.
 
     The k-th smallest and k-th largest of n hold the median with 1 - 2 P(Binomial(n, 1/2) < k); the
-    largest k that keeps 95 % is taken: the 2nd and the 8th of 9 (96 %).
+    largest k that keeps 95 % is taken: the 2nd and the 8th of 9 (96 %). None under six values.
+    Source: David and Nagaraja, Order Statistics, 7.1.
     """
     n = len(values)
     tail, k = 0.0, 0
@@ -31,7 +32,8 @@ def interval(values: Sequence[float]) -> Interval | None:
 
 
 def noise_pct(samples: Sequence[float]) -> float | None:
-    """The interquartile range of the samples in per cent of their median."""
+    """The interquartile range of the samples in per cent of their median; None under four
+    samples."""
     if len(samples) < 4:
         return None
     low, middle, high = quantiles(samples, n=4)

@@ -79,17 +79,16 @@ class Runner:
         venv = 'mkdir -p "$3/bin"; cp "$(dirname "$0")"/made/* "$3/bin"'
         self._script(self.tools / "python3", venv)
         (self.tools / "made").mkdir()
-        note = 'echo "$@" >> "$CUDAREDUCE_TEST_CACHE/../pip.log"'
+        note = 'echo "$@" >> "$HOME/pip.log"'
         self._script(self.tools / "made" / "pip", note)
         run = f'exec {sys.executable} -m tests.fake_gpu "$@"'
         self._script(self.tools / "made" / "cudareduce", run)
         self.asked = checkout.parent / "pip.log"
-        (checkout.parent / "cache").mkdir()
         self.environment = {
             "PATH": f"{self.tools}:{os.environ['PATH']}",
             "HOME": str(checkout.parent),
             "PYTHONPATH": str(checkout),
-            "CUDAREDUCE_TEST_CACHE": str(checkout.parent / "cache"),
+            "CUDAREDUCE_TEST_CACHE": str(cache),
             "GITHUB_ACTIONS": "true",
             "GITHUB_WORKSPACE": str(checkout),
             "GITHUB_STEP_SUMMARY": str(self.summary),

@@ -36,14 +36,15 @@ class Benched:
 
 
 def bench(request: BenchRequest) -> int:
-    """Verify, time, print, store; the exit code."""
+    """Verify, time, print, store; the exit code. Raises UsageError and EnvironmentProblem."""
     done = timed_run(request)
     publish(request.outputs, sections(done.run, request.columns), run_texts(done.run))
     return done.exit_code
 
 
 def timed_run(request: BenchRequest) -> Benched:
-    """Verify and time what a request names."""
+    """Verify and time what a request names. A name, an option or an output file that will not do
+    is a UsageError, before anything is measured."""
     registry = load_registry(request.selection.folders)
     choices = chosen(request.selection, registry, request.machine.quiet)
     baseline = request.timing.baseline_kernel
@@ -56,7 +57,8 @@ def timed_run(request: BenchRequest) -> Benched:
 def timed_choices(
     request: BenchRequest, settings: Settings, choices: Sequence[Choice], registry: Registry
 ) -> Benched:
-    """Verify and time these kernels on the machine that the request names."""
+    """Verify and time these kernels on the machine that the request names. Raises
+    EnvironmentProblem if it cannot be had."""
     with opened(request.machine, settings) as session:
         info = session.backend.info()
         device = replace(info, peak_gb_s=settings.peak_gb_s or info.peak_gb_s)

@@ -20,7 +20,8 @@ from cudareduce.timing.rounds import Timing
 
 
 def roofline_alarm(label: str, gb_s: float, peak_gb_s: float | None) -> str | None:
-    """Why a time cannot be believed; None if it can. Only a cold one is bound by memory."""
+    """Why a time cannot be believed, with the bandwidth and its theory in GB/s; None if it can.
+    Only a cold one is bound by memory."""
     if not label.startswith("cold") or peak_gb_s is None or gb_s <= peak_gb_s:
         return None
     return (
@@ -32,7 +33,7 @@ def roofline_alarm(label: str, gb_s: float, peak_gb_s: float | None) -> str | No
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """What records have in common within a run."""
+    """What records have in common within a run; `peak_gb_s` is theory."""
 
     backend: str
     peak_gb_s: float | None

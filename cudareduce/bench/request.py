@@ -31,7 +31,8 @@ from cudareduce.report.publish import Outputs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which kernels, and what the user says of files without a header."""
+    """Which kernels, and what the user says of files without a header: `block` threads, `items`
+    elements a thread, `grid` blocks, `shared` bytes a block; None leaves it to each kernel."""
 
     kernels: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
@@ -46,7 +47,8 @@ class Selection:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """What is reduced: every operator on every type at every size; no sizes are those where
-    reductions go wrong. `acc` widens the accumulator, `rtol` is for `op_expr`, an own operator."""
+    reductions go wrong. `acc` widens the accumulator, `rtol` is how far a float answer of
+    `op_expr`, an own operator, may be off, relatively."""
 
     n: tuple[int, ...] | None = None
     rows: int = 1
@@ -112,7 +114,7 @@ class VerifyRequest:
 
 def chosen(selection: Selection, registry: Registry, quiet: bool) -> list[Choice]:
     """The kernels named; a file without a header is taken for what it looks like, and it is said
-    what that is."""
+    what that is. A name that is not known, or a file that cannot be taken, is a UsageError."""
     guesses = Guesses(
         entry=selection.entry, block=selection.block, items=selection.items,
         grid=selection.grid, finish=selection.finish, shared=selection.shared,
@@ -127,7 +129,8 @@ def chosen(selection: Selection, registry: Registry, quiet: bool) -> list[Choice
 
 
 def bench_settings(request: BenchRequest, deadline: Deadline | None = None) -> Settings:
-    """The settings of a run that times."""
+    """The settings of a run that times; `deadline` takes the place of the machine's `max_time`. A
+    pattern, accumulator or operator that does not fit is a UsageError."""
     timing = request.timing
     return _settings(
         request.selection, request.problem, request.machine, deadline, timing.pattern,
@@ -140,7 +143,7 @@ def bench_settings(request: BenchRequest, deadline: Deadline | None = None) -> S
 
 
 def verify_settings(request: VerifyRequest) -> Settings:
-    """The settings of a run that only looks at answers."""
+    """The settings of a run that only looks at answers; raises as `bench_settings` does."""
     return _settings(
         request.selection, request.problem, request.machine, None, request.only_pattern,
         Settings(reductions=(), sizes=(), only_pattern=request.only_pattern, rounds=0),
@@ -184,7 +187,8 @@ def _reductions(problem: Problem) -> tuple[Reduction, ...]:
 
 @contextmanager
 def opened(machine: Machine, settings: Settings) -> Iterator[Session]:
-    """A session on the backend asked for; what falls back says so."""
+    """A session on the backend asked for; what falls back says so. Raises EnvironmentProblem if
+    that backend, or what its way of timing needs, is not here."""
     spec, fallen_back = choose_backend(machine.backend, machine.device, not machine.no_cache)
     if fallen_back:
         say(

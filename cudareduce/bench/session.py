@@ -98,7 +98,7 @@ class Session:
     ) -> Iterator[tuple[Case, Verdict]]:
         """Each case with its verdict, anew whenever that changes; a case that is `known` to have
         failed is left alone. A shape that a case does not take is a skip, unless `skip_others` says
-        to pass over it."""
+        to pass over it. `hazards` adds the build that watches, where there is one."""
         verdicts = dict(known)
 
         def changed(case: Case, verdict: Verdict) -> tuple[Case, Verdict]:

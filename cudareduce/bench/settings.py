@@ -14,8 +14,9 @@ class Settings:
     """What a run was asked to do, beyond the kernels; None leaves a choice to each kernel.
 
     `only_pattern` verifies with this input alone; `baseline_kernel` is what speed-ups compare with;
-    `time_limit_s` is when the verification of one kernel counts as hanging. Each of `timings` is
-    `cold` or `warm`.
+    `time_limit_s` is when the verification of one kernel counts as hanging; `peak_gb_s` is theory,
+    where the driver's is not to be used. Each of `timings` is `cold` or `warm`, `region` is `total`
+    or `first-pass`.
     """
 
     reductions: tuple[Reduction, ...]

@@ -46,7 +46,7 @@ class Found:
 
 
 class Trial:
-    """A group of right cases; may raise OutOfMemory when made, and when measured."""
+    """A group of right cases; may raise OutOfMemory when made, when measured and when judged."""
 
     def __init__(
         self,
@@ -109,7 +109,8 @@ class Trial:
                 self._judge()
 
     def measure(self, method: Method, deadline: Deadline, others: int) -> Found:
-        """Rounds of all cases by one method, while `others` processes use the device."""
+        """Rounds of all cases by one method, while `others` processes use the device besides.
+        Raises EnvironmentProblem where the device cannot be timed so."""
         label = f"measuring rounds of all kernels, {method.label}"
         with self._session.phase(label, self._settings.rounds) as step:
             measured = measure(

@@ -29,7 +29,8 @@ _BEYOND_32_BITS = 2**32 + 12
 
 
 def verify(request: VerifyRequest) -> int:
-    """Only the answers, at the sizes asked for or at those where reductions go wrong."""
+    """Only the answers, at the sizes asked for or at those where reductions go wrong; the exit
+    code. Raises UsageError and EnvironmentProblem."""
     registry = load_registry(request.selection.folders)
     choices = chosen(request.selection, registry, request.machine.quiet)
     request.outputs.check()

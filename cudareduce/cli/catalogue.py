@@ -74,7 +74,8 @@ def _matrix(chosen: list[Choice]) -> Section:
 
 
 def show_text(registry: Registry, name: str, diff: bool) -> str:
-    """One kernel: what it changes and why, then its source, or its diff to its predecessor."""
+    """One kernel: what it changes and why, then its source, or its diff to its predecessor. A
+    UsageError if the name is not that of one kernel, or if there is no predecessor."""
     found = registry.choose([name])
     if len(found) != 1:
         names = ", ".join(choice.kernel.id for choice in found)

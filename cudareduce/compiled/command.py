@@ -47,7 +47,8 @@ class CompileRequest:
 
 
 def check_compiled(request: CompileRequest) -> int:
-    """Compile, compare with the baseline, hold against the rules, publish; the exit code."""
+    """Compile, compare with the baseline, hold against the rules, publish; the exit code. Raises
+    UsageError, BaselineError and, without nvcc, EnvironmentProblem."""
     path, names = request.baseline, request.kernels
     old = _stored(request)
     registry = load_registry(request.folders)

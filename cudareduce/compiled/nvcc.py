@@ -32,7 +32,8 @@ class Nvcc:
     version: str
 
     def compile(self, source: Source, arch: int) -> Compiled | BuildError:
-        """Compile one translation unit for sm_`arch`."""
+        """Compile one translation unit for sm_`arch`; what does not compile is returned, not
+        raised."""
         with TemporaryDirectory(prefix="cudareduce-") as folder:
             Path(folder, "kernel.cu").write_text(source.text, encoding="utf-8")
             command = [
@@ -49,7 +50,7 @@ class Nvcc:
 
 
 def find_nvcc(wanted: str | None = None) -> Nvcc:
-    """The nvcc of the version wanted, else the first there is."""
+    """The nvcc of the version wanted, else the first there is; none is an EnvironmentProblem."""
     found = [Nvcc(path, version) for path, version in installed("nvcc")]
     if not found:
         raise EnvironmentProblem(

@@ -52,7 +52,7 @@ _REGISTERS, _REGISTER_UNIT, _PARTITIONS = 65536, 256, 4
 
 
 def parse_resources(said: str, entry: str) -> Resources:
-    """The figures that ptxas -v printed for an entry point."""
+    """The figures that ptxas -v printed for an entry point; a ValueError if there are none."""
     begin = re.search(rf"Compiling entry function '{re.escape(entry)}'", said)
     if begin is None:
         raise ValueError(f"ptxas said nothing of {entry}")
@@ -73,7 +73,8 @@ def parse_resources(said: str, entry: str) -> Resources:
 
 
 def resident_warps(used: Resources, block: int, arch: int) -> int | None:
-    """How many warps an SM holds at once; None for an architecture that is not known here."""
+    """How many warps an SM of sm_`arch` holds at once, in blocks of `block` threads; None for an
+    architecture that is not known here."""
     limits = _SM.get(arch)
     if limits is None:
         return None

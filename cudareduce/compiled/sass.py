@@ -40,7 +40,8 @@ class Disassembler:
     version: str
 
     def count(self, cubin: bytes, entry: str) -> dict[str, int]:
-        """Instructions of an entry point: all, and those of each kind."""
+        """Instructions of an entry point: all, and those of each kind. Raises EnvironmentProblem if
+        it cannot read the machine code."""
         with TemporaryDirectory(prefix="cudareduce-") as folder:
             file = Path(folder, "kernel.cubin")
             file.write_bytes(cubin)
@@ -57,7 +58,7 @@ class Disassembler:
 
 
 def count_instructions(text: str, entry: str) -> dict[str, int]:
-    """Count in what cuobjdump printed."""
+    """Count in what cuobjdump printed: the instructions of an entry point, all and by kind."""
     opcodes: Counter[str] = Counter()
     inside = False
     for line in text.splitlines():

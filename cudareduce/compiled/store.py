@@ -91,7 +91,8 @@ def to_json(made: CompiledSet) -> str:
 
 
 def load(path: Path) -> CompiledSet:
-    """Read a baseline; missing, cut short, another kind of file: each has its message."""
+    """Read a baseline; a missing one is a BaselineError, one cut short, of another kind or schema,
+    or that contradicts itself a UsageError."""
     if is_missing(path):
         raise BaselineError(
             f"there is no baseline {path}: make it with "

@@ -32,7 +32,7 @@ class CompiledUnits:
     failed: tuple[Failed, ...]
 
 
-#: What kernels are compiled for.
+#: The reduction that kernels are compiled for.
 _WHAT = reduction_of("sum", "float32")
 
 
@@ -82,7 +82,8 @@ def compile_all(
     disassembler: Disassembler | None,
     quiet: bool,
 ) -> CompiledUnits:
-    """Compile every kernel for every architecture, all in parallel."""
+    """Compile every kernel for every architecture, all in parallel; without a disassembler nothing
+    is counted. Raises EnvironmentProblem if it cannot read what nvcc makes."""
     todo = list(_sources(choices, architectures))
 
     def one(

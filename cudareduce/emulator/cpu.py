@@ -56,7 +56,7 @@ class CpuProgram:
     descriptor: Entry
 
     def set_constant(self, name: str, value: int) -> None:
-        """Set a 64-bit `__constant__` of the program."""
+        """Set a 64-bit `__constant__` of the program. Raises KernelFault if there is none."""
         try:
             symbol = ctypes.c_uint64.in_dll(self.library, name)
         except ValueError:
@@ -68,7 +68,8 @@ class CpuProgram:
 
 
 class CpuBackend:
-    """Runs kernels on the CPU. One launch at a time: it is not for use from several threads."""
+    """Runs kernels on the CPU. One launch at a time: it is not for use from several threads. Raises
+    EnvironmentProblem without g++."""
 
     name: BackendName = "cpu"
     traits = Traits(
@@ -133,8 +134,9 @@ class CpuBackend:
     def upload(self, array: np.ndarray, misalign: int = 0) -> CpuBuffer:
         """Copy an array, its start `misalign` bytes past a multiple of 16 and its end at a guard.
 
-        A multiple of 16 rather than of 256, as it would be on the GPU: no load of a thread needs
-        more, and the fewer bytes lie between the end and the guard page the better.
+        Raises OutOfMemory. A multiple of 16 rather than of 256, as it would be on the GPU: no load
+        of a thread needs more, and the fewer bytes lie between the end and the guard page the
+        better.
         """
         array = np.ascontiguousarray(array)
         buffer = self._allocate(array.nbytes, misalign, array.dtype.itemsize)
@@ -142,7 +144,7 @@ class CpuBackend:
         return buffer
 
     def allocate(self, nbytes: int) -> CpuBuffer:
-        """Fresh memory, every bit set: NaN as a float, -1 as an integer."""
+        """Fresh memory, every bit set: NaN as a float, -1 as an integer. Raises OutOfMemory."""
         # Whatever the size of the elements to come: neighbours must not be taken for one cell.
         cell_bytes = 1 if nbytes <= 4 << 20 else 4
         buffer = self._allocate(nbytes, 0, cell_bytes)
@@ -178,7 +180,8 @@ class CpuBackend:
         args: Sequence[Buffer | int],
         dynamic_shared: int = 0,
     ) -> Launch:
-        """A ready launch; integers are passed as 64-bit sizes. Raises KernelFault when run."""
+        """A ready launch; integers are passed as 64-bit sizes. Raises KernelFault when run, and at
+        once if the kernel takes another number of arguments."""
         loaded = cast(CpuProgram, program)
         expected = loaded.descriptor.parameters
         if len(args) != expected:

@@ -80,7 +80,8 @@ def _translation_unit(source: Source) -> str:
 
 
 class Toolchain:
-    """g++ with its flags, and the folder that keeps what it made."""
+    """g++ with its flags, and the folder that keeps what it made; an EnvironmentProblem without
+    it."""
 
     def __init__(self, cache: Path, hazards: bool) -> None:
         self.cache = cache
@@ -96,19 +97,20 @@ class Toolchain:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of all that decides what a kernel's text is compiled to."""
+        """A hash of all that decides what a kernel's text is compiled to. Where this package lies
+        does not: another installation of the same version finds what is there."""
         version = subprocess.run([self.compiler, "--version"], capture_output=True, check=True)
         files = sorted(path for path in FOLDER.rglob("*") if path.suffix in (".h", ".cpp"))
         digest = hashlib.sha256(version.stdout)
         for part in (*self.kernel_flags, *_RUNTIME_FLAGS, *map(str, files)):
-            digest.update(part.encode() + b"\0")
+            digest.update(part.replace(str(FOLDER), "").encode() + b"\0")
         for path in files:
             digest.update(path.read_bytes())
         return digest.hexdigest()[:16]
 
     @cached_property
     def runtime(self) -> Path:
-        """The runtime library, compiled unless the cache has it."""
+        """The runtime library, compiled unless the cache has it; raises BuildError."""
         sources = sorted(FOLDER.glob("*.cpp"))
         flags = [*_RUNTIME_FLAGS]
         if self.hazards:

@@ -52,7 +52,7 @@ def problem(record: Record) -> Identity:
 
 
 def load_baseline(path: Path) -> Run:
-    """The run to compare with; a missing one has an exit code of its own."""
+    """The run to compare with; a missing one is a BaselineError, one without times a UsageError."""
     if is_missing(path):
         raise BaselineError(
             f"there is no baseline {path}: make it with cudareduce bench --json {path}"
@@ -67,7 +67,8 @@ def load_baseline(path: Path) -> Run:
 
 
 def load_timed(path: Path) -> Run:
-    """A run with times from a GPU."""
+    """A run of a GPU. A file that does not load, is empty, contradicts itself or comes from the CPU
+    is a UsageError."""
     run = load(path)
     if not run.records:
         raise UsageError(f"{path} holds no records: bench again")

@@ -42,7 +42,8 @@ from cudareduce.results.store import check_writable, to_json, write_text
 
 
 def compare_files(request: CompareRequest) -> int:
-    """Two stored runs: verdicts without a second measurement; the exit code."""
+    """Two stored runs: verdicts without a second measurement; the exit code. Raises UsageError and
+    BaselineError."""
     request.outputs.check(request.old, request.new)
     old, new = load_baseline(request.old), load_timed(request.new)
     thresholds = load_thresholds(request.judging.thresholds, request.judging.threshold)
@@ -59,7 +60,7 @@ def compare_files(request: CompareRequest) -> int:
 
 def check(request: CheckRequest) -> int:
     """Measure a baseline's cases again and judge; what looks slower is measured twice. The exit
-    code."""
+    code. Raises as `compare_files` does, and EnvironmentProblem without a GPU."""
     remeasuring, registry = request.remeasuring, load_registry(request.remeasuring.folders)
     stored = _stored(request)
     again = repeated(stored, remeasuring, registry)
@@ -95,7 +96,8 @@ def check(request: CheckRequest) -> int:
 
 
 def check_base(request: BaseRequest) -> int:
-    """Two trees of kernels against each other, in the same rounds of one process; the exit code."""
+    """Two trees of kernels against each other, in the same rounds of one process; the exit code.
+    Raises UsageError and EnvironmentProblem."""
     request.outputs.check()
     remeasuring, registry = request.remeasuring, load_registry(request.remeasuring.folders)
     heads = remeasuring.folders or (kernels_folder(),)

@@ -42,7 +42,8 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One comparison. `confirmed` is None where nothing called for a second measurement."""
+    """One comparison; `threshold` is a share. `confirmed` is None where nothing called for a second
+    measurement."""
 
     old: Record | None
     new: Record | None
@@ -200,7 +201,8 @@ def _clock(old: Record, new: Record, moved: float, limit: float) -> str:
 
 
 def twin_changes(rows: Iterable[Row]) -> dict[int, list[float]]:
-    """How far times of identical code moved, by size: this pair of runs' own noise."""
+    """How far times of identical code moved, by elements a row, as logarithms of their ratios
+    without sign: this pair of runs' own noise."""
     found: dict[int, list[float]] = {}
     for row in rows:
         if row.same_code and row.change is not None:

@@ -57,7 +57,8 @@ def rules_between(
 
 
 def half_widths(*runs: Run) -> list[tuple[str, float]]:
-    """Of each kernel's every record the change that comparing as noisy rounds leaves in doubt."""
+    """Of each kernel's every record the change, as a share, that comparing as noisy rounds leaves
+    in doubt; records without rounds enough are left out."""
     records = [record for run in runs for record in run.records if record.medians_us]
     widths = detectable([record.medians_us for record in records])
     return [

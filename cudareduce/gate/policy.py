@@ -50,9 +50,9 @@ class Policy:
 
 
 def refuse_fine_threshold(doubts: Iterable[tuple[str, float]], thresholds: Thresholds) -> None:
-    """Refuse a threshold that more than half of its comparisons are too noisy to judge by; the
+    """Raise UsageError for a threshold below the median of what its comparisons leave in doubt; the
     figure offered is one that nine in ten can be judged by. `doubts` are kernels, and the half
-    widths of their changes."""
+    widths of their changes as shares."""
     by_limit: dict[float, list[float]] = {}
     for kernel, half_width in doubts:
         by_limit.setdefault(thresholds.of(kernel), []).append(half_width)

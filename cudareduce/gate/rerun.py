@@ -25,7 +25,7 @@ from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, Reduction, reduction_of
 from cudareduce.results.record import Record, Run
 
-#: Where neither the command nor a baseline says.
+#: Rounds where neither the command nor a baseline says.
 DEFAULT_ROUNDS = 9
 #: The name under which a kernel of the base runs beside its successor of the same id; no author
 #: has published one of this name.
@@ -120,7 +120,8 @@ class Repeated:
 
 def repeated(stored: Run, remeasuring: Remeasuring, registry: Registry) -> Repeated:
     """What to measure of a stored run: all of it, or what the kernels named now mean; those that it
-    does not hold are measured on all of its problems."""
+    does not hold are measured on all of its problems. A UsageError if it holds times that are not
+    cold, or an operator or type that is not known here."""
     choices = _baseline_choices(stored, remeasuring.kernels, registry)
     old = tuple(r for r in stored.records if asked_for(r.kernel, remeasuring.kernels, choices))
     rounds = remeasuring.rounds or int(stored.protocol.get("rounds") or DEFAULT_ROUNDS)

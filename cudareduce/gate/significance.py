@@ -42,7 +42,7 @@ class Change:
 
 
 def changes(pairs: Sequence[tuple[Rounds, Rounds]], *, paired: bool = False) -> list[Change]:
-    """The change of each pair of old and new rounds, all with at least two rounds a side.
+    """The change of each pair of old and new rounds, in us, all with at least two rounds a side.
 
     `paired`: both were measured in the same rounds, so what moves a round moves both and cancels;
     else the rounds are independent and their spreads may differ (Welch).
@@ -79,8 +79,9 @@ def _interval(old: _Array, new: _Array, paired: bool) -> tuple[_Array, _Array]:
 
 
 def detectable(runs: Sequence[Rounds]) -> list[float | None]:
-    """The half widths that comparisons of these rounds with as many others as noisy will have; None
-    for too few. A smaller threshold could never call identical code the same."""
+    """The half widths, as shares, that comparisons of these rounds, in us, with as many others as
+    noisy will have; None for too few. A smaller threshold could never call identical code the
+    same."""
     from scipy import stats
 
     shapes: dict[int, list[int]] = {}

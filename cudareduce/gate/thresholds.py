@@ -12,8 +12,9 @@ from typing import Any
 
 from cudareduce.errors import UsageError
 
-#: Above what stands between two processes on one H200 (0.7 %), two cards of one model (4 %) and
-#: a driver's usual moods; a smaller one is worth setting where it has been shown to hold.
+#: Above what stands between two processes on one H200 (1 %), two cards of one model (4 %) and
+#: the usual differences between drivers; a smaller one is worth setting where it has been shown to
+#: hold.
 DEFAULT = 0.05
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 
@@ -38,7 +39,8 @@ class Thresholds:
 
 
 def parse_threshold(text: Any) -> float:
-    """`3%` as 0.03; a bare number could mean either, so it is refused."""
+    """`3%` as 0.03; a bare number could mean either, so it is a UsageError, as all else is that
+    does not lie above 0% and up to 1000%."""
     match = _PERCENT.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         raise UsageError(f"{text!r} is not a threshold: write a percentage above 0, as 5% or 2.5%")
@@ -49,7 +51,8 @@ def parse_threshold(text: Any) -> float:
 
 
 def load_thresholds(path: Path | None, default: float | None) -> Thresholds:
-    """Thresholds of a TOML file; one given on the command line replaces the file's default."""
+    """Thresholds of a TOML file; `default`, a share, is the command line's and replaces the file's.
+    A file that cannot be read, or holds something else, is a UsageError."""
     if path is None:
         return Thresholds(DEFAULT if default is None else default)
     try:

@@ -16,7 +16,8 @@ from cudareduce.library.kernel import Kernel, load_kernel
 def base_folders(base: str, heads: Sequence[Path], into: Path) -> list[Path]:
     """The folders of the base that stand opposite the head's; revisions are unpacked into `into`.
 
-    A head folder that is under no version control has no other revision and is left out.
+    A head folder that is under no version control has no other revision and is left out. A
+    UsageError if none is left, or if git is missing, refuses, or does not know the revision.
     """
     if Path(base).is_dir():
         inner = Path(base, "kernels")
@@ -70,7 +71,8 @@ def _git(folder: Path, *words: str) -> str | None:
 
 def load_tree(folders: Sequence[Path]) -> tuple[dict[str, Kernel], list[str]]:
     """The kernels of folders, by id, and what is wrong with others: a base may be written in words
-    that are no longer known. Lineages are not looked at: it may be one file."""
+    that are no longer known. Lineages are not looked at: it may be one file. No kernel at all is a
+    UsageError."""
     kernels: dict[str, Kernel] = {}
     problems: list[str] = []
     for folder in folders:

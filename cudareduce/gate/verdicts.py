@@ -62,7 +62,8 @@ def worst_first(rows: Iterable[Row]) -> list[Row]:
 def verdict_sections(
     rows: Sequence[Row], title: str, notes: Sequence[str], *, shares: bool, everything: bool
 ) -> list[Section]:
-    """The table, worst first; a long one leaves out what is the same, and says so."""
+    """The table, worst first; a long one leaves out what is the same, and says so, but for
+    `everything`. `shares` shows per cent of each card's ceiling in place of us."""
     shown = worst_first(rows)
     told = list(notes)
     same = sum(row.verdict == "SAME" for row in rows)
@@ -143,7 +144,7 @@ def _noise(rows: Sequence[Row]) -> str:
 
 
 def rows_json(rows: Iterable[Row]) -> str:
-    """Every row as an object, in the order of the new run."""
+    """Every row as a JSON object, in the order of the new run; changes are in per cent."""
     return json.dumps([_plain(row) for row in rows], indent=1, allow_nan=False) + "\n"
 
 

@@ -14,7 +14,8 @@ from cudareduce.errors import EnvironmentProblem
 
 
 def load() -> Any:
-    """The driver's functions; where they are missing, what to install."""
+    """The driver's functions; where they are missing an EnvironmentProblem that says what to
+    install."""
     try:
         from cuda.bindings import driver
     except ImportError as error:
@@ -36,7 +37,7 @@ def _checked(driver: Any, name: str, *arguments: Any) -> Any:
 
 
 class StreamGate:
-    """Lets a stream wait for the host without keeping the GPU busy.
+    """Lets a stream wait for the host without keeping the GPU busy. Raises EnvironmentProblem.
 
     The stream waits until a word of mapped host memory has counted up to the number of gates closed
     so far, so a gate that is opened late never opens the next one too.
@@ -60,7 +61,7 @@ class StreamGate:
 
 
 class CapturedGraph:
-    """Work captured from a stream, to be enqueued by one call."""
+    """Work captured from a stream, to be enqueued by one call. Raises EnvironmentProblem."""
 
     def __init__(self, stream: int, run: Launch) -> None:
         self._driver = driver = load()

@@ -40,7 +40,8 @@ from cudareduce.gpu.nvml import NvmlMonitor, management_facts
 
 
 class CudaBackend:
-    """One GPU. Enter it as a context manager; the primary context is released on exit."""
+    """One GPU. Enter it as a context manager; the primary context is released on exit. No driver,
+    no PyCUDA or no such GPU is an EnvironmentProblem."""
 
     name: BackendName = "cuda"
     traits = Traits(isolated=False, watches=False, large=True, host_copies=1)

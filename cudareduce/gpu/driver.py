@@ -8,7 +8,8 @@ from cudareduce.errors import EnvironmentProblem
 
 
 def load() -> Any:
-    """PyCUDA's driver module, initialised; each way it can be missing has its own message."""
+    """PyCUDA's driver module, initialised; each way it can be missing is an EnvironmentProblem with
+    its own message."""
     try:
         import pycuda.driver as driver
     except ModuleNotFoundError as error:

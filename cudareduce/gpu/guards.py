@@ -32,7 +32,8 @@ class GuardedBuffer:
 
 
 def guarded(driver: Any, stream: Any, nbytes: int, misalign: int = 0) -> GuardedBuffer:
-    """Allocate with bands; raises the driver's MemoryError."""
+    """Allocate `nbytes` bytes between bands, `misalign` bytes further on; raises the driver's
+    MemoryError."""
     buffer = GuardedBuffer(driver.mem_alloc(nbytes + misalign + 2 * BAND), nbytes, misalign)
     for _, address, size in buffer.bands:
         driver.memset_d8_async(address, SET_BITS, size, stream)

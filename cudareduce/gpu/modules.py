@@ -49,7 +49,8 @@ class Modules:
     def build(
         self, sources: Sequence[Source], progress: Callable[[], None] = lambda: None
     ) -> list[Program | BuildError]:
-        """nvcc for all sources in parallel through PyCUDA's cache; SourceModule loads each."""
+        """nvcc for all sources in parallel through PyCUDA's cache; SourceModule loads each. Raises
+        EnvironmentProblem without nvcc."""
 
         def compiled(source: Source) -> bytes | BuildError:
             try:

@@ -13,7 +13,7 @@ from cudareduce.device import Conditions
 
 @dataclass(frozen=True, slots=True)
 class ManagementFacts:
-    """None where NVML is absent or does not answer."""
+    """What NVML alone tells of a GPU; None where it is absent or does not answer."""
 
     uuid: str | None = None
     mig: bool | None = None

@@ -14,7 +14,12 @@ from cudareduce.problem.reference import reference
 
 
 class Bound:
-    """A plan tied to buffers: `run` enqueues one whole reduction, from input to answer."""
+    """A plan tied to buffers: `run` enqueues one whole reduction, from the input `given` to
+    answers.
+
+    May raise OutOfMemory when made. A launch that goes wrong is a KernelFault: on the CPU when it
+    is enqueued, on the GPU when it is waited for.
+    """
 
     def __init__(self, backend: Backend, plan: Plan, programs: Programs, given: Buffer) -> None:
         self.plan = plan
@@ -53,7 +58,8 @@ class Bound:
             launch()
 
     def run_first(self) -> None:
-        """Enqueue what a first-pass figure times: the first launch of the kernel alone."""
+        """Enqueue what a first-pass figure times: the first launch of the kernel alone. A plan
+        without elements has none."""
         self._launches[1 if self.plan.preset else 0]()
 
     def poison(self) -> None:
@@ -63,8 +69,9 @@ class Bound:
                 self._backend.poison(buffer)
 
     def answers(self) -> Array:
-        """Wait, and bring the answers back: one row each, or one row of components each. Partials
-        that the kernel leaves are folded here, in a wider type."""
+        """Wait, and bring the answers back: for each row of the input one value, or one row of
+        components. Partials that the kernel leaves are folded here, in a wider type. Raises
+        KernelFault."""
         reduction, outputs = self.plan.problem.reduction, self.plan.outputs
         values = self._backend.download(
             self.out, reduction.result_dtype, outputs * reduction.op.words
@@ -74,7 +81,7 @@ class Bound:
         return values.reshape(outputs, reduction.op.words) if reduction.op.words > 1 else values
 
     def damage(self) -> str | None:
-        """What the launches have written outside their buffers; None if nothing."""
+        """What the launches have written outside their buffers, in words; None if nothing."""
         for name, buffer in self._buffers.items():
             found = self._backend.damage(buffer)
             if found:

@@ -20,7 +20,8 @@ Programs = Mapping[Stage, Program]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One line of a run: a kernel, what it computes, and its launch shape."""
+    """One line of a run: a kernel, what it computes, and its launch shape, `block` threads of
+    `items` elements each; `name` is what `suite` calls it."""
 
     kernel: Kernel
     reduction: Reduction
@@ -50,7 +51,8 @@ class Prepared:
 def planned(
     case: Case, shapes: Sequence[Shape], limits: DeviceLimits
 ) -> tuple[dict[Shape, Plan], dict[Shape, str]]:
-    """Plans of the shapes that a case takes, and for the others the reason why it does not."""
+    """Plans of the shapes that a case takes, and for the others the reason why it does not, in
+    words that follow the kernel's name."""
     plans: dict[Shape, Plan] = {}
     refusals: dict[Shape, str] = {}
     for shape in shapes:
@@ -66,7 +68,8 @@ def build(
     plans: Mapping[Case, Sequence[Plan]],
     progress: Callable[[], None] = lambda: None,
 ) -> dict[Case, Programs | BuildError]:
-    """Compile what plans launch, all in parallel; a case that does not compile has its error."""
+    """Compile what plans launch, all in parallel, with one `progress` call a unit; a case that does
+    not compile has its error. Raises EnvironmentProblem where there is no compiler."""
     stages = {case: dict.fromkeys(s for plan in some for s in plan.stages)
               for case, some in plans.items()}  # fmt: skip
     wanted = [(case, stage) for case, names in stages.items() for stage in names]

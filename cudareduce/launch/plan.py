@@ -39,7 +39,8 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One launch: `n` elements per row from `source` into `target`, both names of buffers."""
+    """One launch of `grid` blocks: `n` elements a row from `source` to `target`, names of
+    buffers."""
 
     stage: Stage
     grid: int
@@ -52,10 +53,11 @@ class Pass:
 class Plan:
     """Everything that is launched for one problem, and what follows from it.
 
-    `preset` names the buffer that must hold the identity when the first pass starts; writing it is
-    part of the timed region. `scratch` gives the bytes of each buffer besides input and output.
-    `depth` bounds the number of roundings any element passes through, so that a sum is within
-    gamma_depth * sum|x| (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
+    A block has `block` threads, a thread takes `items` elements at a time. `preset` names the
+    buffer that must hold the identity, or without elements the answer, when the first pass starts;
+    writing it is part of the timed region. `scratch` gives the bytes of each buffer besides input
+    and output. `depth` bounds the number of roundings any element passes through, so that a sum is
+    within gamma_depth * sum|x| (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
     """
 
     kernel: Kernel
@@ -84,7 +86,8 @@ class Plan:
 
     @property
     def bytes_moved(self) -> int:
-        """The algorithm's own traffic: every input read once, every answer written once."""
+        """The algorithm's own traffic in bytes: every input read once, every output written
+        once."""
         return self.problem.input_bytes + self.outputs * self.problem.reduction.result_size
 
 
@@ -96,7 +99,11 @@ def plan(
     items: int | None = None,
     limits: DeviceLimits = DEFAULT_LIMITS,
 ) -> Plan:
-    """Plan the launches of one problem; a shape the kernel or CUDA cannot take is a UsageError."""
+    """Plan the launches of one problem; `block` and `items` are the kernel's own unless given.
+
+    What the kernel or CUDA cannot take is a UsageError: rows, or a length of them, that the kernel
+    does not reduce, a part of a tile where it takes whole ones, more than 2^31 - 1 blocks.
+    """
     reason = kernel.why_not_shape(problem.n, problem.rows)
     if reason:
         raise UsageError(f"{kernel.id} {reason}")
@@ -165,8 +172,8 @@ def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: Dev
 
 def _depth(kernel: Kernel, blocks: int, n: int, block: int, items: int) -> int:
     """Additions an element can pass through in one launch with `blocks` blocks a row: its thread's
-    own, the block's, and where blocks meet in one launch, those of the partials. An addition to the
-    identity rounds nothing, so `k` values cost `k - 1`."""
+    own, the block's, and where blocks meet in one launch, those of the partials: the n of Higham's
+    gamma_n, 4.2. An addition to the identity rounds nothing, so `k` values cost `k - 1`."""
     match kernel.walk:
         case "element":
             return n - 1

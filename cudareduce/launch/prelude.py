@@ -72,14 +72,15 @@ def _read(name: str) -> str:
 
 
 def operator_text(op: Operator) -> str:
-    """An operator's CUDA C++: the struct that `Op` derives from."""
+    """An operator's CUDA C++: the struct `Operator`, which `Op` derives from."""
     own = _read("expression" if op.expression else op.name)
     own = own.replace("EXPRESSION", op.expression).replace("IDENTITY", op.identity_text)
     return _read("compare_and_swap") + own if op.swaps else own
 
 
 def prelude(reduction: Reduction, stage: Stage, block: int, items: int, vector: int) -> str:
-    """C++ declarations of types, operator and launch constants for one stage of a reduction."""
+    """C++ declarations of types, operator and launch constants for one stage of a reduction:
+    `block` threads of `items` elements each, `vector` of which a thread loads at once."""
     lowest, highest = _limits(reduction.acc)
     lines = (
         [f"#include <{_HEADERS[reduction.dtype.name]}>"] if reduction.dtype.name in _HEADERS else []
@@ -119,7 +120,8 @@ def stage_of(reduction: Reduction, index: int, count: int) -> Stage:
 
 
 def source(kernel: Kernel, reduction: Reduction, stage: Stage, block: int, items: int) -> Source:
-    """The translation unit of a kernel for one stage of a reduction."""
+    """The translation unit of a kernel for one stage of a reduction, with `block` threads a block
+    and `items` elements a thread."""
     head = prelude(reduction, stage, block, items, kernel.vector)
     text = f'{head}#line 1 "{kernel.path}"\n{kernel.text}'
     return Source(text, kernel.entry, kernel.path)

@@ -28,7 +28,8 @@ _DEVICE_HEADERS = frozenset(
 
 
 def device_part(text: str, folder: Path) -> str:
-    """The file without its host functions and host headers; every line keeps its number."""
+    """The file without its host functions and host headers; every line keeps its number. `folder`
+    is its own: a header in quotes that lies there is kept."""
 
     def include(match: re.Match[str]) -> str:
         name = match["name"]
@@ -70,7 +71,8 @@ def _blank(pattern: re.Pattern[str], text: str, keep: str = "") -> str:
 
 
 def chunk_ends(masked: str, start: int) -> Iterator[int]:
-    """Where each top-level declaration ends; `namespace X {` and `extern "C" {` open no level."""
+    """Where each top-level declaration ends, as positions behind `start` in a text whose comments
+    and strings are blank; `namespace X {` and `extern "C" {` open no level."""
     depth, begin, transparent = 0, start, 0
     for k in range(start, len(masked)):
         char = masked[k]

@@ -52,7 +52,8 @@ extern "C" __global__ void {entry}(const In *in, Out *out, size_t n)
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """What the user says of a file; None leaves it to the file's own signs."""
+    """What the user says of a file: `block` threads, `items` elements a thread, `grid` blocks,
+    `shared` bytes of dynamic shared memory a block. None leaves it to the file's own signs."""
 
     entry: str | None = None
     block: int | None = None
@@ -81,7 +82,11 @@ class _Function:
 
 
 def adopt(path: Path, text: str, says: Guesses) -> Adopted:
-    """A kernel from a file without a header; one that cannot be called is a UsageError."""
+    """A kernel from the text of a file without a header.
+
+    A UsageError if it has no `__global__` function, several and none is named, or one that cannot
+    be called: its parameters, element type or template parameters are not understood.
+    """
     device = device_part(text, path.parent)
     function = _choose(path, _kernels(device), says.entry)
     call = _called(path, function, says)

@@ -79,7 +79,9 @@ ORDERS: dict[Order, str] = {
     "any": "operands change places, so the operator must commute",
     "kept": "operands keep their order; only brackets move",
 }
+#: What a kernel may need that not every backend has.
 REQUIREMENTS = ("tma", "cluster", "inline_ptx")
+#: Block sizes that a header may name, in threads.
 BLOCKS = (32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 640, 768, 896, 1024)
 
 #: The words of the technique matrix, in its column order, with what each means.
@@ -122,7 +124,8 @@ KEYS = (*_TEXTS, *_COUNTS, *_WORDS, *_LISTS)
 
 
 def read_header(path: Path, text: str) -> Mapping[str, Any] | None:
-    """The checked header of a kernel file, or None where the file has none."""
+    """The checked header of a kernel file, or None where the file has none. One that is not closed,
+    is not TOML, misses a key or holds a word that is not known is a UsageError with its line."""
     match = _BLOCK.search(text)
     if match is None:
         if "/*+++" in text:

@@ -17,7 +17,8 @@ from cudareduce.problem.operators import OPERATORS, Operator, Reduction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """One kernel file: its header's fields, its text, and what follows from them."""
+    """One kernel file: its header's fields, its text, and what follows from them. `block` is in
+    threads, `items` in elements a thread, `vector` in elements a load, `fixed_grid` in blocks."""
 
     id: str
     path: Path
@@ -67,11 +68,11 @@ class Kernel:
 
     @property
     def sha(self) -> str:
-        """SHA-256 of the file."""
+        """SHA-256 of the text, in hex: of the file, or of what was made of one without a header."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def why_not(self, reduction: Reduction) -> str | None:
-        """Why this kernel does not take a reduction, or None if it does."""
+        """Why this kernel does not take a reduction, in words, or None if it does."""
         undefined = reduction.why_undefined()
         if undefined:
             return undefined
@@ -87,13 +88,15 @@ class Kernel:
         return reason
 
     def shape(self, n: int, rows: int) -> tuple[int, int]:
-        """Rows of `n` elements as this kernel takes them: a long array is many rows to a warp."""
+        """Elements a row and rows, as this kernel takes `rows` rows of `n` elements: to a warp
+        kernel one array of a multiple of 32 elements is many rows of 32."""
         if self.scope == "warp" and rows == 1 and n % 32 == 0 and n:
             return 32, n // 32
         return n, rows
 
     def why_not_shape(self, n: int, rows: int) -> str | None:
-        """Why this kernel does not take `rows` rows of `n` elements, or None if it does."""
+        """Why this kernel does not take `rows` rows of `n` elements, or None if it does; they are
+        as `shape` makes them."""
         if self.scope in ("grid", "block") and rows != 1:
             return f"reduces one array, not {rows} rows"
         if self.walk == "lane" and n > 32:
@@ -129,7 +132,11 @@ Adopt = Callable[[Path, str], Kernel]
 def load_kernel(
     path: Path, family: str = "user", adopt: Adopt | None = None, *, foreign: bool = True
 ) -> Kernel:
-    """Read one kernel file; a broken header or a missing entry point is a UsageError."""
+    """Read one kernel file; `adopt` makes a kernel of one without a header.
+
+    A file that cannot be read, a broken header, a missing one without `adopt`, or a missing entry
+    point is a UsageError.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

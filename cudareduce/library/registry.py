@@ -40,7 +40,8 @@ class Registry:
     def choose(self, patterns: Sequence[str], adopt: Adopt | None = None) -> list[Choice]:
         """The kernels that KERNEL, SUITE, GLOB, FILE.cu and `all` name, in order, each once.
 
-        `adopt` makes a kernel of a file without a header; without it such a file is an error.
+        No patterns mean `all`. `adopt` makes a kernel of a file without a header; without it such a
+        file is a UsageError, as a name is that is not known.
         """
         chosen: dict[tuple[str, int | None, int | None], Choice] = {}
         for pattern in patterns or ["all"]:
@@ -81,7 +82,7 @@ class Registry:
         return self.suites[name]
 
     def published(self, kernel: Kernel) -> dict[str, list[str]]:
-        """Under which names which suites carry a kernel."""
+        """Under which names which suites carry a kernel, by the suites' ids."""
         return {
             suite.id: names
             for suite in self.suites.values()
@@ -94,7 +95,7 @@ class Registry:
         return (kernel.path, kernel.entry_line) if kernel else None
 
     def root(self, kernel: Kernel) -> Kernel:
-        """The first kernel of a lineage."""
+        """The first kernel of a lineage; a KeyError if a step between is not in the registry."""
         while kernel.after is not None:
             kernel = self.kernels[kernel.after]
         return kernel
@@ -108,7 +109,8 @@ def asked_for(kernel: str, names: Sequence[str], choices: Iterable[Choice]) -> b
 
 
 def kernels_folder() -> Path:
-    """Where the kernels are: inside an installed package, beside the package in a checkout."""
+    """Where the kernels are: inside an installed package, beside the package in a checkout. Nowhere
+    is a UsageError."""
     for folder in (_PACKAGE / "kernels", _PACKAGE.parent / "kernels"):
         if folder.is_dir():
             return folder
@@ -133,7 +135,11 @@ def _by_lineage(kernels: Mapping[str, Kernel]) -> dict[str, Kernel]:
 
 
 def load_registry(extra: Sequence[Path] = ()) -> Registry:
-    """Read every kernel and suite; `extra` folders hold a user's own, one level deep or flat."""
+    """Read every kernel and suite; `extra` folders hold a user's own, one level deep or flat.
+
+    What is no folder, a file that does not load, two kernels of one name, and a header or suite
+    that names a kernel which is not there are UsageErrors.
+    """
     kernels: dict[str, Kernel] = {}
     suites: dict[str, Suite] = {}
     own = kernels_folder()

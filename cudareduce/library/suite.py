@@ -16,6 +16,8 @@ class SuiteRow:
     """One published version: the author's name for it and the kernel that is it.
 
     `n`, `rows`, `block` and `items` stand where this version's differ from the experiment's.
+    `published` holds the author's figures (`time_us`, `gb_s`, `speedup`, `utilisation_pct`),
+    `erratum` what is wrong with the version.
     """
 
     name: str
@@ -40,7 +42,7 @@ class Suite:
 
 
 def load_suite(path: Path) -> Suite:
-    """Read one suite file."""
+    """Read one suite file; what is not TOML, or misses a key, is a UsageError."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
         rows = tuple(SuiteRow(**row) for row in data.pop("row"))

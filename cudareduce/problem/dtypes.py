@@ -10,7 +10,8 @@ Kind = Literal["float", "int", "uint"]
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """One element type; `storage` is the NumPy dtype that holds its bits."""
+    """One element type, `size` bytes long; `cpp` is its name in CUDA C++, `storage` the NumPy dtype
+    that holds its bits."""
 
     name: str
     kind: Kind
@@ -47,5 +48,6 @@ _WIDENED = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8
 
 
 def accumulator(dtype: DType) -> DType:
-    """The type that sums of `dtype` are formed in unless the user widens it."""
+    """The type that sums of `dtype` are formed in unless the user widens it; `reduction_of` makes
+    an exception for means of integers."""
     return DTYPES[_WIDENED.get(dtype.name, dtype.name)]

@@ -21,6 +21,7 @@ from cudareduce.problem.operators import Operator
 
 #: Wider than the accumulator, so that the reference's own rounding does not count.
 _WIDE = {"float32": ("double", "float64"), "float64": ("long double", "longdouble")}
+#: Random triples that laws are tested on.
 _TRIPLES = 2000
 #: Laws hold up to a few roundings in the accumulator's type, which an expression may go through.
 _LAW_ROUNDINGS = 8
@@ -59,20 +60,22 @@ void pairs(const Wide *a, const Wide *b, Wide *out, size_t n)
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """An operator's expression as a library, for one pair of types."""
+    """An operator's expression as a library, for one pair of types: `wide` is the NumPy dtype that
+    it reckons in, `narrow` that of the accumulator."""
 
     library: ctypes.CDLL
     wide: str
     narrow: str
 
     def identity(self) -> bytes:
-        """The identity as one accumulator."""
+        """The identity, as the bytes of one accumulator."""
         value = np.empty(1, self.narrow)
         self.library.identity(_address(value))
         return value.tobytes()
 
     def fold(self, rows: np.ndarray) -> np.ndarray:
-        """Each row folded from its first element to its last."""
+        """Each row folded from its first element to its last; `rows` is two-dimensional, with
+        16-bit floats as float32."""
         data = np.ascontiguousarray(rows)
         out = np.empty(len(data), self.wide)
         count = ctypes.c_size_t(data.shape[1]), ctypes.c_size_t(len(data))
@@ -80,7 +83,7 @@ class Compiled:
         return out
 
     def combine(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """The operator on pairs."""
+        """The operator on pairs `a[k]`, `b[k]`, both of the wide type, as is what comes back."""
         out = np.empty(len(a), self.wide)
         self.library.pairs(_address(a), _address(b), _address(out), ctypes.c_size_t(len(a)))
         return out
@@ -92,7 +95,8 @@ def _address(array: np.ndarray) -> ctypes.c_void_p:
 
 @cache
 def compiled(op: Operator, dtype: DType, acc: DType) -> Compiled:
-    """Compile an expression; the compiler's words where it does not compile are a UsageError."""
+    """Compile an expression, once a process; the compiler's words where it does not compile are a
+    UsageError, a missing g++ is an EnvironmentProblem."""
     cpp, wide = _WIDE.get(acc.name, (acc.cpp, acc.storage))
     text = _SOURCE.format(
         element="float" if _is_half(dtype) else dtype.cpp, wide=cpp, narrow=acc.cpp,
@@ -122,8 +126,10 @@ def compiled(op: Operator, dtype: DType, acc: DType) -> Compiled:
 def own_operator(expression: str, identity: str | None, dtype: DType, rtol: float) -> Operator:
     """The operator of an expression, with its laws tested on random values.
 
-    An identity that is none is a UsageError. Whether the operator commutes is found out here; that
-    it is associative is what every kernel relies on, so `laws` says when it is not.
+    `rtol` is how far a float answer may be off, relatively. An identity that is missing or is none
+    is a UsageError; so is what does not compile, and a missing g++ is an EnvironmentProblem.
+    Whether the operator commutes is found out here; that it is associative is what every kernel
+    relies on, so `broken_law` says when it is not.
     """
     if identity is None:
         raise UsageError(
@@ -149,7 +155,8 @@ def own_operator(expression: str, identity: str | None, dtype: DType, rtol: floa
 
 
 def broken_law(op: Operator, dtype: DType) -> str | None:
-    """A warning where an expression is not associative, with the triple that shows it."""
+    """A warning where an expression is not associative, with the triple that shows it; None where
+    random triples show nothing. Raises what `compiled` raises."""
     one = compiled(op, dtype, accumulator(dtype))
     a, b, c = _values(one)
     left = one.combine(one.combine(a, b), c)

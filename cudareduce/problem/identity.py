@@ -9,7 +9,8 @@ from cudareduce.problem.operators import Reduction
 
 
 def identity(reduction: Reduction) -> bytes:
-    """The operator's identity, as the bytes of one accumulator."""
+    """The operator's identity, as the bytes of one accumulator; `compiled` may raise where it is a
+    user's own."""
     if reduction.op.expression:
         return compiled(reduction.op, reduction.dtype, reduction.acc).identity()
     acc = np.dtype(reduction.acc.storage)

@@ -27,7 +27,8 @@ _REMAINDER = 3
 
 
 def patterns_for(reduction: Reduction, n: int, tile: int) -> list[str]:
-    """The patterns that verify a reduction of `n` elements in tiles of `tile`."""
+    """The names of the patterns that verify a reduction of `n` elements in tiles of `tile`, the
+    decisive one first; `extremum:K` has its answer at position K."""
     if reduction.op.name in _SUMS:
         floats = reduction.dtype.kind == "float"
         return ["exact", "random", "positive"] if floats else ["random", "positive"]
@@ -46,7 +47,12 @@ def _places(n: int, tile: int) -> Iterable[int]:
 
 
 def make(pattern: str, reduction: Reduction, n: int, rows: int = 1, seed: int = 0) -> Array:
-    """`rows * n` elements of a pattern, in the storage type of `what.dtype`; rows alike in kind."""
+    """`rows * n` elements of a pattern as one flat array, row behind row, each row by the
+    pattern, in the storage type of `reduction.dtype`.
+
+    The same seed, at least 0, with the same `n` and `rows` gives the same elements. Names are not
+    checked here: one that is not known gives random elements.
+    """
     rng = np.random.default_rng([seed, n, rows])
     name, _, place = pattern.partition(":")
     values = _values(name, reduction, n, rows, rng)
@@ -115,7 +121,7 @@ def _cancel(values: Array, rng: np.random.Generator) -> None:
 
 
 def why_no_pattern(pattern: str, reduction: Reduction) -> str | None:
-    """Why a reduction cannot be given a pattern; None if it can."""
+    """Why a reduction cannot be given a pattern, as the message of a UsageError; None if it can."""
     if pattern == "cancel" and not (reduction.op.name in _SUMS and reduction.acc.kind == "float"):
         return (
             f"--pattern cancel is for sum and mean of floats, not {reduction.op.name} of "

@@ -91,7 +91,9 @@ class Reduction:
 
 
 def reduction_of(op: str | Operator, dtype_name: str, acc_name: str | None = None) -> Reduction:
-    """The reduction that these option values name; `acc_name` widens the accumulator."""
+    """The reduction that these option values name; `acc_name` widens the accumulator, which for a
+    mean of integers is float64. One that cannot hold the result, and any for an operator that has
+    its own, is a UsageError; names that are not known are a KeyError."""
     op = OPERATORS[op] if isinstance(op, str) else op
     dtype = DTYPES[dtype_name]
     natural = accumulator(dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: What a timed input may hold.
+#: What a record may name as the pattern of its timed input.
 PATTERNS = ("random", "positive", "exact", "rising", "falling", "ones", "twos", "nan", "cancel")
 #: What a user may ask for: the others are there to find faults of some operators.
 USER_PATTERNS = ("random", "positive", "exact", "ones", "twos", "cancel")

@@ -24,8 +24,9 @@ _BATCH = 2**22
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The answers of each row; the sum of magnitudes that a rounding error is relative to; or,
-    where no bound is known, the tolerance the user gave."""
+    """The answer of each row, one value or one row of components; the sum of magnitudes of each row
+    that a rounding error is relative to; or, where no bound is known, how far the answer of each
+    row may be off by the tolerance the user gave."""
 
     expected: Array
     magnitude: Array | None = None
@@ -33,7 +34,8 @@ class Reference:
 
 
 def reference(reduction: Reduction, data: Array, rows: int) -> Reference:
-    """What a reduction of `data`, `rows` rows of equal length, must give."""
+    """What a reduction of `data` must give: stored elements, flat, `rows` rows of equal length. A
+    user's own operator raises what `expression.compiled` raises."""
     numbers = as_numbers(data, reduction.dtype).reshape(rows, len(data) // rows if rows else 0)
     name = reduction.op.name
     if reduction.op.expression:
@@ -66,10 +68,11 @@ def _of_nothing(reduction: Reduction, rows: int) -> Array:
 
 
 def bound(reduction: Reduction, depth: int, ref: Reference, exact: bool) -> Array | None:
-    """How far right answers may lie off: gamma_depth * sum|x| for float sums, 0 for what is exact.
+    """How far the right answer of each row may lie off: gamma_depth * sum|x| for float sums
+    (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), 0 for what is exact.
 
-    `exact` says that no sum of these elements is rounded. None where the bound is too wide to mean
-    anything. A mean adds the rounding of its division.
+    `depth` is that of the plan. `exact` says that no sum of these elements is rounded. None where
+    the bound is too wide to mean anything. A mean adds the rounding of its division.
     """
     if ref.tolerance is not None:
         return ref.tolerance

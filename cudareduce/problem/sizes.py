@@ -18,7 +18,7 @@ _LARGEST = 2**48
 
 
 def parse_size(text: str) -> int:
-    """One size: a whole number of elements, at least 0."""
+    """One size: a whole number of elements from 0 to 2^48; anything else is a UsageError."""
     match = _NUMBER.fullmatch(text.strip().replace("_", ""))
     if match is None:
         raise UsageError(
@@ -41,7 +41,8 @@ def parse_size(text: str) -> int:
 
 
 def parse_sizes(text: str) -> list[int]:
-    """A list of sizes; A..B doubles from A up to B."""
+    """Sizes with commas between them, each once, in the order given; A..B doubles from A up to B.
+    An empty range, and what is no size, is a UsageError."""
     sizes: dict[int, None] = {}
     for part in text.split(","):
         first, dots, last = part.partition("..")

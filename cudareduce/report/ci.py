@@ -32,7 +32,8 @@ Places = Callable[[str], "tuple[Path, int] | None"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One verdict, as a CI service counts it; `text` says in words what happened."""
+    """One verdict, as a CI service counts it; `what` is the problem, `text` says in words what
+    happened, `seconds` is the time of one reduction."""
 
     kernel: str
     what: str
@@ -101,7 +102,7 @@ def append_summary(found: Sequence[Section], environment: Mapping[str, str]) -> 
 
 
 def junit(findings: Sequence[Finding], name: str) -> str:
-    """A test case for each finding."""
+    """JUnit XML with a test case for each finding, in a suite of this name."""
     suite = ElementTree.Element("testsuite", name=name)
     for finding in findings:
         case = ElementTree.SubElement(

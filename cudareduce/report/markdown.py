@@ -40,7 +40,9 @@ def to_markdown(found: Iterable[Section]) -> str:
 
 
 def update_readme(path: Path, tables: Tables = sections) -> tuple[str, str]:
-    """The text of a Markdown file, and what it should be: tables made anew from their results."""
+    """The text of a Markdown file, and what it should be: tables made anew from their results. A
+    file that cannot be read, that has no place for a table, or whose results do not load is a
+    UsageError."""
     try:
         old = path.read_text(encoding="utf-8")
     except OSError as error:

@@ -7,20 +7,22 @@ from math import floor, log10
 from cudareduce.device import EVENT_TICK_US
 
 DASH = "-"
+#: The least that a time is uncertain by, in us: half a step of the event clock.
 HALF_TICK_US = EVENT_TICK_US / 2
 
 
 def decimals(half_width: float) -> int:
-    """Digits after the point so that the last one is of the size of the uncertainty; below 0 where
-    it lies before the point."""
+    """Digits after the point so that the last one is of the size of the uncertainty, which is above
+    0; the digits are below 0 where it lies before the point."""
     return -floor(log10(half_width))
 
 
 def measured_text(
     value: float | None, low: float | None, high: float | None, finest: float = 0.0
 ) -> str:
-    """A value with half its interval, 34.82±.05, and no digit that the interval does not carry;
-    without one, three significant digits. `finest` is what the instrument resolves."""
+    """A value with half its interval from `low` to `high`, 34.82±.05, and no digit that the
+    interval does not carry; without one, three significant digits. `finest` is what the instrument
+    resolves. All are in one unit, whichever it is."""
     if value is None:
         return DASH
     if low is None or high is None:
@@ -42,7 +44,7 @@ def _rounded(value: float, places: int, sign: str = "") -> str:
 
 
 def time_text(value: float | None, low: float | None, high: float | None) -> str:
-    """Microseconds without their interval, where that stands elsewhere; no digit more than it
+    """A time in us without its interval, where that stands elsewhere; no digit more than it
     carries."""
     if value is None:
         return DASH
@@ -59,7 +61,7 @@ def ratio_text(value: float | None) -> str:
 
 
 def plain_text(value: float | None, digits: int = 3) -> str:
-    """A number without an interval: three significant digits, never with an exponent."""
+    """A number without an interval: so many significant digits, never with an exponent."""
     if value is None:
         return DASH
     if value == 0:
@@ -69,21 +71,21 @@ def plain_text(value: float | None, digits: int = 3) -> str:
 
 
 def share_text(value: float | None, spread: float | None = None) -> str:
-    """Per cent; `spread` is half the interval of what it is a share of, relative to that."""
+    """A value in per cent, without `%`; `spread` is half its interval as a share of it."""
     if value is None:
         return DASH
     return _rounded(value, 1 if spread is None else min(1, decimals(max(value * spread, 1e-3))))
 
 
 def rate_text(value: float | None) -> str:
-    """GB/s: three or four digits."""
+    """A rate in GB/s, without its interval: three digits, from 100 on no decimals."""
     if value is None:
         return DASH
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def error_text(value: float | None) -> str:
-    """An error or a bound; exact is 0."""
+    """An error or a bound in its own unit, in two significant digits; exact is 0."""
     if value is None:
         return DASH
     return "0" if value == 0 else f"{value:.2g}"
@@ -103,6 +105,6 @@ def short_size(n: int) -> str:
 
 
 def change_text(ratio: float, low: float, high: float) -> str:
-    """A ratio with its interval as a signed change in per cent: +7.0±.3%."""
+    """A ratio, new over old, with its interval as a signed change in per cent: +7.0±.3%."""
     half = max(100 * (high - low) / 2, 0.01)
     return f"{_with_half(100 * (ratio - 1), half, max(0, decimals(half)), '+')}%"

@@ -63,7 +63,7 @@ def publish(
     printed: Texts | None = None,
     commands: Sequence[str] = (),
 ) -> None:
-    """Write the files asked for, then print.
+    """Write the files asked for, then print. What cannot be written is a UsageError.
 
     `texts` make the formats besides Markdown, which is made of the sections; `printed` those that
     standard output gets in another form than a file does. `commands` are a CI service's: behind a

@@ -1,4 +1,4 @@
-"""Results as people read them: tables for a terminal, Markdown, and the blocks of a README.
+"""Results as people read them: sections, each a table of text with a title and notes below it.
 
 Every format is made from the same sections, so they cannot tell different stories.
 """

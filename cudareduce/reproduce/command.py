@@ -44,7 +44,8 @@ class ReproduceRequest:
 
 
 def reproduce(request: ReproduceRequest) -> int:
-    """Every experiment of a suite, measured, printed in its author's table; the exit code."""
+    """Every experiment of a suite, measured, printed in its author's table; the exit code. Raises
+    UsageError and EnvironmentProblem."""
     registry = load_registry()
     suite = registry.suite(request.suite)
     request.outputs.check()

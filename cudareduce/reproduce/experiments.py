@@ -21,7 +21,7 @@ _THEIRS = ("(us)", "(GB/s)", "(%peak)", "(x)", "(util.)", "ncu %")
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Versions that share a size: they are measured against each other."""
+    """Versions that share a size, `rows` of `n` elements: they are measured against each other."""
 
     n: int
     rows: int

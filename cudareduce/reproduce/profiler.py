@@ -48,7 +48,8 @@ class _Task:
 
 
 def profile(spec: BackendSpec, cases: Sequence[Case], n: int, rows: int, pattern: str) -> Profile:
-    """Profile the first launch of each case in a process of its own."""
+    """Profile the first launch of each case, on `rows` of `n` elements, in a process of its own;
+    what goes wrong is in the answer."""
     ncu = shutil.which("ncu")
     if ncu is None:
         return Profile({}, "Nsight Compute (ncu) was not found")
@@ -76,7 +77,8 @@ def profile(spec: BackendSpec, cases: Sequence[Case], n: int, rows: int, pattern
 
 
 def parse(text: str) -> dict[str, float]:
-    """The metric of each kernel's first launch in ncu's CSV, which follows lines of its own."""
+    """The metric in per cent of each kernel's first launch in ncu's CSV, which follows lines of its
+    own."""
     lines = text.splitlines()
     start = next((k for k, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     found: dict[str, float] = {}

@@ -19,7 +19,14 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line of a result."""
+    """One line of a result. Names carry their units; a `low` and a `high` are the ends of a 95 %
+    interval.
+
+    `error` and `bound` are in the unit of the answer, `condition` is the largest sum|x| / |sum x|
+    of a row. On one input `launches` gave `distinct` different answers. `time_us` is the median
+    over rounds of one reduction, `noise_pct` the interquartile range of samples; `gb_s` is 10^9
+    bytes a second.
+    """
 
     kernel: str
     op: str

@@ -21,7 +21,7 @@ from cudareduce.results.record import COLUMNS, SCHEMA, Record, Run
 
 
 def check_writable(path: Path) -> None:
-    """Fail now, before anything is measured, if a file could not be written there."""
+    """Raise UsageError now, before anything is measured, if a file could not be written there."""
     folder = path.parent
     if path.is_dir():
         raise UsageError(f"cannot write {path}: it is a folder; name a file in it")
@@ -33,7 +33,8 @@ def check_writable(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file under a temporary name and rename it, so that no reader sees half of it; what
-    is no plain file, as a pipe or /dev/stdout, is written to and stays what it is."""
+    is no plain file, as a pipe or /dev/stdout, is written to and stays what it is. Raises
+    UsageError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         if path.is_symlink() or (path.exists() and not path.is_file()):
@@ -49,7 +50,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def to_json(run: Run) -> str:
-    """A run as JSON; what is not a number is null."""
+    """A run as JSON; a figure of a record that is not finite is null."""
     head: dict[str, Any] = {
         "schema": run.schema,
         "created": run.created,
@@ -95,7 +96,8 @@ def is_missing(path: Path) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds; one that is missing or truncated is a UsageError."""
+    """What a JSON file holds; one that is missing, cannot be read or is cut short is a
+    UsageError."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -40,7 +40,8 @@ class SelftestRequest:
 
 def selftest(request: SelftestRequest) -> int:
     """Test, print, store; 0, with `strict` 4 unless the machine was seen to be good enough, and 130
-    after Ctrl-C, with what there was by then."""
+    after Ctrl-C, with what there was by then. Raises UsageError and, without a GPU,
+    EnvironmentProblem."""
     request.outputs.check()
     deadline = Deadline(request.max_time)
     cases = _cases(request.kernels or KERNELS)

@@ -35,7 +35,7 @@ def reductions(n: int, named: Mapping[str, Case]) -> SetUp:
 
 
 def reads(lengths: Mapping[str, int]) -> SetUp:
-    """Launches that only read, each so many bytes of one buffer."""
+    """Launches that only read, by name, each so many bytes of one buffer."""
 
     def set_up(backend: TimedBackend, timer: DeviceTimer) -> Mapping[str, Launch]:
         buffer = backend.allocate(max(lengths.values()))
@@ -45,7 +45,8 @@ def reads(lengths: Mapping[str, int]) -> SetUp:
 
 
 def by_place(context: Context[DeviceTimer], launches: int, deadline: Deadline) -> tuple[float, ...]:
-    """The median of the first entrant at each of the places that its first launch can take."""
+    """The median of the first entrant in us at each of the places that its first launch can take;
+    nothing if the deadline left a place without a sample. `launches` is how many one run makes."""
     run = next(iter(context.entrants.values()))
     sampler = Sampler(context.timer.in_step(launches), COLD, run, batch=1)
     times: list[list[float]] = [[] for _ in range(PLACES)]

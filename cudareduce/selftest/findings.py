@@ -56,7 +56,7 @@ class Comparison:
         return len(self.ratios) >= MIN_ROUNDS
 
     def slower(self, threshold: float) -> bool:
-        """The verdict: beyond the threshold, and sure that it is slower at all."""
+        """The verdict: beyond the threshold, a share, and sure that it is slower at all."""
         low, _ = interval(self.ratios) or (0.0, 0.0)
         return low > 1 and self.ratio > 1 + threshold
 
@@ -99,7 +99,7 @@ class Spread:
 
     @property
     def share(self) -> float:
-        """How far the longest lies above the shortest."""
+        """How far the longest lies above the shortest, as a share."""
         return max(self.us) / min(self.us) - 1
 
 
@@ -116,7 +116,7 @@ class Peer:
 
     @property
     def difference(self) -> float:
-        """How far our figure by its method lies from its own."""
+        """How far our figure by its method lies from its own, as a share."""
         return self.nvbench.us / self.nvbench_us - 1
 
 
@@ -152,7 +152,7 @@ class Findings:
 
     @property
     def quiet_threshold(self) -> float | None:
-        """The least threshold at which none did: the noise of this machine."""
+        """The least threshold, a share, at which none did: the noise of this machine."""
         if not self.judged:
             return None
         return max((abs(one.ratio - 1) for one in self.judged if one.changed(0)), default=0.0)
@@ -162,13 +162,13 @@ class Findings:
         return [one for one in self.injected if one.injected == share and one.decided]
 
     def caught(self, share: float, threshold: float) -> tuple[int, int]:
-        """Of how many slowdowns by a share how many were found."""
+        """How many slowdowns by a share were found at a threshold, and of how many."""
         some = self.slowed(share)
         return sum(one.slower(threshold) for one in some), len(some)
 
     @property
     def shares(self) -> list[float]:
-        """The slowdowns that were injected, where one at least was decided."""
+        """The slowdowns injected, as shares, where one at least was decided, the least first."""
         return sorted({one.injected for one in self.injected if one.decided})
 
     @property
@@ -181,7 +181,7 @@ class Findings:
 
     @property
     def detectable(self) -> float | None:
-        """The least injected slowdown found 95 times in 100 without one false verdict."""
+        """The least injected slowdown, a share, found 95 times in 100 without one false verdict."""
         quiet = self.quiet_threshold
         if quiet is None or not self.enough:
             return None
@@ -193,7 +193,7 @@ class Findings:
 
 
 def sentences(findings: Findings) -> list[str]:
-    """The verdict in words, worst first."""
+    """The verdict in words, then what it rests on, then what could not be done."""
     said = [
         *_on_noise(findings), *_on_power(findings), *_on_undecided(findings),
         *_on_flushes(findings.flushes), *_on_spreads(findings.spreads), *_on_peers(findings),

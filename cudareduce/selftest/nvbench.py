@@ -35,7 +35,7 @@ _TAGS = ("nv/cold/time/gpu/median", "nv/cold/time/gpu/mean")
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """A stream as it wants to be handed one."""
+    """A stream as NVBench wants to be handed one."""
 
     handle: int
 
@@ -53,7 +53,8 @@ def why_not() -> str | None:
 def ask(
     spec: BackendSpec, cases: Sequence[tuple[Case, int]], seed: int, deadline: Deadline
 ) -> list[float]:
-    """Its cold time of each case and size, in us."""
+    """Its cold time of each case and size, in us. Raises EnvironmentProblem if no time is left, or
+    if it does not answer."""
     if deadline.passed:
         raise EnvironmentProblem("there was no time left to ask it")
     context = get_context("spawn")
@@ -117,7 +118,8 @@ def _benchmark(bound: Bound, stream: _Stream) -> Callable[[Any], None]:
 
 
 def times(result: dict[str, Any], count: int) -> list[float]:
-    """The time of each case from a result file, in us."""
+    """The time of each of `count` cases from a result file, in us; a RuntimeError if one has
+    none."""
     states = {made["name"]: made["states"][0] for made in result["benchmarks"]}
     found = []
     for k in range(count):

@@ -53,7 +53,7 @@ Say = Callable[[str], None]
 
 
 class Selftest:
-    """All parts on one GPU, with a deadline."""
+    """All parts on one GPU, with a deadline; each part yields what it finds as it goes."""
 
     def __init__(
         self, backend: TimedBackend, spec: BackendSpec, cases: Sequence[Case], deadline: Deadline

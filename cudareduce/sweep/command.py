@@ -15,7 +15,8 @@ from cudareduce.sweep.tables import sweep_sections
 
 
 def sweep(request: BenchRequest) -> int:
-    """Time a range, fit, print, store; the exit code."""
+    """Time a range, fit, print, store; the exit code. Raises UsageError for a backend without times
+    or too few sizes, and EnvironmentProblem without a GPU."""
     if never_timed(request.machine.backend):
         raise UsageError("sweep fits times, and the CPU emulator has none: use --backend cuda")
     if len([n for n in request.problem.n or () if n]) < MIN_SIZES:

@@ -109,8 +109,8 @@ def _problem(record: Record) -> tuple[str, str, str, str]:
 
 
 def fit(line: Line) -> Model:
-    """Fit one kernel's times: to the medians, and for the intervals to each round, and to all sizes
-    but one."""
+    """Fit one kernel's times, at MIN_SIZES sizes or more: to the medians, and for the intervals to
+    each round, and to all sizes but one. Raises EnvironmentProblem without SciPy."""
     least = min(line, key=lambda r: r.time_us or 0.0)
     part, misfit, where = _straight(line)
     volumes, times = _points(part)

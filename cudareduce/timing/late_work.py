@@ -1,4 +1,4 @@
-"""What must hold beside a right answer for a time to stand: physics, repetition, nothing left."""
+"""Whether launches leave work behind their end event: then their time does not stand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _LATE_US, _LATE_SHARE, _MOST_LATE_US, _TRIES = 20.0, 0.01, 100.0, 10
 
 
 def late_work(timer: Timer, run: Launch, cost_us: float) -> str | None:
-    """What is wrong if the device still works when the end event has fired; None if it does not."""
+    """What is wrong if the device still works when the end event has fired; None if it does not.
+    One run takes about `cost_us`."""
     limit = min(_LATE_US + _LATE_SHARE * cost_us, _MOST_LATE_US)
     late = []
     for _ in range(_TRIES):

@@ -18,7 +18,8 @@ _CLOCK_SHARE = 0.02
 
 
 def remarks(measured: Measurement, max_time_s: float | None, others: int = 0) -> Iterator[str]:
-    """Everything worth saying about how a measurement went; nothing if it went well."""
+    """Everything worth saying about how a measurement went; nothing if it went well. `max_time_s`
+    is the limit of the run, `others` how many other processes used the GPU."""
     yield from _cut(measured, max_time_s)
     if not measured.steady:
         yield (

@@ -40,7 +40,9 @@ _REPEATS = 3
 class Timing:
     """All that was measured of one entrant: a median for each round, figures over all samples.
 
-    A round in which the host was too slow for every sample has no median.
+    A round in which the host was too slow for every sample has no median. `discarded` counts the
+    launches lost so, `host_us` is what the host needs to enqueue one reduction, `batch` how many
+    lie between two events.
     """
 
     by_round: tuple[float | None, ...]
@@ -58,7 +60,7 @@ class Timing:
 
     @property
     def median_us(self) -> float:
-        """The median of round medians."""
+        """The median of round medians; there is one, since a timing has a sample."""
         return median(self.medians_us)
 
     @property
@@ -129,8 +131,9 @@ def measure(
 ) -> Measurement:
     """Measure entrants against each other for so many rounds, or until the deadline.
 
-    Entrants `alone` are never batched; `most` bounds the launches of half a round. What an error of
-    the device interrupts is lost, what Ctrl-C interrupts is kept.
+    Entrants `alone` are never batched; `most` bounds the launches of an entrant in half a round.
+    What an error of the device interrupts is lost, and the error raised; what Ctrl-C interrupts is
+    kept.
     """
     deadline = deadline or Deadline()
     circuit = _Circuit(contexts, method, deadline, alone, most)

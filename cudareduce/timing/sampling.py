@@ -82,7 +82,7 @@ class Timer(Protocol):
         """Microseconds on the host's clock."""
 
     def captured(self, run: Launch, count: int) -> Launch:
-        """A launch of one graph that holds `count` runs."""
+        """A launch of one graph that holds `count` runs. Raises EnvironmentProblem."""
 
     def conditions(self) -> Conditions:
         """Clocks, power and temperature under load."""
@@ -143,7 +143,8 @@ class Sampler:
     most: int = MAX_LAUNCHES
 
     def timed(self, backlog: int = 1) -> Sample | None:
-        """One launch; None if the host was too slow for it.
+        """One launch, behind `backlog` reads from a cold cache; None if the host was too slow for
+        it.
 
         Each is waited for: with the next flush already queued behind it, the second event comes
         0.5 to 0.7 us late (measured on an H200, empty kernel 3.23 against 2.72 us).
@@ -219,8 +220,8 @@ def sampler(
 def warm_costs(
     timer: Timer, entrants: Mapping[str, Launch], deadline: Deadline
 ) -> Mapping[str, float]:
-    """Roughly what each entrant costs from a warm cache, which may be a third of what it does from
-    a cold one: the least of three launches, behind one that fills the cache."""
+    """Roughly what each entrant costs in us from a warm cache, which may be a third of what it does
+    from a cold one: the least of three launches, behind one that fills the cache."""
     costs = {}
     for name, run in entrants.items():
         alone = Sampler(timer, Method(cold=False), run, 1)
@@ -245,7 +246,8 @@ def repeated(run: Launch, count: int) -> Launch:
 
 
 def stable(times: Sequence[float]) -> bool:
-    """True if more samples would not move the median of these."""
+    """True if more samples would not move the median of these: half its interval is at most 0.2 %
+    of it."""
     if len(times) < MIN_SAMPLES:
         return False
     low, high = interval(times) or (0.0, inf)

@@ -32,14 +32,15 @@ _READ_SHAPES = (("read_2", 512, 0), ("read_8", 256, 0), ("read_4", 512, 4))
 #: 26.0 us where its first launch is an odd one and 25.0 where it is an even one (2^24 float32), at
 #: 2^22 two of each four places cost 1 us more; what matters repeats with eight launches.
 PLACES = 8
-#: What stands in for the time a read of the flush buffer takes.
+#: What stands in for the time a read of the flush buffer takes (110 us on an H200).
 _IDLE_US = 110.0
-#: Reads that keep the GPU under load while NVML is asked: some 2 ms.
+#: Reads that keep the GPU under load while NVML is asked: some 2 ms on an H200.
 _LOAD_READS = 16
 
 
 class DeviceTimer:
-    """What `measure` needs of a device; its flush buffer lives as long as the backend does."""
+    """What `measure` needs of a device; its flush buffer lives as long as the backend does. Kernels
+    of its own are compiled when they are first asked for, which may raise BuildError."""
 
     def __init__(self, backend: TimedBackend, monitor: Monitor | None = None) -> None:
         self._backend, self._monitor = backend, monitor
@@ -74,7 +75,7 @@ class DeviceTimer:
         return self._backend.allocate(max(FLUSH_BYTES, 4 * (self._backend.info().l2_bytes or 0)))
 
     def close_gate(self) -> None:
-        """Enqueue a wait that ends when the gate is opened."""
+        """Enqueue a wait that ends when the gate is opened. Raises EnvironmentProblem."""
         self._close_gate()
 
     def open_gate(self) -> None:
@@ -90,7 +91,8 @@ class DeviceTimer:
         return self._backend.gate()
 
     def captured(self, run: Launch, count: int) -> Launch:
-        """A launch of one graph that holds `count` runs; valid until `release`."""
+        """A launch of one graph that holds `count` runs; valid until `release`. Raises
+        EnvironmentProblem."""
 
         def runs() -> None:
             for _ in range(count):
@@ -178,7 +180,7 @@ class DeviceTimer:
         return self._reader(*_READ_SHAPES[0], buffer, nbytes)
 
     def idle(self, us: float) -> Launch:
-        """A launch that keeps the GPU busy for a while without touching memory."""
+        """A launch that keeps the GPU busy for `us` microseconds without touching memory."""
         return self._backend.launcher(self._probes["wait_ns"], 1, 1, [int(1e3 * us)])
 
     def _reader(

@@ -30,7 +30,8 @@ class WarmUp:
 
 
 def warm_up(timer: Timer, entrants: Mapping[str, Launch], deadline: Deadline) -> WarmUp:
-    """Run every entrant in turn, plainly and waited for, until two windows agree."""
+    """Run every entrant in turn, plainly and waited for, until two windows agree, or for 3 s of GPU
+    time, or until the deadline."""
     costs: dict[str, float] = {}
     spent, total, clock, steady, windows = 0.0, inf, None, False, 0
     while windows < 2 or (spent < _MOST_US and not (steady and spent >= _LEAST_US)):

@@ -22,7 +22,7 @@ from cudareduce.launch.case import Prepared, Shape, build
 from cudareduce.verify.verdict import RIGHT, Verdict, worse
 from cudareduce.verify.verify import verify
 
-#: How long a killed child is waited for before it is left to the operating system.
+#: Seconds that a killed child is waited for before it is left to the operating system.
 _KILL_WAIT_S = 10.0
 
 
@@ -52,7 +52,8 @@ class Isolation:
         self._log: Path | None = None
 
     def verify(self, job: Job, limit_s: float) -> Verdict:
-        """The verdict of a job; a crash, a hang or an error of the child is a failure."""
+        """The verdict of a job; a crash of the child, and no answer within `limit_s` seconds, is a
+        failure. Raises the CudareduceError that the child sends: BuildError, OutOfMemory."""
         if self._process is None:
             self._start()
         assert self._process is not None
@@ -130,7 +131,7 @@ def _verify(job: Job, backends: dict[BackendSpec, Backend]) -> Verdict:
 
 
 def verify_job(job: Job, backend: Backend) -> Verdict:
-    """The verdict of a job, in this process. Raises BuildError."""
+    """The verdict of a job, in this process. Raises BuildError and OutOfMemory."""
     case = job.prepared.case
     built = build(backend, {case: [job.prepared.plans[shape] for shape in job.shapes]})[case]
     if isinstance(built, BuildError):

@@ -14,8 +14,9 @@ from cudareduce.problem.reference import Reference, bound
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`error`, in `ulp` too, and `bound` are those of the answer nearest to, or farthest over, its
-    bound; `distinct` is how many different answers `launches` on one input gave, bit by bit."""
+    """`error`, in the unit of answers and in `ulp`, and `bound` are those of the answer nearest to
+    its bound, or of the first one over it; `distinct` is how many different answers `launches` on
+    one input gave, bit by bit."""
 
     outcome: Literal["pass", "fail", "skip"]
     reason: str = ""
@@ -30,7 +31,8 @@ RIGHT = Verdict("pass")
 
 
 def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict | None:
-    """Compare answers with the reference; None where the plan's bound is too wide to decide."""
+    """Compare answers, as `Bound.answers` gives them, with the reference; None where the plan's
+    bound is too wide to decide. Of the pattern `exact` no sum is rounded."""
     limits = bound(plan.problem.reduction, plan.depth, ref, pattern == "exact")
     if limits is None:
         return None

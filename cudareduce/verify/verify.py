@@ -29,7 +29,8 @@ REPEATS = 10
 
 
 def edge_sizes(block: int) -> list[int]:
-    """Where reductions go wrong: none, one, about a warp, a block, two, and odd sizes between."""
+    """Elements where reductions go wrong: none, one, about a warp, a block of so many threads, two,
+    and odd sizes between."""
     near_blocks = (block - 1, block, block + 1, 2 * block - 1, 2 * block + 1)
     return sorted({0, 1, 2, 31, 32, 33, *near_blocks, 1023, 1024, 1025, 4097, 65537, 1000003})
 
@@ -115,7 +116,8 @@ def _in_every_way(
 def inputs_for(
     reduction: Reduction, n: int, tiles: Iterable[int], thorough: bool = True
 ) -> list[tuple[str, bool]]:
-    """Pattern and misalignment of each input that verifies size `n`; one input if not thorough."""
+    """Pattern and misalignment of each input that verifies size `n`; one input if not thorough.
+    `tiles` are the elements that a block of each case takes."""
     patterns: dict[str, None] = {}
     for tile in sorted(set(tiles)):
         patterns |= dict.fromkeys(patterns_for(reduction, n, tile if n <= SMALL else n or 1))
@@ -137,7 +139,7 @@ def verify(
 ) -> dict[Case, Verdict]:
     """Verify cases of one reduction at one shape, which all of them take; a case that failed is not
     run again. Not `thorough` is one input and one schedule; `only` names the one pattern to use,
-    where a user wants to see what it does."""
+    where a user wants to see what it does. Raises OutOfMemory."""
     verdicts: dict[Case, Verdict] = {}
     ready = [_Ready(one.case, one.plans[shape], one.programs) for one in prepared]
     for own in dict.fromkeys((one.plan.problem.n, one.plan.problem.rows) for one in ready):
