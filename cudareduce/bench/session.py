@@ -97,17 +97,18 @@ class Session:
         skip_others: bool = False,
     ) -> Iterator[tuple[Case, Verdict]]:
         """Each case with its verdict, anew whenever that changes; a case that is `known` to have
-        failed is left alone. A shape that a case does not take is a skip, unless `skip_others` says
-        to pass over it. `hazards` adds the build that watches, where there is one."""
+        failed is left alone. What a case does not take of these shapes is told in its verdict, a
+        skip if it takes none, unless `skip_others` says to pass over it. `hazards` adds the build
+        that watches, where there is one."""
         verdicts = dict(known)
 
         def changed(case: Case, verdict: Verdict) -> tuple[Case, Verdict]:
             verdicts[case] = verdict
             return case, verdict
 
-        for one in prepared:
-            why = next((one.refusals[shape] for shape in shapes if shape in one.refusals), None)
-            if why and not skip_others:
+        refused = [] if skip_others else list(_refused(prepared, shapes))
+        for one, why in refused:
+            if not any(shape in one.plans for shape in shapes):
                 skip = Verdict("skip", why)
                 yield changed(one.case, worse(verdicts.get(one.case, RIGHT), skip))
         here = [one for one in prepared if not self._isolated(one.case)]
@@ -133,6 +134,11 @@ class Session:
         for one in prepared if cut else ():
             if _is_open(one.case, verdicts):
                 yield changed(one.case, Verdict("skip", self.why_cut()))
+        for one, why in refused:
+            if _is_open(one.case, verdicts):
+                yield changed(
+                    one.case, replace(verdicts.get(one.case, RIGHT), reason=f"left out: {why}")
+                )
 
     def why_cut(self) -> str:
         """The reason of a case that there was no time for."""
@@ -196,6 +202,16 @@ class Session:
         return (
             f"needs {needed / 2**30:.1f} GiB of host memory, {available / 2**30:.1f} GiB available"
         )
+
+
+def _refused(
+    prepared: Sequence[Prepared], shapes: Sequence[Shape]
+) -> Iterator[tuple[Prepared, str]]:
+    """Cases that do not take all of these shapes, and why, for the first that they do not take."""
+    for one in prepared:
+        why = next((one.refusals[shape] for shape in shapes if shape in one.refusals), None)
+        if why:
+            yield one, why
 
 
 def _is_open(case: Case, verdicts: Mapping[Case, Verdict]) -> bool:

@@ -202,8 +202,8 @@ def verdict_section(records: Iterable[Record], title: str) -> Section:
         accuracy = (error_text(r.error), error_text(r.pct_bound), error_text(r.error_ulp))
         rows.append((_label(r), r.op, r.dtype, answer, *accuracy, distinct_text(r)))
         if r.reason:
-            kind = "WRONG" if r.verdict == "fail" else "skipped"
-            notes.append(f"{_label(r)} {r.op} {r.dtype}: {kind}: {r.reason}")
+            kind = {"fail": "WRONG: ", "skip": "skipped: "}.get(r.verdict, "")
+            notes.append(f"{_label(r)} {r.op} {r.dtype}: {kind}{r.reason}")
     return Section(title, header, tuple(rows), tuple(notes), 4)
 
 

@@ -398,3 +398,20 @@ def test_python_m_is_the_same_program() -> None:
         [sys.executable, "-m", "cudareduce", "--version"], capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (0, "cudareduce, version 0.1.0\n")
+
+
+def test_a_size_that_a_kernel_cannot_take_is_a_remark_on_its_own_row(cudareduce: Call) -> None:
+    names = ("reduce_warp_registers", "reduce_v7_shuffle")
+    code, out, _ = cudareduce("verify", *names, "--n", "32,100", *ON_CPU)
+    assert code == 0
+    assert out.count(" right ") == 2
+    assert "reduce_warp_registers sum float32: left out: gives each element of a row a lane" in out
+    assert "reduce_v7_shuffle sum float32: " not in out
+    code, out, _ = cudareduce("verify", "reduce_warp_registers", "--n", "100", *ON_CPU)
+    assert " right " not in out
+    assert "skipped: gives each element of a row a lane" in out
+
+
+def test_kernels_of_short_rows_are_verified_bare(cudareduce: Call) -> None:
+    code, out, err = cudareduce("verify", "reduce_warp_registers", *ON_CPU)
+    assert (code, out.count(" right ")) == (0, 1), err
