@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudareduce.errors import UsageError
@@ -41,12 +41,21 @@ class Registry:
         """The kernels that KERNEL, SUITE, GLOB, FILE.cu and `all` name, in order, each once.
 
         No patterns mean `all`. `adopt` makes a kernel of a file without a header; without it such a
-        file is a UsageError, as a name is that is not known.
+        file is a UsageError, as a name is that is not known. Of two kernels of one name the file is
+        called by its path.
         """
         chosen: dict[tuple[str, int | None, int | None], Choice] = {}
+        taken = {name: kernel.path.resolve() for name, kernel in self.kernels.items()}
         for pattern in patterns or ["all"]:
             for choice in self._match(pattern, adopt):
-                chosen.setdefault((choice.kernel.id, choice.block, choice.items), choice)
+                kernel = choice.kernel
+                if taken.setdefault(kernel.id, kernel.path.resolve()) != kernel.path.resolve():
+                    kernel = replace(kernel, id=str(kernel.path), symbol=kernel.entry)
+                own = replace(choice, kernel=kernel)
+                chosen.setdefault((kernel.id, choice.block, choice.items), own)
+        for kernel in (choice.kernel for choice in chosen.values()):
+            if kernel.after is not None and kernel.after not in taken:
+                raise UsageError(f"{kernel.path}: after: there is no kernel {kernel.after!r}")
         return list(chosen.values())
 
     def _match(self, pattern: str, adopt: Adopt | None) -> Iterable[Choice]:
@@ -96,8 +105,8 @@ class Registry:
 
     def root(self, kernel: Kernel) -> Kernel:
         """The first kernel of a lineage; a KeyError if a step between is not in the registry."""
-        while kernel.after is not None:
-            kernel = self.kernels[kernel.after]
+        while (before := self.kernels.get(kernel.after or "")) is not None:
+            kernel = before
         return kernel
 
 

@@ -17,6 +17,7 @@ from cudareduce.bench import session as session_module
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.library.foreign import Guesses, adopt
 from cudareduce.library.kernel import Kernel
@@ -78,7 +79,7 @@ def test_a_file_is_foreign_wherever_it_lies(
     choices = registry.choose(names[:2])
     choices += registry.choose(names[2:], lambda path, text: adopt(path, text, Guesses()).kernel)
     assert [choice.kernel.id for choice in choices] == [
-        "mine", "reduce_v7_shuffle", "reduce_v7_shuffle", "bare",
+        "mine", str(copy), "reduce_v7_shuffle", "bare",
     ]  # fmt: skip
     assert all(choice.kernel.foreign for choice in choices)
 
@@ -189,3 +190,30 @@ def test_kernels_stand_in_the_order_of_their_lineage(registry: Registry) -> None
             open_branches.pop()
         assert bool(open_branches) == (kernel.after is not None), kernel.id
         open_branches.append(kernel.id)
+
+
+def test_two_files_of_one_name_are_two_kernels(registry: Registry, tmp_path: Path) -> None:
+    text = registry.kernels["reduce_v7_shuffle"].text
+    paths = []
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        paths.append(str(tmp_path / folder / "reduce_v7_shuffle.cu"))
+        Path(paths[-1]).write_text(text)
+    chosen = registry.choose([*paths, "reduce_v7_shuffle", paths[0]])
+    assert [choice.kernel.id for choice in chosen] == [*paths, "reduce_v7_shuffle"]
+    assert {choice.kernel.entry for choice in chosen} == {"reduce_v7_shuffle"}
+    [own] = registry.choose([str(registry.kernels["reduce_atomic"].path)])
+    assert own.kernel.id == "reduce_atomic"
+
+
+def test_a_file_that_is_a_step_from_no_kernel_is_refused(
+    registry: Registry, tmp_path: Path
+) -> None:
+    text = registry.kernels["reduce_v7_shuffle"].text.replace("reduce_v7_shuffle", "mine")
+    path = tmp_path / "mine.cu"
+    path.write_text(text.replace("reduce_v6_multi_add", "reduce_v6_multi_ad"))
+    with pytest.raises(UsageError, match="after: there is no kernel 'reduce_v6_multi_ad'"):
+        registry.choose([str(path)])
+    path.write_text(text)
+    [choice] = registry.choose([str(path)])
+    assert registry.root(choice.kernel).id == "reduce_v0_baseline"
