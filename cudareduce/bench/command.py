@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,19 +26,21 @@ from cudareduce.timing.timer import FLUSH_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benched:
-    """A run, the cases that could run, the backend they ran on, and the exit code it deserves."""
+    """A run, the cases that could run, the backend they ran on, and the exit code it deserves;
+    `roots` is the kernel that begins the lineage of each."""
 
     run: Run
     cases: tuple[Case, ...]
     spec: BackendSpec
     exit_code: int
     interrupted: bool
+    roots: Mapping[str, str]
 
 
 def bench(request: BenchRequest) -> int:
     """Verify, time, print, store; the exit code. Raises UsageError and EnvironmentProblem."""
     done = timed_run(request)
-    publish(request.outputs, sections(done.run, request.columns), run_texts(done.run))
+    publish(request.outputs, sections(done.run, request.columns, done.roots), run_texts(done.run))
     return done.exit_code
 
 
@@ -71,6 +73,7 @@ def timed_choices(
         run=run, cases=tuple(case for part in parts for case in part.runnable),
         spec=session.spec, exit_code=_exit_code(parts, records),
         interrupted=any(part.interrupted for part in parts),
+        roots={choice.kernel.id: registry.root(choice.kernel).id for choice in choices},
     )  # fmt: skip
 
 

@@ -174,9 +174,11 @@ class Session:
         small = tuple((n, rows) for n, rows in taken if n * rows <= SMALL)
         if small:
             yield replace(job, shapes=small)
+        element = one.case.reduction.dtype.size
+        most = SMALL if self.backend.traits.isolated else _LARGE_BYTES // element - 1
         for n, rows in taken:
             if n * rows > SMALL:
-                yield replace(job, shapes=((n, rows),), thorough=False)
+                yield replace(job, shapes=((n, rows),), thorough=n * rows <= most)
         if hazards and self.backend.traits.watches:
             plans, _ = planned(one.case, HAZARD_SHAPES, self.backend.limits())
             watched = replace(
@@ -192,7 +194,10 @@ class Session:
             return Verdict("skip", too_large)
         elements = sum(n * rows for n, rows in job.shapes)
         limit = self.settings.time_limit_s or _START_S + elements / _ELEMENTS_PER_S
-        return self._isolation.verify(job, limit)
+        try:
+            return self._isolation.verify(job, limit)
+        except OutOfMemory as error:
+            return Verdict("skip", str(error))
 
     def _why_too_large(self, nbytes: int) -> str | None:
         """Why the host's memory does not hold an input with the copies that the backend makes."""

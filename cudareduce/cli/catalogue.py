@@ -60,7 +60,9 @@ def list_section(registry: Registry, suite: str | None) -> list[Section]:
         title, errata = f"{len(chosen)} kernels", ()
         header = ("kernel", "family", "scope", "what it is")
         rows = tuple((k.id, k.family, k.scope, k.title) for k in (c.kernel for c in chosen))
-    return [Section(title, header, rows, errata, len(header)), _matrix(chosen)]
+    begins = [k for k, c in enumerate(chosen) if k and not suite and c.kernel.after is None]
+    table = Section(title, header, rows, errata, len(header), tuple(begins))
+    return [table, _matrix(chosen)]
 
 
 def _matrix(chosen: list[Choice]) -> Section:
@@ -107,7 +109,9 @@ def _diff(registry: Registry, kernel: Kernel) -> str:
         raise UsageError(
             f"{kernel.id} begins a lineage: there is nothing before it to compare with"
         )
-    before = registry.kernels[kernel.after]
+    before = registry.kernels.get(kernel.after)
+    if before is None:
+        raise UsageError(f"{kernel.path}: after: there is no kernel {kernel.after!r}")
     lines = difflib.unified_diff(
         before.text.splitlines(keepends=True),
         kernel.text.splitlines(keepends=True),

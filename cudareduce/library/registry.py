@@ -54,6 +54,8 @@ class Registry:
                 own = replace(choice, kernel=kernel)
                 chosen.setdefault((kernel.id, choice.block, choice.items), own)
         for kernel in (choice.kernel for choice in chosen.values()):
+            if kernel.after == kernel.entry:
+                raise UsageError(f"{kernel.path}: after: {kernel.after!r} is this kernel itself")
             if kernel.after is not None and kernel.after not in taken:
                 raise UsageError(f"{kernel.path}: after: there is no kernel {kernel.after!r}")
         return list(chosen.values())
@@ -98,6 +100,11 @@ class Registry:
             if (names := [row.name for row in suite.rows if row.kernel == kernel.id])
         }
 
+    @property
+    def roots(self) -> dict[str, str]:
+        """The kernel that begins each one's lineage, by their ids."""
+        return {name: self.root(kernel).id for name, kernel in self.kernels.items()}
+
     def place(self, name: str) -> tuple[Path, int] | None:
         """File and line where a kernel's entry point begins; None for one that is not here."""
         kernel = self.kernels.get(name)
@@ -140,6 +147,12 @@ def _by_lineage(kernels: Mapping[str, Kernel]) -> dict[str, Kernel]:
             follow(kernel.id, kernel.family)
 
     follow(None, None)
+    circle = next((kernel for kernel in kernels.values() if kernel.id not in ordered), None)
+    if circle is not None:
+        raise UsageError(
+            f"{circle.path}: after: {circle.after!r} leads back to {circle.id}: a lineage begins "
+            "with a kernel that has no after"
+        )
     return ordered
 
 

@@ -47,5 +47,5 @@ def load_suite(path: Path) -> Suite:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
         rows = tuple(SuiteRow(**row) for row in data.pop("row"))
         return Suite(path.stem, data.pop("title"), data.pop("source"), rows, data)
-    except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
         raise UsageError(f"{path}: not a valid suite: {error}") from None

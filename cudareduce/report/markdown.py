@@ -47,6 +47,8 @@ def update_readme(path: Path, tables: Tables = sections) -> tuple[str, str]:
         old = path.read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"cannot read {path}: it is not UTF-8; name a Markdown file") from None
 
     def table(match: re.Match[str]) -> str:
         run = load(path.parent / match["file"])

@@ -31,13 +31,15 @@ class Section:
     rules: tuple[int, ...] = ()  # rows with a gap above them
 
 
-def sections(run: Run, more: Sequence[str] = ()) -> list[Section]:
+def sections(
+    run: Run, more: Sequence[str] = (), roots: Mapping[str, str] | None = None
+) -> list[Section]:
     """A section for each reduction and size of a run, with `more` columns than usual; remarks on
     the run as a whole stand below the last."""
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in run.records:
         groups.setdefault((r.op, r.dtype, r.acc, r.n, r.rows), []).append(r)
-    found = [_section(run, group, more) for group in groups.values()]
+    found = [_section(run, group, more, roots or {}) for group in groups.values()]
     floors = run.protocol.get("floors_us")
     remarks = (f"floor, not subtracted: {_floors_text(floors)}",) if floors else ()
     remarks += tuple(run.protocol.get("remarks") or ())
@@ -46,7 +48,9 @@ def sections(run: Run, more: Sequence[str] = ()) -> list[Section]:
     return found
 
 
-def _section(run: Run, records: Sequence[Record], more: Sequence[str]) -> Section:
+def _section(
+    run: Run, records: Sequence[Record], more: Sequence[str], roots: Mapping[str, str]
+) -> Section:
     first = records[0]
     what = f"{first.op} of {size_text(first.n)} {first.dtype}"
     if first.rows != 1:
@@ -61,7 +65,8 @@ def _section(run: Run, records: Sequence[Record], more: Sequence[str]) -> Sectio
     wrong = [f"{_label(r)}: WRONG: {r.reason}" for r in shown if r.verdict == "fail"]
     if any(record.time_us is not None for record in shown):
         timed = _timed(run, what, shown, more)
-        return replace(timed, notes=(*wrong, *notes, *timed.notes))
+        notes = [*wrong, *notes, *timed.notes]
+        return replace(timed, notes=tuple(notes), rules=_rules(shown, roots))
     title = f"{what}, {run.device.name}: answers only, nothing is timed"
     header = ("kernel", "blocks", "passes", "answer", "error", "%bound", "ulp", "distinct")
     rows = tuple(
@@ -74,7 +79,7 @@ def _section(run: Run, records: Sequence[Record], more: Sequence[str]) -> Sectio
     rounds = first.op in ("sum", "prod", "mean")
     if rounds and shown and all(r.bound == 0 and r.error_ulp is not None for r in shown):
         notes.append("no %bound: verified with inputs of which no partial answer is rounded")
-    return Section(title, header, rows, (*wrong, *notes))
+    return Section(title, header, rows, (*wrong, *notes), rules=_rules(shown, roots))
 
 
 def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) -> Section:
@@ -97,17 +102,18 @@ def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) 
     notes = [*_reference_notes(timed, headings), *_share_notes(run, first, headings)]
     notes += [*_kind_notes(kinds, timed), *_answer_notes(timed), *_interval_notes(timed)]
     headings_in_order = tuple(column.heading for column in columns)
-    return Section(title, headings_in_order, rows, tuple(notes), rules=_rules(records))
+    return Section(title, headings_in_order, rows, tuple(notes))
 
 
-def _rules(records: Sequence[Record]) -> tuple[int, ...]:
-    """Rows that begin another part: their speed-ups have another reference than those above."""
+def _rules(records: Sequence[Record], roots: Mapping[str, str]) -> tuple[int, ...]:
+    """Rows that begin another lineage than those above; a publication has an order of its own."""
+    lineages = [None if r.suite else roots.get(r.kernel, r.baseline) for r in records]
     above: str | None = None
     rules = []
-    for k, r in enumerate(records):
-        if above is not None and r.baseline is not None and r.baseline != above:
+    for k, lineage in enumerate(lineages):
+        if above is not None and lineage is not None and lineage != above:
             rules.append(k)
-        above = r.baseline or above
+        above = lineage or above
     return tuple(rules)
 
 

@@ -46,7 +46,7 @@ def tables(run: Run, registry: Registry) -> list[Section]:
     """A run's tables: the author's where it reproduces a publication, else ours."""
     name = run.protocol.get("suite")
     if name is None:
-        return sections(run)
+        return sections(run, roots=registry.roots)
     return [section(registry.suite(name), run, Profile(**run.protocol["profiler"]))]
 
 

@@ -7,26 +7,29 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from cudareduce.backend import Backend
+from cudareduce.backend import Backend, OutOfMemory
 from cudareduce.backends import BackendSpec
 from cudareduce.bench import session as session_module
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.errors import UsageError
-from cudareduce.launch.case import Case, Prepared, Shape
+from cudareduce.launch.case import Case, Prepared, Shape, planned
 from cudareduce.library.foreign import Guesses, adopt
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Registry, kernels_folder, load_registry
 from cudareduce.problem.operators import reduction_of
+from cudareduce.progress import phase
 from cudareduce.verify.isolate import Isolation, Job
 from cudareduce.verify.verdict import Verdict
 from cudareduce.verify.verify import verify
 from tests.cli.test_main import MINE
+from tests.fake_gpu import FakeGpu
 
 BARE = """__global__ void bare(const float *in, float *out, int n)
 {
@@ -217,3 +220,51 @@ def test_a_file_that_is_a_step_from_no_kernel_is_refused(
     path.write_text(text)
     [choice] = registry.choose([str(path)])
     assert registry.root(choice.kernel).id == "reduce_v0_baseline"
+
+
+def test_a_lineage_that_leads_back_to_itself_is_refused(registry: Registry, tmp_path: Path) -> None:
+    text = registry.kernels["reduce_v7_shuffle"].text
+    for name, after in (("ca", "cb"), ("cb", "ca")):
+        own = text.replace("reduce_v7_shuffle", name).replace("reduce_v6_multi_add", after)
+        (tmp_path / f"{name}.cu").write_text(own)
+    with pytest.raises(UsageError, match="'cb' leads back to ca: a lineage begins with"):
+        load_registry([tmp_path])
+    (tmp_path / "ca.cu").write_text((tmp_path / "ca.cu").read_text().replace('"cb"', '"ca"'))
+    with pytest.raises(UsageError, match="'ca' is this kernel itself"):
+        registry.choose([str(tmp_path / "ca.cu")])
+
+
+@dataclass
+class Full(Isolation):
+    """A child that finds no memory, and notes what it was asked for."""
+
+    jobs: list[Job] = field(default_factory=list)
+
+    def verify(self, job: Job, limit_s: float) -> Verdict:
+        self.jobs.append(job)
+        raise OutOfMemory("out of GPU memory: 2 GiB wanted")
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_foreign_kernel_on_a_gpu_is_verified_as_thoroughly_as_others(
+    folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = Full()
+    monkeypatch.setattr(session_module, "Isolation", lambda: child)
+    reduction = reduction_of("sum", "float32")
+    settings = Settings(reductions=(reduction,), sizes=(2**21, 2**31))
+    gpu = FakeGpu(cache)
+    with gpu:
+        session = Session(gpu, BackendSpec("cuda"), settings, partial(phase, quiet=True))
+        [choice] = load_registry([folder]).choose(["mine"])
+        cases = [case for case, _ in session.cases([choice], reduction)]
+        shapes = [(n, 1) for n in (1000, 2**21, 2**31)]
+        plans, refusals = planned(cases[0], shapes, gpu.limits())
+        prepared = [Prepared(cases[0], plans, refusals, {})]
+        monkeypatch.setattr(session_module, "_available_bytes", lambda: None)
+        for shape in shapes:
+            verdicts = dict(session.verify(prepared, [shape], {}))
+            assert verdicts[cases[0]] == Verdict("skip", "out of GPU memory: 2 GiB wanted")
+    assert [job.thorough for job in child.jobs] == [True, True, False]
