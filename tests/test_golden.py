@@ -93,7 +93,8 @@ ON_CPU: dict[str, tuple[str, ...]] = {
 ANY_ORDER = ("bench-cpu-all",)
 ON_GPU: dict[str, tuple[str, ...]] = {
     "bench-gpu": ("bench", "fastcuda", "--n", "2^12,2^14", *FILES),
-    "bench-gpu-all": ("bench", "all", "--n", "2^12", "--rounds", "7"),
+    "bench-gpu-lineages": ("bench", "reduce_atomic", "reduce_v[01]*", "reduce_warp_conditional",
+                           "reduce_ordered_warp", "--n", "2^12", "--rounds", "7", "--op", "max"),
     "bench-gpu-columns": ("bench", "reduce_v6_multi_add", "reduce_v7_shuffle", "--n", "2^16",
                           "--columns", "all", "--rounds", "3"),
     "bench-gpu-first-pass": ("bench", "leimao", "--n", "2^16", "--region", "first-pass"),

@@ -44,9 +44,13 @@ def test_it_holds_kernels_suites_and_the_emulator(wheel: Path) -> None:
                 assert str(path.relative_to(ROOT)) in names
 
 
-def test_it_runs_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
+def test_it_runs_from_an_empty_folder(wheel: Path, tmp_path: Path, cache: Path) -> None:
+    """What is compiled is kept with that of the other tests: a wheel that lacks a source of the
+    emulator, or has another, would not find it there and fail to compile it."""
     site, empty = tmp_path / "site", tmp_path / "empty"
     empty.mkdir()
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "cudareduce").symlink_to(cache)
     zipfile.ZipFile(wheel).extractall(site)
     environment = os.environ | {"PYTHONPATH": str(site), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     code = "import cudareduce; print(cudareduce.__file__)"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from cudareduce.backend import Backend, BuildError, OutOfMemory
@@ -111,26 +112,18 @@ class Session:
             if not any(shape in one.plans for shape in shapes):
                 skip = Verdict("skip", why)
                 yield changed(one.case, worse(verdicts.get(one.case, RIGHT), skip))
+        apart = [one for one in prepared if self._isolated(one.case)]
         here = [one for one in prepared if not self._isolated(one.case)]
-        steps, cut = len(prepared) - len(here) + len(here) * len(shapes), False
-        with self.phase("verifying", steps) as step:
-            for shape in shapes if here else ():
-                if cut := self.settings.deadline.passed:
+        cut = False
+        with self.phase("verifying", len(apart) + len(here) * len(shapes)) as step:
+            for found in chain(
+                self._all_here(here, shapes, verdicts, step),
+                self._all_apart(apart, shapes, verdicts, step, hazards=hazards),
+            ):
+                if cut := found is None:
                     break
-                left = [o for o in here if shape in o.plans and _is_open(o.case, verdicts)]
-                for case, verdict in self._verify_here(left, shape).items():
-                    yield changed(case, worse(verdicts.get(case, RIGHT), verdict))
-                for _ in here:
-                    step()
-            for one in prepared:
-                if not self._isolated(one.case):
-                    continue
-                for job in self._jobs(one, shapes, hazards):
-                    cut = cut or self.settings.deadline.passed
-                    if not cut and _is_open(one.case, verdicts):
-                        verdict = self._verify_apart(job)
-                        yield changed(one.case, worse(verdicts.get(one.case, RIGHT), verdict))
-                step()
+                case, verdict = found
+                yield changed(case, worse(verdicts.get(case, RIGHT), verdict))
         for one in prepared if cut else ():
             if _is_open(one.case, verdicts):
                 yield changed(one.case, Verdict("skip", self.why_cut()))
@@ -139,6 +132,41 @@ class Session:
                 yield changed(
                     one.case, replace(verdicts.get(one.case, RIGHT), reason=f"left out: {why}")
                 )
+
+    def _all_here(
+        self,
+        prepared: Sequence[Prepared],
+        shapes: Sequence[Shape],
+        verdicts: Mapping[Case, Verdict],
+        step: Callable[[], None],
+    ) -> Iterator[tuple[Case, Verdict] | None]:
+        """Verdicts of cases that are verified in this process; None, and no more, once there is no
+        time left. `verdicts` are those so far."""
+        for shape in shapes if prepared else ():
+            if self.settings.deadline.passed:
+                yield None
+            left = [o for o in prepared if shape in o.plans and _is_open(o.case, verdicts)]
+            yield from self._verify_here(left, shape).items()
+            for _ in prepared:
+                step()
+
+    def _all_apart(
+        self,
+        prepared: Sequence[Prepared],
+        shapes: Sequence[Shape],
+        verdicts: Mapping[Case, Verdict],
+        step: Callable[[], None],
+        *,
+        hazards: bool,
+    ) -> Iterator[tuple[Case, Verdict] | None]:
+        """The same of cases that are verified in a child process, one behind the other."""
+        for one in prepared:
+            for job in self._jobs(one, shapes, hazards):
+                if self.settings.deadline.passed:
+                    yield None
+                if _is_open(one.case, verdicts):
+                    yield one.case, self._verify_apart(job)
+            step()
 
     def why_cut(self) -> str:
         """The reason of a case that there was no time for."""

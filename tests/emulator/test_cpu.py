@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ import pytest
 from cudareduce.backend import BuildError, KernelFault, Program, Source
 from cudareduce.emulator import cpu, toolchain
 from cudareduce.emulator.cpu import CpuBackend
-from cudareduce.emulator.toolchain import resolve_locations
+from cudareduce.emulator.toolchain import Toolchain, resolve_locations
 from cudareduce.errors import EnvironmentProblem
 from tests.conftest import ROOT
 
@@ -140,8 +141,13 @@ def test_right_kernels_are_right_under_every_schedule(any_backend: CpuBackend, e
 
 
 @pytest.mark.parametrize("hazards", [False, True], ids=["plain", "hazards"])
-def test_backends_with_caches_of_their_own_share_a_process(tmp_path: Path, hazards: bool) -> None:
+def test_backends_with_caches_of_their_own_share_a_process(
+    tmp_path: Path, cache: Path, hazards: bool
+) -> None:
     """What one has loaded, from whichever folder, the other's kernels are bound to."""
+    for name in ("one", "two"):  # the runtime is compiled once, which takes seconds
+        (tmp_path / name).mkdir()
+        shutil.copy(Toolchain(cache, hazards).runtime, tmp_path / name)
     with (
         CpuBackend(cache=tmp_path / "one", hazards=hazards) as one,
         CpuBackend(cache=tmp_path / "two", hazards=hazards) as two,
