@@ -45,7 +45,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class ReductionOptions:
     """What is reduced: every operator on every type at every size; no sizes are those where
     reductions go wrong. `acc` widens the accumulator, `rtol` is how far a float answer of
     `op_expr`, an own operator, may be off, relatively."""
@@ -92,7 +92,7 @@ class BenchRequest:
     """What `bench` and `sweep` take; `columns` are those of the table besides the usual ones."""
 
     selection: Selection
-    problem: Problem
+    problem: ReductionOptions
     timing: TimingOptions
     machine: Machine
     outputs: Outputs
@@ -105,7 +105,7 @@ class VerifyRequest:
     """What `verify` takes; `only_pattern` is the one input to verify with."""
 
     selection: Selection
-    problem: Problem
+    problem: ReductionOptions
     machine: Machine
     outputs: Outputs
     only_pattern: str | None = None
@@ -152,7 +152,7 @@ def verify_settings(request: VerifyRequest) -> Settings:
 
 def _settings(
     selection: Selection,
-    problem: Problem,
+    problem: ReductionOptions,
     machine: Machine,
     deadline: Deadline | None,
     pattern: str | None,
@@ -170,7 +170,7 @@ def _settings(
     )  # fmt: skip
 
 
-def _reductions(problem: Problem) -> tuple[Reduction, ...]:
+def _reductions(problem: ReductionOptions) -> tuple[Reduction, ...]:
     """Each operator on each type; an operator of one's own is tested first."""
     reductions = []
     for dtype in problem.dtype:

@@ -145,13 +145,8 @@ def _baseline_choices(run: Run, names: Sequence[str], registry: Registry) -> lis
             for kernel, block, items in shapes
             if kernel in registry.kernels
         ]
-    chosen: dict[tuple[str, int | None, int | None], Choice] = {}
-    for name in names_then:
-        if not _still_there(name, registry):
-            continue
-        for choice in registry.choose([name]):
-            chosen.setdefault((choice.kernel.id, choice.block, choice.items), choice)
-    return list(chosen.values())
+    left = [name for name in names_then if _still_there(name, registry)]
+    return registry.choose(left) if left else []
 
 
 def _in_baseline(run: Run, name: str) -> bool:

@@ -10,7 +10,7 @@ from cudareduce.bench.command import Benched, timed_choices
 from cudareduce.bench.request import (
     BenchRequest,
     Machine,
-    Problem,
+    ReductionOptions,
     Selection,
     TimingOptions,
     bench_settings,
@@ -80,7 +80,7 @@ def _bench_request(
     """What `bench` would be asked for to run one experiment."""
     return BenchRequest(
         selection=Selection(kernels=(request.suite,)),
-        problem=Problem(
+        problem=ReductionOptions(
             n=(experiment.n,), rows=experiment.rows, op=(about["op"],), dtype=(about["dtype"],)
         ),
         timing=TimingOptions(
