@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 from cudareduce.backend import TIMED_BACKENDS, Backend, BackendName, TimedBackend
@@ -17,15 +18,16 @@ if TYPE_CHECKING:
 class BackendSpec:
     """What it takes to open a backend, here or in a child process.
 
-    `cache` is where the CPU backend keeps what it compiled; None is a folder that goes with the
-    process. `hazards` chooses the emulator's build that watches every access.
+    `cache` is where what it compiles is kept; None is a folder that goes with the process.
+    `hazards` chooses the emulator's build that watches every access, `threads` is how many
+    processors the emulator uses, by default all.
     """
 
     name: BackendName
     device: int = 0
     cache: Path | None = None
-    use_cache: bool = True
     hazards: bool = False
+    threads: int | None = None
 
     @property
     def timed(self) -> bool:
@@ -44,20 +46,46 @@ def default_cache() -> Path:
     return Path(platformdirs.user_cache_dir("cudareduce", appauthor=False))
 
 
-def choose_backend(wanted: str, device: int, use_cache: bool) -> tuple[BackendSpec, str | None]:
-    """The backend to use where `auto`, `cuda` or `cpu` is wanted, and where `auto` had to fall back
-    the reason why. Raises EnvironmentProblem if `cuda` is wanted and cannot be had."""
-    cuda = BackendSpec("cuda", device, use_cache=use_cache)
-    cpu = BackendSpec("cpu", cache=default_cache() if use_cache else None, use_cache=use_cache)
+def why_unusable(folder: Path) -> str | None:
+    """Why nothing can be kept in a folder, which is made if need be; None if it can."""
+    if not folder.is_absolute():  # where there is no home, platformdirs leaves its `~` as it is
+        return "there is no home folder"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return error.strerror
+
+
+def choose_backend(
+    wanted: str, device: int, use_cache: bool
+) -> tuple[BackendSpec, tuple[str, ...]]:
+    """The backend to use where `auto`, `cuda` or `cpu` is wanted, and remarks: why `auto` had to
+    fall back, why nothing is kept. Raises EnvironmentProblem if `cuda` is wanted and cannot be
+    had."""
+    cache, remarks = default_cache() if use_cache else None, []
+    why = why_unusable(cache) if cache else None
+    if why:
+        remarks.append(
+            f"Nothing is kept in {cache} ({why}): what is compiled goes to a temporary folder; set "
+            "XDG_CACHE_HOME to a folder that can be written."
+        )
+        cache = None
+    cuda, cpu = BackendSpec("cuda", device, cache), BackendSpec("cpu", cache=cache)
     if wanted == "cpu":
-        return cpu, None
+        return cpu, tuple(remarks)
     try:
         with open_cuda(cuda):
-            return cuda, None
+            return cuda, tuple(remarks)
     except EnvironmentProblem as problem:
         if wanted == "cuda":
             raise
-        return cpu, str(problem)
+        remarks.append(
+            f"No usable GPU: {problem}. Kernels run on the CPU emulator: answers are checked, "
+            "nothing is timed."
+        )
+        return cpu, tuple(remarks)
 
 
 def open_timed(spec: BackendSpec) -> TimedBackend:
@@ -74,7 +102,7 @@ def open_cuda(spec: BackendSpec) -> CudaBackend:
     """The GPU that a spec names, through PyCUDA. Raises EnvironmentProblem."""
     from cudareduce.gpu.cuda import CudaBackend
 
-    return CudaBackend(spec.device, cache=spec.use_cache)
+    return CudaBackend(spec.device, cache=spec.cache)
 
 
 def open_backend(spec: BackendSpec, *, catch_faults: bool = False) -> Backend:
@@ -84,7 +112,7 @@ def open_backend(spec: BackendSpec, *, catch_faults: bool = False) -> Backend:
         return open_cuda(spec)
     from cudareduce.emulator.cpu import CpuBackend
 
-    backend = CpuBackend(cache=spec.cache, hazards=spec.hazards)
+    backend = CpuBackend(cache=spec.cache, hazards=spec.hazards, threads=spec.threads)
     if catch_faults:
         backend.catch_faults()
     return backend

@@ -34,10 +34,13 @@ from cudareduce.backend import (
     Traits,
 )
 from cudareduce.backends import BackendSpec
+from cudareduce.budget import Deadline
 from cudareduce.device import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.launch.case import Case
 from cudareduce.verify.isolate import Isolation, Job, verify_job
-from cudareduce.verify.verdict import Verdict
+from cudareduce.verify.verdict import RIGHT, Verdict, worse
+from cudareduce.verify.verify import Inputs
 from tests.simulate import H200
 
 PEAK_GB_S = 4000.0
@@ -176,10 +179,13 @@ class FakeGpu:
         return DeviceLimits(132, 2048)
 
     def build(
-        self, sources: Sequence[Source], progress: Callable[[], None] = lambda: None
-    ) -> list[Program | BuildError]:
+        self,
+        sources: Sequence[Source],
+        progress: Callable[[], None] = lambda: None,
+        deadline: Deadline | None = None,
+    ) -> list[Program | BuildError | None]:
         probes = all(source.path.name == "probes.cu" for source in sources)
-        inner = [None] * len(sources) if probes else self._cpu.build(sources, progress)
+        inner = [None] * len(sources) if probes else self._cpu.build(sources, progress, deadline)
         return [
             made if isinstance(made, BuildError) else self._program(source, made)
             for source, made in zip(sources, inner, strict=True)
@@ -333,8 +339,20 @@ class Together(Isolation):
 
     gpu: Backend
 
-    def verify(self, job: Job, limit_s: float) -> Verdict:
-        return verify_job(job, self.gpu)
+    def verify(
+        self,
+        queues: Mapping[Case, Sequence[Job]],
+        count: int,
+        deadline: Deadline,
+        started: Callable[[Job], None],
+    ) -> Iterator[tuple[Case, Verdict]]:
+        for case, jobs in queues.items():
+            verdict = RIGHT
+            for job in jobs:
+                verdict = worse(verdict, verify_job(job, self.gpu, Inputs()))
+                if verdict.outcome == "fail":
+                    break
+            yield case, verdict
 
     def close(self) -> None:
         pass

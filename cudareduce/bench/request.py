@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from cudareduce.problem.inputs import why_no_pattern
 from cudareduce.problem.operators import Operator, Reduction, reduction_of
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Outputs
+from cudareduce.signals import held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,21 +190,17 @@ def _reductions(problem: ReductionOptions) -> tuple[Reduction, ...]:
 def opened(machine: Machine, settings: Settings) -> Iterator[Session]:
     """A session on the backend asked for; what falls back says so. Raises EnvironmentProblem if
     that backend, or what its way of timing needs, is not here."""
-    spec, fallen_back = choose_backend(machine.backend, machine.device, not machine.no_cache)
-    if fallen_back:
-        say(
-            f"No usable GPU: {fallen_back}. Kernels run on the CPU emulator: answers are checked, "
-            "nothing is timed.",
-            machine.quiet,
-        )
-    with tempfile.TemporaryDirectory(prefix="cudareduce-") as temporary:
+    spec, remarks = choose_backend(machine.backend, machine.device, not machine.no_cache)
+    for remark in remarks:
+        say(remark, machine.quiet)
+    with ExitStack() as stack:
+        with held():
+            temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="cudareduce-"))
         spec = spec.with_cache(Path(temporary))
-        with open_backend(spec) as backend:
-            timed = backend.timed()
-            if timed is not None and any(method.needs_bindings for method in settings.methods):
-                timed.require_bindings()  # before anything is compiled
-            session = Session(backend, spec, settings, partial(phase, quiet=machine.quiet))
-            try:
-                yield session
-            finally:
-                session.close()
+        backend = stack.enter_context(open_backend(spec))
+        timed = backend.timed()
+        if timed is not None and any(method.needs_bindings for method in settings.methods):
+            timed.require_bindings()  # before anything is compiled
+        session = Session(backend, spec, settings, partial(phase, quiet=machine.quiet))
+        stack.callback(session.close)
+        yield session

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from cudareduce.backend import BuildError, Monitor, OutOfMemory
+from cudareduce.backend import Monitor, OutOfMemory
 from cudareduce.bench.group import Group, Times
 from cudareduce.bench.session import Session
 from cudareduce.bench.trial import Trial
@@ -35,8 +35,13 @@ class Part:
     cases: tuple[Case, ...]
     runnable: tuple[Case, ...]
     groups: tuple[Group, ...]
-    build_failed: tuple[Case, ...]
     interrupted: bool
+
+    @property
+    def build_failed(self) -> tuple[Case, ...]:
+        """Cases that do not compile."""
+        verdicts = [item for group in self.groups for item in group.verdicts.items()]
+        return tuple(dict.fromkeys(case for case, verdict in verdicts if not verdict.built))
 
 
 def measured(session: Session, choices: Sequence[Choice]) -> list[Part]:
@@ -64,16 +69,17 @@ class _Runner:
         """All sizes of one reduction; `reductions_ahead` share the time that is left."""
         runnable = tuple(case for case, reason in cases if reason is None)
         groups: list[Group] = []
-        errors: dict[Case, BuildError] = {}
         interrupted = False
         try:
             edges = self._edges(runnable)
             sizes = [(n, self._settings.rows) for n in self._settings.sizes]
-            prepared, errors = self._session.prepare(runnable, [*edges, *sizes])
+            prepared, unbuilt = self._session.prepare(runnable, [*edges, *sizes])
             verdicts = {case: Verdict("skip", reason) for case, reason in cases if reason}
-            verdicts |= {c: Verdict("skip", f"does not compile: {e}") for c, e in errors.items()}
-            at_edges = dict(self._session.verify(prepared, edges, {}, skip_others=True))
-            verdicts |= {case: _elsewhere(verdict) for case, verdict in at_edges.items()}
+            at_edges = self._session.verify(prepared, edges, {}, skip_others=True)
+            verdicts |= unbuilt
+            verdicts |= {case: _elsewhere(verdict) for case, verdict in at_edges.verdicts.items()}
+            if at_edges.interrupted:
+                raise KeyboardInterrupt
             for k, n in enumerate(self._settings.sizes):
                 later = self._settings.sizes[k + 1 :]
                 ahead = [*later, *self._settings.sizes * reductions_ahead]
@@ -85,7 +91,7 @@ class _Runner:
             interrupted = True
         return Part(
             cases=tuple(case for case, _ in cases), runnable=runnable, groups=tuple(groups),
-            build_failed=tuple(errors), interrupted=interrupted,
+            interrupted=interrupted,
         )  # fmt: skip
 
     @staticmethod
@@ -103,22 +109,18 @@ class _Runner:
     ) -> Group:
         """One size: verified, and timed where the backend can time; `ahead` are sizes that share
         the time that is left."""
-        settings, verdicts = self._settings, dict(verdicts)
+        settings = self._settings
         shape = n, settings.rows
         taking = [one for one in prepared if shape in one.plans]
         group = partial(
             Group, reduction=reduction, n=n, plans={one.case: one.plans[shape] for one in taking},
             shas={one.case: _binary(one, shape) for one in taking},
         )  # fmt: skip
-        if settings.deadline.passed:
-            late = Verdict("skip", self._session.why_cut())
-            return group(verdicts={o.case: late for o in prepared} | verdicts)
-        try:
-            for case, verdict in self._session.verify(prepared, [shape], verdicts):
-                verdicts[case] = verdict
-        except KeyboardInterrupt:
-            return group(verdicts=verdicts, interrupted=True)
-        verified = group(verdicts=verdicts)
+        found = self._session.verify(prepared, [shape], verdicts)
+        verdicts = found.verdicts
+        verified = group(verdicts=verdicts, interrupted=found.interrupted)
+        if found.interrupted:
+            return verified
         timed = self._session.backend.timed()
         right = [one for one in prepared if verdicts[one.case].outcome == "pass"]
         if timed is None or self._monitor is None or not n * settings.rows or not right:

@@ -6,9 +6,10 @@ which on the CPU is every kernel and on the GPU a file that is not one of ours.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from cudareduce.bench.settings import Settings
 from cudareduce.launch.case import Case, Prepared, Shape, build, planned
 from cudareduce.library.registry import Choice
 from cudareduce.problem.operators import Reduction
+from cudareduce.progress import Progress
 from cudareduce.verify.isolate import Isolation, Job
 from cudareduce.verify.verdict import RIGHT, Verdict, worse
 from cudareduce.verify.verify import SMALL, verify
@@ -29,9 +31,20 @@ HAZARD_SHAPES: tuple[Shape, ...] = ((1, 1), (1000, 1), (4097, 1), (31, 9), (257,
 _START_S, _ELEMENTS_PER_S = 60.0, 500_000
 #: From so many bytes on one input of each size is enough.
 _LARGE_BYTES = 2**32
+#: The reason of a case that Ctrl-C came before.
+_INTERRUPTED = "interrupted before it was verified"
 
-#: Announces a phase of so many steps; what it yields is called after each.
-Phase = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
+#: Announces a phase of so many steps.
+Phase = Callable[[str, int], AbstractContextManager[Progress]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A verdict on every case that was asked about; `interrupted`: Ctrl-C came before all of them
+    were verified, and those are skips."""
+
+    verdicts: Mapping[Case, Verdict]
+    interrupted: bool = False
 
 
 class Session:
@@ -45,7 +58,7 @@ class Session:
         self._isolation = Isolation()
 
     def close(self) -> None:
-        """End the child process, if there is one."""
+        """End the child processes, if there are any."""
         self._isolation.close()
 
     def cases(
@@ -71,22 +84,26 @@ class Session:
 
     def prepare(
         self, cases: Sequence[Case], shapes: Sequence[Shape]
-    ) -> tuple[list[Prepared], dict[Case, BuildError]]:
-        """Plan cases for shapes, and compile whatever those plans launch; those that do not compile
-        come with their errors."""
+    ) -> tuple[list[Prepared], dict[Case, Verdict]]:
+        """Plan cases for shapes, and compile whatever those plans launch; those that do not
+        compile, or that there was no time for, come with a verdict that says so."""
         limits = self.backend.limits()
         plans = {case: planned(case, shapes, limits) for case in cases}
         needed = {case: list(taken.values()) for case, (taken, _) in plans.items()}
         units = sum(
             len({stage for plan in some for stage in plan.stages}) for some in needed.values()
         )
-        with self.phase("compiling", units) as step:
-            built = build(self.backend, needed, step)
-        errors = {case: made for case, made in built.items() if isinstance(made, BuildError)}
+        with self.phase("compiling", units) as progress:
+            built = build(self.backend, needed, progress.step, self.settings.deadline)
+        left = {case: Verdict("skip", self.why_cut()) for case in cases if case not in built}
+        left |= {
+            case: Verdict("skip", f"does not compile: {made}", built=False)
+            for case, made in built.items() if isinstance(made, BuildError)
+        }  # fmt: skip
         return [
             Prepared(case, *plans[case], made)
             for case, made in built.items() if not isinstance(made, BuildError)
-        ], errors  # fmt: skip
+        ], left  # fmt: skip
 
     def verify(
         self,
@@ -96,77 +113,94 @@ class Session:
         *,
         hazards: bool = False,
         skip_others: bool = False,
-    ) -> Iterator[tuple[Case, Verdict]]:
-        """Each case with its verdict, anew whenever that changes; a case that is `known` to have
-        failed is left alone. What a case does not take of these shapes is told in its verdict, a
-        skip if it takes none, unless `skip_others` says to pass over it. `hazards` adds the build
-        that watches, where there is one."""
+    ) -> Verified:
+        """The verdict on each case, together with what is `known` of it already; one that is known
+        to have failed is left alone, and one that there was no time to verify is a skip. What a
+        case does not take of these shapes is told in its verdict, a skip if it takes none, unless
+        `skip_others` says to pass over it. `hazards` adds the build that watches, where there is
+        one."""
         verdicts = dict(known)
-
-        def changed(case: Case, verdict: Verdict) -> tuple[Case, Verdict]:
-            verdicts[case] = verdict
-            return case, verdict
-
-        refused = [] if skip_others else list(_refused(prepared, shapes))
-        for one, why in refused:
-            if not any(shape in one.plans for shape in shapes):
-                skip = Verdict("skip", why)
-                yield changed(one.case, worse(verdicts.get(one.case, RIGHT), skip))
-        apart = [one for one in prepared if self._isolated(one.case)]
-        here = [one for one in prepared if not self._isolated(one.case)]
-        cut = False
-        with self.phase("verifying", len(apart) + len(here) * len(shapes)) as step:
-            for found in chain(
-                self._all_here(here, shapes, verdicts, step),
-                self._all_apart(apart, shapes, verdicts, step, hazards=hazards),
-            ):
-                if cut := found is None:
-                    break
-                case, verdict = found
-                yield changed(case, worse(verdicts.get(case, RIGHT), verdict))
-        for one in prepared if cut else ():
-            if _is_open(one.case, verdicts):
-                yield changed(one.case, Verdict("skip", self.why_cut()))
-        for one, why in refused:
-            if _is_open(one.case, verdicts):
-                yield changed(
-                    one.case, replace(verdicts.get(one.case, RIGHT), reason=f"left out: {why}")
-                )
+        refused = {} if skip_others else dict(_refused(prepared, shapes))
+        for one in prepared:
+            if one.case in refused and not any(shape in one.plans for shape in shapes):
+                skip = Verdict("skip", refused[one.case])
+                verdicts[one.case] = worse(verdicts.get(one.case, RIGHT), skip)
+        open_cases = [
+            one for one in prepared
+            if _is_open(one.case, verdicts) and any(shape in one.plans for shape in shapes)
+        ]  # fmt: skip
+        apart = [one for one in open_cases if self._isolated(one.case)]
+        here = [one for one in open_cases if not self._isolated(one.case)]
+        unverified, interrupted = {one.case for one in open_cases}, False
+        try:
+            with self.phase("verifying", len(open_cases)) as progress:
+                for case, verdict in chain(
+                    self._all_here(here, shapes, progress),
+                    self._all_apart(apart, shapes, progress, hazards=hazards),
+                ):
+                    verdicts[case] = worse(verdicts.get(case, RIGHT), verdict)
+                    if case in refused and _is_open(case, verdicts):
+                        verdicts[case] = replace(
+                            verdicts[case], reason=f"left out: {refused[case]}"
+                        )
+                    unverified.discard(case)
+                    progress.step()
+        except KeyboardInterrupt:
+            interrupted = True
+        why = _INTERRUPTED if interrupted else self.why_cut()
+        return Verified(verdicts | dict.fromkeys(unverified, Verdict("skip", why)), interrupted)
 
     def _all_here(
-        self,
-        prepared: Sequence[Prepared],
-        shapes: Sequence[Shape],
-        verdicts: Mapping[Case, Verdict],
-        step: Callable[[], None],
-    ) -> Iterator[tuple[Case, Verdict] | None]:
-        """Verdicts of cases that are verified in this process; None, and no more, once there is no
-        time left. `verdicts` are those so far."""
+        self, prepared: Sequence[Prepared], shapes: Sequence[Shape], progress: Progress
+    ) -> Iterator[tuple[Case, Verdict]]:
+        """Verdicts of cases that are verified in this process, as soon as they stand; none of those
+        that there is no time for."""
+        verdicts = {one.case: RIGHT for one in prepared}
         for shape in shapes if prepared else ():
             if self.settings.deadline.passed:
-                yield None
+                return
+            progress.now(f"{len(prepared)} kernels at {_size_text(shape)}")
             left = [o for o in prepared if shape in o.plans and _is_open(o.case, verdicts)]
-            yield from self._verify_here(left, shape).items()
-            for _ in prepared:
-                step()
+            for case, verdict in self._verify_here(left, shape).items():
+                verdicts[case] = worse(verdicts[case], verdict)
+                if verdicts[case].outcome != "pass":
+                    yield case, verdicts[case]
+        yield from (item for item in verdicts.items() if item[1].outcome == "pass")
 
     def _all_apart(
         self,
         prepared: Sequence[Prepared],
         shapes: Sequence[Shape],
-        verdicts: Mapping[Case, Verdict],
-        step: Callable[[], None],
+        progress: Progress,
         *,
         hazards: bool,
-    ) -> Iterator[tuple[Case, Verdict] | None]:
-        """The same of cases that are verified in a child process, one behind the other."""
+    ) -> Iterator[tuple[Case, Verdict]]:
+        """The same of cases that are verified in child processes, as many at a time as there are
+        processors and as memory allows, which share the processors."""
+        queues: dict[Case, list[Job]] = {}
         for one in prepared:
-            for job in self._jobs(one, shapes, hazards):
-                if self.settings.deadline.passed:
-                    yield None
-                if _is_open(one.case, verdicts):
-                    yield one.case, self._verify_apart(job)
-            step()
+            queue = list(self._jobs(one, shapes, hazards))
+            too_large = self._why_too_large(max(map(_bytes, queue)))
+            if too_large:
+                yield one.case, Verdict("skip", too_large)
+            else:
+                queues[one.case] = queue
+        jobs = [job for queue in queues.values() for job in queue]
+        if not jobs:
+            return
+        largest = max(map(_bytes, jobs)) * self.backend.traits.host_copies
+        cores = len(os.sched_getaffinity(0)) if self.backend.traits.isolated else 1
+        count = next((k for k in range(min(cores, len(jobs)), 1, -1) if _fits(k * largest)), 1)
+        shared = {
+            case: [replace(j, spec=replace(j.spec, threads=max(1, cores // count))) for j in queue]
+            for case, queue in queues.items()
+        }
+
+        def started(job: Job) -> None:
+            largest_shape = max(job.shapes, key=lambda shape: shape[0] * shape[1])
+            progress.now(f"{job.prepared.case.kernel.id} at {_size_text(largest_shape)}")
+
+        yield from self._isolation.verify(shared, count, self.settings.deadline, started)
 
     def why_cut(self) -> str:
         """The reason of a case that there was no time for."""
@@ -197,54 +231,61 @@ class Session:
         bare, taken = replace(one, programs={}), [shape for shape in shapes if shape in one.plans]
         job = Job(
             spec=self.spec, prepared=bare, shapes=(), seed=self.settings.seed,
-            only=self.settings.only_pattern,
+            only=self.settings.only_pattern, limit_s=0,
         )  # fmt: skip
         small = tuple((n, rows) for n, rows in taken if n * rows <= SMALL)
         if small:
-            yield replace(job, shapes=small)
+            yield self._limited(replace(job, shapes=small))
         element = one.case.reduction.dtype.size
         most = SMALL if self.backend.traits.isolated else _LARGE_BYTES // element - 1
         for n, rows in taken:
             if n * rows > SMALL:
-                yield replace(job, shapes=((n, rows),), thorough=n * rows <= most)
+                yield self._limited(replace(job, shapes=((n, rows),), thorough=n * rows <= most))
         if hazards and self.backend.traits.watches:
             plans, _ = planned(one.case, HAZARD_SHAPES, self.backend.limits())
             watched = replace(
                 job, spec=replace(self.spec, hazards=True), prepared=replace(bare, plans=plans),
                 shapes=tuple(plans),
             )  # fmt: skip
-            yield from [watched] if plans else []
+            yield from [self._limited(watched)] if plans else []
 
-    def _verify_apart(self, job: Job) -> Verdict:
-        size = job.prepared.case.reduction.dtype.size
-        too_large = self._why_too_large(max(n * rows for n, rows in job.shapes) * size)
-        if too_large:
-            return Verdict("skip", too_large)
+    def _limited(self, job: Job) -> Job:
         elements = sum(n * rows for n, rows in job.shapes)
-        limit = self.settings.time_limit_s or _START_S + elements / _ELEMENTS_PER_S
-        try:
-            return self._isolation.verify(job, limit)
-        except OutOfMemory as error:
-            return Verdict("skip", str(error))
+        limit_s = self.settings.time_limit_s or _START_S + elements / _ELEMENTS_PER_S
+        return replace(job, limit_s=limit_s)
 
     def _why_too_large(self, nbytes: int) -> str | None:
         """Why the host's memory does not hold an input with the copies that the backend makes."""
-        needed, available = nbytes * self.backend.traits.host_copies, _available_bytes()
-        if available is None or needed < available * 0.9:
+        needed = nbytes * self.backend.traits.host_copies
+        if _fits(needed):
             return None
+        available = _available_bytes() or 0
         return (
             f"needs {needed / 2**30:.1f} GiB of host memory, {available / 2**30:.1f} GiB available"
         )
 
 
-def _refused(
-    prepared: Sequence[Prepared], shapes: Sequence[Shape]
-) -> Iterator[tuple[Prepared, str]]:
+def _bytes(job: Job) -> int:
+    """Of the largest input of a job."""
+    elements = max((n * rows for n, rows in job.shapes), default=0)
+    return elements * job.prepared.case.reduction.dtype.size
+
+
+def _fits(nbytes: int) -> bool:
+    available = _available_bytes()
+    return available is None or nbytes < available * 0.9
+
+
+def _size_text(shape: Shape) -> str:
+    return f"n = {shape[0]}" + (f" x {shape[1]} rows" if shape[1] != 1 else "")
+
+
+def _refused(prepared: Sequence[Prepared], shapes: Sequence[Shape]) -> Iterator[tuple[Case, str]]:
     """Cases that do not take all of these shapes, and why, for the first that they do not take."""
     for one in prepared:
         why = next((one.refusals[shape] for shape in shapes if shape in one.refusals), None)
         if why:
-            yield one, why
+            yield one.case, why
 
 
 def _is_open(case: Case, verdicts: Mapping[Case, Verdict]) -> bool:

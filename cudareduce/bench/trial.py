@@ -112,9 +112,9 @@ class Trial:
         """Rounds of all cases by one method, while `others` processes use the device besides.
         Raises EnvironmentProblem where the device cannot be timed so."""
         label = f"measuring rounds of all kernels, {method.label}"
-        with self._session.phase(label, self._settings.rounds) as step:
+        with self._session.phase(label, self._settings.rounds) as progress:
             measured = measure(
-                self._looked_at, self._settings.rounds, method, step,
+                self._looked_at, self._settings.rounds, method, progress.step,
                 deadline=deadline, alone=(FLOOR_EVENTS,),
             )  # fmt: skip
         timings = measured.timings
@@ -170,7 +170,10 @@ class Trial:
         if self._undecided and not hurried:
             left = [self._right[case] for case in self._undecided]
             known = dict.fromkeys(self._undecided, RIGHT)
-            again = dict(self._session.verify(left, [(group.n, self._settings.rows)], known))
+            verified = self._session.verify(left, [(group.n, self._settings.rows)], known)
+            if verified.interrupted:
+                raise KeyboardInterrupt
+            again = dict(verified.verdicts)
         for case in self._bounds:
             group = _standing(group, case, verdicts[case])
         for case, verdict in again.items():
@@ -248,7 +251,9 @@ def _standing(group: Group, case: Case, verdict: Verdict) -> Group:
     stands = worse(group.verdicts[case], verdict)
     if stands.outcome == "pass" and verdict.error is not None:
         # What is printed beside a time is the error on the input that was timed.
-        stands = replace(verdict, distinct=stands.distinct, launches=stands.launches)
+        stands = replace(
+            verdict, distinct=stands.distinct, launches=stands.launches, effort=stands.effort
+        )
     return replace(group, verdicts={**group.verdicts, case: stands})
 
 

@@ -43,7 +43,6 @@ def verify(request: VerifyRequest) -> int:
         for reduction in settings.reductions:
             answers = _answers(session, choices, reduction)
             records += recorder.records(answers.group, answers.cases)
-            codes |= {2} if answers.build_failed else set()
             if answers.group.interrupted:
                 codes |= {130}
                 break
@@ -60,7 +59,6 @@ class _Answers:
 
     cases: tuple[Case, ...]
     group: Group
-    build_failed: bool = False
 
 
 def _answers(session: Session, choices: Sequence[Choice], reduction: Reduction) -> _Answers:
@@ -69,16 +67,13 @@ def _answers(session: Session, choices: Sequence[Choice], reduction: Reduction) 
     runnable = [case for case, reason in cases if not reason]
     shapes = [(n, settings.rows) for n in settings.sizes] or _edge_shapes(session, runnable)
     prepared: list[Prepared] = []
-    failed, interrupted = False, False
+    interrupted = False
     try:
-        prepared, errors = session.prepare(runnable, shapes)
-        failed = bool(errors)
-        verdicts |= {c: Verdict("skip", f"does not compile: {e}") for c, e in errors.items()}
-        skip_others = not settings.sizes
-        for case, verdict in session.verify(
-            prepared, shapes, verdicts, hazards=True, skip_others=skip_others
-        ):
-            verdicts[case] = verdict
+        prepared, unbuilt = session.prepare(runnable, shapes)
+        found = session.verify(
+            prepared, shapes, verdicts | unbuilt, hazards=True, skip_others=not settings.sizes
+        )
+        verdicts, interrupted = dict(found.verdicts), found.interrupted
     except KeyboardInterrupt:
         interrupted = True
     plans = {one.case: plan for one in prepared if (plan := _largest(one))}
@@ -86,7 +81,7 @@ def _answers(session: Session, choices: Sequence[Choice], reduction: Reduction) 
         reduction=reduction, n=max(shapes)[0], plans=plans, verdicts=verdicts,
         interrupted=interrupted,
     )  # fmt: skip
-    return _Answers(tuple(case for case, _ in cases), group, failed)
+    return _Answers(tuple(case for case, _ in cases), group)
 
 
 def _largest(one: Prepared) -> Plan | None:

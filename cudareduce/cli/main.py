@@ -30,6 +30,7 @@ from cudareduce.cli.requests import made
 from cudareduce.cli.types import Sizes
 from cudareduce.errors import CudareduceError, UsageError
 from cudareduce.problem.patterns import USER_PATTERNS
+from cudareduce.signals import orderly_end
 
 if TYPE_CHECKING:
     from cudareduce.library.registry import Registry
@@ -244,8 +245,12 @@ def _registry(folders: tuple[Path, ...]) -> Registry:
 
 
 def main() -> None:
-    """Run the command line; every failure is one message and the exit code of the contract."""
-    sys.exit(run(sys.argv[1:]))
+    """Run the command line; every failure is one message and the exit code of the contract. What
+    ends by a signal other than Ctrl-C's ends in the same order, with the code that shells give it.
+    """
+    with orderly_end() as came:
+        code = run(sys.argv[1:])
+    sys.exit(128 + came[0] if came and code == 130 else code)
 
 
 def run(arguments: list[str]) -> int:

@@ -107,8 +107,11 @@ def compile_all(
         step()
         return unit, list(broken_rules(kernel, _WHAT, compiled, used))
 
-    with phase("compiling", len(todo), quiet) as step, ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(lambda job: one(job, step), todo))
+    with (
+        phase("compiling", len(todo), quiet) as progress,
+        ThreadPoolExecutor(os.cpu_count()) as pool,
+    ):
+        results = list(pool.map(lambda job: one(job, progress.step), todo))
     made = [result for result in results if not isinstance(result, Failed)]
     return CompiledUnits(
         units=tuple(unit for unit, _ in made),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from cudareduce.backend import BackendName, BuildError, KernelFault, OutOfMemory, Source, Traits
+from cudareduce.budget import Deadline
 from cudareduce.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
 from cudareduce.emulator.runtime import Entry, Request, load_runtime
 from cudareduce.emulator.toolchain import Toolchain, resolve_locations
@@ -99,8 +100,11 @@ class CpuBackend:
         self._runtime.cudaemu_catch_faults()
 
     def build(
-        self, sources: Sequence[Source], progress: Callable[[], None] = lambda: None
-    ) -> list[Program | BuildError]:
+        self,
+        sources: Sequence[Source],
+        progress: Callable[[], None] = lambda: None,
+        deadline: Deadline | None = None,
+    ) -> list[Program | BuildError | None]:
         """Compile in parallel and load; results in the order given, one `progress` call each."""
         _ = self._runtime  # compiled once, before all that link to it
 
@@ -110,7 +114,7 @@ class CpuBackend:
             except BuildError as error:
                 return error
 
-        results: list[Program | BuildError] = []
+        results: list[Program | BuildError | None] = []
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             for source, built in zip(sources, pool.map(compile_one, sources), strict=True):
                 results.append(self._load(source, built) if isinstance(built, Path) else built)

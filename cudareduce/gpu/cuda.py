@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -31,6 +32,7 @@ from cudareduce.backend import (
     TimedBackend,
     Traits,
 )
+from cudareduce.budget import Deadline
 from cudareduce.device import DeviceInfo, DeviceLimits, theoretical_gb_s
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.gpu import bindings, driver
@@ -46,7 +48,7 @@ class CudaBackend:
     name: BackendName = "cuda"
     traits = Traits(isolated=False, watches=False, large=True, host_copies=1)
 
-    def __init__(self, index: int = 0, *, cache: bool = True) -> None:
+    def __init__(self, index: int = 0, *, cache: Path | None = None) -> None:
         self._driver = driver.load()
         count = self._driver.Device.count()
         if index >= count:
@@ -146,9 +148,12 @@ class CudaBackend:
         )
 
     def build(
-        self, sources: Sequence[Source], progress: Callable[[], None] = lambda: None
-    ) -> list[Program | BuildError]:
-        return self._modules.build(sources, progress)
+        self,
+        sources: Sequence[Source],
+        progress: Callable[[], None] = lambda: None,
+        deadline: Deadline | None = None,
+    ) -> list[Program | BuildError | None]:
+        return self._modules.build(sources, progress, deadline)
 
     def upload(self, array: np.ndarray, misalign: int = 0) -> GuardedBuffer:
         buffer = self._allocate(array.nbytes, misalign)
@@ -217,7 +222,17 @@ class CudaBackend:
         function.prepare("P" * len(values))  # pointers and sizes are both 64 bits wide
         call = function.prepared_async_call
         shape = (grid, 1), (block, 1, 1)
-        return partial(call, *shape, self.stream, *values, shared_size=dynamic_shared)
+        launch = partial(call, *shape, self.stream, *values, shared_size=dynamic_shared)
+
+        def checked() -> None:
+            try:
+                launch()
+            except self._driver.Error as error:
+                raise KernelFault(
+                    f"the GPU refuses to launch {grid} blocks of {block} threads: {error}"
+                ) from None
+
+        return checked
 
     def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
         assert isinstance(buffer, GuardedBuffer)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from math import inf
 from os import cpu_count
+from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from cudareduce.backend import NVCC_FLAGS, BuildError, Program, Source
+from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.gpu import driver
 
@@ -32,13 +36,17 @@ class CudaProgram:
 class Modules:
     """Compiles for one GPU, in parallel, and loads into whichever context is current.
 
-    Machine code is kept for as long as this lives; PyCUDA keeps it between runs too, unless `cache`
-    is false.
+    Machine code is kept for as long as this lives; PyCUDA keeps it between runs too, in the folder
+    `cache`, if one is given.
     """
 
-    def __init__(self, pycuda_driver: Any, device: Any, *, cache: bool) -> None:
+    def __init__(self, pycuda_driver: Any, device: Any, *, cache: Path | None) -> None:
         self._driver, self._device = pycuda_driver, device
-        self._temporary = None if cache else TemporaryDirectory(prefix="cudareduce-")
+        self._temporary = TemporaryDirectory(prefix="cudareduce-") if cache is None else None
+        self._folder = (
+            Path(self._temporary.name) if self._temporary else cast(Path, cache) / "cubin"
+        )
+        self._folder.mkdir(parents=True, exist_ok=True)
         self._cubins: dict[str, bytes] = {}
 
     def close(self) -> None:
@@ -47,10 +55,13 @@ class Modules:
             self._temporary.cleanup()
 
     def build(
-        self, sources: Sequence[Source], progress: Callable[[], None] = lambda: None
-    ) -> list[Program | BuildError]:
-        """nvcc for all sources in parallel through PyCUDA's cache; SourceModule loads each. Raises
-        EnvironmentProblem without nvcc."""
+        self,
+        sources: Sequence[Source],
+        progress: Callable[[], None] = lambda: None,
+        deadline: Deadline | None = None,
+    ) -> list[Program | BuildError | None]:
+        """nvcc for all sources in parallel through PyCUDA's cache; SourceModule loads each, None
+        for what there was no time for. Raises EnvironmentProblem without nvcc."""
 
         def compiled(source: Source) -> bytes | BuildError:
             try:
@@ -60,21 +71,28 @@ class Modules:
             finally:
                 progress()
 
-        with ThreadPoolExecutor(cpu_count()) as pool:
-            cubins = list(pool.map(compiled, sources))
+        pool = ThreadPoolExecutor(cpu_count())
+        try:
+            running = [pool.submit(compiled, source) for source in sources]
+            left_s = deadline.left_s if deadline else inf
+            wait(running, None if left_s == inf else left_s)
+        finally:  # an nvcc that runs cannot be ended: it is left alone
+            pool.shutdown(wait=False, cancel_futures=True)
         return [
-            cubin if isinstance(cubin, BuildError) else self._load(source, cubin)
-            for source, cubin in zip(sources, cubins, strict=True)
+            self._loaded(source, future.result()) if future.done() else None
+            for source, future in zip(sources, running, strict=True)
         ]
+
+    def _loaded(self, source: Source, cubin: bytes | BuildError) -> Program | BuildError:
+        return cubin if isinstance(cubin, BuildError) else self._load(source, cubin)
 
     def _options(self) -> dict[str, Any]:
         major, minor = self._device.compute_capability()
-        folder = self._temporary.name if self._temporary else None
         return {
             "options": list(NVCC_FLAGS),
             "no_extern_c": True,
             "arch": f"sm_{major}{minor}",
-            "cache_dir": folder,
+            "cache_dir": str(self._folder),
         }
 
     def _compile(self, text: str) -> bytes:
@@ -92,12 +110,20 @@ class Modules:
 
     def _load(self, source: Source, cubin: bytes) -> Program | BuildError:
         try:
-            if source.text in self._cubins:  # in another context, or once more in this one
-                module = self._driver.module_from_buffer(cubin)
-            else:
-                module = driver.compiler().SourceModule(source.text, **self._options())
-                self._cubins[source.text] = cubin
-            sha = hashlib.sha256(cubin).hexdigest()
-            return CudaProgram(self._driver, module, source.entry, sha)
+            return self._program(source, cubin)
+        except self._driver.Error:  # what was kept between runs may be damaged
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            return self._program(source, self._compile(source.text))
         except self._driver.Error as error:
             return BuildError(f"{source.path}: the driver does not load {source.entry}: {error}")
+
+    def _program(self, source: Source, cubin: bytes) -> Program:
+        if source.text in self._cubins:  # in another context, or once more in this one
+            module = self._driver.module_from_buffer(cubin)
+        else:
+            module = driver.compiler().SourceModule(source.text, **self._options())
+            self._cubins[source.text] = cubin
+        sha = hashlib.sha256(cubin).hexdigest()
+        return CudaProgram(self._driver, module, source.entry, sha)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cudareduce.backend import Backend, BuildError, Program
+from cudareduce.budget import Deadline
 from cudareduce.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.errors import UsageError
 from cudareduce.launch.plan import Plan, Problem, plan
@@ -67,24 +68,29 @@ def build(
     backend: Backend,
     plans: Mapping[Case, Sequence[Plan]],
     progress: Callable[[], None] = lambda: None,
+    deadline: Deadline | None = None,
 ) -> dict[Case, Programs | BuildError]:
     """Compile what plans launch, all in parallel, with one `progress` call a unit; a case that does
-    not compile has its error. Raises EnvironmentProblem where there is no compiler."""
+    not compile has its error, and one that there was no time for is left out. Raises
+    EnvironmentProblem where there is no compiler."""
     stages = {case: dict.fromkeys(s for plan in some for s in plan.stages)
               for case, some in plans.items()}  # fmt: skip
     wanted = [(case, stage) for case, names in stages.items() for stage in names]
     sources = [source(c.kernel, c.reduction, stage, c.block, c.items) for c, stage in wanted]
     unique = list(dict.fromkeys(sources))
-    built = dict(zip(unique, backend.build(unique, progress), strict=True))
+    built = dict(zip(unique, backend.build(unique, progress, deadline), strict=True))
     programs: dict[Case, dict[Stage, Program]] = {case: {} for case in plans}
     errors: dict[Case, BuildError] = {}
+    late = set()
     for (case, stage), text in zip(wanted, sources, strict=True):
         program = built[text]
-        if isinstance(program, BuildError):
+        if program is None:
+            late.add(case)
+        elif isinstance(program, BuildError):
             errors.setdefault(case, program)
         else:
             programs[case][stage] = program
-    return {case: errors.get(case) or programs[case] for case in plans}
+    return {case: errors.get(case) or programs[case] for case in plans if case not in late}
 
 
 def programs_of(backend: Backend, plans: Mapping[Case, Plan]) -> dict[Case, Programs]:

@@ -1,12 +1,14 @@
 """A user's own operator: its expression compiled by g++, as the reference and to test its laws.
 
 The device gets the same expression; here it is folded one element after the other in a wider type,
-which is right for any associative operator and says nothing about how a kernel goes about it.
+which is right for any associative operator and says nothing about how a kernel goes about it. What
+is compiled is a program: an expression can end, crash or hang the process that it runs in.
 """
 
 from __future__ import annotations
 
-import ctypes
+import os
+import signal
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -18,11 +20,18 @@ import numpy as np
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.problem.dtypes import DType, accumulator
 from cudareduce.problem.operators import Operator
+from cudareduce.signals import held
 
 #: Wider than the accumulator, so that the reference's own rounding does not count.
 _WIDE = {"float32": ("double", "float64"), "float64": ("long double", "longdouble")}
+_PROGRAM = "operator"
 #: Random triples that laws are tested on.
 _TRIPLES = 2000
+#: Seconds that any run of an expression may take, and elements a second, a tenth of what one
+#: core folds of a division: what takes longer hangs.
+_START_S, _ELEMENTS_PER_S = 10.0, 10e6
+#: Seconds that g++ may take; it takes half a one.
+_COMPILE_S = 120.0
 #: Laws hold up to a few roundings in the accumulator's type, which an expression may go through.
 _LAW_ROUNDINGS = 8
 
@@ -33,94 +42,134 @@ _SOURCE = """
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <vector>
 using namespace std;
 using Element = {element};
 using Wide = {wide};
 using Narrow = {narrow};
 static Wide combine(Wide a, Wide b) {{ return Wide({expression}); }}
-extern "C" {{
-void identity(Narrow *out) {{ *out = Narrow({identity}); }}
-void fold(const Element *in, Wide *out, size_t n, size_t rows)
+template <class T> static vector<T> read_all(size_t count)
 {{
-    for (size_t row = 0; row < rows; row++) {{
-        Wide value = Wide({identity});
-        for (size_t k = 0; k < n; k++)
-            value = combine(value, Wide(in[row * n + k]));
-        out[row] = value;
+    vector<T> values(count);
+    values.resize(fread(values.data(), sizeof(T), count, stdin));
+    return values;
+}}
+template <class T> static int write_all(const vector<T> &values)
+{{
+    bool whole = fwrite(values.data(), sizeof(T), values.size(), stdout) == values.size();
+    return whole && fflush(stdout) == 0 ? 0 : 1;
+}}
+int main(int, char **words)
+{{
+    if (!strcmp(words[1], "identity"))
+        return write_all(vector<Narrow>(1, Narrow({identity})));
+    size_t n = strtoull(words[2], nullptr, 10), rows = strtoull(words[3], nullptr, 10);
+    vector<Wide> out;
+    if (!strcmp(words[1], "fold")) {{
+        for (size_t row = 0; row < rows; row++) {{
+            vector<Element> in = read_all<Element>(n);
+            Wide value = Wide({identity});
+            for (Element element : in)
+                value = combine(value, Wide(element));
+            out.push_back(value);
+        }}
+    }} else {{
+        vector<Wide> a = read_all<Wide>(n), b = read_all<Wide>(n);
+        for (size_t k = 0; k < a.size() && k < b.size(); k++)
+            out.push_back(combine(a[k], b[k]));
     }}
-}}
-void pairs(const Wide *a, const Wide *b, Wide *out, size_t n)
-{{
-    for (size_t k = 0; k < n; k++)
-        out[k] = combine(a[k], b[k]);
-}}
+    return write_all(out);
 }}
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """An operator's expression as a library, for one pair of types: `wide` is the NumPy dtype that
-    it reckons in, `narrow` that of the accumulator."""
+    """An operator's expression as a program in `folder`, for one pair of types: `wide` is the NumPy
+    dtype that it reckons in, `narrow` that of the accumulator. One that ends by itself, crashes or
+    hangs is a UsageError wherever it is run."""
 
-    library: ctypes.CDLL
+    op: Operator
+    folder: tempfile.TemporaryDirectory[str]
     wide: str
     narrow: str
 
     def identity(self) -> bytes:
         """The identity, as the bytes of one accumulator."""
-        value = np.empty(1, self.narrow)
-        self.library.identity(_address(value))
-        return value.tobytes()
+        return self._run(["identity"], memoryview(b""), 1, self.narrow).tobytes()
 
     def fold(self, rows: np.ndarray) -> np.ndarray:
         """Each row folded from its first element to its last; `rows` is two-dimensional, with
         16-bit floats as float32."""
-        data = np.ascontiguousarray(rows)
-        out = np.empty(len(data), self.wide)
-        count = ctypes.c_size_t(data.shape[1]), ctypes.c_size_t(len(data))
-        self.library.fold(_address(data), _address(out), *count)
-        return out
+        count, n = rows.shape
+        given = np.ascontiguousarray(rows).data
+        return self._run(["fold", str(n), str(count)], given, count, self.wide)
 
     def combine(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The operator on pairs `a[k]`, `b[k]`, both of the wide type, as is what comes back."""
-        out = np.empty(len(a), self.wide)
-        self.library.pairs(_address(a), _address(b), _address(out), ctypes.c_size_t(len(a)))
-        return out
+        given = np.concatenate([a, b]).data
+        return self._run(["pairs", str(len(a)), "1"], given, len(a), self.wide)
 
-
-def _address(array: np.ndarray) -> ctypes.c_void_p:
-    return ctypes.c_void_p(array.ctypes.data)
+    def _run(self, words: list[str], given: memoryview, count: int, kind: str) -> np.ndarray:
+        """What the program makes of its input: `count` values of a kind."""
+        limit_s = _START_S + given.nbytes / 4 / _ELEMENTS_PER_S
+        called = f"--op-expr {self.op.expression!r} with --identity {self.op.identity_text!r}"
+        program = Path(self.folder.name, _PROGRAM)
+        try:
+            done = subprocess.run(
+                [program, *words], input=given, capture_output=True, timeout=limit_s, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise UsageError(f"{called} does not end: mend the expression") from None
+        if done.returncode < 0:
+            name = signal.Signals(-done.returncode).name
+            raise UsageError(f"{called} crashes with {name}: mend the expression")
+        if done.returncode or len(done.stdout) != count * np.dtype(kind).itemsize:
+            raise UsageError(f"{called} ends the process it runs in: mend the expression")
+        return np.frombuffer(done.stdout, kind)
 
 
 @cache
 def compiled(op: Operator, dtype: DType, acc: DType) -> Compiled:
     """Compile an expression, once a process; the compiler's words where it does not compile are a
-    UsageError, a missing g++ is an EnvironmentProblem."""
+    UsageError, a g++ that is missing or does not work is an EnvironmentProblem."""
     cpp, wide = _WIDE.get(acc.name, (acc.cpp, acc.storage))
     text = _SOURCE.format(
         element="float" if _is_half(dtype) else dtype.cpp, wide=cpp, narrow=acc.cpp,
         expression=op.expression, identity=op.identity_text,
     )  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="cudareduce-") as folder:
-        library = Path(folder, "operator.so")
-        command = ["g++", "-x", "c++", "-std=c++17", "-O2", "-w", "-fwrapv", "-shared", "-fPIC",
-                   "-fmax-errors=3", "-", "-o", str(library)]  # fmt: skip
-        try:
-            done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-        except FileNotFoundError:
-            raise EnvironmentProblem(
-                "g++ was not found: --op-expr needs it for the reference (Debian: apt-get install "
-                "g++)"
-            ) from None
-        if done.returncode:
-            errors = [line for line in done.stderr.splitlines() if "error:" in line]
-            said = errors[0].split("error:")[1].strip() if errors else done.stderr
-            raise UsageError(
-                f"--op-expr {op.expression!r} with --identity {op.identity_text!r} does not "
-                f"compile for {acc.name}: {said}; write C++ in a and b, such as 'a > b ? a : b'"
-            )
-        return Compiled(ctypes.CDLL(str(library)), wide, acc.storage)
+    with held():
+        made = Compiled(op, tempfile.TemporaryDirectory(prefix="cudareduce-"), wide, acc.storage)
+    program = Path(made.folder.name, _PROGRAM)
+    command = ["g++", "-x", "c++", "-std=c++17", "-O2", "-w", "-fwrapv", "-fmax-errors=3",
+               "-ftemplate-depth=64", "-", "-o", str(program)]  # fmt: skip
+    try:
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, check=False, timeout=_COMPILE_S,
+            env={**os.environ, "LC_ALL": "C", "TMPDIR": made.folder.name},
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise EnvironmentProblem(
+            "g++ was not found: --op-expr needs it for the reference (Debian: apt-get install g++)"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise EnvironmentProblem(
+            f"g++ did not end within {_COMPILE_S:g} s: see whether it works at all"
+        ) from None
+    errors = [line for line in done.stderr.splitlines() if "error:" in line]
+    if errors:
+        raise UsageError(
+            f"--op-expr {op.expression!r} with --identity {op.identity_text!r} does not compile "
+            f"for {acc.name}: {errors[0].split('error:')[1].strip()}; write C++ in a and b, such "
+            "as 'a > b ? a : b'"
+        )
+    if done.returncode or not program.exists():
+        raise EnvironmentProblem(
+            f"g++ ended with code {done.returncode} and made no program: see whether it works"
+        )
+    return made
 
 
 def own_operator(expression: str, identity: str | None, dtype: DType, rtol: float) -> Operator:

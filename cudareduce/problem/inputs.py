@@ -22,6 +22,9 @@ _EXTREMA = ("min", "max", "argmin", "argmax")
 _EXACT_WIDE = 2**21
 #: 2 and 1/2 in a product of +-1, few enough for the product to stay finite in 16-bit inputs too.
 _PRODUCT_FACTORS = 24
+#: How far apart elements near one lie: the logarithm of a product of 2^25 of them has a standard
+#: deviation of 13, where float32 holds 87.
+_NEAR_ONE = 2**-7
 #: What is left of a sum that cancels: this many small elements, below 2^-10.
 _REMAINDER = 3
 
@@ -36,6 +39,8 @@ def patterns_for(reduction: Reduction, n: int, tile: int) -> list[str]:
         places = [f"extremum:{place}" for place in _places(n, tile)]
         nans = ["nan"] if reduction.dtype.kind == "float" else []
         return ["rising", "falling", "one-sided", *places, *nans]
+    if reduction.op.expression and reduction.dtype.kind == "float":
+        return ["random", "near-one"]
     return ["random"]
 
 
@@ -103,6 +108,9 @@ def _values(name: str, reduction: Reduction, n: int, rows: int, rng: np.random.G
             signs *= rng.integers(1, 9, size, np.int8)
         return signs.astype(kind)
     values: Array = rng.random(size, "float64" if kind == "float64" else "float32")
+    if name == "near-one":  # a product of many is neither too small nor too large for its type
+        signs = rng.integers(0, 2, size, np.int8) * 2 - 1
+        return np.asarray((1 + (values - 0.5) * _NEAR_ONE) * signs, kind)
     if name != "positive":
         values *= 2
         values -= 1

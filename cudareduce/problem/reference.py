@@ -72,21 +72,31 @@ def bound(reduction: Reduction, depth: int, ref: Reference, exact: bool) -> Arra
     (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), 0 for what is exact.
 
     `depth` is that of the plan. `exact` says that no sum of these elements is rounded. None where
-    the bound is too wide to mean anything. A mean adds the rounding of its division.
+    the bound is too wide to mean anything, and where the answer of a user's own operator has left
+    the range of the accumulator. A mean adds the rounding of its division.
     """
-    if ref.tolerance is not None:
-        return ref.tolerance
-    if ref.magnitude is None:
+    if ref.tolerance is None and ref.magnitude is None:
         return np.zeros(len(ref.expected))
     roundoff = reduction.acc.epsilon / 2
     depth = 0 if exact else depth
     if depth * roundoff > _BOUND_LIMIT:
         return None
     gamma = depth * roundoff / (1 - depth * roundoff)
+    if ref.tolerance is not None:
+        size = np.abs(ref.expected).astype(float)
+        return None if _out_of_range(reduction, size) else ref.tolerance + gamma * size
+    assert ref.magnitude is not None
     limit = gamma * ref.magnitude
     if reduction.op.name == "mean":
         limit = limit + roundoff * np.abs(ref.expected)
     return np.asarray(limit, float)
+
+
+def _out_of_range(reduction: Reduction, size: Array) -> bool:
+    """Whether an answer of this size, which the wider type holds, is too small or too large for the
+    accumulator: what a kernel makes of it depends on its order."""
+    info = np.finfo(reduction.acc.storage)
+    return bool(((size > 0) & (size < info.tiny) | np.isfinite(size) & (size > info.max)).any())
 
 
 def _by_rows(function: Callable[[Array], Array], numbers: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cudareduce.backends import BackendSpec, open_timed
+from cudareduce.backends import choose_backend, open_timed
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
@@ -45,7 +45,7 @@ def selftest(request: SelftestRequest) -> int:
     request.outputs.check()
     deadline = Deadline(request.max_time)
     cases = _cases(request.kernels or KERNELS)
-    spec = BackendSpec("cuda", request.device, use_cache=not request.no_cache)
+    spec, _ = choose_backend("cuda", request.device, not request.no_cache)
     with open_timed(spec) as backend:
         device = backend.info()
         parts = Selftest(backend, spec, cases, deadline)

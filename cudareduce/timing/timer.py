@@ -201,5 +201,6 @@ class DeviceTimer:
         for program in built:
             if isinstance(program, BuildError):
                 raise program
+            assert program is not None  # there was no deadline
             programs[program.entry] = program
         return programs

@@ -1,4 +1,4 @@
-"""Verification in a child process, which may crash or hang without taking the run with it.
+"""Verification in child processes, which may crash or hang without taking the run with them.
 
 On the CPU every kernel is verified so, since a fault is the process's own. On the GPU a user's own
 file is, since a fault poisons the CUDA context of the process that caused it.
@@ -6,24 +6,37 @@ file is, since a fault poisons the CUDA context of the process that caused it.
 
 from __future__ import annotations
 
-import multiprocessing
+import ctypes
 import os
 import signal
-import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
+from multiprocessing import connection, forkserver, get_context
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from tempfile import TemporaryDirectory, mkstemp
+from time import monotonic
 
-from cudareduce.backend import Backend, BuildError
+from cudareduce.backend import Backend, BuildError, OutOfMemory
 from cudareduce.backends import BackendSpec, open_backend
+from cudareduce.budget import Deadline
 from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import CudareduceError
-from cudareduce.launch.case import Prepared, Shape, build
+from cudareduce.launch.case import Case, Prepared, Shape, build
+from cudareduce.signals import held, ignore_endings
 from cudareduce.verify.verdict import RIGHT, Verdict, worse
-from cudareduce.verify.verify import verify
+from cudareduce.verify.verify import Inputs, verify
 
 #: Seconds that a killed child is waited for before it is left to the operating system.
 _KILL_WAIT_S = 10.0
+#: What a child sends when it has compiled a job: what takes time from then on is the kernel.
+_COMPILED = "compiled"
+#: From linux/prctl.h: the signal that a process gets when what it was forked from ends.
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,72 +45,169 @@ class Job:
     the child builds for itself.
 
     `thorough` tries all patterns and schedules, not the decisive one alone; `only` is the one
-    pattern to verify with.
+    pattern to verify with. A kernel that takes longer than `limit_s` counts as hanging.
     """
 
     spec: BackendSpec
     prepared: Prepared
     shapes: tuple[Shape, ...]
+    limit_s: float
     seed: int = 0
     thorough: bool = True
     only: str | None = None
 
 
+@dataclass(slots=True)
+class _Found:
+    """What the jobs of one case have found so far, None where one has not answered."""
+
+    verdicts: list[Verdict | None]
+    told: bool = False
+
+    def final(self) -> Verdict | None:
+        """The verdict of all jobs, or of the first that failed; None while that may yet change."""
+        whole = RIGHT
+        for verdict in self.verdicts:
+            if verdict is None:
+                return None
+            whole = worse(whole, verdict)
+            if whole.outcome != "pass":
+                break
+        return whole
+
+
 class Isolation:
-    """A child process that does jobs one after the other and is replaced when it dies."""
+    """Child processes that do jobs, and are replaced when they die."""
 
     def __init__(self) -> None:
-        self._context = multiprocessing.get_context("spawn")
-        self._process: multiprocessing.process.BaseProcess | None = None
-        self._log: Path | None = None
+        self._folder: TemporaryDirectory[str] | None = None
+        self._context = get_context("forkserver")
+        self._context.set_forkserver_preload([__name__, "cudareduce.emulator.cpu"])
+        self._children: list[_Child] = []
 
-    def verify(self, job: Job, limit_s: float) -> Verdict:
-        """The verdict of a job; a crash of the child, and no answer within `limit_s` seconds, is a
-        failure. Raises the CudareduceError that the child sends: BuildError, OutOfMemory."""
-        if self._process is None:
-            self._start()
-        assert self._process is not None
+    @staticmethod
+    def prepare() -> None:
+        """Start what children are forked from, which takes as long as this process took."""
+        with held():  # it inherits what is held, and ends with this process
+            forkserver.ensure_running()
+
+    def verify(
+        self,
+        queues: Mapping[Case, Sequence[Job]],
+        count: int,
+        deadline: Deadline,
+        started: Callable[[Job], None],
+    ) -> Iterator[tuple[Case, Verdict]]:
+        """Verdicts on cases, each as soon as it stands, from up to `count` jobs at a time;
+        `started` is called as one begins. A crash of a child, and no answer in time, is a failure.
+        A case that the deadline cuts short has none. Raises what a child cannot go on without, such
+        as an EnvironmentProblem."""
+        found = {case: _Found([None] * len(jobs)) for case, jobs in queues.items()}
+        waiting = deque(
+            (case, k, job) for case, jobs in queues.items() for k, job in enumerate(jobs)
+        )
+        busy: dict[_Child, tuple[Case, int]] = {}
         try:
-            self._pipe.send(job)
-            if not self._pipe.poll(limit_s):
-                self.close()
-                return Verdict(
-                    "fail", f"no answer after {limit_s:g} s: it hangs, or --time-limit is too short"
-                )
-            answer = self._pipe.recv()
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            self._process.join()
-            reason = self._last_line(self._process.exitcode)
-            self.close()
-            return Verdict("fail", reason)
-        if isinstance(answer, CudareduceError):
-            raise answer
-        assert isinstance(answer, Verdict)
-        return answer
+            while (waiting or busy) and not deadline.passed:
+                while waiting and len(busy) < count:
+                    case, k, job = waiting.popleft()
+                    if not found[case].told:
+                        child = self._free(busy)
+                        busy[child] = case, k
+                        child.give(job)
+                        started(job)
+                for child, verdict in _answers(busy, deadline):
+                    case, k = busy.pop(child)
+                    found[case].verdicts[k] = verdict
+                    final = found[case].final()
+                    if final is not None:
+                        found[case].told = True
+                        for other in [c for c, (whose, _) in busy.items() if whose == case]:
+                            other.kill()  # it has failed: what else it does is of no interest
+                            del busy[other]
+                        yield case, final
+        finally:
+            for child in busy:
+                child.kill()
 
-    def _start(self) -> None:
-        self._pipe, theirs = self._context.Pipe()
-        handle, name = tempfile.mkstemp(prefix="cudareduce-", suffix=".log")
-        os.close(handle)
-        self._log = Path(name)
-        self._process = self._context.Process(target=_serve, args=(theirs, name), daemon=True)
-        self._process.start()
-        theirs.close()
+    def _free(self, busy: Mapping[_Child, object]) -> _Child:
+        self._children = [child for child in self._children if child.alive]
+        free = next((child for child in self._children if child not in busy), None)
+        if free is None:
+            with held():
+                self._folder = self._folder or TemporaryDirectory(prefix="cudareduce-")
+                free = _Child(self._context, Path(self._folder.name))
+                self._children.append(free)
+        return free
 
     def close(self) -> None:
-        """End the child, whatever it is doing."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.join(_KILL_WAIT_S)  # a driver may take its time to end a kernel
-            self._pipe.close()
-        self._process = None
-        if self._log is not None:
-            self._log.unlink(missing_ok=True)
-        self._log = None
+        """End the children, whatever they are doing, and remove what they have left."""
+        with held():
+            for child in self._children:
+                child.kill()
+            if self._folder is not None:
+                self._folder.cleanup()
+            self._children, self._folder = [], None
+
+
+class _Child:
+    """A process that does one job after the other."""
+
+    def __init__(self, context: ForkServerContext, folder: Path) -> None:
+        self.pipe, theirs = context.Pipe()
+        handle, name = mkstemp(dir=folder, suffix=".log")
+        os.close(handle)
+        self._log = Path(name)
+        self._process = context.Process(target=_serve, args=(theirs, name), daemon=True)
+        self._process.start()
+        theirs.close()
+        self.alive, self._limit_s, self.ends = True, inf, inf
+
+    def give(self, job: Job) -> None:
+        """Let it do a job."""
+        self._limit_s, self.ends = job.limit_s, inf
+        with suppress(BrokenPipeError, ConnectionResetError):  # where answers are read it will show
+            self.pipe.send(job)
+
+    def answer(self) -> Verdict | None:
+        """Its verdict, or None if it has only compiled; to be asked once there is something to read
+        or `ends` is past. Raises the CudareduceError that it sends."""
+        if not self.pipe.poll():
+            self.kill()
+            why = f"no answer after {self._limit_s:g} s: it hangs, or --time-limit is too short"
+            return Verdict("fail", why)
+        try:
+            said = self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self._process.join(_KILL_WAIT_S)
+            reason = self._last_line(self._process.exitcode)
+            self.kill()
+            return Verdict("fail", reason)
+        if said == _COMPILED:
+            self.ends = monotonic() + self._limit_s
+            return None
+        if isinstance(said, CudareduceError):
+            raise said
+        assert isinstance(said, Verdict)
+        return said
+
+    def kill(self) -> None:
+        """End it with all that it has started."""
+        if not self.alive:
+            return
+        self.alive = False
+        if self._process.pid is not None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):  # gone, or not yet a group of its own
+                self._process.kill()
+        self._process.join(_KILL_WAIT_S)  # a driver may take its time to end a kernel
+        self.pipe.close()
+        self._log.unlink(missing_ok=True)
 
     def _last_line(self, code: int | None) -> str:
-        """What the child said last on standard error, else how it ended."""
-        lines = self._log.read_text(errors="replace").splitlines() if self._log else []
+        """What it said last on standard error, else how it ended."""
+        lines = self._log.read_text(errors="replace").splitlines()
         if lines:
             return resolve_locations(lines[-1])
         if code is not None and code < 0:
@@ -105,44 +215,67 @@ class Isolation:
         return f"its process ended with code {code}"
 
 
+def _answers(busy: Mapping[_Child, object], deadline: Deadline) -> Iterator[tuple[_Child, Verdict]]:
+    """What children that have something to say, or are overdue, have found; none once the deadline
+    has passed."""
+    ends = min(child.ends for child in busy)
+    wait_s = min(max(0.0, ends - monotonic()), deadline.left_s)
+    ready = connection.wait([child.pipe for child in busy], None if wait_s == inf else wait_s)
+    for child in list(busy):
+        if child.pipe in ready or child.ends <= monotonic():
+            verdict = child.answer()
+            if verdict is not None:
+                yield child, verdict
+
+
 def _serve(pipe: Connection, log: str) -> None:
     """The child: jobs until the pipe closes; the last line of its standard error is kept."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    ignore_endings()
+    os.setpgid(0, 0)  # so that compilers end with it
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
-    os.dup2(descriptor, 2)
-    open_specs: dict[BackendSpec, Backend] = {}
+    for standard in (1, 2):
+        os.dup2(descriptor, standard)
+    os.environ["TMPDIR"] = str(Path(log).parent)
+    backends: dict[BackendSpec, Backend] = {}
+    inputs = Inputs()
     while True:
         try:
             job: Job = pipe.recv()
         except EOFError:
             return
         try:
-            pipe.send(_verify(job, open_specs))
+            if job.spec not in backends:
+                backends[job.spec] = open_backend(job.spec, catch_faults=True)
+            pipe.send(verify_job(job, backends[job.spec], inputs, lambda: pipe.send(_COMPILED)))
         except CudareduceError as error:
             pipe.send(error)
-        except MemoryError:
-            pipe.send(Verdict("skip", "out of host memory"))
+        except Exception as error:
+            pipe.send(CudareduceError(f"internal error: {type(error).__name__}: {error}"))
 
 
-def _verify(job: Job, backends: dict[BackendSpec, Backend]) -> Verdict:
-    if job.spec not in backends:
-        backends[job.spec] = open_backend(job.spec, catch_faults=True)
-    return verify_job(job, backends[job.spec])
-
-
-def verify_job(job: Job, backend: Backend) -> Verdict:
-    """The verdict of a job, in this process. Raises BuildError and OutOfMemory."""
+def verify_job(
+    job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], None] = lambda: None
+) -> Verdict:
+    """The verdict of a job, in this process; `compiled` is called when kernels begin to run."""
     case = job.prepared.case
     built = build(backend, {case: [job.prepared.plans[shape] for shape in job.shapes]})[case]
     if isinstance(built, BuildError):
-        raise built
+        return Verdict("skip", f"does not compile: {built}", built=False)
+    compiled()
     ready = replace(job.prepared, programs=built)
     verdict = RIGHT
-    for shape in job.shapes:
-        new = verify(
-            backend, [ready], shape, seed=job.seed, thorough=job.thorough, only=job.only
-        )[case]  # fmt: skip
-        verdict = worse(verdict, new)
-        if verdict.outcome == "fail":
-            break
+    try:
+        for shape in job.shapes:
+            new = verify(
+                backend, [ready], shape, inputs, seed=job.seed, thorough=job.thorough,
+                only=job.only,
+            )[case]  # fmt: skip
+            verdict = worse(verdict, new)
+            if verdict.outcome == "fail":
+                break
+    except OutOfMemory as error:
+        return Verdict("skip", str(error))
+    except MemoryError:
+        return Verdict("skip", "out of host memory")
     return verdict

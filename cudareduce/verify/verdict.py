@@ -13,10 +13,27 @@ from cudareduce.problem.reference import Reference, bound
 
 
 @dataclass(frozen=True, slots=True)
+class Effort:
+    """What a verdict rests on: sizes with their rows, patterns, schedules by name, and how many
+    launches of the kernel."""
+
+    sizes: frozenset[tuple[int, int]] = frozenset()
+    patterns: frozenset[str] = frozenset()
+    schedules: frozenset[str] = frozenset()
+    launches: int = 0
+
+    def __add__(self, other: Effort) -> Effort:
+        return Effort(
+            self.sizes | other.sizes, self.patterns | other.patterns,
+            self.schedules | other.schedules, self.launches + other.launches,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """`error`, in the unit of answers and in `ulp`, and `bound` are those of the answer nearest to
     its bound, or of the first one over it; `distinct` is how many different answers `launches` on
-    one input gave, bit by bit."""
+    one input gave, bit by bit. What is not `built` does not compile."""
 
     outcome: Literal["pass", "fail", "skip"]
     reason: str = ""
@@ -25,6 +42,8 @@ class Verdict:
     ulp: float | None = None
     distinct: int | None = None
     launches: int | None = None
+    built: bool = True
+    effort: Effort = Effort()
 
 
 RIGHT = Verdict("pass")
@@ -83,10 +102,12 @@ def _text(value: object) -> str:
 
 def worse(old: Verdict, new: Verdict) -> Verdict:
     """The verdict that stands after both: a failure, else the one nearest to its bound; with the
-    most distinct answers that either saw."""
+    most distinct answers that either saw, and what both took."""
     kept = _worse(old, new)
     seen = max(old, new, key=lambda verdict: verdict.distinct or 0)
-    return replace(kept, distinct=seen.distinct, launches=seen.launches)
+    return replace(
+        kept, distinct=seen.distinct, launches=seen.launches, effort=old.effort + new.effort
+    )
 
 
 def _worse(old: Verdict, new: Verdict) -> Verdict:

@@ -13,10 +13,10 @@ from cudareduce.backend import Backend, KernelFault
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, Prepared, Programs, Shape
 from cudareduce.launch.plan import Plan
-from cudareduce.problem.inputs import make, patterns_for
+from cudareduce.problem.inputs import Array, make, patterns_for
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.reference import Reference, reference
-from cudareduce.verify.verdict import RIGHT, Verdict, judge, worse
+from cudareduce.verify.verdict import RIGHT, Effort, Verdict, judge, worse
 
 #: Up to this size every pattern and every schedule is tried, above it on the CPU one of each.
 SMALL = 2**20
@@ -63,13 +63,29 @@ class _Ready:
     programs: Programs
 
 
+class Inputs:
+    """Inputs with their right answers, made when asked for; the last one is kept, since the next
+    kernel is likely to be given the same."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[tuple[Input, Reduction], tuple[Array, Reference]] | None = None
+
+    def of(self, given: Input, reduction: Reduction) -> tuple[Array, Reference]:
+        """The elements of an input, and what a reduction of them must give."""
+        key = replace(given, misaligned=False), reduction
+        if self._kept is None or self._kept[0] != key:
+            self._kept = None  # first: a large one and the next need not fit into memory together
+            data = make(given.pattern, reduction, given.n, given.rows, given.seed)
+            self._kept = key, (data, reference(reduction, data, given.rows))
+        return self._kept[1]
+
+
 def _verify_on(
-    backend: Backend, given: Input, ready: Sequence[_Ready], *, quick: bool
+    backend: Backend, given: Input, ready: Sequence[_Ready], inputs: Inputs, *, quick: bool
 ) -> Iterator[tuple[Case, Verdict | None]]:
     """Run cases of one reduction on one input, from poisoned memory, and judge each answer."""
     reduction = ready[0].case.reduction
-    data = make(given.pattern, reduction, given.n, given.rows, given.seed)
-    ref = reference(reduction, data, given.rows)
+    data, ref = inputs.of(given, reduction)
     buffer = backend.upload(data, reduction.dtype.size if given.misaligned else 0)
     try:
         for one in ready:
@@ -91,7 +107,11 @@ def _in_every_way(
     # Where a kernel writes depends on the size and not on the values: one input of a size shows it.
     guarded = given.misaligned or given.pattern in _GUARDED
     # A second launch at least: a kernel may leave something behind that makes the next one wrong.
+    effort = Effort(
+        frozenset([(given.n, given.rows)]), frozenset([given.pattern.partition(":")[0]])
+    )
     for way in backend.ways(REPEATS if many else 2, quick=quick):
+        effort += Effort(schedules=frozenset([way] if way else []), launches=len(bound.plan.passes))
         bound.poison()
         try:
             bound.run()
@@ -105,12 +125,13 @@ def _in_every_way(
         if new is None:
             return None
         if new.outcome == "fail":
-            return replace(new, reason=f"{given}{f', {way}' if way else ''}: {new.reason}")
+            where = f"{given}{f', {way}' if way else ''}"
+            return replace(new, reason=f"{where}: {new.reason}", effort=effort)
         bits.append(answers.tobytes())
         verdict = worse(verdict, new)
     if many:
-        return replace(verdict, distinct=len(set(bits)), launches=len(bits))
-    return verdict
+        verdict = replace(verdict, distinct=len(set(bits)), launches=len(bits))
+    return replace(verdict, effort=effort)
 
 
 def inputs_for(
@@ -132,6 +153,7 @@ def verify(
     backend: Backend,
     prepared: Sequence[Prepared],
     shape: Shape,
+    inputs: Inputs | None = None,
     *,
     seed: int = 0,
     thorough: bool = True,
@@ -139,8 +161,10 @@ def verify(
 ) -> dict[Case, Verdict]:
     """Verify cases of one reduction at one shape, which all of them take; a case that failed is not
     run again. Not `thorough` is one input and one schedule; `only` names the one pattern to use,
-    where a user wants to see what it does. Raises OutOfMemory."""
+    where a user wants to see what it does; `inputs` outlive the call where given. Raises
+    OutOfMemory."""
     verdicts: dict[Case, Verdict] = {}
+    inputs = inputs or Inputs()
     ready = [_Ready(one.case, one.plans[shape], one.programs) for one in prepared]
     for own in dict.fromkeys((one.plan.problem.n, one.plan.problem.rows) for one in ready):
         alike = [one for one in ready if (one.plan.problem.n, one.plan.problem.rows) == own]
@@ -150,7 +174,7 @@ def verify(
             left = [one for one in alike if verdicts.get(one.case, RIGHT).outcome != "fail"]
             given = Input(pattern, *own, seed, misaligned)
             for case, verdict in (
-                _verify_on(backend, given, left, quick=not thorough) if left else ()
+                _verify_on(backend, given, left, inputs, quick=not thorough) if left else ()
             ):
                 if verdict is not None:
                     verdicts[case] = worse(verdicts.get(case, RIGHT), verdict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 
 from cudareduce.bench.group import Group
-from cudareduce.bench.session import Session
+from cudareduce.bench.session import Session, Verified
 from cudareduce.bench.trial import Trial
 from cudareduce.budget import Deadline
 from cudareduce.device import Conditions
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.gpu import bindings
-from cudareduce.launch.case import Case
 from cudareduce.results.store import load
-from cudareduce.verify.verdict import RIGHT, Verdict
+from cudareduce.verify.verdict import RIGHT
 from tests.conftest import ROOT
 from tests.fake_gpu import CALM, FakeGpu, FakeMonitor, use
 
@@ -67,9 +66,9 @@ def test_a_large_input_stays_in_one_context_which_is_left_before_verifying_again
 ) -> None:
     verify, places = Session.verify, []
 
-    def watched(self: Session, *arguments: Any, **options: Any) -> Iterator[tuple[Case, Verdict]]:
+    def watched(self: Session, *arguments: Any, **options: Any) -> Verified:
         places.append(gpu.elsewhere)
-        yield from verify(self, *arguments, **options)
+        return verify(self, *arguments, **options)
 
     monkeypatch.setattr("cudareduce.bench.trial._RENEWED_BYTES", 0)
     monkeypatch.setattr("cudareduce.bench.trial.judge", lambda *_: None)  # undecided

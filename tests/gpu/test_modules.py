@@ -98,13 +98,13 @@ def source(text: str, entry: str = "kernel_a") -> Source:
     return Source(text, entry, Path(f"{entry}.cu"))
 
 
-def loaded(program: Program | BuildError) -> Any:
+def loaded(program: Program | BuildError | None) -> Any:
     assert not isinstance(program, BuildError), program
     return program
 
 
-def test_without_nvcc(cuda: Cuda) -> None:
-    modules = Modules(cuda, cuda, cache=True)
+def test_without_nvcc(tmp_path: Path, cuda: Cuda) -> None:
+    modules = Modules(cuda, cuda, cache=tmp_path)
     cuda.fails["text"] = ExecError("nvcc")
     with pytest.raises(EnvironmentProblem, match="nvcc was not found: install the CUDA toolkit"):
         modules.build([source("text")])
@@ -118,19 +118,21 @@ def test_without_nvcc(cuda: Cuda) -> None:
         (None, "nvcc failed"),
     ],
 )
-def test_what_nvcc_says_of_a_text(cuda: Cuda, stderr: str | None, said: str) -> None:
+def test_what_nvcc_says_of_a_text(
+    tmp_path: Path, cuda: Cuda, stderr: str | None, said: str
+) -> None:
     cuda.fails["text"] = CompileError("nvcc failed", stderr)
-    [error] = Modules(cuda, cuda, cache=True).build([source("text")])
+    [error] = Modules(cuda, cuda, cache=tmp_path).build([source("text")])
     assert isinstance(error, BuildError)
     assert str(error) == said
     assert cuda.log == [("compiled", "text")]
 
 
-def test_results_come_in_the_order_of_the_sources(cuda: Cuda) -> None:
+def test_results_come_in_the_order_of_the_sources(tmp_path: Path, cuda: Cuda) -> None:
     calls: list[None] = []
     cuda.fails["second"] = CompileError("nvcc failed", "second.cu(1): error")
     sources = [source(text, f"kernel_{text}") for text in ("first", "second", "third", "refused")]
-    first, second, third, refused = Modules(cuda, cuda, cache=True).build(
+    first, second, third, refused = Modules(cuda, cuda, cache=tmp_path).build(
         sources, lambda: calls.append(None)
     )
     assert (loaded(first).entry, loaded(third).entry) == ("kernel_first", "kernel_third")
@@ -144,24 +146,27 @@ def test_results_come_in_the_order_of_the_sources(cuda: Cuda) -> None:
     assert len(calls) == 4
 
 
-def test_what_is_compiled_is_loaded_again_and_not_compiled_again(cuda: Cuda) -> None:
+def test_what_is_compiled_is_loaded_again_and_not_compiled_again(
+    tmp_path: Path, cuda: Cuda
+) -> None:
     """In another context, say: each time it is a module of its own."""
-    modules = Modules(cuda, cuda, cache=True)
+    modules = Modules(cuda, cuda, cache=tmp_path)
     one, other = (loaded(modules.build([source("text")])[0]) for _ in range(2))
     assert cuda.log == [("compiled", "text"), ("made", "text"), ("loaded", b"cubin of text")]
     assert one is not other
     assert one.binary_sha == other.binary_sha
 
 
-def test_how_nvcc_is_called(cuda: Cuda) -> None:
-    Modules(cuda, cuda, cache=True).build([source("text")])
+def test_how_nvcc_is_called(tmp_path: Path, cuda: Cuda) -> None:
+    Modules(cuda, cuda, cache=tmp_path).build([source("text")])
     assert cuda.options == 2 * [{
-        "options": ["-std=c++17", "-O3"], "no_extern_c": True, "arch": "sm_90", "cache_dir": None,
+        "options": ["-std=c++17", "-O3"], "no_extern_c": True, "arch": "sm_90",
+        "cache_dir": str(tmp_path / "cubin"),
     }]  # fmt: skip
 
 
 def test_without_a_cache_nothing_is_left(cuda: Cuda) -> None:
-    modules = Modules(cuda, cuda, cache=False)
+    modules = Modules(cuda, cuda, cache=None)
     modules.build([source("text")])
     [folder] = {options["cache_dir"] for options in cuda.options}
     assert Path(folder).is_dir()
@@ -169,8 +174,23 @@ def test_without_a_cache_nothing_is_left(cuda: Cuda) -> None:
     assert not Path(folder).exists()
 
 
-def test_constants_are_of_64_bits(cuda: Cuda) -> None:
-    [program] = Modules(cuda, cuda, cache=True).build([source("text")])
+def test_what_was_kept_and_does_not_load_is_compiled_anew(tmp_path: Path, cuda: Cuda) -> None:
+    modules = Modules(cuda, cuda, cache=tmp_path)
+    (tmp_path / "cubin" / "kept").write_text("damaged")
+    whole = cuda.source_module
+
+    def damaged(text: str, **options: Any) -> Module:
+        if (tmp_path / "cubin" / "kept").exists():
+            raise DriverError("device kernel image is invalid")
+        return whole(text, **options)
+
+    vars(sys.modules["pycuda.compiler"])["SourceModule"] = damaged
+    [program] = modules.build([source("text")])
+    assert loaded(program).entry == "kernel_a"
+
+
+def test_constants_are_of_64_bits(tmp_path: Path, cuda: Cuda) -> None:
+    [program] = Modules(cuda, cuda, cache=tmp_path).build([source("text")])
     loaded(program).set_constant("COUNT", 2**40 + 5)
     assert cuda.log[-1] == ("copied", "address of COUNT", "uint64", 2**40 + 5)
 

@@ -13,6 +13,7 @@ import pytest
 
 from cudareduce.backends import BackendSpec
 from cudareduce.bench.session import HAZARD_SHAPES
+from cudareduce.budget import Deadline
 from cudareduce.device import DEFAULT_LIMITS
 from cudareduce.launch.case import Case, Prepared, planned
 from cudareduce.library.kernel import load_kernel
@@ -42,9 +43,11 @@ def judged(path: Path, op: str, cache: Path, hazards: bool = False) -> Verdict:
     plans, refusals = planned(case, shapes, DEFAULT_LIMITS)
     assert not refusals
     prepared = Prepared(case, plans, refusals, programs={})
+    job = Job(spec=spec, prepared=prepared, shapes=shapes, limit_s=120)
     isolation = Isolation()
     try:
-        return isolation.verify(Job(spec=spec, prepared=prepared, shapes=shapes), 120)
+        [(_, verdict)] = isolation.verify({case: [job]}, 1, Deadline(), lambda _: None)
+        return verdict
     finally:
         isolation.close()
 

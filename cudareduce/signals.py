@@ -1,0 +1,46 @@
+"""Signals that end a run: SIGINT, SIGTERM and SIGHUP all end it in order, as Ctrl-C does."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def orderly_end() -> Iterator[list[int]]:
+    """While this is open each of them is a KeyboardInterrupt, and its number is in the list; one
+    that the parent has set to be ignored (`nohup`, a shell's background job) stays so. Afterwards
+    all are ignored: what is left is the end of the process."""
+    came: list[int] = []
+
+    def end(number: int, _: FrameType | None) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    for number in ENDINGS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
+    try:
+        yield came
+    finally:
+        ignore_endings()
+
+
+def ignore_endings() -> None:
+    """Leave the end to another process, which was sent the same signal."""
+    for number in ENDINGS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Let them wait until what is made or cleared away here is in safe hands."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
