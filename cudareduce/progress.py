@@ -105,6 +105,6 @@ def duration_text(seconds: float) -> str:
 
 
 def say(text: str, quiet: bool = False) -> None:
-    """A line on standard error that is not part of the result."""
-    if not quiet and sys.stderr is not None:
+    """A line on standard error that is not part of the result; none if there is nothing to say."""
+    if text and not quiet and sys.stderr is not None:
         print(text, file=sys.stderr, flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any
 
 from cudareduce.backends import BackendSpec
@@ -12,10 +13,12 @@ from cudareduce.bench.request import BenchRequest, bench_settings, chosen, opene
 from cudareduce.bench.runner import Part, measured
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
+from cudareduce.bench.telling import closing_line, job_text
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.intervals import CONFIDENCE, MIN_ROUNDS
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Choice, Registry, load_registry
+from cudareduce.progress import say
 from cudareduce.report.publish import publish
 from cudareduce.report.sections import sections
 from cudareduce.results.provenance import tool
@@ -39,8 +42,14 @@ class Benched:
 
 def bench(request: BenchRequest) -> int:
     """Verify, time, print, store; the exit code. Raises UsageError and EnvironmentProblem."""
+    began = monotonic()
     done = timed_run(request)
     publish(request.outputs, sections(done.run, request.columns, done.roots), run_texts(done.run))
+    following = "the same on a machine with a GPU, which times them"
+    if done.spec.timed:
+        following = "--json run.json, then cudareduce compare run.json LATER.json"
+    line = closing_line(done.run.records, monotonic() - began, following)
+    say(line, request.machine.quiet)
     return done.exit_code
 
 
@@ -65,6 +74,8 @@ def timed_choices(
         info = session.backend.info()
         device = replace(info, peak_gb_s=settings.peak_gb_s or info.peak_gb_s)
         recorder = Recorder(session.backend.name, device.peak_gb_s, settings, registry)
+        if session.backend.timed() is None:
+            say(job_text(len(choices), settings) or "", request.machine.quiet)
         parts = measured(session, choices)
         records = recorder.all_records(parts)
         how = protocol(session, request.selection.kernels, parts)

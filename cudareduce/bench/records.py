@@ -17,6 +17,7 @@ from cudareduce.launch.plan import Plan
 from cudareduce.library.registry import Registry
 from cudareduce.results.record import Record
 from cudareduce.timing.rounds import Timing
+from cudareduce.verify.verdict import Verdict
 
 
 def roofline_alarm(label: str, gb_s: float, peak_gb_s: float | None) -> str | None:
@@ -117,6 +118,7 @@ class Recorder:
             name=case.name,
             source_sha=case.kernel.sha,
             cubin_sha=group.shas.get(case),
+            **_effort(verdict),
         )
 
     def _bytes(self, plan: Plan) -> tuple[int, int]:
@@ -151,6 +153,16 @@ class Recorder:
         if case.suite:
             return next(other for other in known if other.suite == case.suite)
         return _find(known, self.registry.root(case.kernel).id)
+
+
+def _effort(verdict: Verdict) -> dict[str, Any]:
+    effort = verdict.effort
+    return {
+        "tried_sizes": len(effort.sizes) or None,
+        "tried_patterns": len(effort.patterns) or None,
+        "tried_schedules": len(effort.schedules) or None,
+        "tried_launches": effort.launches or None,
+    }
 
 
 def _find(cases: Sequence[Case], kernel: str | None) -> Case | None:

@@ -28,6 +28,7 @@ from cudareduce.problem.operators import Operator, Reduction, reduction_of
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Outputs
 from cudareduce.signals import held
+from cudareduce.verify.isolate import Isolation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,5 +203,7 @@ def opened(machine: Machine, settings: Settings) -> Iterator[Session]:
         if timed is not None and any(method.needs_bindings for method in settings.methods):
             timed.require_bindings()  # before anything is compiled
         session = Session(backend, spec, settings, partial(phase, quiet=machine.quiet))
+        if backend.traits.isolated:
+            Isolation.prepare()  # while this process plans and compiles
         stack.callback(session.close)
         yield session

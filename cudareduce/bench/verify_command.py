@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 from cudareduce.bench.command import verdict_codes
 from cudareduce.bench.group import Group
 from cudareduce.bench.records import Recorder
 from cudareduce.bench.request import VerifyRequest, chosen, opened, verify_settings
 from cudareduce.bench.session import Session
+from cudareduce.bench.telling import closing_line
 from cudareduce.errors import worst_exit_code
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.library.registry import Choice, load_registry
 from cudareduce.problem.operators import Reduction
+from cudareduce.progress import say
 from cudareduce.report.publish import publish
 from cudareduce.report.sections import verdict_section
 from cudareduce.results.provenance import tool
@@ -31,6 +34,7 @@ _BEYOND_32_BITS = 2**32 + 12
 def verify(request: VerifyRequest) -> int:
     """Only the answers, at the sizes asked for or at those where reductions go wrong; the exit
     code. Raises UsageError and EnvironmentProblem."""
+    began = monotonic()
     registry = load_registry(request.selection.folders)
     choices = chosen(request.selection, registry, request.machine.quiet)
     request.outputs.check()
@@ -50,6 +54,8 @@ def verify(request: VerifyRequest) -> int:
     publish(
         request.outputs, [verdict_section(records, f"answers on {device.name}")], run_texts(run)
     )
+    line = closing_line(records, monotonic() - began, "cudareduce bench, which times what is right")
+    say(line, request.machine.quiet)
     return 130 if 130 in codes else worst_exit_code(codes | verdict_codes(records))
 
 

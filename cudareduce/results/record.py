@@ -23,9 +23,10 @@ class Record:
     interval.
 
     `error` and `bound` are in the unit of the answer, `condition` is the largest sum|x| / |sum x|
-    of a row. On one input `launches` gave `distinct` different answers. `time_us` is the median
-    over rounds of one reduction, `noise_pct` the interquartile range of samples; `gb_s` is 10^9
-    bytes a second.
+    of a row. On one input `launches` gave `distinct` different answers; the verdict rests on
+    `tried_launches` in all, at so many sizes, with so many patterns and schedules. `time_us` is the
+    median over rounds of one reduction, `noise_pct` the interquartile range of samples; `gb_s` is
+    10^9 bytes a second.
     """
 
     kernel: str
@@ -85,6 +86,10 @@ class Record:
     name: str | None = None
     source_sha: str | None = None
     cubin_sha: str | None = None
+    tried_sizes: int | None = None
+    tried_patterns: int | None = None
+    tried_schedules: int | None = None
+    tried_launches: int | None = None
 
     @property
     def medians_us(self) -> tuple[float, ...]:

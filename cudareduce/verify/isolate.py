@@ -82,12 +82,12 @@ class Isolation:
     def __init__(self) -> None:
         self._folder: TemporaryDirectory[str] | None = None
         self._context = get_context("forkserver")
-        self._context.set_forkserver_preload([__name__, "cudareduce.emulator.cpu"])
         self._children: list[_Child] = []
 
     @staticmethod
     def prepare() -> None:
         """Start what children are forked from, which takes as long as this process took."""
+        forkserver.set_forkserver_preload([__name__, "cudareduce.emulator.cpu"])
         with held():  # it inherits what is held, and ends with this process
             forkserver.ensure_running()
 
@@ -135,6 +135,7 @@ class Isolation:
         free = next((child for child in self._children if child not in busy), None)
         if free is None:
             with held():
+                self.prepare()
                 self._folder = self._folder or TemporaryDirectory(prefix="cudareduce-")
                 free = _Child(self._context, Path(self._folder.name))
                 self._children.append(free)

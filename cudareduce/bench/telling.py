@@ -1,0 +1,61 @@
+"""What a run says of itself on standard error: how large the job is, and how it ended."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+
+from cudareduce.bench.settings import Settings
+from cudareduce.progress import duration_text
+from cudareduce.report.numbers import size_text
+from cudareduce.results.record import Record
+
+#: Elements a second that one processor reduces on the emulator, over all kernels of the package:
+#: `bench all --n 33554432 --backend cpu` on two cores of an AMD EPYC 9005.
+_EMULATED_PER_S = 8e6
+#: Seconds that compiling and the small sizes take, for each kernel on one processor.
+_START_S = 0.5
+#: A job that takes longer is told beforehand.
+_WORTH_TELLING_S = 20.0
+
+
+def job_text(cases: int, settings: Settings) -> str | None:
+    """How long so many cases take where nothing is timed, and what would take less; None if that is
+    not worth a word."""
+    cores = len(os.sched_getaffinity(0))
+
+    def seconds(elements: int) -> float:
+        return cases * (elements / _EMULATED_PER_S + _START_S) / cores
+
+    elements = sum(settings.sizes) * settings.rows * len(settings.reductions)
+    expected_s, small_s = seconds(elements), seconds(2**20)
+    if expected_s < max(_WORTH_TELLING_S, 2 * small_s):
+        return None
+    return (
+        f"Emulating {cases} kernels on {size_text(elements)} elements takes about "
+        f"{duration_text(expected_s)} on {cores} processors; --n 2^20 takes about "
+        f"{duration_text(small_s)}."
+    )
+
+
+def closing_line(records: Sequence[Record], seconds: float, following: str) -> str:
+    """How many kernels were right, wrong and skipped, how long it took, and what to do next; for
+    answers alone also what they rest on."""
+    counts = Counter(record.verdict for record in records)
+    kernels = len({record.kernel for record in records}) == len(records)
+    unit = " kernel" + "s" * (counts["pass"] != 1) if kernels else ""
+    line = (
+        f"{counts['pass']}{unit} right, {counts['fail']} wrong, {counts['skip']} skipped, "
+        f"{duration_text(seconds)}"
+    )
+    launches = sum(record.tried_launches or 0 for record in records)
+    if launches:
+        tried = {
+            "sizes": max(record.tried_sizes or 0 for record in records),
+            "patterns": max(record.tried_patterns or 0 for record in records),
+            "schedules": max(record.tried_schedules or 0 for record in records),
+        }
+        listed = ", ".join(f"{count} {what}" for what, count in tried.items() if count)
+        line += f"; up to {listed} each, {size_text(launches)} launches in all"
+    return f"{line}; next: {'mend what is WRONG' if counts['fail'] else following}"
