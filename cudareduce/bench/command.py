@@ -133,18 +133,21 @@ def protocol(session: Session, names: Sequence[str], parts: Sequence[Part]) -> d
 
 
 def _exit_code(parts: Sequence[Part], records: Sequence[Record]) -> int:
-    """130 after Ctrl-C, 2 if something does not compile, 6 if right kernels were to be timed and no
-    round of any was finished, else that of the verdicts."""
+    """130 after Ctrl-C, 6 if right kernels were to be timed and no round of any was finished, else
+    that of the verdicts."""
     if any(part.interrupted for part in parts):
         return 130
-    codes = {2} if any(part.build_failed for part in parts) else set()
     times = [record.time_us for record in records if record.verdict == "pass"]
     tried = any(group.tried for part in parts for group in part.groups)
-    codes |= {6} if tried and times and not any(times) else set()
+    codes = {6} if tried and times and not any(times) else set()
     return worst_exit_code(codes | verdict_codes(records))
 
 
 def verdict_codes(records: Sequence[Record]) -> set[int]:
-    """The exit codes that verdicts stand for: 3 for a wrong answer, 6 if nothing could run."""
-    verdicts = {record.verdict for record in records}
-    return ({3} if "fail" in verdicts else set()) | ({6} if verdicts == {"skip"} else set())
+    """The exit codes that verdicts stand for: 3 for a wrong answer, 2 for what does not compile;
+    if nothing was tried, 6 where the machine is the cause, 4 where time was, else 2."""
+    verdicts, causes = {r.verdict for r in records}, {r.cause for r in records}
+    codes = ({3} if "fail" in verdicts else set()) | ({2} if "unbuilt" in causes else set())
+    if verdicts == {"skip"}:
+        codes.add(6 if "machine" in causes else 4 if "time" in causes else 2)
+    return codes

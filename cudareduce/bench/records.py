@@ -118,6 +118,7 @@ class Recorder:
             name=case.name,
             source_sha=case.kernel.sha,
             cubin_sha=group.shas.get(case),
+            cause=verdict.cause,
             **_effort(verdict),
         )
 

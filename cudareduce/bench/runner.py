@@ -17,7 +17,7 @@ from cudareduce.errors import EnvironmentProblem
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.library.registry import Choice
 from cudareduce.problem.operators import Reduction
-from cudareduce.verify.verdict import Verdict
+from cudareduce.verify.verdict import Verdict, skipped
 from cudareduce.verify.verify import ROW_SHAPES, edge_sizes
 
 #: Edge sizes up to this are part of every bench; `verify` takes them all.
@@ -36,12 +36,6 @@ class Part:
     runnable: tuple[Case, ...]
     groups: tuple[Group, ...]
     interrupted: bool
-
-    @property
-    def build_failed(self) -> tuple[Case, ...]:
-        """Cases that do not compile."""
-        verdicts = [item for group in self.groups for item in group.verdicts.items()]
-        return tuple(dict.fromkeys(case for case, verdict in verdicts if not verdict.built))
 
 
 def measured(session: Session, choices: Sequence[Choice]) -> list[Part]:
@@ -64,17 +58,20 @@ class _Runner:
         self._session, self._settings, self._monitor = session, session.settings, monitor
 
     def part(
-        self, reduction: Reduction, cases: Sequence[tuple[Case, str | None]], reductions_ahead: int
+        self,
+        reduction: Reduction,
+        cases: Sequence[tuple[Case, Verdict | None]],
+        reductions_ahead: int,
     ) -> Part:
         """All sizes of one reduction; `reductions_ahead` share the time that is left."""
-        runnable = tuple(case for case, reason in cases if reason is None)
+        runnable = tuple(case for case, verdict in cases if verdict is None)
         groups: list[Group] = []
         interrupted = False
         try:
             edges = self._edges(runnable)
             sizes = [(n, self._settings.rows) for n in self._settings.sizes]
             prepared, unbuilt = self._session.prepare(runnable, [*edges, *sizes])
-            verdicts = {case: Verdict("skip", reason) for case, reason in cases if reason}
+            verdicts = {case: verdict for case, verdict in cases if verdict}
             at_edges = self._session.verify(prepared, edges, {}, skip_others=True)
             verdicts |= unbuilt
             verdicts |= {case: _elsewhere(verdict) for case, verdict in at_edges.verdicts.items()}
@@ -177,7 +174,7 @@ class _Runner:
 
 def _without_memory(group: Group, error: OutOfMemory) -> Group:
     """The group whose right cases found no memory to be timed in."""
-    skip = Verdict("skip", str(error))
+    skip = skipped("machine", str(error))
     left = {c: skip if v.outcome == "pass" else v for c, v in group.verdicts.items()}
     return replace(group, verdicts=left, times={})
 

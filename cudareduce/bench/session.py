@@ -21,7 +21,7 @@ from cudareduce.library.registry import Choice
 from cudareduce.problem.operators import Reduction
 from cudareduce.progress import Progress
 from cudareduce.verify.isolate import Isolation, Job
-from cudareduce.verify.verdict import RIGHT, Verdict, worse
+from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
 from cudareduce.verify.verify import SMALL, verify
 
 #: What the emulator's hazard build watches: several blocks, a tail, several rows.
@@ -63,8 +63,8 @@ class Session:
 
     def cases(
         self, choices: Sequence[Choice], reduction: Reduction
-    ) -> list[tuple[Case, str | None]]:
-        """A case for each choice, with the reason where it cannot run."""
+    ) -> list[tuple[Case, Verdict | None]]:
+        """A case for each choice, with a verdict where it cannot run."""
         settings, lacks = self.settings, self.backend.traits.lacks
         cases = []
         for choice in choices:
@@ -77,9 +77,13 @@ class Session:
                 or kernel.why_not_items(items)
             )
             lacking = next((word for word in kernel.requires if word in lacks), None)
-            if reason is None and lacking is not None:
-                reason = f"needs hardware that the CPU does not emulate: {lacking}"
-            cases.append((Case(kernel, reduction, block, items, choice.suite, choice.name), reason))
+            verdict = skipped("unfit", reason) if reason else None
+            if verdict is None and lacking is not None:
+                verdict = skipped(
+                    "machine", f"needs hardware that the CPU does not emulate: {lacking}"
+                )
+            case = Case(kernel, reduction, block, items, choice.suite, choice.name)
+            cases.append((case, verdict))
         return cases
 
     def prepare(
@@ -95,9 +99,9 @@ class Session:
         )
         with self.phase("compiling", units) as progress:
             built = build(self.backend, needed, progress.step, self.settings.deadline)
-        left = {case: Verdict("skip", self.why_cut()) for case in cases if case not in built}
+        left = {case: skipped("time", self.why_cut()) for case in cases if case not in built}
         left |= {
-            case: Verdict("skip", f"does not compile: {made}", built=False)
+            case: skipped("unbuilt", f"does not compile: {made}")
             for case, made in built.items() if isinstance(made, BuildError)
         }  # fmt: skip
         return [
@@ -123,7 +127,7 @@ class Session:
         refused = {} if skip_others else dict(_refused(prepared, shapes))
         for one in prepared:
             if one.case in refused and not any(shape in one.plans for shape in shapes):
-                skip = Verdict("skip", refused[one.case])
+                skip = skipped("unfit", refused[one.case])
                 verdicts[one.case] = worse(verdicts.get(one.case, RIGHT), skip)
         open_cases = [
             one for one in prepared
@@ -148,7 +152,7 @@ class Session:
         except KeyboardInterrupt:
             interrupted = True
         why = _INTERRUPTED if interrupted else self.why_cut()
-        return Verified(verdicts | dict.fromkeys(unverified, Verdict("skip", why)), interrupted)
+        return Verified(verdicts | dict.fromkeys(unverified, skipped("time", why)), interrupted)
 
     def _all_here(
         self, prepared: Sequence[Prepared], shapes: Sequence[Shape], progress: Progress
@@ -182,7 +186,7 @@ class Session:
             queue = list(self._jobs(one, shapes, hazards))
             too_large = self._why_too_large(max(map(_bytes, queue)))
             if too_large:
-                yield one.case, Verdict("skip", too_large)
+                yield one.case, skipped("machine", too_large)
             else:
                 queues[one.case] = queue
         jobs = [job for queue in queues.values() for job in queue]
@@ -218,14 +222,14 @@ class Session:
         nbytes = shape[0] * shape[1] * cases[0].reduction.dtype.size
         too_large = self._why_too_large(nbytes)
         if too_large:
-            return dict.fromkeys(cases, Verdict("skip", too_large))
+            return dict.fromkeys(cases, skipped("machine", too_large))
         try:
             return verify(
                 self.backend, prepared, shape, seed=self.settings.seed,
                 thorough=nbytes < _LARGE_BYTES, only=self.settings.only_pattern,
             )  # fmt: skip
         except OutOfMemory as error:
-            return dict.fromkeys(cases, Verdict("skip", str(error)))
+            return dict.fromkeys(cases, skipped("machine", str(error)))
 
     def _jobs(self, one: Prepared, shapes: Sequence[Shape], hazards: bool) -> Iterator[Job]:
         bare, taken = replace(one, programs={}), [shape for shape in shapes if shape in one.plans]

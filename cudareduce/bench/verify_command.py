@@ -23,7 +23,6 @@ from cudareduce.report.sections import verdict_section
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
-from cudareduce.verify.verdict import Verdict
 from cudareduce.verify.verify import ROW_SHAPES, edge_sizes
 
 #: Where float32 no longer counts by ones, and where offsets in bytes no longer fit 32 bits.
@@ -69,8 +68,8 @@ class _Answers:
 
 def _answers(session: Session, choices: Sequence[Choice], reduction: Reduction) -> _Answers:
     settings, cases = session.settings, session.cases(choices, reduction)
-    verdicts = {case: Verdict("skip", reason) for case, reason in cases if reason}
-    runnable = [case for case, reason in cases if not reason]
+    verdicts = {case: verdict for case, verdict in cases if verdict}
+    runnable = [case for case, verdict in cases if verdict is None]
     shapes = [(n, settings.rows) for n in settings.sizes] or _edge_shapes(session, runnable)
     prepared: list[Prepared] = []
     interrupted = False

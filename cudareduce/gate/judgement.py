@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cudareduce.bench.command import verdict_codes
 from cudareduce.errors import BaselineError, worst_exit_code
 from cudareduce.gate.compare import Row, Rules
 from cudareduce.gate.fingerprint import match
@@ -105,5 +106,5 @@ def publish_judgement(
     if remeasured is not None:
         codes |= {2} if remeasured.build_failed else set()
         if remeasured.new and all(record.verdict == "skip" for record in remeasured.new):
-            codes |= {6}
+            codes |= verdict_codes(remeasured.new)
     return worst_exit_code(codes)

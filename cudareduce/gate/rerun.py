@@ -97,13 +97,12 @@ class Bencher:
             records += recorder.all_records(done)
             floors_us |= floors_of(done, settings)
             parts += done
-        failed = [case for part in parts for case in part.build_failed]
         groups = [group for part in parts for group in part.groups]
         return Remeasured(
             old=tuple(replace(r, name=None) for r in records if r.name == _BASE),
             new=tuple(r for r in records if r.name != _BASE),
             floors_us=floors_us,
-            build_failed=any(case.name != _BASE for case in failed),
+            build_failed=any(r.cause == "unbuilt" and r.name != _BASE for r in records),
             remarks=tuple(remarks_of(parts)),
             stories=tuple(story for group in groups for story in group.stories),
         )

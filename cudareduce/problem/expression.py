@@ -98,29 +98,33 @@ class Compiled:
 
     def identity(self) -> bytes:
         """The identity, as the bytes of one accumulator."""
-        return self._run(["identity"], memoryview(b""), 1, self.narrow).tobytes()
+        return self._run(["identity"], np.empty(0), 1, self.narrow).tobytes()
 
     def fold(self, rows: np.ndarray) -> np.ndarray:
         """Each row folded from its first element to its last; `rows` is two-dimensional, with
         16-bit floats as float32."""
         count, n = rows.shape
-        given = np.ascontiguousarray(rows).data
+        given = np.ascontiguousarray(rows)
         return self._run(["fold", str(n), str(count)], given, count, self.wide)
 
     def combine(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The operator on pairs `a[k]`, `b[k]`, both of the wide type, as is what comes back."""
-        given = np.concatenate([a, b]).data
+        given = np.concatenate([a, b])
         return self._run(["pairs", str(len(a)), "1"], given, len(a), self.wide)
 
-    def _run(self, words: list[str], given: memoryview, count: int, kind: str) -> np.ndarray:
+    def _run(self, words: list[str], given: np.ndarray, count: int, kind: str) -> np.ndarray:
         """What the program makes of its input: `count` values of a kind."""
         limit_s = _START_S + given.nbytes / 4 / _ELEMENTS_PER_S
         called = f"--op-expr {self.op.expression!r} with --identity {self.op.identity_text!r}"
         program = Path(self.folder.name, _PROGRAM)
         try:
             done = subprocess.run(
-                [program, *words], input=given, capture_output=True, timeout=limit_s, check=False,
-            )  # fmt: skip
+                [program, *words],
+                input=given.reshape(-1).view(np.uint8).data,
+                capture_output=True,
+                timeout=limit_s,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             raise UsageError(f"{called} does not end: mend the expression") from None
         if done.returncode < 0:

@@ -24,7 +24,8 @@ class Record:
 
     `error` and `bound` are in the unit of the answer, `condition` is the largest sum|x| / |sum x|
     of a row. On one input `launches` gave `distinct` different answers; the verdict rests on
-    `tried_launches` in all, at so many sizes, with so many patterns and schedules. `time_us` is the
+    `tried_launches` in all, at so many sizes, with so many patterns and schedules; `cause` is that
+    of a skip: unfit, unbuilt, machine or time. `time_us` is the
     median over rounds of one reduction, `noise_pct` the interquartile range of samples; `gb_s` is
     10^9 bytes a second.
     """
@@ -90,6 +91,7 @@ class Record:
     tried_patterns: int | None = None
     tried_schedules: int | None = None
     tried_launches: int | None = None
+    cause: str | None = None
 
     @property
     def medians_us(self) -> tuple[float, ...]:

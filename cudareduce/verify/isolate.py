@@ -28,7 +28,7 @@ from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import CudareduceError
 from cudareduce.launch.case import Case, Prepared, Shape, build
 from cudareduce.signals import held, ignore_endings
-from cudareduce.verify.verdict import RIGHT, Verdict, worse
+from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
 from cudareduce.verify.verify import Inputs, verify
 
 #: Seconds that a killed child is waited for before it is left to the operating system.
@@ -262,7 +262,7 @@ def verify_job(
     case = job.prepared.case
     built = build(backend, {case: [job.prepared.plans[shape] for shape in job.shapes]})[case]
     if isinstance(built, BuildError):
-        return Verdict("skip", f"does not compile: {built}", built=False)
+        return skipped("unbuilt", f"does not compile: {built}")
     compiled()
     ready = replace(job.prepared, programs=built)
     verdict = RIGHT
@@ -276,7 +276,7 @@ def verify_job(
             if verdict.outcome == "fail":
                 break
     except OutOfMemory as error:
-        return Verdict("skip", str(error))
+        return skipped("machine", str(error))
     except MemoryError:
-        return Verdict("skip", "out of host memory")
+        return skipped("machine", "out of host memory")
     return verdict

@@ -29,11 +29,16 @@ class Effort:
         )  # fmt: skip
 
 
+#: Why there is no answer: the kernel does not take what was asked for, does not compile, the
+#: machine has not what it needs, or there was no time.
+Cause = Literal["unfit", "unbuilt", "machine", "time"]
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """`error`, in the unit of answers and in `ulp`, and `bound` are those of the answer nearest to
     its bound, or of the first one over it; `distinct` is how many different answers `launches` on
-    one input gave, bit by bit. What is not `built` does not compile."""
+    one input gave, bit by bit. `cause` is why a case is skipped."""
 
     outcome: Literal["pass", "fail", "skip"]
     reason: str = ""
@@ -42,11 +47,16 @@ class Verdict:
     ulp: float | None = None
     distinct: int | None = None
     launches: int | None = None
-    built: bool = True
+    cause: Cause | None = None
     effort: Effort = Effort()
 
 
 RIGHT = Verdict("pass")
+
+
+def skipped(cause: Cause, reason: str) -> Verdict:
+    """The verdict on a case that was not tried."""
+    return Verdict("skip", reason, cause=cause)
 
 
 def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict | None:
