@@ -68,8 +68,9 @@ class Kernel:
 
     @property
     def sha(self) -> str:
-        """SHA-256 of the text, in hex: of the file, or of what was made of one without a header."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        """SHA-256 of the text, in hex: of the file, or of what was made of one without a header,
+        wherever it lies."""
+        return hashlib.sha256(self.text.replace(f'"{self.path}"', "").encode()).hexdigest()
 
     def why_not(self, reduction: Reduction) -> str | None:
         """Why this kernel does not take a reduction, in words, or None if it does."""

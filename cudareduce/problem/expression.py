@@ -7,7 +7,9 @@ is compiled is a program: an expression can end, crash or hang the process that 
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -92,7 +94,7 @@ class Compiled:
     hangs is a UsageError wherever it is run."""
 
     op: Operator
-    folder: tempfile.TemporaryDirectory[str]
+    folder: Path
     wide: str
     narrow: str
 
@@ -116,7 +118,7 @@ class Compiled:
         """What the program makes of its input: `count` values of a kind."""
         limit_s = _START_S + given.nbytes / 4 / _ELEMENTS_PER_S
         called = f"--op-expr {self.op.expression!r} with --identity {self.op.identity_text!r}"
-        program = Path(self.folder.name, _PROGRAM)
+        program = self.folder / _PROGRAM
         try:
             done = subprocess.run(
                 [program, *words],
@@ -145,14 +147,15 @@ def compiled(op: Operator, dtype: DType, acc: DType) -> Compiled:
         expression=op.expression, identity=op.identity_text,
     )  # fmt: skip
     with held():
-        made = Compiled(op, tempfile.TemporaryDirectory(prefix="cudareduce-"), wide, acc.storage)
-    program = Path(made.folder.name, _PROGRAM)
+        folder = Path(tempfile.mkdtemp(prefix="cudareduce-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    program = folder / _PROGRAM
     command = ["g++", "-x", "c++", "-std=c++17", "-O2", "-w", "-fwrapv", "-fmax-errors=3",
                "-ftemplate-depth=64", "-", "-o", str(program)]  # fmt: skip
     try:
         done = subprocess.run(
             command, input=text, capture_output=True, text=True, check=False, timeout=_COMPILE_S,
-            env={**os.environ, "LC_ALL": "C", "TMPDIR": made.folder.name},
+            env={**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)},
         )  # fmt: skip
     except FileNotFoundError:
         raise EnvironmentProblem(
@@ -173,7 +176,7 @@ def compiled(op: Operator, dtype: DType, acc: DType) -> Compiled:
         raise EnvironmentProblem(
             f"g++ ended with code {done.returncode} and made no program: see whether it works"
         )
-    return made
+    return Compiled(op, folder, wide, acc.storage)
 
 
 def own_operator(expression: str, identity: str | None, dtype: DType, rtol: float) -> Operator:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +19,6 @@ from multiprocessing import connection, forkserver, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkstemp
 from time import monotonic
 
 from cudareduce.backend import Backend, BuildError, OutOfMemory
@@ -80,7 +80,7 @@ class Isolation:
     """Child processes that do jobs, and are replaced when they die."""
 
     def __init__(self) -> None:
-        self._folder: TemporaryDirectory[str] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._context = get_context("forkserver")
         self._children: list[_Child] = []
 
@@ -136,7 +136,7 @@ class Isolation:
         if free is None:
             with held():
                 self.prepare()
-                self._folder = self._folder or TemporaryDirectory(prefix="cudareduce-")
+                self._folder = self._folder or tempfile.TemporaryDirectory(prefix="cudareduce-")
                 free = _Child(self._context, Path(self._folder.name))
                 self._children.append(free)
         return free
@@ -156,7 +156,7 @@ class _Child:
 
     def __init__(self, context: ForkServerContext, folder: Path) -> None:
         self.pipe, theirs = context.Pipe()
-        handle, name = mkstemp(dir=folder, suffix=".log")
+        handle, name = tempfile.mkstemp(dir=folder, suffix=".log")
         os.close(handle)
         self._log = Path(name)
         self._process = context.Process(target=_serve, args=(theirs, name), daemon=True)
@@ -237,7 +237,7 @@ def _serve(pipe: Connection, log: str) -> None:
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
     for standard in (1, 2):
         os.dup2(descriptor, standard)
-    os.environ["TMPDIR"] = str(Path(log).parent)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(Path(log).parent)
     backends: dict[BackendSpec, Backend] = {}
     inputs = Inputs()
     while True:

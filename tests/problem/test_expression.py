@@ -66,6 +66,33 @@ def test_bad_operators(text: str, identity: str | None, message: str) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("(exit(0), a)", "ends the process it runs in: mend the expression"),
+        ("(abort(), a)", "crashes with SIGABRT: mend the expression"),
+        ("a + *(volatile int *)0", "crashes with SIGSEGV: mend the expression"),
+        ("([] { volatile int x = 1; while (x); }(), a)", "does not end: mend the expression"),
+    ],
+)
+def test_what_would_end_or_hang_the_process_it_runs_in(
+    monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
+    monkeypatch.setattr("cudareduce.problem.expression._START_S", 0.5)
+    with pytest.raises(UsageError) as caught:
+        own_operator(text, "0", DTYPES["float32"], 1e-5)
+    assert str(caught.value).endswith(message)
+
+
+def test_a_product_of_many_is_right(cudareduce: Call) -> None:
+    """Of random values it would be less than float32 can tell from 0."""
+    code, out, _ = cudareduce(
+        "verify", "reduce_v7_shuffle", "--n", "1000,65537", "--backend", "cpu",
+        "--op-expr", "a * b", "--identity", 1,
+    )  # fmt: skip
+    assert code == 0, out
+
+
 def test_kernels_run_it(cudareduce: Call) -> None:
     kernels = ("reduce_v7_shuffle", "reduce_atomic", "reduce_ordered_last_block")
     options = ("--n", "1,1000,70001", "--backend", "cpu", "--quiet")
