@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+#: What is not closed ends with its line or the file: looking for its end again from each quote
+#: would take time that grows with the square of the text's length.
 COMMENT_OR_STRING = re.compile(
-    r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL
+    r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*+"?|\'(?:\\.|[^\'\\\n]){1,12}\'', re.DOTALL
 )
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?P<name>[<"][^>"\n]+[>"])', re.MULTILINE)
-_OPENS_SCOPE = re.compile(r'(?:\bnamespace\b[^;{}()]*|\bextern\s*"C"\s*)$')
+_SCOPE_WORDS = re.compile(r'\bnamespace\b|\bextern\s*"C"\s*$')
+_NO_FUNCTION = re.compile(r"\b(?:struct|class|union|enum)\b[^()]*\{|=\s*\{")
 _DEVICE = re.compile(r"__(?:device|global|constant)__|\b(?:constexpr|struct|class|union|enum)\b")
 _TEMPLATE = re.compile(r"\btemplate\s*<[^<>]*>")
 _DECLARES = re.compile(r"\b(?:using|typedef|const|static_assert|namespace)\b")
@@ -33,9 +37,10 @@ def device_part(text: str, folder: Path) -> str:
 
     def include(match: re.Match[str]) -> str:
         name = match["name"]
-        beside = folder / name[1:-1]
-        if name.startswith('"') and beside.is_file():
-            return f'#include "{beside.resolve()}"'
+        with suppress(OSError, ValueError):  # a name that no file can have
+            beside = folder / name[1:-1]
+            if name.startswith('"') and beside.is_file():
+                return f'#include "{beside.resolve()}"'
         return match[0] if name in _DEVICE_HEADERS else ""
 
     text = _INCLUDE.sub(include, text)
@@ -70,6 +75,12 @@ def _blank(pattern: re.Pattern[str], text: str, keep: str = "") -> str:
     return pattern.sub(lambda m: m[0] if m[0] == keep else re.sub(r"[^\n]", " ", m[0]), text)
 
 
+def _opens_scope(masked: str, begin: int, end: int) -> bool:
+    """Whether a brace at `end` opens a namespace or a block of linkage, and not a body."""
+    before = max(masked.rfind(character, begin, end) for character in ";{}()")
+    return _SCOPE_WORDS.search(masked[max(before + 1, begin) : end]) is not None
+
+
 def chunk_ends(masked: str, start: int) -> Iterator[int]:
     """Where each top-level declaration ends, as positions behind `start` in a text whose comments
     and strings are blank; `namespace X {` and `extern "C" {` open no level."""
@@ -77,7 +88,7 @@ def chunk_ends(masked: str, start: int) -> Iterator[int]:
     for k in range(start, len(masked)):
         char = masked[k]
         if char == "{":
-            if depth == 0 and _OPENS_SCOPE.search(masked[begin:k]):
+            if depth == 0 and _opens_scope(masked, begin, k):
                 transparent += 1
                 begin = k + 1
                 yield begin
@@ -90,9 +101,7 @@ def chunk_ends(masked: str, start: int) -> Iterator[int]:
                 yield begin
                 continue
             depth -= 1
-            head = masked[begin:k]
-            ended_by_semicolon = re.search(r"\b(?:struct|class|union|enum)\b[^()]*\{|=\s*\{", head)
-            if depth == 0 and not ended_by_semicolon:
+            if depth == 0 and not _NO_FUNCTION.search(masked, begin, k):  # else a ; ends it
                 begin = k + 1
                 yield begin
         elif char == ";" and depth == 0:
