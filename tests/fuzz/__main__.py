@@ -1,0 +1,113 @@
+"""`python -m tests.fuzz --minutes 60`: all targets in turn, with fresh seeds, for so long.
+
+What fails is made small and kept under `seeds/`, one input for each place in the code and kind of
+error; that is all a repetition takes. Ends with 1 if anything was found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import click
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tests.conftest import ROOT
+from tests.fuzz.targets import SEEDS, TARGETS, TooSlow, seeds
+
+Fault = tuple[str, str, str]
+
+
+def fault(name: str, error: BaseException) -> Fault:
+    """What tells one fault from another: the target, the kind of error, the place in the package.
+
+    A call that is too slow is stopped anywhere; its place is the function of the package that it
+    was in.
+    """
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(ROOT / "cudareduce")
+    ]  # fmt: skip
+    if not frames:
+        return name, type(error).__name__, "?"
+    last = frames[-1]
+    line = "" if isinstance(error, TooSlow) else f":{last.lineno}"
+    place = f"{Path(last.filename).relative_to(ROOT)}{line} {last.name}"
+    return name, type(error).__name__, place
+
+
+def known() -> set[Fault]:
+    """The faults of the seeds that still fail."""
+    found = set()
+    for name, path in seeds():
+        try:
+            TARGETS[name].check(path.read_bytes())
+        except Exception as error:
+            found.add(fault(name, error))
+    return found
+
+
+def try_some(name: str, number: int, limit: float, faults: set[Fault]) -> bytes | None:
+    """Inputs made from one seed; the first that fails in a new way, made small."""
+    target, failed = TARGETS[name], bytearray()
+
+    @seed(number)
+    @settings(
+        max_examples=target.examples * 5, database=None, deadline=None,
+        report_multiple_bugs=False,
+        phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(target.inputs)
+    def attempt(data: bytes) -> None:
+        if time.monotonic() > limit and not failed:
+            return
+        try:
+            target.check(data)
+        except Exception as error:
+            if fault(name, error) not in faults:
+                failed[:] = data
+                raise
+
+    try:
+        attempt()
+    except Exception:
+        assert failed, "the fuzzer itself failed"
+    return bytes(failed) or None
+
+
+@click.command()
+@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), default=60.0)
+@click.option("--target", type=click.Choice(list(TARGETS)), multiple=True)
+@click.option("--first", default=None, type=int, help="The first seed; else the time of day.")
+def main(minutes: float, target: tuple[str, ...], first: int | None) -> None:
+    """Fuzz for so long, and keep what fails."""
+    number = time.time_ns() % 10**9 if first is None else first
+    limit, faults, found, tried = time.monotonic() + 60 * minutes, known(), 0, 0
+    click.echo(f"first seed {number}; seeds that still fail show {len(faults)} faults")
+    while time.monotonic() < limit:
+        for name in target or TARGETS:
+            data = try_some(name, number, limit, faults)
+            tried += TARGETS[name].examples * 5
+            if data is None:
+                continue
+            path = SEEDS / name / hashlib.sha256(data).hexdigest()[:12]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            try:
+                TARGETS[name].check(data)
+                what: Fault = (name, "?", "not again")
+            except Exception as error:
+                what = fault(name, error)
+            faults.add(what)
+            found += 1
+            click.echo(f"{' '.join(what)}: {path.relative_to(ROOT)}: {data[:120]!r}")
+        number += 1
+    click.echo(f"about {tried} inputs, {found} new faults")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()
