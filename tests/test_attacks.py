@@ -9,7 +9,6 @@ kill or stop it run in one of their own (`apart`).
 from __future__ import annotations
 
 import errno
-import functools
 import json
 import os
 import re
@@ -23,9 +22,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from cudareduce.backends import BackendSpec
 from cudareduce.cli.main import cli
@@ -1019,40 +1020,56 @@ def test_both_files_of_one_stem_have_a_row(
 # ----- the examples of --help
 
 
-@functools.cache
+def _braces(word: str) -> list[str]:
+    """What a shell makes of `a{b,c}`."""
+    match = re.search(r"\{([^{}]*,[^{}]*)\}", word)
+    if match is None:
+        return [word]
+    return [w for part in match[1].split(",") for w in _braces(word.replace(match[0], part, 1))]
+
+
 def examples() -> dict[str, tuple[str, ...]]:
-    """The command line that each command's help shows, as it stands."""
+    """The command lines that each command's help shows, but for pipes and redirections."""
     found = {}
-    for name, command in cli.commands.items():
-        text = re.sub(r"\s+", " ", command.help or "")
-        match = re.search(r"Example: cudareduce (.*?)$", text)
-        if match:
-            found[name] = tuple(shlex.split(match[1]))
+    for name in cli.commands:
+        text = CliRunner().invoke(cli, [name, "--help"]).output
+        match = re.search(r"^\s*Examples?:\s(.*?)(?:\n\s*\n|\Z)", text, re.DOTALL | re.MULTILINE)
+        shown = " ".join(match[1].split()) if match else ""
+        for number, line in enumerate(re.split(r"\bcudareduce (?=\w)", shown)[1:]):
+            words = shlex.split(re.sub(r"\s*source <\($|\)\s*(source <\()?$", "", line))
+            words = list(takewhile(lambda word: word not in ("|", ">"), words))
+            expanded = [w for word in words for w in ([word] if " " in word else _braces(word))]
+            found[f"{name}-{number}"] = tuple(expanded)
     return found
 
 
+EXAMPLES = examples()
 #: How an example is made small; what takes a GPU says so.
-SMALL = {"bench": (0,), "verify": (0,), "compare": (0, 1), "check": (6,), "sweep": (6,),
+CODES = {"bench": (0,), "verify": (0,), "compare": (0, 1), "check": (2, 6), "sweep": (6,),
          "selftest": (6,), "reproduce": (6,)}  # fmt: skip
+SMALL = {"--n": "33,34", "--op": "sum", "--dtype": "float32", "--backend": "cpu", "--rows": "1"}
 
 
-@pytest.mark.parametrize("name", list(cli.commands))
-def test_the_example_of_a_command_works(
+def test_each_command_shows_an_example() -> None:
+    assert {name.rpartition("-")[0] for name in EXAMPLES} == set(cli.commands)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_of_a_command_work(
     name: str, cudareduce: Call, tmp_path: Path, no_gpu: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert name in examples(), "its --help has no example"
+    words = list(EXAMPLES[name])
+    if "--compile" in words:
+        pytest.skip("compiles every kernel where nvcc is found")
     project(tmp_path)
     monkeypatch.chdir(tmp_path)
-    words = list(examples()[name])
-    for k, word in enumerate(words):
-        words[k] = {"--n": "--n", "--dtype": "--dtype", "--op": "--op"}.get(word, word)
-        if k and words[k - 1] in ("--n", "--dtype", "--op") and name in ("bench", "verify"):
-            words[k] = {"--n": "33,34", "--dtype": "float32", "--op": "sum"}[words[k - 1]]
-    if name in ("bench", "verify"):
+    command = words[0]
+    if command in ("bench", "verify"):
+        words = [SMALL.get(before, word) for before, word in pairwise(["", *words])]
         words = [RIGHT if word in ("all", "fastcuda") else word for word in words]
         words += ["--n", "33"] * ("--n" not in words) + CPU.split()
-    if name == "reproduce":
+    if command == "reproduce":
         words += ["--backend", "cuda"]
     with at_most(HERE_S):
         code, out, err = cudareduce(*words)
-    judge(row(name, words, SMALL.get(name, (0,))), code, out, err)
+    judge(row(name, words, CODES.get(command, (0,))), code, out, err)

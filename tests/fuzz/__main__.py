@@ -10,13 +10,18 @@ import hashlib
 import sys
 import time
 import traceback
+import warnings
 from pathlib import Path
 
 import click
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.errors import HypothesisWarning
 
 from tests.conftest import ROOT
-from tests.fuzz.targets import SEEDS, TARGETS, TooSlow, seeds
+from tests.fuzz.targets import LIMIT_S, SEEDS, TARGETS, TooSlow, seeds
+
+#: How long making one input small may take.
+SHRINK_S = 60.0
 
 Fault = tuple[str, str, str]
 
@@ -50,32 +55,64 @@ def known() -> set[Fault]:
     return found
 
 
-def try_some(name: str, number: int, limit: float, faults: set[Fault]) -> bytes | None:
-    """Inputs made from one seed; the first that fails in a new way, made small."""
-    target, failed = TARGETS[name], bytearray()
+def smaller(name: str, data: bytes) -> bytes:
+    """An input that is still far too slow, with parts left out for as long as a minute allows.
+
+    Twice as slow as allowed, so that it is too slow on another day, too.
+    """
+    end, size = time.monotonic() + SHRINK_S, len(data) // 2
+    while size and time.monotonic() < end:
+        for start in range(0, len(data), size):
+            shorter = data[:start] + data[start + size :]
+            try:
+                TARGETS[name].check(shorter, 2 * LIMIT_S)
+            except TooSlow:
+                data = shorter
+                break
+            except Exception:
+                continue
+            if time.monotonic() > end:
+                return data
+        else:
+            size //= 2
+    return data
+
+
+def try_some(
+    name: str, number: int, limit: float, faults: set[Fault]
+) -> tuple[bytes, Fault] | None:
+    """Inputs made from one seed; the first that fails in a new way, made small, and how."""
+    target = TARGETS[name]
+    failed: list[tuple[bytes, Fault]] = []
 
     @seed(number)
     @settings(
-        max_examples=target.examples * 5, database=None, deadline=None,
-        report_multiple_bugs=False,
+        max_examples=target.examples * 5, database=None, deadline=None, report_multiple_bugs=False,
         phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(target.inputs)
     def attempt(data: bytes) -> None:
-        if time.monotonic() > limit and not failed:
+        slow = bool(failed) and failed[-1][1][1] == TooSlow.__name__
+        if slow or time.monotonic() > limit + SHRINK_S * bool(failed):
             return
         try:
             target.check(data)
         except Exception as error:
-            if fault(name, error) not in faults:
-                failed[:] = data
+            new = fault(name, error)
+            if new in faults:
+                return
+            failed.append((data, new))
+            if not isinstance(error, TooSlow):  # of which Hypothesis would shrink for minutes
                 raise
 
     try:
         attempt()
     except Exception:
         assert failed, "the fuzzer itself failed"
-    return bytes(failed) or None
+    if not failed:
+        return None
+    data, what = failed[-1]
+    return (smaller(name, data) if what[1] == TooSlow.__name__ else data), what
 
 
 @click.command()
@@ -85,22 +122,19 @@ def try_some(name: str, number: int, limit: float, faults: set[Fault]) -> bytes 
 def main(minutes: float, target: tuple[str, ...], first: int | None) -> None:
     """Fuzz for so long, and keep what fails."""
     number = time.time_ns() % 10**9 if first is None else first
+    warnings.simplefilter("ignore", HypothesisWarning)  # of inputs that are long to print
     limit, faults, found, tried = time.monotonic() + 60 * minutes, known(), 0, 0
     click.echo(f"first seed {number}; seeds that still fail show {len(faults)} faults")
     while time.monotonic() < limit:
         for name in target or TARGETS:
-            data = try_some(name, number, limit, faults)
+            failure = try_some(name, number, limit, faults)
             tried += TARGETS[name].examples * 5
-            if data is None:
+            if failure is None:
                 continue
+            data, what = failure
             path = SEEDS / name / hashlib.sha256(data).hexdigest()[:12]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-            try:
-                TARGETS[name].check(data)
-                what: Fault = (name, "?", "not again")
-            except Exception as error:
-                what = fault(name, error)
             faults.add(what)
             found += 1
             click.echo(f"{' '.join(what)}: {path.relative_to(ROOT)}: {data[:120]!r}")

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from tests.fuzz.targets import TARGETS, seeds
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @pytest.mark.parametrize("name", TARGETS)
 def test_an_odd_text_ends_soon_and_in_words(name: str) -> None:
     target = TARGETS[name]
