@@ -1,0 +1,271 @@
+"""What is fuzzed: for each target how inputs are made, and what takes them.
+
+An input is the bytes of a file, or of an argument of the command line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from cudareduce.errors import CudareduceError, UsageError
+from cudareduce.gate.command import compare_files
+from cudareduce.gate.request import CompareRequest, Judging
+from cudareduce.library.foreign import Guesses, adopt
+from cudareduce.library.header import KEYS, read_header
+from cudareduce.library.kernel import load_kernel
+from cudareduce.problem.sizes import parse_sizes
+from cudareduce.report.publish import Outputs
+from cudareduce.results.store import load
+from tests.conftest import ROOT
+from tests.library.test_foreign import ATOMIC, TEMPLATES, WHOLE_TILES
+from tests.test_attacks import FOREIGN, kernel
+
+#: CPU seconds that a call may take, however busy the machine.
+LIMIT_S = 1.0
+SEEDS = Path(__file__).parent / "seeds"
+
+
+class TooSlow(AssertionError):
+    """A call took longer than LIMIT_S."""
+
+
+@contextlib.contextmanager
+def quickly(limit_s: float = LIMIT_S) -> Iterator[None]:
+    """Raise TooSlow in whatever runs here, a regular expression too, after so much CPU time."""
+
+    def stop(*_: object) -> None:
+        raise TooSlow(f"more than {limit_s:g} s of CPU time")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Inputs, the call that takes one, and how many inputs take about a second."""
+
+    inputs: st.SearchStrategy[bytes]
+    take: Callable[[bytes], None]
+    examples: int
+
+    def check(self, data: bytes, limit_s: float = LIMIT_S) -> None:
+        """Raise what is not allowed to come of an input."""
+        with quickly(limit_s), contextlib.suppress(CudareduceError):
+            self.take(data)
+
+
+# ----- how texts are changed
+
+Change = tuple[str, float, float, str, int]
+TIMES = (1, 2, 3, 10, 1000, 20_000)
+#: No input is longer than this: a file of a user has no more, and a second is enough for it.
+LONGEST = 100_000
+
+
+def _changed(text: str, changes: list[Change]) -> str:
+    """A text after changes; each has a kind, a place and a length as shares, a word and a count."""
+    for kind, at, length, word, times in changes:
+        start = int(at * len(text))
+        end = min(len(text), start + 1 + int(length**3 * (len(text) - start)))
+        if kind == "delete":
+            text = text[:start] + text[end:]
+        elif kind == "insert":
+            text = text[:start] + word * times + text[start:]
+        elif kind == "replace":
+            text = text[:start] + word + text[end:]
+        elif kind == "repeat":
+            text = text[:start] + text[start:end] * times + text[end:]
+        elif kind == "cut":
+            text = text[:start]
+        text = text[:LONGEST]
+    return text
+
+
+def mutations(bases: list[str], words: list[str]) -> st.SearchStrategy[bytes]:
+    """Texts that are a few changes away from right ones."""
+    share = st.floats(0, 1, allow_nan=False)
+    change = st.tuples(
+        st.sampled_from(["replace", "insert", "delete", "repeat", "cut"]), share, share,
+        st.one_of(st.sampled_from(words), st.text(max_size=8)), st.sampled_from(TIMES),
+    )  # fmt: skip
+    changed = st.builds(_changed, st.sampled_from(bases), st.lists(change, max_size=6))
+    return changed.map(lambda text: text.encode("utf-8", "surrogateescape"))
+
+
+def _text(data: bytes) -> str:
+    """An argument of the command line, as Python decodes it."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+# ----- headers
+
+VALUES = ["1", "0", "-1", "256", '"grid"', '""', "true", "nan", "-inf", "1e400", "0x10", "[]", "{}",
+          "[256]", "[[256]]", "[true]", "[nan]", "[256.0]", "{a = 1}", "1979-05-27", "12:30:00",
+          '"\\u0000"', '"\\u001b[31m"', "'''\n'''", '"""', "9" * 5000, "1" + "0" * 400, "[" * 2000,
+          '["sum"]', '["float32"]', '["atomic", "atomic"]', "[[]]", "[{}]", "1_000",
+          '"reduce_v0_baseline"', '"mine"', '"nobody"', '"\U0001f600"']  # fmt: skip
+LINES = [line for line in kernel().splitlines()[1:9] if "=" in line]
+
+
+def _header(lines: list[str], more: list[tuple[str, str]]) -> str:
+    return kernel(header="\n".join([*lines, *(f"{key} = {value}" for key, value in more)]) + "\n")
+
+
+_KEYS = st.sampled_from([*KEYS, "Title", "blocks.x", '"title"', "gird", "", "title.x"])
+_WRITTEN = st.one_of(
+    st.builds(
+        _header,
+        st.lists(st.sampled_from(LINES), max_size=8, unique=True),
+        st.lists(st.tuples(_KEYS, st.sampled_from(VALUES)), max_size=3),
+    ).map(str.encode),
+    mutations([kernel()], ["/*+++\n", "+++*/", "[", "]", "[[", '"""', "=", "\n", "\r\n", "\x00",
+                           "#", "\\", "__global__ ", 'extern "C" ', "void ", "(", *VALUES]),
+)  # fmt: skip
+
+
+def take_header(data: bytes) -> None:
+    """Load a kernel file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "mine.cu")
+        path.write_bytes(data)
+        with contextlib.suppress(UsageError):
+            read_header(path, data.decode("utf-8", "replace"))
+        _ = load_kernel(path).entry_line
+
+
+# ----- sizes
+
+_SIZES = mutations(
+    ["33554432", "2^25", "32Mi", "1e6", "1.5e3", "2^20,2^24", "2^10..2^30", "2^10+1", "1_000"],
+    ["^", "..", ",", "e", "E", ".", "-", "+", "Ki", "Gi", "k", "_", " ", "0", "9", "99", "2^48",
+     "1e300", "\u0663", "\u00b2", "x", "\udcff", "\n", "inf", "nan"],
+)  # fmt: skip
+
+
+def take_sizes(data: bytes) -> None:
+    """Sizes as `--n` takes them."""
+    parse_sizes(_text(data))
+
+
+# ----- result files
+
+
+def small_result() -> dict[str, Any]:
+    """A result file of two kernels."""
+    run = json.loads((ROOT / "tests/data/simulated-before.json").read_text())
+    return run | {"records": run["records"][:2]}
+
+
+RESULT = json.dumps(small_result(), indent=1)
+_LEAVES = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5),
+    st.sampled_from([10**30, -(10**400), 1e308, 5e-324, -0.0, "NVIDIA H200", "cold", "pass", "nan",
+                     "\ud800", "\x1b[31m", "k" * 5000, [], {}, [[]], [None], [1], ["1"], [1e999],
+                     {"a": 1}, [0.0] * 9]),
+)  # fmt: skip
+
+
+def _replaced(steps: list[tuple[float, float, bool, Any]]) -> bytes:
+    """A result with values replaced, or left out; a step says which record, or none, and field."""
+    run = small_result()
+    for which, key, leave_out, value in steps:
+        holders = [run, run["device"], run["protocol"], run["tool"], *(run["records"] or [])]
+        holder = holders[int(which * (len(holders) - 1))]
+        if not isinstance(holder, dict) or not holder:
+            continue
+        name = sorted(holder)[int(key * (len(holder) - 1))]
+        if name in ("device", "protocol", "tool", "records") and holder is run:
+            return json.dumps({k: v for k, v in run.items() if k != name} | {name: value}).encode()
+        if leave_out:
+            del holder[name]
+        else:
+            holder[name] = value
+    return json.dumps(run).encode()
+
+
+_SHARE = st.floats(0, 1, allow_nan=False)
+_RESULTS = st.one_of(
+    st.lists(st.tuples(_SHARE, _SHARE, st.booleans(), _LEAVES), min_size=1, max_size=4).map(
+        _replaced
+    ),
+    mutations([RESULT], ["{", "}", "[", "]", ",", ":", '"', "null", "NaN", "-Infinity", "1e999",
+                         "9" * 5000, "\\ud800", "\\u0000", "true", "\ufeff", "0", "-", '{"a":']),
+)  # fmt: skip
+
+
+def take_result(data: bytes) -> None:
+    """A result file, loaded, then compared with a right one and the other way round."""
+    with tempfile.TemporaryDirectory() as folder:
+        odd, good = Path(folder, "odd.json"), Path(folder, "good.json")
+        odd.write_bytes(data)
+        good.write_text(RESULT)
+        load(odd)
+        for old, new, style in ((odd, good, "table"), (good, odd, "markdown")):
+            request = CompareRequest(
+                old=old, new=new, judging=Judging(everything=True), outputs=Outputs(style=style)
+            )
+            with contextlib.suppress(CudareduceError), _quiet():
+                compare_files(request)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Standard output as a pipe without a reader's eyes, where any text must be printable."""
+    text = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+# ----- foreign sources
+
+SOURCES = [WHOLE_TILES, TEMPLATES, ATOMIC, FOREIGN]
+_FOREIGN = mutations(
+    SOURCES,
+    ["{", "}", "(", ")", "<", ">", ";", ",", "*", "/*", "*/", "//", '"', "'", "\\", "\\\n", "#",
+    " ",
+     "\n", "\t", "#include ", '#include "', "#define A {\n", "__global__ ", "__device__ ",
+     "template <", "template <class T> ", "namespace ", "namespace a {", 'extern "C" ',
+     'extern "C" {',
+     "struct ", "= {", "static ", "inline ", "void ", "const ", "__launch_bounds__(1) ", "f(",
+     "extern __shared__ ", "float *a, ", "unsigned ", "...", "\x00", "R\"(", "a ", "::"],
+)  # fmt: skip
+
+
+def take_foreign(data: bytes) -> None:
+    """A source that was not written for this tool, as `--entry` and the file alone have it."""
+    text = data.decode("utf-8", "replace")
+    folder = Path(os.devnull)
+    names = re.findall(r"__global__[^(;{]{0,99}?(\w+)\s?\(", text)[:3]
+    for entry in (None, *dict.fromkeys(names)):
+        with contextlib.suppress(CudareduceError):
+            _ = adopt(folder / "mine.cu", text, Guesses(entry=entry)).kernel.entry_line
+
+
+TARGETS = {
+    "headers": Target(_WRITTEN, take_header, 150),
+    "sizes": Target(_SIZES, take_sizes, 300),
+    "results": Target(_RESULTS, take_result, 15),
+    "foreign": Target(_FOREIGN, take_foreign, 60),
+}
+
+
+def seeds() -> list[tuple[str, Path]]:
+    """Inputs that have been found, with their targets."""
+    return [(path.parent.name, path) for path in sorted(SEEDS.glob("*/*"))]

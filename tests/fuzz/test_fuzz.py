@@ -1,0 +1,37 @@
+"""A few inputs of each target, the same every time, and all that ever failed.
+
+`python -m tests.fuzz` makes what fails small.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from tests.fuzz.targets import TARGETS, seeds
+
+
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
+@pytest.mark.parametrize("name", TARGETS)
+def test_an_odd_text_ends_soon_and_in_words(name: str) -> None:
+    target = TARGETS[name]
+
+    @settings(
+        max_examples=target.examples, derandomize=True, database=None, deadline=None,
+        report_multiple_bugs=False,
+        phases=(Phase.generate,), suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(target.inputs)
+    def attempt(data: bytes) -> None:
+        target.check(data)
+
+    attempt()
+
+
+@pytest.mark.parametrize(
+    ("name", "path"), seeds(), ids=[f"{name}-{path.name}" for name, path in seeds()]
+)
+def test_what_once_failed_does_no_more(name: str, path: Path) -> None:
+    TARGETS[name].check(path.read_bytes())
