@@ -46,7 +46,7 @@ def _chosen(registry: Registry, suite: str | None) -> list[Choice]:
 
 
 def list_section(registry: Registry, suite: str | None) -> list[Section]:
-    """The kernels, then which of them uses which technique."""
+    """The suites, unless one is named, the kernels, then which of them uses which technique."""
     chosen = _chosen(registry, suite)
     if suite:
         about = registry.suite(suite)
@@ -62,7 +62,15 @@ def list_section(registry: Registry, suite: str | None) -> list[Section]:
         rows = tuple((k.id, k.family, k.scope, k.title) for k in (c.kernel for c in chosen))
     begins = [k for k, c in enumerate(chosen) if k and not suite and c.kernel.after is None]
     table = Section(title, header, rows, errata, len(header), tuple(begins))
-    return [table, _matrix(chosen)]
+    suites = [] if suite else [_suites(registry)]
+    return [*suites, table, _matrix(chosen)]
+
+
+def _suites(registry: Registry) -> Section:
+    """The published experiments, with how many versions each has."""
+    header = ("suite", "what it is", "versions", "source")
+    rows = [(s.id, s.title, str(len(s.rows)), s.source) for s in registry.suites.values()]
+    return Section(f"{len(rows)} suites", header, tuple(rows), texts=len(header))
 
 
 def _matrix(chosen: list[Choice]) -> Section:

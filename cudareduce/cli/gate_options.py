@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import reprlib
 from typing import Any
 
 import click
 
+from cudareduce.cli.help import Command
 from cudareduce.cli.options import (
+    MOST_ROUNDS,
     add_debug,
     add_device,
+    add_file,
     add_folders,
+    add_format,
+    add_json,
+    add_kernels,
     add_no_cache,
     add_quiet,
     add_time_limit,
 )
 from cudareduce.cli.requests import made
-from cudareduce.cli.types import Sizes, Words, options_of
+from cudareduce.cli.types import DEVICES, Count, Name, Place, Sizes, Words, options_of
 from cudareduce.errors import UsageError
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
+from cudareduce.problem.sizes import LARGEST
+
+_LONGEST_THRESHOLD = 20
 
 
 class Threshold(click.ParamType[float]):
@@ -33,6 +42,8 @@ class Threshold(click.ParamType[float]):
 
         if isinstance(value, float):
             return value
+        if len(value) > _LONGEST_THRESHOLD:
+            self.fail(f"{reprlib.repr(value)} is not a threshold: write 5% or 2.5%", param, ctx)
         try:
             return parse_threshold(value)
         except UsageError as error:
@@ -50,17 +61,19 @@ class Architectures(click.ParamType[tuple[int, ...]]):
             return value
         words = [word.strip().removeprefix("sm_") for word in value.split(",")]
         for word in words:
-            if not (word.isascii() and word.isdigit() and 50 <= int(word) < 1000):
-                self.fail(f"{word!r} is not an architecture: write 75,80,90", param, ctx)
+            if not (word.isascii() and word.isdigit() and len(word) < 4 and int(word) >= 50):
+                self.fail(
+                    f"{reprlib.repr(word)} is not an architecture: write 75,80,90", param, ctx
+                )
         return tuple(dict.fromkeys(int(word) for word in words))
 
 
-_path = click.Path(path_type=Path)
+_input = Place(DEVICES)
 _judging = options_of(
     click.option("--threshold", type=Threshold(), metavar="PERCENT",
                  help="How large a change counts.  [default: 5%]"),
-    click.option("--thresholds", type=_path, metavar="FILE.toml",
-                 help="Thresholds of single kernels."),
+    click.option("--thresholds", type=_input, metavar="FILE",
+                 help="Thresholds of single kernels, as TOML."),
     click.option("--strict", is_flag=True, help="Exit with 4 if anything is UNCERTAIN."),
     click.option("--allow-gone", is_flag=True, help="Kernels that are gone do not fail."),
     click.option("--no-same-code", is_flag=True,
@@ -68,25 +81,27 @@ _judging = options_of(
     click.option("--cross-device", is_flag=True,
                  help="Other machines: compare shares of each card's own ceiling."),
     click.option("--all", "everything", is_flag=True, help="Show what is the SAME, however long."),
-    click.option("--junit", type=_path, metavar="FILE", help="Also write JUnit XML."),
-    click.option("--benchmark-json", type=_path, metavar="FILE",
-                 help="Also write what github-action-benchmark reads."),
-    click.option("--markdown", type=_path, metavar="FILE", help="Also write Markdown."),
-    click.option("--format", "style", default="table", show_default=True,
-                 type=click.Choice(["table", "markdown", "json"]),
-                 help="What is printed on standard output."),
+    add_file("--junit", "JUnit XML"),
+    add_file("--benchmark-json", "what github-action-benchmark reads"),
+    add_file("--markdown", "Markdown"),
+    add_format("table", "markdown", "json"),
     add_debug,
 )  # fmt: skip
 
 
-@click.command()
-@click.argument("old", type=_path)
-@click.argument("new", type=_path)
+@click.command(
+    cls=Command,
+    epilog="""cudareduce compare results/nvidia-h200/baseline{,-2}.json --threshold 3%
+cudareduce compare results/nvidia-h200/baseline-{2,3}.json --all
+cudareduce compare results/nvidia-h200/baseline{,-3}.json --junit junit.xml""",
+)
+@click.argument("old", type=_input)
+@click.argument("new", type=_input)
 @_judging
 def compare(**options: Any) -> int:
-    """Two result files: what got slower, faster, wrong, or cannot be told.
+    """Two result files: what got slower, faster or wrong.
 
-    Example: cudareduce compare results/nvidia-h200/before.json after.json --threshold 3%
+    The files are those of bench --json, and of check --json.
     """
     from cudareduce.gate.command import compare_files
     from cudareduce.gate.request import CompareRequest
@@ -105,18 +120,24 @@ _NOT_BASELINE = ("base", "compiling", "n", "rows", "op", "dtype", "arch")
 _NOT_BASE = ("baseline", "compiling", "update_baseline", "arch", "json")
 
 
-@click.command()
-@click.argument("kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all]...")
+@click.command(
+    cls=Command,
+    epilog="""cudareduce check --baseline results/nvidia-h200/baseline.json --threshold 3%
+cudareduce check reduce_v7_shuffle --base main --n 2^20,2^25
+cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
+)
+@add_kernels
 @click.option(
     "--baseline",
-    type=_path,
+    type=_input,
     metavar="FILE",
     help="A file of bench --json, or with --compile one of its own.",
 )
 @click.option(
     "--base",
-    metavar="REV|FOLDER",
-    help="Another tree of kernels, measured beside this one; no baseline is needed.",
+    type=Name(),
+    metavar="TREE",
+    help="A revision or a folder of kernels, measured beside this one.",
 )
 @click.option(
     "--compile",
@@ -127,9 +148,11 @@ _NOT_BASE = ("baseline", "compiling", "update_baseline", "arch", "json")
 @click.option(
     "--update-baseline", is_flag=True, help="Show what changes, then write the baseline anew."
 )
-@click.option("--rounds", type=click.IntRange(min=1), help="Rounds.  [default: as before, or 9]")
+@click.option(
+    "--rounds", type=Count(1, MOST_ROUNDS), help="Independent rounds.  [default: as before, or 9]"
+)
 @click.option("--n", type=Sizes(), help="With --base: elements.  [default: 2^25]")
-@click.option("--rows", type=click.IntRange(min=1), help="With --base: rows of --n.  [default: 1]")
+@click.option("--rows", type=Count(1, LARGEST), help="With --base: rows of --n.  [default: 1]")
 @click.option(
     "--op", type=Words("OPS", tuple(OPERATORS)), help="With --base: operators.  [default: sum]"
 )
@@ -141,7 +164,7 @@ _NOT_BASE = ("baseline", "compiling", "update_baseline", "arch", "json")
 @click.option(
     "--arch", type=Architectures(), help="With --compile: architectures.  [default: the baseline's]"
 )
-@click.option("--json", type=_path, metavar="FILE", help="Also store what was measured.")
+@add_json
 @add_folders
 @add_device
 @add_time_limit
@@ -149,10 +172,11 @@ _NOT_BASE = ("baseline", "compiling", "update_baseline", "arch", "json")
 @add_quiet
 @_judging
 @click.pass_obj
-def check(arguments: list[str], /, **options: Any) -> int:
-    """The gate for CI: measure again, compare, and say with the exit code what came out.
+def check(arguments: list[str], /, **options: Any) -> int:  # fmt: skip
+    """The gate for CI: measure again, compare, exit code.
 
-    Example: cudareduce check --baseline results/nvidia-h200/baseline.json --threshold 3%
+    Against a stored run (--baseline), another tree of kernels in the same rounds (--base), or,
+    without a GPU, what nvcc made of them before (--compile --baseline).
     """
     _refuse_contradictions(options)
     options["argv"] = tuple(arguments)

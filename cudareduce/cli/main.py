@@ -7,61 +7,71 @@ from __future__ import annotations
 
 import sys
 import traceback
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cudareduce import __version__
+from cudareduce.cli.about import completion, info, list_, report, show
+from cudareduce.cli.completion import Named
 from cudareduce.cli.gate_options import check, compare
+from cudareduce.cli.help import Commands
 from cudareduce.cli.options import (
     add_columns,
     add_debug,
     add_device,
-    add_folders,
+    add_format,
+    add_kernels,
     add_machine,
     add_peak,
     add_problem,
     add_rounds,
     add_selftest,
+    add_sizes,
     add_timing,
+    one_of,
 )
 from cudareduce.cli.requests import made
-from cudareduce.cli.types import Sizes
-from cudareduce.errors import CudareduceError, UsageError
+from cudareduce.cli.types import Word
+from cudareduce.errors import CudareduceError
 from cudareduce.problem.patterns import USER_PATTERNS
 from cudareduce.signals import orderly_end
 
-if TYPE_CHECKING:
-    from cudareduce.library.registry import Registry
+_SIZES = "33554432, 33 554 432, 2^25, 32Mi, 1e6, a list, or a range 2^10..2^30"
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""cudareduce bench all --n 33554432
+cudareduce verify fastcuda --op all
+cudareduce check --baseline results/nvidia-h200/baseline.json --threshold 3%""",
+)
 @click.version_option(__version__, prog_name="cudareduce")
 def cli() -> None:
     """Benchmark CUDA parallel reductions: every known way, verified, timed and compared.
 
-    Example: cudareduce bench all --n 33554432
+    `cudareduce COMMAND --help` has a command's options and examples; `cudareduce list` has
+    what KERNEL and SUITE can be.
     """
 
 
-@cli.command("bench")
-@click.argument("kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all]...")
-@click.option(
-    "--n",
-    type=Sizes(),
-    default="2^25",
-    show_default=True,
-    help="Elements: 33554432, 2^25, 32Mi, 1e6, a list, or a range 2^10..2^30.",
+@cli.command(
+    "bench",
+    epilog="""cudareduce bench all --n 33554432
+cudareduce bench fastcuda --n 2^20,2^25 --csv ladder.csv
+cudareduce bench all --op-expr 'a > b ? a : b' --identity=-INFINITY""",
 )
+@add_kernels
+@add_sizes("2^25", f"Elements: {_SIZES}.")
 @add_timing
 @add_columns
 @add_problem
 @click.pass_obj
 def bench_(arguments: list[str], /, **options: Any) -> int:
-    """Verify kernels, then time them; without a GPU, verify them on the CPU.
+    """Verify kernels, then time them; without a GPU, only verify.
 
-    Example: cudareduce bench fastcuda --n 2^20,2^25 --csv ladder.csv
+    Without a name it takes all kernels; without a GPU they run on the CPU, and nothing is timed.
     """
     from cudareduce.bench.command import bench
     from cudareduce.bench.request import BenchRequest
@@ -69,49 +79,28 @@ def bench_(arguments: list[str], /, **options: Any) -> int:
     return bench(made(BenchRequest, options | {"argv": tuple(arguments)}))
 
 
-@cli.command("sweep")
-@click.argument("kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all]...")
-@click.option(
-    "--n",
-    type=Sizes(),
-    default="2^10..2^30",
-    show_default=True,
-    help="At least 3 sizes: a range doubles.",
+@cli.command(
+    "verify",
+    epilog="""cudareduce verify fastcuda
+cudareduce verify all --op sum,min,max --dtype float32,int32
+cudareduce verify reduce_last_block --n 1,1000,2^20 --backend cpu""",
 )
-@add_timing
-@add_problem
-@click.pass_obj
-def sweep_(arguments: list[str], /, **options: Any) -> int:
-    """Time kernels over a range of sizes: launch floor, bandwidth, and who overtakes whom where.
-
-    Example: cudareduce sweep fastcuda --n 2^10..2^28 --max-time 300
-    """
-    from cudareduce.bench.request import BenchRequest
-    from cudareduce.sweep.command import sweep
-
-    return sweep(made(BenchRequest, options | {"argv": tuple(arguments)}))
-
-
-@cli.command("verify")
-@click.argument("kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all]...")
-@click.option(
-    "--n",
-    type=Sizes(),
-    default=None,
-    help="Elements; by default the sizes where reductions go wrong.",
-)
+@add_kernels
+@add_sizes(None, f"Elements: {_SIZES}.  [default: where reductions go wrong]")
 @click.option(
     "--pattern",
     "only_pattern",
-    type=click.Choice(USER_PATTERNS),
-    help="Only this input; cancel: a sum that is nearly 0. By default all but cancel.",
+    metavar="NAME",
+    type=Word(USER_PATTERNS),
+    help=f"Only this input: {one_of(USER_PATTERNS)}, a sum that is nearly 0.  "
+    "[default: all but cancel]",
 )
 @add_problem
 @click.pass_obj
 def verify_(arguments: list[str], /, **options: Any) -> int:
-    """Only the answers: every pattern, edge sizes, and on the CPU every schedule and hazard.
+    """Only the answers, at the sizes where reductions go wrong.
 
-    Example: cudareduce verify all --op sum,min,max --dtype all
+    Every pattern of input, edge sizes, and on the CPU every schedule and hazard.
     """
     from cudareduce.bench.request import VerifyRequest
     from cudareduce.bench.verify_command import verify
@@ -119,129 +108,79 @@ def verify_(arguments: list[str], /, **options: Any) -> int:
     return verify(made(VerifyRequest, options | {"argv": tuple(arguments)}))
 
 
-@cli.command("reproduce")
-@click.argument("suite")
-@click.option(
-    "--format",
-    "style",
-    default="table",
-    show_default=True,
-    type=click.Choice(["table", "markdown", "csv", "json", "fastcuda"]),
-    help="What is printed on standard output; fastcuda is that tool's key=value lines.",
+@cli.command(
+    "reproduce",
+    epilog="""cudareduce reproduce bbuf
+cudareduce reproduce fastcuda --format fastcuda
+cudareduce reproduce leimao --rounds 15 --json leimao.json""",
+)
+@click.argument("suite", type=Named("SUITE", kernels=False, suites=True))
+@add_format(
+    "table", "markdown", "csv", "json", "fastcuda", what=", which is that tool's key=value lines"
 )
 @add_rounds
 @add_peak
 @add_machine
 @click.pass_obj
 def reproduce_(arguments: list[str], /, **options: Any) -> int:
-    """Run a published experiment with its own sizes, and print its figures beside ours.
+    """Run a published experiment, and print its figures beside ours.
 
-    Example: cudareduce reproduce bbuf
+    It has its own kernels, sizes, block and region; `cudareduce list` shows the suites.
     """
     from cudareduce.reproduce.command import ReproduceRequest, reproduce
 
     return reproduce(made(ReproduceRequest, options | {"argv": tuple(arguments)}))
 
 
-@cli.command("list")
-@click.argument("suite", required=False)
-@click.option("--format", "style", type=click.Choice(["table", "json"]), default="table")
-@add_folders
-@add_debug
-def list_(suite: str | None, style: str, folders: tuple[Path, ...], debug: bool) -> int:
-    """What kernels there are, and which techniques each uses.
+cli.add_command(compare)
+cli.add_command(check)
 
-    Example: cudareduce list fastcuda
+
+@cli.command(
+    "sweep",
+    epilog="""cudareduce sweep fastcuda
+cudareduce sweep reduce_v6_multi_add reduce_v7_shuffle --n 2^10..2^28
+cudareduce sweep all --max-time 300 --json sweep.json""",
+)
+@add_kernels
+@add_sizes("2^10..2^30", "At least 3 sizes: a range doubles.")
+@add_timing
+@add_problem
+@click.pass_obj
+def sweep_(arguments: list[str], /, **options: Any) -> int:
+    """Launch floor, bandwidth, and who overtakes whom where.
+
+    Times kernels over a range of sizes, and fits a line to each one's times; it takes a GPU.
     """
-    from cudareduce.cli.catalogue import list_json, list_section
-    from cudareduce.report.terminal import print_sections
+    from cudareduce.bench.request import BenchRequest
+    from cudareduce.sweep.command import sweep
 
-    registry = _registry(folders)
-    if style == "json":
-        click.echo(list_json(registry, suite))
-    else:
-        print_sections(list_section(registry, suite))
-    return 0
+    return sweep(made(BenchRequest, options | {"argv": tuple(arguments)}))
 
 
-@cli.command()
-@click.argument("kernel")
-@click.option("--diff", is_flag=True, help="Only what changed against the predecessor.")
-@add_folders
-@add_debug
-def show(kernel: str, diff: bool, folders: tuple[Path, ...], debug: bool) -> int:
-    """What a kernel changes and why, its source, or its diff to the step before.
-
-    Example: cudareduce show reduce_v2_no_bank_conflict --diff
-    """
-    from cudareduce.cli.catalogue import show_text
-
-    click.echo(show_text(_registry(folders), kernel, diff), nl=False)
-    return 0
-
-
-@cli.command("selftest")
-@click.argument("kernels", nargs=-1, metavar="[KERNEL]...")
+@cli.command(
+    "selftest",
+    epilog="""cudareduce selftest
+cudareduce selftest --strict --json selftest.json
+cudareduce selftest reduce_v7_shuffle --max-time 60""",
+)
+@click.argument("kernels", nargs=-1, metavar="[KERNEL]...", type=Named("KERNEL"))
 @add_device
 @add_selftest
 @add_debug
 @click.pass_obj
 def selftest_(arguments: list[str], /, **options: Any) -> int:
-    """Whether this machine measures well: false verdicts, slowdowns caught, flushes, floors.
+    """Whether this machine measures well.
 
-    Example: cudareduce selftest --json selftest.json
+    False verdicts, slowdowns caught, what flushes do to a figure, floors; it takes a GPU.
     """
     from cudareduce.selftest.command import SelftestRequest, selftest
 
     return selftest(made(SelftestRequest, options | {"argv": tuple(arguments)}))
 
 
-@cli.command()
-@add_device
-@add_debug
-def info(device: int, debug: bool) -> int:
-    """What this machine can run: GPU, driver, compilers, libraries.
-
-    Example: cudareduce info
-    """
-    from cudareduce.cli.info import info_section
-    from cudareduce.report.terminal import print_sections
-
-    print_sections([info_section(device)])
-    return 0
-
-
-@cli.command()
-@click.argument("file", type=click.Path(path_type=Path), default="README.md")
-@click.option("--check", is_flag=True, help="Change nothing; exit 2 if a table is out of date.")
-@add_debug
-def report(file: Path, check: bool, debug: bool) -> int:
-    """Make the tables of a Markdown file anew from the result files its markers name.
-
-    Example: cudareduce report README.md
-    """
-    from cudareduce.report.markdown import update_readme
-    from cudareduce.reproduce.experiments import tables
-    from cudareduce.results.store import write_text
-
-    registry = _registry(())
-    old, new = update_readme(file, lambda run: tables(run, registry))
-    if old == new:
-        return 0
-    if check:
-        raise UsageError(f"{file} does not show its results: run cudareduce report {file}")
-    write_text(file, new)
-    return 0
-
-
-cli.add_command(compare)
-cli.add_command(check)
-
-
-def _registry(folders: tuple[Path, ...]) -> Registry:
-    from cudareduce.library.registry import load_registry
-
-    return load_registry(folders)
+for command in (list_, show, report, info, completion):
+    cli.add_command(command)
 
 
 def main() -> None:

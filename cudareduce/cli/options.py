@@ -5,15 +5,22 @@ Only click is imported here, so that `--help` is quick.
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import click
 
-from cudareduce.cli.types import Words, options_of
+from cudareduce.cli.completion import Named
+from cudareduce.cli.types import Amount, Command, Count, Name, Place, Sizes, Word, Words, options_of
 from cudareduce.library.header import FOREIGN_FINISHES
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
 from cudareduce.problem.patterns import USER_PATTERNS
+from cudareduce.problem.sizes import LARGEST
+
+#: What only a slip of the pen exceeds: CUDA's limits of a launch, and as many rounds and seconds as
+#: anyone waits for; Python itself waits for no more than 24 days.
+MOST_ROUNDS, MOST_SECONDS = 10_000, 1e6
+_MOST_THREADS, _MOST_ITEMS, _MOST_BLOCKS, _MOST_SHARED = 1024, 2**16, 2**31 - 1, 2**20
 
 #: What the table holds on request; it has no room for it within 80 characters.
 MORE_COLUMNS = (
@@ -21,102 +28,139 @@ MORE_COLUMNS = (
     "distinct", "clock", "memory", "power", "temperature", "reasons",
 )  # fmt: skip
 
+
+def one_of(words: Sequence[str]) -> str:
+    """`a, b or c`."""
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def add_format(*styles: str, what: str = "") -> Callable[[Command], Command]:
+    """`--format`, with what a command can print."""
+    return click.option(
+        "--format", "style", default="table", show_default=True, metavar="FORMAT",
+        type=Word(styles), help=f"What is printed: {one_of(styles)}{what}.",
+    )  # fmt: skip
+
+
+def add_file(option: str, what: str) -> Callable[[Command], Command]:
+    """An option that names a file to write."""
+    return click.option(option, type=Place(), metavar="FILE", help=f"Also write {what}.")
+
+
+def add_sizes(default: str | None, what: str) -> Callable[[Command], Command]:
+    """`--n`."""
+    return click.option("--n", type=Sizes(), default=default, show_default=True, help=what)
+
+
+seconds = Amount(MOST_SECONDS)
+add_kernels = click.argument(
+    "kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all]...",
+    type=Named("KERNEL", suites=True),
+)  # fmt: skip
 add_debug = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 add_folders = click.option(
-    "--kernels", "folders", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+    "--kernels", "folders", multiple=True, type=Place(file_okay=False), metavar="DIR",
     help="A folder with kernels of your own, beside the built-in ones.",
 )  # fmt: skip
 add_rounds = click.option(
-    "--rounds", type=click.IntRange(min=1), default=9, show_default=True,
+    "--rounds", type=Count(1, MOST_ROUNDS), default=9, show_default=True,
     help="Independent rounds; an interval takes at least 6.",
 )  # fmt: skip
 add_peak = click.option(
-    "--peak-gb-s", type=click.FloatRange(min=0, min_open=True),
+    "--peak-gb-s", type=Amount(1e6), metavar="GB/S",
     help="Theory, where the driver does not know it.",
 )  # fmt: skip
-add_device = click.option("--device", type=click.IntRange(min=0), default=0, help="Which GPU.")
+add_device = click.option(
+    "--device", type=Count(0, 1023), default=0, show_default=True, help="Which GPU."
+)
 add_time_limit = click.option(
-    "--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+    "--time-limit", type=seconds, metavar="SECONDS",
     help="When the verification of one kernel counts as hanging.",
 )  # fmt: skip
 add_no_cache = click.option("--no-cache", is_flag=True, help="Compile everything anew.")
 add_quiet = click.option(
     "--quiet", is_flag=True, help="No progress and no remarks on standard error."
 )
+add_json = add_file("--json", "JSON, which holds all of it")
 add_machine = options_of(
-    click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the inputs."),
-    click.option("--backend", type=click.Choice(["auto", "cuda", "cpu"]), default="auto",
-                 show_default=True, help="Where kernels run; times come from cuda alone."),
+    click.option("--seed", type=Count(0, 2**32 - 1), default=0, show_default=True,
+                 help="Seed of the inputs."),
+    click.option("--backend", type=Word(["auto", "cuda", "cpu"]), default="auto",
+                 show_default=True, metavar="NAME",
+                 help="Where kernels run: cuda, cpu, which has no times, or auto."),
     add_device,
     add_time_limit,
-    click.option("--max-time", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+    click.option("--max-time", type=seconds, metavar="SECONDS",
                  help="Bound the whole run; what was cut is said."),
     add_no_cache,
     add_quiet,
-    click.option("--csv", type=click.Path(path_type=Path), help="Also write CSV to this file."),
-    click.option("--json", type=click.Path(path_type=Path), help="Also write JSON to this file."),
-    click.option("--markdown", type=click.Path(path_type=Path),
-                 help="Also write Markdown to this file."),
+    add_file("--csv", "CSV"),
+    add_json,
+    add_file("--markdown", "Markdown"),
     add_debug,
 )  # fmt: skip
 add_problem = options_of(
     click.option("--op", type=Words("OPS", tuple(OPERATORS)), default="sum", show_default=True,
-                 help=f"Operators, with commas, or all: {', '.join(tuple(OPERATORS))}."),
+                 help=f"Operators, with commas, or all: {', '.join(OPERATORS)}."),
     click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32",
-                 show_default=True, help="Element types, with commas, or all."),
+                 show_default=True,
+                 help=f"Element types, with commas, or all: {', '.join(DTYPES)}."),
     click.option("--op-expr", metavar="C++",
                  help="An operator of your own in a and b, such as 'a > b ? a : b'."),
     click.option("--identity", metavar="C++", help="The identity of --op-expr."),
-    click.option("--rtol", type=click.FloatRange(min=0), default=1e-5, show_default=True,
+    click.option("--rtol", type=Amount(1, zero=True), default=1e-5, show_default=True,
+                 metavar="SHARE",
                  help="How far a float answer of --op-expr may be off, relatively."),
-    click.option("--acc", type=click.Choice(list(DTYPES)), help="Accumulate in this wider type."),
-    click.option("--rows", type=click.IntRange(min=0), default=1, show_default=True,
+    click.option("--acc", type=Word(DTYPES), metavar="DTYPE",
+                 help="Accumulate in this wider type."),
+    click.option("--rows", type=Count(0, LARGEST), default=1, show_default=True,
                  help="Reduce this many rows of --n elements each."),
-    click.option("--block", type=click.IntRange(min=1), help="Threads a block."),
-    click.option("--items", type=click.IntRange(min=1), help="Elements a thread."),
-    click.option("--entry", metavar="NAME",
-                 help="Which kernel of a FILE.cu without a header, with template arguments."),
-    click.option("--grid", type=click.IntRange(min=1), help="Blocks of such a kernel."),
-    click.option("--shared", type=click.IntRange(min=0), metavar="BYTES",
-                 help="Its dynamic shared memory a block."),
-    click.option("--finish", type=click.Choice(FOREIGN_FINISHES),
-                 help="What becomes of its partials."),
+    click.option("--block", type=Count(1, _MOST_THREADS), metavar="THREADS",
+                 help="Threads a block.  [default: each kernel's]"),
+    click.option("--items", type=Count(1, _MOST_ITEMS),
+                 help="Elements a thread.  [default: each kernel's]"),
+    click.option("--entry", metavar="NAME", type=Name(),
+                 help="Which of its kernels, with template arguments."),
+    click.option("--grid", type=Count(1, _MOST_BLOCKS), metavar="BLOCKS",
+                 help="How many blocks are launched."),
+    click.option("--shared", type=Count(0, _MOST_SHARED), metavar="BYTES",
+                 help="Dynamic shared memory a block."),
+    click.option("--finish", type=Word(FOREIGN_FINISHES), metavar="HOW",
+                 help=f"What becomes of its partials: {one_of(FOREIGN_FINISHES)}."),
     add_folders,
-    click.option("--format", "style", default="table", show_default=True,
-                 type=click.Choice(["table", "markdown", "csv", "json"]),
-                 help="What is printed on standard output."),
+    add_format("table", "markdown", "csv", "json"),
     add_machine,
 )  # fmt: skip
 add_timing = options_of(
-    click.option("--timing", type=Words("TIMING", ("cold", "warm")), default="cold",
+    click.option("--timing", type=Words("KINDS", ("cold", "warm")), default="cold",
                  show_default=True,
                  help="From a displaced cache, from a warm one, or both: cold,warm."),
     click.option("--graph", is_flag=True,
                  help="Also replay each kernel as a captured CUDA graph."),
     add_rounds,
-    click.option("--pattern", default="random", show_default=True,
-                 type=click.Choice(USER_PATTERNS),
-                 help="What the timed input holds; cancel: a sum that is nearly 0."),
-    click.option("--region", type=click.Choice(["total", "first-pass"]), default="total",
-                 show_default=True,
-                 help="What is timed: all passes, or the first launch alone."),
+    click.option("--pattern", default="random", show_default=True, metavar="NAME",
+                 type=Word(USER_PATTERNS),
+                 help=f"The timed input: {one_of(USER_PATTERNS)}, a sum that is nearly 0."),
+    click.option("--region", type=Word(["total", "first-pass"]), default="total",
+                 show_default=True, metavar="NAME",
+                 help="What is timed: total, all passes, or first-pass, the first launch alone."),
     add_peak,
-    click.option("--baseline-kernel", metavar="ID",
-                 help="The kernel that speed-ups compare with."),
+    click.option("--baseline-kernel", metavar="ID", type=Named("--baseline-kernel"),
+                 help="What speed-ups compare with.  [default: where the suite or the lineage "
+                      "begins]"),
 )  # fmt: skip
 add_columns = click.option(
     "--columns", type=Words("COLUMNS", MORE_COLUMNS), default=(),
-    help=f"Add to the table: {', '.join(MORE_COLUMNS)}, or all.",
+    help=f"Add to the table, with commas, or all: {', '.join(MORE_COLUMNS)}.",
 )  # fmt: skip
 add_selftest = options_of(
-    click.option("--max-time", type=click.FloatRange(min=0, min_open=True), default=180.0,
-                 show_default=True, metavar="SECONDS", help="Bound the whole test."),
+    click.option("--max-time", type=seconds, default=180.0, show_default=True, metavar="SECONDS",
+                 help="Bound the whole test."),
     click.option("--strict", is_flag=True,
                  help="Exit 4 unless a threshold of 2 % is seen to hold."),
     add_no_cache,
-    click.option("--quiet", is_flag=True, help="No progress on standard error."),
-    click.option("--json", type=click.Path(path_type=Path), help="Also write JSON to this file."),
-    click.option("--markdown", type=click.Path(path_type=Path), help="Also write Markdown there."),
-    click.option("--format", "style", default="table", show_default=True,
-                 type=click.Choice(["table", "markdown", "json"]), help="What is printed."),
+    add_quiet,
+    add_json,
+    add_file("--markdown", "Markdown"),
+    add_format("table", "markdown", "json"),
 )  # fmt: skip

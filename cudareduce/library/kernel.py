@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,6 +127,32 @@ def _why_not_op(op: Operator, order: Order, finish: Finish) -> str | None:
     return None
 
 
+#: No kernel is longer, in bytes; what is was most likely named by mistake.
+_LARGEST = 4 * 2**20
+
+
+def _text(path: Path) -> str:
+    """What a kernel file holds. What is no plain text file of 4 MiB at most is a UsageError."""
+    try:
+        about = path.stat()
+        if stat.S_ISDIR(about.st_mode):
+            raise UsageError(f"cannot read {path}: it is a folder; name a file in it")
+        if not stat.S_ISREG(about.st_mode):
+            raise UsageError(f"cannot read {path}: it is a device or a pipe; name a file")
+        if about.st_size > _LARGEST:
+            raise UsageError(f"cannot read {path}: it has more than 4 MiB; name a kernel's source")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not a text file"
+        raise UsageError(f"cannot read {path}: {reason}") from None
+
+
+def has_header(path: Path) -> bool:
+    """Whether a kernel file has a header, be it right or not; one that cannot be read is a
+    UsageError."""
+    return "/*+++" in _text(path)
+
+
 #: Makes a kernel of a file without a header.
 Adopt = Callable[[Path, str], Kernel]
 
@@ -138,11 +165,7 @@ def load_kernel(
     A file that cannot be read, a broken header, a missing one without `adopt`, or a missing entry
     point is a UsageError.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a text file"
-        raise UsageError(f"cannot read {path}: {reason}") from None
+    text = _text(path)
     header = read_header(path, text)
     if header is None and adopt is not None:
         return adopt(path, text)

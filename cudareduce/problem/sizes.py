@@ -1,48 +1,80 @@
-"""Sizes as people write them: 33554432, 2^25, 32Mi, 1e6, lists with commas, ranges that double."""
+"""Sizes as people write them: 33554432, 33 554 432, 2^25, 32Mi, 1e6, lists with commas, ranges that
+double."""
 
 from __future__ import annotations
 
 import re
+import reprlib
+from itertools import pairwise
 
 from cudareduce.errors import UsageError
 
 _NUMBER = re.compile(
     r"(?P<base>\d+)\^(?P<power>\d+)(?P<plus>[+-]\d+)?"
     r"|(?P<scaled>\d+)(?P<unit>Ki|Mi|Gi|Ti|k|M|G|T)?"
-    r"|(?P<mantissa>\d+(?:\.\d+)?)e(?P<exponent>\d+)"
+    r"|(?P<whole>\d+)(?:\.(?P<part>\d+))?e(?P<exponent>\d+)",
+    re.ASCII,
 )
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9,
           "T": 10**12}  # fmt: skip
 #: No allocation can hold more bytes than this; a larger size is a slip of the pen.
-_LARGEST = 2**48
+LARGEST = 2**48
+#: Room for any size, however it is written; what is longer would take long to multiply out.
+_LONGEST = 40
+#: A number as tables print it: plain, no-break, figure, thin and narrow spaces.
+_SPACED = re.compile("\\d{1,3}(?:[ \u00a0\u2007\u2009\u202f]\\d{3})+", re.ASCII)
+#: What may be one number in range, or a list.
+_WITH_COMMAS = re.compile(r"\d{1,3}(?:,\d{3}){1,4}", re.ASCII)
+_FORMS = "33554432, 2^25, 32Mi or 1e6"
 
 
 def parse_size(text: str) -> int:
     """One size: a whole number of elements from 0 to 2^48; anything else is a UsageError."""
-    match = _NUMBER.fullmatch(text.strip().replace("_", ""))
-    if match is None:
+    word, shown = text.strip(), reprlib.repr(text)
+    if _SPACED.fullmatch(word):
+        word = "".join(word.split())
+    strange = next((letter for letter in word if not letter.isascii()), None)
+    if strange:
         raise UsageError(
-            f"{text!r} is not a size: write a whole number from 0, as 33554432, 2^25, 32Mi or 1e6"
+            f"{shown} has {strange!r} in it: write a size in plain digits, as {_FORMS}"
         )
-    if match["base"]:
-        if int(match["power"]) > 64:
-            raise UsageError(f"{text!r} is too large: at most 2^48 elements")
-        value = int(pow(int(match["base"]), int(match["power"]))) + int(match["plus"] or 0)
-    elif match["scaled"]:
-        value = int(match["scaled"]) * _UNITS.get(match["unit"] or "", 1)
-    else:
-        exact = float(match["mantissa"]) * 10.0 ** min(int(match["exponent"]), 300)
-        if exact != int(exact):
-            raise UsageError(f"{text!r} is not a whole number of elements")
-        value = int(exact)
-    if not 0 <= value <= _LARGEST:
-        raise UsageError(f"{text!r} is out of range: between 0 and 2^48 elements")
+    if "**" in word:
+        raise UsageError(f"{shown} is not a size: write powers with ^, as 2^25")
+    if len(word) > _LONGEST:
+        raise UsageError(f"{shown} is too long for a size: at most 2^48 elements")
+    match = _NUMBER.fullmatch(word.replace("_", ""))
+    if match is None:
+        raise UsageError(f"{shown} is not a size: write a whole number from 0, as {_FORMS}")
+    value = _value(match)
+    if value is None:
+        raise UsageError(f"{shown} is not a whole number of elements")
+    if not 0 <= value <= LARGEST:
+        raise UsageError(f"{shown} is out of range: between 0 and 2^48 elements")
     return value
+
+
+def _value(match: re.Match[str]) -> int | None:
+    """The number, exactly as far as it is in range; None if it is not whole."""
+    if match["base"]:
+        power = min(int(match["power"]), 64)  # from there on only 0 and 1 are in range
+        return int(pow(int(match["base"]), power)) + int(match["plus"] or 0)
+    if match["scaled"]:
+        return int(match["scaled"]) * _UNITS.get(match["unit"] or "", 1)
+    part = match["part"] or ""
+    digits = int(match["whole"] + part) * 10 ** min(int(match["exponent"]), _LONGEST)
+    value, rest = divmod(digits, 10 ** len(part))
+    return None if rest else value
 
 
 def parse_sizes(text: str) -> list[int]:
     """Sizes with commas between them, each once, in the order given; A..B doubles from A up to B.
-    An empty range, and what is no size, is a UsageError."""
+    An empty range, what is no size, and what may be one number or a list is a UsageError."""
+    if _WITH_COMMAS.fullmatch(text.strip()) and not _surely_a_list(text):
+        parts = text.strip().split(",")
+        raise UsageError(
+            f"{text!r} can be read in two ways: did you mean {''.join(parts)} or the list "
+            f"{', '.join(parts)}?"
+        )
     sizes: dict[int, None] = {}
     for part in text.split(","):
         first, dots, last = part.partition("..")
@@ -51,8 +83,18 @@ def parse_sizes(text: str) -> list[int]:
             continue
         low, high = parse_size(first), parse_size(last)
         if not 0 < low <= high:
-            raise UsageError(f"the range {part!r} is empty: write SMALL..LARGE, from 1 up")
+            raise UsageError(
+                f"the range {reprlib.repr(part)} is empty: write SMALL..LARGE, from 1 up"
+            )
         while low <= high:
             sizes[low] = None
             low *= 2
     return list(sizes)
+
+
+def _surely_a_list(text: str) -> bool:
+    """Whether what looks like groups of three digits is a list: 128,256,512 or 100,200 rise and are
+    round, as hardly a number's groups are."""
+    values = [int(part) for part in text.split(",")]
+    rising = all(a < b for a, b in pairwise(values))
+    return rising and all(v % 10 == 0 or v & (v - 1) == 0 for v in values)

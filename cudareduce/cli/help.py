@@ -1,0 +1,105 @@
+"""How `--help` looks: options in groups, commands in the order of their work, examples below."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from cudareduce.cli.effects import tell_without_effect
+
+_LAST = "Outputs"
+_NO_BREAK = "\u00a0"
+#: The groups of options and what is in them, by the parameters' names, in the order of help.
+#: What is in none, as --help, whose name click keeps to itself, stands in the last.
+GROUPS = {
+    "What is reduced": (
+        "n", "rows", "op", "dtype", "acc", "op_expr", "identity", "rtol", "pattern",
+        "only_pattern", "seed",
+    ),
+    "Which kernels": ("folders", "block", "items"),
+    "Files without a header": ("entry", "grid", "shared", "finish"),
+    "What it is compared with": ("baseline", "base", "compiling", "arch", "update_baseline"),
+    "How it is timed": (
+        "timing", "graph", "region", "rounds", "peak_gb_s", "baseline_kernel",
+    ),
+    "How it is judged": (
+        "threshold", "thresholds", "no_same_code", "cross_device", "allow_gone", "strict",
+    ),
+    "The machine": ("backend", "device", "max_time", "time_limit", "no_cache"),
+    _LAST: (
+        "style", "columns", "everything", "diff", "check", "csv", "json", "markdown", "junit",
+        "benchmark_json", "quiet", "debug",
+    ),
+}  # fmt: skip
+
+
+class Command(click.Command):
+    """A command with options in groups and, in its epilog, an example a line. Before it runs it is
+    said which options that were given have no effect."""
+
+    def get_help(self, ctx: click.Context) -> str:
+        """The text of `--help`: no-break spaces have kept what belongs together in one line."""
+        return super().get_help(ctx).replace(_NO_BREAK, " ")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Every group that the command has options of, in one layout."""
+        _write_groups(self, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples as they stand: a command that is wrapped cannot be copied."""
+        _write_examples(self, formatter)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it."""
+        tell_without_effect(ctx)
+        return super().invoke(ctx)
+
+
+class Commands(click.Group):
+    """The commands, in the order in which they were added."""
+
+    command_class = Command
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names."""
+        return list(self.commands)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands, then the options."""
+        self.format_commands(ctx, formatter)
+        _write_groups(self, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As those of a command."""
+        _write_examples(self, formatter)
+
+
+def _write_groups(
+    command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    options = {p.name or "": p for p in command.get_params(ctx) if isinstance(p, click.Option)}
+    known = {name for names in GROUPS.values() for name in names}
+    others = [name for name in options if name not in known]
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for title, names in GROUPS.items():
+        shown = (*names, *others) if title == _LAST else names
+        records = [options[name].get_help_record(ctx) for name in shown if name in options]
+        if records:
+            groups[title] = [record for record in records if record is not None]
+    width = max(len(names) for rows in groups.values() for names, _ in rows)
+    for title, rows in groups.items():
+        with formatter.section(title if len(groups) > 1 else "Options"):
+            formatter.write_dl([(names.ljust(width), _together(text)) for names, text in rows])
+
+
+def _together(text: str) -> str:
+    """With no-break spaces in short defaults, and in what is quoted."""
+    kept = r"\[default: [^ ]{,12}\]|'[^']*'"
+    return re.sub(kept, lambda match: match[0].replace(" ", _NO_BREAK), text)
+
+
+def _write_examples(command: click.Command, formatter: click.HelpFormatter) -> None:
+    with formatter.section("Examples"):
+        formatter.write("".join(f"  {line}\n" for line in (command.epilog or "").splitlines()))
