@@ -59,8 +59,12 @@ class Kernel:
     @property
     def entry_line(self) -> int:
         """The line on which the entry point begins; the first where it is not found."""
-        found = re.search(rf"__global__[^;{{]*\b{re.escape(self.entry)}\s*\(", self.text)
-        return self.text.count("\n", 0, found.start()) + 1 if found else 1
+        for name in re.finditer(rf"\b{re.escape(self.entry)}\s*\(", self.text):
+            begins = self.text.rfind("__global__", 0, name.start())
+            ended = max(self.text.rfind(end, 0, name.start()) for end in ";{")
+            if begins > ended:
+                return self.text.count("\n", 0, begins) + 1
+        return 1
 
     @property
     def relaunches(self) -> bool:
