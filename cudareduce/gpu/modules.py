@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from os import cpu_count
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from cudareduce.backend import NVCC_FLAGS, BuildError, Program, Source
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.gpu import driver
+from cudareduce.host import installed
 
 
 class CudaProgram:
@@ -67,10 +69,25 @@ class Modules:
             for source, cubin in zip(sources, cubins, strict=True)
         ]
 
+    @cached_property
+    def _nvcc(self) -> tuple[str, str] | None:
+        return next(installed("nvcc"), None)
+
+    @property
+    def nvcc_release(self) -> str | None:
+        """The release of the compiler, such as 13.0; None where there is none."""
+        return ".".join(self._nvcc[1].split(".")[:2]) if self._nvcc else None
+
     def _options(self) -> dict[str, Any]:
+        if self._nvcc is None:
+            raise EnvironmentProblem(
+                "nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH, "
+                "or pip install 'cudareduce[compile]'"
+            )
         major, minor = self._device.compute_capability()
         folder = self._temporary.name if self._temporary else None
         return {
+            "nvcc": self._nvcc[0],
             "options": list(NVCC_FLAGS),
             "no_extern_c": True,
             "arch": f"sm_{major}{minor}",
@@ -78,14 +95,8 @@ class Modules:
         }
 
     def _compile(self, text: str) -> bytes:
-        from pytools.prefork import ExecError
-
         try:
             return bytes(driver.compiler().compile(text, **self._options()))
-        except ExecError:
-            raise EnvironmentProblem(
-                "nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH"
-            ) from None
         except self._driver.CompileError as error:
             lines = [line for line in (error.stderr or "").splitlines() if line.strip()]
             raise BuildError("\n".join(lines[:10]) or str(error)) from None
