@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cudareduce import __version__
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.results.record import COLUMNS
 
@@ -399,7 +400,7 @@ def test_python_m_is_the_same_program() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "cudareduce", "--version"], capture_output=True, text=True
     )
-    assert (done.returncode, done.stdout) == (0, "cudareduce, version 0.1.0\n")
+    assert (done.returncode, done.stdout) == (0, f"cudareduce, version {__version__}\n")
 
 
 def test_a_size_that_a_kernel_cannot_take_is_a_remark_on_its_own_row(cudareduce: Call) -> None:
