@@ -28,7 +28,7 @@ _LIBRARIES = (
 )  # fmt: skip
 _TOOLS = ("nvcc", "g++", "ncu", "compute-sanitizer")
 #: PyCUDA without curand, which is not used here and which NVIDIA's packages cannot link.
-_BUILD_PYCUDA = (
+BUILD_PYCUDA = (
     "pip install --config-settings=--global-option=--conf:CUDA_ENABLE_CURAND=False "
     "pycuda nvidia-ml-py"
 )
@@ -164,5 +164,5 @@ def _missing_for_gpu(found: dict[str, str], headers: Path | None) -> list[str]:
             "apt-get install python3-dev)."
         )
     where = f'CPATH="{headers}" ' if headers else ""
-    notes.append(f"No PyCUDA: {where}{_BUILD_PYCUDA}")
+    notes.append(f"No PyCUDA: {where}{BUILD_PYCUDA}")
     return notes
