@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 
 import pytest
 
+from cudareduce.cli.info import BUILD_PYCUDA
 from cudareduce.cli.main import cli
 from cudareduce.errors import EXIT_CODE_ORDER, UsageError
 from cudareduce.report.markdown import update_readme
+from cudareduce.report.sections import sections
+from cudareduce.results.store import load
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]
@@ -47,8 +51,26 @@ def test_every_exit_code_is_in_the_readme() -> None:
 
 def test_there_is_one_command_to_run_and_one_to_test_and_ci_uses_it() -> None:
     blocks = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-    assert len(blocks) == 2
-    assert blocks[1].strip() in (ROOT / ".ci" / "run").read_text()
+    assert len(blocks) == 3
+    assert blocks[2].strip() in (ROOT / ".ci" / "run").read_text()
+
+
+def test_a_gpu_is_installed_for_as_info_says() -> None:
+    _, gpu, _ = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    assert set(BUILD_PYCUDA.split()[1:]) <= set(gpu.split())
+
+
+def test_the_picture_shows_the_stored_run() -> None:
+    """Every number of it, as .ci/picture.py draws them."""
+    svg = (ROOT / "docs" / "table.svg").read_text()
+    drawn = "\n".join(unescape(text) for text in re.findall(r"<text[^>]*>([^<]*)", svg))
+    lines = [line.split() for line in drawn.splitlines()]
+    table = sections(load(ROOT / "results" / "nvidia-h200" / "bench-2p25-float32.json"))[0]
+    for row in table.rows:
+        assert [row[0].removeprefix("reduce_"), *row[1:]] in lines
+    assert table.title.split() in lines
+    assert "docs/table.svg" in README
+    assert "@import" not in svg and "url(http" not in svg
 
 
 def test_a_file_without_a_place_for_tables(tmp_path: Path) -> None:

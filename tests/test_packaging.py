@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cudareduce import __version__
 from tests.conftest import ROOT
 
 ON_CPU = ("--backend", "cpu")
@@ -42,6 +45,37 @@ def test_it_holds_kernels_suites_and_the_emulator(wheel: Path) -> None:
         for path in (ROOT / "cudareduce" / folder).rglob("*"):
             if path.suffix in (".h", ".cpp", ".cu", ".cuh", ".py"):
                 assert str(path.relative_to(ROOT)) in names
+
+
+def test_it_says_that_it_has_types(wheel: Path) -> None:
+    assert "cudareduce/py.typed" in zipfile.ZipFile(wheel).namelist()
+
+
+def test_a_release_has_one_version_and_one_date() -> None:
+    released = re.findall(r"^## (\S+) - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    cited = (ROOT / "CITATION.cff").read_text()
+    assert (
+        re.findall(r'^version: (\S+)\ndate-released: "(\S+)"$', cited, re.MULTILINE) == released[:1]
+    )
+    assert released[0][0] == __version__
+
+
+def test_ci_runs_on_the_oldest_python_and_the_newest() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    versions = json.loads(re.findall(r"python-version: (\[.*\])", workflow)[0])
+    assert f"python_requires = >={versions[0]}\n" in (ROOT / "setup.cfg").read_text()
+    assert versions == [f"3.{minor}" for minor in range(11, 11 + len(versions))]
+    assert "- run: .ci/run\n" in workflow
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_commits_are_checked_with_the_tools_of_ci() -> None:
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    run = (ROOT / ".ci" / "run").read_text()
+    entries = re.findall(r"entry: (.*)", hooks)
+    assert len(entries) == 4
+    for entry in entries:
+        assert f".venv/bin/{entry.removesuffix(' --force-exclude')}" in run
 
 
 def test_it_runs_from_an_empty_folder(wheel: Path, tmp_path: Path, cache: Path) -> None:

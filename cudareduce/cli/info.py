@@ -1,16 +1,24 @@
-"""What this machine can run, in words: the first thing to look at when something is missing."""
+"""What this machine can run, in words: the first thing to look at when something is missing.
+
+Whatever is broken here is a row or a note; nothing of it is an error.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import platform
 import shutil
-import subprocess
+import sys
+import sysconfig
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from pathlib import Path
 
-from cudareduce import __version__
+from cudareduce import __version__, host
 from cudareduce.backends import BackendSpec, default_cache, open_timed
-from cudareduce.errors import EnvironmentProblem
+from cudareduce.errors import CudareduceError
 from cudareduce.report.numbers import DASH
 from cudareduce.report.sections import Section
 
@@ -18,39 +26,143 @@ _LIBRARIES = (
     "numpy", "pycuda", "nvidia-ml-py", "cuda-bindings", "cuda-bench", "scipy", "click", "rich",
     "tabulate",
 )  # fmt: skip
+_TOOLS = ("nvcc", "g++", "ncu", "compute-sanitizer")
+#: PyCUDA without curand, which is not used here and which NVIDIA's packages cannot link.
+BUILD_PYCUDA = (
+    "pip install --config-settings=--global-option=--conf:CUDA_ENABLE_CURAND=False "
+    "pycuda nvidia-ml-py"
+)
+_MISSING, _ABSENT = "not found", "not installed"
+
+Row = tuple[str, str]
 
 
 def info_section(device: int) -> Section:
-    """GPU, driver, compilers, libraries, and what to do about what is missing."""
-    rows = [("cudareduce", __version__), ("python", platform.python_version())]
+    """Machine, libraries, compilers, GPU, and one thing to do about each that is missing."""
+    rows = [("cudareduce", __version__), ("python", platform.python_version()), *_machine()]
     rows += [(name, _version(name)) for name in _LIBRARIES]
-    rows += [(name, _tool(name)) for name in ("nvcc", "g++", "ncu", "compute-sanitizer")]
-    rows.append(("compiled kernels", str(default_cache())))
+    with ThreadPoolExecutor(len(_TOOLS)) as pool:  # several that never end, end together
+        rows += zip(_TOOLS, pool.map(_tool, _TOOLS), strict=True)
+    headers, driver = _cuda_headers(), _driver()
+    rows += [("cuda.h", str(headers or _MISSING)), ("driver", driver)]
+    rows.append(("compiled kernels", _cache()))
+    gpu, problem = _gpu(device)
+    rows += gpu
     notes = []
-    try:
-        with open_timed(BackendSpec("cuda", device)) as backend:
-            facts = asdict(backend.info())
-        rows += [(f"gpu {key}", DASH if v is None else str(v)) for key, v in facts.items()]
-    except EnvironmentProblem as problem:
-        rows.append(("gpu", "none usable"))
-        notes.append(f"No GPU: {problem}. Kernels are verified on the CPU, nothing is timed.")
+    if problem:
+        notes.append(f"{problem} Kernels are verified on the CPU, nothing is timed.")
+        notes += _missing_for_gpu(dict(rows), headers)
     if shutil.which("g++") is None:
         notes.append("No g++: the CPU backend needs it (Debian: apt-get install g++).")
     return Section("This machine", ("what", "found"), tuple(rows), tuple(notes), 2)
 
 
+def _machine() -> list[Row]:
+    return [
+        ("system", host.system()),
+        ("host", host.host_name()),
+        ("cpu", f"{host.cpu_model()}, {host.cpu_count()} cores for this process"),
+        ("output", f"{sys.stdout.encoding}{', a terminal' if sys.stdout.isatty() else ''}"),
+    ]
+
+
 def _version(package: str) -> str:
     try:
-        return importlib.metadata.version(package)
+        # None where an installation was stopped half way.
+        return importlib.metadata.version(package) or "of no known version"
     except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+        return _ABSENT
 
 
 def _tool(name: str) -> str:
-    path = shutil.which(name)
-    if path is None:
-        return "not found"
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-    lines = [line for line in said.splitlines() if any(c.isdigit() for c in line)]
-    release = [line for line in lines if "release" in line] or lines
-    return release[0].strip() if release else path
+    on_path = shutil.which(name)
+    answer = host.ask(on_path) if on_path else None
+    if name == "nvcc" and (answer is None or answer.problem):
+        packaged = next((path for path, _ in host.installed("nvcc")), None)
+        answer = host.ask(packaged) if packaged else answer
+    if answer is None:
+        return _MISSING
+    where = f"{answer.path}: " if answer.path != on_path or answer.problem else ""
+    return where + (answer.problem or _release(answer.text))
+
+
+def _release(text: str) -> str:
+    """The line with the release, without what no terminal should be sent."""
+    lines = [line.strip() for line in text.splitlines() if any(c.isdigit() for c in line)]
+    releases = [line for line in lines if "release" in line]
+    chosen = next(iter(releases + lines), "says no version")
+    return "".join(c for c in chosen if c.isprintable())[:120]
+
+
+def _cuda_headers() -> Path | None:
+    """The folder with the headers that PyCUDA is built from."""
+    nvcc = shutil.which("nvcc")
+    toolkit = [Path(nvcc).resolve().parent.parent / "include"] if nvcc else []
+    packaged = [path.parent for path in host.packaged("include/cuda.h")]
+    for folder in (*toolkit, Path("/usr/local/cuda/include"), Path("/usr/include"), *packaged):
+        if (folder / "cuda.h").is_file() and (folder / "cudaProfiler.h").is_file():
+            return folder
+    return None
+
+
+def _driver() -> str:
+    version = ctypes.c_int()
+    try:
+        failed = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    except (OSError, AttributeError):
+        return _MISSING
+    if failed:
+        return f"libcuda.so.1 answers with error {failed}"
+    return f"for CUDA up to {version.value // 1000}.{version.value % 1000 // 10}"
+
+
+def _cache() -> str:
+    """The folder, and whether it can be written or made; nothing is left in it."""
+    folder = default_cache()
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            return str(folder)
+    except OSError as error:
+        return f"{folder}: cannot be written ({error.strerror}); set XDG_CACHE_HOME to one that can"
+
+
+def _gpu(device: int) -> tuple[list[Row], str | None]:
+    """What the GPU says of itself, or why there is none."""
+    try:
+        with open_timed(BackendSpec("cuda", device)) as backend:
+            facts = asdict(backend.info())
+    except CudareduceError as problem:
+        # Without PyCUDA the sentence would send the reader here.
+        said = "" if _version("pycuda") == _ABSENT else f": {problem}"
+        return [("gpu", "none usable")], f"No GPU{said}."
+    except Exception as error:  # a broken PyCUDA may raise anything
+        return [("gpu", "none usable")], f"No GPU: {type(error).__name__} in PyCUDA: {error}."
+    return [(f"gpu {key}", DASH if v is None else str(v)) for key, v in facts.items()], None
+
+
+def _missing_for_gpu(found: dict[str, str], headers: Path | None) -> list[str]:
+    """One thing to do about each of what a GPU needs."""
+    notes = []
+    if found["driver"] == _MISSING:
+        notes.append(
+            "No driver: install NVIDIA's, 580 or newer for CUDA 13, or start the container with "
+            "GPU support (docker run --gpus all)."
+        )
+    if found["nvcc"] == _MISSING:
+        notes.append("No nvcc, which compiles kernels: pip install 'cudareduce[compile]'.")
+    if found["pycuda"] != _ABSENT:
+        return notes
+    if headers is None:
+        notes.append(
+            "No cuda.h and cudaProfiler.h, which PyCUDA is built from: "
+            "pip install 'cudareduce[compile]'."
+        )
+    if not Path(sysconfig.get_path("include"), "Python.h").is_file():
+        notes.append(
+            "No Python.h, which PyCUDA is built from: install the headers of this Python (Debian: "
+            "apt-get install python3-dev)."
+        )
+    where = f'CPATH="{headers}" ' if headers else ""
+    notes.append(f"No PyCUDA: {where}{BUILD_PYCUDA}")
+    return notes

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import re
-import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cudareduce.backend import NVCC_FLAGS, BuildError, Source
 from cudareduce.errors import EnvironmentProblem
+from cudareduce.host import installed
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +55,3 @@ def find_nvcc(wanted: str | None = None) -> Nvcc:
             "pip install 'cudareduce[compile]'"
         )
     return next((nvcc for nvcc in found if nvcc.version == wanted), found[0])
-
-
-def installed(tool: str) -> Iterator[tuple[str, str]]:
-    """Paths and versions of a tool of the CUDA toolkit: on the PATH, then from its PyPI package,
-    which puts it where no PATH leads."""
-    package = importlib.util.find_spec("nvidia")
-    folders = list(package.submodule_search_locations or ()) if package else []
-    packaged = [str(p) for folder in folders for p in sorted(Path(folder).glob(f"*/bin/{tool}"))]
-    on_path = shutil.which(tool)
-    for path in [*([on_path] if on_path else []), *packaged]:
-        done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-        version = re.search(r"\bV(\d+(?:\.\d+)+)", done.stdout)
-        if version:
-            yield path, version[1]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cudareduce.compiled.nvcc import installed
 from cudareduce.errors import EnvironmentProblem
+from cudareduce.host import installed
 
 #: What is counted, by the opcodes that stand for it on all architectures from sm_75 to sm_121.
 KINDS = {

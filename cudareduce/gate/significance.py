@@ -52,13 +52,13 @@ def changes(pairs: Sequence[tuple[Rounds, Rounds]], *, paired: bool = False) -> 
     for k, (old, new) in enumerate(pairs):
         shapes.setdefault((len(old), len(new)), []).append(k)
     for members in shapes.values():
-        old = np.log(np.array([pairs[k][0] for k in members], float))
-        new = np.log(np.array([pairs[k][1] for k in members], float))
-        middle = new.mean(axis=1) - old.mean(axis=1)
-        low, high = _interval(old, new, paired and old.shape == new.shape)
+        before = np.log(np.array([pairs[k][0] for k in members], float))
+        after = np.log(np.array([pairs[k][1] for k in members], float))
+        middle = after.mean(axis=1) - before.mean(axis=1)
+        low, high = _interval(before, after, paired and before.shape == after.shape)
         still = np.isnan(low) | np.isnan(high)  # rounds without any spread
         low, high = np.where(still, middle, low), np.where(still, middle, high)
-        step = EVENT_TICK_US / 2 * (np.exp(-old).mean(axis=1) + np.exp(-new).mean(axis=1))
+        step = EVENT_TICK_US / 2 * (np.exp(-before).mean(axis=1) + np.exp(-after).mean(axis=1))
         ends = np.clip((middle, low - step, high + step), -_FAR, _FAR)
         for k, *values in zip(members, *ends, strict=True):
             found[k] = Change(*(exp(value) for value in values))

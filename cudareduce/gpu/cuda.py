@@ -136,7 +136,7 @@ class CudaBackend:
             power_limit_w=facts.power_limit_w,
             driver=facts.driver,
             cuda=f"{version // 1000}.{version % 1000 // 10}",
-            nvcc=driver.nvcc_version(),
+            nvcc=self._modules.nvcc_release,
         )
 
     def limits(self) -> DeviceLimits:

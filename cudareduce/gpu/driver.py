@@ -6,29 +6,17 @@ from typing import Any
 
 from cudareduce.errors import EnvironmentProblem
 
+#: There is no wheel of PyCUDA but the one that pip made and keeps.
+REBUILD = "pip install --force-reinstall --no-deps --no-cache-dir pycuda"
+
 
 def load() -> Any:
     """PyCUDA's driver module, initialised; each way it can be missing is an EnvironmentProblem with
     its own message."""
     try:
         import pycuda.driver as driver
-    except ModuleNotFoundError as error:
-        if error.name is not None and error.name.startswith("pycuda"):
-            raise EnvironmentProblem(
-                "PyCUDA is not installed: pip install 'cudareduce[cuda]' (it builds against the "
-                "CUDA toolkit's headers)"
-            ) from None
-        raise
     except ImportError as error:
-        if "libcuda" in str(error):
-            raise EnvironmentProblem(
-                "libcuda.so.1 was not found: install the NVIDIA driver, or start the container "
-                "with GPU support"
-            ) from None
-        raise EnvironmentProblem(
-            f"PyCUDA cannot be loaded ({error}): build it again against the installed CUDA toolkit "
-            "with pip install --force-reinstall --no-binary :all: pycuda"
-        ) from None
+        raise EnvironmentProblem(_why_not(error)) from None
     try:
         driver.init()
     except driver.Error as error:
@@ -45,12 +33,21 @@ def compiler() -> Any:
     return pycuda.compiler
 
 
-def nvcc_version() -> str | None:
-    """The release of the nvcc on the PATH; None where there is none."""
-    from pytools.prefork import ExecError
-
-    try:
-        words = str(compiler().get_nvcc_version("nvcc")).split()
-    except ExecError:
-        return None
-    return words[words.index("release") + 1].rstrip(",") if "release" in words else None
+def _why_not(error: ImportError) -> str:
+    """What keeps PyCUDA from being imported, and what to do about it."""
+    if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("pycuda"):
+        return (
+            "PyCUDA is not installed: `cudareduce info` has the command, and says what else the "
+            "GPU needs"
+        )
+    if "libcuda.so" in str(error):
+        return (
+            "libcuda.so.1 was not found: install the NVIDIA driver, or start the container "
+            "with GPU support"
+        )
+    if "undefined symbol: cu" in str(error):
+        return (
+            f"PyCUDA cannot be loaded ({error}): the NVIDIA driver is older than the CUDA headers "
+            f"it was built with, so update the driver, or build PyCUDA again: {REBUILD}"
+        )
+    return f"PyCUDA cannot be loaded ({error}): build it again: {REBUILD}"

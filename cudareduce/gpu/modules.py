@@ -6,6 +6,7 @@ import hashlib
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cached_property
 from math import inf
 from os import cpu_count
 from pathlib import Path
@@ -18,6 +19,7 @@ from cudareduce.backend import NVCC_FLAGS, BuildError, Program, Source
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.gpu import driver
+from cudareduce.host import installed
 
 
 class CudaProgram:
@@ -86,9 +88,24 @@ class Modules:
     def _loaded(self, source: Source, cubin: bytes | BuildError) -> Program | BuildError:
         return cubin if isinstance(cubin, BuildError) else self._load(source, cubin)
 
+    @cached_property
+    def _nvcc(self) -> tuple[str, str] | None:
+        return next(installed("nvcc"), None)
+
+    @property
+    def nvcc_release(self) -> str | None:
+        """The release of the compiler, such as 13.0; None where there is none."""
+        return ".".join(self._nvcc[1].split(".")[:2]) if self._nvcc else None
+
     def _options(self) -> dict[str, Any]:
+        if self._nvcc is None:
+            raise EnvironmentProblem(
+                "nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH, "
+                "or pip install 'cudareduce[compile]'"
+            )
         major, minor = self._device.compute_capability()
         return {
+            "nvcc": self._nvcc[0],
             "options": list(NVCC_FLAGS),
             "no_extern_c": True,
             "arch": f"sm_{major}{minor}",
@@ -96,14 +113,8 @@ class Modules:
         }
 
     def _compile(self, text: str) -> bytes:
-        from pytools.prefork import ExecError
-
         try:
             return bytes(driver.compiler().compile(text, **self._options()))
-        except ExecError:
-            raise EnvironmentProblem(
-                "nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH"
-            ) from None
         except self._driver.CompileError as error:
             lines = [line for line in (error.stderr or "").splitlines() if line.strip()]
             raise BuildError("\n".join(lines[:10]) or str(error)) from None

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cudareduce import __version__
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.results.record import COLUMNS
 
@@ -335,10 +336,12 @@ def _fake_pycuda(folder: Path, driver: str) -> None:
         ("raise ImportError('libcuda.so.1: cannot open shared object file')",
          "libcuda.so.1 was not found: install the NVIDIA driver"),
         ("raise ImportError('undefined symbol: cuCtxCreate_v4')",
-         "PyCUDA cannot be loaded (undefined symbol: cuCtxCreate_v4): build it again"),
+         "PyCUDA cannot be loaded (undefined symbol: cuCtxCreate_v4): the NVIDIA driver is older"),
+        ("import pytools_of_nobody",
+         "PyCUDA cannot be loaded (No module named 'pytools_of_nobody'): build it again"),
         ("class Error(Exception): pass\ndef init(): raise Error('cuInit failed: no device')",
          "the CUDA driver does not start (cuInit failed: no device): check nvidia-smi"),
-        (None, "PyCUDA is not installed: pip install 'cudareduce[cuda]'"),
+        (None, "PyCUDA is not installed: `cudareduce info` has the command"),
     ],
 )  # fmt: skip
 def test_each_way_to_have_no_gpu_has_its_message(
@@ -397,7 +400,7 @@ def test_python_m_is_the_same_program() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "cudareduce", "--version"], capture_output=True, text=True
     )
-    assert (done.returncode, done.stdout) == (0, "cudareduce, version 0.1.0\n")
+    assert (done.returncode, done.stdout) == (0, f"cudareduce, version {__version__}\n")
 
 
 def test_a_size_that_a_kernel_cannot_take_is_a_remark_on_its_own_row(cudareduce: Call) -> None:

@@ -26,10 +26,6 @@ class CompileError(DriverError):
         self.stderr = stderr
 
 
-class ExecError(OSError):
-    pass
-
-
 class Module:
     """A loaded module, and how it came to be."""
 
@@ -81,16 +77,15 @@ class Cuda:
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
-    """In the places where PyCUDA and pytools would be imported from."""
+    """In the place where PyCUDA would be imported from, with an nvcc of a PyPI package."""
     made = Cuda()
     pycuda, compiler = ModuleType("pycuda"), ModuleType("pycuda.compiler")
     vars(compiler).update(compile=made.compile, SourceModule=made.source_module)
     vars(pycuda).update(compiler=compiler)
-    pytools, prefork = ModuleType("pytools"), ModuleType("pytools.prefork")
-    vars(prefork).update(ExecError=ExecError)
-    vars(pytools).update(prefork=prefork)
-    for module in (pycuda, compiler, pytools, prefork):
+    for module in (pycuda, compiler):
         monkeypatch.setitem(sys.modules, module.__name__, module)
+    found = [("/site-packages/nvidia/cu13/bin/nvcc", "13.0.88")]
+    monkeypatch.setattr("cudareduce.gpu.modules.installed", lambda tool: iter(found))
     return made
 
 
@@ -103,9 +98,10 @@ def loaded(program: Program | BuildError | None) -> Any:
     return program
 
 
-def test_without_nvcc(tmp_path: Path, cuda: Cuda) -> None:
+def test_without_nvcc(tmp_path: Path, cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cudareduce.gpu.modules.installed", lambda tool: iter(()))
     modules = Modules(cuda, cuda, cache=tmp_path)
-    cuda.fails["text"] = ExecError("nvcc")
+    assert modules.nvcc_release is None
     with pytest.raises(EnvironmentProblem, match="nvcc was not found: install the CUDA toolkit"):
         modules.build([source("text")])
 
@@ -158,8 +154,11 @@ def test_what_is_compiled_is_loaded_again_and_not_compiled_again(
 
 
 def test_how_nvcc_is_called(tmp_path: Path, cuda: Cuda) -> None:
-    Modules(cuda, cuda, cache=tmp_path).build([source("text")])
+    modules = Modules(cuda, cuda, cache=tmp_path)
+    modules.build([source("text")])
+    assert modules.nvcc_release == "13.0"
     assert cuda.options == 2 * [{
+        "nvcc": "/site-packages/nvidia/cu13/bin/nvcc",
         "options": ["-std=c++17", "-O3"], "no_extern_c": True, "arch": "sm_90",
         "cache_dir": str(tmp_path / "cubin"),
     }]  # fmt: skip

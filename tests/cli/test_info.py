@@ -1,0 +1,113 @@
+"""`info` never fails: whatever is broken is a row, and what is missing has one thing to do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from cudareduce import host
+from cudareduce.cli import info
+from tests.test_host import tool
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine with nothing on it but Python."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(host, "packaged", lambda path: [])
+    monkeypatch.setitem(sys.modules, "pycuda", None)
+    monkeypatch.setattr(info, "_version", lambda name: "not installed")
+    monkeypatch.setattr(info, "_driver", lambda: "not found")
+    monkeypatch.setattr(info, "_cuda_headers", lambda: None)
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
+
+
+def row(out: str, name: str) -> str:
+    return next(line for line in out.splitlines() if line.strip().startswith(f"{name} "))
+
+
+def test_all_that_a_gpu_needs_is_named(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bare(monkeypatch, tmp_path)
+    code, out, _ = cudareduce("info")
+    assert code == 0
+    for note in (
+        "No GPU. Kernels are verified on the CPU, nothing is timed.",
+        "No driver: install NVIDIA's",
+        "No nvcc, which compiles kernels: pip install 'cudareduce[compile]'.",
+        "No cuda.h and cudaProfiler.h, which PyCUDA is built from: pip install",
+        "No Python.h, which PyCUDA is built from: install the headers of this Python",
+        "No PyCUDA: pip install --config-settings=",
+        "No g++: the CPU backend needs it",
+    ):
+        assert f"\n{note}" in out
+
+
+def test_headers_of_a_package_are_in_the_command(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bare(monkeypatch, tmp_path)
+    monkeypatch.setattr(info, "_cuda_headers", lambda: Path("/packages/include"))
+    _, out, _ = cudareduce("info")
+    assert 'No PyCUDA: CPATH="/packages/include" pip install --config-settings=' in out
+    assert "No cuda.h" not in out
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("#!/bin/sh\nexit 1\n", ": exits with 1"),
+        ("#!/bin/sh\nprintf '\\033[31m\\377 9\\007'\n", "[31m� 9"),
+        ("#!/bin/sh\necho hello\n", "says no version"),
+        ("#!/bin/sh\nwhile :; do :; done\n", ": does not answer within 0.5 s"),
+    ],
+)
+def test_broken_tools(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, said: str
+) -> None:
+    bare(monkeypatch, tmp_path)
+    ask = host.ask
+    monkeypatch.setattr(host, "ask", lambda path: ask(path, 0.5))
+    for name in ("nvcc", "g++", "ncu"):
+        tool(tmp_path / "bin", script, name)
+    code, out, _ = cudareduce("info")
+    assert code == 0
+    for name in ("nvcc", "g++", "ncu"):
+        assert row(out, name).strip().endswith(said)
+    assert "No g++" not in out
+
+
+def test_a_cache_that_cannot_be_written(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(info, "default_cache", lambda: tmp_path / "file" / "cudareduce")
+    code, out, _ = cudareduce("info")
+    assert code == 0
+    assert "cannot be written (Not a directory); set XDG_CACHE_HOME" in row(out, "compiled kernels")
+    monkeypatch.setattr(info, "default_cache", lambda: tmp_path / "new" / "cudareduce")
+    _, out, _ = cudareduce("info")
+    assert row(out, "compiled kernels").strip().endswith("new/cudareduce")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_pycuda_that_raises_anything(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    pycuda, driver = ModuleType("pycuda"), ModuleType("pycuda.driver")
+
+    def init() -> Any:
+        raise ValueError("of no use")
+
+    vars(driver).update(init=init, Error=OSError)
+    vars(pycuda).update(driver=driver)
+    monkeypatch.setitem(sys.modules, "pycuda", pycuda)
+    monkeypatch.setitem(sys.modules, "pycuda.driver", driver)
+    code, out, _ = cudareduce("info")
+    assert code == 0
+    assert "No GPU: ValueError in PyCUDA: of no use. Kernels are verified" in out
