@@ -14,7 +14,7 @@ _NUMBER = re.compile(
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9,
           "T": 10**12}  # fmt: skip
 #: No allocation can hold more bytes than this; a larger size is a slip of the pen.
-_LARGEST = 2**48
+LARGEST = 2**48
 
 
 def parse_size(text: str) -> int:
@@ -35,7 +35,7 @@ def parse_size(text: str) -> int:
         if exact != int(exact):
             raise UsageError(f"{text!r} is not a whole number of elements")
         value = int(exact)
-    if not 0 <= value <= _LARGEST:
+    if not 0 <= value <= LARGEST:
         raise UsageError(f"{text!r} is out of range: between 0 and 2^48 elements")
     return value
 

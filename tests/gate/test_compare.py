@@ -534,6 +534,8 @@ def test_thresholds_of_single_kernels(cudareduce: Call, tmp_path: Path) -> None:
     assert "thresholds: no kernel here is called 'reduce_v9'" in out
     assert load_thresholds(path, 0.5).of("reduce_v7_shuffle") == 0.5
     assert load_thresholds(path, None).of("reduce_v7_shuffle") == 0.02
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert load_thresholds(path, None).of("reduce_v6_multi_add") == 0.04
     path.write_text('[kernel]\n"reduce_*" = "9%"\nreduce_v7_shuffle = "1%"')
     assert load_thresholds(path, None).of("reduce_v7_shuffle") == 0.01
 
@@ -546,7 +548,16 @@ def test_thresholds_of_single_kernels(cudareduce: Call, tmp_path: Path) -> None:
         ("default = 3", "3 is not a threshold: write a percentage"),
         ("default = '0%'", "makes no sense"),
         ("[kernel", "is not valid TOML"),
+        ("[kernel]\nk = nan", ":2: k: nan is not a threshold"),
+        ("[kernel]\nk = -inf", ":2: k: -inf is not a threshold"),
+        ("[kernel]\nk = '-3%'", ":2: k: '-3%' is not a threshold"),
+        ("[kernel]\nk.x = '3%'", ":2: k: a table is not a threshold"),
+        ("[kernel]\nk = []", ":2: k: a list is not a threshold"),
+        (f"default = {5000 * '9'}", ":1: the file is not valid TOML: a number of thousands"),
+        (f"default = 0x{5000 * '9'}", ":1: default: a number of 20000 bits is not a threshold"),
+        (f"default = '{400 * '9'}%'", "...  makes no sense".replace("  ", " ")),
     ],
+    ids=lambda text: text[:30],
 )
 def test_threshold_files_that_are_wrong(
     cudareduce: Call, tmp_path: Path, text: str, message: str
