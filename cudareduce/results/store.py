@@ -145,6 +145,10 @@ def load(path: Path) -> Run:
         for name in ("tool", "protocol"):
             if not _finite(data[name]):  # could not be written again
                 raise _Unfit(f"{name} holds what is not a finite number")
+        place = "protocol: "
+        for name, fits in _PROTOCOL.items():
+            if data["protocol"].get(name) is not None and not fits(data["protocol"][name]):
+                raise _Unfit(f"{name} is not what tables are made of")
         place = "device: "
         device = DeviceInfo(*_values(DeviceInfo, data["device"]))
         records = []
@@ -190,6 +194,24 @@ def _values(kind: type, found: Any) -> list[Any]:
             raise _Unfit(f"{name} holds half a character, which cannot be printed")
         values.append(value)
     return values
+
+
+def _figures(value: Any) -> bool:
+    return type(value) is dict and _NUMBERS.issuperset(map(type, value.values()))
+
+
+#: What tables take from a protocol.
+_PROTOCOL: Mapping[str, Callable[[Any], bool]] = {
+    "suite": lambda value: type(value) is str,
+    "remarks": lambda value: type(value) is list and {str}.issuperset(map(type, value)),
+    "floors_us": _figures,
+    "profiler": lambda value: (
+        type(value) is dict
+        and value.keys() == {"throughput_pct", "why_not"}
+        and _figures(value["throughput_pct"])
+        and type(value["why_not"]) is str
+    ),
+}
 
 
 def _finite(values: Mapping[str, Any]) -> bool:

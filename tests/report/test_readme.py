@@ -95,3 +95,27 @@ def test_a_result_cannot_close_its_own_table(cudareduce: Call, tmp_path: Path, p
     assert cudareduce("report", page)[0] == 0
     assert cudareduce("report", page, "--check")[0] == 0
     assert "\x1b" not in page.read_text() and "\\x1b[2J" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("floors_us", [], "protocol: floors_us is not what tables are made of"),
+        ("floors_us", {"x": "1"}, "protocol: floors_us is not"),
+        ("remarks", True, "protocol: remarks is not"),
+        ("suite", ["bbuf"], "protocol: suite is not"),
+        ("suite", "nobodys", "there is no suite 'nobodys'"),
+        ("suite", "bbuf", "the run is not of the suite bbuf as it is now: reproduce it again"),
+        ("profiler", {"a": 1}, "protocol: profiler is not"),
+    ],
+)
+def test_a_run_that_makes_no_table(
+    cudareduce: Call, tmp_path: Path, page: Path, name: str, value: object, message: str
+) -> None:
+    data = json.loads(RUN.read_text())
+    data["protocol"][name] = value
+    (tmp_path / "run.json").write_text(json.dumps(data))
+    page.write_text(f"{OPEN.replace(str(RUN), 'run.json')}\n{CLOSE}\n")
+    code, _, err = cudareduce("report", page)
+    assert (code, message in err) == (2, True), err
+    assert f"{page}:1: " in err
