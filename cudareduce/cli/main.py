@@ -32,9 +32,11 @@ from cudareduce.cli.options import (
     one_of,
 )
 from cudareduce.cli.requests import made
+from cudareduce.cli.streams import guard_streams
 from cudareduce.cli.types import Word
 from cudareduce.errors import CudareduceError
 from cudareduce.problem.patterns import USER_PATTERNS
+from cudareduce.results.escapes import lines_shown
 from cudareduce.signals import orderly_end
 
 _SIZES = "33554432, 33 554 432, 2^25, 32Mi, 1e6, a list, or a range 2^10..2^30"
@@ -187,6 +189,7 @@ def main() -> None:
     """Run the command line; every failure is one message and the exit code of the contract. What
     ends by a signal other than Ctrl-C's ends in the same order, with the code that shells give it.
     """
+    guard_streams()
     with orderly_end() as came:
         code = run(sys.argv[1:])
     sys.exit(128 + came[0] if came and code == 130 else code)
@@ -194,35 +197,31 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run with these arguments and return the exit code."""
-    debug = "--debug" in arguments
     try:
         result = cli.main(arguments, "cudareduce", standalone_mode=False, obj=arguments)
+        print(end="", flush=True)  # what cannot be written is an error here, and not at exit
         return result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return 2
     except click.ClickException as error:
-        message = error.format_message()
         context = getattr(error, "ctx", None)
         where = f" (see {context.command_path} --help)" if context else ""
-        click.echo(f"cudareduce: {message}{where}", err=True)
-        return 2
+        return _failed(error.format_message() + where, 2)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("cudareduce: interrupted", err=True)
-        return 130
-    except CudareduceError as error:
-        if debug:
-            traceback.print_exc()
-        click.echo(f"cudareduce: {error}", err=True)
-        return error.exit_code
-    except SystemExit:  # click's, when the reader of a pipe has read enough
-        return 0
+        return _failed("interrupted", 130)
+    except SystemExit as error:  # click's, when it has completed a command line, or could not
+        return 2 if error.code else 0
     except Exception as error:
-        if debug:
+        if "--debug" in arguments:
             traceback.print_exc()
-        click.echo(
-            f"cudareduce: internal error: {type(error).__name__}: {error} "
-            "(run again with --debug and report it)",
-            err=True,
-        )
-        return 70
+        if isinstance(error, CudareduceError):
+            return _failed(str(error), error.exit_code)
+        what = f"internal error: {type(error).__name__}: {error}"
+        return _failed(f"{what} (run again with --debug and report it)", 70)
+
+
+def _failed(message: str, code: int) -> int:
+    """Say why on standard error, with nothing in it that would steer a terminal."""
+    click.echo(f"cudareduce: {lines_shown(message)}", err=True)
+    return code

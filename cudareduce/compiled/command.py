@@ -14,7 +14,7 @@ from cudareduce.compiled.nvcc import find_nvcc
 from cudareduce.compiled.sass import find_disassembler
 from cudareduce.compiled.store import CompiledSet, Failed, Unit, load, to_json
 from cudareduce.compiled.units import compile_all, left_out
-from cudareduce.errors import UsageError, worst_exit_code
+from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.library.registry import asked_for, load_registry
 from cudareduce.progress import say
 from cudareduce.report.ci import Finding, junit, tell_ci
@@ -56,7 +56,7 @@ def check_compiled(request: CompileRequest) -> int:
     nvcc, disassembler = find_nvcc(old.nvcc if old else None), find_disassembler()
     architectures = request.arch or (old.architectures if old else ARCHITECTURES)
     if request.update_baseline and old is not None:
-        _refuse_to_forget(path, old.architectures, architectures)
+        _refuse_to_forget(path, old, architectures, counting=disassembler is not None)
     compiled = compile_all(choices, architectures, nvcc, disassembler, request.quiet)
     made = CompiledSet(
         tool(request.argv), nvcc.version, NVCC_FLAGS,
@@ -107,13 +107,21 @@ def _other_compiler(old: CompiledSet, made: CompiledSet) -> str | None:
     return None
 
 
-def _refuse_to_forget(path: Path, stored: Sequence[int], compiled: Sequence[int]) -> None:
-    """A baseline is written whole: an architecture that --arch leaves out would go unseen."""
-    left_out = [f"sm_{arch}" for arch in stored if arch not in compiled]
+def _refuse_to_forget(
+    path: Path, old: CompiledSet, compiled: Sequence[int], counting: bool
+) -> None:
+    """A baseline is written whole: an architecture that --arch leaves out would go unseen, and so
+    would instructions where there is nothing to count them with."""
+    left_out = [f"sm_{arch}" for arch in old.architectures if arch not in compiled]
     if left_out:
         raise UsageError(
             f"{path} would lose {', '.join(left_out)}: leave --arch out or name all of them, or "
             "delete the file first"
+        )
+    if old.disassembler is not None and not counting:
+        raise EnvironmentProblem(
+            f"{path} would lose its counts of instructions, for want of cuobjdump or nvdisasm: "
+            "pip install 'cudareduce[compile]', or delete the file first"
         )
 
 

@@ -119,7 +119,8 @@ def load(path: Path) -> CompiledSet:
     if len({unit.key for unit in units}) < len(units):
         raise UsageError(f"{path} contradicts itself: a kernel stands there twice; {_ANEW}")
     lists = {name: tuple(data[name]) for name in ("flags", "architectures")}
-    return CompiledSet(**known_fields(CompiledSet, data) | lists | {"units": units})
+    unknown = {"disassembler": None}  # where a file does not tell
+    return CompiledSet(**unknown | known_fields(CompiledSet, data) | lists | {"units": units})
 
 
 def _problems(data: Mapping[str, Any]) -> Iterator[str]:

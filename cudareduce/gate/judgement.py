@@ -99,7 +99,8 @@ def publish_judgement(
         outputs, sections, {**own, **(texts or {})}, printed={"json": lambda: rows_json(rows)},
         commands=tell_ci(told, sections, registry.place),
     )  # fmt: skip
-    if outputs.style == "json":  # which has no place for what holds for all rows
+    if (outputs.piped or outputs.style) in ("json", "benchmark_json", "junit"):
+        # which have no place for what holds for all rows
         for note in judgement.notes:
             say(note, quiet)
     codes = {policy.exit_code(rows)} - {0}

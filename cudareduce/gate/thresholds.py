@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
+from cudareduce.library.toml import BadToml, line_of, parse, quoted
 
 #: Above what stands between two processes on one H200 (1 %), two cards of one model (4 %) and
 #: the usual differences between drivers; a smaller one is worth setting where it has been shown to
@@ -43,10 +43,12 @@ def parse_threshold(text: Any) -> float:
     does not lie above 0% and up to 1000%."""
     match = _PERCENT.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
-        raise UsageError(f"{text!r} is not a threshold: write a percentage above 0, as 5% or 2.5%")
+        raise UsageError(
+            f"{quoted(text)} is not a threshold: write a percentage above 0, as 5% or 2.5%"
+        )
     value = float(match[1]) / 100
     if not 0 < value <= 10:
-        raise UsageError(f"a threshold of {text} makes no sense: between 0% and 1000%")
+        raise UsageError(f"a threshold of {quoted(text)} makes no sense: between 0% and 1000%")
     return value
 
 
@@ -56,22 +58,29 @@ def load_thresholds(path: Path | None, default: float | None) -> Thresholds:
     if path is None:
         return Thresholds(DEFAULT if default is None else default)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        data = parse(text)
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}") from None
+        raise UsageError(f"cannot read {path}: {error.strerror}; name a TOML file") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"cannot read {path}: it is not UTF-8; name a TOML file") from None
+    except BadToml as error:
+        raise UsageError(f"{path}:{error.line}: the file is not valid TOML: {error}") from None
+
+    def threshold(key: str, value: object) -> float:
+        try:
+            return parse_threshold(value)
+        except UsageError as error:
+            raise UsageError(f"{path}:{line_of(text, key) or 1}: {key}: {error}") from None
+
     kernels = data.pop("kernel", {})
-    general = data.pop("default", None)
+    general = data.pop("default", f"{100 * DEFAULT:g}%")
     if data or not isinstance(kernels, dict):
         wrong = next(iter(data), "kernel")
         raise UsageError(
             f'{path}: {wrong}: a threshold file has default = "5%" and a table [kernel] with lines '
             'such as "reduce_v7_shuffle" = "3%"'
         )
-    try:
-        by_kernel = tuple((name, parse_threshold(value)) for name, value in kernels.items())
-        found = DEFAULT if general is None else parse_threshold(general)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
+    by_kernel = tuple((name, threshold(name, value)) for name, value in kernels.items())
+    found = threshold("default", general)
     return Thresholds(found if default is None else default, by_kernel)

@@ -18,6 +18,10 @@ from cudareduce.results.record import Record
 
 #: More rows than this are too many to look through, so those that are SAME are only counted.
 _SHOW_ALL_UP_TO = 60
+#: More rows than this of what only one run holds would drown the others, so they are summed up.
+_ONE_SIDED_UP_TO = 8
+#: So many kernels, and so many problems, stand for all in a line that sums up.
+_FIRST_FEW = 4
 
 
 def problem_text(record: Record) -> str:
@@ -64,12 +68,8 @@ def verdict_sections(
 ) -> list[Section]:
     """The table, worst first; a long one leaves out what is the same, and says so, but for
     `everything`. `shares` shows per cent of each card's ceiling in place of us."""
-    shown = worst_first(rows)
-    told = list(notes)
-    same = sum(row.verdict == "SAME" for row in rows)
-    if not everything and len(rows) > _SHOW_ALL_UP_TO and same:
-        shown = [row for row in shown if row.verdict != "SAME"]
-        told.append(f"{same} that are the SAME are not shown; --all shows them")
+    shown, told = (worst_first(rows), []) if everything else _worth_showing(worst_first(rows))
+    told += notes
     # What holds for every row stands in the title, so that the table fits 80 columns.
     kinds = dict.fromkeys(_reduction_text(row.record) for row in shown)
     limits = dict.fromkeys(_limit_text(row) for row in shown if row.threshold is not None)
@@ -96,6 +96,53 @@ def verdict_sections(
         told.append(f"{alike} ran the same machine code, launched the same way{_noise(rows)}")
     notes = (counts_text(rows), *_reasons(shown, what), *told)
     return [Section(title, tuple(header), tuple(map(tuple, table)), notes, 3)]
+
+
+def _worth_showing(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
+    """The rows of a table that can be read through, and what stands for the others: problems that
+    only one run has, and in a long table what is the same. A kernel that is missing among others
+    that were compared stays a row."""
+    told = []
+    compared = {_problem(row.record) for row in rows if row.old and row.new}
+    shown = list(rows)
+    for verdict, side in (("GONE", "old"), ("NEW", "new")):
+        single = [row for row in rows if row.verdict == verdict and not (row.old and row.new)]
+        apart = [row for row in single if _problem(row.record) not in compared]
+        if len(single) - len(apart) > _ONE_SIDED_UP_TO:
+            apart = single
+        if len(apart) > _ONE_SIDED_UP_TO:
+            hidden = {id(row) for row in apart}
+            shown = [row for row in shown if id(row) not in hidden]
+            sizes: dict[str, list[str]] = {}
+            for row in apart:
+                sizes.setdefault(_reduction_text(row.record), []).append(_size_text(row.record))
+            what = "; ".join(f"{reduction} {_few(found)}" for reduction, found in sizes.items())
+            kernels = _few(row.record.kernel for row in apart)
+            told.append(
+                f"{verdict}: {len(apart)} are only in the {side} run ({what}): {kernels}; --all "
+                "shows them"
+            )
+    same = sum(row.verdict == "SAME" for row in shown)
+    if len(shown) > _SHOW_ALL_UP_TO and same:
+        shown = [row for row in shown if row.verdict != "SAME"]
+        told.append(f"{same} that are the SAME are not shown; --all shows them")
+    return shown, told
+
+
+def _problem(record: Record) -> str:
+    return f"{_reduction_text(record)} {_size_text(record)}"
+
+
+def _size_text(record: Record) -> str:
+    """All elements, however a kernel divides them into rows."""
+    return short_size(record.n * record.rows)
+
+
+def _few(words: Iterable[str]) -> str:
+    """The first few, each once, and how many more there are."""
+    each = list(dict.fromkeys(words))
+    more = len(each) - _FIRST_FEW
+    return ", ".join(each[:_FIRST_FEW]) + (f" and {more} more" if more > 0 else "")
 
 
 def _reasons(rows: Sequence[Row], what: Callable[[Record], str]) -> Iterator[str]:

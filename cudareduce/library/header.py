@@ -7,17 +7,16 @@ the line, the key and the words allowed, and never a default that was not meant.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from cudareduce.errors import UsageError
+from cudareduce.library.toml import BadToml, line_of, parse, quoted
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
 
 _BLOCK = re.compile(r"/\*\+\+\+\n(?P<toml>.*?)\+\+\+\*/", re.DOTALL)
-_ERROR_LINE = re.compile(r"at line (\d+)")
 
 Scope = Literal["grid", "block", "warp", "rows"]
 Grid = Literal["cover", "fill", "fixed", "one", "block_per_row", "warp_per_row"]
@@ -118,7 +117,11 @@ _LISTS: dict[str, tuple[Any, ...]] = {
     "requires": REQUIREMENTS,
 }
 _TEXTS = ("title", "change", "expect", "after", "min_cc")
-_COUNTS = ("block", "items", "vector", "fixed_grid")
+#: Whole numbers from 1 up to what still makes sense: CUDA has no larger blocks and grids.
+_COUNTS = {"block": 1024, "items": 1024, "vector": 1024, "fixed_grid": 2**31 - 1}
+_CC = re.compile(r"[1-9]\d?\.\d")
+#: Lists that may be empty: what they name, a kernel may do without.
+_MAY_BE_EMPTY = ("techniques", "requires")
 _REQUIRED = ("title", "change", "scope", "grid", "walk", "finish", "block", "blocks")
 KEYS = (*_TEXTS, *_COUNTS, *_WORDS, *_LISTS)
 
@@ -135,14 +138,14 @@ def read_header(path: Path, text: str) -> Mapping[str, Any] | None:
     body = match["toml"]
     first_line = text[: match.start("toml")].count("\n") + 1
     try:
-        values = tomllib.loads(body)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        found = _ERROR_LINE.search(str(error))
-        line = first_line + (int(found[1]) - 1 if found else body.count("\n"))
+        values = parse(body)
+    except BadToml as error:
+        line = first_line + min(error.line - 1, body.count("\n"))
         raise UsageError(f"{path}:{line}: the header is not valid TOML: {error}") from None
 
     def fail(key: str, what: str) -> UsageError:
-        return UsageError(f"{path}:{first_line + _line_of(body, key)}: {key}: {what}")
+        offset = (line_of(body, key) or max(body.count("\n"), 1)) - 1
+        return UsageError(f"{path}:{first_line + offset}: {key}: {what}")
 
     for key, value in values.items():
         problem = _problem(key, value)
@@ -162,27 +165,30 @@ def read_header(path: Path, text: str) -> Mapping[str, Any] | None:
 
 def _problem(key: str, value: Any) -> str | None:
     """Why a value is not allowed under its key, or None if it is."""
+    if key == "min_cc" and not (isinstance(value, str) and _CC.fullmatch(value)):
+        return 'must be a compute capability in quotes, as "9.0"'
     if key in _TEXTS:
         return None if isinstance(value, str) and value.strip() else "must be a text, not empty"
     if key in _COUNTS:
-        good = isinstance(value, int) and not isinstance(value, bool) and value > 0
-        return None if good else "must be a whole number above 0"
+        good = type(value) is int and 0 < value <= _COUNTS[key]  # to isinstance true is a number
+        return None if good else f"must be a whole number above 0, at most {_COUNTS[key]}"
     if key in _WORDS:
         words = _WORDS[key]
-        return None if value in words else f"{value!r} is not one of: {', '.join(words)}"
+        return None if value in words else f"{quoted(value)} is not one of: {', '.join(words)}"
     if key in _LISTS:
-        allowed = _LISTS[key]
-        if not isinstance(value, list):
-            return "must be a list"
-        unknown = [item for item in value if item not in allowed]
-        names = ", ".join(map(str, allowed))
-        return f"{unknown[0]!r} is not one of: {names}" if unknown else None
+        return _list_problem(key, value)
     return f"unknown key; the keys are: {', '.join(KEYS)}"
 
 
-def _line_of(body: str, key: str) -> int:
-    """Line offset of a key in the header; the last line where it does not stand."""
-    for offset, line in enumerate(body.splitlines()):
-        if re.match(rf"\s*{re.escape(key)}\s*=", line):
-            return offset
-    return max(body.count("\n") - 1, 0)
+def _list_problem(key: str, value: Any) -> str | None:
+    allowed = _LISTS[key]
+    if not isinstance(value, list):
+        return "must be a list"
+    if not value and key not in _MAY_BE_EMPTY:
+        return "must not be empty"
+    kind = type(allowed[0])  # 256.0 equals 256, and is no number of threads
+    unknown = [item for item in value if type(item) is not kind or item not in allowed]
+    if unknown:
+        return f"{quoted(unknown[0])} is not one of: {', '.join(map(str, allowed))}"
+    twice = [item for k, item in enumerate(value) if item in value[:k]]
+    return f"{quoted(twice[0])} stands there twice" if twice else None

@@ -13,10 +13,13 @@ import numpy as np
 
 from cudareduce.problem.dtypes import DType
 from cudareduce.problem.operators import Reduction
+from cudareduce.problem.patterns import PATTERNS
 
 Array = np.ndarray
 
 _SUMS = ("sum", "mean")
+#: What finds faults of the extrema, besides what a record may name.
+_ONLY_TO_VERIFY = ("one-sided", "extremum")
 _EXTREMA = ("min", "max", "argmin", "argmax")
 #: Above this many elements +-1..8 could reach 2^24, where float32 no longer counts by ones.
 _EXACT_WIDE = 2**21
@@ -52,11 +55,13 @@ def make(pattern: str, reduction: Reduction, n: int, rows: int = 1, seed: int = 
     """`rows * n` elements of a pattern as one flat array, row behind row, each row by the
     pattern, in the storage type of `reduction.dtype`.
 
-    The same seed, at least 0, with the same `n` and `rows` gives the same elements. Names are not
-    checked here: one that is not known gives random elements.
+    The same seed, at least 0, with the same `n` and `rows` gives the same elements. A ValueError if
+    there is no such pattern.
     """
     rng = np.random.default_rng([seed, n, rows])
     name, _, place = pattern.partition(":")
+    if name not in (*PATTERNS, *_ONLY_TO_VERIFY) or bool(place) != (name == "extremum"):
+        raise ValueError(f"there is no pattern {pattern!r}")
     values = _values(name, reduction, n, rows, rng)
     low = reduction.op.name.endswith("min")
     if name == "extremum" and n:

@@ -7,7 +7,6 @@ Actions), and JUnit XML as GitLab and Jenkins read it.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,13 +17,12 @@ from xml.etree import ElementTree
 
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.sections import Section
+from cudareduce.results.escapes import lines_shown, shown
 
 #: GitHub shows ten annotations of a kind for each step and drops the rest without a word.
 _MAX_ANNOTATIONS = 10
 #: GitHub refuses a step summary above 1 MiB.
 _SUMMARY_BYTES = 2**20
-#: What XML 1.0 cannot hold, however it is written.
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 #: Where a kernel stands: a file and a line, or None where it is not known.
 Places = Callable[[str], "tuple[Path, int] | None"]
@@ -71,6 +69,7 @@ def _annotation(finding: Finding, place: tuple[Path, int] | None, root: Path) ->
 
 def _escape(text: str, also: str = "") -> str:
     """GitHub's escapes: those of a message, and `also` those that end a property."""
+    text = lines_shown(text, "\n")
     for character in "%\r\n" + also:
         text = text.replace(character, f"%{ord(character):02X}")
     return text
@@ -106,10 +105,10 @@ def junit(findings: Sequence[Finding], name: str) -> str:
     suite = ElementTree.Element("testsuite", name=name)
     for finding in findings:
         case = ElementTree.SubElement(
-            suite, "testcase", classname=_NOT_XML.sub("?", finding.kernel),
-            name=_NOT_XML.sub("?", finding.what), time=f"{finding.seconds:.9f}",
+            suite, "testcase", classname=shown(finding.kernel),
+            name=shown(finding.what), time=f"{finding.seconds:.9f}",
         )  # fmt: skip
-        told = _NOT_XML.sub("?", f"{finding.verdict}: {finding.text}")
+        told = lines_shown(f"{finding.verdict}: {finding.text}", "\n")
         if finding.outcome == "passed":
             ElementTree.SubElement(case, "system-out").text = told
         else:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.report.sections import Section, alignment, sections
+from cudareduce.results.escapes import lines_shown
 from cudareduce.results.record import Run
 from cudareduce.results.store import load
 
-_MARKER = re.compile(
-    r"(?P<open><!-- cudareduce: (?P<file>\S+) -->\n).*?(?P<close><!-- /cudareduce -->)", re.DOTALL
-)
+_OPEN = re.compile(r"<!--\s*cudareduce:\s*(?P<file>.+?)\s*-->")
+_CLOSE = re.compile(r"<!--\s*/cudareduce\s*-->")
+_FENCE = re.compile(r"(?P<fence>`{3,}|~{3,})[^`]*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a table stands: the lines of its two markers, counted from 0, and the file it shows."""
+
+    first: int
+    last: int
+    file: str
 
 
 #: Makes the sections of a run.
@@ -27,37 +39,96 @@ def to_markdown(found: Iterable[Section]) -> str:
     parts = []
     for section in found:
         align = [alignment(section, k) for k in range(len(section.header))]
-        blocks = [f"**{section.title}**"]
+        blocks = [f"**{_escaped(section.title)}**"]
         if section.rows:
             blank = [""] * len(section.header)  # Markdown has no rule within a table
             rows = [r for k, row in enumerate(section.rows)
                     for r in ([blank, row] if k in section.rules else [row])]  # fmt: skip
+            cells = [[_escaped(cell).replace("|", "\\|") for cell in row] for row in rows]
             blocks.append(
-                tabulate(rows, section.header, "github", colalign=align, disable_numparse=True)
+                tabulate(cells, section.header, "github", colalign=align, disable_numparse=True)
             )
-        parts.append("\n\n".join([*blocks, *section.notes]) + "\n")
+        parts.append("\n\n".join([*blocks, *map(_escaped, section.notes)]) + "\n")
     return "\n".join(parts)
 
 
+def _escaped(text: str) -> str:
+    """What cannot be seen escaped, and what Markdown would take for HTML, as a marker is; several
+    lines stay several."""
+    return lines_shown(text.replace("<", "\\<"), "<br>")
+
+
 def update_readme(path: Path, tables: Tables = sections) -> tuple[str, str]:
-    """The text of a Markdown file, and what it should be: tables made anew from their results. A
-    file that cannot be read, that has no place for a table, or whose results do not load is a
-    UsageError."""
-    try:
-        old = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"cannot read {path}: it is not UTF-8; name a Markdown file") from None
-
-    def table(match: re.Match[str]) -> str:
-        run = load(path.parent / match["file"])
-        return f"{match['open']}\n{to_markdown(tables(run))}\n{match['close']}"
-
-    new, count = _MARKER.subn(table, old)
-    if count == 0:
+    """The text of a Markdown file, and what it should be: tables made anew from their results, all
+    else as it is. A file that cannot be read, that has no place for a table, or whose results do
+    not load is a UsageError, and so are markers of which one is missing."""
+    old = _read(path)
+    lines = list(io.StringIO(old, newline=""))  # with their ends
+    new, done = [], 0
+    for place in _places(path, lines):
+        try:
+            table = to_markdown(tables(load(path.parent / place.file)))
+        except UsageError as error:
+            raise UsageError(f"{path}:{place.first + 1}: {error}") from None
+        head = lines[place.first]
+        end = head[len(head.rstrip("\r\n")) :]
+        new += [*lines[done : place.first + 1], f"\n{table}\n".replace("\n", end)]
+        done = place.last
+    if not done:
         raise UsageError(
             f"{path} has no place for a table: add <!-- cudareduce: results/GPU/RUN.json --> and "
             "<!-- /cudareduce -->, each on a line of its own"
         )
-    return old, new
+    return old, "".join([*new, *lines[done:]])
+
+
+def _read(path: Path) -> str:
+    """A Markdown file as it is, with its byte order mark and its ends of lines."""
+    try:
+        if path.exists() and not path.is_file():  # reading a pipe would wait for its writer
+            raise UsageError(f"cannot read {path}: it is no plain file; name a Markdown file")
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; name a Markdown file") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"cannot read {path}: it is not UTF-8; name a Markdown file") from None
+
+
+def _places(path: Path, lines: Sequence[str]) -> Iterator[_Place]:
+    """The pairs of markers, each on a line of its own."""
+    opened: tuple[int, str] | None = None
+    for k, text in _prose(lines):
+        begins, ends = _OPEN.fullmatch(text), _CLOSE.fullmatch(text)
+        if begins and opened:
+            raise _unpaired(path, opened[0], f"another one opens on line {k + 1}")
+        if ends and not opened:
+            raise UsageError(f"{path}:{k + 1}: this marker closes no table: take it out")
+        if begins:
+            opened = k, begins["file"]
+        elif ends and opened:
+            yield _Place(opened[0], k, opened[1])
+            opened = None
+    if opened:
+        raise _unpaired(path, opened[0], "the file ends")
+
+
+def _prose(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Lines, counted from 0, that are in no block of code: markers there are examples."""
+    fence = ""
+    for k, line in enumerate(lines):
+        text = line.removeprefix("\ufeff").strip()
+        begins = _FENCE.fullmatch(text)
+        if fence:
+            closes = text.startswith(fence) and not text.strip(fence[0])
+            fence = "" if closes else fence
+        elif begins:
+            fence = begins["fence"]
+        else:
+            yield k, text
+
+
+def _unpaired(path: Path, line: int, before: str) -> UsageError:
+    return UsageError(
+        f"{path}:{line + 1}: the table is not closed before {before}: add <!-- /cudareduce --> "
+        "behind it, on a line of its own"
+    )

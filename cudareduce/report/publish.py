@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,17 +11,22 @@ from pathlib import Path
 from cudareduce.errors import UsageError
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.sections import Section
-from cudareduce.report.terminal import print_sections, to_reader
+from cudareduce.report.terminal import print_sections
 from cudareduce.results.store import check_writable, write_text
 
 #: Makes the text of a format, when it is asked for.
 Texts = Mapping[str, Callable[[], str]]
 
 
+#: The name of a file that means standard output.
+_STANDARD_OUTPUT = Path("-")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
     """Where results go: `style` is the format printed on standard output (`table`, or one that the
-    command has a text for), the others are files; None is not asked for."""
+    command has a text for), the others are files; None is not asked for, and `-` is standard
+    output, in the place of the table."""
 
     style: str = "table"
     csv: Path | None = None
@@ -30,8 +36,7 @@ class Outputs:
     benchmark_json: Path | None = None
 
     @property
-    def files(self) -> dict[str, Path]:
-        """The files asked for, by their formats."""
+    def _asked(self) -> dict[str, Path]:
         formats = {
             "csv": self.csv,
             "markdown": self.markdown,
@@ -41,18 +46,44 @@ class Outputs:
         }
         return {name: path for name, path in formats.items() if path is not None}
 
+    @property
+    def files(self) -> dict[str, Path]:
+        """The files asked for, by their formats."""
+        return {name: p for name, p in self._asked.items() if p != _STANDARD_OUTPUT}
+
+    @property
+    def piped(self) -> str | None:
+        """The format of a file that standard output takes the place of."""
+        return next((name for name, p in self._asked.items() if p == _STANDARD_OUTPUT), None)
+
     def check(self, *inputs: Path) -> None:
         """Raise UsageError, before anything is measured, if a file could not be written, or would
-        replace another or one of the inputs."""
-        taken = {path.resolve(): "what it is compared with" for path in inputs}
+        replace another or one of the inputs, or if standard output was to hold two formats."""
+        printed = [_option(key) for key, path in self._asked.items() if path == _STANDARD_OUTPUT]
+        if printed and self.style != "table":
+            printed.append("--format")
+        if len(printed) > 1:
+            raise UsageError(
+                f"{' and '.join(printed)} both print on standard output: name a file for one"
+            )
+        taken = {_place(path): "what it is compared with" for path in inputs}
         for key, path in self.files.items():
             check_writable(path)
-            name, place = f"--{key.replace('_', '-')}", path.resolve()
+            name, place = _option(key), _place(path)
             if place in taken and (place.is_file() or not place.exists()):
                 raise UsageError(
                     f"{name} and {taken[place]} are one file, {path}: choose another name"
                 )
             taken[place] = name
+
+
+def _place(path: Path) -> Path:
+    """Where links lead; Path.resolve raises what is no OSError where they lead in a circle."""
+    return Path(os.path.realpath(path))
+
+
+def _option(key: str) -> str:
+    return f"--{key.replace('_', '-')}"
 
 
 def publish(
@@ -66,17 +97,18 @@ def publish(
     """Write the files asked for, then print. What cannot be written is a UsageError.
 
     `texts` make the formats besides Markdown, which is made of the sections; `printed` those that
-    standard output gets in another form than a file does. `commands` are a CI service's: behind a
+    --format prints in another form than a file has. `commands` are a CI service's: behind a
     table, else on standard error, where whoever reads the text does not find them.
     """
     makers = {"markdown": lambda: to_markdown(sections), **texts}
     for name, path in outputs.files.items():
         write_text(path, makers[name]())
-    with to_reader():
-        if outputs.style == "table":
-            print_sections(sections)
-            print(*commands, sep="\n", end="\n" * bool(commands))
-        else:
-            sys.stdout.write({**makers, **(printed or {})}[outputs.style]())
-    if outputs.style != "table":
-        print(*commands, sep="\n", end="\n" * bool(commands), file=sys.stderr)
+    if outputs.piped is not None:
+        sys.stdout.write(makers[outputs.piped]())
+    elif outputs.style == "table":
+        print_sections(sections)
+        print(*commands, sep="\n", end="\n" * bool(commands))
+        return
+    else:
+        sys.stdout.write({**makers, **(printed or {})}[outputs.style]())
+    print(*commands, sep="\n", end="\n" * bool(commands), file=sys.stderr)

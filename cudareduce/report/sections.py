@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from cudareduce.report.columns import chosen, distinct_text
 from cudareduce.report.columns import label as _label
 from cudareduce.report.numbers import DASH, error_text, plain_text, size_text
 from cudareduce.results.record import Record, Run
+
+_What = TypeVar("_What")
 
 #: What `vs prev` is against in a lineage, and in a publication's own order.
 _STEP = "; vs prev: against the step before, which where a branch begins is not the row above"
@@ -58,9 +60,11 @@ def _section(
     if first.acc != first.dtype:
         what += f", accumulated in {first.acc}"
     shown = [record for record in records if record.verdict != "skip"]
+    skipped = [(_label(r), r.reason) for r in records if r.verdict == "skip"]
     notes = [
-        f"{_label(record)}: skipped, {record.reason}" for record in records
-        if record.verdict == "skip"
+        f"{members[0]}: skipped, {reason}" if len(members) == 1
+        else f"skipped, {reason} ({len(members)} rows): {', '.join(members)}"
+        for reason, members in _by_reason(skipped).items()
     ]  # fmt: skip
     wrong = [f"{_label(r)}: WRONG: {r.reason}" for r in shown if r.verdict == "fail"]
     if any(record.time_us is not None for record in shown):
@@ -202,15 +206,39 @@ def verdict_section(records: Iterable[Record], title: str) -> Section:
     """What `verify` found, one line a case."""
     header = ("kernel", "op", "dtype", "answer", "error", "%bound", "ulp", "distinct")
     rows = []
-    notes = []
+    told: list[tuple[Record, str]] = []
     for r in records:
         answer = {"pass": "right", "fail": "WRONG", "skip": DASH}[r.verdict]
         accuracy = (error_text(r.error), error_text(r.pct_bound), error_text(r.error_ulp))
         rows.append((_label(r), r.op, r.dtype, answer, *accuracy, distinct_text(r)))
         if r.reason:
             kind = {"fail": "WRONG: ", "skip": "skipped: "}.get(r.verdict, "")
-            notes.append(f"{_label(r)} {r.op} {r.dtype}: {kind}{r.reason}")
-    return Section(title, header, tuple(rows), tuple(notes), 4)
+            told.append((r, kind + r.reason))
+    return Section(title, header, tuple(rows), tuple(_reason_notes(told)), 4)
+
+
+def _reason_notes(told: Iterable[tuple[Record, str]]) -> Iterator[str]:
+    """A line for each reason, with the rows it is of; what is WRONG has one each."""
+    for reason, records in _by_reason(told).items():
+        if len(records) == 1 or records[0].verdict == "fail":
+            yield from (f"{_label(r)} {r.op} {r.dtype}: {reason}" for r in records)
+            continue
+        reductions: dict[str, list[str]] = {}
+        for r in records:
+            reductions.setdefault(_label(r), []).append(f"{r.op} {r.dtype}")
+        alike: dict[str, list[str]] = {}
+        for name, whats in reductions.items():
+            alike.setdefault(", ".join(dict.fromkeys(whats)), []).append(name)
+        who = "; ".join(f"{', '.join(names)} ({whats})" for whats, names in alike.items())
+        yield f"{reason} ({len(records)} rows): {who}"
+
+
+def _by_reason(told: Iterable[tuple[_What, str]]) -> dict[str, list[_What]]:
+    """What has a reason, by reasons, in the order in which they are told first."""
+    found: dict[str, list[_What]] = {}
+    for what, reason in told:
+        found.setdefault(reason, []).append(what)
+    return found
 
 
 def alignment(section: Section, column: int) -> Literal["left", "right"]:

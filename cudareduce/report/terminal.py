@@ -1,18 +1,15 @@
-"""Standard output: tables as wide as the terminal, for readers who may leave before the end."""
+"""Tables on standard output, as wide as the terminal."""
 
 from __future__ import annotations
 
-import codecs
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from io import StringIO, TextIOWrapper
+from textwrap import fill
 from typing import TYPE_CHECKING
 
-from cudareduce.errors import UsageError
 from cudareduce.report.sections import Section, alignment
+from cudareduce.results.escapes import lines_shown, shown
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,35 +17,6 @@ if TYPE_CHECKING:
 
 #: Rich takes a third of a millisecond for a row; more rows than this are laid out without it.
 _LONG = 500
-
-
-@contextmanager
-def to_reader() -> Iterator[None]:
-    """Print to someone who may have read enough (`| head`): the rest is dropped, and the exit code
-    is what it would have been. A full disk is a UsageError. An encoding without ± spells it."""
-    if sys.stdout is None:  # closed: `>&-`
-        sys.stdout = StringIO()
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="cudareduce.spelled")
-    try:
-        yield
-        sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # Rich would exit with 1, which is a regression
-        # Python flushes once more as it ends; by then there must be no one to complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        raise UsageError(f"cannot write to standard output: {error.strerror}") from None
-
-
-def _spelled(error: UnicodeError) -> tuple[str, int]:
-    """What an encoding lacks: +- for ±, else a question mark."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    lacking = error.object[error.start : error.end]
-    return "".join({"±": "+-"}.get(letter, "?") for letter in lacking), error.end
-
-
-codecs.register_error("cudareduce.spelled", _spelled)
 
 
 def print_sections(found: Iterable[Section]) -> None:
@@ -59,7 +27,7 @@ def print_sections(found: Iterable[Section]) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 1000
-    for section in found:
+    for section in map(_shown, found):
         console.print(Text(section.title, "bold"), soft_wrap=True)
         for part, gap in _fitting(section, console.width):
             if len(part.rows) > _LONG:
@@ -67,10 +35,27 @@ def print_sections(found: Iterable[Section]) -> None:
             else:
                 console.print(_rich_table(part, gap))
         for note in section.notes:
-            # Wrapped by the terminal if at all: a place in a file stays one word to click or copy.
             quiet = "dim" if section.rows else ""
-            console.print(Text(note, "red" if "WRONG" in note else quiet), soft_wrap=True)
+            text = _wrapped(note, console.width) if console.is_terminal else note
+            console.print(Text(text, "red" if "WRONG" in note else quiet), soft_wrap=True)
         console.print()
+
+
+def _shown(section: Section) -> Section:
+    """With nothing in it that would steer a terminal."""
+    return replace(
+        section, title=shown(section.title), notes=tuple(map(lines_shown, section.notes)),
+        rows=tuple(tuple(map(shown, row)) for row in section.rows),
+    )  # fmt: skip
+
+
+def _wrapped(note: str, width: int) -> str:
+    """Lines no longer than the terminal but for a longer word, which the terminal wraps: a place in
+    a file stays one word to click or copy."""
+    return "\n".join(
+        fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        for line in note.split("\n")
+    )
 
 
 def _fitting(section: Section, width: int) -> Iterator[tuple[Section, int]]:
@@ -113,7 +98,7 @@ def _rich_table(section: Section, gap: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap - 1, 0, 0))
     for k, name in enumerate(section.header):
         table.add_column(
-            name, justify=alignment(section, k), no_wrap=k >= section.texts, overflow="fold"
+            Text(name), justify=alignment(section, k), no_wrap=k >= section.texts, overflow="fold"
         )
     for k, row in enumerate(section.rows):
         if k in section.rules:

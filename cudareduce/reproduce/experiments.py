@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from cudareduce.errors import UsageError
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.library.suite import Suite, SuiteRow
 from cudareduce.problem.dtypes import DTYPES
@@ -43,11 +44,17 @@ def experiments(suite: Suite, kernels: Mapping[str, Any]) -> list[Experiment]:
 
 
 def tables(run: Run, registry: Registry) -> list[Section]:
-    """A run's tables: the author's where it reproduces a publication, else ours."""
+    """A run's tables: the author's where it reproduces a publication, else ours. A UsageError if
+    it is not of the suite that it names."""
     name = run.protocol.get("suite")
     if name is None:
         return sections(run, roots=registry.roots)
-    return [section(registry.suite(name), run, Profile(**run.protocol["profiler"]))]
+    suite = registry.suite(name)
+    foreign = {r.name for r in run.records} - {row.name for row in suite.rows}
+    if foreign or not run.records or not {r.dtype for r in run.records} <= set(DTYPES):
+        raise UsageError(f"the run is not of the suite {name} as it is now: reproduce it again")
+    profiled = run.protocol.get("profiler") or {"throughput_pct": {}}
+    return [section(suite, run, Profile(**profiled))]
 
 
 def section(suite: Suite, run: Run, profile: Profile) -> Section:

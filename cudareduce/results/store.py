@@ -17,33 +17,42 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
+from cudareduce.results.escapes import shown
 from cudareduce.results.record import COLUMNS, SCHEMA, Record, Run
 
 
 def check_writable(path: Path) -> None:
     """Raise UsageError now, before anything is measured, if a file could not be written there."""
-    folder = path.parent
+    there = not is_missing(path)
+    try:
+        if there:
+            path.stat()
+    except OSError as error:  # links in a circle, a name that is too long
+        raise UsageError(f"cannot write {path}: {error.strerror}; choose another place") from None
+    folder = Path(os.path.realpath(path)).parent if path.is_symlink() else path.parent
     if path.is_dir():
         raise UsageError(f"cannot write {path}: it is a folder; name a file in it")
     if not folder.is_dir():
         raise UsageError(f"cannot write {path}: the folder {folder} does not exist; create it")
-    if not os.access(path if path.exists() else folder, os.W_OK):
+    written = ([path] if there else []) + ([] if there and not path.is_file() else [folder])
+    if not all(os.access(place, os.W_OK) for place in written):
         raise UsageError(f"cannot write {path}: permission denied; choose another place")
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a file under a temporary name and rename it, so that no reader sees half of it; what
-    is no plain file, as a pipe or /dev/stdout, is written to and stays what it is. Raises
-    UsageError."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    is no plain file, as a pipe or /dev/stdout, is written to and stays what it is, and so does a
+    link. Raises UsageError."""
+    place = Path(os.path.realpath(path))
+    temporary = place.with_name(f".cudareduce-{os.getpid()}")  # place's may be as long as it gets
     try:
-        if path.is_symlink() or (path.exists() and not path.is_file()):
-            path.write_text(text, encoding="utf-8")
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8", newline="")
             return
-        temporary.write_text(text, encoding="utf-8")
-        if path.exists():
-            shutil.copymode(path, temporary)
-        temporary.replace(path)
+        temporary.write_text(text, encoding="utf-8", newline="")
+        if place.exists():
+            shutil.copymode(place, temporary)
+        temporary.replace(place)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise UsageError(f"cannot write {path}: {error.strerror}; choose another place") from None
@@ -70,12 +79,14 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_csv(run: Run) -> str:
-    """The records as CSV, the same names in the same order."""
+    """The records as CSV, the same names in the same order; what cannot be seen in a text is
+    escaped."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for record in run.records:
-        writer.writerow(_plain(asdict(record)))
+        values = _plain(asdict(record)).items()
+        writer.writerow({k: shown(v) if isinstance(v, str) else v for k, v in values})
     return text.getvalue()
 
 
@@ -96,10 +107,10 @@ def is_missing(path: Path) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds; one that is missing, cannot be read or is cut short is a
+    """What a JSON file or a pipe holds; one that is missing, cannot be read or is cut short is a
     UsageError."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise UsageError(f"there is no {path}: make it with cudareduce bench --json") from None
     except OSError as error:
@@ -131,6 +142,13 @@ def load(path: Path) -> Run:
         for name, kind in _PARTS.items():
             if type(data.get(name)) is not kind:
                 raise _Unfit(f"{name} is {_misfit(data.get(name), kind)}")
+        for name in ("tool", "protocol"):
+            if not _finite(data[name]):  # could not be written again
+                raise _Unfit(f"{name} holds what is not a finite number")
+        place = "protocol: "
+        for name, fits in _PROTOCOL.items():
+            if data["protocol"].get(name) is not None and not fits(data["protocol"][name]):
+                raise _Unfit(f"{name} is not what tables are made of")
         place = "device: "
         device = DeviceInfo(*_values(DeviceInfo, data["device"]))
         records = []
@@ -176,6 +194,32 @@ def _values(kind: type, found: Any) -> list[Any]:
             raise _Unfit(f"{name} holds half a character, which cannot be printed")
         values.append(value)
     return values
+
+
+def _figures(value: Any) -> bool:
+    return type(value) is dict and _NUMBERS.issuperset(map(type, value.values()))
+
+
+#: What tables take from a protocol.
+_PROTOCOL: Mapping[str, Callable[[Any], bool]] = {
+    "suite": lambda value: type(value) is str,
+    "remarks": lambda value: type(value) is list and {str}.issuperset(map(type, value)),
+    "floors_us": _figures,
+    "profiler": lambda value: (
+        type(value) is dict
+        and value.keys() == {"throughput_pct", "why_not"}
+        and _figures(value["throughput_pct"])
+        and type(value["why_not"]) is str
+    ),
+}
+
+
+def _finite(values: Mapping[str, Any]) -> bool:
+    try:
+        json.dumps(values, allow_nan=False)
+    except ValueError:
+        return False
+    return True
 
 
 def _printable(text: str) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 from cudareduce.cli.main import run
 from cudareduce.compiled.compare import compare_units
-from cudareduce.compiled.nvcc import Compiled, installed
+from cudareduce.compiled.nvcc import Compiled, Nvcc, installed
 from cudareduce.compiled.resources import Resources, parse_resources, resident_warps
 from cudareduce.compiled.rules import broken_rules
 from cudareduce.compiled.sass import Disassembler, count_instructions, find_disassembler
@@ -590,6 +590,7 @@ def test_counts_of_a_newer_version_are_no_harm(tmp_path: Path) -> None:
     data = json.loads(STORED.read_text())
     data["units"][0]["instructions"]["more"] = 1
     data["units"][0]["more"] = "new"
+    del data["disassembler"]
     path = tmp_path / "newer.json"
     path.write_text(json.dumps(data | {"more": 1}))
     assert load(path).units[1:] == load(STORED).units[1:]
@@ -600,6 +601,20 @@ def test_without_nvcc(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None
     code, out, err = cudareduce("check", "--compile", "--baseline", STORED)
     assert (code, out) == (6, "")
     assert "nvcc was not found: install the CUDA toolkit" in err
+
+
+def test_counts_are_not_lost_for_want_of_a_disassembler(
+    cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cudareduce.compiled.command.find_nvcc", lambda wanted: Nvcc("x", "13.0"))
+    monkeypatch.setattr("cudareduce.compiled.command.find_disassembler", lambda: None)
+    path = tmp_path / "compiled.json"
+    path.write_bytes(STORED.read_bytes())
+    code, out, err = cudareduce("check", "--compile", "--baseline", path, "--update-baseline")
+    assert (code, out, err.count("\n")) == (6, "", 1)
+    assert "would lose its counts of instructions" in err
+    assert "pip install 'cudareduce[compile]'" in err
+    assert path.read_bytes() == STORED.read_bytes()
 
 
 def test_every_kernel_of_the_ladder_is_in_the_stored_baseline() -> None:

@@ -260,6 +260,50 @@ def test_reasons_are_said_once() -> None:
     )
 
 
+def test_what_only_one_run_holds_is_summed_up() -> None:
+    """But a kernel that is missing among others that were compared has a row, as all have that
+    --all asks for."""
+    names = [f"kernel_{k}" for k in range(9)]
+    same = [Row(replace(OLD, kernel=k), replace(OLD, kernel=k), "SAME") for k in names]
+    away = [Row(replace(OLD, kernel=k, n=7 * n), None, "GONE") for k in names for n in (1, 2)]
+    warp = Row(replace(OLD, n=32, rows=2**20), None, "GONE", "it is not in the new run")
+    new = [Row(None, replace(OLD, kernel=k, dtype="int32", acc="int32"), "NEW") for k in names]
+    rows = [*same, *away, warp, *new]
+    [section] = verdict_sections(rows, "title", ("note",), shares=False, everything=False)
+    assert [row[:2] for row in section.rows] == [
+        ("GONE", OLD.kernel), *(("SAME", kernel) for kernel in names),
+    ]  # fmt: skip
+    assert section.notes[:5] == (
+        "37 compared: 19 GONE, 9 NEW, 9 SAME",
+        "GONE: it is not in the new run",
+        "GONE: 18 are only in the old run (sum float32 7, 14): kernel_0, kernel_1, kernel_2, "
+        "kernel_3 and 5 more; --all shows them",
+        "NEW: 9 are only in the new run (sum int32 2^25): kernel_0, kernel_1, kernel_2, kernel_3 "
+        "and 5 more; --all shows them",
+        "note",
+    )
+    [whole] = verdict_sections(rows, "title", (), shares=False, everything=True)
+    assert len(whole.rows) == len(rows)
+    renamed = [replace(row, old=None, new=row.old, verdict="NEW") for row in away]
+    gone = [replace(row, old=replace(row.old, n=2**25)) for row in away if row.old]
+    [section] = verdict_sections(
+        [*same, *gone, *renamed], "title", (), shares=False, everything=False
+    )
+    assert len(section.rows) == len(same)
+
+
+def test_runs_of_other_sizes_keep_their_exit_code(cudareduce: Call) -> None:
+    h200 = ROOT / "results" / "nvidia-h200"
+    both = h200 / "baseline.json", h200 / "bench-2p25-float32.json"
+    code, out, _ = cudareduce("compare", *both)
+    assert (code, out.count("GONE"), out.count(" SAME  ")) == (1, 2, 27)
+    assert "54 are only in the old run (sum float32 2^24, 2^26): reduce_atomic, " in out
+    assert cudareduce("compare", *both, "--all")[1].count(" GONE  ") == 54
+    assert len(json.loads(cudareduce("compare", *both, "--format", "json")[1])) == 81
+    code, out, _ = cudareduce("compare", *both[::-1])
+    assert (code, out.count("NEW")) == (0, 2)
+
+
 def test_an_improvement_never_fails(cudareduce: Call, tmp_path: Path) -> None:
     quick = stored(tmp_path / "quick.json", run(7, slower={"reduce_v6_multi_add": -0.3}))
     assert cudareduce("compare", BEFORE, quick, "--strict")[0] == 0
@@ -534,6 +578,8 @@ def test_thresholds_of_single_kernels(cudareduce: Call, tmp_path: Path) -> None:
     assert "thresholds: no kernel here is called 'reduce_v9'" in out
     assert load_thresholds(path, 0.5).of("reduce_v7_shuffle") == 0.5
     assert load_thresholds(path, None).of("reduce_v7_shuffle") == 0.02
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert load_thresholds(path, None).of("reduce_v6_multi_add") == 0.04
     path.write_text('[kernel]\n"reduce_*" = "9%"\nreduce_v7_shuffle = "1%"')
     assert load_thresholds(path, None).of("reduce_v7_shuffle") == 0.01
 
@@ -546,7 +592,16 @@ def test_thresholds_of_single_kernels(cudareduce: Call, tmp_path: Path) -> None:
         ("default = 3", "3 is not a threshold: write a percentage"),
         ("default = '0%'", "makes no sense"),
         ("[kernel", "is not valid TOML"),
+        ("[kernel]\nk = nan", ":2: k: nan is not a threshold"),
+        ("[kernel]\nk = -inf", ":2: k: -inf is not a threshold"),
+        ("[kernel]\nk = '-3%'", ":2: k: '-3%' is not a threshold"),
+        ("[kernel]\nk.x = '3%'", ":2: k: a table is not a threshold"),
+        ("[kernel]\nk = []", ":2: k: a list is not a threshold"),
+        (f"default = {5000 * '9'}", ":1: the file is not valid TOML: a number of thousands"),
+        (f"default = 0x{5000 * '9'}", ":1: default: a number of 20000 bits is not a threshold"),
+        (f"default = '{400 * '9'}%'", "...  makes no sense".replace("  ", " ")),
     ],
+    ids=lambda text: text[:30],
 )
 def test_threshold_files_that_are_wrong(
     cudareduce: Call, tmp_path: Path, text: str, message: str

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cudareduce.errors import UsageError
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
-from cudareduce.library.suite import Suite
+from cudareduce.library.suite import Suite, load_suite
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
 from cudareduce.problem.patterns import PATTERNS
@@ -202,3 +204,60 @@ def test_what_was_wrong_in_print_is_said() -> None:
         "leimao: large arrays",
         "stackoverflow: sumCommSingleBlock",
     }
+
+
+SUITE = """title = "A note"
+source = "somebody"
+op = "sum"
+dtype = "float32"
+n = [1024]
+block = 256
+[[row]]
+name = "one"
+kernel = "reduce_v7_shuffle"
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('title = "A note"', "title = 3", ":1: title: 3 is not a text, not empty"),
+        ('source = "somebody"\n', "", ": source: this key is missing from the suite"),
+        ('op = "sum"', 'op = "xor"', ":3: op: 'xor' is not one of: sum, prod"),
+        ("n = [1024]", "n = 1024", ":5: n: 1024 is not a list, not empty, each a whole number"),
+        ("n = [1024]", "n = []", ":5: n: a list is not a list, not empty"),
+        ("n = [1024]", f"n = [{5000 * '9'}]", ":5: the suite is not valid TOML: a number of thous"),
+        ("n = [1024]", f"rows = 0x{5000 * 'f'}", ":5: rows: a number of 20000 bits is not a whole"),
+        ("block = 256", "block = 256.0", ":6: block: 256.0 is not one of: 32"),
+        ("block = 256", "gpu_peak_gb_s = nan", ":6: gpu_peak_gb_s: nan is not a number from"),
+        ("block = 256", "grid = 3", ":6: grid: unknown key; the keys are: rows, block"),
+        ('name = "one"', "name = true", ": row 1: name: True is not a text"),
+        ('name = "one"', 'name = "one"\nblok = 3', ": row 1: blok: unknown key; the keys are"),
+        ('kernel = "reduce_v7_shuffle"\n', "", ": row 1: kernel: this key is missing"),
+        ('name = "one"', 'name = "one"\npublished = {time_us = -1}',
+         ": row 1: published: time_us: -1 is not a number from"),
+        ('name = "one"', 'name = "one"\npublished = {time_us = 1}',
+         ": row 1: published: a time is shown with the card's gpu"),
+        ("[[row]]", '[[row]]\nname = "one"\nkernel = "k"\n[[row]]',
+         ": row 2: name: 'one' stands there twice"),
+        ("[[row]]", "[row]", ":7: row: a suite has a table [[row]] for each"),
+    ],
+    ids=lambda text: text[:30],
+)  # fmt: skip
+def test_a_broken_suite(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in SUITE
+    path = tmp_path / "mine.toml"
+    path.write_text(SUITE.replace(old, new))
+    with pytest.raises(UsageError) as caught:
+        load_suite(path)
+    assert f"{path}{message}" in str(caught.value)
+
+
+def test_a_suite_of_another_editor(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + SUITE.replace("\n", "\r\n").encode())
+    assert [row.name for row in load_suite(path).rows] == ["one"]
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(UsageError, match=r"cannot read .*mine\.toml: Is a directory"):
+        load_suite(path)

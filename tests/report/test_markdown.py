@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.report.markdown import to_markdown
-from cudareduce.report.sections import Section, sections
+from cudareduce.report.sections import Section, sections, verdict_section
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.store import load
 from tests.conftest import ROOT
@@ -87,3 +87,44 @@ def test_lineages_stand_apart_and_the_reference_is_named(
     lines = to_markdown([section]).splitlines()
     blank = [k for k, line in enumerate(lines) if line and set(line) <= set("| ")]
     assert len(blank) == 1 and first.kernel in lines[blank[0] - 1]
+
+
+def test_rows_with_one_reason_share_a_note() -> None:
+    """What is WRONG has a line each."""
+    first = load(RUNS[0]).records[0]
+    cases = (
+        ("a", "sum", "skip", "no"), ("b", "sum", "skip", "no"), ("c", "max", "skip", "no"),
+        ("c", "sum", "skip", "no"), ("d", "sum", "skip", "never"), ("e", "sum", "pass", ""),
+        ("f", "sum", "fail", "off"), ("g", "sum", "fail", "off"),
+        ("h", "sum", "pass", "left out: 3"), ("i", "sum", "pass", "left out: 3"),
+    )  # fmt: skip
+    records = [
+        replace(first, kernel=kernel, op=op, verdict=verdict, reason=reason)
+        for kernel, op, verdict, reason in cases
+    ]
+    assert verdict_section(records, "title").notes == (
+        "skipped: no (4 rows): a, b (sum float32); c (max float32, sum float32)",
+        "d sum float32: skipped: never",
+        "f sum float32: WRONG: off",
+        "g sum float32: WRONG: off",
+        "left out: 3 (2 rows): h, i (sum float32)",
+    )
+    sums = tuple(r for r in records if r.op == "sum")
+    [section] = sections(replace(load(RUNS[0]), records=sums))
+    assert section.notes[:4] == (
+        "f: WRONG: off", "g: WRONG: off", "skipped, no (3 rows): a, b, c", "d: skipped, never",
+    )  # fmt: skip
+
+
+def test_notes_wrap_between_words_on_a_terminal_alone(
+    terminal: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = "/a/very/long/place" * 6 + ".cu:3"
+    note = f"left out of this table: {place}: {'reduce_v7_shuffle, ' * 9}end"
+    section = Section("title", ("kernel",), (), (note, "short"))
+    first, *lines, last = shown([section], capsys)[1:]
+    assert max(map(len, [first, *(line for line in lines if place not in line)])) <= 80
+    assert any(line.strip().startswith(place) for line in lines) and last == "short"
+    assert " ".join([first, *(line.strip() for line in lines)]) == note
+    monkeypatch.delenv("FORCE_COLOR")
+    assert shown([section], capsys)[1] == note

@@ -1,0 +1,76 @@
+"""Result files that are none, or not as usual: marks, pipes, links in circles, full names."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudareduce.errors import UsageError
+from cudareduce.results.store import check_writable, write_text
+from tests.conftest import ROOT
+
+Call = Callable[..., tuple[int, str, str]]
+BEFORE = ROOT / "tests" / "data" / "simulated-before.json"
+
+
+def test_a_file_against_itself_and_with_a_byte_order_mark(cudareduce: Call, tmp_path: Path) -> None:
+    marked = tmp_path / "marked.json"
+    marked.write_bytes(b"\xef\xbb\xbf" + BEFORE.read_bytes())
+    assert cudareduce("compare", BEFORE, BEFORE)[0] == 0
+    assert cudareduce("compare", marked, marked)[0] == 0
+
+
+def test_a_pipe_is_read(cudareduce: Call, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(BEFORE.read_bytes(),))
+    writer.start()
+    assert cudareduce("compare", pipe, BEFORE)[0] == 0
+    writer.join()
+
+
+def test_what_is_no_result(cudareduce: Call, tmp_path: Path) -> None:
+    loop, empty, long = tmp_path / "loop", tmp_path / "empty", tmp_path / (300 * "x")
+    loop.symlink_to(loop)
+    empty.write_text("")
+    for path, why in ((loop, "Too many levels of symbolic links"), (empty, "is cut short"),
+                      (tmp_path, "Is a directory"), (long, "File name too long")):  # fmt: skip
+        for files in ((path, BEFORE), (BEFORE, path)):
+            code, out, err = cudareduce("compare", *files)
+            assert (code, out, err.count("\n")) == (2, "", 1), err
+            assert why in err
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_figure_that_could_not_be_written_again(
+    cudareduce: Call, tmp_path: Path, value: float
+) -> None:
+    data = json.loads(BEFORE.read_text())
+    data["protocol"]["confidence"] = value
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(data))
+    code, _, err = cudareduce("compare", path, BEFORE)
+    assert (code, "protocol holds what is not a finite number" in err) == (2, True)
+
+
+def test_places_that_cannot_be_written_are_found_at_once(tmp_path: Path) -> None:
+    loop, dangling, away = tmp_path / "loop", tmp_path / "dangling", tmp_path / "away"
+    loop.symlink_to(loop)
+    dangling.symlink_to("new.json")
+    away.symlink_to(tmp_path / "no" / "new.json")
+    for path, why in ((loop, "Too many levels"), (tmp_path / (300 * "x"), "File name too long"),
+                      (away, "does not exist; create it")):  # fmt: skip
+        with pytest.raises(UsageError, match=why):
+            check_writable(path)
+    check_writable(dangling)
+    write_text(dangling, "new\r\n")
+    assert dangling.is_symlink() and (tmp_path / "new.json").read_bytes() == b"new\r\n"
+    full = tmp_path / (255 * "x")
+    check_writable(full)
+    write_text(full, "whole")
+    assert full.read_text() == "whole"
