@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Protocol
 
+from cudareduce.escapes import lines_shown
+
 #: Seconds between two lines where there is no bar.
 _LINE_S = 10.0
 
@@ -107,4 +109,4 @@ def duration_text(seconds: float) -> str:
 def say(text: str, quiet: bool = False) -> None:
     """A line on standard error that is not part of the result; none if there is nothing to say."""
     if text and not quiet and sys.stderr is not None:
-        print(text, file=sys.stderr, flush=True)
+        print(lines_shown(text), file=sys.stderr, flush=True)

@@ -61,7 +61,7 @@ def timed_run(request: BenchRequest) -> Benched:
     baseline = request.timing.baseline_kernel
     if baseline is not None and baseline not in {choice.kernel.id for choice in choices}:
         raise UsageError(f"--baseline-kernel {baseline} is not measured here: name it too")
-    request.outputs.check()
+    request.outputs.check(*(choice.kernel.path for choice in choices))
     return timed_choices(request, bench_settings(request), choices, registry)
 
 

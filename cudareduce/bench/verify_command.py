@@ -36,7 +36,7 @@ def verify(request: VerifyRequest) -> int:
     began = monotonic()
     registry = load_registry(request.selection.folders)
     choices = chosen(request.selection, registry, request.machine.quiet)
-    request.outputs.check()
+    request.outputs.check(*(choice.kernel.path for choice in choices))
     settings = verify_settings(request)
     with opened(request.machine, settings) as session:
         device = session.backend.info()

@@ -73,6 +73,7 @@ def report(file: Path, check: bool, debug: bool) -> int:
 
     Markers in the file name the results that its tables are made from.
     """
+    from cudareduce.progress import say
     from cudareduce.report.markdown import update_readme
     from cudareduce.reproduce.experiments import tables
     from cudareduce.results.store import write_text
@@ -80,10 +81,12 @@ def report(file: Path, check: bool, debug: bool) -> int:
     registry = _registry()
     old, new = update_readme(file, lambda run: tables(run, registry))
     if old == new:
+        say(f"{file} shows its results")
         return 0
     if check:
         raise UsageError(f"{file} does not show its results: run cudareduce report {file}")
     write_text(file, new)
+    say(f"{file} has its tables anew")
     return 0
 
 

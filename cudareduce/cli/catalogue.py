@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from cudareduce.errors import UsageError
+from cudareduce.escapes import shown
 from cudareduce.library.header import TECHNIQUES
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry
@@ -109,7 +110,12 @@ def show_text(registry: Registry, name: str, diff: bool) -> str:
         "file": str(kernel.path),
     }
     lines = [f"{key:<11} {value}" for key, value in facts.items() if value]
-    return "\n".join([kernel.id, *lines, "", kernel.text])
+    return _readable("\n".join([kernel.id, *lines, "", kernel.text]))
+
+
+def _readable(text: str) -> str:
+    """A source as it is, but for what would steer the terminal."""
+    return "".join(c if c.isprintable() or c in "\n\t" else shown(c) for c in text)
 
 
 def _diff(registry: Registry, kernel: Kernel) -> str:
@@ -126,4 +132,4 @@ def _diff(registry: Registry, kernel: Kernel) -> str:
         before.path.name,
         kernel.path.name,
     )
-    return "".join(lines)
+    return _readable("".join(lines))

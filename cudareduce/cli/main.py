@@ -35,8 +35,8 @@ from cudareduce.cli.requests import made
 from cudareduce.cli.streams import guard_streams
 from cudareduce.cli.types import Word
 from cudareduce.errors import CudareduceError
+from cudareduce.escapes import lines_shown
 from cudareduce.problem.patterns import USER_PATTERNS
-from cudareduce.results.escapes import lines_shown
 from cudareduce.signals import orderly_end
 
 _SIZES = "33554432, 33 554 432, 2^25, 32Mi, 1e6, a list, or a range 2^10..2^30"
@@ -211,7 +211,11 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return _failed("interrupted", 130)
     except SystemExit as error:  # click's, when it has completed a command line, or could not
-        return 2 if error.code else 0
+        return (
+            _failed("there is no such completion: see cudareduce completion --help", 2)
+            if error.code
+            else 0
+        )
     except Exception as error:
         if "--debug" in arguments:
             traceback.print_exc()

@@ -145,7 +145,7 @@ def _text(path: Path) -> str:
             raise UsageError(f"cannot read {path}: it is a device or a pipe; name a file")
         if about.st_size > _LARGEST:
             raise UsageError(f"cannot read {path}: it has more than 4 MiB; name a kernel's source")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not a text file"
         raise UsageError(f"cannot read {path}: {reason}") from None

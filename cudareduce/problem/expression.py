@@ -7,9 +7,7 @@ is compiled is a program: an expression can end, crash or hang the process that 
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -22,11 +20,9 @@ import numpy as np
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.problem.dtypes import DType, accumulator
 from cudareduce.problem.operators import Operator
-from cudareduce.signals import held
 
 #: Wider than the accumulator, so that the reference's own rounding does not count.
 _WIDE = {"float32": ("double", "float64"), "float64": ("long double", "longdouble")}
-_PROGRAM = "operator"
 #: Random triples that laws are tested on.
 _TRIPLES = 2000
 #: Seconds that any run of an expression may take, and elements a second, a tenth of what one
@@ -89,12 +85,12 @@ int main(int, char **words)
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """An operator's expression as a program in `folder`, for one pair of types: `wide` is the NumPy
-    dtype that it reckons in, `narrow` that of the accumulator. One that ends by itself, crashes or
-    hangs is a UsageError wherever it is run."""
+    """An operator's expression as a program in a file in memory, which ends with this process, for
+    one pair of types: `wide` is the NumPy dtype that it reckons in, `narrow` the accumulator's. One
+    that ends by itself, crashes or hangs is a UsageError wherever it is run."""
 
     op: Operator
-    folder: Path
+    program: int
     wide: str
     narrow: str
 
@@ -118,10 +114,10 @@ class Compiled:
         """What the program makes of its input: `count` values of a kind."""
         limit_s = _START_S + given.nbytes / 4 / _ELEMENTS_PER_S
         called = f"--op-expr {self.op.expression!r} with --identity {self.op.identity_text!r}"
-        program = self.folder / _PROGRAM
         try:
             done = subprocess.run(
-                [program, *words],
+                [f"/proc/self/fd/{self.program}", *words],
+                pass_fds=[self.program],
                 input=given.reshape(-1).view(np.uint8).data,
                 capture_output=True,
                 timeout=limit_s,
@@ -146,16 +142,27 @@ def compiled(op: Operator, dtype: DType, acc: DType) -> Compiled:
         element="float" if _is_half(dtype) else dtype.cpp, wide=cpp, narrow=acc.cpp,
         expression=op.expression, identity=op.identity_text,
     )  # fmt: skip
-    with held():
-        folder = Path(tempfile.mkdtemp(prefix="cudareduce-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    program = folder / _PROGRAM
+    with tempfile.TemporaryDirectory(prefix="cudareduce-") as folder:
+        program = Path(folder, "operator")
+        _compile(op, acc, text, program)
+        return Compiled(op, _in_memory(program.read_bytes()), wide, acc.storage)
+
+
+def _in_memory(program: bytes) -> int:
+    """A file descriptor to run a program by; one that can be written to cannot be run."""
+    with os.fdopen(os.memfd_create("operator"), "wb") as file:
+        file.write(program)
+        file.flush()
+        return os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY)
+
+
+def _compile(op: Operator, acc: DType, text: str, program: Path) -> None:
     command = ["g++", "-x", "c++", "-std=c++17", "-O2", "-w", "-fwrapv", "-fmax-errors=3",
                "-ftemplate-depth=64", "-", "-o", str(program)]  # fmt: skip
     try:
         done = subprocess.run(
             command, input=text, capture_output=True, text=True, check=False, timeout=_COMPILE_S,
-            env={**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)},
+            env={**os.environ, "LC_ALL": "C", "TMPDIR": str(program.parent)},
         )  # fmt: skip
     except FileNotFoundError:
         raise EnvironmentProblem(
@@ -176,7 +183,6 @@ def compiled(op: Operator, dtype: DType, acc: DType) -> Compiled:
         raise EnvironmentProblem(
             f"g++ ended with code {done.returncode} and made no program: see whether it works"
         )
-    return Compiled(op, folder, wide, acc.storage)
 
 
 def own_operator(expression: str, identity: str | None, dtype: DType, rtol: float) -> Operator:
@@ -187,10 +193,12 @@ def own_operator(expression: str, identity: str | None, dtype: DType, rtol: floa
     Whether the operator commutes is found out here; that it is associative is what every kernel
     relies on, so `broken_law` says when it is not.
     """
-    if identity is None:
+    if not identity or not identity.strip():
         raise UsageError(
             "--op-expr needs --identity, the value that changes nothing, such as --identity 0"
         )
+    if not (expression + identity).isprintable():
+        raise UsageError("--op-expr and --identity take one line of C++ without control characters")
     bare = Operator(expression, expression, True, True, swaps=True, expression=expression,
                     identity_text=identity, rtol=rtol)  # fmt: skip
     one = compiled(bare, dtype, accumulator(dtype))

@@ -19,7 +19,7 @@ Array = np.ndarray
 
 _SUMS = ("sum", "mean")
 #: What finds faults of the extrema, besides what a record may name.
-_ONLY_TO_VERIFY = ("one-sided", "extremum")
+_ONLY_TO_VERIFY = ("one-sided", "extremum", "factors")
 _EXTREMA = ("min", "max", "argmin", "argmax")
 #: Above this many elements +-1..8 could reach 2^24, where float32 no longer counts by ones.
 _EXACT_WIDE = 2**21

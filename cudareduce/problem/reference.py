@@ -83,7 +83,7 @@ def bound(reduction: Reduction, depth: int, ref: Reference, exact: bool) -> Arra
         return None
     gamma = depth * roundoff / (1 - depth * roundoff)
     if ref.tolerance is not None:
-        size = np.abs(ref.expected).astype(float)
+        size = np.abs(np.where(np.isfinite(ref.expected), ref.expected, 0)).astype(float)
         return None if _out_of_range(reduction, size) else ref.tolerance + gamma * size
     assert ref.magnitude is not None
     limit = gamma * ref.magnitude

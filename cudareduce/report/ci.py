@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Literal
 from xml.etree import ElementTree
 
+from cudareduce.escapes import lines_shown, shown
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.sections import Section
-from cudareduce.results.escapes import lines_shown, shown
 
 #: GitHub shows ten annotations of a kind for each step and drops the rest without a word.
 _MAX_ANNOTATIONS = 10

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
+from cudareduce.escapes import lines_shown
 from cudareduce.report.sections import Section, alignment, sections
-from cudareduce.results.escapes import lines_shown
 from cudareduce.results.record import Run
 from cudareduce.results.store import load
 

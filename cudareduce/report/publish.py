@@ -66,7 +66,7 @@ class Outputs:
             raise UsageError(
                 f"{' and '.join(printed)} both print on standard output: name a file for one"
             )
-        taken = {_place(path): "what it is compared with" for path in inputs}
+        taken = {_place(path): "what is read" for path in inputs}
         for key, path in self.files.items():
             check_writable(path)
             name, place = _option(key), _place(path)

@@ -17,7 +17,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
-from cudareduce.results.escapes import shown
+from cudareduce.escapes import shown
 from cudareduce.results.record import COLUMNS, SCHEMA, Record, Run
 
 
