@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "diagnostics.h"
 #include "hazards.h"
