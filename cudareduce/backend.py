@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
+from cudareduce.budget import Deadline
 from cudareduce.device import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.errors import CudareduceError, UsageError
 
@@ -116,9 +117,13 @@ class Backend(Protocol):
         """What launch shapes depend on."""
 
     def build(
-        self, sources: Sequence[Source], progress: Callable[[], None] = ...
-    ) -> list[Program | BuildError]:
-        """Compile in parallel and load; results in the order given, one `progress` call each."""
+        self,
+        sources: Sequence[Source],
+        progress: Callable[[], None] = ...,
+        deadline: Deadline = ...,
+    ) -> list[Program | BuildError | None]:
+        """Compile in parallel and load; results in the order given, one `progress` call each, None
+        for what was not done by the deadline. Raises EnvironmentProblem."""
 
     def upload(self, array: np.ndarray, misalign: int = 0) -> Buffer:
         """Copy an array to the device, its start `misalign` bytes off a 256-byte boundary. Raises

@@ -26,6 +26,7 @@ struct Launch {
   size_t dynamic_shared;
   Order order;
   uint64_t seed;
+  bool watched;  // every access is checked for hazards, on one OS thread
 
   unsigned threads() const { return shape.x * shape.y * shape.z; }
   uint64_t blocks() const { return static_cast<uint64_t>(grid.x) * grid.y * grid.z; }

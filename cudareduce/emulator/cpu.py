@@ -11,7 +11,8 @@ import os
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,9 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from cudareduce.backend import BackendName, BuildError, KernelFault, OutOfMemory, Source, Traits
+from cudareduce.budget import Deadline
 from cudareduce.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
+from cudareduce.emulator.compiler import OutOfTime
 from cudareduce.emulator.runtime import Entry, Request, load_runtime
 from cudareduce.emulator.toolchain import Toolchain, resolve_locations
 
@@ -35,6 +38,7 @@ MAX_OS_THREADS = 16
 ORDERS = {"ascending": 0, "random": 1, "warp": 2}
 #: Orders in which threads are run, with their seeds; none alone finds every missing barrier.
 SCHEDULES = ("ascending", "random:1", "warp:1")
+_NO_DEADLINE = Deadline()
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -89,7 +93,7 @@ class CpuBackend:
 
     @cached_property
     def _runtime(self) -> ctypes.CDLL:
-        return load_runtime(self._toolchain.runtime)
+        return load_runtime(self._toolchain.runtime())
 
     def catch_faults(self) -> None:
         """From now on an invalid access writes a line to stderr and ends the process with 139.
@@ -99,31 +103,48 @@ class CpuBackend:
         self._runtime.cudaemu_catch_faults()
 
     def build(
-        self, sources: Sequence[Source], progress: Callable[[], None] = lambda: None
-    ) -> list[Program | BuildError]:
-        """Compile in parallel and load; results in the order given, one `progress` call each."""
-        _ = self._runtime  # compiled once, before all that link to it
+        self,
+        sources: Sequence[Source],
+        progress: Callable[[], None] = lambda: None,
+        deadline: Deadline = _NO_DEADLINE,
+    ) -> list[Program | BuildError | None]:
+        """Compile in parallel and load; results in the order given, one `progress` call each, None
+        for what was not done by the deadline. Raises EnvironmentProblem if g++ is broken."""
 
-        def compile_one(source: Source) -> Path | BuildError:
+        def compile_one(source: Source) -> Path | BuildError | None:
             try:
-                return self._toolchain.kernel(source)
+                return None if deadline.passed else self._toolchain.kernel(source, deadline)
             except BuildError as error:
                 return error
+            except OutOfTime:
+                return None
 
-        results: list[Program | BuildError] = []
+        results: list[Program | BuildError | None] = []
+        with suppress(OutOfTime):  # as will be found for each of them
+            self._toolchain.runtime(deadline)  # once, before all that link to it
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            for source, built in zip(sources, pool.map(compile_one, sources), strict=True):
-                results.append(self._load(source, built) if isinstance(built, Path) else built)
-                progress()
+            compiling = [pool.submit(compile_one, source) for source in sources]
+            try:
+                for source, future in zip(sources, compiling, strict=True):
+                    built = future.result()
+                    results.append(self._load(source, built) if isinstance(built, Path) else built)
+                    progress()
+            except BaseException:
+                running = [future for future in compiling if not future.cancel()]
+                while wait(running, timeout=0.1).not_done:  # one may be about to call g++
+                    self._toolchain.stop()
+                raise
         return results
 
     def _load(self, source: Source, path: Path) -> CpuProgram:
+        runtime = self._runtime  # before the library, which is bound to it
         library = ctypes.CDLL(str(path))
         descriptor = Entry.in_dll(library, f"cudaemu_entry_{source.entry}")
-        return CpuProgram(source.entry, None, library, self._runtime, descriptor)
+        return CpuProgram(source.entry, None, library, runtime, descriptor)
 
     def _allocate(self, nbytes: int, misalign: int, cell_bytes: int) -> CpuBuffer:
-        address = self._runtime.cudaemu_allocate(nbytes, misalign, cell_bytes)
+        watched_bytes = cell_bytes if self._hazards else 0
+        address = self._runtime.cudaemu_allocate(nbytes, misalign, watched_bytes)
         if address is None:
             raise OutOfMemory(f"no memory for a buffer of {nbytes} bytes")
         buffer = CpuBuffer(address, nbytes)
@@ -196,6 +217,7 @@ class CpuBackend:
             block=(block, 1, 1),
             dynamic_shared=dynamic_shared,
             os_threads=self._os_threads,
+            watched=self._hazards,
         )
         runtime = self._runtime
         keep_alive = (slots, tuple(args), loaded)

@@ -19,6 +19,7 @@ class Request(ctypes.Structure):
         ("seed", ctypes.c_uint64),
         ("order", ctypes.c_uint32),
         ("os_threads", ctypes.c_uint32),
+        ("watched", ctypes.c_uint32),
     )
 
 

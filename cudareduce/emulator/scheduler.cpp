@@ -203,7 +203,7 @@ void Block::release_barrier() {
     make_ready(warp, warps_[warp].at_barrier);
     warps_[warp].at_barrier = 0;
   }
-  hazards::barrier_released();
+  if (launch_->watched) hazards::barrier_released();
 }
 
 // To the end of the queue: every other ready thread gets its turn before this one.

@@ -9,7 +9,7 @@ namespace cudaemu {
 namespace {
 
 // What a lane gets that asks for the value of a lane which takes no part: NaN, or -1.
-constexpr Value POISON = ~Value{0};
+constexpr Value NOBODY = ~Value{0};
 
 bool is_shuffle(Collective what) {
   return what >= Collective::ShuffleIndex && what <= Collective::ShuffleXor;
@@ -91,7 +91,7 @@ void exchange(Fiber *fibers, unsigned lanes, Collective what) {
     const Request &request = fibers[lane].request;
     const unsigned source = source_lane(what, lane, request.argument, request.width);
     const bool takes_part = source < WARP && (lanes >> source & 1) != 0;
-    fibers[lane].context.result = takes_part ? given[source] : POISON;
+    fibers[lane].context.result = takes_part ? given[source] : NOBODY;
   }
 }
 
@@ -111,7 +111,7 @@ void Block::complete_collective(unsigned warp_number, unsigned mask) {
     if (request.mask != mask || request.what != what) return;
   }
   if (what == Collective::SyncWarp) {
-    hazards::warp_synchronised(warp_number, lanes);
+    if (launch_->watched) hazards::warp_synchronised(warp_number, lanes);
   } else {
     exchange(fibers, lanes, what);
   }
