@@ -58,7 +58,8 @@ class Block {
   Block();
   // Makes the threads for this launch.
   void prepare(const Launch &launch);
-  // Runs one block to its end. False: its threads wait for each other for ever.
+  // Runs one block to its end. False: its threads wait for each other for ever, or one has given
+  // it up.
   bool run(uint64_t number);
 
   void barrier(Site at);
@@ -66,6 +67,7 @@ class Block {
   static Value collective(Request request, Value value, Site at);
   __attribute__((noinline)) void yield();
   void preempt();  // an atomic operation: a point at which another thread may come first
+  void abandon();
   unsigned active_mask() const;
 
   Fiber &current() const;
@@ -103,7 +105,7 @@ class Block {
   unsigned passed_votes_ = 0;
   unsigned passed_threads_ = 0;  // the same of the barrier last released
   unsigned atomics_ = 0;
-  bool deadlocked_ = false;
+  bool abandoned_ = false;
   Site barrier_site_ = {};
   Context scheduler_;
   Warp warps_[MAX_THREADS / WARP];

@@ -24,7 +24,8 @@ from cudareduce.backend import BackendName, BuildError, KernelFault, OutOfMemory
 from cudareduce.budget import Deadline
 from cudareduce.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
 from cudareduce.emulator.compiler import OutOfTime
-from cudareduce.emulator.runtime import Entry, Request, load_runtime
+from cudareduce.emulator.program import SHARED_LIMIT, CpuProgram, load_program
+from cudareduce.emulator.runtime import Request, load_runtime
 from cudareduce.emulator.toolchain import Toolchain, resolve_locations
 
 if TYPE_CHECKING:
@@ -47,28 +48,6 @@ class CpuBuffer:
 
     address: int
     nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class CpuProgram:
-    """A kernel's library, loaded, and one of its entry points."""
-
-    entry: str
-    binary_sha: str | None
-    library: ctypes.CDLL
-    runtime: ctypes.CDLL
-    descriptor: Entry
-
-    def set_constant(self, name: str, value: int) -> None:
-        """Set a 64-bit `__constant__` of the program. Raises KernelFault if there is none."""
-        try:
-            symbol = ctypes.c_uint64.in_dll(self.library, name)
-        except ValueError:
-            raise KernelFault(f"{self.entry} has no __constant__ named {name}") from None
-        data = ctypes.c_uint64(value % 2**64)
-        size = self.runtime.cudaemu_set_symbol(ctypes.addressof(symbol), ctypes.byref(data), 8)
-        if size != 8:
-            raise KernelFault(f"{name} of {self.entry} has {size} bytes, not 8")
 
 
 class CpuBackend:
@@ -127,7 +106,10 @@ class CpuBackend:
             try:
                 for source, future in zip(sources, compiling, strict=True):
                     built = future.result()
-                    results.append(self._load(source, built) if isinstance(built, Path) else built)
+                    if isinstance(built, Path):
+                        results.append(load_program(self._runtime, source, built))
+                    else:
+                        results.append(built)
                     progress()
             except BaseException:
                 running = [future for future in compiling if not future.cancel()]
@@ -136,11 +118,10 @@ class CpuBackend:
                 raise
         return results
 
-    def _load(self, source: Source, path: Path) -> CpuProgram:
-        runtime = self._runtime  # before the library, which is bound to it
-        library = ctypes.CDLL(str(path))
-        descriptor = Entry.in_dll(library, f"cudaemu_entry_{source.entry}")
-        return CpuProgram(source.entry, None, library, runtime, descriptor)
+    def printed(self) -> list[str]:
+        """The lines that kernels have printed since the last call, each with its kernel's name: 20
+        of a kernel at most, then one that says how many more there were."""
+        return cast(bytes, self._runtime.cudaemu_printed()).decode(errors="replace").splitlines()
 
     def _allocate(self, nbytes: int, misalign: int, cell_bytes: int) -> CpuBuffer:
         watched_bytes = cell_bytes if self._hazards else 0
@@ -202,11 +183,17 @@ class CpuBackend:
         dynamic_shared: int = 0,
     ) -> Launch:
         """A ready launch; integers are passed as 64-bit sizes. Raises KernelFault when run, and at
-        once if the kernel takes another number of arguments."""
+        once if the kernel takes another number of arguments or too much shared memory."""
         loaded = cast(CpuProgram, program)
         expected = loaded.descriptor.parameters
         if len(args) != expected:
             raise KernelFault(f"{loaded.entry} takes {expected} arguments, not {len(args)}")
+        shared = loaded.shared_with(dynamic_shared)
+        if shared > SHARED_LIMIT:
+            raise KernelFault(
+                f"{loaded.entry} takes {shared} bytes of shared memory a block, {dynamic_shared} "
+                f"of them dynamic, and a launch has {SHARED_LIMIT} at most"
+            )
         words = [arg if isinstance(arg, int) else cast(CpuBuffer, arg).address for arg in args]
         slots = (ctypes.c_uint64 * len(args))(*words)
         addresses = [ctypes.addressof(slots) + 8 * i for i in range(len(args))]

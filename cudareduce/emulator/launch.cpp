@@ -227,6 +227,9 @@ unsigned cudaemu_launch(const cudaemu_request *request) {
   return count_diagnostics();
 }
 
+// Bytes of static __shared__ variables in the library of a kernel, with those of its other kernels.
+uint64_t cudaemu_shared_bytes(const Entry *entry) { return shared_segment(*entry).bytes; }
+
 // What was wrong with the last launch, a line each; valid until the next. A place may be given as
 // {library+offset}, for addr2line.
 const char *cudaemu_diagnostics() { return diagnostics_text().c_str(); }

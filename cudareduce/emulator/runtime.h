@@ -94,6 +94,7 @@ enum class Scope { Block, Device };
 void fence(Scope scope);
 void yield();  // let the other threads of the block move on
 void unsupported(const char *what, Site at);
+void assertion_failed(const char *expression, Site at);  // does not return
 
 // An atomic operation is begin_atomic (which returns the present content) and then
 // compare_and_swap (which returns what it found) until that succeeds.

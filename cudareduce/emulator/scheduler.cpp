@@ -102,11 +102,11 @@ void Block::place(uint64_t number) {
 
 bool Block::run(uint64_t number) {
   place(number);
-  deadlocked_ = false;
+  abandoned_ = false;
   switch_to(*take_next(), scheduler_);
   this_thread = nullptr;
-  if (deadlocked_) empty_stacks();  // they still hold the threads that will never go on
-  return !deadlocked_;
+  if (abandoned_) empty_stacks();  // they still hold the threads that will never go on
+  return !abandoned_;
 }
 
 // What every stack runs: one CUDA thread after the other, each from its start to its end.
@@ -232,6 +232,12 @@ void Block::preempt() {
   }
 }
 
+// Ends the block where it is; the running thread does not go on.
+void Block::abandon() {
+  abandoned_ = true;
+  switch_context(current().context, scheduler_);
+}
+
 unsigned Block::active_mask() const {
   const Warp &warp = warps_[current().rank / WARP];
   return warp.present & ~warp.exited & ~warp.at_barrier & ~warp.at_collective;
@@ -239,7 +245,7 @@ unsigned Block::active_mask() const {
 
 // Neighbouring threads that wait in the same way are named together.
 void Block::report_deadlock() {
-  deadlocked_ = true;
+  abandoned_ = true;
   const auto state_of = [this](unsigned rank) -> std::string {
     const Warp &warp = warps_[rank / WARP];
     const unsigned bit = 1u << rank % WARP;
@@ -275,6 +281,11 @@ int block_barrier(Vote vote, bool predicate, Site at) {
 void yield() { running_block->yield(); }
 
 unsigned active_mask() { return running_block->active_mask(); }
+
+void assertion_failed(const char *expression, Site at) {
+  diagnose(at, std::string("assertion failed: ") + expression);
+  running_block->abandon();
+}
 
 void unsupported(const char *what, Site at) {
   diagnose(at, std::string(what) + " is not possible here");

@@ -27,6 +27,7 @@ _KERNEL_FLAGS = (
     # Of DWARF 5 the linker takes the wrong file names for its messages.
     *(*_COMMON_FLAGS, "-shared", "-g1", "-gdwarf-4"),
     *("-O1", "-w", "-fmax-errors=5", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=off"),
+    "-fno-builtin-printf",  # which would become a call of puts()
     # The default libraries of -fsanitize=thread would be its own runtime; ours takes its place.
     *("-nodefaultlibs", "-Wl,--no-undefined"),
     *("-include", str(FOLDER / "device.h"), "-I", str(FOLDER / "include")),
