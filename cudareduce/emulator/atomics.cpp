@@ -10,7 +10,9 @@ namespace {
 template <class W>
 W begin(W *address, const void *return_address) {
   running_block->preempt();
-  hazards::atomic_accessed(address, sizeof *address, return_address);
+  if (running_block->launch().watched) {
+    hazards::atomic_accessed(address, sizeof *address, return_address);
+  }
   return __atomic_load_n(address, __ATOMIC_RELAXED);
 }
 
@@ -35,7 +37,7 @@ uint64_t compare_and_swap(uint64_t *address, uint64_t expected, uint64_t desired
 
 void fence(Scope scope) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  hazards::thread_fenced(scope);
+  if (running_block->launch().watched) hazards::thread_fenced(scope);
 }
 
 }  // namespace cudaemu

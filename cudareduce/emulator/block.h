@@ -3,9 +3,6 @@
 // Every set of threads is a bit mask, one word for each warp and one word for the set of warps, so
 // that releasing a barrier or finding the next thread takes a few instructions.
 #pragma once
-#include <memory>
-#include <vector>
-
 #include "fiber.h"
 #include "runtime.h"
 
@@ -29,18 +26,23 @@ struct Launch {
   size_t dynamic_shared;
   Order order;
   uint64_t seed;
+  bool watched;  // every access is checked for hazards, on one OS thread
 
   unsigned threads() const { return shape.x * shape.y * shape.z; }
   uint64_t blocks() const { return static_cast<uint64_t>(grid.x) * grid.y * grid.z; }
 };
 
-struct Fiber : Thread {
+// A thread of the block. One line of the cache, since every switch touches another one.
+struct alignas(64) Fiber : Thread {
+  // Has no place until the thread starts, and none again once it has exited. While the thread waits
+  // at a collective, the result is the value that it gives.
   Context context;
-  Site site;  // where it waits
-  Collective collective;
-  unsigned mask;  // and with which lanes
-  int argument;
-  int width;
+  const char *file;  // where it waits
+  int line;
+  Request request;  // of the other lanes
+
+  void waits_at(Site at) { file = at.file, line = at.line; }
+  Site site() const { return {file, line}; }
 };
 
 struct Warp {
@@ -49,21 +51,23 @@ struct Warp {
   unsigned at_barrier;
   unsigned at_collective;
   unsigned exited;
-  Value given[WARP];
-  Value received[WARP];
 };
 
 class Block {
  public:
-  // Makes the fibers for this launch, reusing the stacks of earlier ones.
+  Block();
+  // Makes the threads for this launch.
   void prepare(const Launch &launch);
-  // Runs one block to its end. False: its threads wait for each other for ever.
+  // Runs one block to its end. False: its threads wait for each other for ever, or one has given
+  // it up.
   bool run(uint64_t number);
 
+  void barrier(Site at);
   int barrier(Vote vote, bool predicate, Site at);
-  Value collective(Collective what, unsigned mask, Value value, int argument, int width, Site at);
-  void yield();
+  static Value collective(Request request, Value value, Site at);
+  __attribute__((noinline)) void yield();
   void preempt();  // an atomic operation: a point at which another thread may come first
+  void abandon();
   unsigned active_mask() const;
 
   Fiber &current() const;
@@ -71,20 +75,26 @@ class Block {
   const Launch &launch() const { return *launch_; }
 
  private:
-  static void fiber_body();
-  void start_fiber(Fiber &fiber);
+  static void run_threads();
+  void empty_stacks();
   void place(uint64_t number);
   void make_ready(unsigned warp, unsigned lanes);
   Fiber *take_next();
-  void switch_from(Fiber &fiber);
-  void release_barrier();
-  void complete_collective(unsigned warp, unsigned mask);
+  Fiber *take(unsigned warp, unsigned lane);
+  Value switch_from(Fiber &fiber);
+  __attribute__((noinline)) Value switch_or_stop(Fiber &fiber);
+  Value switch_to(Fiber &next, Context &from);
+  __attribute__((noinline)) void release_barrier();
+  __attribute__((noinline)) void complete_collective(unsigned warp, unsigned mask);
   void thread_exits();
-  void report_deadlock();
+  __attribute__((noinline)) void arrive_at_barrier(bool predicate, Site at);
+  __attribute__((noinline)) static Value arrive_at_collective(Request what, Value value, Site at);
+  __attribute__((cold)) void report_deadlock();
   unsigned random();
   unsigned random_bit(unsigned bits);
 
   const Launch *launch_ = nullptr;
+  Order order_ = Order::Ascending;
   uint64_t number_ = 0;
   uint64_t random_state_ = 1;
   unsigned ready_warps_ = 0;
@@ -95,12 +105,17 @@ class Block {
   unsigned passed_votes_ = 0;
   unsigned passed_threads_ = 0;  // the same of the barrier last released
   unsigned atomics_ = 0;
-  bool deadlocked_ = false;
+  bool abandoned_ = false;
   Site barrier_site_ = {};
   Context scheduler_;
-  std::unique_ptr<Stacks> stacks_;
-  std::vector<Fiber> fibers_;
-  std::vector<Warp> warps_;
+  Warp warps_[MAX_THREADS / WARP];
+  Fiber fibers_[MAX_THREADS];
+  // A thread has a stack from its start to its exit. The one left last is taken next: it is the one
+  // still in the cache, and a warp that meets no barrier of the block has the stacks of the warp
+  // before it.
+  Stacks stacks_{MAX_THREADS};
+  Context idle_stacks_[MAX_THREADS];
+  unsigned idle_ = 0;
 };
 
 // The block of this OS thread, null while it runs none.

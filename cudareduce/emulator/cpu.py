@@ -11,7 +11,8 @@ import os
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +23,9 @@ import numpy as np
 from cudareduce.backend import BackendName, BuildError, KernelFault, OutOfMemory, Source, Traits
 from cudareduce.budget import Deadline
 from cudareduce.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
-from cudareduce.emulator.runtime import Entry, Request, load_runtime
+from cudareduce.emulator.compiler import OutOfTime
+from cudareduce.emulator.program import SHARED_LIMIT, CpuProgram, program_in
+from cudareduce.emulator.runtime import Request, load_runtime
 from cudareduce.emulator.toolchain import Toolchain, resolve_locations
 
 if TYPE_CHECKING:
@@ -44,28 +47,6 @@ class CpuBuffer:
 
     address: int
     nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class CpuProgram:
-    """A kernel's library, loaded, and one of its entry points."""
-
-    entry: str
-    binary_sha: str | None
-    library: ctypes.CDLL
-    runtime: ctypes.CDLL
-    descriptor: Entry
-
-    def set_constant(self, name: str, value: int) -> None:
-        """Set a 64-bit `__constant__` of the program. Raises KernelFault if there is none."""
-        try:
-            symbol = ctypes.c_uint64.in_dll(self.library, name)
-        except ValueError:
-            raise KernelFault(f"{self.entry} has no __constant__ named {name}") from None
-        data = ctypes.c_uint64(value % 2**64)
-        size = self.runtime.cudaemu_set_symbol(ctypes.addressof(symbol), ctypes.byref(data), 8)
-        if size != 8:
-            raise KernelFault(f"{name} of {self.entry} has {size} bytes, not 8")
 
 
 class CpuBackend:
@@ -90,7 +71,7 @@ class CpuBackend:
 
     @cached_property
     def _runtime(self) -> ctypes.CDLL:
-        return load_runtime(self._toolchain.runtime)
+        return load_runtime(self._toolchain.runtime())
 
     def catch_faults(self) -> None:
         """From now on an invalid access writes a line to stderr and ends the process with 139.
@@ -105,29 +86,47 @@ class CpuBackend:
         progress: Callable[[], None] = lambda: None,
         deadline: Deadline | None = None,
     ) -> list[Program | BuildError | None]:
-        """Compile in parallel and load; results in the order given, one `progress` call each."""
-        _ = self._runtime  # compiled once, before all that link to it
+        """Compile in parallel; results in the order given, one `progress` call each, None for what
+        was not done by the deadline. Nothing of a kernel runs here, not even its constructors: it
+        is loaded when it is first launched. Raises EnvironmentProblem if g++ is broken."""
+        deadline = deadline or Deadline()
 
-        def compile_one(source: Source) -> Path | BuildError:
+        def compile_one(source: Source) -> Path | BuildError | None:
             try:
-                return self._toolchain.kernel(source)
+                return None if deadline.passed else self._toolchain.kernel(source, deadline)
             except BuildError as error:
                 return error
+            except OutOfTime:
+                return None
 
         results: list[Program | BuildError | None] = []
+        with suppress(OutOfTime):  # as will be found for each of them
+            self._toolchain.runtime(deadline)  # once, before all that link to it
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            for source, built in zip(sources, pool.map(compile_one, sources), strict=True):
-                results.append(self._load(source, built) if isinstance(built, Path) else built)
-                progress()
+            compiling = [pool.submit(compile_one, source) for source in sources]
+            try:
+                for source, future in zip(sources, compiling, strict=True):
+                    built = future.result()
+                    if isinstance(built, Path):
+                        results.append(program_in(built, source, self._runtime))
+                    else:
+                        results.append(built)
+                    progress()
+            except BaseException:
+                running = [future for future in compiling if not future.cancel()]
+                while wait(running, timeout=0.1).not_done:  # one may be about to call g++
+                    self._toolchain.stop()
+                raise
         return results
 
-    def _load(self, source: Source, path: Path) -> CpuProgram:
-        library = ctypes.CDLL(str(path))
-        descriptor = Entry.in_dll(library, f"cudaemu_entry_{source.entry}")
-        return CpuProgram(source.entry, None, library, self._runtime, descriptor)
+    def printed(self) -> list[str]:
+        """The lines that kernels have printed since the last call, each with its kernel's name: 20
+        of a kernel at most, then one that says how many more there were."""
+        return cast(bytes, self._runtime.cudaemu_printed()).decode(errors="replace").splitlines()
 
     def _allocate(self, nbytes: int, misalign: int, cell_bytes: int) -> CpuBuffer:
-        address = self._runtime.cudaemu_allocate(nbytes, misalign, cell_bytes)
+        watched_bytes = cell_bytes if self._hazards else 0
+        address = self._runtime.cudaemu_allocate(nbytes, misalign, watched_bytes)
         if address is None:
             raise OutOfMemory(f"no memory for a buffer of {nbytes} bytes")
         buffer = CpuBuffer(address, nbytes)
@@ -185,11 +184,17 @@ class CpuBackend:
         dynamic_shared: int = 0,
     ) -> Launch:
         """A ready launch; integers are passed as 64-bit sizes. Raises KernelFault when run, and at
-        once if the kernel takes another number of arguments."""
+        once if the kernel takes another number of arguments or too much shared memory."""
         loaded = cast(CpuProgram, program)
         expected = loaded.descriptor.parameters
         if len(args) != expected:
             raise KernelFault(f"{loaded.entry} takes {expected} arguments, not {len(args)}")
+        shared = loaded.shared_with(dynamic_shared)
+        if shared > SHARED_LIMIT:
+            raise KernelFault(
+                f"{loaded.entry} takes {shared} bytes of shared memory a block, {dynamic_shared} "
+                f"of them dynamic, and a launch has {SHARED_LIMIT} at most"
+            )
         words = [arg if isinstance(arg, int) else cast(CpuBuffer, arg).address for arg in args]
         slots = (ctypes.c_uint64 * len(args))(*words)
         addresses = [ctypes.addressof(slots) + 8 * i for i in range(len(args))]
@@ -200,6 +205,7 @@ class CpuBackend:
             block=(block, 1, 1),
             dynamic_shared=dynamic_shared,
             os_threads=self._os_threads,
+            watched=self._hazards,
         )
         runtime = self._runtime
         keep_alive = (slots, tuple(args), loaded)

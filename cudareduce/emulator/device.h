@@ -15,6 +15,7 @@
 
 #include "device/atomics.h"
 #include "device/collectives.h"
+#include "device/debug.h"
 #include "device/intrinsics.h"
 #include "device/math.h"
 

@@ -15,6 +15,8 @@ cudaemu_switch_context:
     pushq %r15
     movq %rsp, (%rdi)
     movq (%rsi), %rsp
+    movq 8(%rsi), %rax
+    movq 16(%rsi), %rdx
     popq %r15
     popq %r14
     popq %r13

@@ -203,7 +203,7 @@ void access_memory(const void *pointer, size_t bytes, Kind kind, const void *ret
 void watch_buffer(const char *start, size_t bytes, unsigned cell_bytes) {
   const auto place = std::find_if(buffers.begin(), buffers.end(),
                                   [&](const Shadow &shadow) { return shadow.start() > start; });
-  buffers.emplace(place, start, bytes, std::clamp(cell_bytes, 1u, 16u));
+  buffers.emplace(place, start, bytes, std::min(cell_bytes, 16u));
 }
 
 void forget_buffer(const char *start) {

@@ -1,5 +1,5 @@
-// The hazard checker's view of a launch. The plain runtime is built without it, and the calls below
-// then compile to nothing.
+// The hazard checker's view of a launch. Only launches of kernels that report their accesses are
+// watched, see Launch::watched, and only for those may the functions below be called.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -8,10 +8,6 @@
 
 namespace cudaemu {
 namespace hazards {
-
-#ifdef CUDAEMU_HAZARDS
-
-constexpr bool ENABLED = true;
 
 void watch_buffer(const char *start, size_t bytes, unsigned cell_bytes);
 void forget_buffer(const char *start);
@@ -27,23 +23,6 @@ void barrier_released();
 void warp_synchronised(unsigned warp, unsigned lanes);
 void thread_fenced(Scope scope);
 void atomic_accessed(const void *address, size_t bytes, const void *return_address);
-
-#else
-
-constexpr bool ENABLED = false;
-
-inline void watch_buffer(const char *, size_t, unsigned) {}
-inline void forget_buffer(const char *) {}
-
-inline void launch_begins(const Launch &) {}
-inline void launch_ends() {}
-inline void block_begins(const char *, size_t) {}
-inline void barrier_released() {}
-inline void warp_synchronised(unsigned, unsigned) {}
-inline void thread_fenced(Scope) {}
-inline void atomic_accessed(const void *, size_t, const void *) {}
-
-#endif
 
 }  // namespace hazards
 }  // namespace cudaemu

@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "diagnostics.h"
 #include "hazards.h"
@@ -19,7 +21,6 @@
 namespace cudaemu {
 namespace {
 
-constexpr int POISON = 0xff;
 constexpr size_t MAX_DYNAMIC_SHARED = 256 << 10;
 
 struct Segment {
@@ -93,10 +94,10 @@ void Worker::run(const Launch &launch, std::atomic<uint64_t> &next_block) {
     const uint64_t first = next_block.fetch_add(share);
     if (first >= blocks) break;
     for (uint64_t number = first; number < std::min(first + share, blocks); number++) {
-      if (any_diagnostics() && !hazards::ENABLED) break;
+      if (any_diagnostics() && !launch.watched) break;
       memset(shared.start, POISON, shared.bytes);
       if (dynamic != nullptr) memset(dynamic, POISON, launch.dynamic_shared);
-      hazards::block_begins(shared.start, shared.bytes);
+      if (launch.watched) hazards::block_begins(shared.start, shared.bytes);
       if (!block_.run(number)) next_block = blocks;
     }
   }
@@ -197,6 +198,7 @@ struct cudaemu_request {
   uint64_t seed;
   uint32_t order;
   uint32_t os_threads;
+  uint32_t watched;
 };
 
 // Runs one launch to its end; returns how many things were wrong with it. One launch at a time.
@@ -210,19 +212,23 @@ unsigned cudaemu_launch(const cudaemu_request *request) {
       request->dynamic_shared,
       static_cast<Order>(request->order),
       request->seed,
+      request->watched != 0,
   };
   clear_diagnostics();
   if (const char *reason = refusal(launch)) {
     diagnose_line(reason, std::string("launch refused: ") + reason);
     return count_diagnostics();
   }
-  hazards::launch_begins(launch);
-  const uint64_t useful = std::min<uint64_t>(request->os_threads, launch.blocks());
-  pool().run(launch, hazards::ENABLED ? 1 : std::max<unsigned>(1, static_cast<unsigned>(useful)));
-  hazards::launch_ends();
+  if (launch.watched) hazards::launch_begins(launch);
+  const uint64_t useful = launch.watched ? 1 : request->os_threads;
+  pool().run(launch, static_cast<unsigned>(std::clamp<uint64_t>(useful, 1, launch.blocks())));
+  if (launch.watched) hazards::launch_ends();
   check_margins(launch);
   return count_diagnostics();
 }
+
+// Bytes of static __shared__ variables in the library of a kernel, with those of its other kernels.
+uint64_t cudaemu_shared_bytes(const Entry *entry) { return shared_segment(*entry).bytes; }
 
 // What was wrong with the last launch, a line each; valid until the next. A place may be given as
 // {library+offset}, for addr2line.

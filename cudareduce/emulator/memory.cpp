@@ -22,7 +22,6 @@ namespace {
 constexpr size_t ALIGNMENT = 16;   // what the widest load of a thread needs
 constexpr size_t GUARD = 1 << 20;  // wide enough to catch a stride, not only the next element
 constexpr size_t HUGE_PAGE = 2 << 20;
-constexpr unsigned char POISON = 0xff;  // NaN as a float, -1 as an integer
 
 // |guard|margin, poisoned|the buffer|margin, poisoned, under 16 bytes|guard|
 struct Buffer {
@@ -174,7 +173,8 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 // The end of the buffer lies as near to a guard page as the alignment of its start lets it:
-// `misalign` bytes after a multiple of 16. Its contents are zero until written. Null: no memory.
+// `misalign` bytes after a multiple of 16. Its contents are zero until written. For launches that are
+// watched, `cell_bytes` is the unit in which accesses are remembered, else 0. Null: no memory.
 void *cudaemu_allocate(size_t bytes, size_t misalign, unsigned cell_bytes) {
   misalign %= ALIGNMENT;
   const size_t used = round_up(bytes + misalign, ALIGNMENT) - misalign;
@@ -193,7 +193,7 @@ void *cudaemu_allocate(size_t bytes, size_t misalign, unsigned cell_bytes) {
   memset(buffer.margin_before(), POISON, buffer.start - buffer.margin_before());
   memset(buffer.end(), POISON, buffer.guard_after() - buffer.end());
   buffers.push_back(buffer);
-  hazards::watch_buffer(buffer.start, bytes, cell_bytes);
+  if (cell_bytes != 0) hazards::watch_buffer(buffer.start, bytes, cell_bytes);
   return buffer.start;
 }
 

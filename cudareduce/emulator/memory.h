@@ -6,6 +6,9 @@
 
 namespace cudaemu {
 
+// What memory is filled with before anything is written to it: NaN as a float, -1 as an integer.
+constexpr unsigned char POISON = 0xff;
+
 // Of the live buffer that holds `address`, or in whose guard pages it lies: what a reader needs to
 // know, e.g. "4 bytes past the end of argument 0 (4000 bytes)". False: it is near no buffer.
 bool describe_address(const Launch &launch, const void *address, char *text, size_t capacity);

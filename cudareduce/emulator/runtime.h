@@ -51,7 +51,8 @@ extern CUDAEMU_TLS const Thread *this_thread;  // the CUDA thread that this OS t
 extern CUDAEMU_TLS BlockPosition this_block;   // and its block
 
 // __syncthreads() and the variants that also count a predicate.
-enum class Vote { None, Any, All, Count };
+enum class Vote { Any, All, Count };
+void block_barrier(Site at);
 int block_barrier(Vote vote, bool predicate, Site at);
 
 // Everything that the lanes of a warp do together.
@@ -72,13 +73,20 @@ enum class Collective : uint8_t {
   ReduceXor,
 };
 
-// The widest thing that a shuffle can carry.
-struct Value {
-  uint64_t low, high;
+// The widest thing that a shuffle can carry. A number and no struct: of a last call that returns a
+// struct the compiler does not always make a jump (see fiber.h).
+typedef unsigned __int128 Value __attribute__((aligned(8)));
+
+// What a lane asks of the others. Passed in registers, as are a Value and a Site.
+struct Request {
+  unsigned mask;
+  int argument;
+  Collective what;
+  uint8_t width;  // a power of two up to 32
 };
 
-Value warp_collective(Collective what, unsigned mask, Value value, int argument, int width,
-                      Site at);
+Value warp_collective(Request request, Value value, Site at);
+int diagnose_width(int width, Site at);  // returns one to go on with
 unsigned active_mask();
 
 // Whom a fence reaches: other threads of the block, or all blocks.
@@ -86,6 +94,7 @@ enum class Scope { Block, Device };
 void fence(Scope scope);
 void yield();  // let the other threads of the block move on
 void unsupported(const char *what, Site at);
+void assertion_failed(const char *expression, Site at);  // does not return
 
 // An atomic operation is begin_atomic (which returns the present content) and then
 // compare_and_swap (which returns what it found) until that succeeds.

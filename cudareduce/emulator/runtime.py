@@ -19,6 +19,7 @@ class Request(ctypes.Structure):
         ("seed", ctypes.c_uint64),
         ("order", ctypes.c_uint32),
         ("os_threads", ctypes.c_uint32),
+        ("watched", ctypes.c_uint32),
     )
 
 
@@ -53,6 +54,9 @@ def load_runtime(path: Path) -> ctypes.CDLL:
     runtime.cudaemu_release.restype = None
     runtime.cudaemu_launch.argtypes = (ctypes.POINTER(Request),)
     runtime.cudaemu_launch.restype = ctypes.c_uint
+    runtime.cudaemu_shared_bytes.argtypes = (ctypes.POINTER(Entry),)
+    runtime.cudaemu_shared_bytes.restype = ctypes.c_uint64
+    runtime.cudaemu_printed.restype = ctypes.c_char_p
     runtime.cudaemu_diagnostics.restype = ctypes.c_char_p
     runtime.cudaemu_set_symbol.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
     runtime.cudaemu_set_symbol.restype = ctypes.c_size_t

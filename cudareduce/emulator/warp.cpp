@@ -3,12 +3,13 @@
 
 #include "diagnostics.h"
 #include "hazards.h"
+#include "turns.h"
 
 namespace cudaemu {
 namespace {
 
 // What a lane gets that asks for the value of a lane which takes no part: NaN, or -1.
-constexpr Value POISON = {~0ull, ~0ull};
+constexpr Value NOBODY = ~Value{0};
 
 bool is_shuffle(Collective what) {
   return what >= Collective::ShuffleIndex && what <= Collective::ShuffleXor;
@@ -60,8 +61,8 @@ uint32_t reduce_lanes(Collective how, unsigned lanes, const Value *given) {
   uint32_t result = 0;
   bool first = true;
   for (unsigned left = lanes; left != 0; left &= left - 1) {
-    const unsigned lane = static_cast<unsigned>(__builtin_ctz(left));
-    const uint32_t value = static_cast<uint32_t>(given[lane].low);
+    const unsigned lane = lowest_bit(left);
+    const uint32_t value = static_cast<uint32_t>(given[lane]);
     if (how == Collective::Ballot) {
       result |= value << lane;
     } else {
@@ -72,71 +73,93 @@ uint32_t reduce_lanes(Collective how, unsigned lanes, const Value *given) {
   return result;
 }
 
+// Turns what the lanes give into what they receive.
+void exchange(Fiber *fibers, unsigned lanes, Collective what) {
+  Value given[WARP];
+  for (unsigned left = lanes; left != 0; left &= left - 1) {
+    given[lowest_bit(left)] = fibers[lowest_bit(left)].context.result;
+  }
+  if (!is_shuffle(what)) {
+    const uint32_t result = reduce_lanes(what, lanes, given);
+    for (unsigned left = lanes; left != 0; left &= left - 1) {
+      fibers[lowest_bit(left)].context.result = result;
+    }
+    return;
+  }
+  for (unsigned left = lanes; left != 0; left &= left - 1) {
+    const unsigned lane = lowest_bit(left);
+    const Request &request = fibers[lane].request;
+    const unsigned source = source_lane(what, lane, request.argument, request.width);
+    const bool takes_part = source < WARP && (lanes >> source & 1) != 0;
+    fibers[lane].context.result = takes_part ? given[source] : NOBODY;
+  }
+}
+
 }  // namespace
 
 // Done as soon as every lane of the mask is here; until then nothing happens. Lanes that have
 // exited or that the block never had are not waited for.
 void Block::complete_collective(unsigned warp_number, unsigned mask) {
   Warp &warp = warps_[warp_number];
-  const Fiber *fibers = &fibers_[warp_number * WARP];
+  Fiber *fibers = &fibers_[warp_number * WARP];
   const unsigned lanes = mask & warp.present & ~warp.exited;
   if (lanes == 0 || (warp.at_collective & lanes) != lanes) return;
 
-  const Collective what = fibers[__builtin_ctz(lanes)].collective;
+  const Collective what = fibers[lowest_bit(lanes)].request.what;
   for (unsigned left = lanes; left != 0; left &= left - 1) {
-    const Fiber &fiber = fibers[__builtin_ctz(left)];
-    if (fiber.mask != mask || fiber.collective != what) return;
+    const Request &request = fibers[lowest_bit(left)].request;
+    if (request.mask != mask || request.what != what) return;
   }
-
-  if (is_shuffle(what)) {
-    for (unsigned left = lanes; left != 0; left &= left - 1) {
-      const unsigned lane = static_cast<unsigned>(__builtin_ctz(left));
-      const Fiber &fiber = fibers[lane];
-      const unsigned source = source_lane(what, lane, fiber.argument, fiber.width);
-      const bool takes_part = source < WARP && (lanes >> source & 1) != 0;
-      warp.received[lane] = takes_part ? warp.given[source] : POISON;
-    }
-  } else if (what == Collective::SyncWarp) {
-    hazards::warp_synchronised(warp_number, lanes);
+  if (what == Collective::SyncWarp) {
+    if (launch_->watched) hazards::warp_synchronised(warp_number, lanes);
   } else {
-    const uint32_t result = reduce_lanes(what, lanes, warp.given);
-    for (unsigned left = lanes; left != 0; left &= left - 1) {
-      warp.received[__builtin_ctz(left)] = {result, 0};
-    }
+    exchange(fibers, lanes, what);
   }
   warp.at_collective &= ~lanes;
   make_ready(warp_number, lanes);
 }
 
-Value Block::collective(Collective what, unsigned mask, Value value, int argument, int width,
-                        Site at) {
-  Fiber &self = current();
-  const unsigned lane = self.rank % WARP;
-  if ((mask >> lane & 1) == 0) {
-    diagnose(at, "lane " + std::to_string(lane) + " is not in its own mask");
-    mask |= 1u << lane;
-  }
-  const bool is_power_of_two = width > 0 && (width & (width - 1)) == 0;
-  if (!is_power_of_two || width > static_cast<int>(WARP)) {
-    diagnose(at, "the width of a shuffle is a power of two up to 32, not " + std::to_string(width));
-    width = WARP;
-  }
-  self.collective = what;
-  self.mask = mask;
-  self.argument = argument;
-  self.width = width;
-  self.site = at;
-  Warp &warp = warps_[self.rank / WARP];
-  warp.given[lane] = value;
-  warp.at_collective |= 1u << lane;
-  complete_collective(self.rank / WARP, mask);
-  switch_from(self);
-  return warp.received[lane];
+// As at a barrier, those who only wait need no frame. Static, since with a `this` the arguments no
+// longer fit into registers.
+inline Value Block::collective(Request request, Value value, Site at) {
+  Block &block = *running_block;
+  Fiber &self = block.current();
+  Warp &warp = block.warps_[self.rank / WARP];
+  const unsigned own = 1u << self.rank % WARP;
+  const unsigned missing = request.mask & warp.present & ~warp.exited & ~warp.at_collective;
+  const bool only_waits = (missing & own) != 0 && missing != own;
+  if (!only_waits) return arrive_at_collective(request, value, at);
+  self.request = request;
+  self.context.result = value;
+  self.waits_at(at);
+  warp.at_collective |= own;
+  return block.switch_from(self);
 }
 
-Value warp_collective(Collective what, unsigned mask, Value value, int argument, int width,
-                      Site at) {
-  return running_block->collective(what, mask, value, argument, width, at);
+Value Block::arrive_at_collective(Request request, Value value, Site at) {
+  Block &block = *running_block;
+  Fiber &self = block.current();
+  const unsigned lane = self.rank % WARP;
+  if ((request.mask >> lane & 1) == 0) {
+    diagnose(at, "lane " + std::to_string(lane) + " is not in its own mask");
+    request.mask |= 1u << lane;
+  }
+  self.request = request;
+  self.context.result = value;
+  self.waits_at(at);
+  block.warps_[self.rank / WARP].at_collective |= 1u << lane;
+  block.complete_collective(self.rank / WARP, request.mask);
+  return block.switch_from(self);
+}
+
+Value warp_collective(Request request, Value value, Site at) {
+  return Block::collective(request, value, at);
+}
+
+int diagnose_width(int width, Site at) {
+  diagnose(at,
+           "the width of a shuffle is a power of two up to 32, not " + std::to_string(width));
+  return WARP;
 }
 
 }  // namespace cudaemu

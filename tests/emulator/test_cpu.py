@@ -147,7 +147,7 @@ def test_backends_with_caches_of_their_own_share_a_process(
     """What one has loaded, from whichever folder, the other's kernels are bound to."""
     for name in ("one", "two"):  # the runtime is compiled once, which takes seconds
         (tmp_path / name).mkdir()
-        shutil.copy(Toolchain(cache, hazards).runtime, tmp_path / name)
+        shutil.copy(Toolchain(cache, hazards).runtime(), tmp_path / name)
     with (
         CpuBackend(cache=tmp_path / "one", hazards=hazards) as one,
         CpuBackend(cache=tmp_path / "two", hazards=hazards) as two,

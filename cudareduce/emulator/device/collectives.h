@@ -9,7 +9,7 @@ template <class T>
 inline Value pack(const T &value) {
   static_assert(sizeof(T) <= sizeof(Value) && __is_trivially_copyable(T),
                 "a shuffle carries trivially copyable types of up to 16 bytes");
-  Value packed = {0, 0};
+  Value packed = 0;
   __builtin_memcpy(&packed, &value, sizeof value);
   return packed;
 }
@@ -23,17 +23,19 @@ inline T unpack(Value packed) {
 
 template <class T>
 inline T shuffle(Collective how, unsigned mask, T value, int argument, int width, Site at) {
-  return unpack<T>(warp_collective(how, mask, pack(value), argument, width, at));
+  if (width <= 0 || width > 32 || (width & (width - 1)) != 0) width = diagnose_width(width, at);
+  const Request request = {mask, argument, how, static_cast<uint8_t>(width)};
+  return unpack<T>(warp_collective(request, pack(value), at));
 }
 
 inline unsigned reduce(Collective how, unsigned mask, unsigned value, Site at) {
-  return static_cast<unsigned>(warp_collective(how, mask, {value, 0}, 0, 32, at).low);
+  return static_cast<unsigned>(warp_collective({mask, 0, how, 32}, value, at));
 }
 
 }  // namespace cudaemu
 
 inline void __syncthreads(cudaemu::Site at = cudaemu::Site::here()) {
-  cudaemu::block_barrier(cudaemu::Vote::None, false, at);
+  cudaemu::block_barrier(at);
 }
 inline int __syncthreads_or(int predicate, cudaemu::Site at = cudaemu::Site::here()) {
   return cudaemu::block_barrier(cudaemu::Vote::Any, predicate != 0, at);
@@ -47,7 +49,7 @@ inline int __syncthreads_count(int predicate, cudaemu::Site at = cudaemu::Site::
 
 inline void __syncwarp(unsigned mask = cudaemu::FULL_WARP,
                        cudaemu::Site at = cudaemu::Site::here()) {
-  cudaemu::warp_collective(cudaemu::Collective::SyncWarp, mask, {0, 0}, 0, 32, at);
+  cudaemu::warp_collective({mask, 0, cudaemu::Collective::SyncWarp, 32}, 0, at);
 }
 
 #define CUDAEMU_SHUFFLE(name, how, argument_type)                                              \

@@ -1,0 +1,105 @@
+"""A kernel's library, and how much shared memory it takes."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+import subprocess
+from functools import cached_property
+from pathlib import Path
+
+from cudareduce.backend import BuildError, KernelFault, Source
+from cudareduce.emulator.runtime import Entry
+
+#: Bytes a block that a kernel may declare, and take in all where nobody has allowed it more.
+SHARED_LIMIT = 49152
+
+_PT_TLS = 7
+_SYMBOL = re.compile(
+    r"\s*\d+: [0-9a-f]+\s+(?P<size>\w+)\s+(?P<kind>TLS|OBJECT)\s.*\s(?P<name>\S+)$"
+)
+_ENTRY = "cudaemu_entry_"
+_MARKER = "shared_segment_marker"
+
+
+class CpuProgram:
+    """A kernel's library and one of its entry points, loaded when it is first asked for: that runs
+    constructors, which are a user's. Then raises KernelFault if it does not load."""
+
+    binary_sha: str | None = None
+
+    def __init__(self, path: Path, entry: str, runtime: ctypes.CDLL) -> None:
+        self.entry, self._path, self._runtime = entry, path, runtime
+
+    @cached_property
+    def _library(self) -> ctypes.CDLL:
+        try:
+            return ctypes.CDLL(str(self._path))
+        except OSError as error:
+            raise KernelFault(f"{self.entry} cannot be loaded: {error}") from None
+
+    @cached_property
+    def descriptor(self) -> Entry:
+        """What the runtime calls."""
+        return Entry.in_dll(self._library, f"{_ENTRY}{self.entry}")
+
+    def shared_with(self, dynamic: int) -> int:
+        """Bytes of shared memory that a block takes, `dynamic` of them given by the launch; those
+        of other kernels in the file are told apart where all are too many."""
+        all_kernels: int = self._runtime.cudaemu_shared_bytes(ctypes.byref(self.descriptor))
+        if all_kernels + dynamic <= SHARED_LIMIT:
+            return all_kernels + dynamic
+        return _static_shared(self._path, self.entry) + dynamic
+
+    def set_constant(self, name: str, value: int) -> None:
+        """Set a 64-bit `__constant__` of the program. Raises KernelFault if there is none."""
+        try:
+            symbol = ctypes.c_uint64.in_dll(self._library, name)
+        except ValueError:
+            raise KernelFault(f"{self.entry} has no __constant__ named {name}") from None
+        data = ctypes.c_uint64(value % 2**64)
+        size = self._runtime.cudaemu_set_symbol(ctypes.addressof(symbol), ctypes.byref(data), 8)
+        if size != 8:
+            raise KernelFault(f"{name} of {self.entry} has {size} bytes, not 8")
+
+
+def program_in(library: Path, source: Source, runtime: ctypes.CDLL) -> CpuProgram | BuildError:
+    """The program in a compiled library, which is bound to `runtime`; a BuildError if no GPU would
+    take it."""
+    if _thread_local(library) > SHARED_LIMIT:
+        shared = _static_shared(library, source.entry)
+        if shared > SHARED_LIMIT:
+            return BuildError(
+                f"{source.path}: error: {source.entry} declares {shared} bytes of shared memory, "
+                f"and no kernel may declare more than {SHARED_LIMIT}"
+            )
+    return CpuProgram(library, source.entry, runtime)
+
+
+def _thread_local(library: Path) -> int:
+    """Bytes of a library's thread-local segment, which holds the shared memory of all its kernels:
+    from the program headers of a 64-bit ELF file (elf(5))."""
+    data = library.read_bytes()
+    (start,), (size, count) = (
+        struct.unpack_from("=Q", data, 32),
+        struct.unpack_from("=HH", data, 54),
+    )
+    headers = [struct.unpack_from("=IIQQQQQ", data, start + k * size) for k in range(count)]
+    return sum(header[6] for header in headers if header[0] == _PT_TLS)
+
+
+def _static_shared(library: Path, entry: str) -> int:
+    """Bytes of static shared memory of a kernel: all that its library has or, beside other kernels,
+    what is declared in its own body, as nothing tells whose the rest is."""
+    table = subprocess.run(
+        ["readelf", "--symbols", "--wide", str(library)], capture_output=True, text=True, check=True
+    ).stdout
+    found = [match for match in map(_SYMBOL.match, table.splitlines()) if match]
+    kernels = {match["name"] for match in found if match["name"].startswith(_ENTRY)}
+    own = f"_ZZ{len(entry)}{entry}E" if len(kernels) > 1 else ""
+    return sum(
+        int(match["size"], 0)
+        for match in found
+        if match["kind"] == "TLS" and match["name"].startswith(own) and _MARKER not in match["name"]
+    )
