@@ -98,11 +98,12 @@ const char *Timeline::what_is_missing(Access earlier, Me me, Space space) const 
   if (space == Space::Shared ? !in_this_block(earlier) : !in_this_launch(earlier)) return nullptr;
   if (in_this_block(earlier)) {
     if (earlier.thread() == me.thread || !since_last_barrier(earlier)) return nullptr;
+    const bool same_warp = earlier.thread() / WARP == me.warp();
+    const uint64_t *joined = joined_[me.warp()][me.lane()];
+    if (same_warp && earlier.tick() < joined[earlier.thread() % WARP]) return nullptr;
     // Warps of one block may hand over by fence and atomic operation as blocks do.
     if (is_handed_over(earlier, me)) return nullptr;
-    if (earlier.thread() / WARP != me.warp()) return "no __syncthreads() between them";
-    const bool joined = earlier.tick() < joined_[me.warp()][me.lane()][earlier.thread() % WARP];
-    return joined ? nullptr : "no __syncwarp() between them";
+    return same_warp ? "no __syncwarp() between them" : "no __syncthreads() between them";
   }
   if (is_handed_over(earlier, me)) return nullptr;
   return is_announced(earlier) ? "no atomic operation that hands it over"
@@ -117,8 +118,10 @@ void Timeline::take_later(Ticks &ticks, const Ticks &others) {
 
 // What the block of an access has announced to the one at hand: to itself, or to another.
 const Timeline::Announced &Timeline::announced_by(Access earlier) const {
-  const Scope scope = in_this_block(earlier) ? Scope::Block : Scope::Device;
-  return blocks_[block_of(earlier)].announced[static_cast<unsigned>(scope)];
+  if (in_this_block(earlier)) {
+    return blocks_.back().announced[static_cast<unsigned>(Scope::Block)];
+  }
+  return blocks_[block_of(earlier)].announced[static_cast<unsigned>(Scope::Device)];
 }
 
 bool Timeline::is_announced(Access earlier) const {

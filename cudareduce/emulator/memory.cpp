@@ -173,8 +173,8 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 // The end of the buffer lies as near to a guard page as the alignment of its start lets it:
-// `misalign` bytes after a multiple of 16. Its contents are zero until written. For launches that are
-// watched, `cell_bytes` is the unit in which accesses are remembered, else 0. Null: no memory.
+// `misalign` bytes after a multiple of 16. Its contents are zero until written. For launches that
+// are watched, `cell_bytes` is the unit in which accesses are remembered, else 0. Null: no memory.
 void *cudaemu_allocate(size_t bytes, size_t misalign, unsigned cell_bytes) {
   misalign %= ALIGNMENT;
   const size_t used = round_up(bytes + misalign, ALIGNMENT) - misalign;

@@ -1,4 +1,4 @@
-// assert() of a kernel. As in C, including this again takes notice of NDEBUG, hence no include guard.
+// assert() of a kernel. As in C, including this again takes notice of NDEBUG, hence no guard.
 #undef assert
 #ifdef NDEBUG
 #define assert(...) ((void)0)
