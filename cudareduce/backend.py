@@ -164,6 +164,10 @@ class Backend(Protocol):
         them where the device has an order of its own, which no words tell apart; else one for each
         order that the backend can impose, named, and the first of them alone if `quick`."""
 
+    def printed(self) -> list[str]:
+        """Lines that kernels have printed since the last call, as far as they do not go to the
+        standard output of the process by themselves."""
+
     def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
         """A ready asynchronous write of a few bytes to the start of a buffer."""
 

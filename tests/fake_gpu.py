@@ -323,6 +323,9 @@ class FakeGpu:
     def host_us(self) -> float:
         return self.host
 
+    def printed(self) -> list[str]:
+        return []
+
     def require_bindings(self) -> None:
         pass
 

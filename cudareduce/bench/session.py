@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 
 from cudareduce.backend import Backend, BuildError, OutOfMemory
-from cudareduce.backends import BackendSpec
+from cudareduce.backends import BackendSpec, open_backend
+from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.settings import Settings
 from cudareduce.launch.case import Case, Prepared, Shape, build, planned
+from cudareduce.launch.plan import Plan
 from cudareduce.library.registry import Choice
 from cudareduce.problem.operators import Reduction
 from cudareduce.progress import Progress
@@ -87,18 +88,28 @@ class Session:
         return cases
 
     def prepare(
-        self, cases: Sequence[Case], shapes: Sequence[Shape]
+        self, cases: Sequence[Case], shapes: Sequence[Shape], *, hazards: bool = False
     ) -> tuple[list[Prepared], dict[Case, Verdict]]:
-        """Plan cases for shapes, and compile whatever those plans launch; those that do not
-        compile, or that there was no time for, come with a verdict that says so."""
-        limits = self.backend.limits()
+        """Plan cases for shapes, and compile whatever those plans launch, with `hazards` also for
+        the build that watches; those that do not compile, or that there was no time for, come with
+        a verdict that says so."""
+        limits, deadline = self.backend.limits(), self.settings.deadline
         plans = {case: planned(case, shapes, limits) for case in cases}
         needed = {case: list(taken.values()) for case, (taken, _) in plans.items()}
+        watched: dict[Case, list[Plan]] = {}
+        if hazards and self.backend.traits.watches:
+            watched = {
+                case: list(planned(case, HAZARD_SHAPES, limits)[0].values()) for case in cases
+            }
         units = sum(
-            len({stage for plan in some for stage in plan.stages}) for some in needed.values()
+            len({stage for plan in some for stage in plan.stages})
+            for some in (*needed.values(), *watched.values())
         )
         with self.phase("compiling", units) as progress:
-            built = build(self.backend, needed, progress.step, self.settings.deadline)
+            built = build(self.backend, needed, progress.step, deadline)
+            if watched:  # children find in the cache what is compiled here, and say what is not
+                with open_backend(replace(self.spec, hazards=True)) as watching:
+                    build(watching, watched, progress.step, deadline)
         left = {case: skipped("time", self.why_cut()) for case in cases if case not in built}
         left |= {
             case: skipped("unbuilt", f"does not compile: {made}")
@@ -184,7 +195,7 @@ class Session:
         queues: dict[Case, list[Job]] = {}
         for one in prepared:
             queue = list(self._jobs(one, shapes, hazards))
-            too_large = self._why_too_large(max(map(_bytes, queue)))
+            too_large = why_too_large(max(map(_bytes, queue)) * self.backend.traits.host_copies)
             if too_large:
                 yield one.case, skipped("machine", too_large)
             else:
@@ -194,7 +205,10 @@ class Session:
             return
         largest = max(map(_bytes, jobs)) * self.backend.traits.host_copies
         cores = len(os.sched_getaffinity(0)) if self.backend.traits.isolated else 1
-        count = next((k for k in range(min(cores, len(jobs)), 1, -1) if _fits(k * largest)), 1)
+        count = next(
+            (k for k in range(min(cores, len(jobs)), 1, -1) if why_too_large(k * largest) is None),
+            1,
+        )
         shared = {
             case: [replace(j, spec=replace(j.spec, threads=max(1, cores // count))) for j in queue]
             for case, queue in queues.items()
@@ -220,7 +234,7 @@ class Session:
             return {}
         cases = [one.case for one in prepared]
         nbytes = shape[0] * shape[1] * cases[0].reduction.dtype.size
-        too_large = self._why_too_large(nbytes)
+        too_large = why_too_large(nbytes * self.backend.traits.host_copies)
         if too_large:
             return dict.fromkeys(cases, skipped("machine", too_large))
         try:
@@ -258,26 +272,11 @@ class Session:
         limit_s = self.settings.time_limit_s or _START_S + elements / _ELEMENTS_PER_S
         return replace(job, limit_s=limit_s)
 
-    def _why_too_large(self, nbytes: int) -> str | None:
-        """Why the host's memory does not hold an input with the copies that the backend makes."""
-        needed = nbytes * self.backend.traits.host_copies
-        if _fits(needed):
-            return None
-        available = _available_bytes() or 0
-        return (
-            f"needs {needed / 2**30:.1f} GiB of host memory, {available / 2**30:.1f} GiB available"
-        )
-
 
 def _bytes(job: Job) -> int:
     """Of the largest input of a job."""
     elements = max((n * rows for n, rows in job.shapes), default=0)
     return elements * job.prepared.case.reduction.dtype.size
-
-
-def _fits(nbytes: int) -> bool:
-    available = _available_bytes()
-    return available is None or nbytes < available * 0.9
 
 
 def _size_text(shape: Shape) -> str:
@@ -294,13 +293,3 @@ def _refused(prepared: Sequence[Prepared], shapes: Sequence[Shape]) -> Iterator[
 
 def _is_open(case: Case, verdicts: Mapping[Case, Verdict]) -> bool:
     return verdicts.get(case, RIGHT).outcome == "pass"
-
-
-def _available_bytes() -> int | None:
-    """What Linux says a process may still take without swapping; None where it does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    kib = next((line.split()[1] for line in lines if line.startswith("MemAvailable:")), None)
-    return int(kib) * 1024 if kib else None

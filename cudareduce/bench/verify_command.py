@@ -74,7 +74,7 @@ def _answers(session: Session, choices: Sequence[Choice], reduction: Reduction) 
     prepared: list[Prepared] = []
     interrupted = False
     try:
-        prepared, unbuilt = session.prepare(runnable, shapes)
+        prepared, unbuilt = session.prepare(runnable, shapes, hazards=True)
         found = session.verify(
             prepared, shapes, verdicts | unbuilt, hazards=True, skip_others=not settings.sizes
         )

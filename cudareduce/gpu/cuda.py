@@ -234,6 +234,11 @@ class CudaBackend:
 
         return checked
 
+    @staticmethod
+    def printed() -> list[str]:
+        """None: the driver prints them itself."""
+        return []
+
     def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
         assert isinstance(buffer, GuardedBuffer)
         words = np.frombuffer(pattern, np.uint32)

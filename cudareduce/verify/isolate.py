@@ -27,6 +27,7 @@ from cudareduce.budget import Deadline
 from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import CudareduceError
 from cudareduce.launch.case import Case, Prepared, Shape, build
+from cudareduce.progress import say
 from cudareduce.signals import held, ignore_endings
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
 from cudareduce.verify.verify import Inputs, verify
@@ -171,8 +172,8 @@ class _Child:
             self.pipe.send(job)
 
     def answer(self) -> Verdict | None:
-        """Its verdict, or None if it has only compiled; to be asked once there is something to read
-        or `ends` is past. Raises the CudareduceError that it sends."""
+        """Its verdict, or None if it has only compiled or printed; to be asked once there is
+        something to read or `ends` is past. Raises the CudareduceError that it sends."""
         if not self.pipe.poll():
             self.kill()
             why = f"no answer after {self._limit_s:g} s: it hangs, or --time-limit is too short"
@@ -184,6 +185,10 @@ class _Child:
             reason = self._last_line(self._process.exitcode)
             self.kill()
             return Verdict("fail", reason)
+        if isinstance(said, list):  # what kernels have printed
+            for line in said:
+                say(line)
+            return None
         if said == _COMPILED:
             self.ends = monotonic() + self._limit_s
             return None
@@ -248,7 +253,11 @@ def _serve(pipe: Connection, log: str) -> None:
         try:
             if job.spec not in backends:
                 backends[job.spec] = open_backend(job.spec, catch_faults=True)
-            pipe.send(verify_job(job, backends[job.spec], inputs, lambda: pipe.send(_COMPILED)))
+            verdict = verify_job(job, backends[job.spec], inputs, lambda: pipe.send(_COMPILED))
+            lines = backends[job.spec].printed()
+            if lines:
+                pipe.send(lines)
+            pipe.send(verdict)
         except CudareduceError as error:
             pipe.send(error)
         except Exception as error:
