@@ -38,7 +38,8 @@ from cudareduce.budget import Deadline
 from cudareduce.device import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.launch.case import Case
-from cudareduce.verify.isolate import Isolation, Job, verify_job
+from cudareduce.verify.isolate import Isolation
+from cudareduce.verify.job import Job, verify_job
 from cudareduce.verify.verdict import RIGHT, Verdict, worse
 from cudareduce.verify.verify import Inputs
 from tests.simulate import H200

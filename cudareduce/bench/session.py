@@ -21,7 +21,8 @@ from cudareduce.launch.plan import Plan
 from cudareduce.library.registry import Choice
 from cudareduce.problem.operators import Reduction
 from cudareduce.progress import Progress
-from cudareduce.verify.isolate import Isolation, Job
+from cudareduce.verify.isolate import Isolation
+from cudareduce.verify.job import Job
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
 from cudareduce.verify.verify import SMALL, verify
 

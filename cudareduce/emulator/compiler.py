@@ -16,6 +16,7 @@ from pathlib import Path
 from cudareduce.backend import BuildError
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
+from cudareduce.host import ANSWER_LIMIT_S
 
 #: Seconds after which a call of g++ is taken for one that hangs; a kernel takes less than one.
 LIMIT_S = 120.0
@@ -59,7 +60,13 @@ class Compiler:
     @cached_property
     def version(self) -> str:
         """What it says of itself."""
-        code, out, errors = self._call(["--version"], None, Path.cwd(), Deadline())
+        try:
+            answer = self._call(["--version"], None, Path.cwd(), Deadline(ANSWER_LIMIT_S))
+        except OutOfTime:
+            raise EnvironmentProblem(
+                f"{self.path} does not tell its version within {ANSWER_LIMIT_S:g} s: {_ADVICE}"
+            ) from None
+        code, out, errors = answer
         if code != 0 or not out:
             raise self._broken(code, errors)
         return out
@@ -125,7 +132,8 @@ class Compiler:
                 self._running.discard(process)
             if process.poll() is None:
                 _kill(process)
-                process.communicate()
+            with process:  # closes its pipes, however it ended
+                pass
         return process.returncode, out, errors
 
     def _broken(self, code: int, errors: str) -> EnvironmentProblem:

@@ -27,6 +27,7 @@ from cudareduce.emulator.compiler import OutOfTime
 from cudareduce.emulator.program import SHARED_LIMIT, CpuProgram, program_in
 from cudareduce.emulator.runtime import Request, load_runtime
 from cudareduce.emulator.toolchain import Toolchain, resolve_locations
+from cudareduce.errors import EnvironmentProblem
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -71,7 +72,13 @@ class CpuBackend:
 
     @cached_property
     def _runtime(self) -> ctypes.CDLL:
-        return load_runtime(self._toolchain.runtime())
+        path = self._toolchain.runtime()
+        try:
+            return load_runtime(path)
+        except OSError as error:
+            raise EnvironmentProblem(
+                f"what g++ made of the emulator does not load ({error}): see whether g++ works"
+            ) from None
 
     def catch_faults(self) -> None:
         """From now on an invalid access writes a line to stderr and ends the process with 139.

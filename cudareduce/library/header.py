@@ -16,7 +16,7 @@ from cudareduce.library.toml import BadToml, line_of, parse, quoted
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
 
-_BLOCK = re.compile(r"/\*\+\+\+\n(?P<toml>.*?)\+\+\+\*/", re.DOTALL)
+_OPENS, _CLOSES = "/*+++", "+++*/"
 
 Scope = Literal["grid", "block", "warp", "rows"]
 Grid = Literal["cover", "fill", "fixed", "one", "block_per_row", "warp_per_row"]
@@ -129,14 +129,17 @@ KEYS = (*_TEXTS, *_COUNTS, *_WORDS, *_LISTS)
 def read_header(path: Path, text: str) -> Mapping[str, Any] | None:
     """The checked header of a kernel file, or None where the file has none. One that is not closed,
     is not TOML, misses a key or holds a word that is not known is a UsageError with its line."""
-    match = _BLOCK.search(text)
-    if match is None:
-        if "/*+++" in text:
-            line = text[: text.index("/*+++")].count("\n") + 1
-            raise UsageError(f"{path}:{line}: the header opened by /*+++ is never closed by +++*/")
+    opened = text.find(_OPENS)
+    if opened < 0:
         return None
-    body = match["toml"]
-    first_line = text[: match.start("toml")].count("\n") + 1
+    begin = opened + len(_OPENS)
+    end = text.find(_CLOSES, begin)
+    first_line = text.count("\n", 0, begin) + 1
+    if end < 0:
+        raise UsageError(
+            f"{path}:{first_line}: the header opened by {_OPENS} is never closed by {_CLOSES}"
+        )
+    body = text[begin:end]
     try:
         values = parse(body)
     except BadToml as error:

@@ -10,52 +10,37 @@ import ctypes
 import os
 import signal
 import tempfile
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from multiprocessing import connection, forkserver, get_context
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext
+from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
 from time import monotonic
 
-from cudareduce.backend import Backend, BuildError, OutOfMemory
+from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.budget import Deadline
 from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import CudareduceError
-from cudareduce.launch.case import Case, Prepared, Shape, build
+from cudareduce.launch.case import Case
 from cudareduce.progress import say
 from cudareduce.signals import held, ignore_endings
-from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
-from cudareduce.verify.verify import Inputs, verify
+from cudareduce.verify.job import Job, verify_job
+from cudareduce.verify.verdict import RIGHT, Verdict, worse
+from cudareduce.verify.verify import Inputs
 
 #: Seconds that a killed child is waited for before it is left to the operating system.
 _KILL_WAIT_S = 10.0
+#: Lines of each kernel's printf that are shown.
+_PRINTED_LINES = 20
 #: What a child sends when it has compiled a job: what takes time from then on is the kernel.
 _COMPILED = "compiled"
 #: From linux/prctl.h: the signal that a process gets when what it was forked from ends.
 _PR_SET_PDEATHSIG = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """Verify one case on shapes that it takes, in order; `prepared` comes without programs, which
-    the child builds for itself.
-
-    `thorough` tries all patterns and schedules, not the decisive one alone; `only` is the one
-    pattern to verify with. A kernel that takes longer than `limit_s` counts as hanging.
-    """
-
-    spec: BackendSpec
-    prepared: Prepared
-    shapes: tuple[Shape, ...]
-    limit_s: float
-    seed: int = 0
-    thorough: bool = True
-    only: str | None = None
 
 
 @dataclass(slots=True)
@@ -82,15 +67,21 @@ class Isolation:
 
     def __init__(self) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._context = get_context("forkserver")
         self._children: list[_Child] = []
+        self._printed: Counter[str] = Counter()
 
     @staticmethod
-    def prepare() -> None:
-        """Start what children are forked from, which takes as long as this process took."""
+    def prepare() -> ForkServerContext | SpawnContext:
+        """What makes children: a process that has loaded all they need, from which they are forked.
+        It takes as long to start as this one took. Where its socket cannot be made, as in a
+        temporary folder with a long name, each child is started anew."""
         forkserver.set_forkserver_preload([__name__, "cudareduce.emulator.cpu"])
-        with held():  # it inherits what is held, and ends with this process
-            forkserver.ensure_running()
+        try:
+            with held():  # it inherits what is held, and ends with this process
+                forkserver.ensure_running()
+        except OSError:
+            return get_context("spawn")
+        return get_context("forkserver")
 
     def verify(
         self,
@@ -136,11 +127,21 @@ class Isolation:
         free = next((child for child in self._children if child not in busy), None)
         if free is None:
             with held():
-                self.prepare()
                 self._folder = self._folder or tempfile.TemporaryDirectory(prefix="cudareduce-")
-                free = _Child(self._context, Path(self._folder.name))
+                free = _Child(self.prepare(), Path(self._folder.name), self._print)
                 self._children.append(free)
         return free
+
+    def _print(self, lines: list[str]) -> None:
+        """Show what a kernel has printed, unless it has printed enough: it runs hundreds of
+        times."""
+        for line in lines:
+            kernel = line.partition(" printf: ")[0]
+            self._printed[kernel] += 1
+            if self._printed[kernel] <= _PRINTED_LINES:
+                say(line)
+            elif self._printed[kernel] == _PRINTED_LINES + 1:
+                say(f"{kernel} printf: what it prints from here on is not shown")
 
     def close(self) -> None:
         """End the children, whatever they are doing, and remove what they have left."""
@@ -155,7 +156,13 @@ class Isolation:
 class _Child:
     """A process that does one job after the other."""
 
-    def __init__(self, context: ForkServerContext, folder: Path) -> None:
+    def __init__(
+        self,
+        context: ForkServerContext | SpawnContext,
+        folder: Path,
+        tell: Callable[[list[str]], None],
+    ) -> None:
+        self._print = tell
         self.pipe, theirs = context.Pipe()
         handle, name = tempfile.mkstemp(dir=folder, suffix=".log")
         os.close(handle)
@@ -185,9 +192,8 @@ class _Child:
             reason = self._last_line(self._process.exitcode)
             self.kill()
             return Verdict("fail", reason)
-        if isinstance(said, list):  # what kernels have printed
-            for line in said:
-                say(line)
+        if isinstance(said, list):
+            self._print(said)
             return None
         if said == _COMPILED:
             self.ends = monotonic() + self._limit_s
@@ -262,30 +268,3 @@ def _serve(pipe: Connection, log: str) -> None:
             pipe.send(error)
         except Exception as error:
             pipe.send(CudareduceError(f"internal error: {type(error).__name__}: {error}"))
-
-
-def verify_job(
-    job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], None] = lambda: None
-) -> Verdict:
-    """The verdict of a job, in this process; `compiled` is called when kernels begin to run."""
-    case = job.prepared.case
-    built = build(backend, {case: [job.prepared.plans[shape] for shape in job.shapes]})[case]
-    if isinstance(built, BuildError):
-        return skipped("unbuilt", f"does not compile: {built}")
-    compiled()
-    ready = replace(job.prepared, programs=built)
-    verdict = RIGHT
-    try:
-        for shape in job.shapes:
-            new = verify(
-                backend, [ready], shape, inputs, seed=job.seed, thorough=job.thorough,
-                only=job.only,
-            )[case]  # fmt: skip
-            verdict = worse(verdict, new)
-            if verdict.outcome == "fail":
-                break
-    except OutOfMemory as error:
-        return skipped("machine", str(error))
-    except MemoryError:
-        return skipped("machine", "out of host memory")
-    return verdict

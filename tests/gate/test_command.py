@@ -412,7 +412,7 @@ def test_a_baseline_is_not_worn_away(cudareduce: Call, baseline: Path, tree: Pat
     for name in ("--json", "--markdown", "--junit"):
         code, _, err = cudareduce(*ask, name, baseline)
         assert code == 2
-        assert f"{name} and what it is compared with are one file" in err
+        assert f"{name} and what is read are one file" in err
     code, _, err = cudareduce(*ask, "--json", tree / "x", "--junit", tree / "x")
     assert (code, "--junit and --json are one file" in err) == (2, True)
     code, _, err = cudareduce(*ask, "--update-baseline", "--rounds", 5)
@@ -454,7 +454,7 @@ def test_names_that_no_xml_can_hold(cudareduce: Call, baseline: Path, tmp_path: 
 def test_an_empty_base_is_no_base(cudareduce: Call, tree: Path) -> None:
     code, _, err = cudareduce("check", "--base", "", "--kernels", tree)
     assert code == 2
-    assert "--base is empty: name a revision or a folder of kernels" in err
+    assert "Invalid value for '--base': the name is empty" in err
 
 
 def test_who_reads_json_or_markdown_finds_no_commands_in_it(

@@ -26,7 +26,8 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Registry, kernels_folder, load_registry
 from cudareduce.problem.operators import reduction_of
 from cudareduce.progress import phase
-from cudareduce.verify.isolate import Isolation, Job
+from cudareduce.verify.isolate import Isolation
+from cudareduce.verify.job import Job
 from cudareduce.verify.verdict import Verdict
 from cudareduce.verify.verify import verify
 from tests.cli.test_main import MINE
@@ -267,7 +268,7 @@ def test_a_foreign_kernel_on_a_gpu_is_verified_as_thoroughly_as_others(
         shapes = [(n, 1) for n in (1000, 2**21, 2**31)]
         plans, refusals = planned(cases[0], shapes, gpu.limits())
         prepared = [Prepared(cases[0], plans, refusals, {})]
-        monkeypatch.setattr(session_module, "_available_bytes", lambda: None)
+        monkeypatch.setattr("cudareduce.bench.memory.available_bytes", lambda: None)
         for shape in shapes:
             verdicts = session.verify(prepared, [shape], {}).verdicts
             assert verdicts[cases[0]] == Verdict("skip", "out of GPU memory: 2 GiB wanted")

@@ -58,7 +58,7 @@ def test_ends_of_lines_and_a_byte_order_mark_stay(
         "last, with no end",
     ]
     page.write_bytes(mark + end.join(lines).encode())
-    assert cudareduce("report", page) == (0, "", "")
+    assert cudareduce("report", page) == (0, "", f"{page} has its tables anew\n")
     text = page.read_bytes()
     assert text.startswith(mark + f"{OPEN}{end}{end}**sum of".encode())
     assert text.count(b"\n") == text.count(end.encode()) > 60
@@ -76,7 +76,7 @@ def test_what_is_no_plain_file(cudareduce: Call, tmp_path: Path, page: Path) -> 
     loop = tmp_path / "loop.md"
     loop.symlink_to(loop)
     code, _, err = cudareduce("report", loop)
-    assert (code, "Too many levels of symbolic links" in err) == (2, True)
+    assert (code, "is a link to itself" in err) == (2, True)
 
 
 def test_a_link_stays_one(cudareduce: Call, tmp_path: Path, page: Path) -> None:

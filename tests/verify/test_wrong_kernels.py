@@ -19,7 +19,8 @@ from cudareduce.launch.case import Case, Prepared, planned
 from cudareduce.library.kernel import load_kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import OPERATORS, reduction_of
-from cudareduce.verify.isolate import Isolation, Job
+from cudareduce.verify.isolate import Isolation
+from cudareduce.verify.job import Job
 from cudareduce.verify.verdict import Verdict
 from tests.conftest import ROOT
 
