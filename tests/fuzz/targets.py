@@ -6,6 +6,7 @@ An input is the bytes of a file, or of an argument of the command line.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -31,6 +32,9 @@ from cudareduce.results.store import load
 from tests.conftest import ROOT
 from tests.library.test_foreign import ATOMIC, TEMPLATES, WHOLE_TILES
 from tests.test_attacks import FOREIGN, kernel
+
+for _late in ("rich.console", "rich.table", "rich.text", "rich.box", "scipy.special", "tabulate"):
+    importlib.import_module(_late)  # takes longer than a call may, and must not be cut short
 
 #: CPU seconds that a call may take, however busy the machine.
 LIMIT_S = 1.0
