@@ -85,6 +85,7 @@ def chunk_ends(masked: str, start: int) -> Iterator[int]:
     """Where each top-level declaration ends, as positions behind `start` in a text whose comments
     and strings are blank; `namespace X {` and `extern "C" {` open no level."""
     depth, begin, transparent = 0, start, 0
+    semicolon_at = -1  # where the declaration begins that a } does not end, but a ;
     for k in range(start, len(masked)):
         char = masked[k]
         if char == "{":
@@ -101,9 +102,12 @@ def chunk_ends(masked: str, start: int) -> Iterator[int]:
                 yield begin
                 continue
             depth -= 1
-            if depth == 0 and not _NO_FUNCTION.search(masked, begin, k):  # else a ; ends it
-                begin = k + 1
-                yield begin
+            if depth == 0 and begin != semicolon_at:
+                if _NO_FUNCTION.search(masked, begin, k):
+                    semicolon_at = begin
+                else:
+                    begin = k + 1
+                    yield begin
         elif char == ";" and depth == 0:
             begin = k + 1
             yield begin

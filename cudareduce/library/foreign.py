@@ -18,8 +18,13 @@ from cudareduce.library.header import BLOCKS, Finish
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.dtypes import DTYPES, accumulator
 
+#: What stands before `__global__`, looked for from there in so many characters: from each word on
+#: it would take time that grows with the square of their number.
+_TEMPLATE = re.compile(
+    r"\btemplate\s*<(?P<parameters>[^<>]*)>\s*(?:(?:extern|\"C\"|static|inline)\s*)*$"
+)
+_TEMPLATE_WITHIN = 1000
 _KERNEL = re.compile(
-    r"(?:template\s*<(?P<template>[^<>]*)>\s*)?(?:extern\s+\"C\"\s+)?(?:static\s+|inline\s+)*"
     r"__global__\s+(?:__launch_bounds__\s*\([^()]*\)\s*)?(?:static\s+|inline\s+)*void\s+"
     r"(?:__launch_bounds__\s*\([^()]*\)\s*)?(?P<name>\w+)\s*\((?P<parameters>[^()]*)\)\s*\{"
 )
@@ -167,12 +172,16 @@ def _assumption(kernel: Kernel, call: _Call) -> str:
 def _kernels(device: str) -> list[_Function]:
     bare = COMMENT_OR_STRING.sub(lambda m: m[0] if m[0] == '"C"' else " ", device)
     found = []
-    for match in _KERNEL.finditer(bare):
+    matches = list(_KERNEL.finditer(bare))
+    stops = [*(match.start() for match in matches[1:]), len(bare)]
+    for match, stop in zip(matches, stops, strict=False):
         parameters = [
             " ".join(p.replace("*", " * ").split()) for p in match["parameters"].split(",")
         ]
-        template = [" ".join(p.split()) for p in (match["template"] or "").split(",")]
-        end = next(chunk_ends(bare, match.end() - 1), len(bare))
+        before = bare[max(0, match.start() - _TEMPLATE_WITHIN) : match.start()]
+        head = _TEMPLATE.search(before)
+        template = [" ".join(p.split()) for p in (head["parameters"] if head else "").split(",")]
+        end = next(chunk_ends(bare[:stop], match.end() - 1), stop)
         found.append(
             _Function(match["name"], tuple(filter(None, template)), tuple(filter(None, parameters)),
                    bare[match.end() : end])

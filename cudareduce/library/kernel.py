@@ -59,12 +59,8 @@ class Kernel:
     @property
     def entry_line(self) -> int:
         """The line on which the entry point begins; the first where it is not found."""
-        for name in re.finditer(rf"\b{re.escape(self.entry)}\s*\(", self.text):
-            begins = self.text.rfind("__global__", 0, name.start())
-            ended = max(self.text.rfind(end, 0, name.start()) for end in ";{")
-            if begins > ended:
-                return self.text.count("\n", 0, begins) + 1
-        return 1
+        begins = _definition(self.text, self.entry, "__global__")
+        return 1 if begins is None else self.text.count("\n", 0, begins) + 1
 
     @property
     def relaunches(self) -> bool:
@@ -123,6 +119,16 @@ class Kernel:
         return f"takes {self.items} item{'s' * (self.items > 1)} a thread, not {items}"
 
 
+def _definition(text: str, name: str, head: str) -> int | None:
+    """Where a function begins whose definition begins with `head`; None if there is none."""
+    for found in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
+        begins = text.rfind(head, 0, found.start())
+        ended = max(text.rfind(end, 0, found.start()) for end in ";{")
+        if begins > ended:
+            return begins
+    return None
+
+
 def _why_not_op(op: Operator, order: Order, finish: Finish) -> str | None:
     if order == "any" and not op.commutative:
         return f"{op.name} does not commute and this kernel does not keep the order of operands"
@@ -178,8 +184,7 @@ def load_kernel(
             f"{path}:1: no header: begin the file with a /*+++ ... +++*/ comment; "
             f"`cudareduce show reduce_v0_baseline` prints an example"
         )
-    entry = re.escape(path.stem)
-    if not re.search(rf'extern "C" __global__ void [^;{{]*\b{entry}\s*\(', text):
+    if _definition(text, path.stem, 'extern "C" __global__ void ') is None:
         raise UsageError(
             f'{path}:1: no entry point: the file must define extern "C" __global__ void '
             f"{path.stem}(...), which bears the file's name"
