@@ -82,7 +82,7 @@ def timed_choices(
     run = Run(tool(request.argv), device, how, tuple(records))
     return Benched(
         run=run, cases=tuple(case for part in parts for case in part.runnable),
-        spec=session.spec, exit_code=_exit_code(parts, records),
+        spec=session.spec, exit_code=_exit_code(parts, records, settings.deadline.passed),
         interrupted=any(part.interrupted for part in parts),
         roots={choice.kernel.id: registry.root(choice.kernel).id for choice in choices},
     )  # fmt: skip
@@ -132,14 +132,14 @@ def protocol(session: Session, names: Sequence[str], parts: Sequence[Part]) -> d
     }
 
 
-def _exit_code(parts: Sequence[Part], records: Sequence[Record]) -> int:
-    """130 after Ctrl-C, 6 if right kernels were to be timed and no round of any was finished, else
-    that of the verdicts."""
+def _exit_code(parts: Sequence[Part], records: Sequence[Record], late: bool) -> int:
+    """130 after Ctrl-C; if right kernels were to be timed and no round of any was finished, 4 where
+    time was short and else 6; otherwise that of the verdicts."""
     if any(part.interrupted for part in parts):
         return 130
     times = [record.time_us for record in records if record.verdict == "pass"]
     tried = any(group.tried for part in parts for group in part.groups)
-    codes = {6} if tried and times and not any(times) else set()
+    codes = {4 if late else 6} if tried and times and not any(times) else set()
     return worst_exit_code(codes | verdict_codes(records))
 
 

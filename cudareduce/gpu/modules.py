@@ -35,6 +35,28 @@ class CudaProgram:
         self._driver.memcpy_htod(address, np.uint64(value))
 
 
+def _hash_of(cubin: Path) -> tuple[Path, str]:
+    """Where the hash of a kept cubin stands, and what it should be."""
+    return cubin.with_suffix(".sha256"), hashlib.sha256(cubin.read_bytes()).hexdigest()
+
+
+def _seal(folder: Path) -> None:
+    """Write the hash of every cubin beside it that has none yet."""
+    for cubin in folder.glob("*.cubin"):
+        place, value = _hash_of(cubin)
+        if not place.exists():
+            place.write_text(value)
+
+
+def _drop_damaged(folder: Path) -> None:
+    """Remove cubins that are not what was written: of a damaged one the driver dies."""
+    for cubin in folder.glob("*.cubin"):
+        place, value = _hash_of(cubin)
+        if not place.exists() or place.read_text() != value:
+            for kept in (cubin, place):
+                kept.unlink(missing_ok=True)
+
+
 class Modules:
     """Compiles for one GPU, in parallel, and loads into whichever context is current.
 
@@ -49,6 +71,7 @@ class Modules:
             Path(self._temporary.name) if self._temporary else cast(Path, cache) / "cubin"
         )
         self._folder.mkdir(parents=True, exist_ok=True)
+        _drop_damaged(self._folder)
         self._cubins: dict[str, bytes] = {}
 
     def close(self) -> None:
@@ -80,6 +103,7 @@ class Modules:
             wait(running, None if left_s == inf else left_s)
         finally:  # an nvcc that runs cannot be ended: it is left alone
             pool.shutdown(wait=False, cancel_futures=True)
+        _seal(self._folder)
         return [
             self._loaded(source, future.result()) if future.done() else None
             for source, future in zip(sources, running, strict=True)

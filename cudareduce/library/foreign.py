@@ -115,7 +115,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
         change="",
         scope="grid",
         grid="fixed" if says.grid else "fill" if strides else "cover",
-        walk="grid_stride" if strides or says.grid else "tile",
+        walk="element",  # nothing is known of the order of its additions: the widest bound holds
         finish=finish,
         block=block,
         blocks=(block,) if says.block else BLOCKS,

@@ -35,8 +35,8 @@ from cudareduce.verify.verify import Inputs
 
 #: Seconds that a killed child is waited for before it is left to the operating system.
 _KILL_WAIT_S = 10.0
-#: Lines of each kernel's printf that are shown.
-_PRINTED_LINES = 20
+#: Lines of each kernel's printf that are shown, and what is read to find them.
+_PRINTED_LINES, _PRINTED_BYTES = 20, 1 << 16
 #: What a child sends when it has compiled a job: what takes time from then on is the kernel.
 _COMPILED = "compiled"
 #: From linux/prctl.h: the signal that a process gets when what it was forked from ends.
@@ -240,12 +240,21 @@ def _answers(busy: Mapping[_Child, object], deadline: Deadline) -> Iterator[tupl
                 yield child, verdict
 
 
+def _logged(log: int) -> list[str]:
+    """What has been written to the standard output of this process, as a GPU's printf is, and is
+    taken from there."""
+    ctypes.CDLL(None).fflush(None)
+    text = os.pread(log, _PRINTED_BYTES, 0).decode(errors="replace")
+    os.truncate(log, 0)
+    return text.splitlines()
+
+
 def _serve(pipe: Connection, log: str) -> None:
     """The child: jobs until the pipe closes; the last line of its standard error is kept."""
     ignore_endings()
     os.setpgid(0, 0)  # so that compilers end with it
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
+    descriptor = os.open(log, os.O_RDWR | os.O_APPEND)
     for standard in (1, 2):
         os.dup2(descriptor, standard)
     os.environ["TMPDIR"] = tempfile.tempdir = str(Path(log).parent)
@@ -260,8 +269,9 @@ def _serve(pipe: Connection, log: str) -> None:
             if job.spec not in backends:
                 backends[job.spec] = open_backend(job.spec, catch_faults=True)
             verdict = verify_job(job, backends[job.spec], inputs, lambda: pipe.send(_COMPILED))
-            lines = backends[job.spec].printed()
-            if lines:
+            name = job.prepared.case.kernel.id
+            lines = [f"{name} printf: {line}" for line in _logged(descriptor)]
+            if lines := [*backends[job.spec].printed(), *lines]:
                 pipe.send(lines)
             pipe.send(verdict)
         except CudareduceError as error:

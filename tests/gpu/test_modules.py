@@ -188,6 +188,18 @@ def test_what_was_kept_and_does_not_load_is_compiled_anew(tmp_path: Path, cuda: 
     assert loaded(program).entry == "kernel_a"
 
 
+def test_a_damaged_cubin_is_gone_before_the_driver_sees_it(tmp_path: Path, cuda: Cuda) -> None:
+    modules = Modules(cuda, cuda, cache=tmp_path)
+    kept = [tmp_path / "cubin" / f"{name}.cubin" for name in ("whole", "cut", "foreign")]
+    for path in kept[:2]:
+        path.write_bytes(b"machine code")
+    modules.build([source("text")])
+    kept[1].write_bytes(b"machine")
+    kept[2].write_bytes(b"of another hand")
+    Modules(cuda, cuda, cache=tmp_path)
+    assert [path.exists() for path in kept] == [True, False, False]
+
+
 def test_constants_are_of_64_bits(tmp_path: Path, cuda: Cuda) -> None:
     [program] = Modules(cuda, cuda, cache=tmp_path).build([source("text")])
     loaded(program).set_constant("COUNT", 2**40 + 5)
