@@ -26,7 +26,8 @@ class DeviceInfo:
     """What a result must say of the machine it was made on; None is unknown.
 
     `peak_gb_s` is theory: twice the memory clock (two transfers a cycle, as the driver reports it)
-    times the bus width.
+    times the bus width. Where the device is the emulator, `cpu` is what it runs on, `host` the
+    machine's own name, and `gxx` what g++ says of its version.
     """
 
     name: str
@@ -45,6 +46,9 @@ class DeviceInfo:
     driver: str | None = None
     cuda: str | None = None
     nvcc: str | None = None
+    cpu: str | None = None
+    host: str | None = None
+    gxx: str | None = None
 
 
 def theoretical_gb_s(memory_clock_khz: int, bus_bits: int) -> float | None:

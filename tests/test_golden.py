@@ -123,6 +123,7 @@ def plain(text: str, out: Path) -> str:
     """Without what differs between two runs of the same program."""
     text = text.replace(str(out), "OUT").replace(str(ROOT), "ROOT")
     text = re.sub(r'("(?:created|git|version)": )(?:"[^"]*"|null)', r"\1...", text)
+    text = re.sub(r'("(?:cpu|host|gxx)": )"[^"]*"', r"\1...", text)
     text = re.sub(r"\b[0-9a-f]{64}\b", "SHA256", text)
     text = re.sub(r"skipped, (?:\d+ min ?)?(?:\d+ s)?;", "skipped, ... s;", text)
     text = re.sub(r"PyCUDA (?:is not installed|cannot be loaded)[^\n]*?(?=\. Kernels|\n|$)",

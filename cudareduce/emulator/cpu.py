@@ -28,6 +28,7 @@ from cudareduce.emulator.program import SHARED_LIMIT, CpuProgram, program_in
 from cudareduce.emulator.runtime import Request, load_runtime
 from cudareduce.emulator.toolchain import Toolchain, resolve_locations
 from cudareduce.errors import EnvironmentProblem
+from cudareduce.host import cpu_model, host_name
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -249,7 +250,8 @@ class CpuBackend:
 
     def info(self) -> DeviceInfo:
         """Nothing that a time could be compared by: there are no times."""
-        return DeviceInfo(name="CPU emulator")
+        gxx = self._toolchain.compiler_version
+        return DeviceInfo(name="CPU emulator", cpu=cpu_model(), host=host_name(), gxx=gxx)
 
     def limits(self) -> DeviceLimits:
         """Grids are planned as for a GPU, so that the same launches are proven right."""

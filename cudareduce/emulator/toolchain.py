@@ -95,6 +95,11 @@ class Toolchain:
         self._kernel_flags = (*_KERNEL_FLAGS, *(_HAZARD_FLAGS if hazards else ()))
         self._compiler = Compiler()
 
+    @property
+    def compiler_version(self) -> str:
+        """The first line that g++ says of itself. Raises EnvironmentProblem if it is broken."""
+        return self._compiler.version.splitlines()[0]
+
     def stop(self) -> None:
         """End what is being compiled: for a run that is interrupted."""
         self._compiler.stop()

@@ -27,7 +27,7 @@ _WIDE = {"float32": ("double", "float64"), "float64": ("long double", "longdoubl
 _TRIPLES = 2000
 #: Seconds that any run of an expression may take, and elements a second, a tenth of what one
 #: core folds of a division: what takes longer hangs.
-_START_S, _ELEMENTS_PER_S = 10.0, 10e6
+_START_S, _ELEMENTS_PER_S = 5.0, 10e6
 #: Seconds that g++ may take; it takes half a one.
 _COMPILE_S = 120.0
 #: Laws hold up to a few roundings in the accumulator's type, which an expression may go through.
