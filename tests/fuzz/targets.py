@@ -256,7 +256,7 @@ def take_foreign(data: bytes) -> None:
     """A source that was not written for this tool, as `--entry` and the file alone have it."""
     text = data.decode("utf-8", "replace")
     folder = Path(os.devnull)
-    names = re.findall(r"__global__[^(;{]{0,99}?(\w+)\s?\(", text)[:3]
+    names = re.findall(r"\bvoid\s(\w+)\s?\(", text)[:3]
     for entry in (None, *dict.fromkeys(names)):
         with contextlib.suppress(CudareduceError):
             _ = adopt(folder / "mine.cu", text, Guesses(entry=entry)).kernel.entry_line
