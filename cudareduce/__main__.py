@@ -2,17 +2,22 @@
 
 import sys
 
+from cudareduce.signals import orderly_end
+
 
 def main() -> None:
-    """Run the command line. It is imported here, so that Ctrl-C in that first tenth of a second
-    ends as it does later."""
+    """Run the command line; what ends by a signal ends with the code that shells give it. The rest
+    is imported here, so that a signal in that first tenth of a second ends it as it does later."""
+    came: list[int] = []
     try:
-        from cudareduce.cli.main import main as command_line
+        with orderly_end(came):
+            from cudareduce.cli.main import main as command_line
 
-        command_line()
+            code = command_line()
     except KeyboardInterrupt:
         print("cudareduce: interrupted", file=sys.stderr)
-        sys.exit(130)
+        code = 130
+    sys.exit(128 + came[0] if came and code == 130 else code)
 
 
 if __name__ == "__main__":

@@ -10,22 +10,26 @@ from types import FrameType
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+class Ended(KeyboardInterrupt):
+    """Of the base class itself Python remembers that it passed through an `exec`, which the import
+    of every dataclass is, and ends by SIGINT whatever the exit code was to be."""
+
+
 @contextmanager
-def orderly_end() -> Iterator[list[int]]:
-    """While this is open each of them is a KeyboardInterrupt, and its number is in the list; one
-    that the parent has set to be ignored (`nohup`, a shell's background job) stays so. Afterwards
-    all are ignored: what is left is the end of the process."""
-    came: list[int] = []
+def orderly_end(came: list[int]) -> Iterator[None]:
+    """While this is open each of them is a KeyboardInterrupt, and its number is added to those that
+    `came`; one that the parent has set to be ignored (`nohup`, a shell's background job) stays so.
+    Afterwards all are ignored: what is left is the end of the process."""
 
     def end(number: int, _: FrameType | None) -> None:
         came.append(number)
-        raise KeyboardInterrupt
+        raise Ended
 
     for number in ENDINGS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, end)
     try:
-        yield came
+        yield
     finally:
         ignore_endings()
 

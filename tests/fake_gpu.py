@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -400,7 +401,7 @@ def main() -> None:
     patch = pytest.MonkeyPatch()
     patch.setattr("cudareduce.backends.default_cache", lambda: cache)
     use(patch, quick(cache, int.from_bytes(os.urandom(4), "little")))
-    command_line()
+    sys.exit(command_line())
 
 
 if __name__ == "__main__":

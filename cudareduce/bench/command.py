@@ -48,7 +48,9 @@ def bench(request: BenchRequest) -> int:
     following = "the same on a machine with a GPU, which times them"
     if done.spec.timed:
         following = "--json run.json, then cudareduce compare run.json LATER.json"
-    line = closing_line(done.run.records, monotonic() - began, following)
+    line = closing_line(
+        done.run.records, monotonic() - began, following, interrupted=done.interrupted
+    )
     say(line, request.machine.quiet)
     return done.exit_code
 

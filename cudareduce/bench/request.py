@@ -191,6 +191,10 @@ def _reductions(problem: ReductionOptions) -> tuple[Reduction, ...]:
 def opened(machine: Machine, settings: Settings) -> Iterator[Session]:
     """A session on the backend asked for; what falls back says so. Raises EnvironmentProblem if
     that backend, or what its way of timing needs, is not here."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the current folder does not exist any more: change to another") from None
     spec, remarks = choose_backend(machine.backend, machine.device, not machine.no_cache)
     for remark in remarks:
         say(remark, machine.quiet)

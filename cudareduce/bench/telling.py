@@ -39,9 +39,11 @@ def job_text(cases: int, settings: Settings) -> str | None:
     )
 
 
-def closing_line(records: Sequence[Record], seconds: float, following: str) -> str:
-    """How many kernels were right, wrong and skipped, how long it took, and what to do next; for
-    answers alone also what they rest on."""
+def closing_line(
+    records: Sequence[Record], seconds: float, following: str, *, interrupted: bool
+) -> str:
+    """How many kernels were right, wrong and skipped, how long it took, what verdicts rest on, and
+    what to do next, which is what `following` says if there is nothing else."""
     counts = Counter(record.verdict for record in records)
     kernels = len({record.kernel for record in records}) == len(records)
     unit = " kernel" + "s" * (counts["pass"] != 1) if kernels else ""
@@ -58,4 +60,11 @@ def closing_line(records: Sequence[Record], seconds: float, following: str) -> s
         }
         listed = ", ".join(f"{count} {what}" for what, count in tried.items() if count)
         line += f"; up to {listed} each, {size_text(launches)} launches in all"
-    return f"{line}; next: {'mend what is WRONG' if counts['fail'] else following}"
+    if counts["fail"]:
+        following = "mend what is WRONG"
+    elif interrupted:
+        return f"interrupted: {line}"
+    elif not counts["pass"]:
+        late = any(record.cause == "time" for record in records)
+        following = "a longer --max-time" if late else "see above why nothing was tried"
+    return f"{line}; next: {following}"

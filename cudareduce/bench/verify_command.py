@@ -53,7 +53,8 @@ def verify(request: VerifyRequest) -> int:
     publish(
         request.outputs, [verdict_section(records, f"answers on {device.name}")], run_texts(run)
     )
-    line = closing_line(records, monotonic() - began, "cudareduce bench, which times what is right")
+    following = "cudareduce bench, which times what is right"
+    line = closing_line(records, monotonic() - began, following, interrupted=130 in codes)
     say(line, request.machine.quiet)
     return 130 if 130 in codes else worst_exit_code(codes | verdict_codes(records))
 

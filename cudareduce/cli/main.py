@@ -37,7 +37,6 @@ from cudareduce.cli.types import Word
 from cudareduce.errors import CudareduceError
 from cudareduce.escapes import lines_shown
 from cudareduce.problem.patterns import USER_PATTERNS
-from cudareduce.signals import orderly_end
 
 _SIZES = "33554432, 33 554 432, 2^25, 32Mi, 1e6, a list, or a range 2^10..2^30"
 
@@ -185,14 +184,10 @@ for command in (list_, show, report, info, completion):
     cli.add_command(command)
 
 
-def main() -> None:
-    """Run the command line; every failure is one message and the exit code of the contract. What
-    ends by a signal other than Ctrl-C's ends in the same order, with the code that shells give it.
-    """
+def main() -> int:
+    """Run the command line; every failure is one message and the exit code of the contract."""
     guard_streams()
-    with orderly_end() as came:
-        code = run(sys.argv[1:])
-    sys.exit(128 + came[0] if came and code == 130 else code)
+    return run(sys.argv[1:])
 
 
 def run(arguments: list[str]) -> int:

@@ -61,7 +61,7 @@ class Compiler:
     def version(self) -> str:
         """What it says of itself."""
         try:
-            answer = self._call(["--version"], None, Path.cwd(), Deadline(ANSWER_LIMIT_S))
+            answer = self._call(["--version"], None, Path("/"), Deadline(ANSWER_LIMIT_S))
         except OutOfTime:
             raise EnvironmentProblem(
                 f"{self.path} does not tell its version within {ANSWER_LIMIT_S:g} s: {_ADVICE}"
@@ -84,6 +84,8 @@ class Compiler:
         code, _, errors = self._call(command, text, output.parent, deadline or Deadline())
         if code == 0 and output.is_file() and output.stat().st_size > 0:
             return
+        if not output.parent.is_dir():
+            raise EnvironmentProblem(f"{output.parent} was removed while it was used: run again")
         if _NO_SPACE.search(errors):
             raise EnvironmentProblem(f"{output.parent.parent} is full: make room to compile there")
         if code <= 0 or _CRASH.search(errors) or "error" not in errors:

@@ -6,41 +6,36 @@ file is, since a fault poisons the CUDA context of the process that caused it.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import inf
 from multiprocessing import connection, forkserver, get_context
-from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
 from time import monotonic
 
-from cudareduce.backend import Backend
-from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.budget import Deadline
 from cudareduce.emulator.toolchain import resolve_locations
-from cudareduce.errors import CudareduceError
+from cudareduce.errors import CudareduceError, EnvironmentProblem
 from cudareduce.launch.case import Case
 from cudareduce.progress import say
-from cudareduce.signals import held, ignore_endings
-from cudareduce.verify.job import Job, verify_job
+from cudareduce.signals import held
+from cudareduce.verify.child import COMPILED, STARTED, serve
+from cudareduce.verify.job import Job
 from cudareduce.verify.verdict import RIGHT, Verdict, worse
-from cudareduce.verify.verify import Inputs
 
 #: Seconds that a killed child is waited for before it is left to the operating system.
 _KILL_WAIT_S = 10.0
-#: Lines of each kernel's printf that are shown, and what is read to find them.
-_PRINTED_LINES, _PRINTED_BYTES = 20, 1 << 16
-#: What a child sends when it has compiled a job: what takes time from then on is the kernel.
-_COMPILED = "compiled"
-#: From linux/prctl.h: the signal that a process gets when what it was forked from ends.
-_PR_SET_PDEATHSIG = 1
+#: Seconds for one that answers no more to end by itself, so that it can be said how.
+_END_WAIT_S = 1.0
+#: Lines of each kernel's printf that are shown.
+_PRINTED_LINES = 20
+_NO_CHILD = "a process to verify in does not start: see what ends it, and whether memory is left"
 
 
 @dataclass(slots=True)
@@ -62,6 +57,21 @@ class _Found:
         return whole
 
 
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Processes started meanwhile import nothing from the current folder, where a user's file may
+    bear the name of a module."""
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
+
+
 class Isolation:
     """Child processes that do jobs, and are replaced when they die."""
 
@@ -75,12 +85,12 @@ class Isolation:
         """What makes children: a process that has loaded all they need, from which they are forked.
         It takes as long to start as this one took. Where its socket cannot be made, as in a
         temporary folder with a long name, each child is started anew."""
-        forkserver.set_forkserver_preload([__name__, "cudareduce.emulator.cpu"])
-        try:
-            with held():  # it inherits what is held, and ends with this process
+        forkserver.set_forkserver_preload(["cudareduce.verify.child", "cudareduce.emulator.cpu"])
+        with held(), _safe_path():  # it inherits what is held, and ends with this process
+            try:
                 forkserver.ensure_running()
-        except OSError:
-            return get_context("spawn")
+            except OSError:
+                return get_context("spawn")
         return get_context("forkserver")
 
     def verify(
@@ -167,9 +177,14 @@ class _Child:
         handle, name = tempfile.mkstemp(dir=folder, suffix=".log")
         os.close(handle)
         self._log = Path(name)
-        self._process = context.Process(target=_serve, args=(theirs, name), daemon=True)
-        self._process.start()
+        self._process = context.Process(target=serve, args=(theirs, name), daemon=True)
+        try:
+            with _safe_path():
+                self._process.start()
+        except (OSError, EOFError) as error:  # what children are forked from has ended
+            raise EnvironmentProblem(f"{_NO_CHILD}: {error}") from None
         theirs.close()
+        self._works = False
         self.alive, self._limit_s, self.ends = True, inf, inf
 
     def give(self, job: Job) -> None:
@@ -187,15 +202,20 @@ class _Child:
             return Verdict("fail", why)
         try:
             said = self.pipe.recv()
-        except (EOFError, ConnectionResetError):
-            self._process.join(_KILL_WAIT_S)
+        except Exception:  # it has ended, or a kernel has written to where it answers
+            self._process.join(_END_WAIT_S)
             reason = self._last_line(self._process.exitcode)
             self.kill()
+            if not self._works:
+                raise EnvironmentProblem(f"{_NO_CHILD}: {reason}") from None
             return Verdict("fail", reason)
+        self._works = True
         if isinstance(said, list):
             self._print(said)
             return None
-        if said == _COMPILED:
+        if said == STARTED:
+            return None
+        if said == COMPILED:
             self.ends = monotonic() + self._limit_s
             return None
         if isinstance(said, CudareduceError):
@@ -224,7 +244,7 @@ class _Child:
             return resolve_locations(lines[-1])
         if code is not None and code < 0:
             return f"its process was ended by {signal.Signals(-code).name}"
-        return f"its process ended with code {code}"
+        return f"its process ended with code {code}" if code is not None else "it answers nonsense"
 
 
 def _answers(busy: Mapping[_Child, object], deadline: Deadline) -> Iterator[tuple[_Child, Verdict]]:
@@ -234,47 +254,9 @@ def _answers(busy: Mapping[_Child, object], deadline: Deadline) -> Iterator[tupl
     wait_s = min(max(0.0, ends - monotonic()), deadline.left_s)
     ready = connection.wait([child.pipe for child in busy], None if wait_s == inf else wait_s)
     for child in list(busy):
+        if child not in busy:  # of a case that has failed meanwhile
+            continue
         if child.pipe in ready or child.ends <= monotonic():
             verdict = child.answer()
             if verdict is not None:
                 yield child, verdict
-
-
-def _logged(log: int) -> list[str]:
-    """What has been written to the standard output of this process, as a GPU's printf is, and is
-    taken from there."""
-    ctypes.CDLL(None).fflush(None)
-    text = os.pread(log, _PRINTED_BYTES, 0).decode(errors="replace")
-    os.truncate(log, 0)
-    return text.splitlines()
-
-
-def _serve(pipe: Connection, log: str) -> None:
-    """The child: jobs until the pipe closes; the last line of its standard error is kept."""
-    ignore_endings()
-    os.setpgid(0, 0)  # so that compilers end with it
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    descriptor = os.open(log, os.O_RDWR | os.O_APPEND)
-    for standard in (1, 2):
-        os.dup2(descriptor, standard)
-    os.environ["TMPDIR"] = tempfile.tempdir = str(Path(log).parent)
-    backends: dict[BackendSpec, Backend] = {}
-    inputs = Inputs()
-    while True:
-        try:
-            job: Job = pipe.recv()
-        except EOFError:
-            return
-        try:
-            if job.spec not in backends:
-                backends[job.spec] = open_backend(job.spec, catch_faults=True)
-            verdict = verify_job(job, backends[job.spec], inputs, lambda: pipe.send(_COMPILED))
-            name = job.prepared.case.kernel.id
-            lines = [f"{name} printf: {line}" for line in _logged(descriptor)]
-            if lines := [*backends[job.spec].printed(), *lines]:
-                pipe.send(lines)
-            pipe.send(verdict)
-        except CudareduceError as error:
-            pipe.send(error)
-        except Exception as error:
-            pipe.send(CudareduceError(f"internal error: {type(error).__name__}: {error}"))

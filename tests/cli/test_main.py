@@ -68,10 +68,16 @@ def test_bench_on_the_cpu_proves_answers_and_times_nothing(cudareduce: Call) -> 
     )
 
 
+#: The program where PyCUDA cannot be imported.
+NO_PYCUDA = (
+    "import sys; sys.modules['pycuda'] = None; from cudareduce.cli.main import main; "
+    "sys.exit(main())"
+)
+
+
 def test_a_run_that_falls_back_to_the_cpu_says_why(tmp_path: Path) -> None:
-    code = "import sys; sys.modules['pycuda'] = None; from cudareduce.cli.main import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code, "bench", "reduce_v7_shuffle", "--n", "1"],
+        [sys.executable, "-c", NO_PYCUDA, "bench", "reduce_v7_shuffle", "--n", "1"],
         capture_output=True, text=True, env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -348,10 +354,7 @@ def test_each_way_to_have_no_gpu_has_its_message(
     tmp_path: Path, driver: str | None, message: str
 ) -> None:
     if driver is None:
-        code = (
-            "import sys; sys.modules['pycuda'] = None; from cudareduce.cli.main import main; main()"
-        )
-        command = [sys.executable, "-c", code]
+        command = [sys.executable, "-c", NO_PYCUDA]
     else:
         _fake_pycuda(tmp_path, driver)
         command = [sys.executable, "-m", "cudareduce"]

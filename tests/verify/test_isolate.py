@@ -1,0 +1,51 @@
+"""Child processes: what they must not import, and how their end is told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudareduce.errors import EnvironmentProblem
+from cudareduce.verify import isolate
+from tests.conftest import ROOT
+
+Call = Callable[..., tuple[int, str, str]]
+TWO = ("reduce_v0_baseline", "reduce_v7_shuffle")
+
+
+def test_a_file_named_like_a_module_is_not_imported(cache: Path, tmp_path: Path) -> None:
+    for name in ("random", "tempfile", "numpy"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "cudareduce").symlink_to(cache)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-P", "-m", "cudareduce"),
+            *("verify", TWO[1], "--n", "33", "--backend", "cpu"),
+        ],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "XDG_CACHE_HOME": str(home), "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_many_that_are_overdue_at_once_are_each_a_wrong_kernel(cudareduce: Call) -> None:
+    code, out, err = cudareduce("verify", *TWO, "--n", 4097, "--time-limit", 0.001,
+                                "--backend", "cpu")  # fmt: skip
+    assert code == 3, err
+    assert out.count("no answer after 0.001 s") == 2
+
+
+def test_a_child_that_does_not_start_is_no_fault_of_a_kernel(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolate, "serve", os.getpid)  # takes no arguments, so the child dies of it
+    code, out, err = cudareduce("verify", TWO[1], "--n", 33, "--backend", "cpu")
+    assert (code, out) == (EnvironmentProblem.exit_code, "")
+    assert "a process to verify in does not start" in err
