@@ -4,9 +4,11 @@ quiet."""
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from textwrap import wrap
 from time import monotonic
 from typing import Protocol
 
@@ -109,4 +111,8 @@ def duration_text(seconds: float) -> str:
 def say(text: str, quiet: bool = False) -> None:
     """A line on standard error that is not part of the result; none if there is nothing to say."""
     if text and not quiet and sys.stderr is not None:
-        print(lines_shown(text), file=sys.stderr, flush=True)
+        shown = lines_shown(text)
+        if sys.stderr.isatty():
+            width = shutil.get_terminal_size().columns
+            shown = "\n".join(wrap(shown, width, break_long_words=False, break_on_hyphens=False))
+        print(shown, file=sys.stderr, flush=True)

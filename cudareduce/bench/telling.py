@@ -13,9 +13,9 @@ from cudareduce.results.record import Record
 
 #: Elements a second that one processor reduces on the emulator, over all kernels of the package:
 #: `bench all --n 33554432 --backend cpu` on two cores of an AMD EPYC 9005.
-_EMULATED_PER_S = 12e6
+_EMULATED_PER_S = 15e6
 #: Seconds that compiling and the small sizes take, for each kernel on one processor.
-_START_S = 0.3
+_START_S = 0.15
 #: A job that takes longer is told beforehand.
 _WORTH_TELLING_S = 20.0
 
