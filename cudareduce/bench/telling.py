@@ -58,7 +58,9 @@ def closing_line(
             "patterns": max(record.tried_patterns or 0 for record in records),
             "schedules": max(record.tried_schedules or 0 for record in records),
         }
-        listed = ", ".join(f"{count} {what}" for what, count in tried.items() if count)
+        listed = ", ".join(
+            f"{count} {what if count > 1 else what[:-1]}" for what, count in tried.items() if count
+        )
         line += f"; up to {listed} each, {size_text(launches)} launches in all"
     if counts["fail"]:
         following = "mend what is WRONG"
