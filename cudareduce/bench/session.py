@@ -33,6 +33,8 @@ HAZARD_SHAPES: tuple[Shape, ...] = ((1, 1), (1000, 1), (4097, 1), (31, 9), (257,
 _START_S, _ELEMENTS_PER_S = 60.0, 500_000
 #: From so many bytes on one input of each size is enough.
 _LARGE_BYTES = 2**32
+#: Elements a second of which an input and its answer are made: 2^30 took 7 s beside an H200.
+_MADE_PER_S = 1.5e8
 #: The reason of a case that Ctrl-C came before.
 _INTERRUPTED = "interrupted before it was verified"
 
@@ -173,7 +175,8 @@ class Session:
         that there is no time for."""
         verdicts = {one.case: RIGHT for one in prepared}
         for shape in shapes if prepared else ():
-            if self.settings.deadline.passed:
+            deadline = self.settings.deadline
+            if deadline.passed or shape[0] * shape[1] / _MADE_PER_S > deadline.left_s:
                 return
             progress.now(f"{len(prepared)} kernels at {_size_text(shape)}")
             left = [o for o in prepared if shape in o.plans and _is_open(o.case, verdicts)]
