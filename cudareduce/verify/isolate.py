@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import inf
-from multiprocessing import connection, forkserver, get_context
+from multiprocessing import connection, forkserver, get_context, resource_tracker
 from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
 from time import monotonic
@@ -86,9 +86,11 @@ class Isolation:
         It takes as long to start as this one took. Where its socket cannot be made, as in a
         temporary folder with a long name, each child is started anew."""
         forkserver.set_forkserver_preload(["cudareduce.verify.child", "cudareduce.emulator.cpu"])
-        with held(), _safe_path():  # it inherits what is held, and ends with this process
+        with _safe_path():
+            resource_tracker.ensure_running()  # by itself: it lets go of signals that are held
             try:
-                forkserver.ensure_running()
+                with held():  # what is started inherits that, and ends with this process
+                    forkserver.ensure_running()
             except OSError:
                 return get_context("spawn")
         return get_context("forkserver")
