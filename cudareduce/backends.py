@@ -47,12 +47,13 @@ def default_cache() -> Path:
 
 
 def why_unusable(folder: Path) -> str | None:
-    """Why nothing can be kept in a folder, which is made if need be; None if it can."""
+    """Why nothing can be kept in a folder, or it cannot be made; None if it can. Nothing is left
+    there."""
     if not folder.is_absolute():  # where there is no home, platformdirs leaves its `~` as it is
         return "there is no home folder"
+    there = next(path for path in (folder, *folder.parents) if path.exists())
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
+        with TemporaryFile(dir=there):
             return None
     except OSError as error:
         return error.strerror

@@ -7,11 +7,12 @@ from __future__ import annotations
 CONTINUED = "\n  | "
 
 
-def shown(text: str) -> str:
-    """The text with an escape in the place of every character that cannot be seen."""
+def shown(text: str, keep: str = "") -> str:
+    """The text with an escape in the place of every character that cannot be seen, but for those to
+    `keep`."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else _escape(c) for c in text)
+    return "".join(c if c.isprintable() or c in keep else _escape(c) for c in text)
 
 
 def lines_shown(text: str, between: str = CONTINUED) -> str:

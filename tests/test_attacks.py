@@ -33,6 +33,7 @@ from cudareduce.backends import BackendSpec
 from cudareduce.cli.main import cli
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.verify.isolate import Isolation
+from tests.cli.test_main import MINE as MINE_CU
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]
@@ -98,26 +99,8 @@ def row(
 
 # ----- kernels to attack with
 
-HEADER = """title = "Mine"
-change = "everything"
-scope = "grid"
-grid = "cover"
-walk = "tile"
-finish = "relaunch"
-block = 256
-blocks = [256]
-"""
-BODY = """    __shared__ Acc shared[BLOCK];
-    const size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x;
-    shared[threadIdx.x] = i < n ? Op::lift(in[i], i) : Op::identity();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        Acc value = Op::identity();
-        for (unsigned k = 0; k < BLOCK; k++)
-            value = Op::combine(value, shared[k]);
-        out[blockIdx.x] = Op::finish(value);
-    }
-"""
+HEADER, _, FUNCTION = MINE_CU.removeprefix("/*+++\n").partition("+++*/\n")
+BODY = FUNCTION.partition("{\n")[2].removesuffix("}\n")
 
 
 def kernel(

@@ -86,6 +86,14 @@ class Started:
         return b"\n".join(parts).decode(errors="replace")
 
 
+def heed() -> None:
+    """Undo what this process may have been started with, as under `nohup`: a run that ignores a
+    signal says nothing about how it ends by one."""
+    for number in CODES:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
 @contextmanager
 def started(
     words: Sequence[str], here: Path, env: dict[str, str], *, terminal: bool = False,
@@ -102,6 +110,7 @@ def started(
         process = subprocess.Popen(
             command, cwd=here, env=env | {"TERM": "xterm"}, stdin=subprocess.DEVNULL,
             stdout=slave or to_out, stderr=slave or to_err, start_new_session=True,
+            preexec_fn=heed,
         )  # fmt: skip
     if slave is not None:
         os.close(slave)

@@ -6,7 +6,6 @@ which on the CPU is every kernel and on the GPU a file that is not one of ours.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from cudareduce.backend import Backend, BuildError, OutOfMemory
 from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.settings import Settings
+from cudareduce.host import cpu_count
 from cudareduce.launch.case import Case, Prepared, Shape, build, planned
 from cudareduce.launch.plan import Plan
 from cudareduce.library.registry import Choice
@@ -208,7 +208,7 @@ class Session:
         if not jobs:
             return
         largest = max(map(_bytes, jobs)) * self.backend.traits.host_copies
-        cores = len(os.sched_getaffinity(0)) if self.backend.traits.isolated else 1
+        cores = cpu_count() if self.backend.traits.isolated else 1
         count = next(
             (k for k in range(min(cores, len(jobs)), 1, -1) if why_too_large(k * largest) is None),
             1,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 
 from cudareduce.bench.settings import Settings
+from cudareduce.host import cpu_count
 from cudareduce.progress import duration_text
 from cudareduce.report.numbers import size_text
 from cudareduce.results.record import Record
@@ -23,7 +23,7 @@ _WORTH_TELLING_S = 20.0
 def job_text(cases: int, settings: Settings) -> str | None:
     """How long so many cases take where nothing is timed, and what would take less; None if that is
     not worth a word."""
-    cores = len(os.sched_getaffinity(0))
+    cores = cpu_count()
 
     def seconds(elements: int) -> float:
         return cases * (elements / _EMULATED_PER_S + _START_S) / cores

@@ -13,6 +13,9 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.report.sections import Section
 
+#: What may stand in a source besides what can be seen.
+_LAYOUT = "\n\t"
+
 
 def list_json(registry: Registry, suite: str | None) -> str:
     """An array of kernels, in the suite's order where one is named."""
@@ -110,12 +113,7 @@ def show_text(registry: Registry, name: str, diff: bool) -> str:
         "file": str(kernel.path),
     }
     lines = [f"{key:<11} {value}" for key, value in facts.items() if value]
-    return _readable("\n".join([kernel.id, *lines, "", kernel.text]))
-
-
-def _readable(text: str) -> str:
-    """A source as it is, but for what would steer the terminal."""
-    return "".join(c if c.isprintable() or c in "\n\t" else shown(c) for c in text)
+    return shown("\n".join([kernel.id, *lines, "", kernel.text]), _LAYOUT)
 
 
 def _diff(registry: Registry, kernel: Kernel) -> str:
@@ -132,4 +130,4 @@ def _diff(registry: Registry, kernel: Kernel) -> str:
         before.path.name,
         kernel.path.name,
     )
-    return _readable("".join(lines))
+    return shown("".join(lines), _LAYOUT)

@@ -11,13 +11,12 @@ import platform
 import shutil
 import sys
 import sysconfig
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
 from cudareduce import __version__, host
-from cudareduce.backends import BackendSpec, default_cache, open_timed
+from cudareduce.backends import BackendSpec, default_cache, open_timed, why_unusable
 from cudareduce.errors import CudareduceError
 from cudareduce.report.numbers import DASH
 from cudareduce.report.sections import Section
@@ -117,14 +116,14 @@ def _driver() -> str:
 
 
 def _cache() -> str:
-    """The folder, and whether it can be written or made; nothing is left in it."""
+    """The folder, and whether it can be written or made."""
     folder = default_cache()
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    try:
-        with tempfile.TemporaryFile(dir=there):
-            return str(folder)
-    except OSError as error:
-        return f"{folder}: cannot be written ({error.strerror}); set XDG_CACHE_HOME to one that can"
+    why = why_unusable(folder)
+    return (
+        f"{folder}: cannot be written ({why}); set XDG_CACHE_HOME to one that can"
+        if why
+        else str(folder)
+    )
 
 
 def _gpu(device: int) -> tuple[list[Row], str | None]:

@@ -7,7 +7,6 @@ speed. Every CUDA thread is a fiber; the runtime in `emulator/` runs them in a c
 from __future__ import annotations
 
 import ctypes
-import os
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +27,7 @@ from cudareduce.emulator.program import SHARED_LIMIT, CpuProgram, program_in
 from cudareduce.emulator.runtime import Request, load_runtime
 from cudareduce.emulator.toolchain import Toolchain, resolve_locations
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.host import cpu_model, host_name
+from cudareduce.host import cpu_count, cpu_model, host_name
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -68,7 +67,7 @@ class CpuBackend:
         self._temporary = tempfile.TemporaryDirectory() if cache is None else None
         folder = Path(self._temporary.name) if self._temporary else cast(Path, cache)
         self._toolchain = Toolchain(folder, hazards)
-        self._os_threads = threads or min(len(os.sched_getaffinity(0)), MAX_OS_THREADS)
+        self._os_threads = threads or min(cpu_count(), MAX_OS_THREADS)
         self._finalizers: dict[int, weakref.finalize[..., CpuBuffer]] = {}
 
     @cached_property
@@ -110,7 +109,7 @@ class CpuBackend:
         results: list[Program | BuildError | None] = []
         with suppress(OutOfTime):  # as will be found for each of them
             self._toolchain.runtime(deadline)  # once, before all that link to it
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        with ThreadPoolExecutor(cpu_count()) as pool:
             compiling = [pool.submit(compile_one, source) for source in sources]
             try:
                 for source, future in zip(sources, compiling, strict=True):

@@ -42,13 +42,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remeasured:
-    """What batches gave: records of either side, in the order of the choices. `build_failed` is of
-    the new side: a change that mends a kernel must be able to pass."""
+    """What batches gave: records of either side, in the order of the choices."""
 
     old: tuple[Record, ...]
     new: tuple[Record, ...]
     floors_us: Mapping[str, float]
-    build_failed: bool
     remarks: tuple[str, ...]
     stories: tuple[Mapping[str, Any], ...]
 
@@ -102,7 +100,6 @@ class Bencher:
             old=tuple(replace(r, name=None) for r in records if r.name == _BASE),
             new=tuple(r for r in records if r.name != _BASE),
             floors_us=floors_us,
-            build_failed=any(r.cause == "unbuilt" and r.name != _BASE for r in records),
             remarks=tuple(remarks_of(parts)),
             stories=tuple(story for group in groups for story in group.stories),
         )
