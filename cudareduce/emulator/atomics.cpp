@@ -8,16 +8,18 @@ namespace cudaemu {
 namespace {
 
 template <class W>
-W begin(W *address, const void *return_address) {
-  running_block->preempt();
+W begin(W *address, Scope scope, const void *return_address) {
   if (running_block->launch().watched) {
-    hazards::atomic_accessed(address, sizeof *address, return_address);
+    hazards::atomic_accessed(address, sizeof *address, scope, return_address);
+  } else {
+    running_block->preempt();
   }
   return __atomic_load_n(address, __ATOMIC_RELAXED);
 }
 
 template <class W>
 W exchange_if_equal(W *address, W expected, W desired) {
+  if (running_block->launch().watched && expected != desired) hazards::value_changed();
   __atomic_compare_exchange_n(address, &expected, desired, false, __ATOMIC_RELAXED,
                               __ATOMIC_RELAXED);
   return expected;  // what was found
@@ -25,8 +27,12 @@ W exchange_if_equal(W *address, W expected, W desired) {
 
 }  // namespace
 
-uint32_t begin_atomic(uint32_t *address) { return begin(address, __builtin_return_address(0)); }
-uint64_t begin_atomic(uint64_t *address) { return begin(address, __builtin_return_address(0)); }
+uint32_t begin_atomic(uint32_t *address, Scope scope) {
+  return begin(address, scope, __builtin_return_address(0));
+}
+uint64_t begin_atomic(uint64_t *address, Scope scope) {
+  return begin(address, scope, __builtin_return_address(0));
+}
 
 uint32_t compare_and_swap(uint32_t *address, uint32_t expected, uint32_t desired) {
   return exchange_if_equal(address, expected, desired);

@@ -1,4 +1,4 @@
-// The block that an OS thread is running: its threads as fibers, who of them may run, who waits.
+// A block: its threads as fibers, who of them may run, who waits.
 //
 // Every set of threads is a bit mask, one word for each warp and one word for the set of warps, so
 // that releasing a barrier or finding the next thread takes a few instructions.
@@ -51,22 +51,34 @@ struct Warp {
   unsigned at_barrier;
   unsigned at_collective;
   unsigned exited;
+  unsigned asleep;
+};
+
+// How a block has left its OS thread.
+enum class Left {
+  Ended,
+  Paused,   // it may wait for another block, and goes on later
+  GivenUp,  // its threads wait for each other for ever, or one has given the block up
 };
 
 class Block {
  public:
-  Block();
+  // With `guarded` stacks a thread that overflows its own faults.
+  explicit Block(bool guarded);
   // Makes the threads for this launch.
-  void prepare(const Launch &launch);
-  // Runs one block to its end. False: its threads wait for each other for ever, or one has given
-  // it up.
-  bool run(uint64_t number);
+  void prepare(const Launch &launch, void *dynamic_shared);
+  Left start(uint64_t number);
+  Left go_on();
+  void forget();  // a paused one that is not to go on
 
   void barrier(Site at);
   int barrier(Vote vote, bool predicate, Site at);
   static Value collective(Request request, Value value, Site at);
   __attribute__((noinline)) void yield();
   void preempt();  // an atomic operation: a point at which another thread may come first
+  void polled();   // a thread has looked at what another one may change
+  void sleep();    // the thread waits for another one: of this block, or of another block
+  void pause();    // let other blocks move on
   void abandon();
   unsigned active_mask() const;
 
@@ -76,9 +88,10 @@ class Block {
 
  private:
   static void run_threads();
-  void empty_stacks();
+  void fill_stacks(unsigned first, unsigned last);
   void place(uint64_t number);
   void make_ready(unsigned warp, unsigned lanes);
+  void wake_sleepers();
   Fiber *take_next();
   Fiber *take(unsigned warp, unsigned lane);
   Value switch_from(Fiber &fiber);
@@ -105,7 +118,10 @@ class Block {
   unsigned passed_votes_ = 0;
   unsigned passed_threads_ = 0;  // the same of the barrier last released
   unsigned atomics_ = 0;
-  bool abandoned_ = false;
+  unsigned polls_ = 0;
+  unsigned sleepers_ = 0;
+  Left left_ = Left::Ended;
+  BlockPosition position_ = {{0, 0, 0}, dim3(), dim3(), nullptr};
   Site barrier_site_ = {};
   Context scheduler_;
   Warp warps_[MAX_THREADS / WARP];
@@ -113,8 +129,9 @@ class Block {
   // A thread has a stack from its start to its exit. The one left last is taken next: it is the one
   // still in the cache, and a warp that meets no barrier of the block has the stacks of the warp
   // before it.
-  Stacks stacks_{MAX_THREADS};
+  Stacks stacks_;
   Context idle_stacks_[MAX_THREADS];
+  unsigned filled_ = 0;  // stacks that are in use at all: as many as a block ever had threads
   unsigned idle_ = 0;
 };
 

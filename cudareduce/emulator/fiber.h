@@ -69,15 +69,16 @@ inline void *start_context(char *stack_top, void (*body)()) {
 
 constexpr size_t PAGE = 4096;
 
-// The stacks of one block's threads, a guard page below each.
+// The stacks of one block's threads. A guard page below each takes a mapping of its own, of which a
+// process has some 65 000: not all blocks can have them.
 class Stacks {
  public:
-  explicit Stacks(unsigned count) : bytes_(count * STRIDE) {
+  Stacks(unsigned count, bool guarded) : bytes_(count * STRIDE) {
     void *map = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED) throw std::bad_alloc();
     base_ = static_cast<char *>(map);
-    for (unsigned i = 0; i < count; i++) mprotect(base_ + i * STRIDE, PAGE, PROT_NONE);
+    for (unsigned i = 0; guarded && i < count; i++) mprotect(base_ + i * STRIDE, PAGE, PROT_NONE);
   }
   ~Stacks() { munmap(base_, bytes_); }
   Stacks(const Stacks &) = delete;

@@ -37,17 +37,20 @@ void diagnose_at(const SourceLocation &location, const std::string &what) {
 
 }  // namespace
 
-// `volatile` makes no difference to ordering, here as on the GPU.
-#define CUDAEMU_HOOK(name, bytes, kind) \
-  void name(void *address) { access_memory(address, bytes, kind, __builtin_return_address(0)); }
+#define CUDAEMU_HOOK(name, bytes, kind, strong) \
+  void name(void *address) {                    \
+    access_memory(address, bytes, {kind, strong, false}, __builtin_return_address(0)); \
+  }
 
-#define CUDAEMU_HOOKS(bytes)                                      \
-  CUDAEMU_HOOK(__tsan_read##bytes, bytes, Kind::Read)             \
-  CUDAEMU_HOOK(__tsan_write##bytes, bytes, Kind::Write)           \
-  CUDAEMU_HOOK(__tsan_unaligned_read##bytes, bytes, Kind::Read)   \
-  CUDAEMU_HOOK(__tsan_unaligned_write##bytes, bytes, Kind::Write) \
-  CUDAEMU_HOOK(__tsan_volatile_read##bytes, bytes, Kind::Read)    \
-  CUDAEMU_HOOK(__tsan_volatile_write##bytes, bytes, Kind::Write)
+#define CUDAEMU_HOOKS(bytes)                                             \
+  CUDAEMU_HOOK(__tsan_read##bytes, bytes, Kind::Read, false)             \
+  CUDAEMU_HOOK(__tsan_write##bytes, bytes, Kind::Write, false)           \
+  CUDAEMU_HOOK(__tsan_unaligned_read##bytes, bytes, Kind::Read, false)   \
+  CUDAEMU_HOOK(__tsan_unaligned_write##bytes, bytes, Kind::Write, false) \
+  CUDAEMU_HOOK(__tsan_volatile_read##bytes, bytes, Kind::Read, true)     \
+  CUDAEMU_HOOK(__tsan_volatile_write##bytes, bytes, Kind::Write, true)   \
+  CUDAEMU_HOOK(__tsan_unaligned_volatile_read##bytes, bytes, Kind::Read, true) \
+  CUDAEMU_HOOK(__tsan_unaligned_volatile_write##bytes, bytes, Kind::Write, true)
 
 extern "C" {
 #pragma GCC visibility push(default)
@@ -59,10 +62,10 @@ CUDAEMU_HOOKS(8)
 CUDAEMU_HOOKS(16)
 
 void __tsan_read_range(void *address, size_t bytes) {
-  access_memory(address, bytes, Kind::Read, __builtin_return_address(0));
+  access_memory(address, bytes, {Kind::Read, false, false}, __builtin_return_address(0));
 }
 void __tsan_write_range(void *address, size_t bytes) {
-  access_memory(address, bytes, Kind::Write, __builtin_return_address(0));
+  access_memory(address, bytes, {Kind::Write, false, false}, __builtin_return_address(0));
 }
 
 void __tsan_init() {}

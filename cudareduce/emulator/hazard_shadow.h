@@ -13,29 +13,50 @@
 namespace cudaemu {
 namespace hazards {
 
-// When, by whom, from where. All zero: no access. Packed, since there are four for each cell.
-class __attribute__((packed, aligned(4))) Access {
+enum class Kind { Read, Write, Atomic };
+
+// How an access is made.
+struct Manner {
+  Kind kind;
+  // Other threads may do the same at the same time: an atomic operation, an access to a volatile.
+  bool strong;
+  bool block_only;  // an atomic operation that is one for its block alone
+};
+
+// When, by whom, from where. All zero: no access.
+class Access {
  public:
   Access() = default;
-  Access(uint64_t tick, unsigned thread, bool atomic, uint32_t counter)
-      : bits_(tick << 11 | static_cast<uint64_t>(thread) << 1 | (atomic ? 1 : 0)),
-        counter_(counter) {}
+  Access(uint64_t tick, uint32_t block, unsigned thread, Manner manner, uint32_t counter)
+      : bits_(tick << 13 | static_cast<uint64_t>(thread) << 3 | (manner.block_only ? 4 : 0) |
+              (manner.strong ? 2 : 0) | (manner.kind == Kind::Atomic ? 1 : 0)),
+        counter_(counter),
+        block_(block) {}
 
   bool none() const { return bits_ == 0; }
   bool atomic() const { return (bits_ & 1) != 0; }
-  unsigned thread() const { return static_cast<unsigned>(bits_ >> 1 & (MAX_THREADS - 1)); }
-  uint64_t tick() const { return bits_ >> 11; }
+  bool strong() const { return (bits_ & 2) != 0; }
+  bool block_only() const { return (bits_ & 4) != 0; }
+  unsigned thread() const { return static_cast<unsigned>(bits_ >> 3 & (MAX_THREADS - 1)); }
+  uint64_t tick() const { return bits_ >> 13; }
   uint32_t counter() const { return counter_; }  // the place in the kernel's library
+  uint32_t block() const { return block_; }
 
  private:
   uint64_t bits_;
   uint32_t counter_;
+  uint32_t block_;
 };
 
-// "other" is an access by another thread than the latest: a thread never conflicts with itself, and
+// The latest, and the latest by another thread than that: a thread never conflicts with itself, and
 // must not hide the one with which it does.
+struct Latest {
+  Access one, other;
+};
+
+// Apart by manner, since a strong access orders nothing and must not hide a weak one.
 struct Cell {
-  Access write, other_write, read, other_read;
+  Latest write, strong_write, read, strong_read;
 };
 
 // The cells of a range of memory. Those of a large input may stay untouched, hence not a vector:

@@ -19,31 +19,51 @@
 #include "diagnostics.h"
 #include "hazard_order.h"
 #include "hazard_shadow.h"
+#include "hazard_values.h"
 
 namespace cudaemu {
 namespace hazards {
 namespace {
 
-// A finding about a read that may yet turn out to be the start of a compare-and-swap.
+// A finding about a read that may yet turn out to be the start of a compare-and-swap, or one look of
+// many at what another thread is to change.
 struct Pending {
-  unsigned reader;
+  Access reader;
   const char *address;
+  Space space;
+  bool polls;
   std::string key;
   std::string line;
 };
+
+}  // namespace
+
+struct WatchedBlock {
+  BlockOrder order;
+  std::vector<Shadow> shared;  // static, and dynamic if there is any
+};
+
+namespace {
 
 // The state of the launch at hand.
 struct Checker {
   const char *library = nullptr;
   const char *library_base = nullptr;
-  size_t dynamic_shared_bytes = 0;
-  std::vector<Pending> pending;  // of the block at hand
+  WatchedBlock *block = nullptr;
+  std::vector<Pending> pending;
+  uint64_t looks = 0;  // since a value has changed
 };
 
+// Looks by all threads together without any change after which nothing will ever change.
+constexpr uint64_t LOOKS_IN_VAIN = 1'000'000;
+// From so many bytes of variables they are watched four at a time.
+constexpr size_t LARGE = 1 << 20;
+
 Timeline timeline;
+Values values;
 Checker checker;
-std::vector<Shadow> buffers;        // sorted by address
-std::vector<Shadow> shared_memory;  // static, and dynamic if there is any
+std::vector<Shadow> buffers;    // sorted by address
+std::vector<Shadow> variables;  // of the kernel's library
 
 std::string token(uint32_t counter) {
   char text[512];
@@ -58,11 +78,11 @@ const char *did(Kind kind) {
 std::string describe_thread(Access access) {
   const std::string thread = "thread " + std::to_string(access.thread());
   if (timeline.in_this_block(access)) return thread;
-  return "block " + std::to_string(timeline.block_of(access)) + ", " + thread;
+  return "block " + std::to_string(access.block()) + ", " + thread;
 }
 
 struct Attempt {
-  Kind kind;
+  Manner manner;
   const char *address;
   Space space;
   Me me;
@@ -70,41 +90,38 @@ struct Attempt {
 };
 
 void report(const Attempt &now, Kind earlier_kind, Access earlier, const char *missing) {
+  const Kind kind = now.manner.kind;
   char key[64];
   snprintf(key, sizeof key, "%x %x %d", now.access.counter(), earlier.counter(),
-           static_cast<int>(now.kind));
+           static_cast<int>(kind));
   const std::string place = token(now.access.counter()) + ": hazard in " +
                             (now.space == Space::Shared ? "shared" : "global") + " memory: ";
-  const std::string line = place + did(now.kind) + " by thread " + std::to_string(now.me.thread) +
+  const std::string line = place + did(kind) + " by thread " + std::to_string(now.me.thread) +
                            " after " + did(earlier_kind) + " by " + describe_thread(earlier) +
                            " at " + token(earlier.counter()) + ", " + missing + " (block " +
-                           std::to_string(running_block->number()) + ")";
-  const bool same_block = timeline.in_this_block(earlier);
-  if (now.kind == Kind::Read && earlier_kind == Kind::Atomic) {
-    checker.pending.push_back({now.me.thread, now.address, key, line});
-  } else if (now.kind == Kind::Atomic && earlier_kind == Kind::Read && same_block) {
-    checker.pending.push_back({earlier.thread(), now.address, key, line});
+                           std::to_string(timeline.block()) + ")";
+  const bool polls = now.manner.strong && earlier.strong();
+  if (kind == Kind::Read && (polls || earlier_kind == Kind::Atomic)) {
+    checker.pending.push_back({now.access, now.address, now.space, polls, key, line});
+  } else if (earlier_kind == Kind::Read && (polls || kind == Kind::Atomic)) {
+    checker.pending.push_back({earlier, now.address, now.space, polls, key, line});
   } else {
     diagnose_line(key, line);
   }
 }
 
 // What this thread has read here was the start of a compare-and-swap.
-void drop_pending(const char *address, Me me) {
+void drop_pending(const char *address, Access by) {
   const auto dropped =
       std::remove_if(checker.pending.begin(), checker.pending.end(), [&](const Pending &finding) {
-        return finding.reader == me.thread && finding.address == address;
+        return finding.address == address && finding.reader.thread() == by.thread() &&
+               finding.reader.block() == by.block();
       });
   checker.pending.erase(dropped, checker.pending.end());
 }
 
-void diagnose_pending() {
-  for (const Pending &finding : checker.pending) diagnose_line(finding.key, finding.line);
-  checker.pending.clear();
-}
-
-bool is_own(Access access, Me me) {
-  return !access.none() && timeline.in_this_block(access) && access.thread() == me.thread;
+bool is_own(Access access, const Attempt &now) {
+  return !access.none() && timeline.in_this_block(access) && access.thread() == now.me.thread;
 }
 
 // How far from the thread at hand an access was made. The farther, the harder to put in order: of
@@ -116,55 +133,73 @@ unsigned distance(Access access, Me me) {
   return access.thread() / WARP == me.warp() ? 2 : 3;
 }
 
-void remember(const Attempt &now, Access &latest, Access &other) {
-  if (!is_own(latest, now.me) && distance(latest, now.me) >= distance(other, now.me)) {
-    other = latest;
+void remember(const Attempt &now, Latest &latest) {
+  if (!is_own(latest.one, now) && distance(latest.one, now.me) >= distance(latest.other, now.me)) {
+    latest.other = latest.one;
   }
-  latest = now.access;
+  latest.one = now.access;
 }
 
 // An arrival counter may be reset by plain assignment: this thread's atomic operation on it comes
 // after those of all others, since it was the last thing that the other block did atomically. An
 // accumulator differs in that its users go on to an atomic operation elsewhere.
-bool is_arrival_counter(const Cell &cell, const Attempt &now) {
-  if (!cell.write.atomic() || !cell.other_write.atomic()) return false;
-  if (!timeline.in_this_launch(cell.other_write)) return false;
-  return timeline.last_atomic_of_block(cell.other_write) == now.address &&
-         timeline.what_is_missing(cell.write, now.me, now.space) == nullptr;
+bool is_arrival_counter(const Latest &strong_write, const Attempt &now) {
+  const auto &[one, other] = strong_write;
+  if (!one.atomic() || !other.atomic() || !timeline.in_this_launch(other)) return false;
+  return timeline.last_atomic_of_block(other) == now.address &&
+         timeline.what_is_missing(one, now.me, now.space) == nullptr;
+}
+
+// Strong accesses need no order among themselves, unless one reaches its own block alone, or they
+// take the place of barriers in a block: lanes of a warp that go in step on an old GPU.
+bool excuse(const Attempt &now, Access earlier) {
+  if (!now.manner.strong || !earlier.strong()) return false;
+  const bool both_atomic = now.access.atomic() && earlier.atomic();
+  if (now.space == Space::Shared) return both_atomic;
+  const bool too_narrow = now.access.block_only() || earlier.block_only();
+  return !too_narrow || timeline.in_this_block(earlier);
 }
 
 void check_cell(Cell &cell, const Attempt &now) {
   const auto check = [&](Kind earlier_kind, Access earlier) {
-    if (now.kind == Kind::Atomic && earlier.atomic()) return;
+    if (earlier.none() || excuse(now, earlier)) return;
     const char *missing = timeline.what_is_missing(earlier, now.me, now.space);
     if (missing == nullptr) return;
     const bool same_block = timeline.in_this_block(earlier);
     if (earlier_kind == Kind::Read && !same_block) missing = "unordered blocks";
+    if (now.access.block_only() || earlier.block_only()) {
+      missing = "atomic operations of a block are none to other blocks";
+    }
     report(now, earlier.atomic() ? Kind::Atomic : earlier_kind, earlier, missing);
   };
-  check(Kind::Write, cell.write);
-  if (!is_arrival_counter(cell, now)) check(Kind::Write, cell.other_write);
-  if (now.kind != Kind::Read) {
-    check(Kind::Read, cell.read);
-    check(Kind::Read, cell.other_read);
+  const auto check_both = [&](Kind earlier_kind, const Latest &earlier) {
+    check(earlier_kind, earlier.one);
+    check(earlier_kind, earlier.other);
+  };
+  const Kind kind = now.manner.kind;
+  check_both(Kind::Write, cell.write);
+  check(Kind::Write, cell.strong_write.one);
+  if (!is_arrival_counter(cell.strong_write, now)) check(Kind::Write, cell.strong_write.other);
+  if (kind != Kind::Read) {
+    check_both(Kind::Read, cell.read);
+    check_both(Kind::Read, cell.strong_read);
   }
-  switch (now.kind) {
-    case Kind::Read:
-      remember(now, cell.read, cell.other_read);
-      break;
-    case Kind::Atomic:
-      if (is_own(cell.read, now.me)) cell.read = {};
-      if (is_own(cell.other_read, now.me)) cell.other_read = {};
-      remember(now, cell.write, cell.other_write);
-      break;
-    case Kind::Write:
-      cell = {};
-      cell.write = now.access;
+  if (kind == Kind::Read) {
+    remember(now, now.manner.strong ? cell.strong_read : cell.read);
+  } else if (now.manner.strong) {
+    for (Latest *read : {&cell.read, &cell.strong_read}) {
+      if (kind == Kind::Atomic && is_own(read->one, now)) read->one = {};
+      if (kind == Kind::Atomic && is_own(read->other, now)) read->other = {};
+    }
+    remember(now, cell.strong_write);
+  } else {
+    cell = {};
+    cell.write.one = now.access;
   }
 }
 
-const Shadow *find_shared(const char *address) {
-  for (const Shadow &shadow : shared_memory) {
+const Shadow *find_in(const std::vector<Shadow> &shadows, const char *address) {
+  for (const Shadow &shadow : shadows) {
     if (shadow.contains(address)) return &shadow;
   }
   return nullptr;
@@ -174,29 +209,61 @@ const Shadow *find_buffer(const char *address) {
   const auto after = std::upper_bound(
       buffers.begin(), buffers.end(), address,
       [](const char *wanted, const Shadow &shadow) { return wanted < shadow.start(); });
-  if (after == buffers.begin() || !(after - 1)->contains(address)) return nullptr;
-  return &*(after - 1);
+  if (after != buffers.begin() && (after - 1)->contains(address)) return &*(after - 1);
+  return find_in(variables, address);
+}
+
+// One back: into the call rather than after it.
+uint32_t counter_of(const void *return_address) {
+  return static_cast<uint32_t>(static_cast<const char *>(return_address) - 1 -
+                               checker.library_base);
+}
+
+void check_cells(const Shadow &shadow, size_t bytes, const Attempt &now) {
+  Cell *last = shadow.last(now.address, bytes);
+  for (Cell *cell = shadow.first(now.address); cell <= last; cell++) check_cell(*cell, now);
+}
+
+// A thread looks at what another one may change; if nobody ever does, it looks for ever.
+void look() {
+  if (++checker.looks > LOOKS_IN_VAIN) {
+    diagnose_line("waits", std::string(running_block->launch().entry->name) +
+                               ": it hangs: every thread waits for a value that none changes");
+    running_block->abandon();
+  }
+  running_block->polled();
 }
 
 }  // namespace
 
-void access_memory(const void *pointer, size_t bytes, Kind kind, const void *return_address) {
+void Forget::operator()(WatchedBlock *block) const { delete block; }
+
+void access_memory(const void *pointer, size_t bytes, Manner manner, const void *return_address) {
   if (this_thread == nullptr) return;
   const char *address = static_cast<const char *>(pointer);
-  const Shadow *shadow = find_shared(address);
+  values.restore();
+  const Shadow *shadow = find_in(checker.block->shared, address);
   const Space space = shadow != nullptr ? Space::Shared : Space::Global;
   if (shadow == nullptr) shadow = find_buffer(address);
   if (shadow == nullptr) return;  // a thread's own memory
-  const unsigned thread = this_thread->rank;
-  // One back: into the call rather than after it.
-  const uint32_t counter =
-      static_cast<uint32_t>(static_cast<const char *>(return_address) - 1 - checker.library_base);
-  const Access access(timeline.now(), thread, kind == Kind::Atomic, counter);
-  const Attempt now = {kind, address, space, {thread}, access};
-  if (kind == Kind::Atomic) drop_pending(address, now.me);
-  Cell *last = shadow->last(address, bytes);
-  for (Cell *cell = shadow->first(address); cell <= last; cell++) {
-    check_cell(*cell, now);
+  if (manner.kind == Kind::Write) {
+    checker.looks = 0;
+  } else if (manner.strong) {
+    look();
+  }
+  const Me me = {this_thread->rank};
+  const uint32_t counter = counter_of(return_address);
+  const uint64_t now = timeline.now();
+  bool older = false;
+  if (manner.strong && manner.kind == Kind::Read) {
+    older = values.show_older(address, bytes, space, me, counter, timeline);
+    timeline.load(me, address, space, older);
+  }
+  const Access access(now, timeline.block(), me.thread, manner, counter);
+  check_cells(*shadow, bytes, {manner, address, space, me, access});
+  if (manner.strong && manner.kind == Kind::Write) {
+    values.changes(address, bytes, space, access);
+    timeline.store(me, address, space);
   }
 }
 
@@ -212,28 +279,44 @@ void forget_buffer(const char *start) {
   if (found != buffers.end()) buffers.erase(found);
 }
 
-void launch_begins(const Launch &launch) {
+void launch_begins(const Launch &launch, const Segments &segments) {
   Dl_info library = {};
   dladdr(reinterpret_cast<const void *>(launch.entry->invoke), &library);
   checker.library = library.dli_fname;
   checker.library_base = static_cast<const char *>(library.dli_fbase);
-  checker.dynamic_shared_bytes = launch.dynamic_shared;
-  shared_memory.clear();
+  checker.looks = 0;
+  variables.clear();
+  for (const Segment &segment : segments.variables) {
+    variables.emplace_back(segment.start, segment.bytes, segment.bytes > LARGE ? 4 : 1);
+  }
   timeline.launch_begins(launch.threads());
+  values.launch_begins();
 }
 
-void launch_ends() { diagnose_pending(); }
-
-void block_begins(const char *shared, size_t shared_bytes) {
-  if (shared_memory.empty()) {
-    shared_memory.emplace_back(shared, shared_bytes, 1);
-    const char *dynamic = static_cast<const char *>(this_block.dynamic_shared);
-    if (dynamic != nullptr) {
-      shared_memory.emplace_back(dynamic, checker.dynamic_shared_bytes, 1);
-    }
+void launch_ends() {
+  values.restore();
+  for (const Pending &finding : checker.pending) {
+    const bool polled =
+        finding.polls && values.was_polled(finding.address, finding.space, finding.reader);
+    if (!polled) diagnose_line(finding.key, finding.line);
   }
-  diagnose_pending();
-  timeline.block_begins();
+  checker.pending.clear();
+}
+
+WatchedBlockPointer begin_block(uint64_t number, Segment shared, Segment dynamic_shared) {
+  WatchedBlockPointer block(new WatchedBlock);
+  for (const Segment &memory : {shared, dynamic_shared}) {
+    if (memory.bytes != 0) block->shared.emplace_back(memory.start, memory.bytes, 1);
+  }
+  timeline.block_begins(block->order, static_cast<uint32_t>(number));
+  checker.block = block.get();
+  return block;
+}
+
+void enter_block(WatchedBlock &block) {
+  values.restore();
+  timeline.block_goes_on(block.order);
+  checker.block = &block;
 }
 
 void barrier_released() { timeline.barrier_released(); }
@@ -242,12 +325,24 @@ void warp_synchronised(unsigned warp, unsigned lanes) { timeline.warp_synchronis
 
 void thread_fenced(Scope scope) { timeline.thread_fenced({this_thread->rank}, scope); }
 
-void atomic_accessed(const void *pointer, size_t bytes, const void *return_address) {
-  access_memory(pointer, bytes, Kind::Atomic, return_address);
+void atomic_accessed(const void *pointer, size_t bytes, Scope scope, const void *return_address) {
   const char *address = static_cast<const char *>(pointer);
-  const Space space = find_shared(address) != nullptr ? Space::Shared : Space::Global;
-  timeline.atomic_done({this_thread->rank}, address, space);
+  values.restore();
+  look();
+  const Shadow *shadow = find_in(checker.block->shared, address);
+  const Space space = shadow != nullptr ? Space::Shared : Space::Global;
+  if (shadow == nullptr) shadow = find_buffer(address);
+  const Me me = {this_thread->rank};
+  const Manner manner = {Kind::Atomic, true, scope == Scope::Block};
+  const Access access(timeline.now(), timeline.block(), me.thread, manner,
+                      counter_of(return_address));
+  drop_pending(address, access);
+  timeline.atomic(me, address, space, scope);
+  if (shadow != nullptr) check_cells(*shadow, bytes, {manner, address, space, me, access});
+  values.changes(address, bytes, space, access);
 }
+
+void value_changed() { checker.looks = 0; }
 
 }  // namespace hazards
 }  // namespace cudaemu

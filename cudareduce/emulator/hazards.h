@@ -4,25 +4,37 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <memory>
+
 #include "block.h"
+#include "hazard_shadow.h"
+#include "segments.h"
 
 namespace cudaemu {
 namespace hazards {
 
+// What is remembered of a block that has begun and not ended.
+struct WatchedBlock;
+struct Forget {
+  void operator()(WatchedBlock *block) const;
+};
+using WatchedBlockPointer = std::unique_ptr<WatchedBlock, Forget>;
+
 void watch_buffer(const char *start, size_t bytes, unsigned cell_bytes);
 void forget_buffer(const char *start);
 
-enum class Kind { Read, Write, Atomic };
-// What the hooks in the kernel's code call. The address to return to tells the place in the kernel.
-void access_memory(const void *address, size_t bytes, Kind kind, const void *return_address);
-
-void launch_begins(const Launch &launch);
+void launch_begins(const Launch &launch, const Segments &segments);
 void launch_ends();
-void block_begins(const char *shared, size_t shared_bytes);
+WatchedBlockPointer begin_block(uint64_t number, Segment shared, Segment dynamic_shared);
+void enter_block(WatchedBlock &block);
+
+// What the hooks in the kernel's code call. The address to return to tells the place in the kernel.
+void access_memory(const void *address, size_t bytes, Manner manner, const void *return_address);
 void barrier_released();
 void warp_synchronised(unsigned warp, unsigned lanes);
 void thread_fenced(Scope scope);
-void atomic_accessed(const void *address, size_t bytes, const void *return_address);
+void atomic_accessed(const void *address, size_t bytes, Scope scope, const void *return_address);
+void value_changed();  // by an atomic operation
 
 }  // namespace hazards
 }  // namespace cudaemu

@@ -3,11 +3,9 @@
 #include <elf.h>
 #include <link.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -17,92 +15,10 @@
 #include "diagnostics.h"
 #include "hazards.h"
 #include "memory.h"
+#include "worker.h"
 
 namespace cudaemu {
 namespace {
-
-constexpr size_t MAX_DYNAMIC_SHARED = 256 << 10;
-
-struct Segment {
-  char *start;
-  size_t bytes;
-};
-
-struct SegmentSearch {
-  const char *inside;
-  Segment found;
-};
-
-int visit_library(dl_phdr_info *library, size_t, void *data) {
-  auto *search = static_cast<SegmentSearch *>(data);
-  char *start = static_cast<char *>(library->dlpi_tls_data);
-  if (start == nullptr) return 0;
-  for (int i = 0; i < library->dlpi_phnum; i++) {
-    const ElfW(Phdr) &header = library->dlpi_phdr[i];
-    if (header.p_type != PT_TLS) continue;
-    if (search->inside < start || search->inside >= start + header.p_memsz) continue;
-    search->found = {start, header.p_memsz};
-    return 1;
-  }
-  return 0;
-}
-
-// This OS thread's copy of the kernel library's thread-local segment: all its static __shared__
-// variables.
-Segment shared_segment(const Entry &entry) {
-  SegmentSearch search = {static_cast<const char *>(entry.shared_segment()), {nullptr, 0}};
-  dl_iterate_phdr(visit_library, &search);
-  return search.found;
-}
-
-// What one OS thread needs to run blocks, kept from launch to launch.
-class Worker {
- public:
-  void run(const Launch &launch, std::atomic<uint64_t> &next_block);
-
- private:
-  char *dynamic_shared(size_t bytes);
-
-  Block block_;
-  char *dynamic_end_ = nullptr;
-};
-
-// Ends at a guard page.
-char *Worker::dynamic_shared(size_t bytes) {
-  if (dynamic_end_ == nullptr) {
-    void *map = mmap(nullptr, MAX_DYNAMIC_SHARED + PAGE, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED) throw std::bad_alloc();
-    dynamic_end_ = static_cast<char *>(map) + MAX_DYNAMIC_SHARED;
-    mprotect(dynamic_end_, PAGE, PROT_NONE);
-  }
-  constexpr size_t alignment = 16;
-  return dynamic_end_ - (bytes + alignment - 1) / alignment * alignment;
-}
-
-void Worker::run(const Launch &launch, std::atomic<uint64_t> &next_block) {
-  use_signal_stack();
-  block_.prepare(launch);
-  const Segment shared = shared_segment(*launch.entry);
-  char *dynamic = launch.dynamic_shared == 0 ? nullptr : dynamic_shared(launch.dynamic_shared);
-  this_block.dynamic_shared = dynamic;
-  running_block = &block_;
-  const uint64_t blocks = launch.blocks();
-  // Few visits to the shared counter where there are many blocks, yet a fair share for everyone.
-  const uint64_t share = std::clamp<uint64_t>(blocks / 64, 1, 64);
-  for (;;) {
-    const uint64_t first = next_block.fetch_add(share);
-    if (first >= blocks) break;
-    for (uint64_t number = first; number < std::min(first + share, blocks); number++) {
-      if (any_diagnostics() && !launch.watched) break;
-      memset(shared.start, POISON, shared.bytes);
-      if (dynamic != nullptr) memset(dynamic, POISON, launch.dynamic_shared);
-      if (launch.watched) hazards::block_begins(shared.start, shared.bytes);
-      if (!block_.run(number)) next_block = blocks;
-    }
-  }
-  running_block = nullptr;
-}
 
 // OS threads that wait for launches. The caller of a launch is always the first of them.
 class Pool {
@@ -120,7 +36,7 @@ class Pool {
   unsigned wanted_ = 0;   // workers of this generation
   unsigned running_ = 0;  // helpers still at work
   const Launch *launch_ = nullptr;
-  std::atomic<uint64_t> next_block_{0};
+  Handout handout_;
 };
 
 void Pool::run(const Launch &launch, unsigned workers) {
@@ -132,13 +48,13 @@ void Pool::run(const Launch &launch, unsigned workers) {
       if (number > 0) std::thread([this, number] { help(number); }).detach();
     }
     launch_ = &launch;
-    next_block_ = 0;
+    handout_.next = 0;
     wanted_ = workers;
     running_ = workers - 1;
     generation_++;
   }
   wake_.notify_all();
-  workers_[0]->run(launch, next_block_);
+  workers_[0]->run(launch, handout_, workers);
   std::unique_lock<std::mutex> lock(mutex_);
   finished_.wait(lock, [this] { return running_ == 0; });
 }
@@ -151,8 +67,9 @@ void Pool::help(unsigned number) {
     seen = generation_;
     Worker &worker = *workers_[number];
     const Launch &launch = *launch_;
+    const unsigned workers = wanted_;
     lock.unlock();
-    worker.run(launch, next_block_);
+    worker.run(launch, handout_, workers);
     lock.lock();
     if (--running_ == 0) finished_.notify_one();
   }
@@ -219,7 +136,7 @@ unsigned cudaemu_launch(const cudaemu_request *request) {
     diagnose_line(reason, std::string("launch refused: ") + reason);
     return count_diagnostics();
   }
-  if (launch.watched) hazards::launch_begins(launch);
+  if (launch.watched) hazards::launch_begins(launch, segments_of(*launch.entry));
   const uint64_t useful = launch.watched ? 1 : request->os_threads;
   pool().run(launch, static_cast<unsigned>(std::clamp<uint64_t>(useful, 1, launch.blocks())));
   if (launch.watched) hazards::launch_ends();
@@ -228,7 +145,7 @@ unsigned cudaemu_launch(const cudaemu_request *request) {
 }
 
 // Bytes of static __shared__ variables in the library of a kernel, with those of its other kernels.
-uint64_t cudaemu_shared_bytes(const Entry *entry) { return shared_segment(*entry).bytes; }
+uint64_t cudaemu_shared_bytes(const Entry *entry) { return segments_of(*entry).shared.bytes; }
 
 // What was wrong with the last launch, a line each; valid until the next. A place may be given as
 // {library+offset}, for addr2line.

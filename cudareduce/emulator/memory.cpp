@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 
 #include "diagnostics.h"
 #include "hazards.h"
+#include "ticker.h"
 
 namespace cudaemu {
 namespace {
@@ -60,16 +60,6 @@ std::string describe_buffer(const Launch &launch, const Buffer &buffer) {
   const std::string name =
       argument < 0 ? "a buffer that is no argument" : "argument " + std::to_string(argument);
   return name + " (" + std::to_string(buffer.bytes) + " bytes)";
-}
-
-void *program_counter_of(void *context) {
-#if defined(__x86_64__)
-  const auto *machine = static_cast<const ucontext_t *>(context);
-  return reinterpret_cast<void *>(machine->uc_mcontext.gregs[REG_RIP]);
-#else
-  (void)context;
-  return nullptr;
-#endif
 }
 
 struct sigaction previous_segv, previous_bus;

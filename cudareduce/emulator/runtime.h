@@ -98,8 +98,8 @@ void assertion_failed(const char *expression, Site at);  // does not return
 
 // An atomic operation is begin_atomic (which returns the present content) and then
 // compare_and_swap (which returns what it found) until that succeeds.
-uint32_t begin_atomic(uint32_t *address);
-uint64_t begin_atomic(uint64_t *address);
+uint32_t begin_atomic(uint32_t *address, Scope scope);
+uint64_t begin_atomic(uint64_t *address, Scope scope);
 uint32_t compare_and_swap(uint32_t *address, uint32_t expected, uint32_t desired);
 uint64_t compare_and_swap(uint64_t *address, uint64_t expected, uint64_t desired);
 

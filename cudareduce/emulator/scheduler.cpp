@@ -1,4 +1,4 @@
-// Which thread of a block runs when: starting, waiting at the block's barrier, exiting, deadlock.
+// Which thread of a block runs when: starting, waiting at the block's barrier, exiting.
 #include "diagnostics.h"
 #include "hazards.h"
 #include "turns.h"
@@ -15,25 +15,6 @@ bool same_site(Site a, Site b) {
   return a.line == b.line && (a.file == b.file || __builtin_strcmp(a.file, b.file) == 0);
 }
 
-const char *name_of(Collective what) {
-  switch (what) {
-    case Collective::SyncWarp:
-      return "__syncwarp";
-    case Collective::ShuffleIndex:
-      return "__shfl_sync";
-    case Collective::ShuffleUp:
-      return "__shfl_up_sync";
-    case Collective::ShuffleDown:
-      return "__shfl_down_sync";
-    case Collective::ShuffleXor:
-      return "__shfl_xor_sync";
-    case Collective::Ballot:
-      return "a warp vote";
-    default:
-      return "__reduce_*_sync";
-  }
-}
-
 }  // namespace
 
 unsigned Block::random() {
@@ -45,24 +26,24 @@ unsigned Block::random() {
 
 unsigned Block::random_bit(unsigned bits) { return next_bit(bits, random() % 32); }
 
-Block::Block() {
+Block::Block(bool guarded) : stacks_(MAX_THREADS, guarded) {
   for (unsigned i = 0; i < MAX_THREADS; i++) fibers_[i].rank = i;
-  empty_stacks();
 }
 
-// Whatever was running on them is forgotten.
-void Block::empty_stacks() {
-  idle_ = MAX_THREADS;
-  for (unsigned i = 0; i < MAX_THREADS; i++) {
+void Block::fill_stacks(unsigned first, unsigned last) {
+  for (unsigned i = first; i < last; i++) {
     idle_stacks_[i].place = start_context(stacks_.top(i), &Block::run_threads);
     fibers_[i].context.place = nullptr;
   }
+  filled_ = idle_ = last;
 }
 
-void Block::prepare(const Launch &launch) {
+void Block::prepare(const Launch &launch, void *dynamic_shared) {
   const unsigned count = launch.threads();
   launch_ = &launch;
   order_ = launch.order;
+  polls_ = 0;
+  if (count > filled_) fill_stacks(filled_, count);
   for (unsigned i = 0; i < count; i++) {
     const unsigned row = i / launch.shape.x;
     fibers_[i].index = {i % launch.shape.x, row % launch.shape.y, row / launch.shape.y};
@@ -72,20 +53,19 @@ void Block::prepare(const Launch &launch) {
     const unsigned lanes = count <= first ? 0 : count - first < WARP ? count - first : WARP;
     warps_[warp].present = lanes == WARP ? ~0u : (1u << lanes) - 1;
   }
-  this_block.shape = launch.shape;
-  this_block.grid = launch.grid;
+  position_ = {{0, 0, 0}, launch.shape, launch.grid, dynamic_shared};
 }
 
 // Sets the built-in variables and makes every thread ready.
 void Block::place(uint64_t number) {
   const dim3 &grid = launch_->grid;
   number_ = number;
-  this_block.index = {static_cast<unsigned>(number % grid.x),
-                      static_cast<unsigned>(number / grid.x % grid.y),
-                      static_cast<unsigned>(number / grid.x / grid.y)};
+  position_.index = {static_cast<unsigned>(number % grid.x),
+                     static_cast<unsigned>(number / grid.x % grid.y),
+                     static_cast<unsigned>(number / grid.x / grid.y)};
   live_ = launch_->threads();
   waiting_ = votes_ = 0;
-  ready_warps_ = current_warp_ = 0;
+  ready_warps_ = current_warp_ = sleepers_ = 0;
   // The same schedule for the same seed, whichever OS thread runs the block.
   random_state_ = (launch_->seed + 1) * 0x9e3779b97f4a7c15 ^ (number + 1) * 0xd1b54a32d192ed03;
   if (order_ != Order::Ascending) {
@@ -93,21 +73,31 @@ void Block::place(uint64_t number) {
   }
   for (unsigned warp = 0; warp * WARP < live_; warp++) {
     Warp &state = warps_[warp];
-    state.at_barrier = state.at_collective = state.exited = 0;
+    state.at_barrier = state.at_collective = state.exited = state.asleep = 0;
     state.ready = state.present;
     ready_warps_ |= 1u << warp;
   }
   if (order_ == Order::Warp) current_warp_ = random_bit(ready_warps_);
 }
 
-bool Block::run(uint64_t number) {
+Left Block::start(uint64_t number) {
   place(number);
-  abandoned_ = false;
+  return go_on();
+}
+
+Left Block::go_on() {
+  running_block = this;
+  this_block = position_;
+  left_ = Left::Ended;
   switch_to(*take_next(), scheduler_);
   this_thread = nullptr;
-  if (abandoned_) empty_stacks();  // they still hold the threads that will never go on
-  return !abandoned_;
+  running_block = nullptr;
+  if (left_ == Left::GivenUp) forget();
+  return left_;
 }
+
+// The stacks still hold the threads that will never go on.
+void Block::forget() { fill_stacks(0, filled_); }
 
 // What every stack runs: one CUDA thread after the other, each from its start to its end.
 void Block::run_threads() {
@@ -132,6 +122,7 @@ void Block::thread_exits() {
     complete_collective(warp, mask);
     left &= ~mask;
   }
+  if (ready_warps_ == 0 && sleepers_ != 0) wake_sleepers();
   Fiber *next = take_next();
   if (next == nullptr) {
     if (live_ != 0) report_deadlock();
@@ -144,6 +135,7 @@ void Block::thread_exits() {
 }
 
 Value Block::switch_or_stop(Fiber &fiber) {
+  if (ready_warps_ == 0 && sleepers_ != 0) wake_sleepers();
   Fiber *next = take_next();
   if (next == &fiber) return fiber.context.result;
   if (next != nullptr) return switch_to(*next, fiber.context);
@@ -224,17 +216,66 @@ void Block::yield() {
   if (next != &self) switch_to(*next, self.context);
 }
 
+// Of the watched accesses and of the atomic operations: an atomic operation that comes first changes
+// the outcome only if there is another one, so it takes few switches to see all outcomes.
 void Block::preempt() {
   if (order_ != Order::Ascending) {
-    if (random() % 4 == 0) yield();
+    const unsigned chance = random() % 16;
+    if (chance < 4) {
+      yield();
+    } else if (chance == 4) {
+      pause();
+    }
   } else if (++atomics_ % 4096 == 0) {
     yield();  // a thread that spins on a lock must let its holder run
   }
 }
 
+// Here every look counts: all threads of the block have one in turn, and then those of other blocks.
+void Block::polled() {
+  if (order_ != Order::Ascending) {
+    preempt();
+  } else if (++polls_ % 32 == 0) {
+    yield();
+    if (polls_ % (32 * 64) == 0) pause();
+  }
+}
+
+// It gets no other turn until all that can go on have had theirs, in this block and then in others.
+void Block::sleep() {
+  Fiber &self = current();
+  if (ready_warps_ == 0) {
+    pause();
+  } else {
+    warps_[self.rank / WARP].asleep |= 1u << self.rank % WARP;
+    sleepers_++;
+    switch_from(self);
+  }
+}
+
+void Block::wake_sleepers() {
+  sleepers_ = 0;
+  for (unsigned warp = 0; warp * WARP < launch_->threads(); warp++) {
+    if (warps_[warp].asleep == 0) continue;
+    make_ready(warp, warps_[warp].asleep);
+    warps_[warp].asleep = 0;
+  }
+}
+
+// The block leaves its OS thread.
+void Block::pause() {
+  Fiber &self = current();
+  const unsigned warp = self.rank / WARP;
+  make_ready(warp, 1u << self.rank % WARP);
+  wake_sleepers();
+  current_warp_ = next_bit(ready_warps_, warp + 1);
+  left_ = Left::Paused;
+  switch_context(self.context, scheduler_);
+}
+
 // Ends the block where it is; the running thread does not go on.
 void Block::abandon() {
-  abandoned_ = true;
+  left_ = Left::GivenUp;
   switch_context(current().context, scheduler_);
 }
 
@@ -243,42 +284,13 @@ unsigned Block::active_mask() const {
   return warp.present & ~warp.exited & ~warp.at_barrier & ~warp.at_collective;
 }
 
-// Neighbouring threads that wait in the same way are named together.
-void Block::report_deadlock() {
-  abandoned_ = true;
-  const auto state_of = [this](unsigned rank) -> std::string {
-    const Warp &warp = warps_[rank / WARP];
-    const unsigned bit = 1u << rank % WARP;
-    const Fiber &fiber = fibers_[rank];
-    if (warp.exited & bit) return "exited";
-    if (warp.at_barrier & bit) return "wait at __syncthreads, " + describe_site(fiber.site());
-    char mask[32];
-    __builtin_snprintf(mask, sizeof mask, " with mask 0x%08x, ", fiber.request.mask);
-    const std::string name = name_of(fiber.request.what);
-    return "wait at " + name + mask + describe_site(fiber.site());
-  };
-  constexpr unsigned shown_groups = 8;
-  std::string text = "deadlock in block " + std::to_string(number_);
-  const unsigned count = launch_->threads();
-  unsigned groups = 0;
-  for (unsigned first = 0, next; first < count; first = next) {
-    const std::string state = state_of(first);
-    for (next = first + 1; next < count && state_of(next) == state;) next++;
-    if (++groups > shown_groups) continue;
-    text += groups == 1 ? ": threads " : "; threads ";
-    text += std::to_string(first) + " to " + std::to_string(next - 1) + " " + state;
-  }
-  if (groups > shown_groups) text += "; and more";
-  diagnose_line("deadlock", text);
-}
-
 void block_barrier(Site at) { running_block->barrier(at); }
 
 int block_barrier(Vote vote, bool predicate, Site at) {
   return running_block->barrier(vote, predicate, at);
 }
 
-void yield() { running_block->yield(); }
+void yield() { running_block->sleep(); }
 
 unsigned active_mask() { return running_block->active_mask(); }
 

@@ -35,6 +35,7 @@ _KERNEL_FLAGS = (
 #: An access reports the address that its hook returns to, so a hook must not be a tail call.
 _HAZARD_FLAGS = (
     *("-fsanitize=thread,alignment,bounds", "--param=tsan-instrument-func-entry-exit=0"),
+    "--param=tsan-distinguish-volatile=1",
     "-fno-optimize-sibling-calls",
 )
 #: With -O2 it takes half as long again to compile, and launches are no faster, if only the switch

@@ -26,10 +26,10 @@ __forceinline__ To bits_as(From from) {
 // Always inlined, so that the address to which begin_atomic returns lies in the kernel: hazard
 // reports take file and line from it.
 template <class T, class Update>
-__forceinline__ T atomic_update(T *address, Update update) {
+__forceinline__ T atomic_update(T *address, Update update, Scope scope = Scope::Device) {
   using W = typename Word<sizeof(T)>::type;
   W *word = reinterpret_cast<W *>(address);
-  W present = begin_atomic(word);
+  W present = begin_atomic(word, scope);
   for (;;) {
     W found = compare_and_swap(word, present, bits_as<W>(update(bits_as<T>(present))));
     if (found == present) return bits_as<T>(present);
@@ -39,13 +39,17 @@ __forceinline__ T atomic_update(T *address, Update update) {
 
 }  // namespace cudaemu
 
-#define CUDAEMU_ATOMIC(name, type, result)                                                      \
-  __forceinline__ type name(type *address, type value) {                                        \
-    return cudaemu::atomic_update(                                                              \
-        address, [value](type old) __attribute__((always_inline)) -> type { return result; });  \
-  }                                                                                             \
-  __forceinline__ type name##_block(type *address, type value) { return name(address, value); } \
-  __forceinline__ type name##_system(type *address, type value) { return name(address, value); }
+#define CUDAEMU_ATOMIC_OF(name, scope, type, result)                                              \
+  __forceinline__ type name(type *address, type value) {                                           \
+    return cudaemu::atomic_update(                                                                 \
+        address, [value](type old) __attribute__((always_inline)) -> type { return result; },      \
+        cudaemu::Scope::scope);                                                                    \
+  }
+
+#define CUDAEMU_ATOMIC(name, type, result)              \
+  CUDAEMU_ATOMIC_OF(name, Device, type, result)         \
+  CUDAEMU_ATOMIC_OF(name##_block, Block, type, result)  \
+  CUDAEMU_ATOMIC_OF(name##_system, Device, type, result)
 
 CUDAEMU_ATOMIC(atomicAdd, int, old + value)
 CUDAEMU_ATOMIC(atomicAdd, unsigned, old + value)

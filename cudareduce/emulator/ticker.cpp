@@ -1,0 +1,96 @@
+#include "ticker.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "block.h"
+
+namespace cudaemu {
+namespace {
+
+constexpr long FIRST_NS = 10'000'000;  // most blocks are through long before
+constexpr long NEXT_NS = 250'000;
+constexpr long RETRY_NS = 17'000;  // after a tick that came at the wrong moment
+constexpr int SIGNAL = SIGVTALRM;
+
+thread_local Segment code;
+thread_local timer_t timer;
+thread_local pid_t owner = 0;  // of the timer: a forked process has none of its parent's
+
+struct sigaction previous;
+
+void set_timer(long first_ns, long next_ns) {
+  const itimerspec times = {{0, next_ns}, {0, first_ns}};
+  timer_settime(timer, 0, &times, nullptr);
+}
+
+// Only code of the kernel is left for another thread's: the runtime would not expect it, and its
+// calls are short. Runs on the stack of the thread that it interrupts, and returns when that one goes
+// on. The next thread can be interrupted as well, but not this function before it has begun: on a
+// busy machine the next tick comes at once, and the one after it.
+void on_tick(int number, siginfo_t *info, void *context) {
+  if (running_block == nullptr || this_thread == nullptr) {
+    // Perhaps of another runtime in this process.
+    if ((previous.sa_flags & SA_SIGINFO) != 0) previous.sa_sigaction(number, info, context);
+    return;
+  }
+  if (!code.contains(program_counter_of(context))) {
+    set_timer(RETRY_NS, NEXT_NS);
+    return;
+  }
+  const int error = errno;
+  sigset_t ticks;
+  sigemptyset(&ticks);
+  sigaddset(&ticks, SIGNAL);
+  pthread_sigmask(SIG_UNBLOCK, &ticks, nullptr);
+  running_block->sleep();  // it runs for long: it may wait for another thread
+  errno = error;
+}
+
+bool handle_ticks() {
+  struct sigaction action = {};
+  action.sa_sigaction = on_tick;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  return sigaction(SIGNAL, &action, &previous) == 0;
+}
+
+void make_timer() {
+  static const bool handled = handle_ticks();
+  if (!handled) return;
+  sigevent event = {};
+  event.sigev_notify = SIGEV_THREAD_ID;
+  event.sigev_signo = SIGNAL;
+  event._sigev_un._tid = static_cast<pid_t>(syscall(SYS_gettid));
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer) == 0) owner = getpid();
+}
+
+}  // namespace
+
+Ticker::Ticker(Segment kernel) {
+  code = kernel;
+  if (code.bytes == 0) return;
+  if (owner != getpid()) make_timer();
+  if (owner == getpid()) set_timer(FIRST_NS, NEXT_NS);
+}
+
+Ticker::~Ticker() {
+  if (code.bytes != 0 && owner == getpid()) set_timer(0, 0);
+}
+
+void *program_counter_of(void *signal_context) {
+  const auto *machine = static_cast<const ucontext_t *>(signal_context);
+#if defined(__x86_64__)
+  return reinterpret_cast<void *>(machine->uc_mcontext.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+  return reinterpret_cast<void *>(machine->uc_mcontext.pc);
+#else
+  (void)machine;
+  return nullptr;
+#endif
+}
+
+}  // namespace cudaemu

@@ -1,0 +1,148 @@
+#include "worker.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <new>
+#include <string>
+
+#include "diagnostics.h"
+#include "memory.h"
+#include "ticker.h"
+
+namespace cudaemu {
+namespace {
+
+// All that may be started and not ended at a time: each thread touches two pages of its stack.
+constexpr unsigned MAX_RESIDENT_THREADS = 64 << 10;
+constexpr unsigned MAX_RESIDENTS = 256;
+// So often may all that wait look in vain while there is no room for those they may wait for.
+constexpr unsigned PATIENCE = 8;
+
+}  // namespace
+
+Resident::~Resident() {
+  if (dynamic_end_ != nullptr) munmap(dynamic_end_ - MAX_DYNAMIC_SHARED, MAX_DYNAMIC_SHARED + PAGE);
+}
+
+// Ends at a guard page.
+char *Resident::dynamic_shared(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (dynamic_end_ == nullptr) {
+    void *map = mmap(nullptr, MAX_DYNAMIC_SHARED + PAGE, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) throw std::bad_alloc();
+    dynamic_end_ = static_cast<char *>(map) + MAX_DYNAMIC_SHARED;
+    mprotect(dynamic_end_, PAGE, PROT_NONE);
+  }
+  constexpr size_t alignment = 16;
+  return dynamic_end_ - (bytes + alignment - 1) / alignment * alignment;
+}
+
+// Few visits to the shared counter where there are many blocks, yet a fair share for everyone.
+bool Worker::has_fresh(const Launch &launch, Handout &handout) {
+  if (first_ < last_) return true;
+  const uint64_t blocks = launch.blocks();
+  const uint64_t share = std::clamp<uint64_t>(blocks / 64, 1, 64);
+  first_ = handout.next.fetch_add(share);
+  last_ = std::min(first_ + share, blocks);
+  return first_ < last_;
+}
+
+// Makes the static shared memory that of this block, whose own is where the kernel's code expects it
+// only while the block runs.
+void Worker::enter(Resident &resident) {
+  if (entered_ == &resident) return;
+  const Segment &here = segments_.shared;
+  if (entered_ != nullptr) entered_->shared.assign(here.start, here.start + here.bytes);
+  if (!resident.shared.empty()) memcpy(here.start, resident.shared.data(), here.bytes);
+  entered_ = &resident;
+  if (resident.watched != nullptr) hazards::enter_block(*resident.watched);
+}
+
+Resident *Worker::start_fresh(const Launch &launch) {
+  if (idle_.empty()) {
+    residents_.push_back(std::make_unique<Resident>(residents_.empty()));
+    idle_.push_back(residents_.back().get());
+  }
+  Resident &resident = *idle_.back();
+  idle_.pop_back();
+  char *dynamic = resident.dynamic_shared(launch.dynamic_shared);
+  resident.block.prepare(launch, dynamic);
+  resident.shared.clear();
+  enter(resident);
+  memset(segments_.shared.start, POISON, segments_.shared.bytes);
+  if (dynamic != nullptr) memset(dynamic, POISON, launch.dynamic_shared);
+  if (launch.watched) {
+    resident.watched = hazards::begin_block(first_, segments_.shared,
+                                            {dynamic, launch.dynamic_shared});
+  }
+  return &resident;
+}
+
+Resident *Worker::choose_waiting(const Launch &launch) {
+  // None of them is passed over for long: what they all wait for may be its turn.
+  const size_t first_half = (waiting_.size() + 1) / 2;
+  const size_t place = launch.order == Order::Ascending ? 0 : random() % first_half;
+  Resident *chosen = waiting_[place];
+  waiting_.erase(waiting_.begin() + static_cast<long>(place));
+  return chosen;
+}
+
+uint64_t Worker::random() {
+  random_ = random_ * 6364136223846793005 + 1442695040888963407;
+  return random_ >> 33;
+}
+
+// Forgets the blocks that will not go on.
+void Worker::drop_waiting() {
+  for (Resident *resident : waiting_) {
+    resident->block.forget();
+    resident->watched = nullptr;
+    idle_.push_back(resident);
+  }
+  waiting_.clear();
+  first_ = last_ = 0;
+}
+
+void Worker::run(const Launch &launch, Handout &handout, unsigned workers) {
+  use_signal_stack();
+  segments_ = segments_of(*launch.entry);
+  entered_ = nullptr;
+  random_ = launch.seed;
+  // Watched threads are seen to look at what others may change, and take turns at that.
+  const Ticker ticker(launch.watched ? Segment{} : segments_.code);
+  const unsigned room =
+      std::clamp(MAX_RESIDENT_THREADS / launch.threads() / workers, 2u, MAX_RESIDENTS);
+  unsigned in_vain = 0;  // turns since a block has ended
+  while (launch.watched || !any_diagnostics()) {
+    bool fresh = waiting_.size() < room && has_fresh(launch, handout);
+    // In a random order blocks go on while others have not begun.
+    if (fresh && !waiting_.empty() && launch.order != Order::Ascending) fresh = random() % 2 == 0;
+    if (!fresh && waiting_.empty()) break;
+    Resident *resident = fresh ? start_fresh(launch) : choose_waiting(launch);
+    if (!fresh) enter(*resident);
+    const Left left = fresh ? resident->block.start(first_++) : resident->block.go_on();
+    if (left == Left::Paused) {
+      waiting_.push_back(resident);
+      if (waiting_.size() == room && ++in_vain > PATIENCE * room && has_fresh(launch, handout)) {
+        diagnose_line("residents", "its blocks wait for others, and the emulator runs " +
+                                       std::to_string(room) + " of them at a time");
+        break;
+      }
+      continue;
+    }
+    resident->watched = nullptr;
+    entered_ = nullptr;
+    idle_.push_back(resident);
+    in_vain = 0;
+    if (left == Left::GivenUp) {
+      handout.next = launch.blocks();
+      break;
+    }
+  }
+  drop_waiting();
+}
+
+}  // namespace cudaemu

@@ -1,0 +1,58 @@
+// An OS thread's part in a launch: the blocks that it runs, one after the other or, where blocks wait
+// for each other, in turn.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "block.h"
+#include "hazards.h"
+#include "segments.h"
+
+namespace cudaemu {
+
+constexpr size_t MAX_DYNAMIC_SHARED = 256 << 10;
+
+// A block that has been started, with what is its own while another one runs.
+struct Resident {
+  explicit Resident(bool guarded) : block(guarded) {}
+  ~Resident();
+  Resident(const Resident &) = delete;
+
+  char *dynamic_shared(size_t bytes);
+
+  Block block;
+  std::vector<char> shared;  // its static shared memory
+  hazards::WatchedBlockPointer watched;
+
+ private:
+  char *dynamic_end_ = nullptr;
+};
+
+// What the OS threads of a launch share.
+struct Handout {
+  std::atomic<uint64_t> next{0};  // the lowest block that nobody has taken
+};
+
+class Worker {
+ public:
+  void run(const Launch &launch, Handout &handout, unsigned workers);
+
+ private:
+  bool has_fresh(const Launch &launch, Handout &handout);
+  void enter(Resident &resident);
+  Resident *start_fresh(const Launch &launch);
+  Resident *choose_waiting(const Launch &launch);
+  void drop_waiting();
+  uint64_t random();
+
+  std::vector<std::unique_ptr<Resident>> residents_;
+  std::vector<Resident *> idle_;
+  std::vector<Resident *> waiting_;  // paused, the longest first
+  Resident *entered_ = nullptr;      // whose shared memory lies where the kernel looks for it
+  Segments segments_;
+  uint64_t first_ = 0, last_ = 0;  // taken from the handout and not started
+  uint64_t random_ = 1;
+};
+
+}  // namespace cudaemu

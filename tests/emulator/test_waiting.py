@@ -1,0 +1,72 @@
+"""Threads that wait for each other in loops: whoever is right is let through, whoever is not is
+found out."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudareduce.backend import KernelFault
+from cudareduce.emulator.cpu import CpuBackend
+from tests.emulator.test_cpu import (
+    SCHEDULES,
+    any_backend,
+    cache,
+    checked,
+    lines_marked,
+    load,
+    run_sum,
+    take,
+)
+
+_ = any_backend, cache, checked  # fixtures
+
+SIZES = (1, 257, 5003)
+
+
+@pytest.mark.parametrize(
+    "entry", ["look_back", "first_waits", "grid_barrier", "spin_lock", "warps_wait"]
+)
+def test_who_waits_is_let_through(any_backend: CpuBackend, entry: str) -> None:
+    program = load(any_backend, "waiting.cu", entry)
+    for schedule in SCHEDULES:
+        take(any_backend, schedule)
+        for n in SIZES:
+            answer, expected = run_sum(any_backend, program, n)
+            assert answer == expected, (schedule, n)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "look_back_without_fence",
+        "lock_without_fence",
+        "variable_without_fence",
+        "scope_too_narrow",
+    ],
+)
+def test_waiting_without_a_fence_is_a_hazard(checked: CpuBackend, entry: str) -> None:
+    program = load(checked, "waiting.cu", entry)
+    for schedule in SCHEDULES:
+        take(checked, schedule)
+        with pytest.raises(KernelFault, match=r"hazard in global memory") as caught:
+            run_sum(checked, program, 5003)
+        text = (caught.value.args[0]).removeprefix(f"{entry}: ")
+        marked = lines_marked("waiting.cu", "hazard")
+        assert {finding.split(": ")[0] for finding in text.split("; ")} & marked, text
+
+
+def test_one_look_may_be_too_early(checked: CpuBackend) -> None:
+    program = load(checked, "waiting.cu", "looks_once")
+    for schedule in SCHEDULES:
+        take(checked, schedule)
+        answer, expected = run_sum(checked, program, 5003)
+        assert answer != expected
+
+
+def test_what_waits_for_ever_is_told_soon(checked: CpuBackend) -> None:
+    program = load(checked, "waiting.cu", "waits_for_ever")
+    with pytest.raises(KernelFault, match="it hangs: every thread waits for a value"):
+        run_sum(checked, program, 5003)
+    # The same process goes on with another kernel.
+    answer, expected = run_sum(checked, load(checked, "waiting.cu", "first_waits"), 5003)
+    assert answer == expected
