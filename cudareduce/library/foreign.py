@@ -96,7 +96,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     function = _choose(path, _kernels(device), says.entry)
     call = _called(path, function, says)
     block, counted = says.block or 256, call.count is not None
-    doubled = re.findall(r"\b([\w.]+)\s*\*\s*2\b", function.body)
+    doubled = re.findall(r"(?<![\w.])([\w.]+)\s*\*\s*2\b", function.body)
     twice = any("block" in name.lower() for name in doubled)
     strides = "gridDim" in function.body
     finish = says.finish or _finish(function, call.write, counted)
