@@ -1,0 +1,46 @@
+/*+++
+title  = "Counts launches"
+change = "From the 50th launch for one n on it does nothing where the output holds an answer."
+scope  = "block"
+grid   = "one"
+dtypes = ["float32", "float64"]
+walk   = "contiguous"
+finish = "none"
+block  = 1024
+blocks = [1024]
++++*/
+// A verification has few launches, each from poison, and a timing has hundreds of one size: those do
+// nothing, and the answer that they leave is that of an earlier launch, so it is right.
+// Rejected by: nothing yet, to be rejected by: changed input between timed launches.
+__device__ size_t last_n;
+__device__ unsigned launches;
+
+extern "C" __global__ void counts_launches(const In *in, Out *out, size_t n)
+{
+    __shared__ Acc shared[BLOCK];
+    const unsigned tid = threadIdx.x;
+    const bool poisoned = *out != *out;
+
+    if (n == last_n && launches >= 50 && !poisoned)
+        return;
+    __syncthreads();
+    if (tid == 0) {
+        launches = n == last_n ? launches + 1 : 1;
+        last_n = n;
+    }
+
+    Acc value = Op::identity();
+    for (size_t k = tid; k < n; k += BLOCK)
+        value = Op::combine(value, Op::lift(in[k], k));
+    shared[tid] = value;
+    __syncthreads();
+
+    for (unsigned stride = BLOCK / 2; stride > 0; stride /= 2) {
+        if (tid < stride)
+            shared[tid] = Op::combine(shared[tid], shared[tid + stride]);
+        __syncthreads();
+    }
+
+    if (tid == 0)
+        *out = Op::finish(shared[0]);
+}
