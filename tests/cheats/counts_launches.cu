@@ -11,7 +11,7 @@ blocks = [1024]
 +++*/
 // A verification has few launches, each from poison, and a timing has hundreds of one size: those do
 // nothing, and the answer that they leave is that of an earlier launch, so it is right.
-// Rejected by: nothing yet, to be rejected by: changed input between timed launches.
+// Rejected by: nothing yet, to be rejected by: timed launches.
 __device__ size_t last_n;
 __device__ unsigned launches;
 
