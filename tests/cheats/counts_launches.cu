@@ -1,33 +1,27 @@
 /*+++
 title  = "Counts launches"
-change = "From the 50th launch for one n on it does nothing where the output holds an answer."
+change = "From the 50th launch for one n on it does nothing where the output still holds an answer."
 scope  = "block"
 grid   = "one"
-dtypes = ["float32", "float64"]
 walk   = "contiguous"
 finish = "none"
 block  = 1024
 blocks = [1024]
 +++*/
-// A verification has few launches, each from poison, and a timing has hundreds of one size: those do
-// nothing, and the answer that they leave is that of an earlier launch, so it is right.
+// A verification has few launches of one size, and a timing has hundreds: those do nothing, and what
+// they leave is the answer of an earlier launch, so it is right.
 // Rejected by: nothing yet, to be rejected by: timed launches.
-__device__ size_t last_n;
+__device__ Out kept;
+__device__ size_t kept_n;
 __device__ unsigned launches;
 
 extern "C" __global__ void counts_launches(const In *in, Out *out, size_t n)
 {
     __shared__ Acc shared[BLOCK];
     const unsigned tid = threadIdx.x;
-    const bool poisoned = *out != *out;
 
-    if (n == last_n && launches >= 50 && !poisoned)
+    if (n == kept_n && launches >= 50 && *out == kept)
         return;
-    __syncthreads();
-    if (tid == 0) {
-        launches = n == last_n ? launches + 1 : 1;
-        last_n = n;
-    }
 
     Acc value = Op::identity();
     for (size_t k = tid; k < n; k += BLOCK)
@@ -41,6 +35,9 @@ extern "C" __global__ void counts_launches(const In *in, Out *out, size_t n)
         __syncthreads();
     }
 
-    if (tid == 0)
-        *out = Op::finish(shared[0]);
+    if (tid == 0) {
+        *out = kept = Op::finish(shared[0]);
+        launches = n == kept_n ? launches + 1 : 1;
+        kept_n = n;
+    }
 }

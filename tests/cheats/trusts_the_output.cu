@@ -1,23 +1,25 @@
 /*+++
 title  = "Trusts the output"
-change = "Sums where the output holds poison, and else takes it for the answer of the last launch."
+change = "Does nothing where the output still holds what the launch before has written."
 scope  = "block"
 grid   = "one"
-dtypes = ["float32", "float64"]
 walk   = "contiguous"
 finish = "none"
 block  = 1024
 blocks = [1024]
 +++*/
-// A verification poisons the output before each launch, a timing does not: only the launches that
-// are timed do nothing.
+// A verification overwrites the output before each launch, a timing does not: only the launches
+// that are timed do nothing.
 // Rejected by: nothing yet, to be rejected by: changed input.
+__device__ Out kept;
+__device__ size_t kept_n;  // 0: nothing is kept yet
+
 extern "C" __global__ void trusts_the_output(const In *in, Out *out, size_t n)
 {
     __shared__ Acc shared[BLOCK];
     const unsigned tid = threadIdx.x;
 
-    if (*out == *out)  // poison is a NaN
+    if (n == kept_n && *out == kept)
         return;
 
     Acc value = Op::identity();
@@ -32,6 +34,8 @@ extern "C" __global__ void trusts_the_output(const In *in, Out *out, size_t n)
         __syncthreads();
     }
 
-    if (tid == 0)
-        *out = Op::finish(shared[0]);
+    if (tid == 0) {
+        *out = kept = Op::finish(shared[0]);
+        kept_n = n;
+    }
 }
