@@ -1,0 +1,134 @@
+"""Known ways to look fast without being right, each rejected, and honest twins, each accepted.
+
+A file of tests/cheats says in its comment which net rejects it, and what the verdict must say. One
+that no net catches so far names the net that is to, and is expected to get through.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cudareduce.library.kernel import load_kernel
+from tests.conftest import ROOT
+from tests.fake_gpu import FakeGpu, use
+
+Call = Callable[..., tuple[int, str, str]]
+Judged = Callable[..., tuple[int, str, str]]
+
+CHEATS = sorted((ROOT / "tests" / "cheats").glob("*.cu"))
+HONEST = sorted((ROOT / "tests" / "cheats" / "honest").glob("*.cu"))
+PAGE = (ROOT / "docs" / "cheats.md").read_text()
+#: The commands that a net belongs to, where not to both: `bench` looks for no races.
+_COMMANDS = {"hazard": ["verify"], "bench": ["bench"]}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a file says of itself: the net that rejects it, or is to, and a pattern of its
+    verdict."""
+
+    net: str
+    caught: bool
+    says: str
+
+
+def claim(path: Path) -> Claim:
+    """What a file says rejects it."""
+    text = path.read_text()
+    found = re.search(r"// Rejected by: (nothing yet, to be rejected by: )?([^.]+)\.\n", text)
+    assert found, f"{path} does not say what rejects it"
+    says = re.search(r"// Says: (.*)\n", text)
+    return Claim(found[2], not found[1], says[1] if says else "")
+
+
+def op(path: Path) -> str:
+    """The first operator that a kernel takes."""
+    return (load_kernel(path).ops or ("sum",))[0]
+
+
+def parameters() -> list[object]:
+    return [
+        pytest.param(path, id=path.stem, marks=() if claim(path).caught else pytest.mark.xfail(
+            strict=True, raises=AssertionError, reason=f"no net yet: {claim(path).net}"
+        ))
+        for path in CHEATS if claim(path).net != "timed launches"
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def judged(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> Judged:
+    """Run a command on one file: exit code, verdict and reason."""
+    monkeypatch.chdir(ROOT)
+
+    def call(command: str, path: Path, *more: str) -> tuple[int, str, str]:
+        name = path.relative_to(ROOT)
+        code, out, _ = cudareduce(command, name, "--op", op(path), "--format", "json", *more)
+        [record] = json.loads(out)["records"]
+        return code, record["verdict"], record["reason"]
+
+    return call
+
+
+def test_there_are_enough() -> None:
+    assert sum(claim(path).caught for path in CHEATS) >= 12
+    assert {path.stem for path in HONEST} <= {path.stem for path in CHEATS}
+
+
+@pytest.mark.parametrize("path", parameters())
+def test_rejected(path: Path, judged: Judged) -> None:
+    said = claim(path)
+    for command in _COMMANDS.get(said.net, ["verify", "bench"]):
+        code, verdict, reason = judged(command, path, "--backend", "cpu")
+        expected = (2, "skip") if said.net == "compiler" else (3, "fail")
+        assert (code, verdict) == expected, f"{command}: {reason or 'it got through'}"
+        assert re.search(said.says, reason), f"{command}: {reason}"
+
+
+@pytest.mark.parametrize("operator", sorted({op(path) for path in HONEST}))
+def test_no_honest_twin_is_rejected(operator: str, cudareduce: Call) -> None:
+    """Neither at the sizes that hurt nor at one that only large inputs have."""
+    paths = [path for path in HONEST if op(path) == operator]
+    for more in ((), ("--n", 2**20 + 1)):
+        code, out, err = cudareduce(
+            "verify", *paths, "--op", operator, "--backend", "cpu", "--format", "json", *more
+        )
+        records = json.loads(out)["records"]
+        wrong = [(r["kernel"], r["reason"]) for r in records if r["verdict"] != "pass"]
+        assert (code, len(records), wrong) == (0, len(paths), []), err
+
+
+@pytest.mark.parametrize("path", CHEATS, ids=lambda path: path.stem)
+def test_the_page_tells_of_it(path: Path) -> None:
+    said = claim(path)
+    assert f"(../tests/cheats/{path.name})" in PAGE
+    section = PAGE.split(f"(../tests/cheats/{path.name})")[1].split("\n## ")[0]
+    assert said.net in " ".join(section.split())
+    if said.caught:
+        assert re.search(said.says, section)
+    twin = path.parent / "honest" / path.name
+    assert twin.exists() == (f"(../tests/cheats/honest/{path.name})" in section)
+    [code] = re.findall(r"```cuda\n(.*?)```", section, re.DOTALL)[:1]
+    text = re.sub(r"\s+", " ", path.read_text())
+    for line in code.splitlines():
+        assert re.sub(r"\s+", " ", line.strip()) in text, line
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="answers of timed launches")
+@pytest.mark.parametrize("name", ["trusts_the_output", "counts_launches"])
+def test_what_cheats_only_while_it_is_timed(
+    name: str, judged: Judged, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU of which every launch really runs: what it says is a time of nothing."""
+    gpu = FakeGpu(cache)
+    use(monkeypatch, gpu)
+    [path] = [path for path in CHEATS if path.stem == name]
+    code, verdict, reason = judged(
+        "bench", path, "--backend", "cuda", "--n", "5000", "--rounds", "1"
+    )
+    assert (code, verdict) == (3, "fail"), reason
