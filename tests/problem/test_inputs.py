@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cudareduce.problem.inputs import make, patterns_for
+from cudareduce.problem.inputs import make
+from cudareduce.problem.nets import patterns_for
 from cudareduce.problem.operators import reduction_of
 from cudareduce.problem.patterns import PATTERNS
 
