@@ -138,8 +138,11 @@ def _sums(rows: Array) -> Array:
 
 def _magnitudes(rows: Array) -> Array:
     n = rows.shape[1]
+    # The lowest integer has no magnitude in its own type.
+    kind = np.float64 if rows.dtype.kind == "i" else rows.dtype
     parts = [
-        np.abs(rows[:, k : k + _BATCH]).sum(axis=1, dtype=np.float64) for k in range(0, n, _BATCH)
+        np.abs(rows[:, k : k + _BATCH].astype(kind, copy=False)).sum(axis=1, dtype=np.float64)
+        for k in range(0, n, _BATCH)
     ]
     return np.asarray(np.sum(parts, axis=0))
 

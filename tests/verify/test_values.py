@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cudareduce.backend import BuildError
@@ -13,7 +14,8 @@ from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.launch.case import Case, Prepared, build, planned
 from cudareduce.library.kernel import load_kernel
 from cudareduce.problem.operators import reduction_of
-from cudareduce.verify.verdict import Verdict
+from cudareduce.problem.reference import Reference
+from cudareduce.verify.verdict import Verdict, judge
 from cudareduce.verify.verify import verify
 
 #: A grid-stride load, a tree in shared memory; LAST is true in a pass whose elements are partials.
@@ -204,3 +206,18 @@ def test_told_by_a_pattern(wrong: Wrong, tmp_path: Path, cpu: CpuBackend) -> Non
     else:
         assert verdict.outcome == "fail"
         assert f", {wrong.told_by}" in verdict.reason, verdict.reason
+
+
+def test_what_the_host_folds_is_an_answer_like_any(tmp_path: Path, cpu: CpuBackend) -> None:
+    right = Wrong("host", "sum", "float32", None, finish="host", shapes=(1000,))
+    found = judged(right, tmp_path, cpu)
+    assert (found.outcome, found.distinct) == ("pass", 1)
+    kernel = load_kernel(tmp_path / "values.cu")
+    assert kernel.why_not(reduction_of("max", "float32")) is None
+    for op in ("mean", "argmin"):
+        assert "leaves partials to the host" in (kernel.why_not(reduction_of(op, "float32")) or "")
+    case = Case(kernel, reduction_of("sum", "float32"), kernel.block, kernel.items)
+    zero = Reference(np.zeros(1, np.longdouble), np.ones(1))
+    verdict = judge(case.plan(1000), np.zeros(1, np.float32), zero, "exact")
+    assert verdict is not None
+    assert (verdict.outcome, verdict.ulp) == ("pass", 0)
