@@ -20,6 +20,9 @@ Array = np.ndarray
 _SUMS = ("sum", "mean")
 #: What is left of a sum that cancels: this many small elements, below 2^-10.
 _REMAINDER = 3
+#: What even additions one after the other get right, and what a wrong kernel gets wrong by more:
+#: its bound supposes nothing of the order.
+_IN_ANY_ORDER = ("uneven",)
 #: Patterns of products that are rounded; of the others every partial product is exact.
 _ROUNDED_PRODUCTS = ("spread", "rising", "falling", "cancel")
 
@@ -52,6 +55,12 @@ def rounds_nothing(pattern: str, reduction: Reduction) -> bool:
     if reduction.op.name == "prod":
         return pattern not in _ROUNDED_PRODUCTS
     return pattern in ("exact", "large")
+
+
+def roundings(pattern: str, reduction: Reduction, n: int, depth: int) -> int:
+    """How many roundings the bound of an answer supposes, where those of a kernel's additions are
+    `depth`: the errors of all multiplications meet in a product."""
+    return n if reduction.op.name == "prod" or pattern in _IN_ANY_ORDER else depth
 
 
 def as_numbers(data: Array, dtype: DType) -> Array:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from cudareduce.launch.plan import Plan
-from cudareduce.problem.inputs import Array, rounds_nothing
+from cudareduce.problem.inputs import Array, roundings, rounds_nothing
 from cudareduce.problem.reference import Reference, bound
 
 
@@ -64,7 +64,7 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
     bound is too wide to decide."""
     reduction = plan.problem.reduction
     # The host's fold of partials ends in a rounding of its own.
-    depth = plan.problem.n if reduction.op.name == "prod" else plan.depth + plan.folds_on_host
+    depth = roundings(pattern, reduction, plan.problem.n, plan.depth + plan.folds_on_host)
     limits = bound(reduction, depth, ref, rounds_nothing(pattern, reduction))
     if limits is None:
         return None

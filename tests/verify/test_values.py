@@ -95,6 +95,16 @@ def padded(name: str, op: str, dtype: str, told_by: str, *texts: str) -> list[Wr
 #: The index of an argmax, kept with the value of a larger or equal one that came later.
 LATER = "next.index >= 0 && (own.index < 0 || next.value >= own.value) ? next : own"
 
+#: Multiples of 2^-20 of the largest element.
+SCALED = """template <class T> __device__ T fixed(const T *in, size_t n, size_t i)
+{
+    T largest = 0;
+    for (size_t k = 0; k < n; k++)
+        largest = fmax(largest, fabs(in[k]));
+    const T unit = exp2(ceil(log2(largest)) - 20);
+    return largest > 0 && isfinite(largest) ? rint(in[i] / unit) * unit : in[i];
+}
+"""
 #: An argmin with its own idea of which values are equal, and of which of them comes first.
 EQUAL = (
     "own.index >= 0 && next.index >= 0 && {left} == {right} ? {chosen} ? next : own "
@@ -161,6 +171,8 @@ CASES = (
               load=f"float(rint(double(in[i]) * {2**bits}.0) / {2**bits}.0)")
         for bits in (20, 25, 40)
     ),
+    Wrong("fixed-point-of-the-largest", "sum", "float32", "uneven", helpers=SCALED,
+          load="fixed(in, n, i)", finish="host"),
     Wrong("float64-through-float32", "sum", "float64", "exact", load="float(in[i])"),
     Wrong("skips-what-is-small", "mean", "float32", "exact",
           load="fabsf(in[i]) < 1e-9f ? 0.f : in[i]"),
