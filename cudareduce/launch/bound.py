@@ -77,7 +77,8 @@ class Bound:
             self.out, reduction.result_dtype, outputs * reduction.op.words
         )
         if self.plan.folds_on_host:
-            return reference(replace(reduction, dtype=reduction.acc), values, 1).expected
+            folded = reference(replace(reduction, dtype=reduction.acc), values, 1).expected
+            return folded.astype(reduction.result_dtype)
         return values.reshape(outputs, reduction.op.words) if reduction.op.words > 1 else values
 
     def damage(self) -> str | None:

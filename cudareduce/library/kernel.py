@@ -134,6 +134,8 @@ def _why_not_op(op: Operator, order: Order, finish: Finish) -> str | None:
         return f"{op.name} does not commute and this kernel does not keep the order of operands"
     if finish == "atomic" and not op.has_atomic:
         return f"combines in memory, and {op.name} has no atomic form"
+    if finish == "host" and (op.has_finish or op.words > 1):
+        return f"leaves partials to the host, which does not fold those of {op.name}"
     return None
 
 

@@ -2,73 +2,65 @@
 
 Random data within an error bound does not notice one lost element among a million; each operator
 therefore has patterns whose answer is exact, and for the extrema one that puts the answer at every
-place where a kernel might look away.
+place where a kernel might look away. `nets` says which of them verify what.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from cudareduce.problem.dtypes import DType
+from cudareduce.problem.exact import exact_sum, factors
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.patterns import PATTERNS
+from cudareduce.problem.special import PLANTED, SPECIAL, number_kind, plant
 
 Array = np.ndarray
 
 _SUMS = ("sum", "mean")
-#: What finds faults of the extrema, besides what a record may name.
-_ONLY_TO_VERIFY = ("one-sided", "extremum", "factors")
-_EXTREMA = ("min", "max", "argmin", "argmax")
-#: Above this many elements +-1..8 could reach 2^24, where float32 no longer counts by ones.
-_EXACT_WIDE = 2**21
-#: 2 and 1/2 in a product of +-1, few enough for the product to stay finite in 16-bit inputs too.
-_PRODUCT_FACTORS = 24
 #: What is left of a sum that cancels: this many small elements, below 2^-10.
 _REMAINDER = 3
-
-
-def patterns_for(reduction: Reduction, n: int, tile: int) -> list[str]:
-    """The names of the patterns that verify a reduction of `n` elements in tiles of `tile`, the
-    decisive one first; `extremum:K` has its answer at position K."""
-    if reduction.op.name in _SUMS:
-        floats = reduction.dtype.kind == "float"
-        return ["exact", "random", "positive"] if floats else ["random", "positive"]
-    if reduction.op.name in _EXTREMA:
-        places = [f"extremum:{place}" for place in _places(n, tile)]
-        nans = ["nan"] if reduction.dtype.kind == "float" else []
-        return ["rising", "falling", "one-sided", *places, *nans]
-    if reduction.op.expression and reduction.dtype.kind == "float":
-        return ["random", "factors"]
-    return ["random"]
-
-
-def _places(n: int, tile: int) -> Iterable[int]:
-    """The first and last element, and both sides of the first, a middle and the last tile edge."""
-    edges = {tile, n // 2 // tile * tile, (n - 1) // tile * tile} if n else set()
-    places = {0, n - 1} | edges | {edge - 1 for edge in edges}
-    return sorted(place for place in places if 0 <= place < n)
+#: What even additions one after the other get right, and what a wrong kernel gets wrong by more:
+#: its bound supposes nothing of the order.
+_IN_ANY_ORDER = ("uneven",)
+#: Patterns of products that are rounded; of the others every partial product is exact.
+_ROUNDED_PRODUCTS = ("spread", "rising", "falling", "cancel")
 
 
 def make(pattern: str, reduction: Reduction, n: int, rows: int = 1, seed: int = 0) -> Array:
     """`rows * n` elements of a pattern as one flat array, row behind row, each row by the
-    pattern, in the storage type of `reduction.dtype`.
+    pattern, in the storage type of `reduction.dtype`; NAME:A,B plants what it names at the places A
+    and B of each row.
 
     The same seed, at least 0, with the same `n` and `rows` gives the same elements. A ValueError if
     there is no such pattern.
     """
     rng = np.random.default_rng([seed, n, rows])
-    name, _, place = pattern.partition(":")
-    if name not in (*PATTERNS, *_ONLY_TO_VERIFY) or bool(place) != (name == "extremum"):
+    name, _, text = pattern.partition(":")
+    places = [int(place) for place in text.split(",")] if text else []
+    if name not in (*PATTERNS, *SPECIAL, *PLANTED, "factors"):
         raise ValueError(f"there is no pattern {pattern!r}")
+    if name != "nan" and bool(places) != (name in PLANTED):
+        raise ValueError(f"the pattern {pattern!r} must say where, or must not")
+    if name == "nan" and n and not places:
+        places = [n // 2, n - 1]
     values = _values(name, reduction, n, rows, rng)
-    low = reduction.op.name.endswith("min")
-    if name == "extremum" and n:
-        values.reshape(rows, n)[:, int(place)] = _edge(reduction.dtype, low)
-    if name == "nan" and n:
-        values.reshape(rows, n)[:, [n // 2, n - 1]] = np.nan
+    if name in PLANTED and n:
+        plant(values.reshape(rows, n), name, places, reduction)
     return _store(values, reduction.dtype)
+
+
+def rounds_nothing(pattern: str, reduction: Reduction) -> bool:
+    """Whether no sum or product of a pattern's elements is rounded in the accumulator's type."""
+    if reduction.op.name == "prod":
+        return pattern not in _ROUNDED_PRODUCTS
+    return pattern in ("exact", "large")
+
+
+def roundings(pattern: str, reduction: Reduction, n: int, depth: int) -> int:
+    """How many roundings the bound of an answer supposes, where those of a kernel's additions are
+    `depth`: the errors of all multiplications meet in a product."""
+    return n if reduction.op.name == "prod" or pattern in _IN_ANY_ORDER else depth
 
 
 def as_numbers(data: Array, dtype: DType) -> Array:
@@ -83,34 +75,33 @@ def _store(values: Array, dtype: DType) -> Array:
         return values.astype(dtype.storage, copy=False)
     bits = values.astype(np.float32).view(np.uint32)
     rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    return np.asarray(np.where(np.isnan(values), 0x7FC0, rounded), np.uint16)
+    nan = np.isnan(values)
+    rounded[nan] = (bits[nan] >> 16) & 0x8000 | 0x7FC0
+    return rounded
 
 
 def _values(name: str, reduction: Reduction, n: int, rows: int, rng: np.random.Generator) -> Array:
     size, dtype, op = n * rows, reduction.dtype, reduction.op.name
-    if name == "one-sided":  # all values beyond 0, so that padding with 0 shows
-        return _one_sided(reduction, size, rng)
-    kind = np.dtype("float32") if dtype.kind == "float" and dtype.size < 8 else dtype.storage
+    if name in SPECIAL:
+        return SPECIAL[name](reduction, n, rows, rng).reshape(-1)
+    kind = number_kind(dtype)
     if name in ("ones", "twos"):
         return np.full(size, 1 if name == "ones" else 2, kind)
     if name in ("rising", "falling"):
         return np.tile(_ramp(dtype, n)[:: 1 if name == "rising" else -1], rows)
     # Of random values a product of many is smaller than its type can tell, be it our operator's or
     # a user's own.
-    if name == "factors" or (op == "prod" and name in ("random", "exact", "positive")):
-        return _factors(dtype, n, rows, rng)
+    if name == "factors" or (op == "prod" and name not in _ROUNDED_PRODUCTS):
+        return factors(dtype, n, rows, rng)
     if dtype.kind != "float":
         info = np.iinfo(dtype.storage)
         low, high = (0 if name == "positive" else info.min), info.max
-        if name == "extremum":  # room below and above for the planted value
+        if name in ("extremum", "tie"):  # room below and above for the planted value
             low, high = info.min // 2 + 1, info.max // 2
         whole: Array = rng.integers(low, high, size, dtype.storage, endpoint=True)
         return whole
     if name == "exact":
-        signs: Array = rng.integers(0, 2, size, np.int8) * 2 - 1
-        if size <= _EXACT_WIDE:
-            signs *= rng.integers(1, 9, size, np.int8)
-        return signs.astype(kind)
+        return exact_sum(reduction, n, rows, rng).astype(kind, copy=False)
     values: Array = rng.random(size, "float64" if kind == "float64" else "float32")
     if name != "positive":
         values *= 2
@@ -139,18 +130,6 @@ def why_no_pattern(pattern: str, reduction: Reduction) -> str | None:
     return None
 
 
-def _one_sided(reduction: Reduction, size: int, rng: np.random.Generator) -> Array:
-    """All above 0 for a minimum, all below (for want of a sign, all) for a maximum."""
-    low = reduction.op.name.endswith("min")
-    if reduction.dtype.kind == "float":
-        values: Array = rng.random(size, "float64" if reduction.dtype.size == 8 else "float32")
-        return values + 1 if low else -1 - values
-    info = np.iinfo(reduction.dtype.storage)
-    first, last = (1, info.max) if low or not info.min else (info.min, -1)
-    whole: Array = rng.integers(first, last, size, reduction.dtype.storage, endpoint=True)
-    return whole
-
-
 def _ramp(dtype: DType, n: int) -> Array:
     """From the lowest to the highest value in equal steps, as far as the type has them."""
     if dtype.kind == "float":
@@ -161,28 +140,3 @@ def _ramp(dtype: DType, n: int) -> Array:
     if step:
         return (np.arange(n, dtype=np.int64) * step + low).astype(dtype.storage)
     return (np.arange(n, dtype=np.int64) * (high - low) // n + low).astype(dtype.storage)
-
-
-def _factors(dtype: DType, n: int, rows: int, rng: np.random.Generator) -> Array:
-    """Factors whose product is exact and never 0: +-1 with a few 2 and 1/2, or odd integers."""
-    if dtype.kind != "float":
-        info = np.iinfo(dtype.storage)
-        odd = rng.integers(info.min, info.max, n * rows, dtype.storage, endpoint=True) | 1
-        return np.where(odd == 1, 3, odd).astype(dtype.storage)
-    signs = (rng.integers(0, 2, (rows, n), np.int8) * 2 - 1).astype(np.float64)
-    for row in signs:
-        count = min(_PRODUCT_FACTORS, n // 4)
-        for place, factor in zip(
-            rng.choice(n, 2 * count, replace=False) if count else (),
-            [2.0, 0.5] * count,
-            strict=True,
-        ):
-            row[place] *= factor
-    return signs.reshape(-1)
-
-
-def _edge(dtype: DType, low: bool) -> float:
-    if dtype.kind == "float":
-        return -2.0 if low else 2.0
-    info = np.iinfo(dtype.storage)
-    return info.min if low else info.max

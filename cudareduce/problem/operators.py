@@ -47,6 +47,7 @@ OPERATORS: dict[str, Operator] = {
         Operator("argmax", "index of the first maximum", has_finish=True, indexed=True),
         Operator("matmul", "product of 2x2 matrices mod 2^32", False, only=_WORDS, words=4),
         Operator("affine", "composition of affine maps mod 2^32", False, only=_WORDS, words=2),
+        Operator("affine16", "composition of affine maps mod 2^16, packed", False, only=_WORDS),
     )
 }
 

@@ -25,8 +25,8 @@ _BATCH = 2**22
 @dataclass(frozen=True, slots=True)
 class Reference:
     """The answer of each row, one value or one row of components; the sum of magnitudes of each row
-    that a rounding error is relative to; or, where no bound is known, how far the answer of each
-    row may be off by the tolerance the user gave."""
+    that a rounding error is relative to, of a product its own; or, where no bound is known, how far
+    the answer of each row may be off by the tolerance the user gave."""
 
     expected: Array
     magnitude: Array | None = None
@@ -37,7 +37,6 @@ def reference(reduction: Reduction, data: Array, rows: int) -> Reference:
     """What a reduction of `data` must give: stored elements, flat, `rows` rows of equal length. A
     user's own operator raises what `expression.compiled` raises."""
     numbers = as_numbers(data, reduction.dtype).reshape(rows, len(data) // rows if rows else 0)
-    name = reduction.op.name
     if reduction.op.expression:
         folded = compiled(reduction.op, reduction.dtype, reduction.acc).fold(
             numbers.astype(np.float32, copy=False) if reduction.dtype.name == "float16" else numbers
@@ -45,14 +44,24 @@ def reference(reduction: Reduction, data: Array, rows: int) -> Reference:
         if reduction.acc.kind != "float":
             return Reference(folded)
         return Reference(folded, tolerance=reduction.op.rtol * np.abs(folded).astype(float))
-    n = numbers.shape[1]
-    if n == 0:
+    if numbers.shape[1] == 0:
         return Reference(_of_nothing(reduction, rows))
+    with np.errstate(invalid="ignore", over="ignore"):  # of infinities NaN is the right answer
+        return _folded(reduction, numbers)
+
+
+def _folded(reduction: Reduction, numbers: Array) -> Reference:
+    """The answers of rows that have elements, by an operator of the tool."""
+    name, n = reduction.op.name, numbers.shape[1]
     if name in ("sum", "mean"):
         if reduction.acc.kind != "float":
             return Reference(numbers.sum(axis=1, dtype=reduction.acc.storage))
         total, size = _by_rows(_sums, numbers), _by_rows(_magnitudes, numbers)
         return Reference(total, size) if name == "sum" else Reference(total / n, size / n)
+    if name == "prod" and reduction.acc.kind == "float":
+        wide = np.float64 if reduction.acc.size < 8 else np.longdouble
+        product = numbers.prod(axis=1, dtype=wide)
+        return Reference(product, np.abs(product).astype(float))
     if name == "prod":
         return Reference(numbers.prod(axis=1, dtype=reduction.acc.storage))
     if name in ("min", "max"):
@@ -69,9 +78,11 @@ def _of_nothing(reduction: Reduction, rows: int) -> Array:
 
 def bound(reduction: Reduction, depth: int, ref: Reference, exact: bool) -> Array | None:
     """How far the right answer of each row may lie off: gamma_depth * sum|x| for float sums
-    (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), 0 for what is exact.
+    (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), 0 for what is exact and for what
+    is infinite or NaN.
 
-    `depth` is that of the plan. `exact` says that no sum of these elements is rounded. None where
+    `depth` is that of the plan, and of a product one less than its factors, since the errors of all
+    multiplications meet in it. `exact` says that no sum of these elements is rounded. None where
     the bound is too wide to mean anything, and where the answer of a user's own operator has left
     the range of the accumulator. A mean adds the rounding of its division.
     """
@@ -86,10 +97,10 @@ def bound(reduction: Reduction, depth: int, ref: Reference, exact: bool) -> Arra
         size = np.abs(np.where(np.isfinite(ref.expected), ref.expected, 0)).astype(float)
         return None if _out_of_range(reduction, size) else ref.tolerance + gamma * size
     assert ref.magnitude is not None
-    limit = gamma * ref.magnitude
+    limit = gamma * ref.magnitude if depth else np.zeros(len(ref.expected))
     if reduction.op.name == "mean":
         limit = limit + roundoff * np.abs(ref.expected)
-    return np.asarray(limit, float)
+    return np.where(np.isfinite(limit), limit, 0).astype(float)
 
 
 def _out_of_range(reduction: Reduction, size: Array) -> bool:
@@ -113,6 +124,11 @@ def _sums(rows: Array) -> Array:
         return np.asarray(rows.sum(axis=1, dtype=np.float64), np.longdouble)
     if np.finfo(np.longdouble).nmant <= 52:
         return np.array([math.fsum(row) for row in rows], np.longdouble)
+    plain = rows.sum(axis=1)
+    odd = ~np.isfinite(plain)
+    if odd.any():  # what follows would make NaN of infinities
+        finite = _sums(np.where(odd[:, np.newaxis], 0, rows))
+        return np.where(odd, plain, finite)
     n = rows.shape[1]
     parts = [rows[:, k : k + _CHUNK].astype(np.longdouble).sum(axis=1) for k in range(0, n, _CHUNK)]
     high = [part.astype(np.float64) for part in parts]
@@ -122,8 +138,11 @@ def _sums(rows: Array) -> Array:
 
 def _magnitudes(rows: Array) -> Array:
     n = rows.shape[1]
+    # The lowest integer has no magnitude in its own type.
+    kind = np.float64 if rows.dtype.kind == "i" else rows.dtype
     parts = [
-        np.abs(rows[:, k : k + _BATCH]).sum(axis=1, dtype=np.float64) for k in range(0, n, _BATCH)
+        np.abs(rows[:, k : k + _BATCH].astype(kind, copy=False)).sum(axis=1, dtype=np.float64)
+        for k in range(0, n, _BATCH)
     ]
     return np.asarray(np.sum(parts, axis=0))
 
@@ -132,7 +151,9 @@ def _fold_words(reduction: Reduction, rows: Array) -> Array:
     """An order-keeping fold of rows by halves in uint32, which wraps as the device's does."""
     x = rows.astype(np.uint32)
     one, zero = np.ones_like(x), np.zeros_like(x)
-    if reduction.op.name == "matmul":
+    if reduction.op.name == "affine16":
+        parts = x[:, :, np.newaxis]
+    elif reduction.op.name == "matmul":
         parts = np.stack([x, one, one, zero], 2)
     else:
         parts = np.stack([2 * x + one, x + one], 2)
@@ -142,10 +163,15 @@ def _fold_words(reduction: Reduction, rows: Array) -> Array:
             padding = np.broadcast_to(neutral, (len(parts), 1, len(neutral)))
             parts = np.concatenate([parts, padding], axis=1)
         parts = _combine_words(parts[:, 0::2], parts[:, 1::2])
-    return parts[:, 0]
+    packed = reduction.op.words == 1
+    return parts[:, 0, 0].view(reduction.result_dtype) if packed else parts[:, 0]
 
 
 def _combine_words(left: Array, right: Array) -> Array:
+    if left.shape[-1] == 1:
+        half = np.uint32(0xFFFF)
+        a, b, e, f = left & half, left >> 16, right & half, right >> 16
+        return np.asarray(((2 * e + 1) * b + f) << 16 | (2 * a * e + a + e) & half)
     if left.shape[-1] == 2:
         scale = left[..., 0] * right[..., 0]
         return np.stack([scale, right[..., 0] * left[..., 1] + right[..., 1]], -1)

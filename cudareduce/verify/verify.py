@@ -13,7 +13,8 @@ from cudareduce.backend import Backend, KernelFault
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, Prepared, Programs, Shape
 from cudareduce.launch.plan import Plan
-from cudareduce.problem.inputs import Array, make, patterns_for
+from cudareduce.problem.inputs import Array, make
+from cudareduce.problem.nets import needs_schedules, patterns_for
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.reference import Reference, reference
 from cudareduce.verify.verdict import RIGHT, Effort, Verdict, judge, worse
@@ -110,6 +111,7 @@ def _in_every_way(
     effort = Effort(
         frozenset([(given.n, given.rows)]), frozenset([given.pattern.partition(":")[0]])
     )
+    quick = quick or not needs_schedules(given.pattern)
     for way in backend.ways(REPEATS if many else 2, quick=quick):
         effort += Effort(schedules=frozenset([way] if way else []), launches=len(bound.plan.passes))
         bound.poison()

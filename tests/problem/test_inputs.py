@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cudareduce.problem.inputs import make, patterns_for
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.inputs import as_numbers, make, rounds_nothing
+from cudareduce.problem.nets import needs_schedules, patterns_for
 from cudareduce.problem.operators import reduction_of
 from cudareduce.problem.patterns import PATTERNS
+from cudareduce.problem.reference import bound, reference
 
 
 def test_every_name_makes_elements() -> None:
@@ -18,7 +21,43 @@ def test_every_name_makes_elements() -> None:
     assert np.array_equal(make("random", total, 9, 2, 3), make("random", total, 9, 2, 3))
 
 
-@pytest.mark.parametrize("pattern", ["randum", "", "Random", "random:3", "extremum", "extremum:x"])
+@pytest.mark.parametrize(
+    "pattern", ["randum", "", "Random", "random:3", "extremum", "extremum:x", "tie"]
+)
 def test_another_name_is_an_error_of_the_program(pattern: str) -> None:
     with pytest.raises(ValueError):
         make(pattern, reduction_of("min", "float32"), 9)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", ["sum", "mean", "prod", "min", "argmax"])
+@pytest.mark.parametrize("n", [1, 2, 33, 1000])
+def test_what_verifies_has_elements_and_an_answer(op: str, dtype: str, n: int) -> None:
+    reduction = reduction_of(op, dtype)
+    patterns = patterns_for(reduction, n, 256)
+    assert len(patterns) == len(set(patterns))
+    for pattern in patterns:
+        data = make(pattern, reduction, n, 3)
+        assert data.dtype == reduction.dtype.storage
+        ref = reference(reduction, data, 3)
+        limit = bound(reduction, 9, ref, rounds_nothing(pattern, reduction))
+        assert limit is not None
+        assert (limit >= 0).all()
+
+
+def test_special_values_are_tried_where_they_are_cheap() -> None:
+    reduction = reduction_of("sum", "float32")
+    assert "large" in patterns_for(reduction, 4097, 256)
+    assert "large" in patterns_for(reduction, 3 * 8192 + 1, 8192)
+    assert patterns_for(reduction, 65537, 256) == ["exact", "random", "positive"]
+    assert patterns_for(reduction, 2**25, 2**25) == ["exact", "random", "positive"]
+    assert not needs_schedules("-nan:4096")
+    assert needs_schedules("tie:0,9")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_nan_keeps_its_sign(dtype: str) -> None:
+    reduction = reduction_of("sum", dtype)
+    numbers = as_numbers(make("-nan:3", reduction, 9), reduction.dtype)
+    assert np.flatnonzero(np.isnan(numbers)).tolist() == [3]
+    assert np.signbit(numbers[3])

@@ -80,3 +80,37 @@ def test_a_bound_grows_with_depth_until_it_says_nothing() -> None:
     assert bound(reduction, 200_000, ref, False) is None
     exact = reference(reduction_of("sum", "int32"), np.ones(8, "int32"), 1)
     assert bound(reduction_of("sum", "int32"), 200_000, exact, False) == pytest.approx([0])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_infinities_and_nan_are_ieees(dtype: str) -> None:
+    rows = [[1, np.inf, 2], [np.inf, 1, -np.inf], [1, np.nan, 2], [1, 2, 3]]
+    for op, last in (("sum", 6), ("mean", 2), ("prod", 6)):
+        reduction = reduction_of(op, dtype)
+        ref = reference(reduction, np.array(rows, dtype).reshape(-1), 4)
+        second = -np.inf if op == "prod" else np.nan
+        np.testing.assert_array_equal(ref.expected, [np.inf, second, np.nan, last])
+        limit = bound(reduction, 5, ref, False)
+        assert limit is not None
+        assert limit[:3].tolist() == [0, 0, 0]
+        assert limit[3] > 0
+
+
+def test_the_lowest_integer_has_a_magnitude() -> None:
+    ref = reference(reduction_of("mean", "int8"), np.full(9, -128, np.int8), 1)
+    assert ref.magnitude == pytest.approx([128])
+
+
+def test_packed_maps_are_folded_in_order() -> None:
+    reduction = reduction_of("affine16", "int32")
+    data = make("random", reduction, 11, 3)
+    expected = []
+    for row in data.view(np.uint32).reshape(3, 11).tolist():
+        scale, shift = 1, 0
+        for word in row:
+            factor = 2 * (word & 0xFFFF) + 1
+            scale, shift = factor * scale % 2**17, (factor * shift + (word >> 16)) % 2**16
+        expected.append(shift << 16 | (scale - 1) // 2)
+    found = reference(reduction, data, 3).expected
+    assert found.dtype == np.int32
+    assert found.view(np.uint32).tolist() == expected

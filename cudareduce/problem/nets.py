@@ -1,0 +1,89 @@
+"""Which patterns verify a reduction at which size: what decides at all of them, and at small ones,
+where an input costs a tenth of a millisecond, the values that kernels forget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from cudareduce.problem.operators import Reduction
+
+_SUMS = ("sum", "mean")
+_EXTREMA = ("min", "max", "argmin", "argmax")
+#: Special values are tried up to this size, or up to three tiles and one element more.
+_SPECIAL_UP_TO, _TILES = 4097, 3
+#: No tile is so large that special values are worth an input of more elements.
+_SPECIAL_AT_MOST = 2**17
+#: Beyond this size roundings could explain any float32 product of factors that are not powers of 2.
+_SPREAD_UP_TO = 2**17
+#: What becomes of these is arithmetic's, not that of the order in which threads run.
+_IN_ANY_ORDER = ("nan", "-nan", "inf", "-inf", "clash", "zero", "zeros", "neutral", "finite",
+                 "close", "large", "uneven", "lowest", "highest")  # fmt: skip
+
+
+def patterns_for(reduction: Reduction, n: int, tile: int) -> list[str]:
+    """The names of the patterns that verify a reduction of `n` elements in tiles of `tile`, the
+    decisive one first; `extremum:K` has its answer at position K."""
+    names = list(_always(reduction, n, tile))
+    if _is_small(n, tile):
+        names += _special(reduction, n, tile)
+    return list(dict.fromkeys(names))
+
+
+def needs_schedules(pattern: str) -> bool:
+    """Whether the order in which threads run may change what becomes of a pattern."""
+    return pattern.partition(":")[0] not in _IN_ANY_ORDER
+
+
+def _is_small(n: int, tile: int) -> bool:
+    return 0 < n <= max(_SPECIAL_UP_TO, min(_TILES * tile + 1, _SPECIAL_AT_MOST))
+
+
+def _always(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
+    floats = reduction.dtype.kind == "float"
+    if reduction.op.name in _SUMS:
+        yield from ("exact", "random", "positive") if floats else ("random", "positive")
+    elif reduction.op.name in _EXTREMA:
+        yield from ("rising", "falling", "one-sided")
+        yield from (f"extremum:{place}" for place in places(n, tile))
+        if floats and not _is_small(n, tile):
+            yield "nan"
+    else:
+        yield "random"
+    if reduction.op.expression and floats:
+        yield "factors"
+    if reduction.op.name == "prod" and floats and n <= _SPREAD_UP_TO:
+        yield "spread"
+
+
+def _special(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
+    op, floats = reduction.op.name, reduction.dtype.kind == "float"
+    edges = places(n, tile)
+    everywhere = ",".join(map(str, edges))
+    if op in _EXTREMA:
+        yield from ("neutral", "close")
+    if op in _EXTREMA and floats:
+        yield from ("finite", "zeros")
+        # In a position's answer the first NaN wins, so there is another one behind it.
+        behind = f",{n - 1}" if reduction.op.indexed else ""
+        yield from (f"{('nan', '-nan')[k % 2]}:{at}{behind}" for k, at in enumerate(edges))
+    if reduction.op.indexed:
+        pairs = [*pairwise(edges), (0, n - 1), (n // 2, n // 2 + 1)]
+        yield from (f"tie:{a},{b}" for a, b in pairs if a < b < n)
+    if op in _SUMS:
+        yield from ("large", "uneven") if floats else ("lowest", "highest")
+    if op == "prod":
+        yield f"zero:{n - 1}"
+    if op in (*_SUMS, "prod") and floats:
+        yield from ("nan:0", f"-nan:{n - 1}")
+        if n > 1:
+            yield f"clash:0,{n - 1}"
+    if op in (*_SUMS, "prod", *_EXTREMA) and floats:
+        yield from (f"inf:{everywhere}", f"-inf:{everywhere}")
+
+
+def places(n: int, tile: int) -> list[int]:
+    """The first and last element, and both sides of the first, a middle and the last tile edge."""
+    edges = {tile, n // 2 // tile * tile, (n - 1) // tile * tile} if n else set()
+    found = {0, n - 1} | edges | {edge - 1 for edge in edges}
+    return sorted(place for place in found if 0 <= place < n)
