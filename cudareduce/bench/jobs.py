@@ -18,6 +18,8 @@ from cudareduce.verify.verify import SMALL
 LARGE_BYTES = 2**32
 #: The shapes that are tried with each case.
 Shapes = Mapping[Case, Sequence[Shape]]
+#: Shapes of up to so many elements are one job: one child runs all of them.
+_TOGETHER = 2**17
 #: Seconds after which the emulator leaves the verdict on a kernel to the GPU.
 _OPTIONAL_S = 20.0
 
@@ -62,13 +64,13 @@ class Jobs:
     def _on_shapes(self, one: Prepared, shapes: Sequence[Shape]) -> Iterator[Job]:
         taken = [shape for shape in shapes if shape in one.plans]
         job = self._job(self.spec, replace(one, programs={}))
-        small = tuple((n, rows) for n, rows in taken if n * rows <= SMALL)
+        small = tuple((n, rows) for n, rows in taken if n * rows <= _TOGETHER)
         if small:
             yield self._limited(replace(job, shapes=small))
         most = LARGE_BYTES // one.case.reduction.dtype.size - 1
         for n, rows in taken:
-            if n * rows > SMALL:
-                full = not self.backend.traits.isolated and n * rows <= most
+            if n * rows > _TOGETHER:
+                full = n * rows <= (SMALL if self.backend.traits.isolated else most)
                 job = replace(job, shapes=((n, rows),), care="full" if full else "least")
                 yield self._limited(job)
 

@@ -121,7 +121,7 @@ class Isolation:
                         busy[child] = case, k
                         child.give(job)
                         started(job)
-                for child, verdict in _answers(busy, deadline):
+                for child, verdict in _answers(busy, deadline) if busy else ():
                     case, k = busy.pop(child)
                     found[case].verdicts[k] = verdict
                     final = found[case].final()

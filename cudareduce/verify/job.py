@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 from cudareduce.backend import Backend, BuildError, OutOfMemory
 from cudareduce.backends import BackendSpec
 from cudareduce.launch.case import Prepared, Shape, build
-from cudareduce.verify.shapes import Care
+from cudareduce.verify.shapes import LEAST, Care
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
 from cudareduce.verify.verify import Inputs, verify, work
 
-#: Up to so many elements the sizes are also gone through once downwards.
-_DOWN_TO = 2**17
 #: A job that takes so many seconds of a processor counts as hanging: 60 and a tenth of the pace of
 #: the slowest kernel known, one atomic per element.
 _START_S, _ELEMENTS_PER_S = 60.0, 250_000
@@ -47,8 +45,8 @@ class Job:
         """The shapes in the order in which they are tried, with what is tried on each: up, and in
         the same loaded program once down, since a kernel may keep something of a larger grid."""
         up = tuple((shape, self.care) for shape in self.shapes)
-        down = (shape for shape in reversed(self.shapes) if shape[0] * shape[1] <= _DOWN_TO)
-        return (*up, *((shape, "least") for shape in down)) if self.care == "full" else up
+        down = tuple((shape, LEAST) for shape in reversed(self.shapes[:-1]))
+        return up + down if self.care == "full" else up
 
 
 def limited(job: Job, asked_s: float | None) -> Job:

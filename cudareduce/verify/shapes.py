@@ -18,6 +18,7 @@ from cudareduce.launch.case import Case, Shape
 #: How much is tried on a shape: all patterns, misalignments and schedules; two patterns, one
 #: misalignment and all schedules; or one input under one schedule.
 Care = Literal["full", "some", "least"]
+LEAST: Care = "least"
 
 #: Rows of every kind that row and warp kernels must get right: none, short, odd, many.
 ROW_SHAPES = ((0, 3), (1, 1), (1, 7), (5, 33), (31, 3), (32, 257), (33, 5), (257, 9), (4097, 3))
