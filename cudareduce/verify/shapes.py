@@ -78,14 +78,14 @@ def hazard_net(case: Case) -> Iterator[Net]:
     shapes = (*((n, 1) for n in sorted(sizes)), *_rows(case))
     yield Net(case=case, shapes=shapes, limits=limits, care="some", watched=True)
     if min(rounds, default=0) > _FEW:
-        small = replace(case, block=min(case.kernel.blocks))
+        small = replace(case, block=min(_blocks(case)))
         again = tuple((n, 1) for n in _rounds(small, limits))
         yield Net(case=small, shapes=again, limits=limits, care="least", watched=True)
 
 
 def block_nets(case: Case) -> Iterator[Net]:
     """Every other block that the header names, each on a few shapes of its own."""
-    for block in case.kernel.blocks:
+    for block in _blocks(case):
         if block == case.block:
             continue
         other = replace(case, block=block)
@@ -98,10 +98,15 @@ def block_nets(case: Case) -> Iterator[Net]:
 def arrival_net(case: Case, limits: DeviceLimits, *, any_block: bool = True) -> Iterator[Net]:
     """More blocks than 16 bits count, of a kernel that counts its blocks as they arrive; with
     `any_block` in the smallest block that it takes."""
-    small = replace(case, block=min(case.kernel.blocks)) if any_block else case
+    small = replace(case, block=min(_blocks(case))) if any_block else case
     shapes = tuple((n, 1) for n in _arrivals(small, limits) if n <= _MOST)
     if shapes:
         yield Net(case=small, shapes=shapes, limits=limits, care="least")
+
+
+def _blocks(case: Case) -> tuple[int, ...]:
+    """The blocks that the header names; of a file without one nobody has said any."""
+    return case.kernel.blocks if case.kernel.symbol is None else (case.block,)
 
 
 def _tile(case: Case) -> int:

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from cudareduce.backends import BackendSpec
+from cudareduce.bench.jobs import Jobs
+from cudareduce.device import DEFAULT_LIMITS
+from cudareduce.errors import UsageError
+from cudareduce.launch.case import Case, Prepared, planned
+from cudareduce.library.kernel import load_kernel
+from cudareduce.problem.operators import reduction_of
+from cudareduce.verify import watchdog
+from cudareduce.verify.job import Job, both, limited, told
+from cudareduce.verify.shapes import edges, hazard_net
+from cudareduce.verify.verdict import Verdict, skipped
+from cudareduce.verify.watchdog import Watchdog
+from tests.conftest import ROOT
+from tests.fake_gpu import fake_gpu
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -48,6 +66,7 @@ _ARRIVE = """    __shared__ bool last;
 _TICKET = "atomicInc(counter, gridDim.x - 1) == gridDim.x - 1"
 _WRITE = "    if (tid == 0)\n        *out = Op::finish(shared[0]);\n"
 _GRID = {"scope": "grid", "grid": "cover", "walk": "tile", "finish": "last_block"}
+_FILL = {**_GRID, "grid": "fill", "walk": "grid_stride", "finish": "relaunch"}
 _BLOCK = {"scope": "block", "grid": "one", "walk": "contiguous", "finish": "none"}
 
 
@@ -109,7 +128,7 @@ _CASES = {
     # NaN, which memory holds beforehand, is the one value that fmaxf passes over.
     "combines_with_what_is_there": Wrong(
         _STRIDE + _TREE + "    if (tid == 0)\n        *out = fmaxf(*out, shared[0]);\n",
-        "got 3.39e+38", _BLOCK, ops="max",
+        "expected -", _BLOCK, ops="max",
     ),
     "swaps_two_elements": Wrong(
         _STRIDE + _TREE + _WRITE + """    if (tid == 0 && n > 1) {
@@ -150,33 +169,168 @@ _CASES = {
         for (int k = 0; k < ITEMS; k++, i += BLOCK)
             if (i < n)
                 acc = Op::combine(acc, Op::lift(in[i], i));
-""" + _TREE + _WRITE.replace("*out", "out[blockIdx.x]"), "got", {**_GRID, "grid": "fill", "walk": "grid_stride", "finish": "relaunch"},
-        items=8,
+""" + _TREE + _WRITE.replace("*out", "out[blockIdx.x]"), "got", _FILL, items=8,
     ),
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def reasons(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[str, tuple[str, str]]:
-    """Verdict and reason of each wrong kernel, from as few runs as there are operators."""
-    from cudareduce.cli.main import run
-
-    folder, patch = tmp_path_factory.mktemp("wrong"), pytest.MonkeyPatch()
-    patch.setattr("cudareduce.backends.default_cache", lambda: cache)
-    found: dict[str, tuple[str, str]] = {}
+def test_each_is_found(cudareduce: Call, tmp_path: Path) -> None:
+    """As few runs as there are operators: a run verifies as many at a time as it can."""
+    reasons: dict[str, str] = {}
     for op in ("sum", "max"):
-        paths = [one.write(folder, name) for name, one in _CASES.items() if one.ops == op]
-        told = folder / f"{op}.json"
-        words = ["verify", *map(str, paths), "--op", op, "--backend", "cpu", "--quiet"]
-        assert run([*words, "--json", str(told)]) == 3
-        records = json.loads(told.read_text())["records"]
-        found |= {record["kernel"]: (record["verdict"], record["reason"]) for record in records}
-    patch.undo()
-    return found
+        paths = [one.write(tmp_path, name) for name, one in _CASES.items() if one.ops == op]
+        code, out, err = cudareduce(
+            "verify", *paths, "--op", op, "--backend", "cpu", "--format", "json", "--quiet"
+        )
+        assert code == 3, err
+        reasons |= {r["kernel"]: r["reason"] for r in json.loads(out)["records"]}
+    assert {name: why for name, why in reasons.items() if _CASES[name].says not in why} == {}
+    assert reasons.keys() == _CASES.keys()
 
 
-@pytest.mark.parametrize("name", _CASES)
-def test_is_found(reasons: dict[str, tuple[str, str]], name: str) -> None:
-    verdict, reason = reasons[name]
-    assert verdict == "fail"
-    assert _CASES[name].says in reason
+_BARE = """__global__ void bare(const float *in, float *out%s)
+{
+    __shared__ float shared[256];
+    const unsigned tid = threadIdx.x, i = blockIdx.x * 256 + tid;
+    shared[tid] = %s;
+    __syncthreads();
+    for (unsigned stride = 128; stride > 0; stride /= 2) {
+        if (tid < stride)
+            shared[tid] += shared[tid + stride];
+        __syncthreads();
+    }
+    if (tid == 0)
+        out[blockIdx.x] = shared[0];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "value"), [("", "in[i]"), (", int n", "i < n ? in[i] : 0")], ids=["whole", "counted"]
+)
+def test_a_file_without_a_header_is_tried_in_its_own_block_only(
+    cudareduce: Call, tmp_path: Path, count: str, value: str
+) -> None:
+    path = tmp_path / "bare.cu"
+    path.write_text(_BARE % (count, value))
+    code, out, err = cudareduce("verify", path, "--backend", "cpu", "--format", "json")
+    assert code == 0, out + err
+    [record] = json.loads(out)["records"]
+    assert record["tried_sizes"] > 5
+
+
+def _case(name: str) -> Case:
+    kernel = load_kernel(next((ROOT / "kernels").glob(f"*/{name}.cu")))
+    return Case(kernel, reduction_of("sum", "float32"), kernel.block, kernel.items)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "kernels").glob("*/*.cu")), ids=lambda p: p.stem)
+def test_several_blocks_and_turns_are_watched(path: Path) -> None:
+    case = _case(path.stem)
+    plans = []
+    for net in hazard_net(case):
+        for shape in net.shapes:
+            with contextlib.suppress(UsageError):
+                plans.append(net.case.plan(*shape, net.limits))
+    grids = {step.grid for plan in plans for step in plan.passes}
+    assert max(grids) > 2 or case.kernel.grid == "one"
+    assert max(plan.problem.elements for plan in plans) > 2 * min(case.block * case.items, 4096)
+
+
+def test_sizes_follow_tile_and_finish() -> None:
+    sizes = {n for n, rows in edges(_case("reduce_v6_multi_add"), DEFAULT_LIMITS) if rows == 1}
+    assert {2047, 2048, 2049, 2 * 2048 + 1, 3 * 2048 + 1, 2 * 2048} <= sizes
+    sizes = {n for n, rows in edges(_case("reduce_last_block"), DEFAULT_LIMITS) if rows == 1}
+    assert {2 * 24 * 1024 + 1, 1024 * 1024 + 1} <= sizes
+
+
+def _job(**other: Any) -> Job:
+    case = _case("reduce_v7_shuffle")
+    plans, refusals = planned(case, ((1000, 1), (4097, 1)), DEFAULT_LIMITS)
+    prepared = Prepared(case, plans, refusals, {})
+    return Job(spec=BackendSpec("cpu"), prepared=prepared, shapes=tuple(plans), limit_s=0, **other)
+
+
+def test_sizes_go_up_and_once_down() -> None:
+    up = [((1000, 1), "full"), ((4097, 1), "full")]
+    assert list(_job().walk) == [*up, ((1000, 1), "least")]
+    assert [care for _, care in _job(care="some").walk] == ["some", "some"]
+
+
+def test_the_limit_follows_the_work() -> None:
+    full, least = limited(_job(), None), limited(_job(care="least"), None)
+    assert full.limit_s - 60 > 20 * (least.limit_s - 60) > 0
+    assert not full.wall
+    asked = limited(_job(), 5.0)
+    assert (asked.limit_s, asked.wall) == (5.0, True)
+
+
+@pytest.mark.parametrize(
+    ("spent_s", "wall", "overdue"),
+    [
+        (1.0, False, False),  # others have had the processors
+        (70.0, False, True),
+        (1.0, True, True),
+        (0.0, False, True),  # it waits for what does not come
+        (None, False, True),
+    ],
+)
+def test_what_is_kept_from_the_processors_does_not_hang(
+    monkeypatch: pytest.MonkeyPatch, spent_s: float | None, wall: bool, overdue: bool
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(watchdog, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(watchdog, "processor_s", lambda _: spent_s if clock[0] else 0.0)
+    watched = Watchdog(1, 60.0, wall=wall)
+    clock[0] = 59.0
+    assert not watched.overdue()
+    clock[0] = 60.0
+    assert watched.overdue() == overdue
+    assert overdue or watched.ends == 60.0 + 59.0
+
+
+def test_a_process_has_had_some_of_a_processor() -> None:
+    spent_s = watchdog.processor_s(os.getpid())
+    assert spent_s is not None
+    assert abs(spent_s - sum(os.times()[:2])) < 0.1
+    assert watchdog.processor_s(2**30) is None
+
+
+def test_what_the_emulator_cannot_decide_is_a_remark() -> None:
+    job = _job(optional=True, label="on the emulator")
+    hazard = told(job, Verdict("fail", "a hazard"))
+    assert (hazard.outcome, hazard.reason) == ("fail", "on the emulator: a hazard")
+    for undecided in (
+        skipped("unbuilt", "no asm"),
+        Verdict("fail", "__trap() is not possible here"),
+    ):
+        assert told(job, undecided).outcome == "pass"
+        assert told(job, undecided).reason == f"on the emulator: {undecided.reason}"
+    assert told(_job(), skipped("unbuilt", "no asm")).outcome == "skip"
+
+
+def test_a_remark_outlives_the_verdicts_to_come() -> None:
+    told_first, later = Verdict("pass", "not watched"), Verdict("pass", "", 1e-6, 1e-5)
+    assert both(told_first, later).reason == both(later, told_first).reason == "not watched"
+
+
+FENCE = ROOT / "tests" / "wrong_kernels" / "missing_fence.cu"
+
+
+def test_bench_watches_every_access(cudareduce: Call) -> None:
+    code, out, err = cudareduce("bench", FENCE, "--n", 1000, "--backend", "cpu")
+    assert code == 3, err
+    assert "hazard in global memory" in out
+
+
+def test_bench_on_a_gpu_has_the_emulator_watch_files_of_a_user(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    with fake_gpu(monkeypatch, cache):
+        code, out, err = cudareduce("bench", FENCE, "--n", 1000, "--rounds", 1)
+    assert code == 3, err
+    assert "on the emulator: n = 257" in out
+    monkeypatch.setattr(Jobs, "emulator", None)
+    with fake_gpu(monkeypatch, cache):
+        code, out, err = cudareduce("bench", FENCE, "--n", 1000, "--rounds", 1)
+    assert code == 0, out + err
