@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cudareduce.backend import Backend
-from cudareduce.backends import BackendSpec
+from cudareduce.backends import BackendSpec, emulator_beside
 from cudareduce.bench.settings import Settings
 from cudareduce.launch.case import Case, Prepared, Shape, planned
 from cudareduce.verify.job import Job, limited
@@ -35,9 +34,7 @@ class Jobs:
     @property
     def emulator(self) -> BackendSpec | None:
         """What nets run on: the emulator, which beside a GPU may be missing."""
-        if self.spec.name == "cpu":
-            return self.spec
-        return BackendSpec("cpu", cache=self.spec.cache) if shutil.which("g++") else None
+        return emulator_beside(self.spec)
 
     def nets(self, case: Case, *, every: bool) -> list[Net]:
         """What is tried besides the shapes of a run: on a GPU nothing of a kernel of the package,
@@ -80,7 +77,7 @@ class Jobs:
             job = self._job(self.spec_of(net), Prepared(net.case, plans, refusals, {}))
             other = f"block {net.case.block}" if net.case.block != one.case.block else ""
             job = replace(
-                job, shapes=tuple(plans), care=net.care, optional=self.spec.name != "cpu",
+                job, shapes=tuple(plans), care=net.care, optional=self.spec.timed,
                 label=other,
             )  # fmt: skip
             yield self._limited(job)

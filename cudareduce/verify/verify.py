@@ -217,15 +217,16 @@ def _changed(backend: Backend, one: _Given) -> str | None:
 def inputs_for(
     reduction: Reduction, shape: Shape, tiles: Iterable[int], care: Care = "full"
 ) -> list[tuple[str, int]]:
-    """Pattern and misalignment of each input that verifies a shape with so much care. `tiles` are
-    the elements that a block of each case takes."""
+    """Pattern and misalignment of each input that verifies a shape with so much care; with the
+    least it is the first that decides. `tiles` are the elements that a block of each case
+    takes."""
     n, elements = shape[0], shape[0] * shape[1]
     patterns: dict[str, None] = {}
     for tile in sorted(set(tiles)):
         patterns |= dict.fromkeys(patterns_for(reduction, n, tile if n <= SMALL else n or 1))
     names = list(patterns)
     if care == "least":
-        return [(names[0], 0)]
+        return [(name, 0) for name in names]
     offsets = [k for k in _OFFSETS if k * reduction.dtype.size < 16]
     if care == "some":
         names = names[:2]
@@ -239,8 +240,15 @@ def work(plan: Plan, care: Care, only: str | None) -> int:
     """Elements that a verification of one shape has reduced, over all inputs and ways."""
     problem = plan.problem
     shape, tile = (problem.n, problem.rows), plan.block * plan.items
+    if care == "least":
+        return problem.elements
     count = 1 if only else len(inputs_for(problem.reduction, shape, [tile], care))
-    return problem.elements * count * (1 if care == "least" else REPEATS)
+    return problem.elements * count * REPEATS
+
+
+def _is_open(verdict: Verdict | None, care: Care) -> bool:
+    """Whether another input may change a verdict."""
+    return verdict is None or (verdict.outcome != "fail" and care != "least")
 
 
 def verify(
@@ -267,9 +275,9 @@ def verify(
             Input(name, *own, seed + _ANOTHER_SEED * (offset > 0), offset)
             for name, offset in ([(only, 0)] if only else chosen)
         ]
-        together = len(given) if own[0] * own[1] <= SMALL else 1
+        together = len(given) if own[0] * own[1] <= SMALL and care != "least" else 1
         for first in range(0, len(given), together):
-            left = [one for one in alike if verdicts.get(one.case, RIGHT).outcome != "fail"]
+            left = [one for one in alike if _is_open(verdicts.get(one.case), care)]
             for case, found in (
                 _verify_on(
                     backend, given[first : first + together], left, inputs, quick=care == "least"
