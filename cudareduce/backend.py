@@ -132,8 +132,8 @@ class Backend(Protocol):
     def allocate(self, nbytes: int) -> Buffer:
         """Fresh memory, every bit set: NaN as a float, -1 as an integer. Raises OutOfMemory."""
 
-    def poison(self, buffer: Buffer) -> None:
-        """Set every bit of a buffer again."""
+    def poison(self, buffer: Buffer, byte: int = 0xFF) -> None:
+        """Fill a buffer with a byte, by default with every bit set again."""
 
     def zero(self, buffer: Buffer) -> None:
         """Clear every bit of a buffer."""

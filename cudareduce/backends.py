@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -92,6 +93,14 @@ def choose_backend(
 def open_timed(spec: BackendSpec) -> TimedBackend:
     """The GPU that a spec names, for what only a GPU can do. Raises EnvironmentProblem."""
     return open_cuda(spec)
+
+
+def emulator_beside(spec: BackendSpec) -> BackendSpec | None:
+    """The emulator: that of a spec or, beside a GPU, one that keeps what it compiles in the same
+    place; None where no g++ is found."""
+    if not spec.timed:
+        return spec
+    return BackendSpec("cpu", cache=spec.cache) if shutil.which("g++") else None
 
 
 def never_timed(wanted: str) -> bool:

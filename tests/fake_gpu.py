@@ -34,14 +34,14 @@ from cudareduce.backend import (
     TimedBackend,
     Traits,
 )
-from cudareduce.backends import BackendSpec
+from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.budget import Deadline
 from cudareduce.device import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.launch.case import Case
 from cudareduce.verify.isolate import Isolation
-from cudareduce.verify.job import Job, verify_job
-from cudareduce.verify.verdict import RIGHT, Verdict, worse
+from cudareduce.verify.job import Job, both, verify_job
+from cudareduce.verify.verdict import RIGHT, Verdict
 from cudareduce.verify.verify import Inputs
 from tests.simulate import H200
 
@@ -207,9 +207,9 @@ class FakeGpu:
     def allocate(self, nbytes: int) -> Buffer:
         return Dummy(nbytes) if nbytes >= _HUGE else self._cpu.allocate(nbytes)
 
-    def poison(self, buffer: Buffer) -> None:
+    def poison(self, buffer: Buffer, byte: int = 0xFF) -> None:
         self._epoch += 1
-        self._cpu.poison(buffer)
+        self._cpu.poison(buffer, byte)
 
     def zero(self, buffer: Buffer) -> None:
         self._epoch += 1
@@ -354,10 +354,20 @@ class Together(Isolation):
         for case, jobs in queues.items():
             verdict = RIGHT
             for job in jobs:
-                verdict = worse(verdict, verify_job(job, self.gpu, Inputs()))
+                with self._emulator(job.spec) as backend:
+                    verdict = both(verdict, verify_job(job, backend, Inputs()))
                 if verdict.outcome == "fail":
                     break
             yield case, verdict
+
+    @contextmanager
+    def _emulator(self, spec: BackendSpec) -> Iterator[Backend]:
+        """What a job runs on: the GPU, unless it asks for the CPU."""
+        if spec.name != "cpu":
+            yield self.gpu
+            return
+        with open_backend(spec) as backend:
+            yield backend
 
     def close(self) -> None:
         pass

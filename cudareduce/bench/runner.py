@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import Any
 
 from cudareduce.backend import Monitor, OutOfMemory
@@ -17,8 +18,8 @@ from cudareduce.errors import EnvironmentProblem
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.library.registry import Choice
 from cudareduce.problem.operators import Reduction
+from cudareduce.verify.shapes import edges
 from cudareduce.verify.verdict import Verdict, skipped
-from cudareduce.verify.verify import ROW_SHAPES, edge_sizes
 
 #: Edge sizes up to this are part of every bench; `verify` takes them all.
 _QUICK_EDGE = 65537
@@ -68,11 +69,14 @@ class _Runner:
         groups: list[Group] = []
         interrupted = False
         try:
-            edges = self._edges(runnable)
+            session = self._session
+            edges_of = {case: self._edges(case) for case in runnable}
+            nets = {case: session.jobs.nets(case, every=case.kernel.foreign) for case in runnable}
             sizes = [(n, self._settings.rows) for n in self._settings.sizes]
-            prepared, unbuilt = self._session.prepare(runnable, [*edges, *sizes])
+            shapes = {case: [*some, *sizes] for case, some in edges_of.items()}
+            prepared, unbuilt = session.prepare(runnable, shapes, nets)
             verdicts = {case: verdict for case, verdict in cases if verdict}
-            at_edges = self._session.verify(prepared, edges, {}, skip_others=True)
+            at_edges = session.verify(prepared, edges_of, {}, nets=nets, skip_others=True)
             verdicts |= unbuilt
             verdicts |= {case: _elsewhere(verdict) for case, verdict in at_edges.verdicts.items()}
             if at_edges.interrupted:
@@ -91,10 +95,12 @@ class _Runner:
             interrupted=interrupted,
         )  # fmt: skip
 
-    @staticmethod
-    def _edges(cases: Sequence[Case]) -> list[Shape]:
-        block = max((case.block for case in cases), default=1)
-        return [*((n, 1) for n in edge_sizes(block) if n <= _QUICK_EDGE), *ROW_SHAPES]
+    def _edges(self, case: Case) -> list[Shape]:
+        """Where a case may go wrong: of a user's own file all that `verify` takes on any machine,
+        since no test of ours has tried it."""
+        most = inf if case.kernel.foreign else _QUICK_EDGE
+        shapes = edges(case, self._session.backend.limits())
+        return [(n, rows) for n, rows in shapes if n * rows <= most]
 
     def _group(
         self,
@@ -113,7 +119,8 @@ class _Runner:
             Group, reduction=reduction, n=n, plans={one.case: one.plans[shape] for one in taking},
             shas={one.case: _binary(one, shape) for one in taking},
         )  # fmt: skip
-        found = self._session.verify(prepared, [shape], verdicts)
+        asked = {one.case: [shape] for one in prepared}
+        found = self._session.verify(prepared, asked, verdicts)
         verdicts = found.verdicts
         verified = group(verdicts=verdicts, interrupted=found.interrupted)
         if found.interrupted:

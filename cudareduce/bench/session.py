@@ -13,6 +13,7 @@ from itertools import chain
 
 from cudareduce.backend import Backend, BuildError, OutOfMemory
 from cudareduce.backends import BackendSpec, open_backend
+from cudareduce.bench.jobs import LARGE_BYTES, Jobs, Shapes
 from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.settings import Settings
 from cudareduce.host import cpu_count
@@ -22,22 +23,18 @@ from cudareduce.library.registry import Choice
 from cudareduce.problem.operators import Reduction
 from cudareduce.progress import Progress
 from cudareduce.verify.isolate import Isolation
-from cudareduce.verify.job import Job
+from cudareduce.verify.job import Job, both
+from cudareduce.verify.shapes import Net
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
-from cudareduce.verify.verify import SMALL, verify
+from cudareduce.verify.verify import verify
 
-#: What the emulator's hazard build watches: several blocks, a tail, several rows.
-HAZARD_SHAPES: tuple[Shape, ...] = ((1, 1), (1000, 1), (4097, 1), (31, 9), (257, 3))
-#: A verification that is this slow counts as hanging: 60 s and a tenth of the pace of the slowest
-#: kernel known, one atomic per element on two emulating cores.
-_START_S, _ELEMENTS_PER_S = 60.0, 500_000
-#: From so many bytes on one input of each size is enough.
-_LARGE_BYTES = 2**32
 #: Elements a second of which an input and its answer are made: 2^30 took 7 s beside an H200.
 _MADE_PER_S = 1.5e8
 #: The reason of a case that Ctrl-C came before.
 _INTERRUPTED = "interrupted before it was verified"
 
+#: What is tried with each case besides.
+Nets = Mapping[Case, Sequence[Net]]
 #: Announces a phase of so many steps.
 Phase = Callable[[str, int], AbstractContextManager[Progress]]
 
@@ -59,6 +56,7 @@ class Session:
     ) -> None:
         self.backend, self.spec = backend, spec
         self.settings, self.phase = settings, phase
+        self.jobs = Jobs(backend, spec, settings)
         self._isolation = Isolation()
 
     def close(self) -> None:
@@ -91,28 +89,25 @@ class Session:
         return cases
 
     def prepare(
-        self, cases: Sequence[Case], shapes: Sequence[Shape], *, hazards: bool = False
+        self, cases: Sequence[Case], shapes: Shapes, nets: Nets | None = None
     ) -> tuple[list[Prepared], dict[Case, Verdict]]:
-        """Plan cases for shapes, and compile whatever those plans launch, with `hazards` also for
-        the build that watches; those that do not compile, or that there was no time for, come with
-        a verdict that says so."""
+        """Plan cases for their shapes, and compile whatever those plans and those of `nets` launch;
+        cases that do not compile, or that there was no time for, come with a verdict that says
+        so."""
         limits, deadline = self.backend.limits(), self.settings.deadline
-        plans = {case: planned(case, shapes, limits) for case in cases}
+        plans = {case: planned(case, shapes[case], limits) for case in cases}
         needed = {case: list(taken.values()) for case, (taken, _) in plans.items()}
-        watched: dict[Case, list[Plan]] = {}
-        if hazards and self.backend.traits.watches:
-            watched = {
-                case: list(planned(case, HAZARD_SHAPES, limits)[0].values()) for case in cases
-            }
+        besides = self._planned_nets(nets or {})
         units = sum(
             len({stage for plan in some for stage in plan.stages})
-            for some in (*needed.values(), *watched.values())
-        )
+            for planned_here in (needed, *besides.values()) for some in planned_here.values()
+        )  # fmt: skip
         with self.phase("compiling", units) as progress:
             built = build(self.backend, needed, progress.step, deadline)
-            if watched:  # children find in the cache what is compiled here, and say what is not
-                with open_backend(replace(self.spec, hazards=True)) as watching:
-                    build(watching, watched, progress.step, deadline)
+            # Children find in the cache what is compiled here, and say what does not compile.
+            for spec, wanted in besides.items():
+                with open_backend(spec) as other:
+                    build(other, wanted, progress.step, deadline)
         left = {case: skipped("time", self.why_cut()) for case in cases if case not in built}
         left |= {
             case: skipped("unbuilt", f"does not compile: {made}")
@@ -123,29 +118,37 @@ class Session:
             for case, made in built.items() if not isinstance(made, BuildError)
         ], left  # fmt: skip
 
+    def _planned_nets(self, nets: Nets) -> dict[BackendSpec, dict[Case, list[Plan]]]:
+        """What nets launch on each backend."""
+        plans: dict[BackendSpec, dict[Case, list[Plan]]] = {}
+        for net in (net for some in nets.values() for net in some):
+            on = plans.setdefault(self.jobs.spec_of(net), {})
+            taken, _ = planned(net.case, net.shapes, net.limits)
+            on[net.case] = [*on.get(net.case, ()), *taken.values()]
+        return plans
+
     def verify(
         self,
         prepared: Sequence[Prepared],
-        shapes: Sequence[Shape],
+        shapes: Shapes,
         known: Mapping[Case, Verdict],
         *,
-        hazards: bool = False,
+        nets: Nets | None = None,
         skip_others: bool = False,
     ) -> Verified:
         """The verdict on each case, together with what is `known` of it already; one that is known
         to have failed is left alone, and one that there was no time to verify is a skip. What a
-        case does not take of these shapes is told in its verdict, a skip if it takes none, unless
-        `skip_others` says to pass over it. `hazards` adds the build that watches, where there is
-        one."""
+        case does not take of its shapes is told in its verdict, a skip if it takes none, unless
+        `skip_others` says to pass over it. What `nets` find counts as well."""
         verdicts = dict(known)
         refused = {} if skip_others else dict(_refused(prepared, shapes))
         for one in prepared:
-            if one.case in refused and not any(shape in one.plans for shape in shapes):
+            if one.case in refused and not _taken(one, shapes):
                 skip = skipped("unfit", refused[one.case])
                 verdicts[one.case] = worse(verdicts.get(one.case, RIGHT), skip)
         open_cases = [
             one for one in prepared
-            if _is_open(one.case, verdicts) and any(shape in one.plans for shape in shapes)
+            if _is_open(one.case, verdicts) and _taken(one, shapes)
         ]  # fmt: skip
         apart = [one for one in open_cases if self._isolated(one.case)]
         here = [one for one in open_cases if not self._isolated(one.case)]
@@ -154,13 +157,12 @@ class Session:
             with self.phase("verifying", len(open_cases)) as progress:
                 for case, verdict in chain(
                     self._all_here(here, shapes, progress),
-                    self._all_apart(apart, shapes, progress, hazards=hazards),
+                    self._all_apart(apart, shapes, nets or {}, progress),
                 ):
-                    verdicts[case] = worse(verdicts.get(case, RIGHT), verdict)
-                    if case in refused and _is_open(case, verdicts):
-                        verdicts[case] = replace(
-                            verdicts[case], reason=f"left out: {refused[case]}"
-                        )
+                    verdicts[case] = both(verdicts.get(case, RIGHT), verdict)
+                    if case in refused:
+                        left_out = replace(RIGHT, reason=f"left out: {refused[case]}")
+                        verdicts[case] = both(verdicts[case], left_out)
                     unverified.discard(case)
                     progress.step()
         except KeyboardInterrupt:
@@ -169,17 +171,20 @@ class Session:
         return Verified(verdicts | dict.fromkeys(unverified, skipped("time", why)), interrupted)
 
     def _all_here(
-        self, prepared: Sequence[Prepared], shapes: Sequence[Shape], progress: Progress
+        self, prepared: Sequence[Prepared], shapes: Shapes, progress: Progress
     ) -> Iterator[tuple[Case, Verdict]]:
         """Verdicts of cases that are verified in this process, as soon as they stand; none of those
         that there is no time for."""
         verdicts = {one.case: RIGHT for one in prepared}
-        for shape in shapes if prepared else ():
+        for shape in dict.fromkeys(s for one in prepared for s in _taken(one, shapes)):
             deadline = self.settings.deadline
             if deadline.passed or shape[0] * shape[1] / _MADE_PER_S > deadline.left_s:
                 return
             progress.now(f"{len(prepared)} kernels at {_size_text(shape)}")
-            left = [o for o in prepared if shape in o.plans and _is_open(o.case, verdicts)]
+            left = [
+                one for one in prepared
+                if shape in _taken(one, shapes) and _is_open(one.case, verdicts)
+            ]  # fmt: skip
             for case, verdict in self._verify_here(left, shape).items():
                 verdicts[case] = worse(verdicts[case], verdict)
                 if verdicts[case].outcome != "pass":
@@ -189,16 +194,15 @@ class Session:
     def _all_apart(
         self,
         prepared: Sequence[Prepared],
-        shapes: Sequence[Shape],
+        shapes: Shapes,
+        nets: Nets,
         progress: Progress,
-        *,
-        hazards: bool,
     ) -> Iterator[tuple[Case, Verdict]]:
         """The same of cases that are verified in child processes, as many at a time as there are
         processors and as memory allows, which share the processors."""
         queues: dict[Case, list[Job]] = {}
         for one in prepared:
-            queue = list(self._jobs(one, shapes, hazards))
+            queue = self.jobs.of(one, shapes[one.case], nets.get(one.case, ()))
             too_large = why_too_large(max(map(_bytes, queue)) * self.backend.traits.host_copies)
             if too_large:
                 yield one.case, skipped("machine", too_large)
@@ -244,37 +248,10 @@ class Session:
         try:
             return verify(
                 self.backend, prepared, shape, seed=self.settings.seed,
-                thorough=nbytes < _LARGE_BYTES, only=self.settings.only_pattern,
+                care="full" if nbytes < LARGE_BYTES else "least", only=self.settings.only_pattern,
             )  # fmt: skip
         except OutOfMemory as error:
             return dict.fromkeys(cases, skipped("machine", str(error)))
-
-    def _jobs(self, one: Prepared, shapes: Sequence[Shape], hazards: bool) -> Iterator[Job]:
-        bare, taken = replace(one, programs={}), [shape for shape in shapes if shape in one.plans]
-        job = Job(
-            spec=self.spec, prepared=bare, shapes=(), seed=self.settings.seed,
-            only=self.settings.only_pattern, limit_s=0,
-        )  # fmt: skip
-        small = tuple((n, rows) for n, rows in taken if n * rows <= SMALL)
-        if small:
-            yield self._limited(replace(job, shapes=small))
-        element = one.case.reduction.dtype.size
-        most = SMALL if self.backend.traits.isolated else _LARGE_BYTES // element - 1
-        for n, rows in taken:
-            if n * rows > SMALL:
-                yield self._limited(replace(job, shapes=((n, rows),), thorough=n * rows <= most))
-        if hazards and self.backend.traits.watches:
-            plans, _ = planned(one.case, HAZARD_SHAPES, self.backend.limits())
-            watched = replace(
-                job, spec=replace(self.spec, hazards=True), prepared=replace(bare, plans=plans),
-                shapes=tuple(plans),
-            )  # fmt: skip
-            yield from [self._limited(watched)] if plans else []
-
-    def _limited(self, job: Job) -> Job:
-        elements = sum(n * rows for n, rows in job.shapes)
-        limit_s = self.settings.time_limit_s or _START_S + elements / _ELEMENTS_PER_S
-        return replace(job, limit_s=limit_s)
 
 
 def _bytes(job: Job) -> int:
@@ -287,10 +264,16 @@ def _size_text(shape: Shape) -> str:
     return f"n = {shape[0]}" + (f" x {shape[1]} rows" if shape[1] != 1 else "")
 
 
-def _refused(prepared: Sequence[Prepared], shapes: Sequence[Shape]) -> Iterator[tuple[Case, str]]:
-    """Cases that do not take all of these shapes, and why, for the first that they do not take."""
+def _taken(one: Prepared, shapes: Shapes) -> list[Shape]:
+    """What a case takes of its shapes."""
+    return [shape for shape in shapes[one.case] if shape in one.plans]
+
+
+def _refused(prepared: Sequence[Prepared], shapes: Shapes) -> Iterator[tuple[Case, str]]:
+    """Cases that do not take all of their shapes, and why, for the first that they do not take."""
     for one in prepared:
-        why = next((one.refusals[shape] for shape in shapes if shape in one.refusals), None)
+        refusals = one.refusals
+        why = next((refusals[shape] for shape in shapes[one.case] if shape in refusals), None)
         if why:
             yield one.case, why
 

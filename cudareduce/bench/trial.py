@@ -170,7 +170,8 @@ class Trial:
         if self._undecided and not hurried:
             left = [self._right[case] for case in self._undecided]
             known = dict.fromkeys(self._undecided, RIGHT)
-            verified = self._session.verify(left, [(group.n, self._settings.rows)], known)
+            shapes = {case: [(group.n, self._settings.rows)] for case in self._undecided}
+            verified = self._session.verify(left, shapes, known)
             if verified.interrupted:
                 raise KeyboardInterrupt
             again = dict(verified.verdicts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -11,6 +11,7 @@ from cudareduce.bench.group import Group
 from cudareduce.bench.records import Recorder
 from cudareduce.bench.request import VerifyRequest, chosen, opened, verify_settings
 from cudareduce.bench.session import Session
+from cudareduce.bench.settings import Settings
 from cudareduce.bench.telling import closing_line
 from cudareduce.errors import worst_exit_code
 from cudareduce.launch.case import Case, Prepared, Shape
@@ -23,11 +24,7 @@ from cudareduce.report.sections import verdict_section
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
-from cudareduce.verify.verify import ROW_SHAPES, edge_sizes
-
-#: Where float32 no longer counts by ones, and where offsets in bytes no longer fit 32 bits.
-_LARGE_SIZES = (2**24 + 1,)
-_BEYOND_32_BITS = 2**32 + 12
+from cudareduce.verify.shapes import edges
 
 
 def verify(request: VerifyRequest) -> int:
@@ -71,20 +68,21 @@ def _answers(session: Session, choices: Sequence[Choice], reduction: Reduction) 
     settings, cases = session.settings, session.cases(choices, reduction)
     verdicts = {case: verdict for case, verdict in cases if verdict}
     runnable = [case for case, verdict in cases if verdict is None]
-    shapes = [(n, settings.rows) for n in settings.sizes] or _edge_shapes(session, runnable)
+    shapes = {case: _shapes(session, case) for case in runnable}
+    nets = {case: session.jobs.nets(case, every=not settings.sizes) for case in runnable}
     prepared: list[Prepared] = []
     interrupted = False
     try:
-        prepared, unbuilt = session.prepare(runnable, shapes, hazards=True)
+        prepared, unbuilt = session.prepare(runnable, shapes, nets)
         found = session.verify(
-            prepared, shapes, verdicts | unbuilt, hazards=True, skip_others=not settings.sizes
+            prepared, shapes, verdicts | unbuilt, nets=nets, skip_others=not settings.sizes
         )
         verdicts, interrupted = dict(found.verdicts), found.interrupted
     except KeyboardInterrupt:
         interrupted = True
     plans = {one.case: plan for one in prepared if (plan := _largest(one))}
     group = Group(
-        reduction=reduction, n=max(shapes)[0], plans=plans, verdicts=verdicts,
+        reduction=reduction, n=max(_sizes(shapes, settings)), plans=plans, verdicts=verdicts,
         interrupted=interrupted,
     )  # fmt: skip
     return _Answers(tuple(case for case, _ in cases), group)
@@ -95,8 +93,13 @@ def _largest(one: Prepared) -> Plan | None:
     return one.plans[max(one.plans)] if one.plans else None
 
 
-def _edge_shapes(session: Session, cases: Sequence[Case]) -> list[Shape]:
-    sizes = edge_sizes(max((case.block for case in cases), default=1))
-    if session.backend.traits.large and cases:
-        sizes += [*_LARGE_SIZES, _BEYOND_32_BITS // cases[0].reduction.dtype.size]
-    return [*((n, 1) for n in sizes), *ROW_SHAPES]
+def _sizes(shapes: Mapping[Case, Sequence[Shape]], settings: Settings) -> list[int]:
+    """Elements of a row in what is tried, or was to be."""
+    return [n for some in shapes.values() for n, _ in some] or [*settings.sizes, 0]
+
+
+def _shapes(session: Session, case: Case) -> Sequence[Shape]:
+    """What was asked for, or where this kernel may go wrong."""
+    settings, backend = session.settings, session.backend
+    asked = [(n, settings.rows) for n in settings.sizes]
+    return asked or edges(case, backend.limits(), large=backend.traits.large)

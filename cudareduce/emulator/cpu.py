@@ -161,9 +161,9 @@ class CpuBackend:
         self.poison(buffer)
         return buffer
 
-    def poison(self, buffer: Buffer) -> None:
-        """Set every bit of a buffer again."""
-        ctypes.memset(cast(CpuBuffer, buffer).address, 0xFF, buffer.nbytes)
+    def poison(self, buffer: Buffer, byte: int = 0xFF) -> None:
+        """Fill a buffer with a byte, by default with every bit set again."""
+        ctypes.memset(cast(CpuBuffer, buffer).address, byte, buffer.nbytes)
 
     def zero(self, buffer: Buffer) -> None:
         """Clear every bit of a buffer."""

@@ -182,8 +182,8 @@ class CudaBackend:
         self.synchronize()
         return damage(self._driver, self.stream, buffer)
 
-    def poison(self, buffer: Buffer) -> None:
-        self._set(buffer, SET_BITS)
+    def poison(self, buffer: Buffer, byte: int = SET_BITS) -> None:
+        self._set(buffer, byte)
 
     def zero(self, buffer: Buffer) -> None:
         self._set(buffer, 0)

@@ -62,11 +62,11 @@ class Bound:
         without elements has none."""
         self._launches[1 if self.plan.preset else 0]()
 
-    def poison(self) -> None:
+    def poison(self, byte: int = 0xFF) -> None:
         """Overwrite everything an earlier run may have left, but for the arrival counter."""
         for name, buffer in self._buffers.items():
             if name not in ("in", "counter"):
-                self._backend.poison(buffer)
+                self._backend.poison(buffer, byte)
 
     def answers(self) -> Array:
         """Wait, and bring the answers back: for each row of the input one value, or one row of
@@ -82,7 +82,12 @@ class Bound:
         return values.reshape(outputs, reduction.op.words) if reduction.op.words > 1 else values
 
     def damage(self) -> str | None:
-        """What the launches have written outside their buffers, in words; None if nothing."""
+        """What the launches have written outside their buffers or left behind, in words; None if
+        nothing."""
+        if "counter" in self._buffers:
+            left = int(self._backend.download(self._buffers["counter"], "uint32", 1)[0])
+            if left:
+                return f"it leaves the counter at {left} to the next launch, not at 0"
         for name, buffer in self._buffers.items():
             found = self._backend.damage(buffer)
             if found:

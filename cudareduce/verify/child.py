@@ -14,7 +14,8 @@ from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.errors import CudareduceError
 from cudareduce.signals import ignore_endings
-from cudareduce.verify.job import Job, verify_job
+from cudareduce.verify.job import Job, told, verify_job
+from cudareduce.verify.verdict import skipped
 from cudareduce.verify.verify import Inputs
 
 #: What a child sends when it has begun, and when it has compiled a job: what takes time from then
@@ -66,6 +67,7 @@ def serve(pipe: Connection, log: str) -> None:
                 pipe.send(lines)
             pipe.send(verdict)
         except CudareduceError as error:
-            pipe.send(error)
+            cannot = told(job, skipped("machine", str(error)))
+            pipe.send(cannot if job.optional else error)
         except Exception as error:
             pipe.send(CudareduceError(f"internal error: {type(error).__name__}: {error}"))

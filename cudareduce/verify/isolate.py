@@ -26,8 +26,9 @@ from cudareduce.launch.case import Case
 from cudareduce.progress import say
 from cudareduce.signals import held
 from cudareduce.verify.child import COMPILED, STARTED, serve
-from cudareduce.verify.job import Job
-from cudareduce.verify.verdict import RIGHT, Verdict, worse
+from cudareduce.verify.job import Job, both, told
+from cudareduce.verify.verdict import RIGHT, Verdict
+from cudareduce.verify.watchdog import Watchdog
 
 #: Seconds that a killed child is waited for before it is left to the operating system.
 _KILL_WAIT_S = 10.0
@@ -51,7 +52,7 @@ class _Found:
         for verdict in self.verdicts:
             if verdict is None:
                 return None
-            whole = worse(whole, verdict)
+            whole = both(whole, verdict)
             if whole.outcome != "pass":
                 break
         return whole
@@ -120,7 +121,7 @@ class Isolation:
                         busy[child] = case, k
                         child.give(job)
                         started(job)
-                for child, verdict in _answers(busy, deadline):
+                for child, verdict in _answers(busy, deadline) if busy else ():
                     case, k = busy.pop(child)
                     found[case].verdicts[k] = verdict
                     final = found[case].final()
@@ -187,21 +188,32 @@ class _Child:
             raise EnvironmentProblem(f"{_NO_CHILD}: {error}") from None
         theirs.close()
         self._works = False
-        self.alive, self._limit_s, self.ends = True, inf, inf
+        self._job: Job | None = None
+        self._watchdog: Watchdog | None = None
+        self.alive = True
+
+    @property
+    def ends(self) -> float:
+        """When to look whether it hangs, on the monotonic clock."""
+        return self._watchdog.ends if self._watchdog else inf
 
     def give(self, job: Job) -> None:
         """Let it do a job."""
-        self._limit_s, self.ends = job.limit_s, inf
+        self._job, self._watchdog = job, None
         with suppress(BrokenPipeError, ConnectionResetError):  # where answers are read it will show
             self.pipe.send(job)
 
     def answer(self) -> Verdict | None:
-        """Its verdict, or None if it has only compiled or printed; to be asked once there is
-        something to read or `ends` is past. Raises the CudareduceError that it sends."""
+        """Its verdict, or None if there is none yet; to be asked once there is something to read or
+        `ends` is past. Raises the CudareduceError that it sends."""
+        assert self._job is not None
         if not self.pipe.poll():
+            if self._watchdog is None or not self._watchdog.overdue():
+                return None
             self.kill()
-            why = f"no answer after {self._limit_s:g} s: it hangs, or --time-limit is too short"
-            return Verdict("fail", why)
+            limit_s = self._job.limit_s
+            why = f"no answer after {limit_s:.4g} s: it hangs, or --time-limit is too short"
+            return told(self._job, Verdict("fail", why))
         try:
             said = self.pipe.recv()
         except Exception:  # it has ended, or a kernel has written to where it answers
@@ -210,7 +222,7 @@ class _Child:
             self.kill()
             if not self._works:
                 raise EnvironmentProblem(f"{_NO_CHILD}: {reason}") from None
-            return Verdict("fail", reason)
+            return told(self._job, Verdict("fail", reason))
         self._works = True
         if isinstance(said, list):
             self._print(said)
@@ -218,7 +230,8 @@ class _Child:
         if said == STARTED:
             return None
         if said == COMPILED:
-            self.ends = monotonic() + self._limit_s
+            pid = self._process.pid or 0
+            self._watchdog = Watchdog(pid, self._job.limit_s, wall=self._job.wall)
             return None
         if isinstance(said, CudareduceError):
             raise said

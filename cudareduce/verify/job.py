@@ -8,32 +8,64 @@ from dataclasses import dataclass, replace
 from cudareduce.backend import Backend, BuildError, OutOfMemory
 from cudareduce.backends import BackendSpec
 from cudareduce.launch.case import Prepared, Shape, build
+from cudareduce.verify.shapes import LEAST, Care
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
-from cudareduce.verify.verify import Inputs, verify
+from cudareduce.verify.verify import Inputs, verify, work
+
+#: A job that takes so many seconds of a processor counts as hanging: 60 and a tenth of the pace of
+#: the slowest kernel known, one atomic per element.
+_START_S, _ELEMENTS_PER_S = 60.0, 250_000
+#: What it says where the emulator, and not a kernel, may be the cause.
+_UNDECIDED = ("is not possible here", "no answer after")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Verify one case on shapes that it takes, in order; `prepared` comes without programs, which
-    the child builds for itself.
+    """Verify one case on shapes that it takes, in order, with so much `care`; `prepared` comes
+    without programs, which the child builds for itself.
 
-    `thorough` tries all patterns and schedules, not the decisive one alone; `only` is the one
-    pattern to verify with. A kernel that takes longer than `limit_s` counts as hanging.
+    `only` is the one pattern to verify with. A kernel that takes longer than `limit_s` counts as
+    hanging: of the clock's seconds where the user has said so (`wall`), else of a processor's.
+    `label` is what a failure begins with. What an `optional` job cannot decide is a remark.
     """
 
     spec: BackendSpec
     prepared: Prepared
     shapes: tuple[Shape, ...]
     limit_s: float
+    wall: bool = False
     seed: int = 0
-    thorough: bool = True
+    care: Care = "full"
     only: str | None = None
+    label: str = ""
+    optional: bool = False
+
+    @property
+    def walk(self) -> tuple[tuple[Shape, Care], ...]:
+        """The shapes in the order in which they are tried, with what is tried on each: up, and in
+        the same loaded program once down, since a kernel may keep something of a larger grid."""
+        up = tuple((shape, self.care) for shape in self.shapes)
+        down = tuple((shape, LEAST) for shape in reversed(self.shapes[:-1]))
+        return up + down if self.care == "full" else up
+
+
+def limited(job: Job, asked_s: float | None) -> Job:
+    """The job with the limit that the user asked for, else with one that follows the work."""
+    if asked_s is not None:
+        return replace(job, limit_s=asked_s, wall=True)
+    plans = job.prepared.plans
+    elements = sum(work(plans[shape], care, job.only) for shape, care in job.walk)
+    return replace(job, limit_s=_START_S + elements / _ELEMENTS_PER_S)
 
 
 def verify_job(
     job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], None] = lambda: None
 ) -> Verdict:
     """The verdict of a job, in this process; `compiled` is called when kernels begin to run."""
+    return told(job, _verdict(job, backend, inputs, compiled))
+
+
+def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], None]) -> Verdict:
     case = job.prepared.case
     built = build(backend, {case: [job.prepared.plans[shape] for shape in job.shapes]})[case]
     if isinstance(built, BuildError):
@@ -42,10 +74,9 @@ def verify_job(
     ready = replace(job.prepared, programs=built)
     verdict = RIGHT
     try:
-        for shape in job.shapes:
+        for shape, care in job.walk:
             new = verify(
-                backend, [ready], shape, inputs, seed=job.seed, thorough=job.thorough,
-                only=job.only,
+                backend, [ready], shape, inputs, seed=job.seed, care=care, only=job.only
             )[case]  # fmt: skip
             verdict = worse(verdict, new)
             if verdict.outcome == "fail":
@@ -55,3 +86,22 @@ def verify_job(
     except MemoryError:
         return skipped("machine", "out of host memory")
     return verdict
+
+
+def told(job: Job, verdict: Verdict) -> Verdict:
+    """A verdict as it counts for the case: with the job's label, and of an optional job that has
+    not decided only a remark."""
+    reason = f"{job.label}: {verdict.reason}" if job.label and verdict.reason else verdict.reason
+    undecided = verdict.outcome == "skip" or any(words in reason for words in _UNDECIDED)
+    if job.optional and undecided and verdict.outcome != "pass":
+        return replace(RIGHT, reason=reason, effort=verdict.effort)
+    return replace(verdict, reason=reason)
+
+
+def both(old: Verdict, new: Verdict) -> Verdict:
+    """The verdict that stands after both, and the remarks of both where they are right."""
+    stands = worse(old, new)
+    if stands.outcome != "pass":
+        return stands
+    remarks = dict.fromkeys(reason for reason in (old.reason, new.reason) if reason)
+    return replace(stands, reason="; ".join(remarks))

@@ -131,12 +131,12 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Places:
 def verdicts_of(backend: CpuBackend, cache: Path, kernels: Sequence[Kernel]) -> dict[str, Verdict]:
     """What a session on this backend says of kernels, by their ids."""
     reduction = reduction_of("sum", "float32")
-    shapes = ((1000, 1),)
     settings = Settings(reductions=(reduction,), sizes=(1000,))
     spec = BackendSpec("cpu", cache=cache)
     session = Session(backend, spec, settings, partial(phase, quiet=True))
     try:
         cases = [Case(kernel, reduction, kernel.block, kernel.items) for kernel in kernels]
+        shapes = dict.fromkeys(cases, ((1000, 1),))
         prepared, unbuilt = session.prepare(cases, shapes)
         assert unbuilt == {}
         verified = session.verify(prepared, shapes, {})
@@ -270,6 +270,6 @@ def test_a_foreign_kernel_on_a_gpu_is_verified_as_thoroughly_as_others(
         prepared = [Prepared(cases[0], plans, refusals, {})]
         monkeypatch.setattr("cudareduce.bench.memory.available_bytes", lambda: None)
         for shape in shapes:
-            verdicts = session.verify(prepared, [shape], {}).verdicts
+            verdicts = session.verify(prepared, {cases[0]: [shape]}, {}).verdicts
             assert verdicts[cases[0]] == Verdict("skip", "out of GPU memory: 2 GiB wanted")
-    assert [job.thorough for job in child.jobs] == [True, True, False]
+    assert [job.care for job in child.jobs] == ["full", "full", "least"]

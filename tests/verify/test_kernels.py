@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from cudareduce.backend import Backend, BuildError
-from cudareduce.bench.session import HAZARD_SHAPES
+from cudareduce.device import DeviceLimits
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.launch.case import Case, Prepared, Shape, build, planned
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, reduction_of
-from cudareduce.verify.verify import ROW_SHAPES, verify
+from cudareduce.verify.shapes import ROW_SHAPES, hazard_net
+from cudareduce.verify.verify import verify
 
 KERNELS = load_registry().kernels
 #: What every kernel is tried with; the first of each family also takes every operator once and
@@ -62,9 +63,15 @@ def watched(cache: Path) -> Iterator[CpuBackend]:
         yield backend
 
 
-def prepare(backend: Backend, cases: Sequence[Case], shapes: Sequence[Shape]) -> list[Prepared]:
+def prepare(
+    backend: Backend,
+    cases: Sequence[Case],
+    shapes: Sequence[Shape],
+    limits: DeviceLimits | None = None,
+) -> list[Prepared]:
     """Cases planned for those of the shapes that they take, and compiled."""
-    plans = {case: planned(case, shapes, backend.limits()) for case in cases}
+    limits = limits or backend.limits()
+    plans = {case: planned(case, shapes, limits) for case in cases}
     built = build(backend, {case: list(taken.values()) for case, (taken, _) in plans.items()})
     prepared = []
     for case, programs in built.items():
@@ -86,10 +93,11 @@ def test_right_on_every_schedule(cpu: CpuBackend, kernel: Kernel, op: str, dtype
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=list(KERNELS))
 def test_no_hazards(watched: CpuBackend, kernel: Kernel) -> None:
     case = Case(kernel, reduction_of("sum", "float32"), kernel.block, kernel.items)
-    [ready] = prepare(watched, [case], HAZARD_SHAPES)
-    for shape in ready.plans:
-        found = verify(watched, [ready], shape)[case]
-        assert found.outcome == "pass", found.reason
+    for net in hazard_net(case):
+        [ready] = prepare(watched, [net.case], net.shapes, net.limits)
+        for shape in ready.plans:
+            found = verify(watched, [ready], shape, care=net.care)[net.case]
+            assert found.outcome == "pass", found.reason
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=list(KERNELS))

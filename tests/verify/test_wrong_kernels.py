@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 
 from cudareduce.backends import BackendSpec
-from cudareduce.bench.session import HAZARD_SHAPES
 from cudareduce.budget import Deadline
 from cudareduce.device import DEFAULT_LIMITS
-from cudareduce.launch.case import Case, Prepared, planned
+from cudareduce.launch.case import Case, Prepared, Shape, planned
 from cudareduce.library.kernel import load_kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import OPERATORS, reduction_of
 from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.job import Job
+from cudareduce.verify.shapes import hazard_net
 from cudareduce.verify.verdict import Verdict
 from tests.conftest import ROOT
 
 WRONG = sorted((ROOT / "tests" / "wrong_kernels").glob("*.cu"))
-SHAPES = ((1, 1), (33, 1), (1000, 1), (70000, 1))
+SHAPES: tuple[Shape, ...] = ((1, 1), (33, 1), (1000, 1), (70000, 1))
 
 
 def nets(path: Path) -> list[str]:
@@ -40,8 +40,11 @@ def judged(path: Path, op: str, cache: Path, hazards: bool = False) -> Verdict:
     dtype = "float32" if OPERATORS[op].commutative else "uint32"
     case = Case(kernel, reduction_of(op, dtype), kernel.block, kernel.items)
     spec = BackendSpec("cpu", cache=cache, hazards=hazards)
-    shapes = HAZARD_SHAPES[:3] if hazards else SHAPES
-    plans, refusals = planned(case, shapes, DEFAULT_LIMITS)
+    limits, shapes = DEFAULT_LIMITS, SHAPES
+    if hazards:
+        net = next(hazard_net(case))
+        limits, shapes = net.limits, net.shapes
+    plans, refusals = planned(case, shapes, limits)
     assert not refusals
     prepared = Prepared(case, plans, refusals, programs={})
     job = Job(spec=spec, prepared=prepared, shapes=shapes, limit_s=120)

@@ -1,0 +1,97 @@
+"""Jobs for child processes: a case on the shapes asked for, and on those of its nets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cudareduce.backend import Backend
+from cudareduce.backends import BackendSpec, emulator_beside
+from cudareduce.bench.settings import Settings
+from cudareduce.launch.case import Case, Prepared, Shape, planned
+from cudareduce.verify.job import Job, limited
+from cudareduce.verify.shapes import Net, arrival_net, block_nets, hazard_net
+from cudareduce.verify.verify import SMALL
+
+#: From so many bytes on one input of each size is enough.
+LARGE_BYTES = 2**32
+#: The shapes that are tried with each case.
+Shapes = Mapping[Case, Sequence[Shape]]
+#: Shapes of up to so many elements are one job: one child runs all of them.
+_TOGETHER = 2**17
+#: Seconds after which the emulator leaves the verdict on a kernel to the GPU.
+_OPTIONAL_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Makes the jobs of one session."""
+
+    backend: Backend
+    spec: BackendSpec
+    settings: Settings
+
+    @property
+    def emulator(self) -> BackendSpec | None:
+        """What nets run on: the emulator, which beside a GPU may be missing."""
+        return emulator_beside(self.spec)
+
+    def nets(self, case: Case, *, every: bool) -> list[Net]:
+        """What is tried besides the shapes of a run: on a GPU nothing of a kernel of the package,
+        which its tests try. `every` does not leave it at the build that watches."""
+        if self.emulator is None or not (self.backend.traits.isolated or case.kernel.foreign):
+            return []
+        nets = list(hazard_net(case))
+        if every and self.settings.block is None:
+            nets += block_nets(case)
+        if every:
+            limits = self.backend.limits()
+            nets += arrival_net(case, limits, any_block=self.settings.block is None)
+        return nets
+
+    def of(self, one: Prepared, shapes: Sequence[Shape], nets: Sequence[Net]) -> list[Job]:
+        """All jobs of a case."""
+        return [*self._on_shapes(one, shapes), *(job for net in nets for job in self._of(one, net))]
+
+    def spec_of(self, net: Net) -> BackendSpec:
+        """What a net runs on."""
+        assert self.emulator is not None
+        return replace(self.emulator, hazards=net.watched)
+
+    def _on_shapes(self, one: Prepared, shapes: Sequence[Shape]) -> Iterator[Job]:
+        taken = [shape for shape in shapes if shape in one.plans]
+        job = self._job(self.spec, replace(one, programs={}))
+        small = tuple((n, rows) for n, rows in taken if n * rows <= _TOGETHER)
+        if small:
+            yield self._limited(replace(job, shapes=small))
+        most = LARGE_BYTES // one.case.reduction.dtype.size - 1
+        for n, rows in taken:
+            if n * rows > _TOGETHER:
+                full = n * rows <= (SMALL if self.backend.traits.isolated else most)
+                job = replace(job, shapes=((n, rows),), care="full" if full else "least")
+                yield self._limited(job)
+
+    def _of(self, one: Prepared, net: Net) -> Iterator[Job]:
+        plans, refusals = planned(net.case, net.shapes, net.limits)
+        if plans:
+            job = self._job(self.spec_of(net), Prepared(net.case, plans, refusals, {}))
+            other = f"block {net.case.block}" if net.case.block != one.case.block else ""
+            job = replace(
+                job, shapes=tuple(plans), care=net.care, optional=self.spec.timed,
+                label=other,
+            )  # fmt: skip
+            yield self._limited(job)
+
+    def _job(self, spec: BackendSpec, bare: Prepared) -> Job:
+        settings = self.settings
+        return Job(
+            spec=spec, prepared=bare, shapes=(), seed=settings.seed, only=settings.only_pattern,
+            limit_s=0,
+        )  # fmt: skip
+
+    def _limited(self, job: Job) -> Job:
+        if job.optional:
+            on = "on the emulator"
+            job = replace(job, label=f"{on}, {job.label}" if job.label else on)
+        asked_s = self.settings.time_limit_s
+        return limited(job, _OPTIONAL_S if job.optional and asked_s is None else asked_s)

@@ -1,0 +1,170 @@
+"""Which shapes prove a kernel, from what its header says of grid, tile and finish.
+
+Sizes that are the same for every kernel miss what hangs on its own: a tile of 8192 elements makes
+one block of every small size, and one block needs no fence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from cudareduce.device import DeviceLimits
+from cudareduce.errors import UsageError
+from cudareduce.launch.case import Case, Shape
+
+#: How much is tried on a shape: all patterns, misalignments and schedules; two patterns, one
+#: misalignment and all schedules; or one input under one schedule.
+Care = Literal["full", "some", "least"]
+LEAST: Care = "least"
+
+#: Rows of every kind that row and warp kernels must get right: none, short, odd, many.
+ROW_SHAPES = ((0, 3), (1, 1), (1, 7), (5, 33), (31, 3), (32, 257), (33, 5), (257, 9), (4097, 3))
+#: The most elements of a size that the kernel itself gives rise to: emulated, a second's work.
+_MOST = 2**24
+#: The most that are watched, or tried with each block: some hundredths of a second's work.
+_FEW = 2**17
+#: Where float32 no longer counts by ones, and where offsets in bytes no longer fit 32 bits.
+_UNCOUNTED = 2**24 + 1
+_BEYOND_32_BITS = 2**32 + 12
+#: Arrivals from which on 16 bits do not count them.
+_WRAPS = 2**16
+#: A variable in global memory that outlives a launch.
+_KEPT = re.compile(r"__device__[^;(){}]*[;={]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Net:
+    """A case, perhaps with another block than was asked for, and what to try it with: shapes, on a
+    device with `limits`, in the build that is `watched` for hazards or the plain one."""
+
+    case: Case
+    shapes: tuple[Shape, ...]
+    limits: DeviceLimits
+    care: Care
+    watched: bool = False
+
+
+def edge_sizes(block: int) -> list[int]:
+    """Elements where reductions go wrong: none, one, about a warp, a block of so many threads, two,
+    and odd sizes between."""
+    near_blocks = (block - 1, block, block + 1, 2 * block - 1, 2 * block + 1)
+    return sorted({0, 1, 2, 31, 32, 33, *near_blocks, 1023, 1024, 1025, 4097, 65537, 1000003})
+
+
+def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Shape, ...]:
+    """Where a kernel may go wrong, in increasing order: sizes that hurt every reduction, then those
+    of its own tiles, grid and finish; `large` adds what only a GPU gets through."""
+    tile = _tile(case)
+    sizes = {*edge_sizes(case.block), *_tiles(tile), *_whole(tile), *_folds(case)}
+    sizes |= {*_rounds(case, limits), *(_arrivals(case, limits) if large else ())}
+    sizes = {n for n in sizes if n <= _MOST}
+    if large:
+        sizes |= {_UNCOUNTED, _BEYOND_32_BITS // case.reduction.dtype.size}
+    rows = dict.fromkeys((*ROW_SHAPES, *_rows(case)))
+    return (*((n, 1) for n in sorted(sizes)), *rows)
+
+
+def hazard_net(case: Case) -> Iterator[Net]:
+    """What the build that watches every access is given: several blocks and several turns of a
+    block with little work, since the device of its plans is tiny."""
+    tile, limits = _tile(case), _tiny(case)
+    sizes = {1, *_tiles(tile), *(2 * n for n in _whole(tile)[:1])}
+    rounds = set(_rounds(case, limits))
+    if min(rounds, default=0) <= _FEW:
+        sizes |= rounds
+    shapes = (*((n, 1) for n in sorted(sizes)), *_rows(case))
+    yield Net(case=case, shapes=shapes, limits=limits, care="some", watched=True)
+    if min(rounds, default=0) > _FEW:
+        small = replace(case, block=min(_blocks(case)))
+        again = tuple((n, 1) for n in _rounds(small, limits))
+        yield Net(case=small, shapes=again, limits=limits, care="least", watched=True)
+
+
+def block_nets(case: Case) -> Iterator[Net]:
+    """Every other block that the header names, each on a few shapes of its own."""
+    for block in _blocks(case):
+        if block == case.block:
+            continue
+        other = replace(case, block=block)
+        limits, tile = _tiny(other), _tile(other)
+        sizes = {1, tile - 1, 2 * tile + 1, 2 * tile, *_rounds(other, limits), *_folds(other)}
+        shapes = (*((n, 1) for n in sorted(sizes) if n <= _FEW), *_rows(other)[:1])
+        yield Net(case=other, shapes=shapes, limits=limits, care="some")
+
+
+def arrival_net(case: Case, limits: DeviceLimits, *, any_block: bool = True) -> Iterator[Net]:
+    """More blocks than 16 bits count, of a kernel that counts its blocks as they arrive; with
+    `any_block` in the smallest block that it takes."""
+    small = replace(case, block=min(_blocks(case))) if any_block else case
+    shapes = tuple((n, 1) for n in _arrivals(small, limits) if n <= _MOST)
+    if shapes:
+        yield Net(case=small, shapes=shapes, limits=limits, care="least")
+
+
+def _blocks(case: Case) -> tuple[int, ...]:
+    """The blocks that the header names; of a file without one nobody has said any."""
+    return case.kernel.blocks if case.kernel.symbol is None else (case.block,)
+
+
+def _tile(case: Case) -> int:
+    """Elements that a block takes at a time."""
+    return case.block * case.items
+
+
+def _tiles(tile: int) -> tuple[int, ...]:
+    """Around one tile, and two and three with one element more."""
+    return tile - 1, tile, tile + 1, 2 * tile + 1, 3 * tile + 1
+
+
+def _whole(tile: int) -> tuple[int, ...]:
+    """Whole tiles: to a kernel that takes no count there is nothing else."""
+    return 2 * tile, 3 * tile, 5 * tile, 33 * tile
+
+
+def _folds(case: Case) -> tuple[int, ...]:
+    """From here on one block that folds all partials takes more than one a thread."""
+    if case.kernel.finish not in ("last_block", "relaunch_one_block"):
+        return ()
+    return case.block * _tile(case) + 1, 2 * case.block * _tile(case) + 1
+
+
+def _rounds(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
+    """Where every block of a grid that does not grow any more takes its turn a third time."""
+    grid = case.kernel.fixed_grid or 1
+    if case.kernel.grid == "fill":
+        grid = limits.sm_count * (limits.threads_per_sm // case.block)
+    elif case.kernel.grid != "fixed":
+        return ()
+    return 2 * grid * _tile(case), 2 * grid * _tile(case) + 1
+
+
+def _arrivals(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
+    """As many blocks as 16 bits count, and one more, where the grid can have as many."""
+    counts = case.kernel.finish == "last_block" or _KEPT.search(case.kernel.text)
+    if not counts or case.kernel.scope != "grid":
+        return ()
+    sizes = _WRAPS * _tile(case), (_WRAPS + 1) * _tile(case)
+    try:
+        grid = max((step.grid for step in case.plan(sizes[1], 1, limits).passes), default=0)
+    except UsageError:
+        return ()
+    return sizes if grid > _WRAPS else ()
+
+
+def _rows(case: Case) -> tuple[Shape, ...]:
+    """Rows, several of them a block or several blocks a row, of even and of odd length."""
+    if case.kernel.scope == "warp":
+        warps = case.block // 32
+        return (31, 2 * warps + 1), (32, 3 * warps), (7, max(1, warps - 1))
+    if case.kernel.scope == "rows":
+        tile = _tile(case)
+        return (2 * tile + 1, 3), (31, 9), (257, 3), (tile, 2)
+    return ()
+
+
+def _tiny(case: Case) -> DeviceLimits:
+    """A device of which three blocks are all that it holds."""
+    return DeviceLimits(sm_count=1, threads_per_sm=3 * case.block)

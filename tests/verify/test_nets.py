@@ -1,0 +1,336 @@
+"""Kernels that are wrong where sizes, blocks, poisons and inputs that stay the same do not look."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudareduce.backends import BackendSpec
+from cudareduce.bench.jobs import Jobs
+from cudareduce.device import DEFAULT_LIMITS
+from cudareduce.errors import UsageError
+from cudareduce.launch.case import Case, Prepared, planned
+from cudareduce.library.kernel import load_kernel
+from cudareduce.problem.operators import reduction_of
+from cudareduce.verify import watchdog
+from cudareduce.verify.job import Job, both, limited, told
+from cudareduce.verify.shapes import edges, hazard_net
+from cudareduce.verify.verdict import Verdict, skipped
+from cudareduce.verify.watchdog import Watchdog
+from tests.conftest import ROOT
+from tests.fake_gpu import fake_gpu
+
+Call = Callable[..., tuple[int, str, str]]
+
+_TREE = """    shared[tid] = acc;
+    __syncthreads();
+    for (unsigned stride = blockDim.x / 2; stride > 0; stride /= 2) {
+        if (tid < stride)
+            shared[tid] = Op::combine(shared[tid], shared[tid + stride]);
+        __syncthreads();
+    }
+"""
+_TILE = """    const unsigned tid = threadIdx.x;
+    Acc acc = Op::identity();
+    size_t i = (size_t)blockIdx.x * BLOCK * ITEMS + tid;
+    for (int k = 0; k < ITEMS; k++, i += BLOCK)
+        if (i < n)
+            acc = Op::combine(acc, Op::lift(in[i], i));
+"""
+_STRIDE = """    const unsigned tid = threadIdx.x;
+    Acc acc = Op::identity();
+    for (size_t i = tid; i < n; i += BLOCK)
+        acc = Op::combine(acc, Op::lift(in[i], i));
+"""
+_ARRIVE = """    __shared__ bool last;
+    if (tid == 0) {{
+        {at}[blockIdx.x] = shared[0];
+        {fence}
+        last = {ticket};
+    }}
+    __syncthreads();
+    if (!last)
+        return;
+    {then}__threadfence();
+    acc = Op::identity();
+    for (unsigned k = tid; k < {end}; k += BLOCK)
+        acc = Op::combine(acc, ((volatile Acc *){at})[k]);
+"""
+_TICKET = "atomicInc(counter, gridDim.x - 1) == gridDim.x - 1"
+_WRITE = "    if (tid == 0)\n        *out = Op::finish(shared[0]);\n"
+_GRID = {"scope": "grid", "grid": "cover", "walk": "tile", "finish": "last_block"}
+_FILL = {**_GRID, "grid": "fill", "walk": "grid_stride", "finish": "relaunch"}
+_BLOCK = {"scope": "block", "grid": "one", "walk": "contiguous", "finish": "none"}
+
+
+def _last_block(**other: str) -> str:
+    words = {"at": "partials", "fence": "__threadfence();", "ticket": _TICKET, "then": ""}
+    arrive = _ARRIVE.format(**{**words, "end": "gridDim.x", **other})
+    return _TILE + _TREE + arrive + _TREE + _WRITE
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A kernel that is wrong, and what a verdict on it must say."""
+
+    body: str
+    says: str
+    header: dict[str, str]
+    block: int = 256
+    blocks: tuple[int, ...] = ()
+    items: int = 1
+    before: str = ""
+    ops: str = "sum"
+
+    def write(self, folder: Path, name: str) -> Path:
+        """Write it as a file."""
+        words = {"title": name, "change": "wrong", **self.header}
+        lines = [f'{key} = "{value}"' for key, value in words.items()]
+        lines += [f"block = {self.block}", f"blocks = {list(self.blocks or (self.block,))}"]
+        lines += [f"items = {self.items}", f'ops = ["{self.ops}"]', 'dtypes = ["float32"]']
+        more = ", Acc *partials, unsigned *counter" if "last" in self.header["finish"] else ""
+        path = folder / f"{name}.cu"
+        path.write_text(
+            "/*+++\n" + "\n".join(lines) + f"\n+++*/\n{self.before}\n"
+            f'extern "C" __global__ void {name}(const In *in, Out *out, size_t n{more})\n{{\n'
+            f"    __shared__ Acc shared[BLOCK];\n{self.body}}}\n"
+        )
+        return path
+
+
+_CASES = {
+    # One block at every size up to 16384.
+    "no_fence_in_large_tiles": Wrong(_last_block(fence=""), "hazard", _GRID, items=64),
+    # Right up to 256 blocks.
+    "folds_one_partial_a_thread": Wrong(
+        _last_block(end="min(gridDim.x, BLOCK)"), "n = 2097153", _GRID, items=32
+    ),
+    "counts_in_16_bits": Wrong(
+        _last_block(ticket=f"(unsigned short)({_TICKET[:-17]}) == gridDim.x - 1"),
+        "block 32: n = 2097184", _GRID, blocks=(32, 256),
+    ),
+    "counts_on": Wrong(
+        _last_block(ticket="atomicAdd(counter, 1) % gridDim.x == gridDim.x - 1"),
+        "leaves the counter at", _GRID,
+    ),
+    # What is left of a larger grid: right as long as grids grow.
+    "remembers_the_largest_grid": Wrong(
+        _last_block(at="kept", end="largest", then="largest = max(largest, gridDim.x);\n    "),
+        "got", _GRID, before="__device__ Acc kept[1 << 20];\n__device__ unsigned largest;",
+    ),
+    # NaN, which memory holds beforehand, is the one value that fmaxf passes over.
+    "combines_with_what_is_there": Wrong(
+        _STRIDE + _TREE + "    if (tid == 0)\n        *out = fmaxf(*out, shared[0]);\n",
+        "expected -", _BLOCK, ops="max",
+    ),
+    "swaps_two_elements": Wrong(
+        _STRIDE + _TREE + _WRITE + """    if (tid == 0 && n > 1) {
+        Element first = in[0];
+        ((Element *)in)[0] = in[n - 1];
+        ((Element *)in)[n - 1] = first;
+    }
+""", "it wrote to its input", _BLOCK),
+    # Other threads' values of the launch before, where the last thread does not run last.
+    "takes_what_it_finds": Wrong(
+        _STRIDE + """    kept[tid] = acc;
+    if (tid == BLOCK - 1) {
+        for (unsigned k = 0; k < BLOCK - 1; k++)
+            acc = Op::combine(acc, ((volatile Acc *)kept)[k]);
+        *out = Op::finish(acc);
+    }
+""", "schedule random", _BLOCK, before="__device__ Acc kept[BLOCK];"),
+    "wrong_in_another_block": Wrong(
+        _STRIDE.replace("i += BLOCK", "i += 256") + _TREE + _WRITE,
+        "block 512: ", _BLOCK, blocks=(256, 512),
+    ),
+    # The head is right of inputs that start one element off a multiple of four, or none.
+    "wrong_head": Wrong(
+        """    const unsigned tid = threadIdx.x;
+    Acc acc = Op::identity();
+    const size_t off = (size_t)in / 4 % 4, head = off == 1 ? min(n, (size_t)3) : 0;
+    for (size_t i = tid; i < head; i += BLOCK)
+        acc = Op::combine(acc, Op::lift(in[i], i));
+    for (size_t i = (off ? min(n, 4 - off) : 0) + tid; i < n; i += BLOCK)
+        acc = Op::combine(acc, Op::lift(in[i], i));
+""" + _TREE + _WRITE, "misaligned by", _BLOCK),
+    # Two turns of each block, and what is beyond is lost: of 132 * 8 blocks 4 million elements.
+    "two_turns": Wrong(
+        """    const unsigned tid = threadIdx.x;
+    Acc acc = Op::identity();
+    size_t i = (size_t)blockIdx.x * BLOCK * ITEMS + tid;
+    for (int turn = 0; turn < 2; turn++, i += (size_t)(gridDim.x - 1) * BLOCK * ITEMS)
+        for (int k = 0; k < ITEMS; k++, i += BLOCK)
+            if (i < n)
+                acc = Op::combine(acc, Op::lift(in[i], i));
+""" + _TREE + _WRITE.replace("*out", "out[blockIdx.x]"), "got", _FILL, items=8,
+    ),
+}  # fmt: skip
+
+
+def test_each_is_found(cudareduce: Call, tmp_path: Path) -> None:
+    """As few runs as there are operators: a run verifies as many at a time as it can."""
+    reasons: dict[str, str] = {}
+    for op in ("sum", "max"):
+        paths = [one.write(tmp_path, name) for name, one in _CASES.items() if one.ops == op]
+        code, out, err = cudareduce(
+            "verify", *paths, "--op", op, "--backend", "cpu", "--format", "json", "--quiet"
+        )
+        assert code == 3, err
+        reasons |= {r["kernel"]: r["reason"] for r in json.loads(out)["records"]}
+    assert {name: why for name, why in reasons.items() if _CASES[name].says not in why} == {}
+    assert reasons.keys() == _CASES.keys()
+
+
+_BARE = """__global__ void bare(const float *in, float *out%s)
+{
+    __shared__ float shared[256];
+    const unsigned tid = threadIdx.x, i = blockIdx.x * 256 + tid;
+    shared[tid] = %s;
+    __syncthreads();
+    for (unsigned stride = 128; stride > 0; stride /= 2) {
+        if (tid < stride)
+            shared[tid] += shared[tid + stride];
+        __syncthreads();
+    }
+    if (tid == 0)
+        out[blockIdx.x] = shared[0];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "value"), [("", "in[i]"), (", int n", "i < n ? in[i] : 0")], ids=["whole", "counted"]
+)
+def test_a_file_without_a_header_is_tried_in_its_own_block_only(
+    cudareduce: Call, tmp_path: Path, count: str, value: str
+) -> None:
+    path = tmp_path / "bare.cu"
+    path.write_text(_BARE % (count, value))
+    code, out, err = cudareduce("verify", path, "--backend", "cpu", "--format", "json")
+    assert code == 0, out + err
+    [record] = json.loads(out)["records"]
+    assert record["tried_sizes"] > 5
+
+
+def _case(name: str) -> Case:
+    kernel = load_kernel(next((ROOT / "kernels").glob(f"*/{name}.cu")))
+    return Case(kernel, reduction_of("sum", "float32"), kernel.block, kernel.items)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "kernels").glob("*/*.cu")), ids=lambda p: p.stem)
+def test_several_blocks_and_turns_are_watched(path: Path) -> None:
+    case = _case(path.stem)
+    plans = []
+    for net in hazard_net(case):
+        for shape in net.shapes:
+            with contextlib.suppress(UsageError):
+                plans.append(net.case.plan(*shape, net.limits))
+    grids = {step.grid for plan in plans for step in plan.passes}
+    assert max(grids) > 2 or case.kernel.grid == "one"
+    assert max(plan.problem.elements for plan in plans) > 2 * min(case.block * case.items, 4096)
+
+
+def test_sizes_follow_tile_and_finish() -> None:
+    sizes = {n for n, rows in edges(_case("reduce_v6_multi_add"), DEFAULT_LIMITS) if rows == 1}
+    assert {2047, 2048, 2049, 2 * 2048 + 1, 3 * 2048 + 1, 2 * 2048} <= sizes
+    sizes = {n for n, rows in edges(_case("reduce_last_block"), DEFAULT_LIMITS) if rows == 1}
+    assert {2 * 24 * 1024 + 1, 1024 * 1024 + 1} <= sizes
+
+
+def _job(**other: Any) -> Job:
+    case = _case("reduce_v7_shuffle")
+    plans, refusals = planned(case, ((1000, 1), (4097, 1)), DEFAULT_LIMITS)
+    prepared = Prepared(case, plans, refusals, {})
+    return Job(spec=BackendSpec("cpu"), prepared=prepared, shapes=tuple(plans), limit_s=0, **other)
+
+
+def test_sizes_go_up_and_once_down() -> None:
+    up = [((1000, 1), "full"), ((4097, 1), "full")]
+    assert list(_job().walk) == [*up, ((1000, 1), "least")]
+    assert [care for _, care in _job(care="some").walk] == ["some", "some"]
+
+
+def test_the_limit_follows_the_work() -> None:
+    full, least = limited(_job(), None), limited(_job(care="least"), None)
+    assert full.limit_s - 60 > 20 * (least.limit_s - 60) > 0
+    assert not full.wall
+    asked = limited(_job(), 5.0)
+    assert (asked.limit_s, asked.wall) == (5.0, True)
+
+
+@pytest.mark.parametrize(
+    ("spent_s", "wall", "overdue"),
+    [
+        (1.0, False, False),  # others have had the processors
+        (70.0, False, True),
+        (1.0, True, True),
+        (0.0, False, True),  # it waits for what does not come
+        (None, False, True),
+    ],
+)
+def test_what_is_kept_from_the_processors_does_not_hang(
+    monkeypatch: pytest.MonkeyPatch, spent_s: float | None, wall: bool, overdue: bool
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(watchdog, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(watchdog, "processor_s", lambda _: spent_s if clock[0] else 0.0)
+    watched = Watchdog(1, 60.0, wall=wall)
+    clock[0] = 59.0
+    assert not watched.overdue()
+    clock[0] = 60.0
+    assert watched.overdue() == overdue
+    assert overdue or watched.ends == 60.0 + 59.0
+
+
+def test_a_process_has_had_some_of_a_processor() -> None:
+    spent_s = watchdog.processor_s(os.getpid())
+    assert spent_s is not None
+    assert abs(spent_s - sum(os.times()[:2])) < 0.1
+    assert watchdog.processor_s(2**30) is None
+
+
+def test_what_the_emulator_cannot_decide_is_a_remark() -> None:
+    job = _job(optional=True, label="on the emulator")
+    hazard = told(job, Verdict("fail", "a hazard"))
+    assert (hazard.outcome, hazard.reason) == ("fail", "on the emulator: a hazard")
+    for undecided in (
+        skipped("unbuilt", "no asm"),
+        Verdict("fail", "__trap() is not possible here"),
+    ):
+        assert told(job, undecided).outcome == "pass"
+        assert told(job, undecided).reason == f"on the emulator: {undecided.reason}"
+    assert told(_job(), skipped("unbuilt", "no asm")).outcome == "skip"
+
+
+def test_a_remark_outlives_the_verdicts_to_come() -> None:
+    told_first, later = Verdict("pass", "not watched"), Verdict("pass", "", 1e-6, 1e-5)
+    assert both(told_first, later).reason == both(later, told_first).reason == "not watched"
+
+
+FENCE = ROOT / "tests" / "wrong_kernels" / "missing_fence.cu"
+
+
+def test_bench_watches_every_access(cudareduce: Call) -> None:
+    code, out, err = cudareduce("bench", FENCE, "--n", 1000, "--backend", "cpu")
+    assert code == 3, err
+    assert "hazard in global memory" in out
+
+
+def test_bench_on_a_gpu_has_the_emulator_watch_files_of_a_user(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    with fake_gpu(monkeypatch, cache):
+        code, out, err = cudareduce("bench", FENCE, "--n", 1000, "--rounds", 1)
+    assert code == 3, err
+    assert "on the emulator: n = 257" in out
+    monkeypatch.setattr(Jobs, "emulator", None)
+    with fake_gpu(monkeypatch, cache):
+        code, out, err = cudareduce("bench", FENCE, "--n", 1000, "--rounds", 1)
+    assert code == 0, out + err
