@@ -7,7 +7,7 @@ which on the CPU is every kernel and on the GPU a file that is not one of ours.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -106,7 +106,8 @@ class Session:
             built = build(self.backend, needed, progress.step, deadline)
             # Children find in the cache what is compiled here, and say what does not compile.
             for spec, wanted in besides.items():
-                with open_backend(spec) as other:
+                same = nullcontext(self.backend) if spec == self.spec else None
+                with same or open_backend(spec) as other:
                     build(other, wanted, progress.step, deadline)
         left = {case: skipped("time", self.why_cut()) for case in cases if case not in built}
         left |= {
