@@ -229,8 +229,9 @@ class CpuBackend:
         return launch
 
     def ways(self, repeats: int, *, quick: bool) -> Iterator[str]:
-        """Every schedule; accesses are watched under the first alone, which sees all of them."""
-        for schedule in SCHEDULES[: 1 if quick or self._hazards else None]:
+        """Every schedule. Accesses are watched under the first, which sees all of them, and under
+        one in which blocks take turns, which shows what they make of each other's values."""
+        for schedule in SCHEDULES[: 1 if quick else 2 if self._hazards else None]:
             self._schedule = schedule
             yield f"schedule {schedule}"
 
