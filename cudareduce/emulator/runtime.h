@@ -113,6 +113,42 @@ struct Entry {
   void *(*shared_segment)();
 };
 
+// For the functions that the headers below include/ add; those of groups.cpp.
+
+// A load or store that is atomic, and ordered only by fences.
+uint32_t atomic_load(const uint32_t *address);
+uint64_t atomic_load(const uint64_t *address);
+void atomic_store(uint32_t *address, uint32_t value);
+void atomic_store(uint64_t *address, uint64_t value);
+
+// Atomic operations on parts of a word, as above on words.
+uint8_t begin_atomic(uint8_t *address);
+uint16_t begin_atomic(uint16_t *address);
+uint8_t compare_and_swap(uint8_t *address, uint8_t expected, uint8_t desired);
+uint16_t compare_and_swap(uint16_t *address, uint16_t expected, uint16_t desired);
+
+void grid_barrier(Site at);  // of all blocks of a cooperative launch
+
+// The lanes of the warp that come here together: those that are neither gone nor waiting elsewhere.
+unsigned converged_lanes(Site at);
+
+// Asynchronous copies of the running thread, kept until somebody waits for them and takes them:
+// those of a barrier, their owner, in any order of arrival; others in batches, closed one by one.
+struct Copy {
+  void *target;
+  const void *source;
+  size_t bytes;
+  const void *owner;
+};
+void forget_copies();  // when the thread begins
+void remember_copy(const Copy &copy);
+void close_batch();
+// The oldest copy of `owner`; without one, the oldest that is in a batch that was closed before
+// the `newest` last ones. False where there is none.
+bool take_copy(Copy *copy, unsigned newest, const void *owner);
+
+long long nanoseconds();  // of a clock that only goes forward
+
 }  // namespace cudaemu
 
 #pragma GCC visibility pop
