@@ -23,7 +23,7 @@ from cudareduce.problem.operators import Reduction
 from cudareduce.progress import Progress
 from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.job import Job
-from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
+from cudareduce.verify.verdict import RIGHT, Verdict, skipped, unbuilt, worse
 from cudareduce.verify.verify import SMALL, verify
 
 #: What the emulator's hazard build watches: several blocks, a tail, several rows.
@@ -115,7 +115,7 @@ class Session:
                     build(watching, watched, progress.step, deadline)
         left = {case: skipped("time", self.why_cut()) for case in cases if case not in built}
         left |= {
-            case: skipped("unbuilt", f"does not compile: {made}")
+            case: unbuilt(made)
             for case, made in built.items() if isinstance(made, BuildError)
         }  # fmt: skip
         return [

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 #: More OS threads than this gain nothing on the sizes that are worth emulating.
 MAX_OS_THREADS = 16
 
+#: In a block, on every GPU; the runtime says so of more.
+MAX_THREADS = 1024
+
 ORDERS = {"ascending": 0, "random": 1, "warp": 2}
 #: Orders in which threads are run, with their seeds; none alone finds every missing barrier.
 SCHEDULES = ("ascending", "random:1", "warp:1")
@@ -196,6 +199,11 @@ class CpuBackend:
         expected = loaded.descriptor.parameters
         if len(args) != expected:
             raise KernelFault(f"{loaded.entry} takes {expected} arguments, not {len(args)}")
+        if loaded.most_threads < block <= MAX_THREADS:
+            raise KernelFault(
+                f"{loaded.entry} is launched with {block} threads a block, and its "
+                f"__launch_bounds__ allow {loaded.most_threads} at most"
+            )
         shared = loaded.shared_with(dynamic_shared)
         if shared > SHARED_LIMIT:
             raise KernelFault(

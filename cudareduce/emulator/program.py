@@ -20,6 +20,7 @@ _SYMBOL = re.compile(
     r"\s*\d+: [0-9a-f]+\s+(?P<size>\w+)\s+(?P<kind>TLS|OBJECT)\s.*\s(?P<name>\S+)$"
 )
 _ENTRY = "cudaemu_entry_"
+_BOUNDS = "cudaemu_bounds_"
 _MARKER = "shared_segment_marker"
 
 
@@ -43,6 +44,12 @@ class CpuProgram:
     def descriptor(self) -> Entry:
         """What the runtime calls."""
         return Entry.in_dll(self._library, f"{_ENTRY}{self.entry}")
+
+    @property
+    def most_threads(self) -> int:
+        """Threads a block that a launch may have: what __launch_bounds__ say, or as many as CUDA
+        allows."""
+        return ctypes.c_uint.in_dll(self._library, f"{_BOUNDS}{self.entry}").value
 
     def shared_with(self, dynamic: int) -> int:
         """Bytes of shared memory that a block takes, `dynamic` of them given by the launch; those

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from cudareduce.backend import Backend, BuildError, OutOfMemory
 from cudareduce.backends import BackendSpec
 from cudareduce.launch.case import Prepared, Shape, build
-from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
+from cudareduce.verify.verdict import RIGHT, Verdict, skipped, unbuilt, worse
 from cudareduce.verify.verify import Inputs, verify
 
 
@@ -37,7 +37,7 @@ def verify_job(
     case = job.prepared.case
     built = build(backend, {case: [job.prepared.plans[shape] for shape in job.shapes]})[case]
     if isinstance(built, BuildError):
-        return skipped("unbuilt", f"does not compile: {built}")
+        return unbuilt(built)
     compiled()
     ready = replace(job.prepared, programs=built)
     verdict = RIGHT

@@ -110,13 +110,16 @@ inline float __fdividef(float x, float y) {
   const float magnitude = __builtin_fabsf(y);  // a divisor beyond 2^126 makes 0
   return magnitude > 0x1p126f && magnitude <= 0x1.fffffep127f ? x * 0.0f : x / y;
 }
-inline float __expf(float x) { return expf(x); }
-inline float __exp10f(float x) { return exp10f(x); }
-inline float __logf(float x) { return logf(x); }
-inline float __log2f(float x) { return log2f(x); }
-inline float __log10f(float x) { return log10f(x); }
-inline float __powf(float x, float y) { return exp2f(y * log2f(x)); }
-inline float __sinf(float x) { return sinf(x); }
-inline float __cosf(float x) { return cosf(x); }
-inline float __tanf(float x) { return tanf(x); }
-inline void __sincosf(float x, float *sine, float *cosine) { sincosf(x, sine, cosine); }
+// Some C libraries have functions of these names.
+extern "C" {
+inline float __expf(float x) noexcept { return expf(x); }
+inline float __exp10f(float x) noexcept { return exp10f(x); }
+inline float __logf(float x) noexcept { return logf(x); }
+inline float __log2f(float x) noexcept { return log2f(x); }
+inline float __log10f(float x) noexcept { return log10f(x); }
+inline float __powf(float x, float y) noexcept { return exp2f(y * log2f(x)); }
+inline float __sinf(float x) noexcept { return sinf(x); }
+inline float __cosf(float x) noexcept { return cosf(x); }
+inline float __tanf(float x) noexcept { return tanf(x); }
+inline void __sincosf(float x, float *sine, float *cosine) noexcept { sincosf(x, sine, cosine); }
+}

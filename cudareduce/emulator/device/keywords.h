@@ -12,7 +12,9 @@
 #define __block_size__(...)
 #define __cluster_dims__(...)
 #define __forceinline__ inline __attribute__((always_inline))
+#ifdef CUDAEMU_NOINLINE  // a word of the standard library's headers, too; see toolchain.py
 #define __noinline__ __attribute__((noinline))
+#endif
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
 // A promise that is broken is a bug of the kernel.

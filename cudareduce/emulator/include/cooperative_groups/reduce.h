@@ -66,7 +66,7 @@ template <class Group, class Atomic, class Value, class Combine>
 void reduce_store_async(const Group &group, Atomic &target, Value value, Combine &&combine,
                         details::Site at = details::Site::here()) {
   const auto result = reduce(group, typename Atomic::value_type(value), combine, at);
-  if (group.thread_rank() == 0) target.store(result, cuda::memory_order_relaxed);
+  if (group.thread_rank() == 0) target.update([&](auto) { return result; });
 }
 template <class Group, class Atomic, class Value, class Combine>
 void reduce_update_async(const Group &group, Atomic &&target, Value value, Combine &&combine,
