@@ -67,6 +67,8 @@ _STREAMS = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<iostream>", re.MULTILINE)
 #: A kernel that is for newer GPUs alone is compiled as for one.
 _MIN_CC = re.compile(r'^[ \t]*min_cc\s*=\s*"(\d+)\.(\d)"', re.MULTILINE)
 _ARCH = 800
+_ASKS_ARCH = re.compile(r"\b__CUDA_ARCH__\s*(>=|<=?|>|==|!=)\s*(\d{3,4})\b")
+_MOST_ARCHS = 3
 _DYNAMIC_SHARED = re.compile(
     r"extern\s+__shared__\s+(?:(?:__align__|alignas)\s*\([^()]*\)\s*)?"
     r"(?P<type>[\w:<>\s*]+?)\s*\b(?P<name>\w+)\s*\[\s*\]\s*;"
@@ -78,7 +80,6 @@ _EXTERN_C_VARIABLE = re.compile(r'extern\s+"C"\s+((?:__constant__|__device__)\s[
 _ALIGNED_SHARED = re.compile(
     rf"(?P<words>(?:static\s+)?__shared__\s+(?:static\s+)?)(?P<aligned>alignas\s*{_ARGUMENTS})"
 )
-_NOINLINE = re.compile(r"\b__noinline__\b")
 
 _LOCATION = re.compile(r"\{([^{}\n]+)\+0x([0-9a-f]+)\}")
 
@@ -106,8 +107,9 @@ def _translation_unit(source: Source) -> str:
     """The kernel's text in plain C++, and its entry points; every line keeps its number."""
     text = mark_host_calls(source.text)
     text = _DYNAMIC_SHARED.sub(r"CUDAEMU_DYNAMIC_SHARED(\g<type>, \g<name>);", text)
-    text = _ALIGNED_SHARED.sub(r"\g<aligned> \g<words>", text)
-    text = _NOINLINE.sub("__attribute__((noinline))", text)
+    if "alignas" in text:
+        text = _ALIGNED_SHARED.sub(r"\g<aligned> \g<words>", text)
+    text = text.replace("__noinline__", "__attribute__((noinline))")
     text = _EXTERN_C_VARIABLE.sub(r'extern "C" { \1 }', text)
     bounds = {source.entry: ""}
     for found in _ENTRY.finditer(_COMMENT.sub("", text)):
@@ -117,10 +119,23 @@ def _translation_unit(source: Source) -> str:
     return f'#line 1 "<prelude>"\n{text}\n#line 1 "<entry points>"\n{entries}'
 
 
-def _flags_for(source: Source) -> list[str]:
-    """What this text alone is compiled with: the headers it needs, the GPU it is for."""
-    least = max((10 * int(f"{a}{b}") for a, b in _MIN_CC.findall(source.text)), default=0)
-    flags = [f"-D__CUDA_ARCH__={max(least, _ARCH)}"]
+def archs(source: Source) -> tuple[int, ...]:
+    """The values of __CUDA_ARCH__ that a text tells apart, from the least compute capability of its
+    header on, first the one that holds where it does not ask."""
+    [(a, b)] = _MIN_CC.findall(source.text)[:1] or [("7", "5")]
+    least = 100 * int(a) + 10 * int(b)
+    usual = max(least, _ARCH)
+    asked = {int(n) + (10 if sign == ">" else 0) for sign, n in _ASKS_ARCH.findall(source.text)}
+    steps = sorted(n for n in asked if n > least)
+    if not steps:
+        return (usual,)
+    own = max((n for n in steps if n <= usual), default=least)
+    return (usual, *(n for n in (least, *steps) if n != own))[:_MOST_ARCHS]
+
+
+def _flags_for(source: Source, arch: int) -> list[str]:
+    """What this text alone is compiled with: the GPU it is for, the headers it needs."""
+    flags = [f"-D__CUDA_ARCH__={arch}"]
     anything = _QUOTED_INCLUDE.search(source.text)
     if anything:
         flags.append("-DCUDAEMU_NOINLINE")
@@ -185,11 +200,11 @@ class Toolchain:
             self._compiler.make(made, link, None, deadline)
         return self._cache.folder / name
 
-    def kernel(self, source: Source, deadline: Deadline | None = None) -> Path:
+    def kernel(self, source: Source, deadline: Deadline | None = None, arch: int = _ARCH) -> Path:
         """The library of a kernel, compiled unless the cache has it; raises BuildError, and
         OutOfTime."""
         text = _translation_unit(source)
-        all_flags = (*self._kernel_flags, *_flags_for(source))
+        all_flags = (*self._kernel_flags, *_flags_for(source, arch))
         flags = [part.replace(str(FOLDER), "") for part in all_flags]
         content = "\0".join((self.fingerprint, *flags, text))
         name = f"kernel-{hashlib.sha256(content.encode()).hexdigest()[:24]}.so"
