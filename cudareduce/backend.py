@@ -47,6 +47,10 @@ class BuildError(UsageError):
     """A kernel does not compile; the message holds the compiler's own lines."""
 
 
+class NotEmulated(BuildError):
+    """A kernel uses something of CUDA that the emulator has not: it cannot be decided here."""
+
+
 class KernelFault(CudareduceError):
     """A launch went wrong: invalid access, deadlock, a hazard, a launch the device refuses."""
 

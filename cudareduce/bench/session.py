@@ -25,7 +25,7 @@ from cudareduce.progress import Progress
 from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.job import Job, both
 from cudareduce.verify.shapes import Net
-from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
+from cudareduce.verify.verdict import RIGHT, Verdict, skipped, unbuilt, worse
 from cudareduce.verify.verify import verify
 
 #: Elements a second of which an input and its answer are made: 2^30 took 7 s beside an H200.
@@ -111,7 +111,7 @@ class Session:
                     build(other, wanted, progress.step, deadline)
         left = {case: skipped("time", self.why_cut()) for case in cases if case not in built}
         left |= {
-            case: skipped("unbuilt", f"does not compile: {made}")
+            case: unbuilt(made)
             for case, made in built.items() if isinstance(made, BuildError)
         }  # fmt: skip
         return [

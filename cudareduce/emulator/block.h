@@ -18,6 +18,12 @@ enum class Order : uint32_t {
   Warp,       // any of the same warp while one is ready: a warp runs far ahead of the others
 };
 
+// Of the blocks of a launch that meet.
+struct GridBarrier {
+  uint64_t arrived = 0;
+  uint64_t passed = 0;
+};
+
 struct Launch {
   const Entry *entry;
   void **arguments;
@@ -27,6 +33,7 @@ struct Launch {
   Order order;
   uint64_t seed;
   bool watched;  // every access is checked for hazards, on one OS thread
+  GridBarrier &barrier;
 
   unsigned threads() const { return shape.x * shape.y * shape.z; }
   uint64_t blocks() const { return static_cast<uint64_t>(grid.x) * grid.y * grid.z; }

@@ -13,8 +13,9 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
-from cudareduce.backend import BuildError
+from cudareduce.backend import BuildError, NotEmulated
 from cudareduce.budget import Deadline
+from cudareduce.emulator.missing import missing
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.host import ANSWER_LIMIT_S
 
@@ -30,11 +31,12 @@ _UNDEFINED = re.compile(
 )
 #: What these parts of C++ call in its library, which is not linked to a kernel.
 _CXX_LIBRARY = {
-    "throw": r"__cxa_(allocate_exception|throw|rethrow|begin_catch)|_Unwind_|__gxx_personality",
     "new and delete": r"operator (new|delete)",
     "typeid and dynamic_cast": r"typeinfo for|__dynamic_cast|__cxa_bad_",
     "a static variable set when first reached": r"__cxa_guard_",
 }
+_NO_LIBRARY = "cannot be used in a kernel: no C++ library is linked to it"
+_NO_EXCEPTIONS = "exception handling disabled, use '-fexceptions' to enable"
 _SHOWN_LINES = 10
 
 
@@ -90,7 +92,8 @@ class Compiler:
             raise EnvironmentProblem(f"{output.parent.parent} is full: make room to compile there")
         if code <= 0 or _CRASH.search(errors) or "error" not in errors:
             raise self._broken(code, errors)
-        raise BuildError(_complaint(errors))
+        lacks = missing(errors)
+        raise NotEmulated(lacks) if lacks else BuildError(_complaint(errors))
 
     def stop(self) -> None:
         """End what runs: for a run that is interrupted."""
@@ -159,17 +162,30 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 def _complaint(errors: str) -> str:
     """The compiler's own lines, and of the linker's one for each place that lacks something."""
+    errors = errors.replace(_NO_EXCEPTIONS, f"throw {_NO_LIBRARY}")
     undefined: dict[str, list[str]] = {}
     for line in errors.splitlines():
         found = _UNDEFINED.match(line)
         if found:
             undefined.setdefault(found["place"], []).append(found["name"])
     lines = [f"{place}: error: {_lacking(names)}" for place, names in undefined.items()]
-    return "\n".join((lines or errors.splitlines())[:_SHOWN_LINES])
+    return "\n".join((lines or _without_warnings(errors))[:_SHOWN_LINES])
+
+
+def _without_warnings(errors: str) -> list[str]:
+    """The lines about errors: what follows a warning, up to the next error, belongs to it."""
+    kept, keep = [], True
+    for line in errors.splitlines():
+        told = re.search(r":\d+: (?P<kind>warning|error|fatal error|note): ", line)
+        if told and told["kind"] != "note":
+            keep = told["kind"] != "warning"
+        if keep and not line.startswith(("cc1plus: ", "compilation terminated")):
+            kept.append(line)
+    return kept
 
 
 def _lacking(names: Sequence[str]) -> str:
     for what, pattern in _CXX_LIBRARY.items():
         if any(re.match(pattern, name) for name in names):
-            return f"{what} cannot be used in a kernel: no C++ library is linked to it"
+            return f"{what} {_NO_LIBRARY}"
     return f"{names[0]} is not defined"

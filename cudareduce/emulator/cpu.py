@@ -23,9 +23,9 @@ from cudareduce.backend import BackendName, BuildError, KernelFault, OutOfMemory
 from cudareduce.budget import Deadline
 from cudareduce.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
 from cudareduce.emulator.compiler import OutOfTime
-from cudareduce.emulator.program import SHARED_LIMIT, CpuProgram, program_in
+from cudareduce.emulator.program import CpuProgram, program_in
 from cudareduce.emulator.runtime import Request, load_runtime
-from cudareduce.emulator.toolchain import Toolchain, resolve_locations
+from cudareduce.emulator.toolchain import Toolchain, archs, resolve_locations
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.host import cpu_count, cpu_model, host_name
 
@@ -98,9 +98,11 @@ class CpuBackend:
         is loaded when it is first launched. Raises EnvironmentProblem if g++ is broken."""
         deadline = deadline or Deadline()
 
-        def compile_one(source: Source) -> Path | BuildError | None:
+        def compile_one(source: Source) -> list[Path] | BuildError | None:
             try:
-                return None if deadline.passed else self._toolchain.kernel(source, deadline)
+                if deadline.passed:
+                    return None
+                return [self._toolchain.kernel(source, deadline, arch) for arch in archs(source)]
             except BuildError as error:
                 return error
             except OutOfTime:
@@ -114,7 +116,7 @@ class CpuBackend:
             try:
                 for source, future in zip(sources, compiling, strict=True):
                     built = future.result()
-                    if isinstance(built, Path):
+                    if isinstance(built, list):
                         results.append(program_in(built, source, self._runtime))
                     else:
                         results.append(built)
@@ -191,22 +193,18 @@ class CpuBackend:
         dynamic_shared: int = 0,
     ) -> Launch:
         """A ready launch; integers are passed as 64-bit sizes. Raises KernelFault when run, and at
-        once if the kernel takes another number of arguments or too much shared memory."""
+        once if the kernel takes another number of arguments."""
         loaded = cast(CpuProgram, program)
+        variants = (loaded, *loaded.others)
         expected = loaded.descriptor.parameters
         if len(args) != expected:
             raise KernelFault(f"{loaded.entry} takes {expected} arguments, not {len(args)}")
-        shared = loaded.shared_with(dynamic_shared)
-        if shared > SHARED_LIMIT:
-            raise KernelFault(
-                f"{loaded.entry} takes {shared} bytes of shared memory a block, {dynamic_shared} "
-                f"of them dynamic, and a launch has {SHARED_LIMIT} at most"
-            )
+        refusals = [variant.refusal(block, dynamic_shared) for variant in variants]
+        refusal = next(filter(None, refusals), None)
         words = [arg if isinstance(arg, int) else cast(CpuBuffer, arg).address for arg in args]
         slots = (ctypes.c_uint64 * len(args))(*words)
         addresses = [ctypes.addressof(slots) + 8 * i for i in range(len(args))]
         request = Request(
-            entry=ctypes.addressof(loaded.descriptor),
             arguments=(ctypes.c_void_p * len(args))(*addresses),
             grid=(grid, 1, 1),
             block=(block, 1, 1),
@@ -215,12 +213,18 @@ class CpuBackend:
             watched=self._hazards,
         )
         runtime = self._runtime
-        keep_alive = (slots, tuple(args), loaded)
+        keep_alive = (slots, tuple(args), variants)
 
         def launch() -> None:
             _ = keep_alive
+            if refusal is not None:
+                raise KernelFault(f"{loaded.entry} {refusal}")
             order, _, seed = self._schedule.partition(":")
             request.order, request.seed = ORDERS[order], int(seed or 0)
+            # Every variant has its turn: by schedule or, where there is but one, by size.
+            sizes = sum(arg for arg in args if isinstance(arg, int))
+            turn = sizes if self._hazards else ORDERS[order]
+            request.entry = ctypes.addressof(variants[turn % len(variants)].descriptor)
             if runtime.cudaemu_launch(ctypes.byref(request)) != 0:
                 text = runtime.cudaemu_diagnostics().decode(errors="replace")
                 findings = "; ".join(resolve_locations(text).splitlines())

@@ -6,7 +6,10 @@
 #pragma once
 
 #define CUDAEMU 1
-#define __CUDA_ARCH__ 800  // what the kernels may assume: all that is emulated exists there
+#define __CUDACC__ 1
+#define __NVCC__ 1
+#define __CUDACC_VER_MAJOR__ 13
+#define __CUDACC_VER_MINOR__ 0
 
 #include "runtime.h"
 

@@ -121,6 +121,7 @@ struct cudaemu_request {
 // Runs one launch to its end; returns how many things were wrong with it. One launch at a time.
 unsigned cudaemu_launch(const cudaemu_request *request) {
   const uint32_t *grid = request->grid, *block = request->block;
+  GridBarrier barrier;
   const Launch launch = {
       request->entry,
       request->arguments,
@@ -130,6 +131,7 @@ unsigned cudaemu_launch(const cudaemu_request *request) {
       static_cast<Order>(request->order),
       request->seed,
       request->watched != 0,
+      barrier,
   };
   clear_diagnostics();
   if (const char *reason = refusal(launch)) {

@@ -6,6 +6,7 @@ import ctypes
 import re
 import struct
 import subprocess
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -14,23 +15,30 @@ from cudareduce.emulator.runtime import Entry
 
 #: Bytes a block that a kernel may declare, and take in all where nobody has allowed it more.
 SHARED_LIMIT = 49152
+#: Threads a block on every GPU; the runtime says so of more.
+MAX_THREADS = 1024
 
 _PT_TLS = 7
 _SYMBOL = re.compile(
     r"\s*\d+: [0-9a-f]+\s+(?P<size>\w+)\s+(?P<kind>TLS|OBJECT)\s.*\s(?P<name>\S+)$"
 )
 _ENTRY = "cudaemu_entry_"
+_BOUNDS = "cudaemu_bounds_"
 _MARKER = "shared_segment_marker"
 
 
 class CpuProgram:
     """A kernel's library and one of its entry points, loaded when it is first asked for: that runs
-    constructors, which are a user's. Then raises KernelFault if it does not load."""
+    constructors, which are a user's. Then raises KernelFault if it does not load. `others` are the
+    same kernel for GPUs to which its text says something else."""
 
     binary_sha: str | None = None
 
-    def __init__(self, path: Path, entry: str, runtime: ctypes.CDLL) -> None:
+    def __init__(
+        self, path: Path, entry: str, runtime: ctypes.CDLL, others: Sequence[CpuProgram] = ()
+    ) -> None:
         self.entry, self._path, self._runtime = entry, path, runtime
+        self.others = tuple(others)
 
     @cached_property
     def _library(self) -> ctypes.CDLL:
@@ -44,6 +52,23 @@ class CpuProgram:
         """What the runtime calls."""
         return Entry.in_dll(self._library, f"{_ENTRY}{self.entry}")
 
+    def refusal(self, block: int, dynamic: int) -> str | None:
+        """Why no GPU would launch it with `block` threads and `dynamic` bytes of shared memory a
+        block, or None if one would."""
+        allowed = ctypes.c_uint.in_dll(self._library, f"{_BOUNDS}{self.entry}").value
+        if allowed < block <= MAX_THREADS:
+            return (
+                f"is launched with {block} threads a block, and its __launch_bounds__ allow "
+                f"{allowed} at most"
+            )
+        shared = self.shared_with(dynamic)
+        if shared > SHARED_LIMIT:
+            return (
+                f"takes {shared} bytes of shared memory a block, {dynamic} of them dynamic, and a "
+                f"launch has {SHARED_LIMIT} at most"
+            )
+        return None
+
     def shared_with(self, dynamic: int) -> int:
         """Bytes of shared memory that a block takes, `dynamic` of them given by the launch; those
         of other kernels in the file are told apart where all are too many."""
@@ -54,6 +79,8 @@ class CpuProgram:
 
     def set_constant(self, name: str, value: int) -> None:
         """Set a 64-bit `__constant__` of the program. Raises KernelFault if there is none."""
+        for other in self.others:
+            other.set_constant(name, value)
         try:
             symbol = ctypes.c_uint64.in_dll(self._library, name)
         except ValueError:
@@ -64,17 +91,24 @@ class CpuProgram:
             raise KernelFault(f"{name} of {self.entry} has {size} bytes, not 8")
 
 
-def program_in(library: Path, source: Source, runtime: ctypes.CDLL) -> CpuProgram | BuildError:
-    """The program in a compiled library, which is bound to `runtime`; a BuildError if no GPU would
-    take it."""
-    if _thread_local(library) > SHARED_LIMIT:
-        shared = _static_shared(library, source.entry)
-        if shared > SHARED_LIMIT:
-            return BuildError(
-                f"{source.path}: error: {source.entry} declares {shared} bytes of shared memory, "
-                f"and no kernel may declare more than {SHARED_LIMIT}"
-            )
-    return CpuProgram(library, source.entry, runtime)
+def program_in(
+    libraries: Sequence[Path], source: Source, runtime: ctypes.CDLL
+) -> CpuProgram | BuildError:
+    """The program in compiled libraries, the first of which is what there is to run as long as
+    nobody asks for another GPU; they are bound to `runtime`. A BuildError if no GPU would take
+    it."""
+    for library in libraries:
+        if _thread_local(library) > SHARED_LIMIT:
+            shared = _static_shared(library, source.entry)
+            if shared > SHARED_LIMIT:
+                return BuildError(
+                    f"{source.path}: error: {source.entry} declares {shared} bytes of shared "
+                    f"memory, and no kernel may declare more than {SHARED_LIMIT}"
+                )
+    first, *others = libraries
+    return CpuProgram(
+        first, source.entry, runtime, [CpuProgram(path, source.entry, runtime) for path in others]
+    )
 
 
 def _thread_local(library: Path) -> int:

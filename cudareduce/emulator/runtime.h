@@ -98,10 +98,12 @@ void assertion_failed(const char *expression, Site at);  // does not return
 
 // An atomic operation is begin_atomic (which returns the present content) and then
 // compare_and_swap (which returns what it found) until that succeeds.
-uint32_t begin_atomic(uint32_t *address, Scope scope);
-uint64_t begin_atomic(uint64_t *address, Scope scope);
-uint32_t compare_and_swap(uint32_t *address, uint32_t expected, uint32_t desired);
-uint64_t compare_and_swap(uint64_t *address, uint64_t expected, uint64_t desired);
+#define CUDAEMU_WORDS(each) each(uint8_t) each(uint16_t) each(uint32_t) each(uint64_t)
+#define CUDAEMU_ATOMICS(Word)                       \
+  Word begin_atomic(Word *address, Scope scope);    \
+  Word compare_and_swap(Word *address, Word expected, Word desired);
+CUDAEMU_WORDS(CUDAEMU_ATOMICS)
+#undef CUDAEMU_ATOMICS
 
 // One __global__ function, as the loader finds it in the kernel's library.
 struct Entry {
@@ -112,6 +114,36 @@ struct Entry {
   // static __shared__ variables live. Asking for it makes the C library allocate the copy.
   void *(*shared_segment)();
 };
+
+// For the functions that the headers below include/ add; those of groups.cpp.
+
+// A load or store that is atomic, and ordered only by fences.
+uint32_t atomic_load(const uint32_t *address);
+uint64_t atomic_load(const uint64_t *address);
+void atomic_store(uint32_t *address, uint32_t value);
+void atomic_store(uint64_t *address, uint64_t value);
+
+void grid_barrier(Site at);  // of all blocks of a cooperative launch
+
+// The lanes of the warp that come here together: those that are neither gone nor waiting elsewhere.
+unsigned converged_lanes(Site at);
+
+// Asynchronous copies of the running thread, kept until somebody waits for them and takes them:
+// those of a barrier, their owner, in any order of arrival; others in batches, closed one by one.
+struct Copy {
+  void *target;
+  const void *source;
+  size_t bytes;
+  const void *owner;
+};
+void forget_copies();  // when the thread begins
+void remember_copy(const Copy &copy);
+void close_batch();
+// The oldest copy of `owner`; without one, the oldest that is in a batch that was closed before
+// the `newest` last ones. False where there is none.
+bool take_copy(Copy *copy, unsigned newest, const void *owner);
+
+long long nanoseconds();  // of a clock that only goes forward
 
 }  // namespace cudaemu
 

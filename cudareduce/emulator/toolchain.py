@@ -17,6 +17,7 @@ from cudareduce.backend import Source
 from cudareduce.budget import Deadline
 from cudareduce.emulator.cache import Cache
 from cudareduce.emulator.compiler import Compiler
+from cudareduce.emulator.host_calls import mark_host_calls
 
 FOLDER = Path(__file__).parent
 
@@ -26,7 +27,9 @@ _COMMON_FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique"
 _KERNEL_FLAGS = (
     # Of DWARF 5 the linker takes the wrong file names for its messages.
     *(*_COMMON_FLAGS, "-shared", "-g1", "-gdwarf-4"),
-    *("-O1", "-w", "-fmax-errors=5", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=off"),
+    *("-O1", "-fmax-errors=5", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=off"),
+    "-Werror=vla",  # which no GPU has; under -w it would be taken
+    "-fno-exceptions",  # or destructors would ask for a part of the C++ library
     "-fno-builtin-printf",  # which would become a call of puts()
     # The default libraries of -fsanitize=thread would be its own runtime; ours takes its place.
     *("-nodefaultlibs", "-Wl,--no-undefined"),
@@ -46,15 +49,38 @@ _RUNTIME_FLAGS = (*_COMMON_FLAGS, "-O1", "-foptimize-sibling-calls", "-pthread")
 _PARTS = ("launches", "hazards")
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_ARGUMENTS = r"\((?:[^()]|\([^()]*\))*\)"
 _ENTRY = re.compile(
-    r'extern\s+"C"\s+(?:(?:__global__|void|__launch_bounds__\s*\([^()]*\))\s*)+(\w+)\s*\('
+    r'extern\s+"C"\s+(?P<words>(?:(?:__global__|static|void|__launch_bounds__\s*'
+    rf"{_ARGUMENTS}|__(?:maxnreg|cluster_dims|block_size)__\s*{_ARGUMENTS})\s*)+)(?P<name>\w+)\s*\("
 )
+_BOUNDS = re.compile(rf"__launch_bounds__\s*(?P<arguments>{_ARGUMENTS})")
+#: Headers that take a good part of the time of a compilation, by what a text says that needs them.
+_NEEDED = {
+    "device/arithmetic.h": re.compile(
+        r"__\w+_r[nzud]\b|__(?:saturate|fdivide|exp|exp10|log|log2|log10|pow|(?:sin)?cos|sin|tan)f?\b"
+    ),
+    "device/video.h": re.compile(r"__v(?:i?[a-z]+[234]\b|i\w+)"),
+}
+_QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
+#: Its header alone asks for the C++ library.
+_STREAMS = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<iostream>", re.MULTILINE)
+#: A kernel that is for newer GPUs alone is compiled as for one.
+_MIN_CC = re.compile(r'^[ \t]*min_cc\s*=\s*"(\d+)\.(\d)"', re.MULTILINE)
+_ARCH = 800
+_ASKS_ARCH = re.compile(r"\b__CUDA_ARCH__\s*(>=|<=?|>|==|!=)\s*(\d{3,4})\b")
+_MOST_ARCHS = 3
 _DYNAMIC_SHARED = re.compile(
     r"extern\s+__shared__\s+(?:(?:__align__|alignas)\s*\([^()]*\)\s*)?"
     r"(?P<type>[\w:<>\s*]+?)\s*\b(?P<name>\w+)\s*\[\s*\]\s*;"
 )
 #: With nvcc this defines the variable; to C++ it is a declaration unless it stands in braces.
 _EXTERN_C_VARIABLE = re.compile(r'extern\s+"C"\s+((?:__constant__|__device__)\s[^;(){}=]*;)')
+
+#: Where C++ has alignas only in front of all, nvcc has __shared__ as an attribute.
+_ALIGNED_SHARED = re.compile(
+    rf"(?P<words>(?:static\s+)?__shared__\s+(?:static\s+)?)(?P<aligned>alignas\s*{_ARGUMENTS})"
+)
 
 _LOCATION = re.compile(r"\{([^{}\n]+)\+0x([0-9a-f]+)\}")
 
@@ -80,11 +106,44 @@ def resolve_locations(text: str) -> str:
 
 def _translation_unit(source: Source) -> str:
     """The kernel's text in plain C++, and its entry points; every line keeps its number."""
-    text = _DYNAMIC_SHARED.sub(r"CUDAEMU_DYNAMIC_SHARED(\g<type>, \g<name>);", source.text)
+    text = mark_host_calls(source.text)
+    text = _DYNAMIC_SHARED.sub(r"CUDAEMU_DYNAMIC_SHARED(\g<type>, \g<name>);", text)
+    if "alignas" in text:
+        text = _ALIGNED_SHARED.sub(r"\g<aligned> \g<words>", text)
+    text = text.replace("__noinline__", "__attribute__((noinline))")
     text = _EXTERN_C_VARIABLE.sub(r'extern "C" { \1 }', text)
-    found = _ENTRY.findall(_COMMENT.sub("", text))
-    entries = "".join(f"CUDAEMU_ENTRY({name})\n" for name in dict.fromkeys([*found, source.entry]))
+    bounds = {source.entry: ""}
+    for found in _ENTRY.finditer(_COMMENT.sub("", text)):
+        bound = _BOUNDS.search(found["words"])
+        bounds[found["name"]] = f", {bound['arguments'][1:-1]}" if bound else ""
+    entries = "".join(f"CUDAEMU_ENTRY({name}{bound})\n" for name, bound in bounds.items())
     return f'#line 1 "<prelude>"\n{text}\n#line 1 "<entry points>"\n{entries}'
+
+
+def archs(source: Source) -> tuple[int, ...]:
+    """The values of __CUDA_ARCH__ that a text tells apart, from the least compute capability of its
+    header on, first the one that holds where it does not ask."""
+    [(a, b)] = _MIN_CC.findall(source.text)[:1] or [("7", "5")]
+    least = 100 * int(a) + 10 * int(b)
+    usual = max(least, _ARCH)
+    asked = {int(n) + (10 if sign == ">" else 0) for sign, n in _ASKS_ARCH.findall(source.text)}
+    steps = sorted(n for n in asked if n > least)
+    if not steps:
+        return (usual,)
+    own = max((n for n in steps if n <= usual), default=least)
+    return (usual, *(n for n in (least, *steps) if n != own))[:_MOST_ARCHS]
+
+
+def _flags_for(source: Source, arch: int) -> list[str]:
+    """What this text alone is compiled with: the GPU it is for, the headers it needs."""
+    flags = [f"-D__CUDA_ARCH__={arch}"]
+    anything = _QUOTED_INCLUDE.search(source.text)
+    if anything:
+        flags.append("-DCUDAEMU_NOINLINE")
+    for header, need in _NEEDED.items():
+        if anything or need.search(source.text):
+            flags += ["-include", str(FOLDER / header)]
+    return flags
 
 
 class Toolchain:
@@ -110,7 +169,8 @@ class Toolchain:
         """A hash of all that decides what the runtime and, with its own text and flags, a kernel is
         compiled to. Where this package lies does not: another installation of the same version
         finds what is there."""
-        files = sorted(path for path in FOLDER.rglob("*") if path.suffix in (".h", ".cpp"))
+        files = sorted(path for path in FOLDER.rglob("*") if path.suffix in ("", ".h", ".cpp"))
+        files = [path for path in files if path.is_file()]
         digest = hashlib.sha256(self._compiler.version.encode())
         for part in (*_RUNTIME_FLAGS, *map(str, files)):
             digest.update(part.replace(str(FOLDER), "").encode() + b"\0")
@@ -141,11 +201,12 @@ class Toolchain:
             self._compiler.make(made, link, None, deadline)
         return self._cache.folder / name
 
-    def kernel(self, source: Source, deadline: Deadline | None = None) -> Path:
+    def kernel(self, source: Source, deadline: Deadline | None = None, arch: int = _ARCH) -> Path:
         """The library of a kernel, compiled unless the cache has it; raises BuildError, and
         OutOfTime."""
         text = _translation_unit(source)
-        flags = [part.replace(str(FOLDER), "") for part in self._kernel_flags]
+        all_flags = (*self._kernel_flags, *_flags_for(source, arch))
+        flags = [part.replace(str(FOLDER), "") for part in all_flags]
         content = "\0".join((self.fingerprint, *flags, text))
         name = f"kernel-{hashlib.sha256(content.encode()).hexdigest()[:24]}.so"
         found = self._cache.find(name)
@@ -154,11 +215,12 @@ class Toolchain:
         runtime = self.runtime(deadline)
         with self._cache.making(name) as made:
             arguments = [
-                *self._kernel_flags,
+                *all_flags,
                 # Neither the place of the cache nor that of this package belongs into a report.
                 f"-ffile-prefix-map={made.parent}=.",
                 f"-ffile-prefix-map={FOLDER}=<emulator>",
                 *("-x", "c++", "-", "-x", "none", str(runtime)),
+                *(["-lstdc++"] if _STREAMS.search(source.text) else []),
                 *("-lm", "-lc", "-lgcc"),
             ]
             self._compiler.make(made, arguments, text, deadline)

@@ -18,7 +18,7 @@ namespace {
 constexpr unsigned MAX_RESIDENT_THREADS = 64 << 10;
 constexpr unsigned MAX_RESIDENTS = 256;
 // So often may all that wait look in vain while there is no room for those they may wait for.
-constexpr unsigned PATIENCE = 8;
+constexpr unsigned TURNS_IN_VAIN = 8;
 
 }  // namespace
 
@@ -126,7 +126,7 @@ void Worker::run(const Launch &launch, Handout &handout, unsigned workers) {
     const Left left = fresh ? resident->block.start(first_++) : resident->block.go_on();
     if (left == Left::Paused) {
       waiting_.push_back(resident);
-      if (waiting_.size() == room && ++in_vain > PATIENCE * room && has_fresh(launch, handout)) {
+      if (waiting_.size() == room && ++in_vain > TURNS_IN_VAIN * room && has_fresh(launch, handout)) {
         diagnose_line("residents", "its blocks wait for others, and the emulator runs " +
                                        std::to_string(room) + " of them at a time");
         break;

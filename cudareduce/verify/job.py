@@ -9,7 +9,7 @@ from cudareduce.backend import Backend, BuildError, OutOfMemory
 from cudareduce.backends import BackendSpec
 from cudareduce.launch.case import Prepared, Shape, build
 from cudareduce.verify.shapes import LEAST, Care
-from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
+from cudareduce.verify.verdict import RIGHT, Verdict, skipped, unbuilt, worse
 from cudareduce.verify.verify import Inputs, verify, work
 
 #: A job that takes so many seconds of a processor counts as hanging: 60 and a tenth of the pace of
@@ -69,7 +69,7 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
     case = job.prepared.case
     built = build(backend, {case: [job.prepared.plans[shape] for shape in job.shapes]})[case]
     if isinstance(built, BuildError):
-        return skipped("unbuilt", f"does not compile: {built}")
+        return unbuilt(built)
     compiled()
     ready = replace(job.prepared, programs=built)
     verdict = RIGHT

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from cudareduce.backend import BuildError, NotEmulated
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.inputs import Array, roundings, rounds_nothing
 from cudareduce.problem.reference import Reference, bound
@@ -57,6 +58,13 @@ RIGHT = Verdict("pass")
 def skipped(cause: Cause, reason: str) -> Verdict:
     """The verdict on a case that was not tried."""
     return Verdict("skip", reason, cause=cause)
+
+
+def unbuilt(error: BuildError) -> Verdict:
+    """The verdict on a case for which there is no program."""
+    if isinstance(error, NotEmulated):
+        return skipped("machine", str(error))
+    return skipped("unbuilt", f"does not compile: {error}")
 
 
 def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict | None:

@@ -79,7 +79,7 @@ def test_shared_memory_has_the_limit_of_a_gpu(backend: CpuBackend) -> None:
     with pytest.raises(
         KernelFault, match="all_of_it takes 49156 bytes of shared memory a block, 4 of them dynamic"
     ):
-        backend.launcher(program, 1, 1, [out], 4)
+        backend.launcher(program, 1, 1, [out], 4)()
     with pytest.raises(
         BuildError, match=r"debug\.cu: error: too_much declares 49156 bytes .* than 49152"
     ):
@@ -90,4 +90,4 @@ def test_dynamic_shared_memory_has_the_same_limit(cpu: CpuBackend) -> None:
     program = load(cpu, "right.cu", "dynamic_tree")
     cpu.launcher(program, 1, 32, [0, 0, 0], 49152)
     with pytest.raises(KernelFault, match="dynamic_tree takes 49153 bytes of shared memory"):
-        cpu.launcher(program, 1, 32, [0, 0, 0], 49153)
+        cpu.launcher(program, 1, 32, [0, 0, 0], 49153)()

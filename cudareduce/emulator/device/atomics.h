@@ -7,6 +7,14 @@ namespace cudaemu {
 template <size_t bytes>
 struct Word;
 template <>
+struct Word<1> {
+  using type = uint8_t;
+};
+template <>
+struct Word<2> {
+  using type = uint16_t;
+};
+template <>
 struct Word<4> {
   using type = uint32_t;
 };
@@ -34,6 +42,23 @@ __forceinline__ T atomic_update(T *address, Update update, Scope scope = Scope::
     W found = compare_and_swap(word, present, bits_as<W>(update(bits_as<T>(present))));
     if (found == present) return bits_as<T>(present);
     present = found;
+  }
+}
+
+template <class W>
+__forceinline__ W load_word(const W *word) {
+  if constexpr (sizeof(W) < 4) {
+    return begin_atomic(const_cast<W *>(word), Scope::Device);
+  } else {
+    return atomic_load(word);
+  }
+}
+template <class W>
+__forceinline__ void store_word(W *word, W value) {
+  if constexpr (sizeof(W) < 4) {
+    atomic_update(word, [=](W) __attribute__((always_inline)) { return value; });
+  } else {
+    atomic_store(word, value);
   }
 }
 
@@ -82,16 +107,37 @@ CUDAEMU_ATOMIC_INTEGER(atomicXor, old ^ value)
 CUDAEMU_ATOMIC(atomicInc, unsigned, old >= value ? 0 : old + 1)
 CUDAEMU_ATOMIC(atomicDec, unsigned, old == 0 || old > value ? value : old - 1)
 
-#define CUDAEMU_ATOMIC_CAS(type)                                                                  \
-  __forceinline__ type atomicCAS(type *address, type expected, type desired) {                    \
-    return cudaemu::atomic_update(address, [=](type old) __attribute__((always_inline)) -> type { \
-      return old == expected ? desired : old;                                                     \
-    });                                                                                           \
+#define CUDAEMU_ATOMIC_CAS_OF(name, scope, type)                             \
+  __forceinline__ type name(type *address, type expected, type desired) {    \
+    return cudaemu::atomic_update(                                           \
+        address,                                                             \
+        [=](type old) __attribute__((always_inline)) -> type {               \
+          return old == expected ? desired : old;                            \
+        },                                                                   \
+        cudaemu::Scope::scope);                                              \
   }
+
+#define CUDAEMU_ATOMIC_CAS(type)                         \
+  CUDAEMU_ATOMIC_CAS_OF(atomicCAS, Device, type)         \
+  CUDAEMU_ATOMIC_CAS_OF(atomicCAS_block, Block, type)    \
+  CUDAEMU_ATOMIC_CAS_OF(atomicCAS_system, Device, type)
 
 CUDAEMU_ATOMIC_CAS(int)
 CUDAEMU_ATOMIC_CAS(unsigned)
 CUDAEMU_ATOMIC_CAS(unsigned long long)
+CUDAEMU_ATOMIC_CAS(unsigned short)
+
+// Vectors are added component by component.
+#define CUDAEMU_ATOMIC_VECTOR(name, type, ...)                                            \
+  __forceinline__ type name(type *address, type value) {                                  \
+    return {__VA_ARGS__};                                                                 \
+  }                                                                                       \
+  __forceinline__ type name##_block(type *a, type value) { return name(a, value); }       \
+  __forceinline__ type name##_system(type *a, type value) { return name(a, value); }
+#define CUDAEMU_PART(part) atomicAdd(&address->part, value.part)
+CUDAEMU_ATOMIC_VECTOR(atomicAdd, float2, CUDAEMU_PART(x), CUDAEMU_PART(y))
+CUDAEMU_ATOMIC_VECTOR(atomicAdd, float4, CUDAEMU_PART(x), CUDAEMU_PART(y), CUDAEMU_PART(z),
+                      CUDAEMU_PART(w))
 
 #undef CUDAEMU_ATOMIC
 #undef CUDAEMU_ATOMIC_CAS

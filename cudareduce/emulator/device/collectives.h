@@ -1,5 +1,6 @@
 // Barriers, shuffles, votes and warp-wide reductions.
 #pragma once
+#include <type_traits>
 
 namespace cudaemu {
 
@@ -76,7 +77,34 @@ inline int __any_sync(unsigned mask, int predicate, cudaemu::Site at = cudaemu::
 inline int __all_sync(unsigned mask, int predicate, cudaemu::Site at = cudaemu::Site::here()) {
   return __ballot_sync(mask, !predicate, at) == 0;
 }
-inline unsigned __activemask() { return cudaemu::active_mask(); }
+// Whoever can come here does, as on a GPU that keeps a warp together.
+inline unsigned __activemask(cudaemu::Site at = cudaemu::Site::here()) {
+  return cudaemu::converged_lanes(at);
+}
+
+// The lanes of `mask` that hold the same value: as often as there are different ones, the lowest
+// lane that is left shows its own to all.
+template <class T>
+inline unsigned __match_any_sync(unsigned mask, T value,
+                                 cudaemu::Site at = cudaemu::Site::here()) {
+  static_assert(std::is_arithmetic<T>::value, "a match takes numbers");
+  unsigned result = 0;
+  for (unsigned left = mask; left != 0;) {
+    const T shown = __shfl_sync(mask, value, __builtin_ctz(left), 32, at);
+    const bool same = __builtin_memcmp(&shown, &value, sizeof(T)) == 0;
+    const unsigned who = __ballot_sync(mask, same, at);
+    if (same) result = who;
+    left &= ~(who | 1u << __builtin_ctz(left));
+  }
+  return result;
+}
+template <class T>
+inline unsigned __match_all_sync(unsigned mask, T value, int *predicate,
+                                 cudaemu::Site at = cudaemu::Site::here()) {
+  *predicate = (__match_any_sync(mask, value, at) & mask) == mask;
+  *predicate = __all_sync(mask, *predicate, at);
+  return *predicate ? mask : 0;
+}
 
 #define CUDAEMU_WARP_REDUCE(name, how, type)                                                \
   inline type name(unsigned mask, type value, cudaemu::Site at = cudaemu::Site::here()) {   \

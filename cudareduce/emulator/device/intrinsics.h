@@ -1,4 +1,4 @@
-// Cached loads and stores, bit casts, bit counting and byte-wise integer functions.
+// Cached loads and stores, bit casts, bit counting, integer functions and dot products of bytes.
 #pragma once
 #include <string.h>  // memcpy, which device code may call without asking for it
 
@@ -33,6 +33,16 @@ inline int __float_as_int(float value) { return cudaemu::bits_as<int>(value); }
 inline unsigned __float_as_uint(float value) { return cudaemu::bits_as<unsigned>(value); }
 inline double __longlong_as_double(long long value) { return cudaemu::bits_as<double>(value); }
 inline long long __double_as_longlong(double value) { return cudaemu::bits_as<long long>(value); }
+inline int __double2hiint(double value) {
+  return static_cast<int>(cudaemu::bits_as<uint64_t>(value) >> 32);
+}
+inline int __double2loint(double value) {
+  return static_cast<int>(cudaemu::bits_as<uint64_t>(value));
+}
+inline double __hiloint2double(int high, int low) {
+  return cudaemu::bits_as<double>(static_cast<uint64_t>(static_cast<unsigned>(high)) << 32 |
+                                  static_cast<unsigned>(low));
+}
 
 inline int __popc(unsigned value) { return __builtin_popcount(value); }
 inline int __popcll(unsigned long long value) { return __builtin_popcountll(value); }
@@ -41,16 +51,78 @@ inline int __clzll(long long value) { return value == 0 ? 64 : __builtin_clzll(v
 inline int __ffs(int value) { return __builtin_ffs(value); }
 inline int __ffsll(long long value) { return __builtin_ffsll(value); }
 
-// Rounded once, and never contracted into a fused multiply-add.
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline double __dadd_rn(double a, double b) { return a + b; }
-inline double __dmul_rn(double a, double b) { return a * b; }
+inline unsigned long long __brevll(unsigned long long value) {
+  unsigned long long result = 0;
+  for (int i = 0; i < 64; i++) result |= (value >> i & 1) << (63 - i);
+  return result;
+}
+inline unsigned __brev(unsigned value) { return static_cast<unsigned>(__brevll(value) >> 32); }
+
+// The place of the n-th bit set in `mask`, upwards from bit `base` or, of a negative n, downwards;
+// of n = 0 it is `base` itself if that bit is set. None: all bits set.
+inline unsigned __fns(unsigned mask, unsigned base, int n) {
+  const int step = n < 0 ? -1 : 1;
+  int left = n < 0 ? -n : n == 0 ? 1 : n;
+  for (int bit = static_cast<int>(base & 31); bit >= 0 && bit < 32; bit += step) {
+    if ((mask >> bit & 1) != 0 && --left == 0) return static_cast<unsigned>(bit);
+    if (n == 0) break;
+  }
+  return ~0u;
+}
+
+// The upper word of high:low shifted left, the lower one of it shifted right: by the shift modulo
+// 32 or, of the names that end in c, by 32 at most.
+namespace cudaemu {
+inline uint64_t joined(unsigned low, unsigned high) { return static_cast<uint64_t>(high) << 32 | low; }
+inline unsigned at_most_32(unsigned shift) { return shift < 32 ? shift : 32; }
+}  // namespace cudaemu
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
+  return static_cast<unsigned>(cudaemu::joined(low, high) << (shift & 31) >> 32);
+}
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+  return static_cast<unsigned>(cudaemu::joined(low, high) >> (shift & 31));
+}
+inline unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned shift) {
+  return static_cast<unsigned>(cudaemu::joined(low, high) << cudaemu::at_most_32(shift) >> 32);
+}
+inline unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned shift) {
+  return static_cast<unsigned>(cudaemu::joined(low, high) >> cudaemu::at_most_32(shift));
+}
+
+// Upper halves of products, products of the lower 24 bits.
+inline int __mulhi(int a, int b) { return static_cast<int>(static_cast<int64_t>(a) * b >> 32); }
+inline unsigned __umulhi(unsigned a, unsigned b) {
+  return static_cast<unsigned>(static_cast<uint64_t>(a) * b >> 32);
+}
+inline long long __mul64hi(long long a, long long b) {
+  return static_cast<long long>(static_cast<__int128>(a) * b >> 64);
+}
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
+}
+inline int __mul24(int a, int b) { return (a << 8 >> 8) * (b << 8 >> 8); }
+inline unsigned __umul24(unsigned a, unsigned b) { return (a & 0xffffff) * (b & 0xffffff); }
+
+// Means, rounded down or, with an r, up; and differences added up.
+inline int __hadd(int a, int b) { return static_cast<int>(static_cast<int64_t>(a) + b >> 1); }
+inline int __rhadd(int a, int b) { return static_cast<int>(static_cast<int64_t>(a) + b + 1 >> 1); }
+inline unsigned __uhadd(unsigned a, unsigned b) {
+  return static_cast<unsigned>(static_cast<uint64_t>(a) + b >> 1);
+}
+inline unsigned __urhadd(unsigned a, unsigned b) {
+  return static_cast<unsigned>(static_cast<uint64_t>(a) + b + 1 >> 1);
+}
+inline unsigned __sad(int a, int b, unsigned sum) {
+  return sum + (a < b ? static_cast<unsigned>(b) - a : static_cast<unsigned>(a) - b);
+}
+inline unsigned __usad(unsigned a, unsigned b, unsigned sum) {
+  return sum + (a < b ? b - a : a - b);
+}
 
 // Each of the four low selector digits picks one of the eight bytes of b:a. Bit 3 of a digit asks
 // for the picked byte's sign in all bits instead.
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
-  const uint64_t bytes = static_cast<uint64_t>(b) << 32 | a;
+  const uint64_t bytes = cudaemu::joined(a, b);
   unsigned result = 0;
   for (int i = 0; i < 4; i++) {
     const unsigned digit = selector >> 4 * i & 0xf;
@@ -63,59 +135,38 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
 
 namespace cudaemu {
 
-// Four bytes of a word, each taken as `Byte`, combined one by one.
-template <class Byte, class Combine>
-inline unsigned each_byte(unsigned a, unsigned b, Combine combine) {
-  unsigned result = 0;
-  for (int shift = 0; shift < 32; shift += 8) {
-    const Byte combined = combine(static_cast<Byte>(a >> shift), static_cast<Byte>(b >> shift));
-    result |= static_cast<unsigned>(static_cast<unsigned char>(combined)) << shift;
-  }
-  return result;
-}
-
-template <class Byte>
-inline unsigned each_byte_min(unsigned a, unsigned b) {
-  return each_byte<Byte>(a, b, [](Byte x, Byte y) { return y < x ? y : x; });
-}
-
-template <class Byte>
-inline unsigned each_byte_max(unsigned a, unsigned b) {
-  return each_byte<Byte>(a, b, [](Byte x, Byte y) { return x < y ? y : x; });
-}
-
-template <class Byte, class Sum>
-inline Sum dot_bytes(unsigned a, unsigned b, Sum sum) {
-  for (int shift = 0; shift < 32; shift += 8) {
-    sum += static_cast<Sum>(static_cast<Byte>(a >> shift)) * static_cast<Byte>(b >> shift);
+// `count` parts of a, of type A, times as many bytes of b, from its byte `first` on.
+template <class A, class B, class Sum>
+inline Sum dot_product(unsigned a, unsigned b, Sum sum, unsigned count, unsigned first) {
+  for (unsigned i = 0; i < count; i++) {
+    sum += static_cast<Sum>(static_cast<A>(a >> 8 * sizeof(A) * i)) *
+           static_cast<B>(b >> 8 * (first + i));
   }
   return sum;
 }
 
 }  // namespace cudaemu
 
-inline unsigned __vmins4(unsigned a, unsigned b) {
-  return cudaemu::each_byte_min<signed char>(a, b);
-}
-inline unsigned __vmaxs4(unsigned a, unsigned b) {
-  return cudaemu::each_byte_max<signed char>(a, b);
-}
-inline unsigned __vminu4(unsigned a, unsigned b) {
-  return cudaemu::each_byte_min<unsigned char>(a, b);
-}
-inline unsigned __vmaxu4(unsigned a, unsigned b) {
-  return cudaemu::each_byte_max<unsigned char>(a, b);
-}
+#define CUDAEMU_DOT_PRODUCT(name, part, fours, bytes, count, first)                         \
+  inline int name(int a, int b, int sum) {                                                  \
+    return cudaemu::dot_product<signed part, signed char>(a, b, sum, count, first);         \
+  }                                                                                         \
+  inline unsigned name(unsigned a, unsigned b, unsigned sum) {                              \
+    return cudaemu::dot_product<unsigned part, unsigned char>(a, b, sum, count, first);     \
+  }                                                                                         \
+  inline int name(fours a, bytes b, int sum) {                                              \
+    return name(cudaemu::bits_as<int>(a), cudaemu::bits_as<int>(b), sum);                   \
+  }                                                                                         \
+  inline unsigned name(u##fours a, u##bytes b, unsigned sum) {                              \
+    return name(cudaemu::bits_as<unsigned>(a), cudaemu::bits_as<unsigned>(b), sum);         \
+  }
+CUDAEMU_DOT_PRODUCT(__dp4a, char, char4, char4, 4, 0)
+CUDAEMU_DOT_PRODUCT(__dp2a_lo, short, short2, char4, 2, 0)
+CUDAEMU_DOT_PRODUCT(__dp2a_hi, short, short2, char4, 2, 2)
+#undef CUDAEMU_DOT_PRODUCT
 
-inline int __dp4a(int a, int b, int sum) { return cudaemu::dot_bytes<signed char>(a, b, sum); }
-inline unsigned __dp4a(unsigned a, unsigned b, unsigned sum) {
-  return cudaemu::dot_bytes<unsigned char>(a, b, sum);
-}
-inline int __dp4a(char4 a, char4 b, int sum) {
-  return __dp4a(cudaemu::bits_as<int>(a), cudaemu::bits_as<int>(b), sum);
-}
-inline unsigned __dp4a(uchar4 a, uchar4 b, unsigned sum) {
-  return __dp4a(cudaemu::bits_as<unsigned>(a), cudaemu::bits_as<unsigned>(b), sum);
-}
+inline long long clock64() { return cudaemu::nanoseconds(); }
+extern "C" long clock() noexcept;
 
 #define __trap() (cudaemu::unsupported("__trap()", cudaemu::Site::here()))
+#define __brkpt() ((void)0)

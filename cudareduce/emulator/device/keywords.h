@@ -6,10 +6,22 @@
 #define __host__
 #define __managed__
 #define __grid_constant__
-#define __launch_bounds__(...)
+#define __nv_pure__
+#define __launch_bounds__(...)  // read by the loader, see toolchain.py
+#define __maxnreg__(...)
+#define __block_size__(...)
+#define __cluster_dims__(...)
 #define __forceinline__ inline __attribute__((always_inline))
+#ifdef CUDAEMU_NOINLINE  // a word of the standard library's headers, too; see toolchain.py
 #define __noinline__ __attribute__((noinline))
+#endif
 #define __align__(bytes) __attribute__((aligned(bytes)))
+
+// A promise that is broken is a bug of the kernel.
+#define __builtin_assume(...) \
+  ((__VA_ARGS__) ? (void)0    \
+                 : cudaemu::assertion_failed("__builtin_assume: " #__VA_ARGS__, cudaemu::Site::here()))
+#define __assume __builtin_assume
 
 // Visible, so that the host can set it by name.
 #define __constant__ __attribute__((visibility("default")))

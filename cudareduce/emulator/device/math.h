@@ -11,10 +11,9 @@ template <class T>
 using OnlyFloat = std::enable_if_t<std::is_same<T, float>::value>;
 template <class T>
 using OnlyFloating = std::enable_if_t<std::is_floating_point<T>::value>;
-template <class A, class B>
-using CommonArithmetic =
-    std::enable_if_t<std::is_arithmetic<A>::value && std::is_arithmetic<B>::value,
-                     std::common_type_t<A, B>>;
+template <class T>
+using OnlyLong =
+    std::enable_if_t<std::is_same<T, long>::value || std::is_same<T, long long>::value>;
 
 }  // namespace cudaemu
 
@@ -32,32 +31,98 @@ using CommonArithmetic =
   inline T name(T x, T y) {                         \
     return name##f(x, y);                           \
   }
+// To an integer, or with an operand that is none of the type.
+#define CUDAEMU_MATH_TO(result, name)               \
+  extern "C" result name(double) noexcept;          \
+  extern "C" result name##f(float) noexcept;        \
+  template <class T, class = cudaemu::OnlyFloat<T>> \
+  inline result name(T x) {                         \
+    return name##f(x);                              \
+  }
+#define CUDAEMU_MATH_WITH(name, operand)                 \
+  extern "C" double name(double, operand) noexcept;      \
+  extern "C" float name##f(float, operand) noexcept;     \
+  template <class T, class = cudaemu::OnlyFloat<T>>      \
+  inline T name(T x, operand y) {                        \
+    return name##f(x, y);                                \
+  }
 
 CUDAEMU_MATH_1(sqrt)
+CUDAEMU_MATH_1(cbrt)
 CUDAEMU_MATH_1(exp)
 CUDAEMU_MATH_1(exp2)
+CUDAEMU_MATH_1(exp10)
+CUDAEMU_MATH_1(expm1)
 CUDAEMU_MATH_1(log)
 CUDAEMU_MATH_1(log2)
+CUDAEMU_MATH_1(log10)
 CUDAEMU_MATH_1(log1p)
+CUDAEMU_MATH_1(logb)
 CUDAEMU_MATH_1(floor)
 CUDAEMU_MATH_1(ceil)
 CUDAEMU_MATH_1(trunc)
+CUDAEMU_MATH_1(round)
 CUDAEMU_MATH_1(rint)
+CUDAEMU_MATH_1(nearbyint)
 CUDAEMU_MATH_1(sin)
 CUDAEMU_MATH_1(cos)
+CUDAEMU_MATH_1(tan)
+CUDAEMU_MATH_1(asin)
+CUDAEMU_MATH_1(acos)
+CUDAEMU_MATH_1(atan)
+CUDAEMU_MATH_1(sinh)
+CUDAEMU_MATH_1(cosh)
 CUDAEMU_MATH_1(tanh)
+CUDAEMU_MATH_1(asinh)
+CUDAEMU_MATH_1(acosh)
+CUDAEMU_MATH_1(atanh)
+CUDAEMU_MATH_1(erf)
+CUDAEMU_MATH_1(erfc)
+CUDAEMU_MATH_1(lgamma)
+CUDAEMU_MATH_1(tgamma)
 CUDAEMU_MATH_1(fabs)
 CUDAEMU_MATH_2(pow)
 CUDAEMU_MATH_2(hypot)
+CUDAEMU_MATH_2(atan2)
 CUDAEMU_MATH_2(copysign)
+CUDAEMU_MATH_2(fdim)
 CUDAEMU_MATH_2(fmod)
+CUDAEMU_MATH_2(remainder)
+CUDAEMU_MATH_2(nextafter)
+CUDAEMU_MATH_TO(int, ilogb)
+CUDAEMU_MATH_TO(long, lrint)
+CUDAEMU_MATH_TO(long, lround)
+CUDAEMU_MATH_TO(long long, llrint)
+CUDAEMU_MATH_TO(long long, llround)
+CUDAEMU_MATH_WITH(ldexp, int)
+CUDAEMU_MATH_WITH(scalbn, int)
+CUDAEMU_MATH_WITH(frexp, int *)
 #undef CUDAEMU_MATH_1
 #undef CUDAEMU_MATH_2
+#undef CUDAEMU_MATH_TO
+#undef CUDAEMU_MATH_WITH
 
+extern "C" double modf(double, double *) noexcept;
+extern "C" float modff(float, float *) noexcept;
+extern "C" void sincos(double, double *, double *) noexcept;
+extern "C" void sincosf(float, float *, float *) noexcept;
 extern "C" double fma(double, double, double) noexcept;
 extern "C" float fmaf(float, float, float) noexcept;
+template <class T, class = cudaemu::OnlyFloat<T>>
+inline T fma(T a, T b, T c) {
+  return fmaf(a, b, c);
+}
+
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+inline float rsqrt(float x) { return rsqrtf(x); }
+inline float rcbrtf(float x) { return 1.0f / cbrtf(x); }
+inline double rcbrt(double x) { return 1.0 / cbrt(x); }
+inline float rhypotf(float x, float y) { return 1.0f / hypotf(x, y); }
+inline double rhypot(double x, double y) { return 1.0 / hypot(x, y); }
+inline float norm3df(float x, float y, float z) { return hypotf(hypotf(x, y), z); }
+inline double norm3d(double x, double y, double z) { return hypot(hypot(x, y), z); }
+inline float fdividef(float x, float y) { return x / y; }
 
 // A NaN operand is ignored, as IEEE's minNum and the GPU have it. Written out, because the calls
 // into the C library that the compiler would make of fminf cost more than the comparison.
@@ -79,25 +144,47 @@ inline T fmax(T a, T b) {
   return fmaxf(a, b);
 }
 
-template <class A, class B>
-constexpr cudaemu::CommonArithmetic<A, B> min(A a, B b) {
-  using T = std::common_type_t<A, B>;
-  const T x = static_cast<T>(a), y = static_cast<T>(b);
-  return x < y || y != y ? x : y;
-}
-template <class A, class B>
-constexpr cudaemu::CommonArithmetic<A, B> max(A a, B b) {
-  using T = std::common_type_t<A, B>;
-  const T x = static_cast<T>(a), y = static_cast<T>(b);
-  return x > y || y != y ? x : y;
-}
+// The overloads that CUDA has and no others: a call that none of them fits best is ambiguous, here
+// as for nvcc.
+#define CUDAEMU_MIN_MAX(a_type, b_type, type)                                      \
+  inline type min(a_type a, b_type b) {                                            \
+    return static_cast<type>(a) < static_cast<type>(b) ? static_cast<type>(a)      \
+                                                       : static_cast<type>(b);     \
+  }                                                                                \
+  inline type max(a_type a, b_type b) {                                            \
+    return static_cast<type>(a) > static_cast<type>(b) ? static_cast<type>(a)      \
+                                                       : static_cast<type>(b);     \
+  }
+#define CUDAEMU_MIN_MAX_INTEGERS(type)                       \
+  CUDAEMU_MIN_MAX(type, type, type)                          \
+  CUDAEMU_MIN_MAX(unsigned type, unsigned type, unsigned type) \
+  CUDAEMU_MIN_MAX(type, unsigned type, unsigned type)        \
+  CUDAEMU_MIN_MAX(unsigned type, type, unsigned type)
+CUDAEMU_MIN_MAX_INTEGERS(int)
+CUDAEMU_MIN_MAX_INTEGERS(long)
+CUDAEMU_MIN_MAX_INTEGERS(long long)
+#undef CUDAEMU_MIN_MAX
+#undef CUDAEMU_MIN_MAX_INTEGERS
+#define CUDAEMU_MIN_MAX(a_type, b_type, suffix)                              \
+  inline auto min(a_type a, b_type b) { return fmin##suffix(a, b); }         \
+  inline auto max(a_type a, b_type b) { return fmax##suffix(a, b); }
+CUDAEMU_MIN_MAX(float, float, f)
+CUDAEMU_MIN_MAX(double, double, )
+CUDAEMU_MIN_MAX(float, double, )
+CUDAEMU_MIN_MAX(double, float, )
+#undef CUDAEMU_MIN_MAX
 
 extern "C" int abs(int) noexcept;
+extern "C" long labs(long) noexcept;
+extern "C" long long llabs(long long) noexcept;
 template <class T, class = cudaemu::OnlyFloating<T>>
 inline T abs(T x) {
   return fabs(x);
 }
-inline long long abs(long long x) { return x < 0 ? -x : x; }
+template <class T, class = cudaemu::OnlyLong<T>, class = void>
+inline T abs(T x) {
+  return x < 0 ? -x : x;
+}
 
 template <class T, class = cudaemu::OnlyFloating<T>>
 constexpr bool isnan(T x) {

@@ -19,24 +19,19 @@ inline float float_from_bfloat16(unsigned short bits) {
 
 #define CUDAEMU_SMALL_FLOAT __nv_bfloat16
 #define CUDAEMU_SMALL_FLOAT_2 __nv_bfloat162
+#define CUDAEMU_SMALL_NAME bfloat16
 #define CUDAEMU_TO_FLOAT cudaemu::float_from_bfloat16
 #define CUDAEMU_FROM_FLOAT cudaemu::bfloat16_from_float
 #include "small_float.h"
 
 typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;
-
-inline float __bfloat162float(__nv_bfloat16 value) { return value; }
-inline __nv_bfloat16 __float2bfloat16(float value) { return value; }
-inline __nv_bfloat16 __float2bfloat16_rn(float value) { return value; }
-inline float2 __bfloat1622float2(__nv_bfloat162 value) { return {value.x, value.y}; }
-inline __nv_bfloat162 __float22bfloat162_rn(float2 value) { return {value.x, value.y}; }
-inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return {x, y}; }
-inline __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return {x, y}; }
 inline __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 value) { return {value, value}; }
-inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 value) {
-  return cudaemu::bits_as<unsigned short>(value);
-}
-inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) {
-  return cudaemu::bits_as<__nv_bfloat16>(bits);
-}
+
+#define CUDART_ZERO_BF16 __ushort_as_bfloat16((unsigned short)0x0000)
+#define CUDART_NEG_ZERO_BF16 __ushort_as_bfloat16((unsigned short)0x8000)
+#define CUDART_ONE_BF16 __ushort_as_bfloat16((unsigned short)0x3f80)
+#define CUDART_INF_BF16 __ushort_as_bfloat16((unsigned short)0x7f80)
+#define CUDART_NAN_BF16 __ushort_as_bfloat16((unsigned short)0x7fff)
+#define CUDART_MAX_NORMAL_BF16 __ushort_as_bfloat16((unsigned short)0x7f7f)
+#define CUDART_MIN_DENORM_BF16 __ushort_as_bfloat16((unsigned short)0x0001)

@@ -38,22 +38,21 @@ inline float float_from_half(unsigned short half) {
 
 #define CUDAEMU_SMALL_FLOAT __half
 #define CUDAEMU_SMALL_FLOAT_2 __half2
+#define CUDAEMU_SMALL_NAME half
 #define CUDAEMU_TO_FLOAT cudaemu::float_from_half
 #define CUDAEMU_FROM_FLOAT cudaemu::half_from_float
 #include "small_float.h"
 
 typedef __half half;
 typedef __half2 half2;
-
-inline float __half2float(__half value) { return value; }
-inline __half __float2half(float value) { return value; }
-inline __half __float2half_rn(float value) { return value; }
-inline float2 __half22float2(__half2 value) { return {value.x, value.y}; }
-inline __half2 __float22half2_rn(float2 value) { return {value.x, value.y}; }
-inline __half2 __floats2half2_rn(float x, float y) { return {x, y}; }
-inline __half2 __halves2half2(__half x, __half y) { return {x, y}; }
+typedef __half nv_half;
+typedef __half2 nv_half2;
 inline __half2 __half2half2(__half value) { return {value, value}; }
-inline unsigned short __half_as_ushort(__half value) {
-  return cudaemu::bits_as<unsigned short>(value);
-}
-inline __half __ushort_as_half(unsigned short bits) { return cudaemu::bits_as<__half>(bits); }
+
+#define CUDART_ZERO_FP16 __ushort_as_half((unsigned short)0x0000)
+#define CUDART_NEG_ZERO_FP16 __ushort_as_half((unsigned short)0x8000)
+#define CUDART_ONE_FP16 __ushort_as_half((unsigned short)0x3c00)
+#define CUDART_INF_FP16 __ushort_as_half((unsigned short)0x7c00)
+#define CUDART_NAN_FP16 __ushort_as_half((unsigned short)0x7fff)
+#define CUDART_MAX_NORMAL_FP16 __ushort_as_half((unsigned short)0x7bff)
+#define CUDART_MIN_DENORM_FP16 __ushort_as_half((unsigned short)0x0001)

@@ -31,12 +31,49 @@ struct bit_xor {
 
 // A butterfly: every lane receives the result, as with CUDA's own.
 template <unsigned tile_size, class Parent, class T, class Combine>
-T reduce(const thread_block_tile<tile_size, Parent> &tile, T value, Combine combine,
-         cudaemu::Site at = cudaemu::Site::here()) {
-  for (unsigned with = tile_size / 2; with > 0; with /= 2) {
-    value = combine(value, tile.shfl_xor(value, with, at));
+__forceinline__ T reduce(const thread_block_tile<tile_size, Parent> &tile, T value,
+                         Combine &&combine, details::Site at = details::Site::here()) {
+  if constexpr (tile_size > 32) {
+    value = reduce(thread_block_tile<32>(), value, combine, at);
+    return tile.folded(value, at, combine);
+  } else {
+    for (unsigned with = tile_size / 2; with > 0; with /= 2) {
+      value = combine(value, tile.shfl_xor(value, with, at));
+    }
+    return value;
   }
-  return value;
+}
+
+// Each step doubles the neighbours above that a lane knows of; the lowest ends up knowing all.
+template <class T, class Combine>
+T reduce(const coalesced_group &group, T value, Combine &&combine,
+         details::Site at = details::Site::here()) {
+  for (unsigned by = 1; by < group.size(); by *= 2) {
+    const T other = group.shfl_down(value, by, at);
+    if (group.thread_rank() + by < group.size()) value = combine(value, other);
+  }
+  return group.shfl(value, 0, at);
+}
+
+// What one thread of the group then stores, or combines with an atomic object.
+template <class Group, class T, class Value, class Combine>
+void reduce_store_async(const Group &group, T *target, Value value, Combine &&combine,
+                        details::Site at = details::Site::here()) {
+  const T result = reduce(group, T(value), combine, at);
+  if (group.thread_rank() == 0) *target = result;
+}
+template <class Group, class Atomic, class Value, class Combine>
+void reduce_store_async(const Group &group, Atomic &target, Value value, Combine &&combine,
+                        details::Site at = details::Site::here()) {
+  const auto result = reduce(group, typename Atomic::value_type(value), combine, at);
+  if (group.thread_rank() == 0) target.update([&](auto) { return result; });
+}
+template <class Group, class Atomic, class Value, class Combine>
+void reduce_update_async(const Group &group, Atomic &&target, Value value, Combine &&combine,
+                         details::Site at = details::Site::here()) {
+  using T = typename std::decay_t<Atomic>::value_type;
+  const T result = reduce(group, T(value), combine, at);
+  if (group.thread_rank() == 0) target.update([&](T old) { return combine(old, result); });
 }
 
 }  // namespace cooperative_groups

@@ -1,0 +1,1 @@
+// Empty: the emulator's device.h is included ahead of every kernel.
