@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from cudareduce.backends import choose_backend, open_backend
@@ -24,7 +25,7 @@ from cudareduce.library.registry import Choice, Registry
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.expression import broken_law, own_operator
 from cudareduce.problem.inputs import why_no_pattern
-from cudareduce.problem.operators import Operator, Reduction, reduction_of
+from cudareduce.problem.operators import OPERATORS, Operator, Reduction, reduction_of
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Outputs
 from cudareduce.signals import held
@@ -48,14 +49,15 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReductionOptions:
-    """What is reduced: every operator on every type at every size; no sizes are those where
-    reductions go wrong. `acc` widens the accumulator, `rtol` is how far a float answer of
-    `op_expr`, an own operator, may be off, relatively."""
+    """What is reduced: every operator on every type at every size. No sizes are those where
+    reductions go wrong; no operator is the sum and no type float32 or, for a file of the user's
+    that does not take that, the first that it does. `acc` widens the accumulator, `rtol` is how far
+    a float answer of `op_expr`, an own operator, may be off, relatively."""
 
     n: tuple[int, ...] | None = None
     rows: int = 1
-    op: tuple[str, ...] = ("sum",)
-    dtype: tuple[str, ...] = ("float32",)
+    op: tuple[str, ...] | None = None
+    dtype: tuple[str, ...] | None = None
     acc: str | None = None
     op_expr: str | None = None
     identity: str | None = None
@@ -160,23 +162,25 @@ def _settings(
     pattern: str | None,
     special: Settings,
 ) -> Settings:
-    reductions = _reductions(problem)
+    reductions = _reductions(problem, problem.op or ("sum",), problem.dtype or ("float32",))
     for reduction in reductions:
         reason = why_no_pattern(pattern or "random", reduction)
         if reason:
             raise UsageError(reason)
     return replace(
-        special, reductions=reductions, sizes=problem.n or (), rows=problem.rows,
-        block=selection.block, items=selection.items, seed=machine.seed,
+        special, reductions=reductions, instead=_instead(problem), sizes=problem.n or (),
+        rows=problem.rows, block=selection.block, items=selection.items, seed=machine.seed,
         time_limit_s=machine.time_limit, deadline=deadline or Deadline(machine.max_time),
     )  # fmt: skip
 
 
-def _reductions(problem: ReductionOptions) -> tuple[Reduction, ...]:
+def _reductions(
+    problem: ReductionOptions, ops: Sequence[str], dtypes: Sequence[str]
+) -> tuple[Reduction, ...]:
     """Each operator on each type; an operator of one's own is tested first."""
     reductions = []
-    for dtype in problem.dtype:
-        operators: Sequence[str | Operator] = problem.op
+    for dtype in dtypes:
+        operators: Sequence[str | Operator] = ops
         if problem.op_expr is not None:
             own = own_operator(problem.op_expr, problem.identity, DTYPES[dtype], problem.rtol)
             warning = broken_law(own, DTYPES[dtype])
@@ -185,6 +189,14 @@ def _reductions(problem: ReductionOptions) -> tuple[Reduction, ...]:
             operators = [own]
         reductions += [reduction_of(op, dtype, problem.acc) for op in operators]
     return tuple(reductions)
+
+
+def _instead(problem: ReductionOptions) -> tuple[Reduction, ...]:
+    """What a kernel may be given where nobody has said what it is to reduce."""
+    if problem.op_expr is not None or problem.acc is not None or (problem.op and problem.dtype):
+        return ()
+    pairs = product(problem.op or OPERATORS, problem.dtype or DTYPES)
+    return tuple(reduction_of(op, dtype) for op, dtype in pairs)
 
 
 @contextmanager

@@ -44,9 +44,10 @@ def measured(session: Session, choices: Sequence[Choice]) -> list[Part]:
     timed = session.backend.timed()
     runner = _Runner(session, timed.monitor() if timed else None)
     parts: list[Part] = []
-    for k, reduction in enumerate(session.settings.reductions):
-        ahead = len(session.settings.reductions) - k - 1
-        parts.append(runner.part(reduction, session.cases(choices, reduction), ahead))
+    shares = session.settings.shares(choices)
+    for k, (reduction, some) in enumerate(shares.items()):
+        ahead = len(shares) - k - 1
+        parts.append(runner.part(reduction, session.cases(some, reduction), ahead))
         if parts[-1].interrupted:
             break
     return parts

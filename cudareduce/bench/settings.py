@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cudareduce.budget import Deadline
+from cudareduce.library.registry import Choice
 from cudareduce.problem.operators import Reduction
 from cudareduce.timing.sampling import Method
 
@@ -13,6 +15,8 @@ from cudareduce.timing.sampling import Method
 class Settings:
     """What a run was asked to do, beyond the kernels; None leaves a choice to each kernel.
 
+    `instead` are reductions for a file of the user's that takes none of `reductions`, where these
+    are only what is usual.
     `only_pattern` verifies with this input alone; `baseline_kernel` is what speed-ups compare with;
     `time_limit_s` is when the verification of one kernel counts as hanging; `peak_gb_s` is theory,
     where the driver's is not to be used. Each of `timings` is `cold` or `warm`, `region` is `total`
@@ -21,6 +25,7 @@ class Settings:
 
     reductions: tuple[Reduction, ...]
     sizes: tuple[int, ...]
+    instead: tuple[Reduction, ...] = ()
     rows: int = 1
     block: int | None = None
     items: int | None = None
@@ -35,6 +40,17 @@ class Settings:
     timings: tuple[str, ...] = ("cold",)
     graph: bool = False
     deadline: Deadline = field(default_factory=Deadline)
+
+    def shares(self, choices: Sequence[Choice]) -> dict[Reduction, list[Choice]]:
+        """The kernels that each reduction is tried with."""
+        shares: dict[Reduction, list[Choice]] = {reduction: [] for reduction in self.reductions}
+        for choice in choices:
+            kernel, mine = choice.kernel, self.reductions
+            if kernel.foreign and all(kernel.why_not(reduction) for reduction in mine):
+                mine = tuple(r for r in self.instead if kernel.why_not(r) is None)[:1] or mine
+            for reduction in mine:
+                shares.setdefault(reduction, []).append(choice)
+        return {reduction: some for reduction, some in shares.items() if some}
 
     @property
     def methods(self) -> tuple[Method, ...]:

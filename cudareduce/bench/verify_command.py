@@ -40,8 +40,8 @@ def verify(request: VerifyRequest) -> int:
         recorder = Recorder(session.backend.name, None, settings, registry)
         records: list[Record] = []
         codes: set[int] = set()
-        for reduction in settings.reductions:
-            answers = _answers(session, choices, reduction)
+        for reduction, some in settings.shares(choices).items():
+            answers = _answers(session, some, reduction)
             records += recorder.records(answers.group, answers.cases)
             if answers.group.interrupted:
                 codes |= {130}

@@ -100,11 +100,12 @@ add_machine = options_of(
     add_debug,
 )  # fmt: skip
 add_problem = options_of(
-    click.option("--op", type=Words("OPS", tuple(OPERATORS)), default="sum", show_default=True,
-                 help=f"Operators, with commas, or all: {', '.join(OPERATORS)}."),
-    click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32",
-                 show_default=True,
-                 help=f"Element types, with commas, or all: {', '.join(DTYPES)}."),
+    click.option("--op", type=Words("OPS", tuple(OPERATORS)),
+                 help=f"Operators, with commas, or all: {', '.join(OPERATORS)}.  [default: sum, or "
+                 "the first that a file takes]"),
+    click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)),
+                 help=f"Element types, with commas, or all: {', '.join(DTYPES)}.  [default: "
+                 "float32, or the first that a file takes]"),
     click.option("--op-expr", metavar="C++",
                  help="An operator of your own in a and b, such as 'a > b ? a : b'."),
     click.option("--identity", metavar="C++", help="The identity of --op-expr."),
