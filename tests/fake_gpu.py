@@ -39,10 +39,10 @@ from cudareduce.budget import Deadline
 from cudareduce.device import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.launch.case import Case
+from cudareduce.verify.inputs import Inputs
 from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.job import Job, both, verify_job
 from cudareduce.verify.verdict import RIGHT, Verdict
-from cudareduce.verify.verify import Inputs
 from tests.simulate import H200
 
 PEAK_GB_S = 4000.0

@@ -9,9 +9,16 @@ from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, emulator_beside
 from cudareduce.bench.settings import Settings
 from cudareduce.launch.case import Case, Prepared, Shape, planned
+from cudareduce.verify.inputs import SMALL
 from cudareduce.verify.job import Job, limited
-from cudareduce.verify.shapes import Net, arrival_net, block_nets, hazard_net
-from cudareduce.verify.verify import SMALL
+from cudareduce.verify.shapes import (
+    Net,
+    arrival_net,
+    block_nets,
+    hazard_net,
+    operator_nets,
+    round_net,
+)
 
 #: From so many bytes on one input of each size is enough.
 LARGE_BYTES = 2**32
@@ -44,14 +51,20 @@ class Jobs:
         nets = list(hazard_net(case))
         if every and self.settings.block is None:
             nets += block_nets(case)
+        if every and self.settings.instead:
+            nets += operator_nets(case)
         if every:
             limits = self.backend.limits()
+            nets += round_net(case)
             nets += arrival_net(case, limits, any_block=self.settings.block is None)
         return nets
 
     def of(self, one: Prepared, shapes: Sequence[Shape], nets: Sequence[Net]) -> list[Job]:
-        """All jobs of a case."""
-        return [*self._on_shapes(one, shapes), *(job for net in nets for job in self._of(one, net))]
+        """All jobs of a case, first those that watch it: they soon tell who waits for ever."""
+        besides = [job for net in nets for job in self._of(one, net)]
+        watching = [job for job in besides if job.spec.hazards]
+        plain = [job for job in besides if not job.spec.hazards]
+        return [*watching, *self._on_shapes(one, shapes), *plain]
 
     def spec_of(self, net: Net) -> BackendSpec:
         """What a net runs on."""
@@ -75,7 +88,7 @@ class Jobs:
         plans, refusals = planned(net.case, net.shapes, net.limits)
         if plans:
             job = self._job(self.spec_of(net), Prepared(net.case, plans, refusals, {}))
-            other = f"block {net.case.block}" if net.case.block != one.case.block else ""
+            other = _difference(net.case, one.case)
             job = replace(
                 job, shapes=tuple(plans), care=net.care, optional=self.spec.timed,
                 label=other,
@@ -95,3 +108,10 @@ class Jobs:
             job = replace(job, label=f"{on}, {job.label}" if job.label else on)
         asked_s = self.settings.time_limit_s
         return limited(job, _OPTIONAL_S if job.optional and asked_s is None else asked_s)
+
+
+def _difference(case: Case, asked: Case) -> str:
+    """What a net is tried with in place of what was asked for."""
+    if case.reduction != asked.reduction:
+        return f"{case.reduction.op.name} of {case.reduction.dtype.name}"
+    return f"block {case.block}" if case.block != asked.block else ""

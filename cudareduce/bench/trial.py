@@ -24,8 +24,8 @@ from cudareduce.timing.remarks import remarks
 from cudareduce.timing.rounds import Measurement, measure, over
 from cudareduce.timing.sampling import Method
 from cudareduce.timing.timer import DeviceTimer
+from cudareduce.verify.inputs import REPEATS
 from cudareduce.verify.verdict import RIGHT, Verdict, judge, worse
-from cudareduce.verify.verify import REPEATS
 
 FLOOR_EVENTS, FLOOR_LAUNCH = "floor: two events", "floor: an empty kernel"
 #: Inputs up to this are uploaded to a new context for each half round. Reading more takes 60 us and

@@ -126,6 +126,7 @@ class Block {
   unsigned passed_threads_ = 0;  // the same of the barrier last released
   unsigned atomics_ = 0;
   unsigned polls_ = 0;
+  unsigned random_pauses_ = 0;
   unsigned sleepers_ = 0;
   Left left_ = Left::Ended;
   BlockPosition position_ = {{0, 0, 0}, dim3(), dim3(), nullptr};

@@ -241,16 +241,16 @@ void Forget::operator()(WatchedBlock *block) const { delete block; }
 void access_memory(const void *pointer, size_t bytes, Manner manner, const void *return_address) {
   if (this_thread == nullptr) return;
   const char *address = static_cast<const char *>(pointer);
-  values.restore();
   const Shadow *shadow = find_in(checker.block->shared, address);
   const Space space = shadow != nullptr ? Space::Shared : Space::Global;
   if (shadow == nullptr) shadow = find_buffer(address);
-  if (shadow == nullptr) return;  // a thread's own memory
-  if (manner.kind == Kind::Write) {
+  if (shadow != nullptr && manner.kind == Kind::Write) {
     checker.looks = 0;
-  } else if (manner.strong) {
+  } else if (shadow != nullptr && manner.strong) {
     look();
   }
+  values.restore();  // when all others have run that do before this access
+  if (shadow == nullptr) return;  // a thread's own memory
   const Me me = {this_thread->rank};
   const uint32_t counter = counter_of(return_address);
   const uint64_t now = timeline.now();
@@ -313,8 +313,9 @@ WatchedBlockPointer begin_block(uint64_t number, Segment shared, Segment dynamic
   return block;
 }
 
+void leave_block() { values.restore(); }
+
 void enter_block(WatchedBlock &block) {
-  values.restore();
   timeline.block_goes_on(block.order);
   checker.block = &block;
 }
@@ -327,8 +328,8 @@ void thread_fenced(Scope scope) { timeline.thread_fenced({this_thread->rank}, sc
 
 void atomic_accessed(const void *pointer, size_t bytes, Scope scope, const void *return_address) {
   const char *address = static_cast<const char *>(pointer);
-  values.restore();
   look();
+  values.restore();
   const Shadow *shadow = find_in(checker.block->shared, address);
   const Space space = shadow != nullptr ? Space::Shared : Space::Global;
   if (shadow == nullptr) shadow = find_buffer(address);

@@ -27,6 +27,7 @@ void launch_begins(const Launch &launch, const Segments &segments);
 void launch_ends();
 WatchedBlockPointer begin_block(uint64_t number, Segment shared, Segment dynamic_shared);
 void enter_block(WatchedBlock &block);
+void leave_block();
 
 // What the hooks in the kernel's code call. The address to return to tells the place in the kernel.
 void access_memory(const void *address, size_t bytes, Manner manner, const void *return_address);

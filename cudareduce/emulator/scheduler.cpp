@@ -11,6 +11,9 @@ CUDAEMU_TLS Block *running_block;
 
 namespace {
 
+// Enough for blocks to meet in other orders, few enough for all to end soon.
+constexpr unsigned MAX_RANDOM_PAUSES = 16;
+
 bool same_site(Site a, Site b) {
   return a.line == b.line && (a.file == b.file || __builtin_strcmp(a.file, b.file) == 0);
 }
@@ -64,7 +67,7 @@ void Block::place(uint64_t number) {
                      static_cast<unsigned>(number / grid.x % grid.y),
                      static_cast<unsigned>(number / grid.x / grid.y)};
   live_ = launch_->threads();
-  waiting_ = votes_ = 0;
+  waiting_ = votes_ = random_pauses_ = 0;
   ready_warps_ = current_warp_ = sleepers_ = 0;
   // The same schedule for the same seed, whichever OS thread runs the block.
   random_state_ = (launch_->seed + 1) * 0x9e3779b97f4a7c15 ^ (number + 1) * 0xd1b54a32d192ed03;
@@ -216,14 +219,12 @@ void Block::yield() {
   if (next != &self) switch_to(*next, self.context);
 }
 
-// Of the watched accesses and of the atomic operations: an atomic operation that comes first changes
-// the outcome only if there is another one, so it takes few switches to see all outcomes.
 void Block::preempt() {
   if (order_ != Order::Ascending) {
     const unsigned chance = random() % 16;
     if (chance < 4) {
       yield();
-    } else if (chance == 4) {
+    } else if (chance == 4 && random_pauses_++ < MAX_RANDOM_PAUSES) {
       pause();
     }
   } else if (++atomics_ % 4096 == 0) {
@@ -231,20 +232,18 @@ void Block::preempt() {
   }
 }
 
-// Here every look counts: all threads of the block have one in turn, and then those of other blocks.
+// All threads of the block have a look in turn, and then those of other blocks.
 void Block::polled() {
-  if (order_ != Order::Ascending) {
-    preempt();
-  } else if (++polls_ % 32 == 0) {
-    yield();
-    if (polls_ % (32 * 64) == 0) pause();
-  }
+  if (order_ != Order::Ascending) preempt();
+  if (++polls_ % 32 == 0) yield();
+  if (polls_ % (32 * 64) == 0) pause();
 }
 
-// It gets no other turn until all that can go on have had theirs, in this block and then in others.
+// It gets no other turn until all that can go on have had theirs, in this block and, if it goes on
+// for long, in others.
 void Block::sleep() {
   Fiber &self = current();
-  if (ready_warps_ == 0) {
+  if (ready_warps_ == 0 && ++polls_ % 4 == 0) {
     pause();
   } else {
     warps_[self.rank / WARP].asleep |= 1u << self.rank % WARP;

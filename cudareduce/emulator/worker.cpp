@@ -18,7 +18,7 @@ namespace {
 constexpr unsigned MAX_RESIDENT_THREADS = 64 << 10;
 constexpr unsigned MAX_RESIDENTS = 256;
 // So often may all that wait look in vain while there is no room for those they may wait for.
-constexpr unsigned TURNS_IN_VAIN = 8;
+constexpr unsigned TURNS_IN_VAIN = 64;
 
 }  // namespace
 
@@ -61,6 +61,14 @@ void Worker::enter(Resident &resident) {
   if (resident.watched != nullptr) hazards::enter_block(*resident.watched);
 }
 
+// Of the block that comes next. In a random order the last comes first, if all can be there at once:
+// CUDA promises no order, and kernels rely on one where not all can.
+uint64_t Worker::number(const Launch &launch) const {
+  const uint64_t blocks = launch.blocks();
+  const bool together = blocks <= MAX_RESIDENTS && blocks * launch.threads() <= MAX_RESIDENT_THREADS;
+  return launch.order == Order::Random && together ? blocks - 1 - first_ : first_;
+}
+
 Resident *Worker::start_fresh(const Launch &launch) {
   if (idle_.empty()) {
     residents_.push_back(std::make_unique<Resident>(residents_.empty()));
@@ -75,7 +83,7 @@ Resident *Worker::start_fresh(const Launch &launch) {
   memset(segments_.shared.start, POISON, segments_.shared.bytes);
   if (dynamic != nullptr) memset(dynamic, POISON, launch.dynamic_shared);
   if (launch.watched) {
-    resident.watched = hazards::begin_block(first_, segments_.shared,
+    resident.watched = hazards::begin_block(number(launch), segments_.shared,
                                             {dynamic, launch.dynamic_shared});
   }
   return &resident;
@@ -123,7 +131,9 @@ void Worker::run(const Launch &launch, Handout &handout, unsigned workers) {
     if (!fresh && waiting_.empty()) break;
     Resident *resident = fresh ? start_fresh(launch) : choose_waiting(launch);
     if (!fresh) enter(*resident);
-    const Left left = fresh ? resident->block.start(first_++) : resident->block.go_on();
+    const Left left = fresh ? resident->block.start(number(launch)) : resident->block.go_on();
+    if (fresh) first_++;
+    if (launch.watched) hazards::leave_block();
     if (left == Left::Paused) {
       waiting_.push_back(resident);
       if (waiting_.size() == room && ++in_vain > TURNS_IN_VAIN * room && has_fresh(launch, handout)) {

@@ -40,6 +40,7 @@ class Worker {
 
  private:
   bool has_fresh(const Launch &launch, Handout &handout);
+  uint64_t number(const Launch &launch) const;
   void enter(Resident &resident);
   Resident *start_fresh(const Launch &launch);
   Resident *choose_waiting(const Launch &launch);

@@ -14,9 +14,9 @@ from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.errors import CudareduceError
 from cudareduce.signals import ignore_endings
+from cudareduce.verify.inputs import Inputs
 from cudareduce.verify.job import Job, told, verify_job
 from cudareduce.verify.verdict import skipped
-from cudareduce.verify.verify import Inputs
 
 #: What a child sends when it has begun, and when it has compiled a job: what takes time from then
 #: on is the kernel.

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from cudareduce.backend import Backend, BuildError, OutOfMemory
 from cudareduce.backends import BackendSpec
 from cudareduce.launch.case import Prepared, Shape, build
+from cudareduce.verify.inputs import Inputs, work
 from cudareduce.verify.shapes import LEAST, Care
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, unbuilt, worse
-from cudareduce.verify.verify import Inputs, verify, work
+from cudareduce.verify.verify import verify
 
 #: A job that takes so many seconds of a processor counts as hanging: 60 and a tenth of the pace of
 #: the slowest kernel known, one atomic per element.

@@ -7,13 +7,15 @@ one block of every small size, and one block needs no fence.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from cudareduce.device import DeviceLimits
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case, Shape
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.operators import Reduction, reduction_of
 
 #: How much is tried on a shape: all patterns, misalignments and schedules; two patterns, one
 #: misalignment and all schedules; or one input under one schedule.
@@ -29,8 +31,13 @@ _FEW = 2**17
 #: Where float32 no longer counts by ones, and where offsets in bytes no longer fit 32 bits.
 _UNCOUNTED = 2**24 + 1
 _BEYOND_32_BITS = 2**32 + 12
+#: Odd, and beyond the million that authors try.
+_BEYOND_2_20 = 2**20 + 7
 #: Arrivals from which on 16 bits do not count them.
 _WRAPS = 2**16
+#: Operators that differ from the sum in what a kernel may get wrong: an identity that is not 0, two
+#: ways; structs of which equals are told apart by their place; an order that matters.
+_OTHERS = (("max", "min"), ("prod",), ("argmin", "argmax"), ("affine16", "affine", "matmul"))
 #: A variable in global memory that outlives a launch.
 _KEPT = re.compile(r"__device__[^;(){}]*[;={]")
 
@@ -59,7 +66,8 @@ def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Sha
     of its own tiles, grid and finish; `large` adds what only a GPU gets through."""
     tile = _tile(case)
     sizes = {*edge_sizes(case.block), *_tiles(tile), *_whole(tile), *_folds(case)}
-    sizes |= {*_rounds(case, limits), *(_arrivals(case, limits) if large else ())}
+    sizes |= {_BEYOND_2_20, *_rounds(case, limits), *_many_rounds(case, limits)}
+    sizes |= set(_arrivals(case, limits) if large else ())
     sizes = {n for n in sizes if n <= _MOST}
     if large:
         sizes |= {_UNCOUNTED, _BEYOND_32_BITS // case.reduction.dtype.size}
@@ -95,11 +103,43 @@ def block_nets(case: Case) -> Iterator[Net]:
         yield Net(case=other, shapes=shapes, limits=limits, care="some")
 
 
+def round_net(case: Case) -> Iterator[Net]:
+    """Every kind of value where a thread of a grid that does not grow has several, with little
+    work."""
+    limits = _tiny(case)
+    shapes = tuple((n, 1) for n in _rounds(case, limits) if n <= _FEW)
+    if shapes:
+        yield Net(case=case, shapes=shapes, limits=limits, care="full")
+
+
+def operator_nets(case: Case) -> Iterator[Net]:
+    """The other kinds of operators that a kernel takes, one of each kind, in turn with its own
+    block and with the smallest that the header names."""
+    for k, kind in enumerate(_OTHERS):
+        found = next((r for r in _reductions(kind) if case.kernel.why_not(r) is None), None)
+        if found is None or case.reduction.op.name in kind:
+            continue
+        block = case.block if k % 2 == 0 else min(_blocks(case))
+        other = replace(case, reduction=found, block=block)
+        tile, limits = _tile(other), _tiny(other)
+        sizes = {33, tile, 2 * tile + 1, *_rounds(other, limits)}
+        shapes = (*((n, 1) for n in sorted(sizes) if n <= _FEW), *_rows(other)[:2])
+        yield Net(case=other, shapes=shapes, limits=limits, care="full")
+
+
+def _reductions(ops: Iterable[str]) -> Iterator[Reduction]:
+    """Each operator on each type, common ones first."""
+    types = dict.fromkeys(("float32", "int32", "uint32", *DTYPES))
+    return (reduction_of(op, dtype) for op in ops for dtype in types)
+
+
 def arrival_net(case: Case, limits: DeviceLimits, *, any_block: bool = True) -> Iterator[Net]:
-    """More blocks than 16 bits count, of a kernel that counts its blocks as they arrive; with
-    `any_block` in the smallest block that it takes."""
+    """More blocks than 16 bits count, of a kernel that counts its blocks as they arrive, or rows;
+    with `any_block` in the smallest block that it takes."""
     small = replace(case, block=min(_blocks(case))) if any_block else case
     shapes = tuple((n, 1) for n in _arrivals(small, limits) if n <= _MOST)
+    if case.kernel.scope in ("rows", "warp"):
+        shapes = ((3, _WRAPS + 1),)
     if shapes:
         yield Net(case=small, shapes=shapes, limits=limits, care="least")
 
@@ -139,6 +179,11 @@ def _rounds(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
     elif case.kernel.grid != "fixed":
         return ()
     return 2 * grid * _tile(case), 2 * grid * _tile(case) + 1
+
+
+def _many_rounds(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
+    """Where those blocks take many turns: more than somebody may have written out."""
+    return tuple(16 * n + 1 for n in _rounds(case, limits)[:1])
 
 
 def _arrivals(case: Case, limits: DeviceLimits) -> tuple[int, ...]:

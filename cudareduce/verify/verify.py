@@ -6,7 +6,7 @@ gamma_depth * sum|x| of the reference, everything else must be equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -16,56 +16,20 @@ from cudareduce.backend import Backend, Buffer, KernelFault
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, Prepared, Programs, Shape
 from cudareduce.launch.plan import Plan
-from cudareduce.problem.inputs import Array, make
-from cudareduce.problem.nets import needs_schedules, patterns_for
-from cudareduce.problem.operators import Reduction
-from cudareduce.problem.reference import Reference, reference
+from cudareduce.problem.inputs import Array
+from cudareduce.problem.nets import needs_schedules
+from cudareduce.problem.reference import Reference
+from cudareduce.verify.inputs import REPEATS, SMALL, Input, Inputs, inputs_for, tiles_of
 from cudareduce.verify.shapes import Care
 from cudareduce.verify.verdict import RIGHT, Effort, Verdict, judge, worse
 
-#: Up to this size every pattern and every schedule is tried, above it on the CPU one of each.
-SMALL = 2**20
-#: Up to this size the input is also given off its natural alignment, up to the other in every way.
-_MISALIGNED_UP_TO, _IN_EVERY_WAY_UP_TO = 65537, 1025
-#: Elements off it, as far as a load of 16 bytes can tell them apart.
-_OFFSETS = (1, 2, 3, 5, 7)
 #: One of these is among the patterns of every operator.
 _GUARDED = ("random", "rising", "cancel")
-#: Launches on one input whose answers are compared bit by bit, where rounding can show an order.
-REPEATS = 10
 #: What memory holds before a launch, in turn: NaN and -1, ones and small numbers, and very large
 #: numbers of either sign, since no one of them shows in every sum and every extremum.
 _POISONS = (0xFF, 0x01, 0x7F, 0xFE)
 #: What is added to the seed of elements that are misaligned: an operator may have one pattern only.
 _ANOTHER_SEED = 2**31
-#: Bytes of inputs that are kept for the next kernel.
-_KEPT_BYTES = 2**26
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """One input to verify with; it starts `offset` elements off its natural alignment."""
-
-    pattern: str
-    n: int
-    rows: int = 1
-    seed: int = 0
-    offset: int = 0
-
-    @property
-    def elements(self) -> int:
-        """Elements of the whole input."""
-        return self.n * self.rows
-
-    @property
-    def effort(self) -> Effort:
-        """What one launch on it adds to what a verdict rests on, but for the launch."""
-        return Effort(frozenset([(self.n, self.rows)]), frozenset([self.pattern.partition(":")[0]]))
-
-    def __str__(self) -> str:
-        rows = f" x {self.rows} rows" if self.rows != 1 else ""
-        off = f", misaligned by {self.offset}" if self.offset else ""
-        return f"n = {self.n}{rows}, {self.pattern}{off}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,31 +39,6 @@ class _Ready:
     case: Case
     plan: Plan
     programs: Programs
-
-
-class Inputs:
-    """Inputs with their right answers, made when asked for; the last ones are kept, since the next
-    kernel is likely to be given the same."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[Input, Reduction], tuple[Array, Reference]] = {}
-
-    def of(self, given: Input, reduction: Reduction) -> tuple[Array, Reference]:
-        """The elements of an input, and what a reduction of them must give."""
-        key = replace(given, offset=0), reduction
-        found = self._kept.pop(key, None)
-        if found is None:
-            self._make_room(given.elements * reduction.dtype.size)
-            data = make(given.pattern, reduction, given.n, given.rows, given.seed)
-            found = data, reference(reduction, data, given.rows)
-        self._kept[key] = found
-        return found
-
-    def _make_room(self, nbytes: int) -> None:
-        """Let the oldest go, before another is made: two large ones need not fit into memory."""
-        held = nbytes + sum(data.nbytes for data, _ in self._kept.values())
-        while self._kept and held > _KEPT_BYTES:
-            held -= self._kept.pop(next(iter(self._kept)))[0].nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,40 +156,6 @@ def _changed(backend: Backend, one: _Given) -> str | None:
     return f"it wrote to its input, at element {places[0] // data.dtype.itemsize}"
 
 
-def inputs_for(
-    reduction: Reduction, shape: Shape, tiles: Iterable[int], care: Care = "full"
-) -> list[tuple[str, int]]:
-    """Pattern and misalignment of each input that verifies a shape with so much care; with the
-    least it is the first that decides. `tiles` are the elements that a block of each case
-    takes."""
-    n, elements = shape[0], shape[0] * shape[1]
-    patterns: dict[str, None] = {}
-    for tile in sorted(set(tiles)):
-        patterns |= dict.fromkeys(patterns_for(reduction, n, tile if n <= SMALL else n or 1))
-    names = list(patterns)
-    if reduction.op.expression and care != "full":
-        names = names[-1:]  # of which least is rounded: how much may be is the user's guess
-    if care == "least":
-        return [(name, 0) for name in names]
-    offsets = [k for k in _OFFSETS if k * reduction.dtype.size < 16]
-    if care == "some":
-        names = names[:2]
-    if care == "some" or elements > _IN_EVERY_WAY_UP_TO:
-        offsets = [offsets[n % len(offsets)]]
-    misaligned = offsets if 0 < elements <= _MISALIGNED_UP_TO else []
-    return [*((name, 0) for name in names), *((names[0], offset) for offset in misaligned)]
-
-
-def work(plan: Plan, care: Care, only: str | None) -> int:
-    """Elements that a verification of one shape has reduced, over all inputs and ways."""
-    problem = plan.problem
-    shape, tile = (problem.n, problem.rows), plan.block * plan.items
-    if care == "least":
-        return problem.elements
-    count = 1 if only else len(inputs_for(problem.reduction, shape, [tile], care))
-    return problem.elements * count * REPEATS
-
-
 def _is_open(verdict: Verdict | None, care: Care) -> bool:
     """Whether another input may change a verdict."""
     return verdict is None or (verdict.outcome != "fail" and care != "least")
@@ -274,7 +179,7 @@ def verify(
     ready = [_Ready(one.case, one.plans[shape], one.programs) for one in prepared]
     for own in dict.fromkeys((one.plan.problem.n, one.plan.problem.rows) for one in ready):
         alike = [one for one in ready if (one.plan.problem.n, one.plan.problem.rows) == own]
-        tiles = [one.plan.block * one.plan.items for one in alike]
+        tiles = [tile for one in alike for tile in tiles_of(one.plan)]
         chosen = inputs_for(alike[0].case.reduction, own, tiles, care)
         # Of an operator of one's own the tolerance is a guess: no further random elements.
         further = 0 if alike[0].case.reduction.op.expression else _ANOTHER_SEED

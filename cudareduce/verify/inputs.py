@@ -1,0 +1,121 @@
+"""The inputs that verify a plan: by shape and care, made when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from cudareduce.launch.case import Shape
+from cudareduce.launch.plan import Plan
+from cudareduce.problem.inputs import Array, make
+from cudareduce.problem.nets import patterns_for
+from cudareduce.problem.operators import Reduction
+from cudareduce.problem.reference import Reference, reference
+from cudareduce.verify.shapes import Care
+from cudareduce.verify.verdict import Effort
+
+#: Up to this size every pattern and every schedule is tried, above it on the CPU one of each.
+SMALL = 2**20
+#: Up to this size of one turn of a grid every kind of value is tried in later turns too.
+_IN_TURNS_UP_TO = 2**15
+#: Up to this size the input is also given off its natural alignment, up to the other in every way.
+_MISALIGNED_UP_TO, _IN_EVERY_WAY_UP_TO = 65537, 1025
+#: Elements off it, as far as a load of 16 bytes can tell them apart.
+_OFFSETS = (1, 2, 3, 5, 7)
+#: Launches on one input whose answers are compared bit by bit, where rounding can show an order.
+REPEATS = 10
+#: Bytes of inputs that are kept for the next kernel.
+_KEPT_BYTES = 2**26
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input to verify with; it starts `offset` elements off its natural alignment."""
+
+    pattern: str
+    n: int
+    rows: int = 1
+    seed: int = 0
+    offset: int = 0
+
+    @property
+    def elements(self) -> int:
+        """Elements of the whole input."""
+        return self.n * self.rows
+
+    @property
+    def effort(self) -> Effort:
+        """What one launch on it adds to what a verdict rests on, but for the launch."""
+        return Effort(frozenset([(self.n, self.rows)]), frozenset([self.pattern.partition(":")[0]]))
+
+    def __str__(self) -> str:
+        rows = f" x {self.rows} rows" if self.rows != 1 else ""
+        off = f", misaligned by {self.offset}" if self.offset else ""
+        return f"n = {self.n}{rows}, {self.pattern}{off}"
+
+
+class Inputs:
+    """Inputs with their right answers, made when asked for; the last ones are kept, since the next
+    kernel is likely to be given the same."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Input, Reduction], tuple[Array, Reference]] = {}
+
+    def of(self, given: Input, reduction: Reduction) -> tuple[Array, Reference]:
+        """The elements of an input, and what a reduction of them must give."""
+        key = replace(given, offset=0), reduction
+        found = self._kept.pop(key, None)
+        if found is None:
+            self._make_room(given.elements * reduction.dtype.size)
+            data = make(given.pattern, reduction, given.n, given.rows, given.seed)
+            found = data, reference(reduction, data, given.rows)
+        self._kept[key] = found
+        return found
+
+    def _make_room(self, nbytes: int) -> None:
+        """Let the oldest go, before another is made: two large ones need not fit into memory."""
+        held = nbytes + sum(data.nbytes for data, _ in self._kept.values())
+        while self._kept and held > _KEPT_BYTES:
+            held -= self._kept.pop(next(iter(self._kept)))[0].nbytes
+
+
+def inputs_for(
+    reduction: Reduction, shape: Shape, tiles: Iterable[int], care: Care = "full"
+) -> list[tuple[str, int]]:
+    """Pattern and misalignment of each input that verifies a shape with so much care; with the
+    least it is the first that decides. `tiles` are the elements that a block of each case
+    takes."""
+    n, elements = shape[0], shape[0] * shape[1]
+    patterns: dict[str, None] = {}
+    for tile in sorted(set(tiles)):
+        patterns |= dict.fromkeys(patterns_for(reduction, n, tile if n <= SMALL else n or 1))
+    names = list(patterns)
+    if reduction.op.expression and care != "full":
+        names = names[-1:]  # of which least is rounded: how much may be is the user's guess
+    if care == "least":
+        return [(name, 0) for name in names]
+    offsets = [k for k in _OFFSETS if k * reduction.dtype.size < 16]
+    if care == "some":
+        names = names[:2]
+    if care == "some" or elements > _IN_EVERY_WAY_UP_TO:
+        offsets = [offsets[n % len(offsets)]]
+    misaligned = offsets if 0 < elements <= _MISALIGNED_UP_TO else []
+    return [*((name, 0) for name in names), *((names[0], offset) for offset in misaligned)]
+
+
+def tiles_of(plan: Plan) -> list[int]:
+    """What a block of a plan takes at a time and, if that is little, what all of them take."""
+    tile = plan.block * plan.items
+    turn = tile * plan.passes[0].grid if plan.passes else tile
+    grows = plan.kernel.grid not in ("fill", "fixed")
+    return [tile] if grows or turn > _IN_TURNS_UP_TO else [tile, turn]
+
+
+def work(plan: Plan, care: Care, only: str | None) -> int:
+    """Elements that a verification of one shape has reduced, over all inputs and ways."""
+    problem = plan.problem
+    shape = problem.n, problem.rows
+    if care == "least":
+        return problem.elements
+    count = 1 if only else len(inputs_for(problem.reduction, shape, tiles_of(plan), care))
+    return problem.elements * count * REPEATS
