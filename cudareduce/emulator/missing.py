@@ -1,4 +1,4 @@
-"""What of CUDA the emulator has not: told from what a compiler does not know because it is wrong."""
+"""What of CUDA the emulator has not, told from what no compiler knows because it is wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _UNKNOWN = tuple(
         r"there are no arguments to '(?P<name>\w+)' that depend on a template parameter",
         r"'(?P<name>\w+)' (?:is not a member of|in namespace) "
         r"'(?P<scope>(?:cooperative_groups|cuda|nvcuda)\b[\w:]*)'",
-        r"'[^']*\b(?P<scope>(?:cooperative_groups|cuda)\b[\w:]*)[^']*' has no member named "
+        r"'(?:const )?(?:class |struct )?(?P<scope>(?:cooperative_groups|cuda)::[\w:]*)[^']*' "
+        r"has no member named "
         r"'(?P<name>\w+)'",
     )
 )

@@ -164,5 +164,7 @@ def test_what_is_missing_at_the_end_is_named_with_its_line(
     with CpuBackend(cache=cache, hazards=hazards) as backend:
         [error] = backend.build([kernel(body, first)])
     assert isinstance(error, BuildError)
-    assert re.search(rf"^some/mine\.cu:5:(\d+:)? error: {re.escape(message)}", str(error), re.MULTILINE)
+    assert re.search(
+        rf"^some/mine\.cu:5:(\d+:)? error: {re.escape(message)}", str(error), re.MULTILINE
+    )
     assert "collect2" not in str(error)

@@ -355,7 +355,10 @@ def test_a_launch_that_no_gpu_takes_is_refused(plain: CpuBackend) -> None:
     ("body", "message"),
     [
         ("in[0] = undeclared;", r"mine\.cu:2:\d+: error: .*undeclared"),
-        ('asm volatile("bar.sync 0;");', r"mine\.cu:2: cannot be decided here: inline PTX runs on a GPU only"),
+        (
+            'asm volatile("bar.sync 0;");',
+            r"mine\.cu:2: cannot be decided here: inline PTX runs on a GPU only",
+        ),
         ("atomicAdd((long long *)in, 1ll);", r"mine\.cu:2:\d+: error: invalid conversion"),
     ],
 )
