@@ -142,6 +142,7 @@ def test_no_host_call_is_seen_where_there_is_none(cpu: CpuBackend, body: str, fi
          "some/mine.cu:3: the emulator has no cooperative_groups::this_cluster yet"),
         ("*out = cuda::warpspeed();", "#include <cuda/atomic>",
          "some/mine.cu:3: the emulator has no cuda::warpspeed yet"),
+        ("*out = *new int;", "", "some/mine.cu:3: the emulator has no new and delete yet"),
         ("", "#include <cub/cub.cuh>", "<prelude>:1: the emulator has no <cub/cub.cuh> yet"),
         ("", "#include <thrust/fill.h>", "<prelude>:1: the emulator has no <thrust/fill.h> yet"),
         ('asm("bar.sync 0;");', "", "some/mine.cu:3: cannot be decided here: inline PTX runs on a "
@@ -158,7 +159,9 @@ def test_what_the_emulator_lacks_cannot_be_decided(
     assert unbuilt(error).reason == message
 
 
-@pytest.mark.parametrize("body", ["*out = erfcinw(0.5);", "", "int x = ;\n*out = erfcinv(x);"])
+@pytest.mark.parametrize(
+    "body", ["*out = erfcinw(0.5);", "*out = halfBlock;", "", "int x = ;\n*out = erfcinv(x);"]
+)
 def test_a_misspelt_name_does_not_compile(cpu: CpuBackend, body: str) -> None:
     error = build(cpu, body, "" if body else "#include <helper_cuba.h>")
     assert isinstance(error, BuildError)
