@@ -31,7 +31,6 @@ _UNDEFINED = re.compile(
 )
 #: What these parts of C++ call in its library, which is not linked to a kernel.
 _CXX_LIBRARY = {
-    "new and delete": r"operator (new|delete)",
     "typeid and dynamic_cast": r"typeinfo for|__dynamic_cast|__cxa_bad_",
     "a static variable set when first reached": r"__cxa_guard_",
 }

@@ -14,7 +14,8 @@ _UNKNOWN = tuple(
         r"there are no arguments to '(?P<name>\w+)' that depend on a template parameter",
         r"'(?P<name>\w+)' (?:is not a member of|in namespace) "
         r"'(?P<scope>(?:cooperative_groups|cuda|nvcuda)\b[\w:]*)'",
-        r"'[^']*\b(?P<scope>(?:cooperative_groups|cuda)\b[\w:]*)[^']*' has no member named "
+        r"'(?:const )?(?:class |struct )?(?P<scope>(?:cooperative_groups|cuda)::[\w:]*)[^']*' "
+        r"has no member named "
         r"'(?P<name>\w+)'",
     )
 )
@@ -28,21 +29,24 @@ _CUDA_HEADERS = re.compile(
 )
 #: Names of CUDA that the emulator lacks: families, and the rest one by one.
 _CUDA_NAMES = re.compile(
-    r"(?:tex|surf)(?:1D|2D|3D|Cubemap)\w*|cuda[A-Z]\w*|cu[A-Z]\w*|cu(?:rand|blas|fft)\w*"
-    r"|cub|thrust|nvcuda|wmma|cg|(?:__)?(?:nv|half|bfloat|mbarrier|cluster|cvta|pipeline)_?\w*"
-    r"|awbarrier_\w+|__is(?:Shared|Global|Local|Constant|GridConstant|CtaShared|ClusterShared)"
-    r"|__u128Atomic\w+|__nv\w+|__fadd2_r\w|__fmul2_r\w|__ffma2_r\w|__fmaf_ieee_r\w|__vib\w+"
+    r"(?:tex|surf)(?:1D|2D|3D|Cubemap)\w*|cuda[A-Z]\w*|cu(?:Float|Double)?Complex|cuC\w+f?"
+    r"|curand\w*|cub|thrust|nvcuda|wmma|malloc|free|alloca"
+    r"|__(?:nv|half|bfloat|mbarrier|cluster|cvta|pipeline|u128Atomic|vib)\w+|awbarrier_\w+"
+    r"|__is(?:Shared|Global|Local|Constant|GridConstant|CtaShared|ClusterShared)"
+    r"|__(?:fadd2|fmul2|ffma2|fmaf_ieee)_r\w|__hcmadd|h2?tanh_approx|__prof_trigger|__pm[0-3]"
     r"|(?:__)?(?:j[01n]|y[01n]|norm|rnorm|norm4d|rnorm3d|rnorm4d|normcdf|normcdfinv|erfcinv|erfcx"
     r"|erfinv|cyl_bessel_i[01]|sinpi|cospi|sincospi|remquo|scalbln|nan|__tanh)f?"
-    r"|__threadfence_cluster|clusterDim|clusterIdx|__hcmadd|h2?tanh_approx|__prof_trigger|__pm[0-3]"
-    r"|__barrier_sync(?:_count)?|__uni_sync|__syncthreads_\w+|__managed__|malloc|free|alloca"
+    r"|__threadfence_cluster|clusterDim|clusterIdx|__barrier_sync(?:_count)?|__uni_sync"
 )
+_NO_HEAP = re.compile(r"(?P<place>\S+:\d+): undefined reference to `operator (?:new|delete)")
 
 
 def missing(errors: str) -> str | None:
     """What the first error in g++'s words says that the emulator lacks and CUDA has, in a sentence
     with its place; None where the kernel is wrong."""
-    error = _ERROR.search(errors)
+    error, heap = _ERROR.search(errors), _NO_HEAP.search(errors)
+    if error is None and heap is not None:
+        return f"{heap['place'].removeprefix('./')}: the emulator has no new and delete yet"
     if error is None:
         return None
     what = error["what"]

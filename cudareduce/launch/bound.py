@@ -49,7 +49,7 @@ class Bound:
                 args.append(plan.problem.rows)
             if "partials" in plan.scratch:
                 args += [self._buffers["partials"], self._buffers["counter"]]
-            shared = plan.kernel.dynamic_shared
+            shared = plan.kernel.shared_bytes(plan.problem.reduction, plan.block)
             yield backend.launcher(program, step.grid, plan.block, args, shared)
 
     def run(self) -> None:

@@ -27,7 +27,10 @@ _DECLARES = re.compile(r"\b(?:using|typedef|const|static_assert|namespace)\b")
 _DEVICE_HEADERS = frozenset(
     f"<{name}>"
     for name in ("cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cooperative_groups.h",
-                 "cooperative_groups/reduce.h", "stdint.h", "cstdint", "math.h", "cmath")
+                 "cooperative_groups/reduce.h", "cooperative_groups/scan.h",
+                 "cooperative_groups/memcpy_async.h", "cuda_pipeline.h", "math_constants.h",
+                 "stdint.h", "cstdint", "limits.h", "climits", "float.h", "cfloat", "math.h",
+                 "cmath", "limits", "type_traits", "utility")
 )  # fmt: skip
 
 
@@ -41,7 +44,7 @@ def device_part(text: str, folder: Path) -> str:
             beside = folder / name[1:-1]
             if name.startswith('"') and beside.is_file():
                 return f'#include "{beside.resolve()}"'
-        return match[0] if name in _DEVICE_HEADERS else ""
+        return match[0] if name in _DEVICE_HEADERS or name.startswith("<cuda/") else ""
 
     text = _INCLUDE.sub(include, text)
     masked = _blank(COMMENT_OR_STRING, text, keep='"C"')

@@ -123,7 +123,26 @@ _CC = re.compile(r"[1-9]\d?\.\d")
 #: Lists that may be empty: what they name, a kernel may do without.
 _MAY_BE_EMPTY = ("techniques", "requires")
 _REQUIRED = ("title", "change", "scope", "grid", "walk", "finish", "block", "blocks")
-KEYS = (*_TEXTS, *_COUNTS, *_WORDS, *_LISTS)
+#: Shared memory that a launch gives each block: bytes, or so many of something in each part of it.
+_SHARED = "dynamic_shared"
+_SHARED_WORDS = re.compile(
+    r"(?:(?P<count>[1-9]\d{0,4}) )?(?P<unit>bytes|Acc|Scalar|Element)"
+    r" a (?P<place>thread|warp|block)"
+)
+_MOST_SHARED = 49152
+KEYS = (*_TEXTS, *_COUNTS, _SHARED, *_WORDS, *_LISTS)
+
+
+def shared_bytes(says: int | str, sizes: Mapping[str, int], block: int) -> int:
+    """Bytes of dynamic shared memory a block of so many threads, as a header says it; `sizes` are
+    those of `Acc`, `Scalar` and `Element` in bytes."""
+    if isinstance(says, int):
+        return says
+    words = _SHARED_WORDS.fullmatch(says)
+    assert words is not None  # read_header has seen it
+    unit = 1 if words["unit"] == "bytes" else sizes[words["unit"]]
+    places = {"thread": block, "warp": -(-block // 32), "block": 1}[words["place"]]
+    return int(words["count"] or 1) * unit * places
 
 
 def read_header(path: Path, text: str) -> Mapping[str, Any] | None:
@@ -175,12 +194,25 @@ def _problem(key: str, value: Any) -> str | None:
     if key in _COUNTS:
         good = type(value) is int and 0 < value <= _COUNTS[key]  # to isinstance true is a number
         return None if good else f"must be a whole number above 0, at most {_COUNTS[key]}"
+    if key == _SHARED:
+        return _shared_problem(value)
     if key in _WORDS:
         words = _WORDS[key]
         return None if value in words else f"{quoted(value)} is not one of: {', '.join(words)}"
     if key in _LISTS:
         return _list_problem(key, value)
     return f"unknown key; the keys are: {', '.join(KEYS)}"
+
+
+def _shared_problem(value: Any) -> str | None:
+    if type(value) is int and 0 <= value <= _MOST_SHARED:
+        return None
+    if isinstance(value, str) and _SHARED_WORDS.fullmatch(value):
+        return None
+    return (
+        f'must be bytes a block, at most {_MOST_SHARED}, or a text such as "1 Acc a thread": so '
+        "many bytes, Acc, Scalar or Element a thread, warp or block"
+    )
 
 
 def _list_problem(key: str, value: Any) -> str | None:

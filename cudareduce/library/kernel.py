@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
-from cudareduce.library.header import Finish, Fold, Grid, Order, Scope, Walk, read_header
+from cudareduce.library.header import (
+    Finish,
+    Fold,
+    Grid,
+    Order,
+    Scope,
+    Walk,
+    read_header,
+    shared_bytes,
+)
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, Operator, Reduction
 
@@ -47,7 +56,7 @@ class Kernel:
     min_cc: str = "7.5"
     requires: tuple[str, ...] = ()
     symbol: str | None = None  # where the entry point does not bear the file's name
-    dynamic_shared: int = 0  # bytes a block
+    dynamic_shared: int | str = 0  # bytes a block, or in the words of a header
     whole_tiles: bool = False  # takes no count, so only multiples of block * items
     foreign: bool = True  # not one of the package: on a GPU it is verified in a child process
 
@@ -72,6 +81,15 @@ class Kernel:
         """SHA-256 of the text, in hex: of the file, or of what was made of one without a header,
         wherever it lies."""
         return hashlib.sha256(self.text.replace(f'"{self.path}"', "").encode()).hexdigest()
+
+    def shared_bytes(self, reduction: Reduction, block: int) -> int:
+        """Bytes of dynamic shared memory that a launch gives each block of so many threads."""
+        sizes = {
+            "Acc": reduction.acc_size,
+            "Scalar": reduction.acc.size,
+            "Element": reduction.dtype.size,
+        }
+        return shared_bytes(self.dynamic_shared, sizes, block)
 
     def why_not(self, reduction: Reduction) -> str | None:
         """Why this kernel does not take a reduction, in words, or None if it does."""
@@ -165,6 +183,9 @@ def has_header(path: Path) -> bool:
     return "/*+++" in _text(path)
 
 
+#: Outside of comments that have a line of their own.
+_EXTERN_SHARED = re.compile(r"^[^/\n]*(?P<words>\bextern\s+__shared__\b)", re.MULTILINE)
+
 #: Makes a kernel of a file without a header.
 Adopt = Callable[[Path, str], Kernel]
 
@@ -190,6 +211,13 @@ def load_kernel(
         raise UsageError(
             f'{path}:1: no entry point: the file must define extern "C" __global__ void '
             f"{path.stem}(...), which bears the file's name"
+        )
+    unsized = _EXTERN_SHARED.search(text)
+    if unsized is not None and "dynamic_shared" not in header:
+        line = text.count("\n", 0, unsized.start("words")) + 1
+        raise UsageError(
+            f"{path}:{line}: extern __shared__ memory has no size: give the header dynamic_shared, "
+            'such as "1 Acc a thread"'
         )
     fields: dict[str, Any] = {
         key: tuple(v) if isinstance(v, list) else v for key, v in header.items()

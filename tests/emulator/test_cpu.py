@@ -208,6 +208,7 @@ def test_the_missing_half_of_a_hand_over_is_named(
 
 def test_a_fault_is_one_line_however_much_was_found(checked: CpuBackend) -> None:
     program = load(checked, "synchronisation_bugs.cu", "barrier_in_branch")
+    take(checked, "warp:2")
     with pytest.raises(KernelFault) as caught:
         run_sum(checked, program, 1000)
     name, _, findings = str(caught.value).partition(": ")

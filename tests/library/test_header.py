@@ -9,6 +9,7 @@ import pytest
 from cudareduce.errors import UsageError
 from cudareduce.library.kernel import load_kernel
 from cudareduce.library.registry import load_registry
+from cudareduce.problem.operators import reduction_of
 
 GOOD = """/*+++
 title = "Mine"
@@ -49,6 +50,11 @@ def test_a_good_header(mine: Path) -> None:
         ("block = 256", "block = 64", ":8: block: the default 64 is not among blocks [128, 256]"),
         ("block = 256", "block = -1", ":8: block: must be a whole number above 0"),
         ("block = 256", "block = true", ":8: block: must be a whole number above 0"),
+        ("block = 256", 'block = 256\ndynamic_shared = "1 Acc each"',
+         ':9: dynamic_shared: must be bytes a block, at most 49152, or a text such as "1 Acc a'),
+        ("block = 256", "block = 256\ndynamic_shared = 49153", ":9: dynamic_shared: must be bytes"),
+        ("size_t n) {}", "size_t n) {\n  extern __shared__ float cells[];\n}",
+         ":12: extern __shared__ memory has no size: give the header dynamic_shared"),
         ("[128, 256]", "[100, 256]", ":9: blocks: 100 is not one of: 32, 64"),
         ("[128, 256]", '"256"', ":9: blocks: must be a list"),
         ("[128, 256]", "[]", ":9: blocks: must not be empty"),
@@ -107,3 +113,21 @@ def test_two_kernels_of_one_name(tmp_path: Path) -> None:
     other.write_text(GOOD.replace("void mine", "void reduce_atomic"))
     with pytest.raises(UsageError, match="have the same name"):
         load_registry([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("says", "nbytes"),
+    [
+        ("0", 0),
+        ("1024", 1024),
+        ('"Acc a thread"', 256 * 16),
+        ('"2 Acc a warp"', 2 * 8 * 16),
+        ('"3 Element a block"', 12),
+        ('"8 bytes a thread"', 2048),
+        ('"1 Scalar a warp"', 8 * 4),
+    ],
+)
+def test_shared_memory_that_a_launch_gives(mine: Path, says: str, nbytes: int) -> None:
+    header = GOOD.replace("block = 256", f"block = 256\ndynamic_shared = {says}")
+    mine.write_text(header.replace("{}", "{ extern __shared__ Acc cells[]; }"))
+    assert load_kernel(mine).shared_bytes(reduction_of("argmax", "float32"), 256) == nbytes

@@ -38,22 +38,26 @@ __forceinline__ T inclusive_scan(const thread_block_tile<tile_size, Parent> &til
 }
 
 // The first thread of the group gets a value of nothing, T{}.
-template <class Group, class T, class Combine>
-__forceinline__ T exclusive_scan(const Group &group, T value, Combine &&combine,
-                                 details::Site at = details::Site::here()) {
-  const T inclusive = inclusive_scan(group, value, combine, at);
-  if constexpr (!std::is_same<Group, coalesced_group>::value) {
-    if constexpr (Group::size() > 32) {
-      T below = __shfl_up_sync(cudaemu::FULL_WARP, inclusive, 1, 32, at);
-      bool any_before;
-      const T last = __shfl_sync(cudaemu::FULL_WARP, inclusive, 31, 32, at);
-      const T before = group.folded(last, at, [](T, T b) { return b; }, &any_before);
-      if (details::lane() == 0) below = any_before ? before : T{};
-      return below;
-    }
-  }
-  const T below = group.shfl_up(inclusive, 1, at);
+template <class T, class Combine>
+T exclusive_scan(const coalesced_group &group, T value, Combine &&combine,
+                 details::Site at = details::Site::here()) {
+  const T below = group.shfl_up(inclusive_scan(group, value, combine, at), 1, at);
   return group.thread_rank() == 0 ? T{} : below;
+}
+template <unsigned tile_size, class Parent, class T, class Combine>
+__forceinline__ T exclusive_scan(const thread_block_tile<tile_size, Parent> &tile, T value,
+                                 Combine &&combine, details::Site at = details::Site::here()) {
+  const T inclusive = inclusive_scan(tile, value, combine, at);
+  if constexpr (tile_size > 32) {
+    const T below = __shfl_up_sync(cudaemu::FULL_WARP, inclusive, 1, 32, at);
+    const T last = __shfl_sync(cudaemu::FULL_WARP, inclusive, 31, 32, at);
+    bool any_before;
+    const T before = tile.folded(last, at, [](T, T b) { return b; }, &any_before);
+    return details::lane() != 0 ? below : any_before ? before : T{};
+  } else {
+    const T below = tile.shfl_up(inclusive, 1, at);
+    return tile.thread_rank() == 0 ? T{} : below;
+  }
 }
 
 template <class Group, class T>
