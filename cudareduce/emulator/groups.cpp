@@ -1,5 +1,5 @@
-// What the headers below include/ ask of the runtime: lanes that come together, asynchronous copies,
-// atomic operations on parts of a word.
+// What the headers below include/ ask of the runtime: lanes that come together, asynchronous
+// copies, atomic operations on parts of a word.
 #include <time.h>
 
 #include <deque>
@@ -18,7 +18,7 @@ struct Gathering {
 };
 
 struct Copies {
-  unsigned batch = 0;  // the one that is open
+  unsigned batch = 0;                          // the one that is open
   std::deque<std::pair<unsigned, Copy>> left;  // by batch
 };
 
@@ -75,12 +75,8 @@ void store(W *address, W value, const void *return_address) {
 
 }  // namespace
 
-uint32_t atomic_load(const uint32_t *address) {
-  return load(address, __builtin_return_address(0));
-}
-uint64_t atomic_load(const uint64_t *address) {
-  return load(address, __builtin_return_address(0));
-}
+uint32_t atomic_load(const uint32_t *address) { return load(address, __builtin_return_address(0)); }
+uint64_t atomic_load(const uint64_t *address) { return load(address, __builtin_return_address(0)); }
 void atomic_store(uint32_t *address, uint32_t value) {
   store(address, value, __builtin_return_address(0));
 }
@@ -89,9 +85,7 @@ void atomic_store(uint64_t *address, uint64_t value) {
 }
 __attribute__((weak)) void grid_barrier(Site at) { unsupported("grid.sync()", at); }
 
-uint8_t begin_atomic(uint8_t *address) {
-  return begin_part(address, __builtin_return_address(0));
-}
+uint8_t begin_atomic(uint8_t *address) { return begin_part(address, __builtin_return_address(0)); }
 uint16_t begin_atomic(uint16_t *address) {
   return begin_part(address, __builtin_return_address(0));
 }
