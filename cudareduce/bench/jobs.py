@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,6 +27,8 @@ LARGE_BYTES = 2**32
 Shapes = Mapping[Case, Sequence[Shape]]
 #: Shapes of up to so many elements are one job: one child runs all of them.
 _TOGETHER = 2**17
+#: A kernel whose operator is whatever the prelude says, and not written into it.
+_MENTIONS_OP = re.compile(r"\bOp::")
 #: Seconds after which the emulator leaves the verdict on a kernel to the GPU.
 _OPTIONAL_S = 20.0
 
@@ -51,7 +54,7 @@ class Jobs:
         nets = list(hazard_net(case))
         if every and self.settings.block is None:
             nets += block_nets(case)
-        if every and self.settings.instead:
+        if every and self.settings.instead and _MENTIONS_OP.search(case.kernel.text):
             nets += operator_nets(case)
         if every:
             limits = self.backend.limits()

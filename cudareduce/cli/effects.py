@@ -40,7 +40,7 @@ def _all_have_headers(values: Values) -> bool:
 
 
 def _only_integers(values: Values) -> bool:
-    return all("int" in name for name in values["dtype"])
+    return values["dtype"] is not None and all("int" in name for name in values["dtype"])
 
 
 def _without_columns(values: Values) -> bool:

@@ -21,8 +21,8 @@ _HOST_FUNCTION = re.compile(
 )
 #: What the standard library has for the host alone; a constant may come from it all the same.
 _STANDARD = re.compile(
-    r"(?<!\bcuda::)\bstd::(?P<name>(?:min|max|minmax|clamp|swap|sort|accumulate|reduce|fill|fill_n|copy|copy_n"
-    r"|transform|inner_product|max_element|min_element|exchange|iota|partial_sum)"
+    r"(?<!\bcuda::)\bstd::(?P<name>(?:min|max|minmax|clamp|swap|sort|accumulate|reduce|fill|fill_n"
+    r"|copy|copy_n|transform|inner_product|max_element|min_element|exchange|iota|partial_sum)"
     r"(?=\s*(?:<[^<>;{}]*>\s*)?\()"
     r"|numeric_limits(?=\s*<[^<>;{}]*>\s*::\s*\w+\s*\(\s*\))"
     r"|(?:plus|minus|multiplies|less|greater|bit_and|bit_or|bit_xor)"

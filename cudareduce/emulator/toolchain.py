@@ -58,7 +58,8 @@ _BOUNDS = re.compile(rf"__launch_bounds__\s*(?P<arguments>{_ARGUMENTS})")
 #: Headers that take a good part of the time of a compilation, by what a text says that needs them.
 _NEEDED = {
     "device/arithmetic.h": re.compile(
-        r"__\w+_r[nzud]\b|__(?:saturate|fdivide|exp|exp10|log|log2|log10|pow|(?:sin)?cos|sin|tan)f?\b"
+        r"__\w+_r[nzud]\b"
+        r"|__(?:saturate|fdivide|exp|exp10|log|log2|log10|pow|(?:sin)?cos|sin|tan)f?\b"
     ),
     "device/video.h": re.compile(r"__v(?:i?[a-z]+[234]\b|i\w+)"),
 }

@@ -29,32 +29,32 @@ inline To to_integer(From value, double whole) {
 
 }  // namespace cudaemu
 
-#define CUDAEMU_ROUNDED_1(name, type, from, result)                                           \
-  inline type name##_rn(from a) { return result; }                                            \
-  inline type name##_rz(from a) { CUDAEMU_ROUNDED(TOWARDZERO, type, (from a), a, result) }    \
-  inline type name##_ru(from a) { CUDAEMU_ROUNDED(UPWARD, type, (from a), a, result) }        \
+#define CUDAEMU_ROUNDED_1(name, type, from, result)                                        \
+  inline type name##_rn(from a) { return result; }                                         \
+  inline type name##_rz(from a) { CUDAEMU_ROUNDED(TOWARDZERO, type, (from a), a, result) } \
+  inline type name##_ru(from a) { CUDAEMU_ROUNDED(UPWARD, type, (from a), a, result) }     \
   inline type name##_rd(from a) { CUDAEMU_ROUNDED(DOWNWARD, type, (from a), a, result) }
-#define CUDAEMU_ROUNDED_2(name, type, result)                                                          \
-  inline type name##_rn(type a, type b) { return result; }                                             \
-  inline type name##_rz(type a, type b) {                                                              \
-    CUDAEMU_ROUNDED(TOWARDZERO, type, (type a, type b), CUDAEMU_LIST(a, b), result)                    \
-  }                                                                                                    \
-  inline type name##_ru(type a, type b) {                                                              \
-    CUDAEMU_ROUNDED(UPWARD, type, (type a, type b), CUDAEMU_LIST(a, b), result)                        \
-  }                                                                                                    \
-  inline type name##_rd(type a, type b) {                                                              \
-    CUDAEMU_ROUNDED(DOWNWARD, type, (type a, type b), CUDAEMU_LIST(a, b), result)                      \
+#define CUDAEMU_ROUNDED_2(name, type, result)                                       \
+  inline type name##_rn(type a, type b) { return result; }                          \
+  inline type name##_rz(type a, type b) {                                           \
+    CUDAEMU_ROUNDED(TOWARDZERO, type, (type a, type b), CUDAEMU_LIST(a, b), result) \
+  }                                                                                 \
+  inline type name##_ru(type a, type b) {                                           \
+    CUDAEMU_ROUNDED(UPWARD, type, (type a, type b), CUDAEMU_LIST(a, b), result)     \
+  }                                                                                 \
+  inline type name##_rd(type a, type b) {                                           \
+    CUDAEMU_ROUNDED(DOWNWARD, type, (type a, type b), CUDAEMU_LIST(a, b), result)   \
   }
-#define CUDAEMU_ROUNDED_3(name, type, result)                                                          \
-  inline type name##_rn(type a, type b, type c) { return result; }                                     \
-  inline type name##_rz(type a, type b, type c) {                                                      \
-    CUDAEMU_ROUNDED(TOWARDZERO, type, (type a, type b, type c), CUDAEMU_LIST(a, b, c), result)         \
-  }                                                                                                    \
-  inline type name##_ru(type a, type b, type c) {                                                      \
-    CUDAEMU_ROUNDED(UPWARD, type, (type a, type b, type c), CUDAEMU_LIST(a, b, c), result)             \
-  }                                                                                                    \
-  inline type name##_rd(type a, type b, type c) {                                                      \
-    CUDAEMU_ROUNDED(DOWNWARD, type, (type a, type b, type c), CUDAEMU_LIST(a, b, c), result)           \
+#define CUDAEMU_ROUNDED_3(name, type, result)                                                  \
+  inline type name##_rn(type a, type b, type c) { return result; }                             \
+  inline type name##_rz(type a, type b, type c) {                                              \
+    CUDAEMU_ROUNDED(TOWARDZERO, type, (type a, type b, type c), CUDAEMU_LIST(a, b, c), result) \
+  }                                                                                            \
+  inline type name##_ru(type a, type b, type c) {                                              \
+    CUDAEMU_ROUNDED(UPWARD, type, (type a, type b, type c), CUDAEMU_LIST(a, b, c), result)     \
+  }                                                                                            \
+  inline type name##_rd(type a, type b, type c) {                                              \
+    CUDAEMU_ROUNDED(DOWNWARD, type, (type a, type b, type c), CUDAEMU_LIST(a, b, c), result)   \
   }
 #define CUDAEMU_LIST(...) __VA_ARGS__
 #define CUDAEMU_ROUNDED(mode, type, parameters, operands, result) \
@@ -89,10 +89,10 @@ CUDAEMU_ROUNDED_1(__ull2double, double, unsigned long long, static_cast<double>(
 inline double __int2double_rn(int a) { return a; }
 inline double __uint2double_rn(unsigned a) { return a; }
 
-#define CUDAEMU_TO_INTEGER(name, to, from)                                                     \
-  inline to name##_rn(from a) { return cudaemu::to_integer<to>(a, __builtin_rint(a)); }        \
-  inline to name##_rz(from a) { return cudaemu::to_integer<to>(a, __builtin_trunc(a)); }       \
-  inline to name##_ru(from a) { return cudaemu::to_integer<to>(a, __builtin_ceil(a)); }        \
+#define CUDAEMU_TO_INTEGER(name, to, from)                                               \
+  inline to name##_rn(from a) { return cudaemu::to_integer<to>(a, __builtin_rint(a)); }  \
+  inline to name##_rz(from a) { return cudaemu::to_integer<to>(a, __builtin_trunc(a)); } \
+  inline to name##_ru(from a) { return cudaemu::to_integer<to>(a, __builtin_ceil(a)); }  \
   inline to name##_rd(from a) { return cudaemu::to_integer<to>(a, __builtin_floor(a)); }
 CUDAEMU_TO_INTEGER(__float2int, int, float)
 CUDAEMU_TO_INTEGER(__float2uint, unsigned, float)

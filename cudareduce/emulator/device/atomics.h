@@ -128,11 +128,9 @@ CUDAEMU_ATOMIC_CAS(unsigned long long)
 CUDAEMU_ATOMIC_CAS(unsigned short)
 
 // Vectors are added component by component.
-#define CUDAEMU_ATOMIC_VECTOR(name, type, ...)                                            \
-  __forceinline__ type name(type *address, type value) {                                  \
-    return {__VA_ARGS__};                                                                 \
-  }                                                                                       \
-  __forceinline__ type name##_block(type *a, type value) { return name(a, value); }       \
+#define CUDAEMU_ATOMIC_VECTOR(name, type, ...)                                      \
+  __forceinline__ type name(type *address, type value) { return {__VA_ARGS__}; }    \
+  __forceinline__ type name##_block(type *a, type value) { return name(a, value); } \
   __forceinline__ type name##_system(type *a, type value) { return name(a, value); }
 #define CUDAEMU_PART(part) atomicAdd(&address->part, value.part)
 CUDAEMU_ATOMIC_VECTOR(atomicAdd, float2, CUDAEMU_PART(x), CUDAEMU_PART(y))

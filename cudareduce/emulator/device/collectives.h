@@ -35,9 +35,7 @@ inline unsigned reduce(Collective how, unsigned mask, unsigned value, Site at) {
 
 }  // namespace cudaemu
 
-inline void __syncthreads(cudaemu::Site at = cudaemu::Site::here()) {
-  cudaemu::block_barrier(at);
-}
+inline void __syncthreads(cudaemu::Site at = cudaemu::Site::here()) { cudaemu::block_barrier(at); }
 inline int __syncthreads_or(int predicate, cudaemu::Site at = cudaemu::Site::here()) {
   return cudaemu::block_barrier(cudaemu::Vote::Any, predicate != 0, at);
 }
@@ -85,8 +83,7 @@ inline unsigned __activemask(cudaemu::Site at = cudaemu::Site::here()) {
 // The lanes of `mask` that hold the same value: as often as there are different ones, the lowest
 // lane that is left shows its own to all.
 template <class T>
-inline unsigned __match_any_sync(unsigned mask, T value,
-                                 cudaemu::Site at = cudaemu::Site::here()) {
+inline unsigned __match_any_sync(unsigned mask, T value, cudaemu::Site at = cudaemu::Site::here()) {
   static_assert(std::is_arithmetic<T>::value, "a match takes numbers");
   unsigned result = 0;
   for (unsigned left = mask; left != 0;) {

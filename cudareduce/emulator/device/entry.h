@@ -1,5 +1,5 @@
-// CUDAEMU_ENTRY(name, ...) makes a __global__ function known to the loader, with the arguments of its
-// __launch_bounds__. The loader adds one such line for each kernel at the end of the translation
+// CUDAEMU_ENTRY(name, ...) makes a __global__ function known to the loader, with the arguments of
+// its __launch_bounds__. The loader adds one such line for each kernel at the end of the translation
 // unit.
 #pragma once
 #include <utility>
@@ -35,16 +35,16 @@ inline void *shared_segment() { return &shared_segment_marker; }
 // What a header adds to the start of every thread.
 #define CUDAEMU_THREAD_BEGINS
 
-#define CUDAEMU_ENTRY(kernel, ...)                                         \
-  extern "C" __attribute__((visibility("default")))                        \
-  const cudaemu::Entry cudaemu_entry_##kernel = {                          \
-      #kernel,                                                             \
-      [](void **arguments) {                                               \
-        CUDAEMU_THREAD_BEGINS                                              \
-        cudaemu::invoke_with(&kernel, arguments);                          \
-      },                                                                   \
-      cudaemu::parameter_count(&kernel),                                   \
-      &cudaemu::shared_segment,                                            \
-  };                                                                       \
-  extern "C" __attribute__((visibility("default")))                        \
-  const unsigned cudaemu_bounds_##kernel = cudaemu::first_of(__VA_ARGS__);
+#define CUDAEMU_ENTRY(kernel, ...)                                                           \
+  extern "C" __attribute__((visibility("default")))                                          \
+  const cudaemu::Entry cudaemu_entry_##kernel = {                                            \
+      #kernel,                                                                               \
+      [](void **arguments) {                                                                 \
+        CUDAEMU_THREAD_BEGINS                                                                \
+        cudaemu::invoke_with(&kernel, arguments);                                            \
+      },                                                                                     \
+      cudaemu::parameter_count(&kernel),                                                     \
+      &cudaemu::shared_segment,                                                              \
+  };                                                                                         \
+  extern "C" __attribute__((visibility("default"))) const unsigned cudaemu_bounds_##kernel = \
+      cudaemu::first_of(__VA_ARGS__);

@@ -73,7 +73,9 @@ inline unsigned __fns(unsigned mask, unsigned base, int n) {
 // The upper word of high:low shifted left, the lower one of it shifted right: by the shift modulo
 // 32 or, of the names that end in c, by 32 at most.
 namespace cudaemu {
-inline uint64_t joined(unsigned low, unsigned high) { return static_cast<uint64_t>(high) << 32 | low; }
+inline uint64_t joined(unsigned low, unsigned high) {
+  return static_cast<uint64_t>(high) << 32 | low;
+}
 inline unsigned at_most_32(unsigned shift) { return shift < 32 ? shift : 32; }
 }  // namespace cudaemu
 inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
@@ -147,18 +149,18 @@ inline Sum dot_product(unsigned a, unsigned b, Sum sum, unsigned count, unsigned
 
 }  // namespace cudaemu
 
-#define CUDAEMU_DOT_PRODUCT(name, part, fours, bytes, count, first)                         \
-  inline int name(int a, int b, int sum) {                                                  \
-    return cudaemu::dot_product<signed part, signed char>(a, b, sum, count, first);         \
-  }                                                                                         \
-  inline unsigned name(unsigned a, unsigned b, unsigned sum) {                              \
-    return cudaemu::dot_product<unsigned part, unsigned char>(a, b, sum, count, first);     \
-  }                                                                                         \
-  inline int name(fours a, bytes b, int sum) {                                              \
-    return name(cudaemu::bits_as<int>(a), cudaemu::bits_as<int>(b), sum);                   \
-  }                                                                                         \
-  inline unsigned name(u##fours a, u##bytes b, unsigned sum) {                              \
-    return name(cudaemu::bits_as<unsigned>(a), cudaemu::bits_as<unsigned>(b), sum);         \
+#define CUDAEMU_DOT_PRODUCT(name, part, fours, bytes, count, first)                     \
+  inline int name(int a, int b, int sum) {                                              \
+    return cudaemu::dot_product<signed part, signed char>(a, b, sum, count, first);     \
+  }                                                                                     \
+  inline unsigned name(unsigned a, unsigned b, unsigned sum) {                          \
+    return cudaemu::dot_product<unsigned part, unsigned char>(a, b, sum, count, first); \
+  }                                                                                     \
+  inline int name(fours a, bytes b, int sum) {                                          \
+    return name(cudaemu::bits_as<int>(a), cudaemu::bits_as<int>(b), sum);               \
+  }                                                                                     \
+  inline unsigned name(u##fours a, u##bytes b, unsigned sum) {                          \
+    return name(cudaemu::bits_as<unsigned>(a), cudaemu::bits_as<unsigned>(b), sum);     \
   }
 CUDAEMU_DOT_PRODUCT(__dp4a, char, char4, char4, 4, 0)
 CUDAEMU_DOT_PRODUCT(__dp2a_lo, short, short2, char4, 2, 0)

@@ -19,8 +19,9 @@
 
 // A promise that is broken is a bug of the kernel.
 #define __builtin_assume(...) \
-  ((__VA_ARGS__) ? (void)0    \
-                 : cudaemu::assertion_failed("__builtin_assume: " #__VA_ARGS__, cudaemu::Site::here()))
+  ((__VA_ARGS__)              \
+       ? (void)0              \
+       : cudaemu::assertion_failed("__builtin_assume: " #__VA_ARGS__, cudaemu::Site::here()))
 #define __assume __builtin_assume
 
 // Visible, so that the host can set it by name.

@@ -39,12 +39,12 @@ using OnlyLong =
   inline result name(T x) {                         \
     return name##f(x);                              \
   }
-#define CUDAEMU_MATH_WITH(name, operand)                 \
-  extern "C" double name(double, operand) noexcept;      \
-  extern "C" float name##f(float, operand) noexcept;     \
-  template <class T, class = cudaemu::OnlyFloat<T>>      \
-  inline T name(T x, operand y) {                        \
-    return name##f(x, y);                                \
+#define CUDAEMU_MATH_WITH(name, operand)             \
+  extern "C" double name(double, operand) noexcept;  \
+  extern "C" float name##f(float, operand) noexcept; \
+  template <class T, class = cudaemu::OnlyFloat<T>>  \
+  inline T name(T x, operand y) {                    \
+    return name##f(x, y);                            \
   }
 
 CUDAEMU_MATH_1(sqrt)
@@ -146,27 +146,27 @@ inline T fmax(T a, T b) {
 
 // The overloads that CUDA has and no others: a call that none of them fits best is ambiguous, here
 // as for nvcc.
-#define CUDAEMU_MIN_MAX(a_type, b_type, type)                                      \
-  inline type min(a_type a, b_type b) {                                            \
-    return static_cast<type>(a) < static_cast<type>(b) ? static_cast<type>(a)      \
-                                                       : static_cast<type>(b);     \
-  }                                                                                \
-  inline type max(a_type a, b_type b) {                                            \
-    return static_cast<type>(a) > static_cast<type>(b) ? static_cast<type>(a)      \
-                                                       : static_cast<type>(b);     \
+#define CUDAEMU_MIN_MAX(a_type, b_type, type)                                  \
+  inline type min(a_type a, b_type b) {                                        \
+    return static_cast<type>(a) < static_cast<type>(b) ? static_cast<type>(a)  \
+                                                       : static_cast<type>(b); \
+  }                                                                            \
+  inline type max(a_type a, b_type b) {                                        \
+    return static_cast<type>(a) > static_cast<type>(b) ? static_cast<type>(a)  \
+                                                       : static_cast<type>(b); \
   }
-#define CUDAEMU_MIN_MAX_INTEGERS(type)                       \
-  CUDAEMU_MIN_MAX(type, type, type)                          \
+#define CUDAEMU_MIN_MAX_INTEGERS(type)                         \
+  CUDAEMU_MIN_MAX(type, type, type)                            \
   CUDAEMU_MIN_MAX(unsigned type, unsigned type, unsigned type) \
-  CUDAEMU_MIN_MAX(type, unsigned type, unsigned type)        \
+  CUDAEMU_MIN_MAX(type, unsigned type, unsigned type)          \
   CUDAEMU_MIN_MAX(unsigned type, type, unsigned type)
 CUDAEMU_MIN_MAX_INTEGERS(int)
 CUDAEMU_MIN_MAX_INTEGERS(long)
 CUDAEMU_MIN_MAX_INTEGERS(long long)
 #undef CUDAEMU_MIN_MAX
 #undef CUDAEMU_MIN_MAX_INTEGERS
-#define CUDAEMU_MIN_MAX(a_type, b_type, suffix)                              \
-  inline auto min(a_type a, b_type b) { return fmin##suffix(a, b); }         \
+#define CUDAEMU_MIN_MAX(a_type, b_type, suffix)                      \
+  inline auto min(a_type a, b_type b) { return fmin##suffix(a, b); } \
   inline auto max(a_type a, b_type b) { return fmax##suffix(a, b); }
 CUDAEMU_MIN_MAX(float, float, f)
 CUDAEMU_MIN_MAX(double, double, )

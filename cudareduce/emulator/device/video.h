@@ -37,44 +37,44 @@ inline int distance(int x, int y) { return x < y ? y - x : x - y; }
 
 }  // namespace cudaemu
 
-#define CUDAEMU_EACH_1(name, part, result) \
-  inline unsigned name(unsigned a) {       \
+#define CUDAEMU_EACH_1(name, part, result)                               \
+  inline unsigned name(unsigned a) {                                     \
     return cudaemu::each<part>(a, 0, [](int x, int) { return result; }); \
   }
 #define CUDAEMU_EACH_2(name, part, result)                                 \
   inline unsigned name(unsigned a, unsigned b) {                           \
     return cudaemu::each<part>(a, b, [](int x, int y) { return result; }); \
   }
-#define CUDAEMU_COMPARE(count, name, part, op)           \
-  CUDAEMU_EACH_2(__vcmp##name##count, part, -(x op y))   \
+#define CUDAEMU_COMPARE(count, name, part, op)         \
+  CUDAEMU_EACH_2(__vcmp##name##count, part, -(x op y)) \
   CUDAEMU_EACH_2(__vset##name##count, part, x op y)
-#define CUDAEMU_SIGNED_OR_NOT(count, sign, part)                                             \
-  CUDAEMU_EACH_2(__vadd##sign##s##count, part, cudaemu::saturated<part>(x + y))              \
-  CUDAEMU_EACH_2(__vsub##sign##s##count, part, cudaemu::saturated<part>(x - y))              \
-  CUDAEMU_EACH_2(__vabsdiff##sign##count, part, cudaemu::distance(x, y))                     \
-  CUDAEMU_EACH_2(__vmin##sign##count, part, x < y ? x : y)                                   \
-  CUDAEMU_EACH_2(__vmax##sign##count, part, x > y ? x : y)                                   \
-  CUDAEMU_COMPARE(count, ge##sign, part, >=)                                                 \
-  CUDAEMU_COMPARE(count, gt##sign, part, >)                                                  \
-  CUDAEMU_COMPARE(count, le##sign, part, <=)                                                 \
-  CUDAEMU_COMPARE(count, lt##sign, part, <)                                                  \
-  inline unsigned __vsad##sign##count(unsigned a, unsigned b) {                              \
-    return cudaemu::total<std::make_unsigned_t<part>>(__vabsdiff##sign##count(a, b));        \
+#define CUDAEMU_SIGNED_OR_NOT(count, sign, part)                                      \
+  CUDAEMU_EACH_2(__vadd##sign##s##count, part, cudaemu::saturated<part>(x + y))       \
+  CUDAEMU_EACH_2(__vsub##sign##s##count, part, cudaemu::saturated<part>(x - y))       \
+  CUDAEMU_EACH_2(__vabsdiff##sign##count, part, cudaemu::distance(x, y))              \
+  CUDAEMU_EACH_2(__vmin##sign##count, part, x < y ? x : y)                            \
+  CUDAEMU_EACH_2(__vmax##sign##count, part, x > y ? x : y)                            \
+  CUDAEMU_COMPARE(count, ge##sign, part, >=)                                          \
+  CUDAEMU_COMPARE(count, gt##sign, part, >)                                           \
+  CUDAEMU_COMPARE(count, le##sign, part, <=)                                          \
+  CUDAEMU_COMPARE(count, lt##sign, part, <)                                           \
+  inline unsigned __vsad##sign##count(unsigned a, unsigned b) {                       \
+    return cudaemu::total<std::make_unsigned_t<part>>(__vabsdiff##sign##count(a, b)); \
   }
-#define CUDAEMU_PARTS(count, part)                                                           \
-  CUDAEMU_EACH_2(__vadd##count, signed part, x + y)                                          \
-  CUDAEMU_EACH_2(__vsub##count, signed part, x - y)                                          \
-  CUDAEMU_EACH_1(__vneg##count, signed part, -x)                                             \
-  CUDAEMU_EACH_1(__vnegss##count, signed part, cudaemu::saturated<signed part>(-x))          \
-  CUDAEMU_EACH_1(__vabs##count, signed part, cudaemu::distance(x, 0))                        \
-  CUDAEMU_EACH_1(__vabsss##count, signed part,                                               \
-                 cudaemu::saturated<signed part>(cudaemu::distance(x, 0)))                   \
-  CUDAEMU_EACH_2(__vhaddu##count, unsigned part, (x + y) >> 1)                               \
-  CUDAEMU_EACH_2(__vavgu##count, unsigned part, (x + y + 1) >> 1)                            \
-  CUDAEMU_EACH_2(__vavgs##count, signed part, (x + y + (x + y >= 0)) >> 1)                   \
-  CUDAEMU_COMPARE(count, eq, unsigned part, ==)                                              \
-  CUDAEMU_COMPARE(count, ne, unsigned part, !=)                                              \
-  CUDAEMU_SIGNED_OR_NOT(count, s, signed part)                                               \
+#define CUDAEMU_PARTS(count, part)                                                  \
+  CUDAEMU_EACH_2(__vadd##count, signed part, x + y)                                 \
+  CUDAEMU_EACH_2(__vsub##count, signed part, x - y)                                 \
+  CUDAEMU_EACH_1(__vneg##count, signed part, -x)                                    \
+  CUDAEMU_EACH_1(__vnegss##count, signed part, cudaemu::saturated<signed part>(-x)) \
+  CUDAEMU_EACH_1(__vabs##count, signed part, cudaemu::distance(x, 0))               \
+  CUDAEMU_EACH_1(__vabsss##count, signed part,                                      \
+                 cudaemu::saturated<signed part>(cudaemu::distance(x, 0)))          \
+  CUDAEMU_EACH_2(__vhaddu##count, unsigned part, (x + y) >> 1)                      \
+  CUDAEMU_EACH_2(__vavgu##count, unsigned part, (x + y + 1) >> 1)                   \
+  CUDAEMU_EACH_2(__vavgs##count, signed part, (x + y + (x + y >= 0)) >> 1)          \
+  CUDAEMU_COMPARE(count, eq, unsigned part, ==)                                     \
+  CUDAEMU_COMPARE(count, ne, unsigned part, !=)                                     \
+  CUDAEMU_SIGNED_OR_NOT(count, s, signed part)                                      \
   CUDAEMU_SIGNED_OR_NOT(count, u, unsigned part)
 
 CUDAEMU_PARTS(2, short)
@@ -85,11 +85,19 @@ CUDAEMU_PARTS(4, char)
 
 // Minima and maxima of three, and of a sum and a third, of words and of pairs of halfwords; with
 // `_relu` of 0 besides.
-#define CUDAEMU_FOUR_OF_THREE(suffix, word, least, most, add, ...)                                  \
-  inline word __vimin3_##suffix(word a, word b, word c) { return __VA_ARGS__(least(least(a, b), c)); } \
-  inline word __vimax3_##suffix(word a, word b, word c) { return __VA_ARGS__(most(most(a, b), c)); }   \
-  inline word __viaddmin_##suffix(word a, word b, word c) { return __VA_ARGS__(least(add(a, b), c)); } \
-  inline word __viaddmax_##suffix(word a, word b, word c) { return __VA_ARGS__(most(add(a, b), c)); }
+#define CUDAEMU_FOUR_OF_THREE(suffix, word, least, most, add, ...) \
+  inline word __vimin3_##suffix(word a, word b, word c) {          \
+    return __VA_ARGS__(least(least(a, b), c));                     \
+  }                                                                \
+  inline word __vimax3_##suffix(word a, word b, word c) {          \
+    return __VA_ARGS__(most(most(a, b), c));                       \
+  }                                                                \
+  inline word __viaddmin_##suffix(word a, word b, word c) {        \
+    return __VA_ARGS__(least(add(a, b), c));                       \
+  }                                                                \
+  inline word __viaddmax_##suffix(word a, word b, word c) {        \
+    return __VA_ARGS__(most(add(a, b), c));                        \
+  }
 namespace cudaemu {
 inline int sum_of(int a, int b) { return a + b; }
 inline unsigned sum_of(unsigned a, unsigned b) { return a + b; }

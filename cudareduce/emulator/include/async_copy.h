@@ -22,12 +22,12 @@ __forceinline__ void poison_words(const Copy &copy) {
 
 // The widest power of two that divides both addresses and the number of bytes, 8 at most.
 inline size_t unit_of(const void *target, const void *source, size_t bytes) {
-  const size_t all = reinterpret_cast<size_t>(target) | reinterpret_cast<size_t>(source) | bytes | 8;
+  const size_t all =
+      reinterpret_cast<size_t>(target) | reinterpret_cast<size_t>(source) | bytes | 8;
   return all & -all;
 }
 
-__forceinline__ void begin_copy(void *target, const void *source, size_t bytes,
-                                const void *owner) {
+__forceinline__ void begin_copy(void *target, const void *source, size_t bytes, const void *owner) {
   if (bytes == 0) return;
   const Copy copy = {target, source, bytes, owner};
   const size_t unit = unit_of(target, source, bytes);
@@ -70,7 +70,8 @@ struct aligned_size_t {
   static constexpr size_t align = alignment;
   size_t value;
   explicit aligned_size_t(size_t bytes, cudaemu::Site at = cudaemu::Site::here()) : value(bytes) {
-    if (bytes % alignment != 0) cudaemu::assertion_failed("aligned_size_t: the size is a multiple", at);
+    if (bytes % alignment != 0)
+      cudaemu::assertion_failed("aligned_size_t: the size is a multiple", at);
   }
   operator size_t() const { return value; }
 };

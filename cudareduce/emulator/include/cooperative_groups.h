@@ -134,8 +134,8 @@ class coalesced_group : public details::Lanes<coalesced_group> {
   template <class T>
   T shfl(T value, int rank, details::Site at = details::Site::here()) const {
     const int lane = static_cast<int>(__fns(mask_, 0, rank + 1));
-    return details::in_pieces(
-        value, [&](auto piece) { return __shfl_sync(mask_, piece, lane, 32, at); });
+    return details::in_pieces(value,
+                              [&](auto piece) { return __shfl_sync(mask_, piece, lane, 32, at); });
   }
   template <class T>
   T shfl_down(T value, unsigned by, details::Site at = details::Site::here()) const {
@@ -173,21 +173,18 @@ class TileOperations : public Lanes<Tile> {
   static unsigned mask() { return (cudaemu::FULL_WARP >> (32 - tile_size)) << first_lane(); }
   template <class T>
   static T shfl(T value, int rank, Site at = Site::here()) {
-    return in_pieces(value, [&](auto piece) {
-      return __shfl_sync(mask(), piece, rank, tile_size, at);
-    });
+    return in_pieces(value,
+                     [&](auto piece) { return __shfl_sync(mask(), piece, rank, tile_size, at); });
   }
   template <class T>
   static T shfl_down(T value, unsigned by, Site at = Site::here()) {
-    return in_pieces(value, [&](auto piece) {
-      return __shfl_down_sync(mask(), piece, by, tile_size, at);
-    });
+    return in_pieces(
+        value, [&](auto piece) { return __shfl_down_sync(mask(), piece, by, tile_size, at); });
   }
   template <class T>
   static T shfl_up(T value, unsigned by, Site at = Site::here()) {
-    return in_pieces(value, [&](auto piece) {
-      return __shfl_up_sync(mask(), piece, by, tile_size, at);
-    });
+    return in_pieces(value,
+                     [&](auto piece) { return __shfl_up_sync(mask(), piece, by, tile_size, at); });
   }
   template <class T>
   static T shfl_xor(T value, unsigned with, Site at = Site::here()) {

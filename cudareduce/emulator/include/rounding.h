@@ -1,5 +1,5 @@
-// Roundings on the way to a 16-bit float. To round to odd is to set the last bit of what is not exact:
-// then a second rounding, to at most half as many bits, ends where a single one would have.
+// Roundings on the way to a 16-bit float. To round to odd is to set the last bit of what is not
+// exact: then a second rounding, to at most half as many bits, ends where a single one would have.
 #pragma once
 #include "../device/arithmetic.h"
 
@@ -16,7 +16,8 @@ inline float odd_float(double value) {
 
 // Of integers beyond 2^53 the lower bits only say that there are some.
 inline double odd_double(unsigned long long value) {
-  return static_cast<double>(value >> 53 == 0 ? value : value >> 12 << 12 | ((value & 4095) != 0) << 11);
+  return static_cast<double>(value >> 53 == 0 ? value
+                                              : value >> 12 << 12 | ((value & 4095) != 0) << 11);
 }
 inline double odd_double(long long value) {
   return value < 0 ? -odd_double(0 - static_cast<unsigned long long>(value))

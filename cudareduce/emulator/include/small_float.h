@@ -66,22 +66,22 @@ inline CUDAEMU_SMALL_FLOAT directed(float value, int mode, const CUDAEMU_SMALL_F
 #define CUDAEMU_NAME(before, after) CUDAEMU_PASTE(before, CUDAEMU_SMALL_NAME, after)
 
 // One name for both types: what is done to one number is done to both of a pair.
-#define CUDAEMU_OF_1(name, pair_name, result)                                                   \
-  inline CUDAEMU_SMALL_FLOAT name(CUDAEMU_SMALL_FLOAT a) { return result; }                     \
+#define CUDAEMU_OF_1(name, pair_name, result)                               \
+  inline CUDAEMU_SMALL_FLOAT name(CUDAEMU_SMALL_FLOAT a) { return result; } \
   inline CUDAEMU_SMALL_FLOAT_2 pair_name(CUDAEMU_SMALL_FLOAT_2 a) { return {name(a.x), name(a.y)}; }
-#define CUDAEMU_OF_2(name, pair_name, result)                                                     \
+#define CUDAEMU_OF_2(name, pair_name, result)                                                      \
   inline CUDAEMU_SMALL_FLOAT name(CUDAEMU_SMALL_FLOAT a, CUDAEMU_SMALL_FLOAT b) { return result; } \
   inline CUDAEMU_SMALL_FLOAT_2 pair_name(CUDAEMU_SMALL_FLOAT_2 a, CUDAEMU_SMALL_FLOAT_2 b) {       \
     return {name(a.x, b.x), name(a.y, b.y)};                                                       \
   }
-#define CUDAEMU_OF_3(name, pair_name, result)                                                    \
-  inline CUDAEMU_SMALL_FLOAT name(CUDAEMU_SMALL_FLOAT a, CUDAEMU_SMALL_FLOAT b,                  \
-                                  CUDAEMU_SMALL_FLOAT c) {                                       \
-    return result;                                                                               \
-  }                                                                                              \
-  inline CUDAEMU_SMALL_FLOAT_2 pair_name(CUDAEMU_SMALL_FLOAT_2 a, CUDAEMU_SMALL_FLOAT_2 b,       \
-                                         CUDAEMU_SMALL_FLOAT_2 c) {                              \
-    return {name(a.x, b.x, c.x), name(a.y, b.y, c.y)};                                           \
+#define CUDAEMU_OF_3(name, pair_name, result)                                              \
+  inline CUDAEMU_SMALL_FLOAT name(CUDAEMU_SMALL_FLOAT a, CUDAEMU_SMALL_FLOAT b,            \
+                                  CUDAEMU_SMALL_FLOAT c) {                                 \
+    return result;                                                                         \
+  }                                                                                        \
+  inline CUDAEMU_SMALL_FLOAT_2 pair_name(CUDAEMU_SMALL_FLOAT_2 a, CUDAEMU_SMALL_FLOAT_2 b, \
+                                         CUDAEMU_SMALL_FLOAT_2 c) {                        \
+    return {name(a.x, b.x, c.x), name(a.y, b.y, c.y)};                                     \
   }
 
 // Arithmetic rounds after every operation, and a comparison is that of the values.
@@ -95,31 +95,31 @@ inline CUDAEMU_SMALL_FLOAT directed(float value, int mode, const CUDAEMU_SMALL_F
   inline CUDAEMU_SMALL_FLOAT_2 operator op(CUDAEMU_SMALL_FLOAT_2 a, CUDAEMU_SMALL_FLOAT_2 b) {   \
     return {a.x op b.x, a.y op b.y};                                                             \
   }                                                                                              \
-  inline CUDAEMU_SMALL_FLOAT_2 &operator op## = (CUDAEMU_SMALL_FLOAT_2 & a,                      \
-                                                 CUDAEMU_SMALL_FLOAT_2 b) {                      \
+  inline CUDAEMU_SMALL_FLOAT_2 &operator op## =                                                  \
+      (CUDAEMU_SMALL_FLOAT_2 & a, CUDAEMU_SMALL_FLOAT_2 b) {                                     \
     return a = a op b;                                                                           \
   }
 // `u`: also true where one is NaN. Of pairs: 1 or 0 in each part, all ones or zeros in each part,
 // and whether both are true.
-#define CUDAEMU_COMPARISON(op, name, unordered)                                               \
-  inline bool operator op(CUDAEMU_SMALL_FLOAT a, CUDAEMU_SMALL_FLOAT b) {                     \
-    return static_cast<float>(a) op static_cast<float>(b);                                    \
-  }                                                                                           \
-  inline bool operator op(CUDAEMU_SMALL_FLOAT_2 a, CUDAEMU_SMALL_FLOAT_2 b) {                 \
-    return a.x op b.x && a.y op b.y;                                                          \
-  }                                                                                           \
-  CUDAEMU_COMPARISON_NAMED(name, a op b && !cudaemu::is_unordered(a, b))                      \
+#define CUDAEMU_COMPARISON(op, name, unordered)                               \
+  inline bool operator op(CUDAEMU_SMALL_FLOAT a, CUDAEMU_SMALL_FLOAT b) {     \
+    return static_cast<float>(a) op static_cast<float>(b);                    \
+  }                                                                           \
+  inline bool operator op(CUDAEMU_SMALL_FLOAT_2 a, CUDAEMU_SMALL_FLOAT_2 b) { \
+    return a.x op b.x && a.y op b.y;                                          \
+  }                                                                           \
+  CUDAEMU_COMPARISON_NAMED(name, a op b && !cudaemu::is_unordered(a, b))      \
   CUDAEMU_COMPARISON_NAMED(name##u, a op b || cudaemu::is_unordered(a, b))
-#define CUDAEMU_COMPARISON_NAMED(name, result)                                                    \
-  inline bool __h##name(CUDAEMU_SMALL_FLOAT a, CUDAEMU_SMALL_FLOAT b) { return result; }          \
-  inline CUDAEMU_SMALL_FLOAT_2 __h##name##2(CUDAEMU_SMALL_FLOAT_2 a, CUDAEMU_SMALL_FLOAT_2 b) {   \
-    return {static_cast<float>(__h##name(a.x, b.x)), static_cast<float>(__h##name(a.y, b.y))};    \
-  }                                                                                               \
-  inline unsigned __h##name##2_mask(CUDAEMU_SMALL_FLOAT_2 a, CUDAEMU_SMALL_FLOAT_2 b) {           \
-    return (__h##name(a.x, b.x) ? 0xffffu : 0) | (__h##name(a.y, b.y) ? 0xffff0000u : 0);         \
-  }                                                                                               \
-  inline bool __hb##name##2(CUDAEMU_SMALL_FLOAT_2 a, CUDAEMU_SMALL_FLOAT_2 b) {                   \
-    return __h##name(a.x, b.x) && __h##name(a.y, b.y);                                            \
+#define CUDAEMU_COMPARISON_NAMED(name, result)                                                  \
+  inline bool __h##name(CUDAEMU_SMALL_FLOAT a, CUDAEMU_SMALL_FLOAT b) { return result; }        \
+  inline CUDAEMU_SMALL_FLOAT_2 __h##name##2(CUDAEMU_SMALL_FLOAT_2 a, CUDAEMU_SMALL_FLOAT_2 b) { \
+    return {static_cast<float>(__h##name(a.x, b.x)), static_cast<float>(__h##name(a.y, b.y))};  \
+  }                                                                                             \
+  inline unsigned __h##name##2_mask(CUDAEMU_SMALL_FLOAT_2 a, CUDAEMU_SMALL_FLOAT_2 b) {         \
+    return (__h##name(a.x, b.x) ? 0xffffu : 0) | (__h##name(a.y, b.y) ? 0xffff0000u : 0);       \
+  }                                                                                             \
+  inline bool __hb##name##2(CUDAEMU_SMALL_FLOAT_2 a, CUDAEMU_SMALL_FLOAT_2 b) {                 \
+    return __h##name(a.x, b.x) && __h##name(a.y, b.y);                                          \
   }
 
 inline bool __hisnan(CUDAEMU_SMALL_FLOAT a) { return __builtin_isnan(static_cast<float>(a)); }
@@ -191,7 +191,9 @@ CUDAEMU_FUNCTION(rint, rintf(a))
 inline CUDAEMU_SMALL_FLOAT CUDAEMU_NAME(__low2, )(CUDAEMU_SMALL_FLOAT_2 a) { return a.x; }
 inline CUDAEMU_SMALL_FLOAT CUDAEMU_NAME(__high2, )(CUDAEMU_SMALL_FLOAT_2 a) { return a.y; }
 inline CUDAEMU_SMALL_FLOAT_2 CUDAEMU_NAME(__low2, 2)(CUDAEMU_SMALL_FLOAT_2 a) { return {a.x, a.x}; }
-inline CUDAEMU_SMALL_FLOAT_2 CUDAEMU_NAME(__high2, 2)(CUDAEMU_SMALL_FLOAT_2 a) { return {a.y, a.y}; }
+inline CUDAEMU_SMALL_FLOAT_2 CUDAEMU_NAME(__high2, 2)(CUDAEMU_SMALL_FLOAT_2 a) {
+  return {a.y, a.y};
+}
 inline CUDAEMU_SMALL_FLOAT_2 CUDAEMU_NAME(__lows2, 2)(CUDAEMU_SMALL_FLOAT_2 a,
                                                       CUDAEMU_SMALL_FLOAT_2 b) {
   return {a.x, b.x};
@@ -226,15 +228,16 @@ inline CUDAEMU_SMALL_FLOAT CUDAEMU_NAME(__short_as_, )(short bits) {
   return cudaemu::bits_as<CUDAEMU_SMALL_FLOAT>(bits);
 }
 
-// Conversions that name their rounding. From integers they go through a float that is rounded alike.
-#define CUDAEMU_ROUNDINGS(name, from, nearest, directed_float)                                     \
-  inline CUDAEMU_SMALL_FLOAT CUDAEMU_NAME(name, _rn)(from a) { return nearest; }                   \
-  CUDAEMU_DIRECTED(name, _rz, from, directed_float##_rz, FE_TOWARDZERO)                            \
-  CUDAEMU_DIRECTED(name, _ru, from, directed_float##_ru, FE_UPWARD)                                \
+// Conversions that name their rounding. From integers they go through a float that is rounded
+// alike.
+#define CUDAEMU_ROUNDINGS(name, from, nearest, directed_float)                   \
+  inline CUDAEMU_SMALL_FLOAT CUDAEMU_NAME(name, _rn)(from a) { return nearest; } \
+  CUDAEMU_DIRECTED(name, _rz, from, directed_float##_rz, FE_TOWARDZERO)          \
+  CUDAEMU_DIRECTED(name, _ru, from, directed_float##_ru, FE_UPWARD)              \
   CUDAEMU_DIRECTED(name, _rd, from, directed_float##_rd, FE_DOWNWARD)
-#define CUDAEMU_DIRECTED(name, suffix, from, to_float, mode)                                       \
-  inline CUDAEMU_SMALL_FLOAT CUDAEMU_NAME(name, suffix)(from a) {                                  \
-    return cudaemu::directed(to_float(a), mode, static_cast<CUDAEMU_SMALL_FLOAT *>(nullptr));      \
+#define CUDAEMU_DIRECTED(name, suffix, from, to_float, mode)                                  \
+  inline CUDAEMU_SMALL_FLOAT CUDAEMU_NAME(name, suffix)(from a) {                             \
+    return cudaemu::directed(to_float(a), mode, static_cast<CUDAEMU_SMALL_FLOAT *>(nullptr)); \
   }
 CUDAEMU_ROUNDINGS(__float2, float, a, cudaemu::same)
 CUDAEMU_ROUNDINGS(__int2, int, a, __int2float)
@@ -243,18 +246,18 @@ CUDAEMU_ROUNDINGS(__short2, short, a, __int2float)
 CUDAEMU_ROUNDINGS(__ushort2, unsigned short, a, __uint2float)
 CUDAEMU_ROUNDINGS(__ll2, long long, a, __ll2float)
 CUDAEMU_ROUNDINGS(__ull2, unsigned long long, a, __ull2float)
-#define CUDAEMU_INTEGER(name, to)                                                                  \
-  inline to CUDAEMU_NAME(__, 2##name##_rn)(CUDAEMU_SMALL_FLOAT a) {                                \
-    return cudaemu::to_integer<to>(static_cast<float>(a), rintf(a));                               \
-  }                                                                                                \
-  inline to CUDAEMU_NAME(__, 2##name##_rz)(CUDAEMU_SMALL_FLOAT a) {                                \
-    return cudaemu::to_integer<to>(static_cast<float>(a), truncf(a));                              \
-  }                                                                                                \
-  inline to CUDAEMU_NAME(__, 2##name##_ru)(CUDAEMU_SMALL_FLOAT a) {                                \
-    return cudaemu::to_integer<to>(static_cast<float>(a), ceilf(a));                               \
-  }                                                                                                \
-  inline to CUDAEMU_NAME(__, 2##name##_rd)(CUDAEMU_SMALL_FLOAT a) {                                \
-    return cudaemu::to_integer<to>(static_cast<float>(a), floorf(a));                              \
+#define CUDAEMU_INTEGER(name, to)                                     \
+  inline to CUDAEMU_NAME(__, 2##name##_rn)(CUDAEMU_SMALL_FLOAT a) {   \
+    return cudaemu::to_integer<to>(static_cast<float>(a), rintf(a));  \
+  }                                                                   \
+  inline to CUDAEMU_NAME(__, 2##name##_rz)(CUDAEMU_SMALL_FLOAT a) {   \
+    return cudaemu::to_integer<to>(static_cast<float>(a), truncf(a)); \
+  }                                                                   \
+  inline to CUDAEMU_NAME(__, 2##name##_ru)(CUDAEMU_SMALL_FLOAT a) {   \
+    return cudaemu::to_integer<to>(static_cast<float>(a), ceilf(a));  \
+  }                                                                   \
+  inline to CUDAEMU_NAME(__, 2##name##_rd)(CUDAEMU_SMALL_FLOAT a) {   \
+    return cudaemu::to_integer<to>(static_cast<float>(a), floorf(a)); \
   }
 CUDAEMU_INTEGER(int, int)
 CUDAEMU_INTEGER(uint, unsigned)
@@ -266,17 +269,14 @@ CUDAEMU_INTEGER(ull, unsigned long long)
 // One address, one number; of a pair each part on its own.
 __forceinline__ CUDAEMU_SMALL_FLOAT atomicAdd(CUDAEMU_SMALL_FLOAT *address,
                                               CUDAEMU_SMALL_FLOAT value) {
-  return cudaemu::atomic_update(address,
-                                [=](CUDAEMU_SMALL_FLOAT old) __attribute__((always_inline)) {
-                                  return old + value;
-                                });
+  return cudaemu::atomic_update(
+      address, [=](CUDAEMU_SMALL_FLOAT old) __attribute__((always_inline)) { return old + value; });
 }
 __forceinline__ CUDAEMU_SMALL_FLOAT_2 atomicAdd(CUDAEMU_SMALL_FLOAT_2 *address,
                                                 CUDAEMU_SMALL_FLOAT_2 value) {
   return cudaemu::atomic_update(address,
-                                [=](CUDAEMU_SMALL_FLOAT_2 old) __attribute__((always_inline)) {
-                                  return old + value;
-                                });
+                                [=](CUDAEMU_SMALL_FLOAT_2 old)
+                                    __attribute__((always_inline)) { return old + value; });
 }
 
 #undef CUDAEMU_ARITHMETIC

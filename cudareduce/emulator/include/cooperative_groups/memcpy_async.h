@@ -10,8 +10,8 @@ namespace cooperative_groups {
 template <class Group, class T, class Bytes>
 __forceinline__ void memcpy_async(const Group &group, T *target, const T *source, Bytes bytes) {
   cudaemu::share_copy(target, source, static_cast<size_t>(bytes),
-                      static_cast<size_t>(group.thread_rank()),
-                      static_cast<size_t>(group.size()), nullptr);
+                      static_cast<size_t>(group.thread_rank()), static_cast<size_t>(group.size()),
+                      nullptr);
   cudaemu::close_batch();
 }
 template <class Group, class T, class Target, class Source>

@@ -29,8 +29,8 @@ __forceinline__ T inclusive_scan(const thread_block_tile<tile_size, Parent> &til
   if constexpr (tile_size > 32) {
     value = details::scan_of_lanes(thread_block_tile<32>(), value, combine, at);
     bool any_before;
-    const T before = tile.folded(__shfl_sync(cudaemu::FULL_WARP, value, 31, 32, at), at, combine,
-                                 &any_before);
+    const T before =
+        tile.folded(__shfl_sync(cudaemu::FULL_WARP, value, 31, 32, at), at, combine, &any_before);
     return any_before ? combine(before, value) : value;
   } else {
     return details::scan_of_lanes(tile, value, combine, at);
