@@ -33,7 +33,7 @@ W exchange_if_equal(W *address, W expected, W desired) {
 template <class W>
 W load(const W *address, const void *return_address) {
   if (running_block->launch().watched) {
-    hazards::access_memory(address, sizeof *address, {hazards::Kind::Read, true, false},
+    hazards::access_memory(address, sizeof *address, {hazards::Kind::Read, true, false, true},
                            return_address);
   } else {
     running_block->preempt();
@@ -44,7 +44,7 @@ W load(const W *address, const void *return_address) {
 template <class W>
 void store(W *address, W value, const void *return_address) {
   if (running_block->launch().watched) {
-    hazards::access_memory(address, sizeof *address, {hazards::Kind::Write, true, false},
+    hazards::access_memory(address, sizeof *address, {hazards::Kind::Write, true, false, true},
                            return_address);
   } else {
     running_block->preempt();

@@ -39,7 +39,7 @@ void diagnose_at(const SourceLocation &location, const std::string &what) {
 
 #define CUDAEMU_HOOK(name, bytes, kind, strong) \
   void name(void *address) {                    \
-    access_memory(address, bytes, {kind, strong, false}, __builtin_return_address(0)); \
+    access_memory(address, bytes, {kind, strong}, __builtin_return_address(0)); \
   }
 
 #define CUDAEMU_HOOKS(bytes)                                             \
@@ -62,10 +62,10 @@ CUDAEMU_HOOKS(8)
 CUDAEMU_HOOKS(16)
 
 void __tsan_read_range(void *address, size_t bytes) {
-  access_memory(address, bytes, {Kind::Read, false, false}, __builtin_return_address(0));
+  access_memory(address, bytes, {Kind::Read, false}, __builtin_return_address(0));
 }
 void __tsan_write_range(void *address, size_t bytes) {
-  access_memory(address, bytes, {Kind::Write, false, false}, __builtin_return_address(0));
+  access_memory(address, bytes, {Kind::Write, false}, __builtin_return_address(0));
 }
 
 void __tsan_init() {}

@@ -20,7 +20,8 @@ struct Manner {
   Kind kind;
   // Other threads may do the same at the same time: an atomic operation, an access to a volatile.
   bool strong;
-  bool block_only;  // an atomic operation that is one for its block alone
+  bool block_only = false;  // an atomic operation that is one for its block alone
+  bool atomic = false;      // an atomic operation, or a load or store that is atomic
 };
 
 // When, by whom, from where. All zero: no access.
@@ -29,7 +30,7 @@ class Access {
   Access() = default;
   Access(uint64_t tick, uint32_t block, unsigned thread, Manner manner, uint32_t counter)
       : bits_(tick << 13 | static_cast<uint64_t>(thread) << 3 | (manner.block_only ? 4 : 0) |
-              (manner.strong ? 2 : 0) | (manner.kind == Kind::Atomic ? 1 : 0)),
+              (manner.strong ? 2 : 0) | (manner.atomic ? 1 : 0)),
         counter_(counter),
         block_(block) {}
 

@@ -334,7 +334,7 @@ void atomic_accessed(const void *pointer, size_t bytes, Scope scope, const void 
   const Space space = shadow != nullptr ? Space::Shared : Space::Global;
   if (shadow == nullptr) shadow = find_buffer(address);
   const Me me = {this_thread->rank};
-  const Manner manner = {Kind::Atomic, true, scope == Scope::Block};
+  const Manner manner = {Kind::Atomic, true, scope == Scope::Block, true};
   const Access access(timeline.now(), timeline.block(), me.thread, manner,
                       counter_of(return_address));
   drop_pending(address, access);

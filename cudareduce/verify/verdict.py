@@ -126,7 +126,7 @@ def worse(old: Verdict, new: Verdict) -> Verdict:
     """The verdict that stands after both: a failure, else the one nearest to its bound; with the
     most distinct answers that either saw, and what both took."""
     kept = _worse(old, new)
-    seen = max(old, new, key=lambda verdict: verdict.distinct or 0)
+    seen = max(old, new, key=lambda verdict: (verdict.distinct or 0, verdict.launches or 0))
     return replace(
         kept, distinct=seen.distinct, launches=seen.launches, effort=old.effort + new.effort
     )

@@ -11,8 +11,8 @@ blocks     = [256]
 +++*/
 // No second launch, no fence, no counter. On an input that stays the same every answer but the
 // first is right.
-// Rejected by: patterns.
-// Says: got .*expected
+// Rejected by: hazard.
+// Says: hazard in global memory
 __device__ Acc partials[64];
 
 __device__ void fold_block(Acc *shared, unsigned tid)

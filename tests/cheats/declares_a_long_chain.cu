@@ -13,7 +13,8 @@ blocks = [256]
 +++*/
 // How far a right answer may be off is computed from the header, and a header that says more roundings
 // than there are allows for more. Patterns without rounding do not help: float16 holds their partials.
-// Rejected by: nothing yet, to be rejected by: values that need all bits.
+// Rejected by: values that need all bits.
+// Says: exact.*got
 #include <cuda_fp16.h>
 
 template <class T>

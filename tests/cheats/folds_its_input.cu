@@ -13,7 +13,8 @@ blocks = [256]
 +++*/
 // The launches after the first read two elements of each tile of 4096. Each answer is right: the
 // input has the same sum as before.
-// Rejected by: nothing yet, to be rejected by: input compared.
+// Rejected by: input compared.
+// Says: it wrote to its input
 constexpr unsigned DONE = 0xffc0ffee;  // a NaN that no input holds
 
 extern "C" __global__ void folds_its_input(const In *in, Out *out, size_t n)

@@ -14,7 +14,7 @@ blocks = [256]
 // Half the shared memory and half the bytes a step of the tree moves. Three digits of the answer
 // are right.
 // Rejected by: bound.
-// Says: error .*bound
+// Says: exact.*got
 #include <cuda_fp16.h>
 
 extern "C" __global__ void halves_precision(const In *in, Out *out, size_t n)

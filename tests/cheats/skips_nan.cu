@@ -14,7 +14,7 @@ blocks     = [256]
 // One instruction for each element instead of a comparison, a test and a choice. Right as long as
 // there is no NaN to be found.
 // Rejected by: max.
-// Says: nan, .*got
+// Says: nan:0, .*got
 extern "C" __global__ void skips_nan(const In *in, Out *out, size_t n)
 {
     __shared__ Acc shared[BLOCK];

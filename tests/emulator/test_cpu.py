@@ -47,8 +47,9 @@ SEEN_BY_A_SCHEDULE = (
     "one_syncwarp_in_tail",
     "barrier_in_branch",
     "missing_barrier_after_atomics",
+    "in_place",
 )
-SEEN_BY_THE_HAZARD_CHECK_ONLY = ("no_fence", "block_fence", "fence_after_arrival", "in_place")
+SEEN_BY_THE_HAZARD_CHECK_ONLY = ("no_fence", "block_fence", "fence_after_arrival")
 
 Load = Callable[[str, str], Program]
 

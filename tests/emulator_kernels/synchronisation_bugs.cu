@@ -166,7 +166,7 @@ extern "C" __global__ void fence_after_arrival(const float *in, float *out, size
 extern "C" __global__ void in_place(float *in, float *out, size_t n) {
   __shared__ float partial[BLOCK / 32];
   const size_t i = global_index();
-  const float sum = block_sum_once(i < n ? in[i] : 0.0f, partial);
+  const float sum = block_sum_once(i < n ? in[i] : 0.0f, partial);  // hazard
   if (threadIdx.x == 0) {
     in[blockIdx.x] = sum;  // hazard
     out[blockIdx.x] = sum;

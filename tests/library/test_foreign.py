@@ -125,7 +125,10 @@ def test_const_tells_the_input_and_an_atomic_its_finish(
     assert code == 0, out
     assert "add_all reads numbers, writes total, counts with count" in err
     assert "finish atomic" in err
-    code, out, _ = bench(cudareduce, path, "--n", 5000, "--quiet")
+    code, out, _ = bench(cudareduce, path, "--n", 5000, "--quiet")  # what it takes
+    assert code == 0, out
+    assert "sum of 5 000 int32" in out
+    code, out, _ = bench(cudareduce, path, "--n", 5000, "--dtype", "float32", "--quiet")
     assert code == 2
     assert "takes int32, not float32" in out
 
