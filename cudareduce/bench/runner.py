@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
 from typing import Any
 
 from cudareduce.backend import Monitor, OutOfMemory
@@ -18,7 +17,7 @@ from cudareduce.errors import EnvironmentProblem
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.library.registry import Choice
 from cudareduce.problem.operators import Reduction
-from cudareduce.verify.shapes import edges
+from cudareduce.verify.shapes import ROW_SHAPES, edge_sizes, edges
 from cudareduce.verify.verdict import Verdict, skipped
 
 #: Edge sizes up to this are part of every bench; `verify` takes them all.
@@ -72,7 +71,7 @@ class _Runner:
         try:
             session = self._session
             edges_of = {case: self._edges(case) for case in runnable}
-            nets = {case: session.jobs.nets(case, every=case.kernel.foreign) for case in runnable}
+            nets = {case: session.jobs.nets(case, every=_of_a_user(case)) for case in runnable}
             sizes = [(n, self._settings.rows) for n in self._settings.sizes]
             shapes = {case: [*some, *sizes] for case, some in edges_of.items()}
             prepared, unbuilt = session.prepare(runnable, shapes, nets)
@@ -98,10 +97,11 @@ class _Runner:
 
     def _edges(self, case: Case) -> list[Shape]:
         """Where a case may go wrong: of a user's own file all that `verify` takes on any machine,
-        since no test of ours has tried it."""
-        most = inf if case.kernel.foreign else _QUICK_EDGE
-        shapes = edges(case, self._session.backend.limits())
-        return [(n, rows) for n, rows in shapes if n * rows <= most]
+        since no test of ours has tried it; of others what hurts every kernel."""
+        if _of_a_user(case):
+            return list(edges(case, self._session.backend.limits()))
+        shapes = [*((n, 1) for n in edge_sizes(case.block)), *ROW_SHAPES]
+        return [(n, rows) for n, rows in shapes if n * rows <= _QUICK_EDGE]
 
     def _group(
         self,
@@ -178,6 +178,11 @@ class _Runner:
             group, stories=tuple(stories), remarks=tuple(remarks), tried=True,
             interrupted=interrupted,
         )  # fmt: skip
+
+
+def _of_a_user(case: Case) -> bool:
+    """Whether a case is a file of a user's, and not of another tree of the package."""
+    return case.kernel.foreign and case.name is None
 
 
 def _without_memory(group: Group, error: OutOfMemory) -> Group:
