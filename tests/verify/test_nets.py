@@ -123,7 +123,8 @@ _CASES = {
     # What is left of a larger grid: right as long as grids grow.
     "remembers_the_largest_grid": Wrong(
         _last_block(at="kept", end="largest", then="largest = max(largest, gridDim.x);\n    "),
-        "hazard in global memory", _GRID, before="__device__ Acc kept[1 << 20];\n__device__ unsigned largest;",
+        "hazard in global memory", _GRID,
+        before="__device__ Acc kept[1 << 20];\n__device__ unsigned largest;",
     ),
     # NaN, which memory holds beforehand, is the one value that fmaxf passes over.
     "combines_with_what_is_there": Wrong(
@@ -145,7 +146,7 @@ _CASES = {
             acc = Op::combine(acc, ((volatile Acc *)kept)[k]);
         *out = Op::finish(acc);
     }
-""", "schedule random", _BLOCK, before="__device__ Acc kept[BLOCK];"),
+""", "hazard in global memory", _BLOCK, before="__device__ Acc kept[BLOCK];"),
     "wrong_in_another_block": Wrong(
         _STRIDE.replace("i += BLOCK", "i += 256") + _TREE + _WRITE,
         "block 512: ", _BLOCK, blocks=(256, 512),
