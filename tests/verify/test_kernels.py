@@ -5,8 +5,7 @@ The list makes itself: a new kernel file joins by being there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
@@ -47,20 +46,6 @@ def _cases() -> Sequence[object]:
                 name = f"{kernel.id}-{op}-{dtype}"
                 cases.append(pytest.param(kernel, op, dtype, id=name, marks=marks))
     return cases
-
-
-class Watched(CpuBackend):
-    """Watches every access, and on more than one launch: a kernel may leave something behind."""
-
-    def ways(self, repeats: int, *, quick: bool) -> Iterator[str]:
-        for _ in range(repeats):
-            yield from super().ways(repeats, quick=quick)
-
-
-@pytest.fixture(scope="module")
-def watched(cache: Path) -> Iterator[CpuBackend]:
-    with Watched(cache=cache, hazards=True) as backend:
-        yield backend
 
 
 def prepare(
@@ -107,5 +92,5 @@ def test_right_at_the_smallest_and_largest_block(cpu: CpuBackend, kernel: Kernel
         shapes = ((1, 1), (block - 1, 1), (2 * block + 1, 1), (4992, 1), (31, 2 * block))
         [ready] = prepare(cpu, [case], shapes)
         for shape in ready.plans:
-            found = verify(cpu, [ready], shape)[case]
+            found = verify(cpu, [ready], shape, care="some")[case]
             assert found.outcome == "pass", f"block {block}: {found.reason}"
