@@ -8,9 +8,6 @@
 namespace cudaemu {
 namespace {
 
-// More than it takes all others to get there, whatever they do before.
-constexpr int TURNS_AT_BARRIER = 100'000;
-
 template <class W>
 W begin(W *address, Scope scope, const void *return_address) {
   if (running_block->launch().watched) {
@@ -90,8 +87,10 @@ void grid_barrier(Site at) {
     if (__atomic_add_fetch(&barrier.arrived, 1, __ATOMIC_SEQ_CST) % launch.blocks() == 0) {
       __atomic_add_fetch(&barrier.passed, 1, __ATOMIC_SEQ_CST);
     }
-    for (int turns = 0; __atomic_load_n(&barrier.passed, __ATOMIC_SEQ_CST) == before; turns++) {
-      if (turns == TURNS_AT_BARRIER) {
+    const auto closed = [&] { return __atomic_load_n(&barrier.passed, __ATOMIC_SEQ_CST) == before; };
+    while (closed()) {
+      // One that was there has opened it before it ended, so this must be looked at first.
+      if (__atomic_load_n(&barrier.ended, __ATOMIC_SEQ_CST) > 0 && closed()) {
         diagnose(at, "grid.sync() waits for a block that does not come");
         running_block->abandon();
       }

@@ -22,6 +22,7 @@ enum class Order : uint32_t {
 struct GridBarrier {
   uint64_t arrived = 0;
   uint64_t passed = 0;
+  uint64_t ended = 0;  // blocks that will not come any more
 };
 
 struct Launch {

@@ -2,6 +2,7 @@
 
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include <algorithm>
 #include <new>
@@ -17,8 +18,10 @@ namespace {
 // All that may be started and not ended at a time: each thread touches two pages of its stack.
 constexpr unsigned MAX_RESIDENT_THREADS = 64 << 10;
 constexpr unsigned MAX_RESIDENTS = 256;
-// So often may all that wait look in vain while there is no room for those they may wait for.
-constexpr unsigned TURNS_IN_VAIN = 64;
+// So often may all that wait look in vain while there is no room for those they may wait for. Blocks
+// of another OS thread may be what they wait for, and the machine may run that one late.
+constexpr unsigned ROUNDS_IN_VAIN = 64, ROUNDS_BESIDE_OTHERS = 500;
+constexpr timespec NAP = {0, 1'000'000};
 
 }  // namespace
 
@@ -123,7 +126,9 @@ void Worker::run(const Launch &launch, Handout &handout, unsigned workers) {
   const Ticker ticker(launch.watched ? Segment{} : segments_.code);
   const unsigned room =
       std::clamp(MAX_RESIDENT_THREADS / launch.threads() / workers, 2u, MAX_RESIDENTS);
-  unsigned in_vain = 0;  // turns since a block has ended
+  const unsigned rounds = workers == 1 ? ROUNDS_IN_VAIN : ROUNDS_BESIDE_OTHERS;
+  unsigned in_vain = 0;  // turns since a block has ended, `before` of them all
+  uint64_t before = 0;
   while (launch.watched || !any_diagnostics()) {
     bool fresh = waiting_.size() < room && has_fresh(launch, handout);
     // In a random order blocks go on while others have not begun.
@@ -136,17 +141,22 @@ void Worker::run(const Launch &launch, Handout &handout, unsigned workers) {
     if (launch.watched) hazards::leave_block();
     if (left == Left::Paused) {
       waiting_.push_back(resident);
-      if (waiting_.size() == room && ++in_vain > TURNS_IN_VAIN * room && has_fresh(launch, handout)) {
+      const uint64_t ended = __atomic_load_n(&launch.barrier.ended, __ATOMIC_RELAXED);
+      in_vain = ended == before ? in_vain + 1 : 0;
+      before = ended;
+      if (waiting_.size() < room) continue;
+      if (workers > 1 && in_vain % room == room - 1) nanosleep(&NAP, nullptr);
+      if (in_vain > rounds * room && has_fresh(launch, handout)) {
         diagnose_line("residents", "its blocks wait for others, and the emulator runs " +
                                        std::to_string(room) + " of them at a time");
         break;
       }
       continue;
     }
+    __atomic_add_fetch(&launch.barrier.ended, 1, __ATOMIC_SEQ_CST);
     resident->watched = nullptr;
     entered_ = nullptr;
     idle_.push_back(resident);
-    in_vain = 0;
     if (left == Left::GivenUp) {
       handout.next = launch.blocks();
       break;

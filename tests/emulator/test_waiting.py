@@ -70,3 +70,13 @@ def test_what_waits_for_ever_is_told_soon(checked: CpuBackend) -> None:
     # The same process goes on with another kernel.
     answer, expected = run_sum(checked, load(checked, "waiting.cu", "first_waits"), 5003)
     assert answer == expected
+
+
+def test_a_grid_waits_for_a_block_that_is_late_and_not_for_one_that_has_left(
+    any_backend: CpuBackend,
+) -> None:
+    program = load(any_backend, "waiting.cu", "all_meet")
+    answer, expected = run_sum(any_backend, program, 5003)
+    assert answer == expected
+    with pytest.raises(KernelFault, match="waits for a block that does not come"):
+        run_sum(any_backend, load(any_backend, "waiting.cu", "last_leaves"), 5003)

@@ -1,6 +1,8 @@
 // Blocks and warps that wait for each other in loops. The state of a launch is told from that of the
 // one before by its epoch, so that nothing has to be reset.
 
+#include <cooperative_groups.h>
+
 constexpr unsigned BLOCK = 256;
 constexpr unsigned MAX_BLOCKS = 64;
 
@@ -192,4 +194,30 @@ extern "C" __global__ void scope_too_narrow(const float *in, float *out, size_t 
 extern "C" __global__ void waits_for_ever(const float *in, float *out, size_t n) {
   while (done[blockIdx.x] != 0xffffffffu) {
   }
+}
+
+// ----- the barrier of a grid
+
+__device__ void meet_and_add(const float *in, float *out, size_t n, bool all) {
+  const float sum = block_sum(in, n);
+  if (threadIdx.x == 0) totals[blockIdx.x] = sum;
+  // The first block comes long after the others.
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    volatile unsigned busy = 0;
+    while (busy < 20000000) busy = busy + 1;
+  }
+  if (!all && blockIdx.x > 0 && blockIdx.x == gridDim.x - 1) return;
+  cooperative_groups::this_grid().sync();
+  if (blockIdx.x > 0 || threadIdx.x > 0) return;
+  float total = 0.0f;
+  for (unsigned b = 0; b < gridDim.x; b++) total += totals[b];
+  *out = total;
+}
+
+extern "C" __global__ void all_meet(const float *in, float *out, size_t n) {
+  meet_and_add(in, out, n, true);
+}
+
+extern "C" __global__ void last_leaves(const float *in, float *out, size_t n) {
+  meet_and_add(in, out, n, false);
 }
