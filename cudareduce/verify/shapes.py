@@ -114,17 +114,19 @@ def round_net(case: Case) -> Iterator[Net]:
 
 def operator_nets(case: Case) -> Iterator[Net]:
     """The other kinds of operators that a kernel takes, one of each kind, in turn with its own
-    block and with the smallest that the header names."""
+    block and with the smallest that the header names; in both where the order matters, which no
+    operator but these finds out."""
     for k, kind in enumerate(_OTHERS):
         found = next((r for r in _reductions(kind) if case.kernel.why_not(r) is None), None)
         if found is None or case.reduction.op.name in kind:
             continue
-        block = case.block if k % 2 == 0 else min(_blocks(case))
-        other = replace(case, reduction=found, block=block)
-        tile, limits = _tile(other), _tiny(other)
-        sizes = {33, tile, 2 * tile + 1, *_rounds(other, limits)}
-        shapes = (*((n, 1) for n in sorted(sizes) if n <= _FEW), *_rows(other)[:2])
-        yield Net(case=other, shapes=shapes, limits=limits, care="full")
+        blocks = (case.block, min(_blocks(case)))
+        for block in sorted({*blocks} if not found.op.commutative else {blocks[k % 2]}):
+            other = replace(case, reduction=found, block=block)
+            tile, limits = _tile(other), _tiny(other)
+            sizes = {33, tile, 2 * tile + 1, *_rounds(other, limits)}
+            shapes = (*((n, 1) for n in sorted(sizes) if n <= _FEW), *_rows(other)[:2])
+            yield Net(case=other, shapes=shapes, limits=limits, care="full")
 
 
 def _reductions(ops: Iterable[str]) -> Iterator[Reduction]:
