@@ -238,6 +238,13 @@ class TimedBackend(Backend, Protocol):
     def monitor(self) -> Monitor:
         """What reads clocks, power and temperature of this device."""
 
+    def overwrite(self, buffer: Buffer, offset: int, source: Buffer) -> None:
+        """Copy all of `source` into a buffer, to begin `offset` bytes into it."""
+
+    def reset_persisting(self) -> None:
+        """Make lines of the L2 that were to persist there ordinary ones, which other data
+        displaces."""
+
     def mark(self) -> Any:
         """Record an event behind all work enqueued so far."""
 

@@ -127,6 +127,7 @@ def protocol(session: Session, names: Sequence[str], parts: Sequence[Part]) -> d
         "flush_bytes_read": FLUSH_BYTES if session.backend.timed() else None,
         "confidence": CONFIDENCE if settings.rounds >= MIN_ROUNDS else None,
         "seed": settings.seed,
+        "timed_seed": settings.timed_seed if session.backend.timed() else None,
         "floors_us": floors_of(parts, settings),
         "measured": [story for part in parts for group in part.groups for story in group.stories],
         "remarks": remarks_of(parts),

@@ -261,6 +261,16 @@ class CudaBackend:
         """Wait for all work of the context, whichever stream it may have gone to."""
         self._driver.Context.synchronize()
 
+    def overwrite(self, buffer: Buffer, offset: int, source: Buffer) -> None:
+        assert isinstance(buffer, GuardedBuffer) and isinstance(source, GuardedBuffer)
+        self._driver.memcpy_dtod_async(
+            buffer.address + offset, source.address, source.nbytes, self.stream
+        )
+
+    @staticmethod
+    def reset_persisting() -> None:
+        driver.reset_persisting_l2()
+
     def monitor(self) -> Monitor:
         return NvmlMonitor(self._device.pci_bus_id())
 
