@@ -94,7 +94,8 @@ class TimingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRequest:
-    """What `bench` and `sweep` take; `columns` are those of the table besides the usual ones."""
+    """What `bench` and `sweep` take; `columns` are those of the table besides the usual ones. With
+    `strict` what could not be decided or measured ends a run with 4."""
 
     selection: Selection
     problem: ReductionOptions
@@ -102,18 +103,23 @@ class BenchRequest:
     machine: Machine
     outputs: Outputs
     columns: tuple[str, ...] = ()
+    strict: bool = False
     argv: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest:
-    """What `verify` takes; `only_pattern` is the one input to verify with."""
+    """What `verify` takes; `only_pattern` is the one input to verify with. With `strict` what could
+    not be decided ends a run with 4; `sanitize` runs kernels under NVIDIA's compute-sanitizer
+    too."""
 
     selection: Selection
     problem: ReductionOptions
     machine: Machine
     outputs: Outputs
     only_pattern: str | None = None
+    strict: bool = False
+    sanitize: bool = False
     argv: tuple[str, ...] = ()
 
 

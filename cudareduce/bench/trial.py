@@ -26,6 +26,7 @@ from cudareduce.timing.rounds import Measurement, measure, over
 from cudareduce.timing.sampling import Method
 from cudareduce.timing.timer import DeviceTimer
 from cudareduce.verify.inputs import REPEATS
+from cudareduce.verify.job import both
 from cudareduce.verify.verdict import RIGHT, Verdict, worse
 
 FLOOR_EVENTS, FLOOR_LAUNCH = "floor: two events", "floor: an empty kernel"
@@ -257,12 +258,13 @@ def _standing(group: Group, case: Case, verdict: Verdict) -> Group:
             for label, times in group.times.items()
         }
         group = replace(group, times=left)
-    stands = worse(group.verdicts[case], verdict)
+    stands = both(group.verdicts[case], verdict)
     if stands.outcome == "pass" and verdict.error is not None:
         # What is printed beside a time is the error on the input that was timed.
         stands = replace(
-            verdict, distinct=stands.distinct, launches=stands.launches, effort=stands.effort
-        )
+            verdict, reason=stands.reason, undecided=stands.undecided, distinct=stands.distinct,
+            launches=stands.launches, effort=stands.effort,
+        )  # fmt: skip
     return replace(group, verdicts={**group.verdicts, case: stands})
 
 

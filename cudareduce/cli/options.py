@@ -154,6 +154,9 @@ add_columns = click.option(
     "--columns", type=Words("COLUMNS", MORE_COLUMNS), default=(),
     help=f"Add to the table, with commas, or all: {', '.join(MORE_COLUMNS)}.",
 )  # fmt: skip
+add_strict = click.option(
+    "--strict", is_flag=True, help="Exit with 4 if anything could not be decided or measured."
+)
 add_selftest = options_of(
     click.option("--max-time", type=seconds, default=180.0, show_default=True, metavar="SECONDS",
                  help="Bound the whole test."),
