@@ -13,7 +13,7 @@ import numpy as np
 from cudareduce.backend import Launch, Monitor, TimedBackend
 from cudareduce.bench.group import Group, Times
 from cudareduce.bench.session import Session
-from cudareduce.bench.timed_input import TimedData, TimedInput
+from cudareduce.bench.timed_input import WROTE_INPUT, TimedData, TimedInput
 from cudareduce.bench.witness import Memory, Witness
 from cudareduce.budget import Deadline
 from cudareduce.launch.bound import Bound
@@ -209,13 +209,14 @@ class Trial:
 
     def _judge(self) -> None:
         """Look at what one more launch in the open context gives from poisoned memory."""
-        if self._given is not None:
-            self._given.turn_to(0)
+        given = self._given
+        assert given is not None
+        given.restored()
         for case, bound in self._bounds.items():
             bound.poison()
             bound.run()
             verdict = self._data.judged(bound.plan, bound.answers(), 0)
-            damage = bound.damage()
+            damage = bound.damage() or (None if given.restored() else WROTE_INPUT)
             if damage:
                 verdict = Verdict("fail", damage)
             if verdict is None:
@@ -225,6 +226,8 @@ class Trial:
 
     def _repeat(self, context: Context[DeviceTimer], costs_us: Mapping[Case, float]) -> None:
         """Whether launches leave work behind, and how many answers ten of them give."""
+        given = self._given
+        assert given is not None
         for case, bound in self._bounds.items():
             after, cost_us = self._after.get(case, RIGHT), costs_us.get(case, 0.0)
             wrong = late_work(context.timer, bound.run, cost_us or inf)
@@ -234,6 +237,8 @@ class Trial:
                 distinct, launches = distinct_answers(bound, cost_us)
                 after = worse(after, self._data.judged(bound.plan, bound.answers(), 0) or RIGHT)
                 after = replace(after, distinct=distinct, launches=launches)
+            if not given.restored():
+                after = worse(after, Verdict("fail", WROTE_INPUT))
             self._after[case] = after
 
 

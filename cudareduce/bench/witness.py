@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
-from cudareduce.bench.timed_input import TimedInput
+from cudareduce.bench.timed_input import WROTE_INPUT, TimedInput
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case
 from cudareduce.timing.timer import DeviceTimer
@@ -113,7 +113,7 @@ class Witness:
 
     def end(self) -> None:
         if not self._given.restored():
-            self._add(Verdict("fail", "it wrote to its input"))
+            self._add(Verdict("fail", WROTE_INPUT))
         other = self._memory.mended(self._before, self._case)
         if other is not None:
             self._add(Verdict("fail", f"it wrote to memory of {other.kernel.id}"))
