@@ -18,6 +18,8 @@ from cudareduce.verify.verify import verify
 _START_S, _ELEMENTS_PER_S = 60.0, 250_000
 #: What it says where the emulator, and not a kernel, may be the cause.
 _UNDECIDED = ("is not possible here", "no answer after")
+#: What it says where it is too small for a kernel.
+_TOO_SMALL = "and the emulator runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,9 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
 def told(job: Job, verdict: Verdict) -> Verdict:
     """A verdict as it counts for the case: with the job's label, and of an optional job that has
     not decided only a remark."""
+    if verdict.outcome == "fail" and _TOO_SMALL in verdict.reason:
+        left = skipped("machine", f"cannot be decided here: {verdict.reason}")
+        verdict = replace(left, effort=verdict.effort)
     reason = f"{job.label}: {verdict.reason}" if job.label and verdict.reason else verdict.reason
     undecided = verdict.outcome == "skip" or any(words in reason for words in _UNDECIDED)
     if job.optional and undecided and verdict.outcome != "pass":

@@ -39,7 +39,7 @@ from cudareduce.timing.timer import DeviceTimer
 from cudareduce.timing.warmup import warm_up
 from cudareduce.verify.job import Job
 from cudareduce.verify.sanitize import sanitized
-from tests.bench.test_timed_input import RIGHT_KERNEL
+from tests.bench.test_timed_input import COOPERATIVE, RIGHT_KERNEL
 from tests.cli.test_main import MINE
 from tests.conftest import ROOT
 
@@ -286,54 +286,13 @@ def test_lines_that_persist_are_reset(gpu: CudaBackend) -> None:
     assert driver.library().cuCtxResetPersistingL2Cache() == 0
 
 
-COOPERATIVE = """/*+++
-title  = "Waits for its grid"
-change = "x"
-scope  = "grid"
-grid   = "fixed"
-fixed_grid = {grid}
-walk   = "grid_stride"
-finish = "none"
-dtypes = ["float32"]
-ops    = ["sum"]
-block  = 256
-blocks = [256]
-+++*/
-#include <cooperative_groups.h>
-__device__ float kept[{grid}];
-extern "C" __global__ void waits(const In *in, Out *out, size_t n)
-{{
-    __shared__ float shared[BLOCK];
-    float value = 0;
-    for (size_t k = blockIdx.x * (size_t)BLOCK + threadIdx.x; k < n; k += (size_t)gridDim.x * BLOCK)
-        value += in[k];
-    shared[threadIdx.x] = value;
-    __syncthreads();
-    for (unsigned stride = BLOCK / 2; stride > 0; stride /= 2) {{
-        if (threadIdx.x < stride)
-            shared[threadIdx.x] += shared[threadIdx.x + stride];
-        __syncthreads();
-    }}
-    if (threadIdx.x == 0)
-        kept[blockIdx.x] = shared[0];
-    cooperative_groups::this_grid().sync();
-    if (blockIdx.x == 0 && threadIdx.x == 0) {{
-        value = 0;
-        for (unsigned k = 0; k < gridDim.x; k++)
-            value += kept[k];
-        *out = value;
-    }}
-}}
-"""
-
-
 def test_a_kernel_may_wait_for_its_grid(cudareduce: Call, tmp_path: Path) -> None:
     path = tmp_path / "waits.cu"
     path.write_text(COOPERATIVE.format(grid=64))
     [record] = records(cudareduce, path, "--n", "2^22")
     assert record["time_us"] > 0
-    path.write_text(COOPERATIVE.format(grid=100_000))
-    code, out, _ = cudareduce("bench", path, "--n", "2^26", "--format", "json", "--quiet")
+    path.write_text(COOPERATIVE.format(grid=1200))
+    code, out, _ = cudareduce("bench", path, "--n", "2^22", "--format", "json", "--quiet")
     [record] = json.loads(out)["records"]
     assert record["verdict"] == "skip", record["reason"]
     assert "at one time: launch fewer" in record["reason"]

@@ -128,6 +128,47 @@ extern "C" __global__ void {name}(const In *in, Out *out, size_t n)
 }}
 """
 
+#: A right kernel whose blocks wait for each other.
+COOPERATIVE = """/*+++
+title  = "Waits for its grid"
+change = "x"
+scope  = "grid"
+grid   = "fixed"
+fixed_grid = {grid}
+walk   = "grid_stride"
+finish = "none"
+dtypes = ["float32"]
+ops    = ["sum"]
+block  = 256
+blocks = [256]
++++*/
+#include <cooperative_groups.h>
+__device__ float kept[{grid}];
+extern "C" __global__ void waits(const In *in, Out *out, size_t n)
+{{
+    __shared__ float shared[BLOCK];
+    float value = 0;
+    for (size_t k = blockIdx.x * (size_t)BLOCK + threadIdx.x; k < n; k += (size_t)gridDim.x * BLOCK)
+        value += in[k];
+    shared[threadIdx.x] = value;
+    __syncthreads();
+    for (unsigned stride = BLOCK / 2; stride > 0; stride /= 2) {{
+        if (threadIdx.x < stride)
+            shared[threadIdx.x] += shared[threadIdx.x + stride];
+        __syncthreads();
+    }}
+    if (threadIdx.x == 0)
+        kept[blockIdx.x] = shared[0];
+    cooperative_groups::this_grid().sync();
+    if (blockIdx.x == 0 && threadIdx.x == 0) {{
+        value = 0;
+        for (unsigned k = 0; k < gridDim.x; k++)
+            value += kept[k];
+        *out = value;
+    }}
+}}
+"""
+
 
 def benched(
     call: Call, monkeypatch: pytest.MonkeyPatch, cache: Path, folder: Path, *more: object,
