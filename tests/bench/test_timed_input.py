@@ -13,6 +13,7 @@ import pytest
 
 from cudareduce.backend import NotEmulated
 from cudareduce.bench.timed_input import TimedData
+from cudareduce.bench.witness import Memory
 from cudareduce.device import DEFAULT_LIMITS
 from cudareduce.launch.case import Case, build
 from cudareduce.library.registry import Registry
@@ -243,3 +244,18 @@ def test_strict_is_content_with_what_is_decided(
     assert cudareduce("verify", *ask)[0] == 0
     assert cudareduce("bench", *ask)[0] == 0
     assert cudareduce("bench", *ask, "--max-time", 0.001)[0] == 4
+
+
+def test_who_writes_to_memory_of_others_is_told() -> None:
+    held, reset = [1, 2, 3], []
+    bounds: Any = {
+        name: SimpleNamespace(own=(name,) * count, reset=lambda name=name: reset.append(name))
+        for name, count in (("A", 1), ("B", 2))
+    }
+    timer: Any = SimpleNamespace(digests=lambda buffers: lambda: held[: len(buffers)])
+    memory = Memory(bounds, timer)
+    before, a, b = memory.held(), *bounds
+    assert memory.mended(before, a) is None
+    held[2] = 9
+    assert memory.mended(before, b) is None  # its own it may change
+    assert (memory.mended(before, a), reset) == ("B", ["B"])
