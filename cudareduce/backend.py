@@ -63,6 +63,13 @@ class OutOfMemory(CudareduceError):
     exit_code = 6
 
 
+class TooManyBlocks(CudareduceError):
+    """A kernel waits for its whole grid, of which the device holds too few blocks at a time; the
+    combination is skipped."""
+
+    exit_code = 6
+
+
 class Buffer(Protocol):
     """Memory of a backend."""
 
@@ -161,7 +168,8 @@ class Backend(Protocol):
         dynamic_shared: int = 0,
     ) -> Launch:
         """A ready launch of `grid` blocks of `block` threads with `dynamic_shared` bytes a block;
-        integers are passed as 64-bit sizes. May raise KernelFault when run."""
+        integers are passed as 64-bit sizes. May raise KernelFault when run, and TooManyBlocks at
+        once."""
 
     def ways(self, repeats: int, *, quick: bool) -> Iterator[str]:
         """Ways to run the same launches again, each in force until the next is taken: `repeats` of
@@ -237,6 +245,13 @@ class TimedBackend(Backend, Protocol):
 
     def monitor(self) -> Monitor:
         """What reads clocks, power and temperature of this device."""
+
+    def overwrite(self, buffer: Buffer, offset: int, source: Buffer) -> None:
+        """Copy all of `source` into a buffer, to begin `offset` bytes into it."""
+
+    def reset_persisting(self) -> None:
+        """Make lines of the L2 that were to persist there ordinary ones, which other data
+        displaces."""
 
     def mark(self) -> Any:
         """Record an event behind all work enqueued so far."""

@@ -21,7 +21,8 @@ class BackendSpec:
 
     `cache` is where what it compiles is kept; None is a folder that goes with the process.
     `hazards` chooses the emulator's build that watches every access, `threads` is how many
-    processors the emulator uses, by default all.
+    processors the emulator uses, by default all. `bare` leaves memory on the GPU to tools that
+    watch it.
     """
 
     name: BackendName
@@ -29,6 +30,7 @@ class BackendSpec:
     cache: Path | None = None
     hazards: bool = False
     threads: int | None = None
+    bare: bool = False
 
     @property
     def timed(self) -> bool:
@@ -112,7 +114,7 @@ def open_cuda(spec: BackendSpec) -> CudaBackend:
     """The GPU that a spec names, through PyCUDA. Raises EnvironmentProblem."""
     from cudareduce.gpu.cuda import CudaBackend
 
-    return CudaBackend(spec.device, cache=spec.cache)
+    return CudaBackend(spec.device, cache=spec.cache, bare=spec.bare)
 
 
 def open_backend(spec: BackendSpec, *, catch_faults: bool = False) -> Backend:

@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any
 
 from cudareduce.backends import BackendSpec
+from cudareduce.bench.group import Group
 from cudareduce.bench.records import Recorder
 from cudareduce.bench.request import BenchRequest, bench_settings, chosen, opened
 from cudareduce.bench.runner import Part, measured
@@ -84,7 +85,7 @@ def timed_choices(
     run = Run(tool(request.argv), device, how, tuple(records))
     return Benched(
         run=run, cases=tuple(case for part in parts for case in part.runnable),
-        spec=session.spec, exit_code=_exit_code(parts, records, settings.deadline.passed),
+        spec=session.spec, exit_code=_exit_code(request, parts, records, settings.deadline.passed),
         interrupted=any(part.interrupted for part in parts),
         roots={choice.kernel.id: registry.root(choice.kernel).id for choice in choices},
     )  # fmt: skip
@@ -127,6 +128,7 @@ def protocol(session: Session, names: Sequence[str], parts: Sequence[Part]) -> d
         "flush_bytes_read": FLUSH_BYTES if session.backend.timed() else None,
         "confidence": CONFIDENCE if settings.rounds >= MIN_ROUNDS else None,
         "seed": settings.seed,
+        "timed_seed": settings.timed_seed if session.backend.timed() else None,
         "floors_us": floors_of(parts, settings),
         "measured": [story for part in parts for group in part.groups for story in group.stories],
         "remarks": remarks_of(parts),
@@ -134,7 +136,9 @@ def protocol(session: Session, names: Sequence[str], parts: Sequence[Part]) -> d
     }
 
 
-def _exit_code(parts: Sequence[Part], records: Sequence[Record], late: bool) -> int:
+def _exit_code(
+    request: BenchRequest, parts: Sequence[Part], records: Sequence[Record], late: bool
+) -> int:
     """130 after Ctrl-C; if right kernels were to be timed and no round of any was finished, 4 where
     time was short and else 6; otherwise that of the verdicts."""
     if any(part.interrupted for part in parts):
@@ -142,7 +146,26 @@ def _exit_code(parts: Sequence[Part], records: Sequence[Record], late: bool) -> 
     times = [record.time_us for record in records if record.verdict == "pass"]
     tried = any(group.tried for part in parts for group in part.groups)
     codes = {4 if late else 6} if tried and times and not any(times) else set()
+    if request.strict:
+        groups = [group for part in parts for group in part.groups]
+        codes |= undecided_codes(groups, records, rounds=request.timing.rounds)
     return worst_exit_code(codes | verdict_codes(records))
+
+
+def undecided_codes(
+    groups: Sequence[Group], records: Sequence[Record], *, rounds: int = 0
+) -> set[int]:
+    """4 if anything was neither right nor wrong beyond doubt: what an emulator or a machine cannot
+    decide, what there was no time for, and what was timed without a time, or without the interval
+    that so many rounds have."""
+    marked = any(v.undecided for group in groups for v in group.verdicts.values())
+    skipped = any(record.cause in ("machine", "time") for record in records)
+    tried = any(group.tried for group in groups)
+    bare = tried and any(
+        record.time_us is None or (rounds >= MIN_ROUNDS and record.time_us_low is None)
+        for record in records if record.verdict == "pass" and record.n * record.rows
+    )  # fmt: skip
+    return {4} if marked or skipped or bare else set()
 
 
 def verdict_codes(records: Sequence[Record]) -> set[int]:

@@ -69,6 +69,18 @@ class Jobs:
         plain = [job for job in besides if not job.spec.hazards]
         return [*watching, *self._on_shapes(one, shapes), *plain]
 
+    def watched_on_gpu(self, one: Prepared) -> Job | None:
+        """What tools that watch a GPU are given of a case: as little as the emulator's build that
+        watches. None if it takes nothing of that."""
+        net = next(hazard_net(one.case))
+        plans, refusals = planned(net.case, net.shapes, net.limits)
+        few = {shape: plan for shape, plan in plans.items() if shape[0] * shape[1] <= _TOGETHER}
+        if not few:
+            return None
+        spec = replace(self.spec, bare=True)
+        job = self._job(spec, Prepared(net.case, few, refusals, {}))
+        return self._limited(replace(job, shapes=tuple(few), care="some"))
+
     def spec_of(self, net: Net) -> BackendSpec:
         """What a net runs on."""
         assert self.emulator is not None

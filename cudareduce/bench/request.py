@@ -67,13 +67,14 @@ class ReductionOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """Where kernels run, and what the run may take: `max_time` seconds in all, `time_limit` seconds
-    for the verification of one kernel."""
+    for the verification of one kernel. Without a `seed` inputs to verify with are those of seed 0,
+    and the one that is timed differs from run to run."""
 
     backend: str = "auto"
     device: int = 0
     no_cache: bool = False
     quiet: bool = False
-    seed: int = 0
+    seed: int | None = None
     time_limit: float | None = None
     max_time: float | None = None
 
@@ -93,7 +94,8 @@ class TimingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRequest:
-    """What `bench` and `sweep` take; `columns` are those of the table besides the usual ones."""
+    """What `bench` and `sweep` take; `columns` are those of the table besides the usual ones. With
+    `strict` what could not be decided or measured ends a run with 4."""
 
     selection: Selection
     problem: ReductionOptions
@@ -101,18 +103,23 @@ class BenchRequest:
     machine: Machine
     outputs: Outputs
     columns: tuple[str, ...] = ()
+    strict: bool = False
     argv: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest:
-    """What `verify` takes; `only_pattern` is the one input to verify with."""
+    """What `verify` takes; `only_pattern` is the one input to verify with. With `strict` what could
+    not be decided ends a run with 4; `sanitize` runs kernels under NVIDIA's compute-sanitizer
+    too."""
 
     selection: Selection
     problem: ReductionOptions
     machine: Machine
     outputs: Outputs
     only_pattern: str | None = None
+    strict: bool = False
+    sanitize: bool = False
     argv: tuple[str, ...] = ()
 
 
@@ -169,7 +176,8 @@ def _settings(
             raise UsageError(reason)
     return replace(
         special, reductions=reductions, instead=_instead(problem), sizes=problem.n or (),
-        rows=problem.rows, block=selection.block, items=selection.items, seed=machine.seed,
+        rows=problem.rows, block=selection.block, items=selection.items, seed=machine.seed or 0,
+        timed_seed=special.timed_seed if machine.seed is None else machine.seed + 1,
         time_limit_s=machine.time_limit, deadline=deadline or Deadline(machine.max_time),
     )  # fmt: skip
 

@@ -213,7 +213,7 @@ class Session:
         if not jobs:
             return
         largest = max(map(_bytes, jobs)) * self.backend.traits.host_copies
-        cores = cpu_count() if self.backend.traits.isolated else 1
+        cores = cpu_count()
         count = next(
             (k for k in range(min(cores, len(jobs)), 1, -1) if why_too_large(k * largest) is None),
             1,

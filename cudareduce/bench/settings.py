@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from secrets import randbits
 
 from cudareduce.budget import Deadline
 from cudareduce.library.registry import Choice
@@ -20,7 +21,8 @@ class Settings:
     `only_pattern` verifies with this input alone; `baseline_kernel` is what speed-ups compare with;
     `time_limit_s` is when the verification of one kernel counts as hanging; `peak_gb_s` is theory,
     where the driver's is not to be used. Each of `timings` is `cold` or `warm`, `region` is `total`
-    or `first-pass`.
+    or `first-pass`. `timed_seed` is of the input that is timed: another than verification has, so
+    that what a kernel may have kept from there, or knows beforehand, is of no use.
     """
 
     reductions: tuple[Reduction, ...]
@@ -33,6 +35,7 @@ class Settings:
     only_pattern: str | None = None
     region: str = "total"
     seed: int = 0
+    timed_seed: int = field(default_factory=lambda: randbits(31))
     rounds: int = 9
     peak_gb_s: float | None = None
     baseline_kernel: str | None = None

@@ -13,11 +13,12 @@ import numpy as np
 from cudareduce.backend import Launch, Monitor, TimedBackend
 from cudareduce.bench.group import Group, Times
 from cudareduce.bench.session import Session
+from cudareduce.bench.timed_input import WROTE_INPUT, TimedData, TimedInput
+from cudareduce.bench.witness import Memory, Witness
 from cudareduce.budget import Deadline
 from cudareduce.launch.bound import Bound
-from cudareduce.launch.case import Case, Prepared, Shape, programs_of
-from cudareduce.problem.inputs import Array, make
-from cudareduce.problem.reference import Reference, reference
+from cudareduce.launch.case import Case, Prepared, programs_of
+from cudareduce.problem.reference import Reference
 from cudareduce.timing.contexts import Context, new_context
 from cudareduce.timing.late_work import late_work
 from cudareduce.timing.remarks import remarks
@@ -25,7 +26,8 @@ from cudareduce.timing.rounds import Measurement, measure, over
 from cudareduce.timing.sampling import Method
 from cudareduce.timing.timer import DeviceTimer
 from cudareduce.verify.inputs import REPEATS
-from cudareduce.verify.verdict import RIGHT, Verdict, judge, worse
+from cudareduce.verify.job import both
+from cudareduce.verify.verdict import RIGHT, Verdict, worse
 
 FLOOR_EVENTS, FLOOR_LAUNCH = "floor: two events", "floor: an empty kernel"
 #: Inputs up to this are uploaded to a new context for each half round. Reading more takes 60 us and
@@ -59,20 +61,22 @@ class Trial:
         self._session, self._settings, self._group = session, session.settings, group
         self._right = {one.case: one for one in right}
         self._plans = {one.case: group.plans[one.case] for one in right}
-        # Another seed than verification has: what a kernel may have kept from there is of no use.
         settings = session.settings
-        self._data = make(
-            settings.pattern, group.reduction, group.n, settings.rows, settings.seed + 1
-        )
+        self._data = TimedData(
+            settings.pattern, group.reduction, group.n, settings.rows, settings.timed_seed,
+            self._plans.values(),
+        )  # fmt: skip
         self._bounds: dict[Case, Bound] = {}
+        self._witnesses: dict[Case, Witness] = {}
         self._readers: tuple[str, ...] = ()
-        self._refs: dict[Shape, Reference] = {}
+        self._given: TimedInput | None = None
+        self._keep_cache = False
         self._after: dict[Case, Verdict] = {}
         self._undecided: set[Case] = set()
         self._home, self._monitor = home, monitor
         self._open = ExitStack()
         self._kept: Context[DeviceTimer] | None = None
-        if self._data.nbytes > _RENEWED_BYTES:
+        if self._data.elements.nbytes > _RENEWED_BYTES:
             self._kept = self._open.enter_context(self._context())
 
     def close(self) -> None:
@@ -84,33 +88,53 @@ class Trial:
         """The context that is kept, or a new one."""
         if self._kept is not None:
             return nullcontext(self._kept)
-        return new_context(self._home, self._monitor, self._set_up)
+        return new_context(self._home, self._monitor, self._set_up, self._watches)
 
     def _set_up(self, backend: TimedBackend, timer: DeviceTimer) -> Mapping[str, Launch]:
         """Buffers for every case in a new context, poisoned, and what is to be timed there."""
-        given = backend.upload(self._data)
+        given = self._given = TimedInput(backend, timer, self._data)
         programs = programs_of(backend, self._plans)
-        readers = timer.readers(given)
+        readers = timer.readers(given.buffer)
         entrants = {FLOOR_EVENTS: lambda: None, FLOOR_LAUNCH: timer.empty(), **readers}
         self._readers = tuple(readers)
         first_only = self._settings.region == "first-pass"
         for k, (case, plan) in enumerate(self._plans.items()):
-            bound = self._bounds[case] = Bound(backend, plan, programs[case], given)
+            bound = self._bounds[case] = Bound(backend, plan, programs[case], given.buffer)
             entrants[str(k)] = bound.run_first if first_only else bound.run
+        memory = Memory(self._bounds, timer)
+        self._witnesses = {
+            case: Witness(
+                case, bound, given, memory, timer, first_only=first_only,
+                keep_cache=self._keep_cache,
+            ) for case, bound in self._bounds.items()
+        }  # fmt: skip
         _ = timer.displace  # allocates
         return entrants
+
+    def _watches(self) -> Mapping[str, Witness]:
+        """What watches the entrants that `_set_up` made, by their names."""
+        return {str(k): self._witnesses[case] for k, case in enumerate(self._plans)}
 
     @contextmanager
     def _looked_at(self) -> Iterator[Context[DeviceTimer]]:
         """A context whose answers are judged once its half round is over."""
         with self._context() as context:
             yield context
+            self._take_up()
             if self._kept is None:
                 self._judge()
+
+    def _take_up(self) -> None:
+        """What the witnesses have seen so far."""
+        for case, witness in self._witnesses.items():
+            self._after[case] = worse(self._after.get(case, RIGHT), witness.verdict)
+            if witness.undecided:
+                self._undecided.add(case)
 
     def measure(self, method: Method, deadline: Deadline, others: int) -> Found:
         """Rounds of all cases by one method, while `others` processes use the device besides.
         Raises EnvironmentProblem where the device cannot be timed so."""
+        self._keep_cache = not method.cold
         label = f"measuring rounds of all kernels, {method.label}"
         with self._session.phase(label, self._settings.rounds) as progress:
             measured = measure(
@@ -159,8 +183,6 @@ class Trial:
         }  # fmt: skip
         if self._kept is not None or not hurried:
             with self._context() as context:
-                for bound in self._bounds.values():
-                    bound.run()
                 self._judge()
                 if not hurried:
                     self._repeat(context, costs_us)
@@ -179,27 +201,22 @@ class Trial:
             group = _standing(group, case, verdicts[case])
         for case, verdict in again.items():
             group = _standing(group, case, verdict)
-        numbers = {shape: _condition_number(ref) for shape, ref in self._refs.items()}
+        taken = {(plan.problem.n, plan.problem.rows) for plan in self._plans.values()}
+        numbers = {shape: _condition_number(self._data.reference(shape, 0)) for shape in taken}
         return replace(
             group, condition_numbers={s: number for s, number in numbers.items() if number}
         )
 
     def _judge(self) -> None:
-        """Look at what the launches in the open context have left, and at what one more gives from
-        poisoned memory: the answer of the first launch would hide that of the others."""
+        """Look at what one more launch in the open context gives from poisoned memory."""
+        given = self._given
+        assert given is not None
+        given.restored()
         for case, bound in self._bounds.items():
-            left: Array | None = None
-            verdict: Verdict | None = RIGHT
-            if self._settings.region == "total":  # a first pass alone leaves no answer
-                left = bound.answers()
-                verdict = self._worth(bound, left)
-            if verdict is None or verdict.outcome == "pass":
-                bound.poison()
-                bound.run()
-                again = bound.answers()
-                if left is None or again.tobytes() != left.tobytes():
-                    verdict = self._worth(bound, again)
-            damage = bound.damage()
+            bound.poison()
+            bound.run()
+            verdict = self._data.judged(bound.plan, bound.answers(), 0)
+            damage = bound.damage() or (None if given.restored() else WROTE_INPUT)
             if damage:
                 verdict = Verdict("fail", damage)
             if verdict is None:
@@ -207,15 +224,10 @@ class Trial:
             else:
                 self._after[case] = worse(self._after.get(case, RIGHT), verdict)
 
-    def _worth(self, bound: Bound, answers: Array) -> Verdict | None:
-        """The verdict on answers; None where the bound is too wide to tell."""
-        n, rows = shape = bound.plan.problem.n, bound.plan.problem.rows
-        if shape not in self._refs:
-            self._refs[shape] = reference(self._group.reduction, self._data[: n * rows], rows)
-        return judge(bound.plan, answers, self._refs[shape], self._settings.pattern)
-
     def _repeat(self, context: Context[DeviceTimer], costs_us: Mapping[Case, float]) -> None:
         """Whether launches leave work behind, and how many answers ten of them give."""
+        given = self._given
+        assert given is not None
         for case, bound in self._bounds.items():
             after, cost_us = self._after.get(case, RIGHT), costs_us.get(case, 0.0)
             wrong = late_work(context.timer, bound.run, cost_us or inf)
@@ -223,8 +235,10 @@ class Trial:
                 after = worse(after, Verdict("fail", wrong))
             if after.outcome == "pass":
                 distinct, launches = distinct_answers(bound, cost_us)
-                after = worse(after, self._worth(bound, bound.answers()) or RIGHT)
+                after = worse(after, self._data.judged(bound.plan, bound.answers(), 0) or RIGHT)
                 after = replace(after, distinct=distinct, launches=launches)
+            if not given.restored():
+                after = worse(after, Verdict("fail", WROTE_INPUT))
             self._after[case] = after
 
 
@@ -249,12 +263,13 @@ def _standing(group: Group, case: Case, verdict: Verdict) -> Group:
             for label, times in group.times.items()
         }
         group = replace(group, times=left)
-    stands = worse(group.verdicts[case], verdict)
+    stands = both(group.verdicts[case], verdict)
     if stands.outcome == "pass" and verdict.error is not None:
         # What is printed beside a time is the error on the input that was timed.
         stands = replace(
-            verdict, distinct=stands.distinct, launches=stands.launches, effort=stands.effort
-        )
+            verdict, reason=stands.reason, undecided=stands.undecided, distinct=stands.distinct,
+            launches=stands.launches, effort=stands.effort,
+        )  # fmt: skip
     return replace(group, verdicts={**group.verdicts, case: stands})
 
 

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from cudareduce.bench.command import verdict_codes
+from cudareduce.backends import never_timed
+from cudareduce.bench.command import undecided_codes, verdict_codes
 from cudareduce.bench.group import Group
 from cudareduce.bench.records import Recorder
-from cudareduce.bench.request import VerifyRequest, chosen, opened, verify_settings
+from cudareduce.bench.request import Machine, VerifyRequest, chosen, opened, verify_settings
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.bench.telling import closing_line
-from cudareduce.errors import worst_exit_code
+from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.library.registry import Choice, load_registry
@@ -24,7 +25,10 @@ from cudareduce.report.sections import verdict_section
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
+from cudareduce.verify.job import both
+from cudareduce.verify.sanitize import find_sanitizer, sanitized
 from cudareduce.verify.shapes import edges
+from cudareduce.verify.verdict import Verdict
 
 
 def verify(request: VerifyRequest) -> int:
@@ -36,13 +40,17 @@ def verify(request: VerifyRequest) -> int:
     request.outputs.check(*(choice.kernel.path for choice in choices))
     settings = verify_settings(request)
     with opened(request.machine, settings) as session:
+        if request.sanitize:
+            _check_sanitizer(session, request.machine)
         device = session.backend.info()
         recorder = Recorder(session.backend.name, None, settings, registry)
         records: list[Record] = []
         codes: set[int] = set()
         for reduction, some in settings.shares(choices).items():
-            answers = _answers(session, some, reduction)
+            answers = _answers(session, some, reduction, sanitize=request.sanitize)
             records += recorder.records(answers.group, answers.cases)
+            if request.strict:
+                codes |= undecided_codes([answers.group], records)
             if answers.group.interrupted:
                 codes |= {130}
                 break
@@ -64,7 +72,9 @@ class _Answers:
     group: Group
 
 
-def _answers(session: Session, choices: Sequence[Choice], reduction: Reduction) -> _Answers:
+def _answers(
+    session: Session, choices: Sequence[Choice], reduction: Reduction, *, sanitize: bool
+) -> _Answers:
     settings, cases = session.settings, session.cases(choices, reduction)
     verdicts = {case: verdict for case, verdict in cases if verdict}
     runnable = [case for case, verdict in cases if verdict is None]
@@ -78,6 +88,8 @@ def _answers(session: Session, choices: Sequence[Choice], reduction: Reduction) 
             prepared, shapes, verdicts | unbuilt, nets=nets, skip_others=not settings.sizes
         )
         verdicts, interrupted = dict(found.verdicts), found.interrupted
+        if sanitize and not interrupted:
+            verdicts |= _sanitized(session, prepared, verdicts)
     except KeyboardInterrupt:
         interrupted = True
     plans = {one.case: plan for one in prepared if (plan := _largest(one))}
@@ -86,6 +98,32 @@ def _answers(session: Session, choices: Sequence[Choice], reduction: Reduction) 
         interrupted=interrupted,
     )  # fmt: skip
     return _Answers(tuple(case for case, _ in cases), group)
+
+
+def _check_sanitizer(session: Session, machine: Machine) -> None:
+    """Raise where compute-sanitizer has nothing to run on, or is missing."""
+    if session.spec.timed:
+        find_sanitizer()
+        return
+    why = "--sanitize needs a GPU: leave it out, on the CPU verify watches every access by itself"
+    raise UsageError(why) if never_timed(machine.backend) else EnvironmentProblem(why)
+
+
+def _sanitized(
+    session: Session, prepared: Sequence[Prepared], verdicts: Mapping[Case, Verdict]
+) -> dict[Case, Verdict]:
+    """Verdicts of right cases with what compute-sanitizer has found."""
+    right = [one for one in prepared if verdicts[one.case].outcome == "pass"]
+    found: dict[Case, Verdict] = {}
+    with session.phase("under compute-sanitizer", len(right)) as progress:
+        for one in right:
+            progress.now(one.case.kernel.id)
+            job = session.jobs.watched_on_gpu(one)
+            if job is not None:
+                watched = sanitized(job, session.settings.deadline)
+                found[one.case] = both(verdicts[one.case], watched)
+            progress.step()
+    return found
 
 
 def _largest(one: Prepared) -> Plan | None:

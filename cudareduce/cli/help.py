@@ -26,6 +26,7 @@ GROUPS = {
     ),
     "How it is judged": (
         "threshold", "thresholds", "no_same_code", "cross_device", "allow_gone", "strict",
+        "sanitize",
     ),
     "The machine": ("backend", "device", "max_time", "time_limit", "no_cache"),
     _LAST: (

@@ -28,6 +28,7 @@ from cudareduce.cli.options import (
     add_rounds,
     add_selftest,
     add_sizes,
+    add_strict,
     add_timing,
     one_of,
 )
@@ -67,6 +68,7 @@ cudareduce bench all --op-expr 'a > b ? a : b' --identity=-INFINITY""",
 @add_sizes("2^25", f"Elements: {_SIZES}.")
 @add_timing
 @add_columns
+@add_strict
 @add_problem
 @click.pass_obj
 def bench_(arguments: list[str], /, **options: Any) -> int:
@@ -96,6 +98,11 @@ cudareduce verify reduce_last_block --n 1,1000,2^20 --backend cpu""",
     help=f"Only this input: {one_of(USER_PATTERNS)}, a sum that is nearly 0.  "
     "[default: all but cancel]",
 )
+@add_strict
+@click.option(
+    "--sanitize", is_flag=True,
+    help="Also under the four tools of NVIDIA's compute-sanitizer, on a GPU.",
+)  # fmt: skip
 @add_problem
 @click.pass_obj
 def verify_(arguments: list[str], /, **options: Any) -> int:

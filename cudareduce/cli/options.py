@@ -83,8 +83,8 @@ add_quiet = click.option(
 )
 add_json = add_file("--json", "JSON, which holds all of it")
 add_machine = options_of(
-    click.option("--seed", type=Count(0, 2**32 - 1), default=0, show_default=True,
-                 help="Seed of the inputs."),
+    click.option("--seed", type=Count(0, 2**32 - 1),
+                 help="Seed of the inputs.  [default: 0, and another for each run's timed input]"),
     click.option("--backend", type=Word(["auto", "cuda", "cpu"]), default="auto",
                  show_default=True, metavar="NAME",
                  help="Where kernels run: cuda, cpu, which has no times, or auto."),
@@ -154,6 +154,9 @@ add_columns = click.option(
     "--columns", type=Words("COLUMNS", MORE_COLUMNS), default=(),
     help=f"Add to the table, with commas, or all: {', '.join(MORE_COLUMNS)}.",
 )  # fmt: skip
+add_strict = click.option(
+    "--strict", is_flag=True, help="Exit with 4 if anything could not be decided or measured."
+)
 add_selftest = options_of(
     click.option("--max-time", type=seconds, default=180.0, show_default=True, metavar="SECONDS",
                  help="Bound the whole test."),

@@ -13,7 +13,7 @@ from copy import copy
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -33,22 +33,25 @@ from cudareduce.backend import (
     Traits,
 )
 from cudareduce.budget import Deadline
-from cudareduce.device import DeviceInfo, DeviceLimits, theoretical_gb_s
+from cudareduce.device import DeviceInfo, DeviceLimits
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.gpu import bindings, driver
-from cudareduce.gpu.guards import SET_BITS, GuardedBuffer, damage, guarded
+from cudareduce.gpu.facts import device_info
+from cudareduce.gpu.guards import BAND, SET_BITS, GuardedBuffer, damage, guarded
 from cudareduce.gpu.modules import CudaProgram, Modules
-from cudareduce.gpu.nvml import NvmlMonitor, management_facts
+from cudareduce.gpu.nvml import NvmlMonitor
 
 
 class CudaBackend:
     """One GPU. Enter it as a context manager; the primary context is released on exit. No driver,
-    no PyCUDA or no such GPU is an EnvironmentProblem."""
+    no PyCUDA or no such GPU is an EnvironmentProblem. A `bare` one leaves memory as the driver
+    gives it, for tools that watch it: between no guards, and not poisoned."""
 
     name: BackendName = "cuda"
     traits = Traits(isolated=False, watches=False, large=True, host_copies=1)
 
-    def __init__(self, index: int = 0, *, cache: Path | None = None) -> None:
+    def __init__(self, index: int = 0, *, cache: Path | None = None, bare: bool = False) -> None:
+        self._bare = bare
         self._driver = driver.load()
         count = self._driver.Device.count()
         if index >= count:
@@ -115,29 +118,7 @@ class CudaBackend:
 
     def info(self) -> DeviceInfo:
         """What the driver and, where installed, NVML say of this GPU."""
-        attribute = self._driver.device_attribute
-        get = self._device.get_attribute
-        clock, bits = get(attribute.MEMORY_CLOCK_RATE), get(attribute.GLOBAL_MEMORY_BUS_WIDTH)
-        version = self._driver.get_driver_version()
-        facts = management_facts(self._device.pci_bus_id())
-        return DeviceInfo(
-            name=self._device.name(),
-            cc="{}.{}".format(*self._device.compute_capability()),
-            sm_count=get(attribute.MULTIPROCESSOR_COUNT),
-            threads_per_sm=get(attribute.MAX_THREADS_PER_MULTIPROCESSOR),
-            l2_bytes=get(attribute.L2_CACHE_SIZE),
-            memory_bytes=self._device.total_memory(),
-            memory_clock_khz=clock,
-            bus_bits=bits,
-            peak_gb_s=theoretical_gb_s(clock, bits),
-            uuid=facts.uuid,
-            ecc=bool(get(attribute.ECC_ENABLED)),
-            mig=facts.mig,
-            power_limit_w=facts.power_limit_w,
-            driver=facts.driver,
-            cuda=f"{version // 1000}.{version % 1000 // 10}",
-            nvcc=self._modules.nvcc_release,
-        )
+        return device_info(self._driver, self._device, self._modules.nvcc_release)
 
     def limits(self) -> DeviceLimits:
         """What launch shapes depend on."""
@@ -168,7 +149,8 @@ class CudaBackend:
 
     def _allocate(self, nbytes: int, misalign: int) -> GuardedBuffer:
         try:
-            buffer = guarded(self._driver, self.stream, nbytes, misalign)
+            band = 0 if self._bare else BAND
+            buffer = guarded(self._driver, self.stream, nbytes, misalign, band)
         except self._driver.MemoryError:
             free, _ = self._driver.mem_get_info()
             raise OutOfMemory(
@@ -183,7 +165,8 @@ class CudaBackend:
         return damage(self._driver, self.stream, buffer)
 
     def poison(self, buffer: Buffer, byte: int = SET_BITS) -> None:
-        self._set(buffer, byte)
+        if not self._bare:
+            self._set(buffer, byte)
 
     def zero(self, buffer: Buffer) -> None:
         self._set(buffer, 0)
@@ -217,7 +200,11 @@ class CudaBackend:
         dynamic_shared: int = 0,
     ) -> Launch:
         assert isinstance(program, CudaProgram)
-        values = [a.address if isinstance(a, GuardedBuffer) else a for a in args]
+        values = [a if isinstance(a, int) else cast(GuardedBuffer, a).address for a in args]
+        if program.cooperative:
+            return program.cooperative.launcher(
+                grid, block, values, dynamic_shared, self.stream_handle, self.limits().sm_count
+            )
         function = program.function
         function.prepare("P" * len(values))  # pointers and sizes are both 64 bits wide
         call = function.prepared_async_call
@@ -260,6 +247,17 @@ class CudaBackend:
     def finish(self) -> None:
         """Wait for all work of the context, whichever stream it may have gone to."""
         self._driver.Context.synchronize()
+
+    def overwrite(self, buffer: Buffer, offset: int, source: Buffer) -> None:
+        assert isinstance(buffer, GuardedBuffer)
+        assert isinstance(source, GuardedBuffer)
+        self._driver.memcpy_dtod_async(
+            buffer.address + offset, source.address, source.nbytes, self.stream
+        )
+
+    @staticmethod
+    def reset_persisting() -> None:
+        driver.reset_persisting_l2()
 
     def monitor(self) -> Monitor:
         return NvmlMonitor(self._device.pci_bus_id())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from functools import cache
 from typing import Any
 
 from cudareduce.errors import EnvironmentProblem
@@ -31,6 +33,19 @@ def compiler() -> Any:
     import pycuda.compiler
 
     return pycuda.compiler
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The driver's own library, for what PyCUDA does not wrap; `load` comes first and says what is
+    missing. Its functions act on the context that is current."""
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def reset_persisting_l2() -> None:
+    """Make lines of the L2 that a kernel has marked to persist ordinary ones. A GPU that has no
+    such lines, before compute capability 8.0, refuses, which is as good."""
+    library().cuCtxResetPersistingL2Cache()
 
 
 def _why_not(error: ImportError) -> str:

@@ -20,21 +20,26 @@ class GuardedBuffer:
     """Device memory; `address` lies a band, and where asked for a misalignment, into its
     allocation."""
 
-    def __init__(self, allocation: Any, nbytes: int, misalign: int = 0) -> None:
-        self.allocation, self.nbytes = allocation, nbytes
-        self.address = int(allocation) + BAND + misalign
+    def __init__(self, allocation: Any, nbytes: int, misalign: int = 0, band: int = BAND) -> None:
+        self.allocation, self.nbytes, self._band = allocation, nbytes, band
+        self.address = int(allocation) + band + misalign
 
     @property
     def bands(self) -> tuple[tuple[str, int, int], ...]:
         """Where each band lies, its address and its size."""
         start, end = int(self.allocation), self.address + self.nbytes
-        return (("before", start, self.address - start), ("behind", end, BAND))
+        if not self._band:
+            return ()
+        return (("before", start, self.address - start), ("behind", end, self._band))
 
 
-def guarded(driver: Any, stream: Any, nbytes: int, misalign: int = 0) -> GuardedBuffer:
-    """Allocate `nbytes` bytes between bands, `misalign` bytes further on; raises the driver's
-    MemoryError."""
-    buffer = GuardedBuffer(driver.mem_alloc(nbytes + misalign + 2 * BAND), nbytes, misalign)
+def guarded(
+    driver: Any, stream: Any, nbytes: int, misalign: int = 0, band: int = BAND
+) -> GuardedBuffer:
+    """Allocate `nbytes` bytes between bands, none if `band` is 0, and `misalign` bytes further on.
+    Raises the driver's MemoryError."""
+    whole = max(1, nbytes + misalign + 2 * band)
+    buffer = GuardedBuffer(driver.mem_alloc(whole), nbytes, misalign, band)
     for _, address, size in buffer.bands:
         driver.memset_d8_async(address, SET_BITS, size, stream)
     return buffer

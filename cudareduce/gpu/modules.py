@@ -19,18 +19,30 @@ from cudareduce.backend import NVCC_FLAGS, BuildError, Program, Source
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.gpu import driver
+from cudareduce.gpu.cooperative import CooperativeFunction, waits_for_grid
 from cudareduce.host import installed
 
 
 class CudaProgram:
-    """A module loaded from a cubin."""
+    """A module loaded from a cubin; `cooperative` is what launches its kernel where that waits for
+    its grid."""
 
-    def __init__(self, driver: Any, module: Any, entry: str, binary_sha: str) -> None:
+    def __init__(
+        self,
+        driver: Any,
+        module: Any,
+        entry: str,
+        binary_sha: str,
+        cooperative: CooperativeFunction | None = None,
+    ) -> None:
         self._driver, self._module = driver, module
         self.entry, self.binary_sha = entry, binary_sha
-        self.function = module.get_function(entry)
+        self.function, self.cooperative = module.get_function(entry), cooperative
 
     def set_constant(self, name: str, value: int) -> None:
+        if self.cooperative:
+            self.cooperative.set_constant(name, value)
+            return
         address, _ = self._module.get_global(name)
         self._driver.memcpy_htod(address, np.uint64(value))
 
@@ -161,4 +173,7 @@ class Modules:
             module = driver.compiler().SourceModule(source.text, **self._options())
             self._cubins[source.text] = cubin
         sha = hashlib.sha256(cubin).hexdigest()
-        return CudaProgram(self._driver, module, source.entry, sha)
+        cooperative = None
+        if waits_for_grid(source.text):
+            cooperative = CooperativeFunction(driver.library(), cubin, source.entry)
+        return CudaProgram(self._driver, module, source.entry, sha, cooperative)

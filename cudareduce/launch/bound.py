@@ -57,10 +57,35 @@ class Bound:
         for launch in self._launches:
             launch()
 
+    def run_before(self) -> None:
+        """Enqueue what a first-pass figure leaves out in front: setting answers to the identity."""
+        if self.plan.preset:
+            self._launches[0]()
+
     def run_first(self) -> None:
         """Enqueue what a first-pass figure times: the first launch of the kernel alone. A plan
         without elements has none."""
-        self._launches[1 if self.plan.preset else 0]()
+        self._launches[self._first]()
+
+    def run_rest(self) -> None:
+        """Enqueue what a first-pass figure leaves out behind, up to the answers."""
+        for launch in self._launches[self._first + 1 :]:
+            launch()
+
+    @property
+    def _first(self) -> int:
+        return 1 if self.plan.preset else 0
+
+    @property
+    def own(self) -> tuple[Buffer, ...]:
+        """All its buffers but the input."""
+        return tuple(buffer for name, buffer in self._buffers.items() if name != "in")
+
+    def reset(self) -> None:
+        """Overwrite all that is its own: another kernel may have written there."""
+        self.poison()
+        if "counter" in self._buffers:
+            self._backend.zero(self._buffers["counter"])
 
     def poison(self, byte: int = 0xFF) -> None:
         """Overwrite everything an earlier run may have left, but for the arrival counter."""
@@ -96,4 +121,4 @@ class Bound:
 
     def release(self) -> None:
         """Free all buffers but the input."""
-        self._backend.free(*(b for name, b in self._buffers.items() if name != "in"))
+        self._backend.free(*self.own)

@@ -66,6 +66,11 @@ def _section(
         else f"skipped, {reason} ({len(members)} rows): {', '.join(members)}"
         for reason, members in _by_reason(skipped).items()
     ]  # fmt: skip
+    marked = [(_label(r), r.reason) for r in shown if r.verdict == "pass" and r.reason]
+    notes += [
+        f"{', '.join(dict.fromkeys(members))}: {reason}"
+        for reason, members in _by_reason(marked).items()
+    ]
     wrong = [f"{_label(r)}: WRONG: {r.reason}" for r in shown if r.verdict == "fail"]
     if any(record.time_us is not None for record in shown):
         timed = _timed(run, what, shown, more)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Generic, TypeVar
 
 from cudareduce.backend import Launch, Monitor, TimedBackend
-from cudareduce.timing.sampling import Timer
+from cudareduce.timing.sampling import Timer, Watch
 from cudareduce.timing.timer import DeviceTimer
 
 #: Buffers are pushed about by up to so many steps from context to context.
@@ -27,10 +27,12 @@ AnyTimer = TypeVar("AnyTimer", bound=Timer, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Context(Generic[AnyTimer]):
-    """A timer, and what is to be timed with it: launches by the names of the entrants."""
+    """A timer, and what is to be timed with it: launches by the names of the entrants, of which
+    some are watched."""
 
     timer: AnyTimer
     entrants: Mapping[str, Launch]
+    watches: Mapping[str, Watch] = field(default_factory=dict)
 
 
 #: Enters a context for half a round: always the same one, or a new one each time.
@@ -46,16 +48,21 @@ def staying(context: Context[AnyTimer]) -> Contexts[AnyTimer]:
 
 @contextmanager
 def new_context(
-    home: TimedBackend, monitor: Monitor, set_up: SetUp
+    home: TimedBackend,
+    monitor: Monitor,
+    set_up: SetUp,
+    watched: Callable[[], Mapping[str, Watch]] = dict,
 ) -> Iterator[Context[DeviceTimer]]:
     """A context of its own, its buffers at other addresses than those of the one before.
 
-    Whatever `set_up` allocates goes with the context. Raises OutOfMemory and EnvironmentProblem.
+    Whatever `set_up` allocates goes with the context; `watched` is asked behind it. Raises
+    OutOfMemory and EnvironmentProblem.
     """
     with home.another() as backend:
         backend.allocate(_STEP_BYTES * Random().randrange(1, _STEPS))
         timer = DeviceTimer(backend, monitor)
         try:
-            yield Context(timer, set_up(backend, timer))
+            entrants = set_up(backend, timer)
+            yield Context(timer, entrants, watched())
         finally:
             timer.release()

@@ -241,7 +241,13 @@ class _Circuit:
         self.entered += 1
         self.samplers = {
             name: sampler(
-                timer, method, run, self._costs_us[name], self._most, alone=name in self._alone
+                timer,
+                method,
+                run,
+                self._costs_us[name],
+                self._most,
+                alone=name in self._alone,
+                watch=context.watches.get(name),
             )
             for name, run in entrants.items()
             if not self._deadline.passed

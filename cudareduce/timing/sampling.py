@@ -51,8 +51,27 @@ _BATCH_US = 200.0
 _MAX_BATCH = 64
 
 
+class Watch(Protocol):
+    """Looks at what timed launches of one entrant do, beside the time that is taken."""
+
+    def begin(self) -> None:
+        """Before a pass."""
+
+    def before(self) -> None:
+        """Before the cache is displaced for a sample, or its gate closed."""
+
+    def after(self) -> None:
+        """When the launches of a sample have ended."""
+
+    def end(self) -> None:
+        """After a pass."""
+
+
 class Timer(Protocol):
     """What a device must offer to be measured."""
+
+    def reset_persisting(self) -> None:
+        """Make cache lines that were to persist ordinary ones."""
 
     def displace(self) -> None:
         """Enqueue a read that fills the cache with other data."""
@@ -132,7 +151,7 @@ class Sampler:
     """Takes samples of one entrant.
 
     `launch` enqueues `batch` reductions between two events, a sample is the mean of `cycle` of
-    those, and `most` bounds how many a pass takes.
+    those, and `most` bounds how many a pass takes. `watch` looks at what they do.
     """
 
     timer: Timer
@@ -141,6 +160,7 @@ class Sampler:
     batch: int
     cycle: int = 1
     most: int = MAX_LAUNCHES
+    watch: Watch | None = None
 
     def timed(self, backlog: int = 1) -> Sample | None:
         """One launch, behind `backlog` reads from a cold cache; None if the host was too slow for
@@ -150,6 +170,9 @@ class Sampler:
         0.5 to 0.7 us late (measured on an H200, empty kernel 3.23 against 2.72 us).
         """
         timer = self.timer
+        if self.watch:
+            self.watch.before()
+        timer.reset_persisting()  # lines that are to persist would outlast the read
         if self.method.cold:
             for _ in range(backlog):
                 timer.displace()
@@ -161,6 +184,8 @@ class Sampler:
             finally:  # else whoever waits for the stream next would wait for ever
                 timer.open_gate()
         timer.synchronize()
+        if self.watch:
+            self.watch.after()
         if late:
             return None
         return Sample(timer.elapsed_us(start, end) / self.batch, host_us / self.batch)
@@ -177,6 +202,14 @@ class Sampler:
     def passed(self, deadline: Deadline) -> tuple[list[Sample], int]:
         """A pass: samples until their median is stable or the time is spent, and how many launches
         were lost to a slow host."""
+        if self.watch:
+            self.watch.begin()
+        taken = self._pass(deadline)
+        if self.watch:
+            self.watch.end()
+        return taken
+
+    def _pass(self, deadline: Deadline) -> tuple[list[Sample], int]:
         samples: list[Sample] = []
         cycle: list[Sample] = []
         backlog, launches, lost, spent = 1, 0, 0, 0.0
@@ -208,13 +241,20 @@ def _mean(taken: Sequence[Sample]) -> Sample:
 
 
 def sampler(
-    timer: Timer, method: Method, run: Launch, cost_us: float, most: int, *, alone: bool
+    timer: Timer,
+    method: Method,
+    run: Launch,
+    cost_us: float,
+    most: int,
+    *,
+    alone: bool,
+    watch: Watch | None = None,
 ) -> Sampler:
     """A sampler of one entrant by one method, for what it costs; one that is `alone` is never
     batched."""
     batch = 1 if alone else method.batch(cost_us)
     launch = timer.captured(run, batch) if method.graph else repeated(run, batch)
-    return Sampler(timer, method, launch, batch, method.cycle(cost_us, batch), most)
+    return Sampler(timer, method, launch, batch, method.cycle(cost_us, batch), most, watch)
 
 
 def warm_costs(

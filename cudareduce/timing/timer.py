@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
 from importlib.resources import files
@@ -36,6 +37,8 @@ PLACES = 8
 _IDLE_US = 110.0
 #: Reads that keep the GPU under load while NVML is asked: some 2 ms on an H200.
 _LOAD_READS = 16
+#: Bytes that a block of a digest hashes at least, and how many blocks there are at most.
+_DIGEST_BYTES, _DIGEST_BLOCKS = 2**14, 1056
 
 
 class DeviceTimer:
@@ -48,6 +51,7 @@ class DeviceTimer:
         self.mark, self.reached = backend.mark, backend.reached
         self.elapsed_us, self.synchronize = backend.elapsed_us, backend.synchronize
         self.finish, self.host_us = backend.finish, backend.host_us
+        self.reset_persisting = backend.reset_persisting
 
     @cached_property
     def displace(self) -> Launch:
@@ -179,6 +183,25 @@ class DeviceTimer:
         """A launch that reads the first `nbytes` of a buffer, a block a tile."""
         return self._reader(*_READ_SHAPES[0], buffer, nbytes)
 
+    def digests(self, buffers: Sequence[Buffer]) -> Callable[[], list[int]]:
+        """A call that waits, and gives a hash of what each of these buffers holds."""
+        backend, probe = self._backend, self._probes["digest"]
+        sums = backend.allocate(8 * max(1, len(buffers)))
+        launches = [
+            backend.launcher(
+                probe, min(_DIGEST_BLOCKS, 1 + buffer.nbytes // _DIGEST_BYTES), 256,
+                [buffer, buffer.nbytes, sums, slot],
+            ) for slot, buffer in enumerate(buffers)
+        ]  # fmt: skip
+
+        def taken() -> list[int]:
+            backend.zero(sums)
+            for launch in launches:
+                launch()
+            return [int(value) for value in backend.download(sums, "uint64", len(launches))]
+
+        return taken
+
     def idle(self, us: float) -> Launch:
         """A launch that keeps the GPU busy for `us` microseconds without touching memory."""
         return self._backend.launcher(self._probes["wait_ns"], 1, 1, [int(1e3 * us)])
@@ -195,7 +218,7 @@ class DeviceTimer:
     def _probes(self) -> dict[str, Program]:
         path = Path(str(files("cudareduce.launch") / "device" / "probes.cu"))
         text = path.read_text(encoding="utf-8")
-        names = ("empty_kernel", "wait_ns", "read_2", "read_4", "read_8")
+        names = ("empty_kernel", "wait_ns", "read_2", "read_4", "read_8", "digest")
         built = self._backend.build([Source(text, name, path) for name in names])
         programs: dict[str, Program] = {}
         for program in built:

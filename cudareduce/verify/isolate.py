@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -58,6 +58,13 @@ class _Found:
         return whole
 
 
+def _next(waiting: list[tuple[Case, int, Job]], *, gpu_taken: bool) -> tuple[Case, int, Job] | None:
+    """Take the first job that may begin, if there is one."""
+    free = (k for k, (_, _, job) in enumerate(waiting) if not (gpu_taken and job.spec.timed))
+    first = next(free, None)
+    return None if first is None else waiting.pop(first)
+
+
 @contextmanager
 def _safe_path() -> Iterator[None]:
     """Processes started meanwhile import nothing from the current folder, where a user's file may
@@ -103,21 +110,23 @@ class Isolation:
         deadline: Deadline,
         started: Callable[[Job], None],
     ) -> Iterator[tuple[Case, Verdict]]:
-        """Verdicts on cases, each as soon as it stands, from up to `count` jobs at a time;
-        `started` is called as one begins. A crash of a child, and no answer in time, is a failure.
-        A case that the deadline cuts short has none. Raises what a child cannot go on without, such
-        as an EnvironmentProblem."""
+        """Verdicts on cases, each as soon as it stands, from up to `count` jobs at a time, of which
+        one uses the GPU; `started` is called as one begins. A crash of a child, and no answer in
+        time, is a failure. A case that the deadline cuts short has none. Raises what a child cannot
+        go on without, such as an EnvironmentProblem."""
         found = {case: _Found([None] * len(jobs)) for case, jobs in queues.items()}
-        waiting = deque(
-            (case, k, job) for case, jobs in queues.items() for k, job in enumerate(jobs)
-        )
+        waiting = [(case, k, job) for case, jobs in queues.items() for k, job in enumerate(jobs)]
         busy: dict[_Child, tuple[Case, int]] = {}
         try:
             while (waiting or busy) and not deadline.passed:
-                while waiting and len(busy) < count:
-                    case, k, job = waiting.popleft()
+                while len(busy) < count:
+                    gpu_taken = any(queues[case][k].spec.timed for case, k in busy.values())
+                    next_one = _next(waiting, gpu_taken=gpu_taken)
+                    if next_one is None:
+                        break
+                    case, k, job = next_one
                     if not found[case].told:
-                        child = self._free(busy)
+                        child = self._free(busy, gpu=job.spec.timed)
                         busy[child] = case, k
                         child.give(job)
                         started(job)
@@ -135,13 +144,15 @@ class Isolation:
             for child in busy:
                 child.kill()
 
-    def _free(self, busy: Mapping[_Child, object]) -> _Child:
+    def _free(self, busy: Mapping[_Child, object], *, gpu: bool) -> _Child:
+        """A child for a job that uses the GPU, which takes half a second to open, or does not."""
         self._children = [child for child in self._children if child.alive]
-        free = next((child for child in self._children if child not in busy), None)
+        idle = [child for child in self._children if child not in busy and child.gpu == gpu]
+        free = next(iter(idle), None)
         if free is None:
             with held():
                 self._folder = self._folder or tempfile.TemporaryDirectory(prefix="cudareduce-")
-                free = _Child(self.prepare(), Path(self._folder.name), self._print)
+                free = _Child(self.prepare(), Path(self._folder.name), self._print, gpu=gpu)
                 self._children.append(free)
         return free
 
@@ -174,8 +185,10 @@ class _Child:
         context: ForkServerContext | SpawnContext,
         folder: Path,
         tell: Callable[[list[str]], None],
+        *,
+        gpu: bool,
     ) -> None:
-        self._print = tell
+        self._print, self.gpu = tell, gpu
         self.pipe, theirs = context.Pipe()
         handle, name = tempfile.mkstemp(dir=folder, suffix=".log")
         os.close(handle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from cudareduce.backend import Backend, BuildError, OutOfMemory
+from cudareduce.backend import Backend, BuildError, OutOfMemory, TooManyBlocks
 from cudareduce.backends import BackendSpec
 from cudareduce.launch.case import Prepared, Shape, build
 from cudareduce.verify.inputs import Inputs, work
@@ -18,6 +18,8 @@ from cudareduce.verify.verify import verify
 _START_S, _ELEMENTS_PER_S = 60.0, 250_000
 #: What it says where the emulator, and not a kernel, may be the cause.
 _UNDECIDED = ("is not possible here", "no answer after")
+#: What it says where it is too small for a kernel.
+_TOO_SMALL = "and the emulator runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,29 +75,38 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
         return unbuilt(built)
     compiled()
     ready = replace(job.prepared, programs=built)
-    verdict = RIGHT
+    verdict, left_out, ran = RIGHT, "", False
     try:
         for shape, care in job.walk:
-            new = verify(
-                backend, [ready], shape, inputs, seed=job.seed, care=care, only=job.only
-            )[case]  # fmt: skip
-            verdict = worse(verdict, new)
+            try:
+                new = verify(
+                    backend, [ready], shape, inputs, seed=job.seed, care=care, only=job.only
+                )[case]  # fmt: skip
+            except TooManyBlocks as error:
+                left_out = left_out or f"left out: n = {shape[0]}: {error}"
+                continue
+            verdict, ran = worse(verdict, new), True
             if verdict.outcome == "fail":
                 break
     except OutOfMemory as error:
         return skipped("machine", str(error))
     except MemoryError:
         return skipped("machine", "out of host memory")
-    return verdict
+    if left_out and not ran:
+        return skipped("machine", left_out.removeprefix("left out: "))
+    return replace(verdict, reason=verdict.reason or left_out)
 
 
 def told(job: Job, verdict: Verdict) -> Verdict:
     """A verdict as it counts for the case: with the job's label, and of an optional job that has
     not decided only a remark."""
+    if verdict.outcome == "fail" and _TOO_SMALL in verdict.reason:
+        left = skipped("machine", f"cannot be decided here: {verdict.reason}")
+        verdict = replace(left, effort=verdict.effort)
     reason = f"{job.label}: {verdict.reason}" if job.label and verdict.reason else verdict.reason
     undecided = verdict.outcome == "skip" or any(words in reason for words in _UNDECIDED)
     if job.optional and undecided and verdict.outcome != "pass":
-        return replace(RIGHT, reason=reason, effort=verdict.effort)
+        return replace(RIGHT, reason=reason, effort=verdict.effort, undecided=True)
     return replace(verdict, reason=reason)
 
 

@@ -39,7 +39,8 @@ Cause = Literal["unfit", "unbuilt", "machine", "time"]
 class Verdict:
     """`error`, in the unit of answers and in `ulp`, and `bound` are those of the answer nearest to
     its bound, or of the first one over it; `distinct` is how many different answers `launches` on
-    one input gave, bit by bit. `cause` is why a case is skipped."""
+    one input gave, bit by bit. `cause` is why a case is skipped; `undecided`: what stands rests on
+    less than was tried, as the reason says."""
 
     outcome: Literal["pass", "fail", "skip"]
     reason: str = ""
@@ -50,6 +51,7 @@ class Verdict:
     launches: int | None = None
     cause: Cause | None = None
     effort: Effort = Effort()
+    undecided: bool = False
 
 
 RIGHT = Verdict("pass")
@@ -128,8 +130,9 @@ def worse(old: Verdict, new: Verdict) -> Verdict:
     kept = _worse(old, new)
     seen = max(old, new, key=lambda verdict: (verdict.distinct or 0, verdict.launches or 0))
     return replace(
-        kept, distinct=seen.distinct, launches=seen.launches, effort=old.effort + new.effort
-    )
+        kept, distinct=seen.distinct, launches=seen.launches, effort=old.effort + new.effort,
+        undecided=old.undecided or new.undecided,
+    )  # fmt: skip
 
 
 def _worse(old: Verdict, new: Verdict) -> Verdict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -13,15 +14,20 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cudareduce.backend import Launch
 from cudareduce.backends import BackendSpec, open_cuda
+from cudareduce.bench.timed_input import TimedData, TimedInput
+from cudareduce.bench.witness import Memory, Witness
 from cudareduce.budget import Deadline
+from cudareduce.device import DEFAULT_LIMITS
 from cudareduce.gpu import driver
 from cudareduce.gpu.cuda import CudaBackend
 from cudareduce.launch.bound import Bound
-from cudareduce.launch.case import Case, programs_of
+from cudareduce.launch.case import Case, Prepared, planned, programs_of
+from cudareduce.library.kernel import load_kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.inputs import make
 from cudareduce.problem.operators import reduction_of
@@ -31,11 +37,16 @@ from cudareduce.timing.rounds import measure
 from cudareduce.timing.sampling import COLD, Method
 from cudareduce.timing.timer import DeviceTimer
 from cudareduce.timing.warmup import warm_up
+from cudareduce.verify.job import Job
+from cudareduce.verify.sanitize import sanitized
+from tests.bench.test_timed_input import COOPERATIVE, RIGHT_KERNEL
 from tests.cli.test_main import MINE
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.gpu
 Call = Callable[..., tuple[int, str, str]]
 V7 = "reduce_v7_shuffle"
+SHARED = RIGHT_KERNEL.format(name="mine", besides="", before="")
 WARM = Method(cold=False)
 needs_bindings = pytest.mark.skipif(
     not (importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bindings")),
@@ -216,6 +227,102 @@ def test_a_sweep_finds_floor_and_bandwidth(cudareduce: Call) -> None:
     assert 2 < fast["floor_us"] < fast["a_us"] < 20
     assert slow["gb_s"] < fast["gb_s"] < 6000
     assert fast["gb_s_low"] <= fast["gb_s"] <= fast["gb_s_high"]
+
+
+@pytest.mark.parametrize("name", ["remembers_its_input", "trusts_the_output", "counts_launches"])
+def test_what_cheats_while_it_is_timed_is_wrong(cudareduce: Call, name: str) -> None:
+    path = ROOT / "tests" / "cheats" / f"{name}.cu"
+    code, out, err = cudareduce("bench", path, "--n", "2^20", "--format", "json", "--quiet")
+    assert code == 3, err
+    [record] = json.loads(out)["records"]
+    assert record["time_us"] is None
+    assert "timed launch" in record["reason"]
+
+
+def test_being_watched_changes_no_time(timer: DeviceTimer, gpu: CudaBackend) -> None:
+    """Rounds of V7 with its launches judged, and without, on the same buffers."""
+    found = load_registry().kernels[V7]
+    case = Case(found, reduction_of("sum", "float32"), found.block, found.items)
+    for n in (2**20, 2**24, 2**25):
+        plan = case.plan(n, 1, gpu.limits())
+        data = TimedData("random", case.reduction, n, 1, 5, [plan])
+        given = TimedInput(gpu, timer, data)
+        tied = Bound(gpu, plan, programs_of(gpu, {case: plan})[case], given.buffer)
+        memory = Memory({case: tied}, timer)
+        watch = Witness(case, tied, given, memory, timer, first_only=False, keep_cache=False)
+        plain, watched = [], []
+        for _ in range(3):  # in turn: the clock may drift
+            for context, times in (
+                (Context(timer, {"V7": tied.run}), plain),
+                (Context(timer, {"V7": tied.run}, {"V7": watch}), watched),
+            ):
+                times.append(measure(staying(context), 7).timings["V7"].median_us)
+        print(n, plain, watched)
+        assert median(watched) == pytest.approx(median(plain), rel=0.01)
+        assert (watch.verdict.outcome, watch.undecided) == ("pass", False)
+
+
+@needs_bindings
+def test_warm_times_and_graphs_are_judged_too(cudareduce: Call) -> None:
+    for record in records(cudareduce, V7, "reduce_atomic", "--n", "2^20", "--timing", "cold,warm",
+                          "--graph"):  # fmt: skip
+        assert record["verdict"] == "pass", record["reason"]
+
+
+def test_a_digest_sees_every_byte(timer: DeviceTimer, gpu: CudaBackend) -> None:
+    for nbytes in (1, 3, 4, 5, 4096, 10**6 + 7):
+        values = np.arange(nbytes, dtype=np.uint8)
+        seen = set()
+        for place in (None, 0, nbytes // 2, nbytes - 1):
+            changed = values.copy()
+            if place is not None:
+                changed[place] ^= 1 + place % 100
+            seen.add(timer.digests([gpu.upload(changed)])()[0])
+        assert len(seen) == min(4, nbytes + 1)
+        assert timer.digests([gpu.upload(values)])()[0] in seen
+
+
+def test_lines_that_persist_are_reset(gpu: CudaBackend) -> None:
+    assert driver.library().cuCtxResetPersistingL2Cache() == 0
+
+
+def test_a_kernel_may_wait_for_its_grid(cudareduce: Call, tmp_path: Path) -> None:
+    path = tmp_path / "waits.cu"
+    path.write_text(COOPERATIVE.format(grid=64))
+    [record] = records(cudareduce, path, "--n", "2^22")
+    assert record["time_us"] > 0
+    path.write_text(COOPERATIVE.format(grid=1200))
+    code, out, _ = cudareduce("bench", path, "--n", "2^22", "--format", "json", "--quiet")
+    [record] = json.loads(out)["records"]
+    assert record["verdict"] == "skip", record["reason"]
+    assert "at one time: launch fewer" in record["reason"]
+    assert code == 6
+
+
+@pytest.mark.skipif(
+    shutil.which("compute-sanitizer") is None, reason="compute-sanitizer is not installed"
+)
+def test_what_the_sanitizer_finds(cudareduce: Call, tmp_path: Path) -> None:
+    code, out, err = cudareduce("verify", V7, "--n", 1000, "--sanitize", "--format", "json")
+    assert code == 0, err
+    assert [r["reason"] for r in json.loads(out)["records"]] == [""]
+    for name, old, new, says in (
+        ("memcheck", "    __syncthreads();", "    volatile In unused = in[n + 40000];\n"
+         "    __syncthreads();", "Invalid __global__ read"),
+        ("racecheck", "    __syncthreads();", "", "Race reported"),
+    ):  # fmt: skip
+        path = tmp_path / "mine.cu"
+        assert old in SHARED
+        path.write_text(SHARED.replace(old, new, 1))
+        kernel = load_kernel(path)
+        case = Case(kernel, reduction_of("sum", "float32"), kernel.block, kernel.items)
+        plans, refusals = planned(case, [(700, 1)], DEFAULT_LIMITS)
+        job = Job(spec=BackendSpec("cuda", bare=True), prepared=Prepared(case, plans, refusals, {}),
+                  shapes=((700, 1),), limit_s=60, care="some")  # fmt: skip
+        verdict = sanitized(job, Deadline())
+        assert verdict.outcome == "fail", verdict.reason
+        assert f"--tool {name}: " in verdict.reason
+        assert says in verdict.reason
 
 
 @pytest.mark.slow

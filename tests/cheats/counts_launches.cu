@@ -10,7 +10,8 @@ blocks = [1024]
 +++*/
 // A verification has few launches of one size, and a timing has hundreds: those do nothing, and what
 // they leave is the answer of an earlier launch, so it is right.
-// Rejected by: nothing yet, to be rejected by: timed launches.
+// Rejected by: timed launches.
+// Says: timed launch \d+: got
 __device__ Out kept;
 __device__ size_t kept_n;
 __device__ unsigned launches;

@@ -8,9 +8,10 @@ finish = "none"
 block  = 1024
 blocks = [1024]
 +++*/
-// A verification overwrites the output before each launch, a timing does not: only the launches
-// that are timed do nothing.
-// Rejected by: nothing yet, to be rejected by: changed input.
+// A verification overwrites the output before each launch. A timing that does not times launches
+// that do nothing.
+// Rejected by: timed launches.
+// Says: timed launch \d+: got
 __device__ Out kept;
 __device__ size_t kept_n;  // 0: nothing is kept yet
 

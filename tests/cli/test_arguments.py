@@ -83,8 +83,12 @@ def test_all_may_stand_in_a_list(cudareduce: Call) -> None:
     assert code == 0, err
 
 
-#: Folders without kernels, and names that a new file may have.
-FINE = {*(("--kernels", name) for name in (".", "/", "..")), ("--json", "["), ("--json", "-")}
+#: Folders without kernels, names that a new file may have, and a folder of which nobody knows what
+#: lies in it: somebody's /tmp/mine.cu is a kernel to measure against.
+FINE = {
+    *(("--kernels", name) for name in (".", "/", "..")), ("--json", "["), ("--json", "-"),
+    ("--base", "/"),
+}  # fmt: skip
 NAMES = ["", ".", "/", "..", "a\nb", "x" * 5000, "x" * 5000 + ".cu", "y" * 300 + ".cu", "[", "-"]
 
 
@@ -102,7 +106,8 @@ def test_names_that_nothing_bears(
     cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[object, ...],
     name: str,
 ) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
+    (tmp_path / "alone" / "here").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "alone" / "here")
     if (command[-1], name) in FINE:
         return
     refused(cudareduce(*command, name))

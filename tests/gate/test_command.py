@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from cudareduce.bench.jobs import Jobs
 from cudareduce.library.registry import kernels_folder
 from tests.fake_gpu import fake_gpu
 
@@ -23,6 +24,7 @@ SHUFFLE = kernels_folder() / "ladder" / "reduce_v7_shuffle.cu"
 def gpu(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[None]:
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Jobs, "emulator", None)  # what watches files of a user is tried elsewhere
     with fake_gpu(monkeypatch, cache):
         yield
 

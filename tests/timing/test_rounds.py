@@ -37,6 +37,9 @@ class Replay:
 
         return go
 
+    def reset_persisting(self) -> None:
+        pass
+
     def displace(self) -> None:
         self.clock += 110
         self.log.append("flush")

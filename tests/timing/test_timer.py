@@ -31,7 +31,7 @@ def timer(log: list[str]) -> DeviceTimer:
         build=lambda sources: [SimpleNamespace(entry=source.entry) for source in sources],
         launcher=lambda program, *shape: lambda: log.append(program.entry),
         zero=lambda buffer: log.append(f"write of {buffer.nbytes}"),
-        synchronize=lambda: None,
+        synchronize=lambda: None, reset_persisting=lambda: None,
         mark=None, reached=None, elapsed_us=None, finish=None, host_us=None,
     )  # fmt: skip
     made: Any = backend

@@ -7,11 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from cudareduce.backends import BackendSpec
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.verify import isolate
+from cudareduce.verify.isolate import _next
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]
@@ -49,3 +53,13 @@ def test_a_child_that_does_not_start_is_no_fault_of_a_kernel(
     code, out, err = cudareduce("verify", TWO[1], "--n", 33, "--backend", "cpu")
     assert (code, out) == (EnvironmentProblem.exit_code, "")
     assert "a process to verify in does not start" in err
+
+
+def test_beside_a_gpu_the_emulator_uses_all_processors() -> None:
+    """One job at a time has the GPU; those of the emulator do not wait for it."""
+    jobs: Any = [SimpleNamespace(spec=BackendSpec(name)) for name in ("cuda", "cuda", "cpu")]
+    waiting = [(None, k, job) for k, job in enumerate(jobs)]
+    assert _next(waiting, gpu_taken=False) == (None, 0, jobs[0])
+    assert _next(waiting, gpu_taken=True) == (None, 2, jobs[2])
+    assert _next(waiting, gpu_taken=True) is None
+    assert _next(waiting, gpu_taken=False) == (None, 1, jobs[1])

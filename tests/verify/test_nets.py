@@ -24,6 +24,7 @@ from cudareduce.verify.job import Job, both, limited, told
 from cudareduce.verify.shapes import edges, hazard_net
 from cudareduce.verify.verdict import Verdict, skipped
 from cudareduce.verify.watchdog import Watchdog
+from tests.bench.test_timed_input import COOPERATIVE
 from tests.conftest import ROOT
 from tests.fake_gpu import fake_gpu
 
@@ -309,6 +310,17 @@ def test_what_the_emulator_cannot_decide_is_a_remark() -> None:
         assert told(job, undecided).outcome == "pass"
         assert told(job, undecided).reason == f"on the emulator: {undecided.reason}"
     assert told(_job(), skipped("unbuilt", "no asm")).outcome == "skip"
+
+
+def test_a_kernel_that_the_emulator_is_too_small_for_is_not_wrong(
+    cudareduce: Call, tmp_path: Path
+) -> None:
+    path = tmp_path / "waits.cu"
+    path.write_text(COOPERATIVE.format(grid=300))
+    code, out, _ = cudareduce("verify", path, "--n", 2**17, "--backend", "cpu")
+    assert code == 6
+    assert "waits sum float32: skipped: cannot be decided here: n = " in out
+    assert "its blocks wait for others, and the emulator runs 256 of them at a time" in out
 
 
 def test_a_remark_outlives_the_verdicts_to_come() -> None:

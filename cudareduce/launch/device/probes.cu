@@ -1,4 +1,4 @@
-// What is launched beside the kernels: nothing at all, and loads without a reduction.
+// What is launched beside the kernels: nothing at all, loads without a reduction, a hash of memory.
 
 // The floor: what two events cost around a kernel that does nothing.
 extern "C" __global__ void empty_kernel() {}
@@ -56,4 +56,28 @@ extern "C" __global__ void read_4(const uint4 *in, unsigned *never, size_t words
 extern "C" __global__ void read_8(const uint4 *in, unsigned *never, size_t words)
 {
     read_tiles<8>(in, never, words);
+}
+
+// Adds a hash of memory to sums[slot]: whether bytes have changed, without bringing them to the host.
+// Every word is mixed with its place, so that two which have changed places show too.
+extern "C" __global__ void digest(const unsigned *words, size_t bytes, unsigned long long *sums,
+                                  size_t slot)
+{
+    const size_t whole = bytes / 4, step = (size_t)gridDim.x * blockDim.x;
+    unsigned long long folded = 0;
+    for (size_t k = blockIdx.x * (size_t)blockDim.x + threadIdx.x; k <= whole; k += step) {
+        unsigned word = 0;
+        if (k < whole)
+            word = words[k];
+        else
+            for (size_t b = 4 * whole; b < bytes; b++)
+                word = 256 * word + reinterpret_cast<const unsigned char *>(words)[b];
+        unsigned long long mixed = (k + 1) * 0x9E3779B97F4A7C15 ^ word * 0xC2B2AE3D27D4EB4F;
+        mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9;
+        folded += mixed ^ mixed >> 32;
+    }
+    for (unsigned lanes = 16; lanes > 0; lanes /= 2)
+        folded += __shfl_down_sync(0xffffffff, folded, lanes);
+    if (threadIdx.x % 32 == 0)
+        atomicAdd(sums + slot, folded);
 }

@@ -1,0 +1,57 @@
+"""Launches that wait for their whole grid, on a driver that only writes down what it is asked."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+
+from cudareduce.backend import KernelFault, TooManyBlocks
+from cudareduce.gpu.cooperative import CooperativeFunction, waits_for_grid
+
+
+class Driver:
+    """Holds `each` blocks a multiprocessor; refuses what `refused` names."""
+
+    def __init__(self, each: int = 2, refused: str = "") -> None:
+        self.each, self.refused = each, refused
+        self.calls: list[str] = []
+        self.launched: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def called(*arguments: Any) -> int:
+            self.calls.append(name)
+            if name.startswith("cuOccupancy"):
+                arguments[0]._obj.value = self.each
+            if name == "cuLaunchCooperativeKernel":
+                grid, places = arguments[1], arguments[9]
+                words = [ctypes.c_uint64.from_address(place).value for place in places]
+                self.launched = [grid, *words]
+            return 801 if name == self.refused else 0
+
+        return called
+
+
+def test_a_kernel_that_asks_for_its_grid_is_known() -> None:
+    assert waits_for_grid("auto grid = cg::this_grid();")
+    assert waits_for_grid("cooperative_groups::this_grid ().sync();")
+    assert not waits_for_grid("// not this_grid()\n/* this_grid() */ this_block();")
+
+
+def test_arguments_arrive_and_the_grid_is_bounded() -> None:
+    driver = Driver()
+    function = CooperativeFunction(driver, b"cubin", "mine")
+    function.set_constant("COUNT", 7)
+    function.launcher(8, 256, [2**40, 5], 0, 0, sm_count=4)()
+    assert driver.launched == [8, 2**40, 5]
+    with pytest.raises(TooManyBlocks, match="of its 9 blocks of 256 threads this GPU holds 8 at"):
+        function.launcher(9, 256, [1], 0, 0, sm_count=4)
+
+
+def test_what_the_driver_refuses_is_a_fault() -> None:
+    with pytest.raises(KernelFault, match="refuses cuModuleLoadData"):
+        CooperativeFunction(Driver(refused="cuModuleLoadData"), b"cubin", "mine")
+    function = CooperativeFunction(Driver(refused="cuLaunchCooperativeKernel"), b"cubin", "mine")
+    with pytest.raises(KernelFault, match="refuses cuLaunchCooperativeKernel"):
+        function.launcher(1, 32, [], 0, 0, sm_count=1)()
