@@ -43,10 +43,9 @@ char *Resident::dynamic_shared(size_t bytes) {
 // Few visits to the shared counter where there are many blocks, yet a fair share for everyone.
 bool Worker::has_fresh(const Launch &launch, Handout &handout) {
   if (first_ < last_) return true;
-  const uint64_t blocks = launch.blocks();
-  const uint64_t share = std::clamp<uint64_t>(blocks / 64, 1, 64);
+  const uint64_t share = std::clamp<uint64_t>((launch.last - launch.first) / 64, 1, 64);
   first_ = handout.next.fetch_add(share);
-  last_ = std::min(first_ + share, blocks);
+  last_ = std::min(first_ + share, launch.last);
   return first_ < last_;
 }
 
@@ -136,6 +135,10 @@ void Worker::run(const Launch &launch, Handout &handout, unsigned workers) {
     if (launch.watched) hazards::leave_block();
     if (left == Left::Paused) {
       waiting_.push_back(resident);
+      if (launch.overdue()) {
+        handout.cut = true;
+        break;
+      }
       if (waiting_.size() == room && ++in_vain > TURNS_IN_VAIN * room && has_fresh(launch, handout)) {
         diagnose_line("residents", "its blocks wait for others, and the emulator runs " +
                                        std::to_string(room) + " of them at a time");
@@ -148,7 +151,7 @@ void Worker::run(const Launch &launch, Handout &handout, unsigned workers) {
     idle_.push_back(resident);
     in_vain = 0;
     if (left == Left::GivenUp) {
-      handout.next = launch.blocks();
+      handout.next = launch.last;
       break;
     }
   }

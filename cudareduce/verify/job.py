@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 from cudareduce.backend import Backend, BuildError, OutOfMemory
 from cudareduce.backends import BackendSpec
+from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.launch.case import Prepared, Shape, build
+from cudareduce.verify.far import verify_far
 from cudareduce.verify.inputs import Inputs, work
-from cudareduce.verify.shapes import LEAST, Care
+from cudareduce.verify.shapes import FAR, LEAST, Care
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, unbuilt, worse
 from cudareduce.verify.verify import verify
 
@@ -73,6 +75,9 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
         return unbuilt(built)
     compiled()
     ready = replace(job.prepared, programs=built)
+    if job.care == FAR:
+        assert isinstance(backend, CpuBackend)
+        return verify_far(backend, ready, job.shapes)
     verdict = RIGHT
     try:
         for shape, care in job.walk:
