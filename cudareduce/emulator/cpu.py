@@ -148,8 +148,7 @@ class CpuBackend:
         return buffer
 
     def reserve(self, nbytes: int) -> CpuBuffer:
-        """Address space for a buffer of which little is ever touched, 0 until written, between
-        guards that no index of 32 bits passes. Raises OutOfMemory."""
+        """Address space for a buffer of which little is ever touched. Raises OutOfMemory."""
         return self._made(self._runtime.cudaemu_reserve(nbytes), nbytes)
 
     def upload(self, array: np.ndarray, misalign: int = 0) -> CpuBuffer:
@@ -218,9 +217,8 @@ class CpuBackend:
         self, number: int, most_s: float, program: Program, grid: int, block: int,
         args: Sequence[Buffer | int], dynamic_shared: int = 0,
     ) -> float | None:  # fmt: skip
-        """Run one block of a grid and no other, and put back what it has made of the kernel's own
-        variables; the seconds of a processor that it took, or None if it had not ended after
-        `most_s`. Raises KernelFault."""
+        """Run one block of a grid and no other; the seconds that it took, None if too many. Raises
+        KernelFault."""
         call = self._call(program, grid, block, args, dynamic_shared)
         call.request.alone, call.request.only = 1, number
         call.request.most_ns = int(most_s * 1e9)
@@ -245,6 +243,10 @@ class CpuBackend:
 
     def timed(self) -> None:
         """Nothing: the emulator's times say nothing of a GPU."""
+
+    def sparse(self) -> CpuBackend:
+        """This one: to a kernel, memory is what the process can address."""
+        return self
 
     def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
         """A ready write of a few bytes to the start of a buffer."""

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cudareduce.backend import Buffer, KernelFault, OutOfMemory
+from cudareduce.backend import Buffer, KernelFault, OutOfMemory, PlacedBuffer, SparseBackend
 from cudareduce.device import DeviceLimits
-from cudareduce.emulator.cpu import CpuBackend, CpuBuffer
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.identity import identity
@@ -74,6 +73,8 @@ def far_net(case: Case) -> Iterator[Net]:
     """Sizes that show how the kernel divides its work, then those beyond 32 bits and, for where a
     block takes too long to get there, beyond fewer."""
     kernel, tile, size = case.kernel, tile_of(case), case.reduction.dtype.size
+    if kernel.whole_tiles:
+        return  # who takes no count says nothing of how far it goes
     grid = kernel.fixed_grid or max(1, _TURN // tile) if kernel.grid in ("fill", "fixed") else 1
     limits = DeviceLimits(sm_count=grid, threads_per_sm=case.block)
     unit = tile if kernel.grid == "cover" else grid * tile * _MARKED_TURNS
@@ -92,7 +93,7 @@ def far_net(case: Case) -> Iterator[Net]:
     yield Net(case=case, shapes=shapes, limits=limits, care=FAR)
 
 
-def verify_far(backend: CpuBackend, prepared: Prepared, shapes: Sequence[Shape]) -> Verdict:
+def verify_far(backend: SparseBackend, prepared: Prepared, shapes: Sequence[Shape]) -> Verdict:
     """The verdict on a case from sizes as `far_net` gives them; right where nothing can be said."""
     as_expected, pace_s = bool(_sign(prepared.case.reduction)), 0.0
     for k, shape in enumerate(shapes):
@@ -130,7 +131,7 @@ def _sign(reduction: Reduction) -> int:
     )
 
 
-def _seen(backend: CpuBackend, plan: Plan, prepared: Prepared, most_s: float) -> Iterator[_Seen]:
+def _seen(backend: SparseBackend, plan: Plan, prepared: Prepared, most_s: float) -> Iterator[_Seen]:
     """Run the probes of a plan, each for `most_s` at most, up to one that does not end."""
     problem, step = plan.problem, plan.passes[0]
     reduction, sign = problem.reduction, _sign(problem.reduction)
@@ -167,7 +168,7 @@ def _seen(backend: CpuBackend, plan: Plan, prepared: Prepared, most_s: float) ->
 
 
 @contextmanager
-def _reserved(backend: CpuBackend, plan: Plan) -> Iterator[dict[str, CpuBuffer]]:
+def _reserved(backend: SparseBackend, plan: Plan) -> Iterator[dict[str, PlacedBuffer]]:
     """The buffers of a plan, all of them 0. Raises OutOfMemory."""
     reduction = plan.problem.reduction
     sizes = {"in": plan.problem.input_bytes, "out": plan.outputs * reduction.result_size}
@@ -204,7 +205,7 @@ def _probes(plan: Plan) -> Iterator[_Probe]:
         yield _Probe(b, b, start, count, _MARKED_TURNS * tile, start + b * tile)
 
 
-def _part(buffer: CpuBuffer, first: int, dtype: np.dtype, count: int) -> Array:
+def _part(buffer: PlacedBuffer, first: int, dtype: np.dtype, count: int) -> Array:
     """Some elements of a buffer, to be read and written where they lie."""
     memory = ctypes.c_char * (count * dtype.itemsize)
     place = buffer.address + first * dtype.itemsize
@@ -217,7 +218,7 @@ def _finished(plan: Plan) -> bool:
     return len(plan.passes) == 1 and alone and not plan.folds_on_host
 
 
-def _left(plan: Plan, probe: _Probe, buffers: Mapping[str, CpuBuffer]) -> Array:
+def _left(plan: Plan, probe: _Probe, buffers: Mapping[str, PlacedBuffer]) -> Array:
     """Where a block leaves its partial, or its answer."""
     reduction, finish = plan.problem.reduction, plan.kernel.finish
     name = plan.passes[0].target

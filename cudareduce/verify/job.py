@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from cudareduce.backend import Backend, BuildError, OutOfMemory
 from cudareduce.backends import BackendSpec
-from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.launch.case import Prepared, Shape, build
 from cudareduce.verify.far import verify_far
 from cudareduce.verify.inputs import Inputs, work
@@ -76,8 +75,9 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
     compiled()
     ready = replace(job.prepared, programs=built)
     if job.care == FAR:
-        assert isinstance(backend, CpuBackend)
-        return verify_far(backend, ready, job.shapes)
+        sparse = backend.sparse()
+        assert sparse is not None
+        return verify_far(sparse, ready, job.shapes)
     verdict = RIGHT
     try:
         for shape, care in job.walk:
