@@ -37,6 +37,8 @@ _BEYOND_32_BITS = 2**32 + 12
 _BEYOND_2_20 = 2**20 + 7
 #: Arrivals from which on 16 bits do not count them.
 _WRAPS = 2**16
+#: And so many more that those do not end where a count from 0 to these ends.
+_MORE = 999
 #: Operators that differ from the sum in what a kernel may get wrong: an identity that is not 0, two
 #: ways; structs of which equals are told apart by their place; an order that matters.
 _OTHERS = (("max", "min"), ("prod",), ("argmin", "argmax"), ("affine16", "affine", "matmul"))
@@ -189,11 +191,11 @@ def _many_rounds(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
 
 
 def _arrivals(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
-    """As many blocks as 16 bits count, and one more, where the grid can have as many."""
+    """As many blocks as 16 bits count, and some more, where the grid can have as many."""
     counts = case.kernel.finish == "last_block" or _KEPT.search(case.kernel.text)
     if not counts or case.kernel.scope != "grid":
         return ()
-    sizes = _WRAPS * tile_of(case), (_WRAPS + 1) * tile_of(case)
+    sizes = _WRAPS * tile_of(case), (_WRAPS + _MORE) * tile_of(case)
     try:
         grid = max((step.grid for step in case.plan(sizes[1], 1, limits).passes), default=0)
     except UsageError:
