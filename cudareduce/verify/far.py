@@ -36,6 +36,9 @@ _TURN = 2**19
 _MARKED_TURNS = 4
 #: The most elements that are marked, and that one block takes where its work is learned.
 _MOST_MARKED, _LEARNED_WORK = 2**23, 2**20
+#: Numbers of 16 bits whose sum has more digits than they have. Below `_EXACT` float32 has all that
+#: the sum of two turns has, 2^24 of the small ones.
+_LARGE_SMALL, _EXACT = (256.0, 0.125), 2**21
 #: Elements of a row: odd, more than a block has threads and more than a warp has lanes.
 _ROW, _SHORT_ROW = 257, 31
 #: Seconds of a processor that one block is worth, and that it has where it is not to be expected
@@ -104,7 +107,7 @@ def verify_far(backend: SparseBackend, prepared: Prepared, shapes: Sequence[Shap
             continue
         most_s = _GLANCE_S if is_long else _START_S + _SLOWER * pace_s * work
         try:
-            found = list(_seen(backend, plan, prepared, most_s))
+            found = list(_seen(backend, plan, prepared, most_s, narrow=k >= _LEARNED))
         except OutOfMemory:  # of address space, which somebody has limited
             return RIGHT
         if k < _LEARNED:
@@ -131,8 +134,11 @@ def _sign(reduction: Reduction) -> int:
     )
 
 
-def _seen(backend: SparseBackend, plan: Plan, prepared: Prepared, most_s: float) -> Iterator[_Seen]:
-    """Run the probes of a plan, each for `most_s` at most, up to one that does not end."""
+def _seen(
+    backend: SparseBackend, plan: Plan, prepared: Prepared, most_s: float, *, narrow: bool = False
+) -> Iterator[_Seen]:
+    """Run the probes of a plan, each for `most_s` at most, up to one that does not end; `narrow` is
+    what `_numbers` makes of it."""
     problem, step = plan.problem, plan.passes[0]
     reduction, sign = problem.reduction, _sign(problem.reduction)
     probes, program = list(_probes(plan)), prepared.programs[step.stage]
@@ -141,7 +147,7 @@ def _seen(backend: SparseBackend, plan: Plan, prepared: Prepared, most_s: float)
         program.set_constant("COUNT", problem.n)
     with _reserved(backend, plan) as buffers:
         for k, probe in enumerate(probes if sign else ()):
-            values = stored(np.full(probe.count, sign * (k + 1), "float64"), reduction.dtype)
+            values = stored(_numbers(reduction, probe, sign * (k + 1), narrow), reduction.dtype)
             _part(buffers["in"], probe.start, values.dtype, probe.count)[:] = values
         args: list[Buffer | int] = [buffers["in"], buffers[step.target], step.n]
         if plan.kernel.scope in ("rows", "warp"):
@@ -158,7 +164,8 @@ def _seen(backend: SparseBackend, plan: Plan, prepared: Prepared, most_s: float)
                 seconds = backend.run_alone(
                     probe.block, most_s, program, step.grid, plan.block, args, shared
                 )
-                wrong = _difference(plan, probe, left, sign * (k + 1)) if sign else ""
+                numbers = _numbers(reduction, probe, sign * (k + 1), narrow)
+                wrong = _difference(plan, probe, left, numbers) if sign else ""
             except KernelFault as fault:
                 wrong = str(fault)
             if seconds is None:
@@ -240,10 +247,22 @@ def _before(plan: Plan) -> bytes:
     return b"\xff" * (reduction.result_size if _finished(plan) else reduction.acc_size)
 
 
-def _difference(plan: Plan, probe: _Probe, left: Array, value: int) -> str:
+def _numbers(reduction: Reduction, probe: _Probe, value: int, narrow: bool) -> Array:
+    """What is marked with. With `narrow` a turn of a grid has large numbers and the next one small
+    ones: a running sum in 16 bits loses these, one in 32 bits none."""
+    numbers = np.full(probe.count, float(value))
+    turn = probe.share // _MARKED_TURNS
+    wide = reduction.op.name == "sum" and reduction.dtype.name in ("float16", "bfloat16")
+    if narrow and wide and probe.share != probe.count and 2 * turn * sum(_LARGE_SMALL) < _EXACT:
+        numbers *= np.resize(np.repeat(_LARGE_SMALL, probe.count // _MARKED_TURNS), probe.count)
+    return numbers
+
+
+def _difference(plan: Plan, probe: _Probe, left: Array, numbers: Array) -> str:
     """In which way a partial is not that of the marks, in words; empty if it is."""
     op, place = plan.problem.reduction.op, probe.first
-    expected = value * probe.share if op.name == "sum" else value
+    shared = numbers.sum() * probe.share / probe.count
+    expected = shared if op.name == "sum" else numbers[0]
     if not op.indexed:
         got = left[0].item()
         return "" if got == expected else f"got {got:g}, expected {expected:g}"
