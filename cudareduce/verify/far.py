@@ -39,8 +39,8 @@ _MOST_MARKED, _LEARNED_WORK = 2**23, 2**20
 #: Numbers of 16 bits whose sum has more digits than they have. Below `_EXACT` float32 has all that
 #: the sum of two turns has, 2^24 of the small ones.
 _LARGE_SMALL, _EXACT = (256.0, 0.125), 2**21
-#: Elements of a row: odd, more than a block has threads and more than a warp has lanes.
-_ROW, _SHORT_ROW = 257, 31
+#: Elements of a row: odd, few, no more than a warp has lanes, and enough for rows to be few.
+_ROW, _SHORT_ROW, _LONG_ROW = 257, 31, 4097
 #: Seconds of a processor that one block is worth, and that it has where it is not to be expected
 #: that those are enough, in case it ends at once.
 _MOST_S, _GLANCE_S = 0.4, 0.03
@@ -80,17 +80,15 @@ def far_net(case: Case) -> Iterator[Net]:
         return  # who takes no count says nothing of how far it goes
     grid = kernel.fixed_grid or max(1, _TURN // tile) if kernel.grid in ("fill", "fixed") else 1
     limits = DeviceLimits(sm_count=grid, threads_per_sm=case.block)
-    unit = tile if kernel.grid == "cover" else grid * tile * _MARKED_TURNS
-    by_row = kernel.scope == "warp" or kernel.grid == "block_per_row"
-    n = _SHORT_ROW if kernel.scope == "warp" else _ROW
-    if by_row:
-        unit = n
-    elif kernel.scope == "rows" and kernel.grid != "cover":
-        return
-    strides = not by_row and kernel.grid != "cover"
+    strides = kernel.grid in ("fill", "fixed", "one")
+    by_row = kernel.scope == "warp" or (kernel.scope == "rows" and kernel.finish == "none")
+    if kernel.scope == "rows" and strides and not by_row:
+        return  # several blocks a row and several rows a block: no header says which
+    n = _SHORT_ROW if kernel.scope == "warp" else _LONG_ROW if strides else _ROW
+    unit = (n if by_row else tile) * (grid * _MARKED_TURNS if strides else 1)
     borders = (_UNSIGNED, _SIGNED, _UNSIGNED // size, _PACKED)
     most = min(_SIGNED // size // 2, grid * _LEARNED_WORK if strides else _SIGNED)
-    learned = (37 * unit, max(most // unit, 3) * unit)
+    learned = ((2 if strides else 37) * unit, max(most // unit, 3) * unit)
     sizes = dict.fromkeys((*learned, *((border // unit + 2) * unit for border in borders)))
     shapes = tuple((n, elements // n) if by_row else (elements, 1) for elements in sizes)
     yield Net(case=case, shapes=shapes, limits=limits, care=FAR)
@@ -204,6 +202,9 @@ def _probes(plan: Plan) -> Iterator[_Probe]:
             else:
                 first = 0 if kernel.grid == "block_per_row" else b * tile
                 yield _Probe(b, b, b * per_block, per_block, per_block, first)
+    elif kernel.scope == "rows":
+        row = rows - grid + grid // 2
+        yield _Probe(row % grid, row, row * n, n, n, 0)
     elif kernel.walk in ("contiguous", "stream_fold") or grid == 1:
         yield _Probe(grid - 1, grid - 1, n - tile, tile, tile, n - tile)
     else:

@@ -36,12 +36,15 @@ blocks = [32]
 extern "C" __global__ void {name}(const In *in, Out *out, size_t n{more})
 {{
     const unsigned tid = threadIdx.x;
-    Acc acc = Op::identity();
-    {body}
-    for (unsigned d = 16; d > 0; d /= 2)
-        acc = Op::combine(acc, __shfl_down_sync(0xffffffffu, acc, d));
-    if (tid == 0)
-        {write};
+    const In *const start = in;
+    {each}{{
+        Acc acc = Op::identity();
+        {body}
+        for (unsigned d = 16; d > 0; d /= 2)
+            acc = Op::combine(acc, __shfl_down_sync(0xffffffffu, acc, d));
+        if (tid == 0)
+            {write};
+    }}
 }}
 """
 _TILE = {"scope": "grid", "grid": "cover", "walk": "tile", "finish": "relaunch"}
@@ -49,6 +52,8 @@ _STRIDE = {"scope": "grid", "grid": "fixed", "walk": "grid_stride", "finish": "r
 _SHARE = {**_STRIDE, "walk": "contiguous"}
 _ONE = {"scope": "block", "grid": "one", "walk": "contiguous", "finish": "none"}
 _ROWS = {"scope": "rows", "grid": "block_per_row", "walk": "contiguous", "finish": "none"}
+_FEW_ROWS = {**_ROWS, "grid": "fixed"}
+_EACH_ROW = "for (size_t row = blockIdx.x; row < rows; row += gridDim.x) "
 _TAKE = "if (i < n) acc = Op::lift(in[i], i);"
 _LOOP = (
     "for ({type} i = {first}; i < {end}; i += {step}) acc = Op::combine(acc, Op::lift(in[i], i));"
@@ -83,21 +88,27 @@ _CASES = {
         + _loop("unsigned", "begin + share", "begin + tid", "32"), "expected"),
     "one_64": (_ONE, _loop("size_t", "n", "tid", "32"), ""),
     "one_int_count": (_ONE, _loop("int", "(int)n", "tid", "32"), "expected"),
-    "rows_64": (_ROWS, "in += blockIdx.x * n;" + _loop("size_t", "n", "tid", "32"), ""),
+    "rows_64": (_ROWS, "in = start + row * n;" + _loop("size_t", "n", "tid", "32"), ""),
     "rows_unsigned": (
-        _ROWS, "in += blockIdx.x * (unsigned)n;" + _loop("size_t", "n", "tid", "32"), "expected"),
+        _ROWS, "in = start + (unsigned)row * (unsigned)n;" + _loop("size_t", "n", "tid", "32"),
+        "expected"),
+    "few_rows_64": (_FEW_ROWS, "in = start + row * n;" + _loop("size_t", "n", "tid", "32"), ""),
+    "few_rows_int": (
+        _FEW_ROWS, "in = start + (int)row * (int)n;" + _loop("int", "n", "tid", "32"),
+        "before the start"),
 }  # fmt: skip
 
 
 def _write(folder: Path, name: str) -> Path:
     header, body, _ = _CASES[name]
-    write = "out[blockIdx.x] = Op::finish(acc)"
+    by_row = header["scope"] == "rows"
+    write = f"out[{'row' if by_row else 'blockIdx.x'}] = Op::finish(acc)"
     path = folder / f"{name}.cu"
     path.write_text(
         _KERNEL.format(
             **header, name=name, body=body,
             fixed="fixed_grid = 4096" if header["grid"] == "fixed" else "",
-            more=", size_t rows" if header["scope"] == "rows" else "",
+            more=", size_t rows" if by_row else "", each=_EACH_ROW if by_row else "",
             write="Op::atomic(out, acc)" if header["finish"] == "atomic" else write,
         )
     )  # fmt: skip
