@@ -77,6 +77,13 @@ class Buffer(Protocol):
     def nbytes(self) -> int: ...
 
 
+class PlacedBuffer(Buffer, Protocol):
+    """Memory that this process can read and write where it lies."""
+
+    @property
+    def address(self) -> int: ...
+
+
 class Program(Protocol):
     """A compiled translation unit, loaded."""
 
@@ -120,6 +127,9 @@ class Backend(Protocol):
 
     def timed(self) -> TimedBackend | None:
         """The same backend, if its launches can be timed."""
+
+    def sparse(self) -> SparseBackend | None:
+        """The same backend, if it can run single blocks on memory that is not there."""
 
     def info(self) -> DeviceInfo:
         """What a result says of the machine."""
@@ -195,6 +205,22 @@ class Backend(Protocol):
         tb: TracebackType | None,
     ) -> None:
         """Give everything back."""
+
+
+class SparseBackend(Backend, Protocol):
+    """Runs single blocks of launches that are larger than any memory."""
+
+    def reserve(self, nbytes: int) -> PlacedBuffer:
+        """Address space for a buffer of which little is ever touched, 0 until written, between
+        guards that no index of 32 bits passes. Raises OutOfMemory."""
+
+    def run_alone(
+        self, number: int, most_s: float, program: Program, grid: int, block: int,
+        args: Sequence[Buffer | int], dynamic_shared: int = 0,
+    ) -> float | None:  # fmt: skip
+        """Run one block of a grid and no other, and put back what it has made of the kernel's own
+        variables; the seconds of a processor that it took, or None if it had not ended after
+        `most_s`. Raises KernelFault."""
 
 
 class Monitor(Protocol):

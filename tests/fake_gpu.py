@@ -166,6 +166,9 @@ class FakeGpu:
     def timed(self) -> TimedBackend:
         return self
 
+    def sparse(self) -> None:
+        pass
+
     @contextmanager
     def another(self) -> Iterator[TimedBackend]:
         """No context of its own, but buffers that end with it."""

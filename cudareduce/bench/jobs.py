@@ -10,9 +10,11 @@ from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, emulator_beside
 from cudareduce.bench.settings import Settings
 from cudareduce.launch.case import Case, Prepared, Shape, planned
+from cudareduce.verify.far import far_net
 from cudareduce.verify.inputs import SMALL
 from cudareduce.verify.job import Job, limited
 from cudareduce.verify.shapes import (
+    FAR,
     Net,
     arrival_net,
     block_nets,
@@ -60,6 +62,7 @@ class Jobs:
             limits = self.backend.limits()
             nets += round_net(case)
             nets += arrival_net(case, limits, any_block=self.settings.block is None)
+            nets += far_net(case)
         return nets
 
     def of(self, one: Prepared, shapes: Sequence[Shape], nets: Sequence[Net]) -> list[Job]:
@@ -103,7 +106,7 @@ class Jobs:
         plans, refusals = planned(net.case, net.shapes, net.limits)
         if plans:
             job = self._job(self.spec_of(net), Prepared(net.case, plans, refusals, {}))
-            other = _difference(net.case, one.case)
+            other = "one block alone" if net.care == FAR else _difference(net.case, one.case)
             job = replace(
                 job, shapes=tuple(plans), care=net.care, optional=self.spec.timed,
                 label=other,

@@ -25,6 +25,8 @@ struct GridBarrier {
   uint64_t ended = 0;  // blocks that will not come any more
 };
 
+uint64_t thread_ns();  // that this OS thread has had of a processor
+
 struct Launch {
   const Entry *entry;
   void **arguments;
@@ -34,10 +36,13 @@ struct Launch {
   Order order;
   uint64_t seed;
   bool watched;  // every access is checked for hazards, on one OS thread
+  uint64_t first, last;  // of the blocks that are run: all, or one alone
+  uint64_t until_ns;     // on the clock of the OS thread that runs it; 0: to its end
   GridBarrier &barrier;
 
   unsigned threads() const { return shape.x * shape.y * shape.z; }
   uint64_t blocks() const { return static_cast<uint64_t>(grid.x) * grid.y * grid.z; }
+  bool overdue() const { return until_ns != 0 && thread_ns() > until_ns; }
 };
 
 // A thread of the block. One line of the cache, since every switch touches another one.

@@ -15,17 +15,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from time import thread_time
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from cudareduce.backend import BackendName, BuildError, KernelFault, OutOfMemory, Source, Traits
+from cudareduce.backend import BackendName, BuildError, OutOfMemory, Source, Traits
 from cudareduce.budget import Deadline
 from cudareduce.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
+from cudareduce.emulator.call import Call
 from cudareduce.emulator.compiler import OutOfTime
 from cudareduce.emulator.program import CpuProgram, program_in
-from cudareduce.emulator.runtime import Request, load_runtime
-from cudareduce.emulator.toolchain import Toolchain, archs, resolve_locations
+from cudareduce.emulator.runtime import load_runtime
+from cudareduce.emulator.toolchain import Toolchain, archs
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.host import cpu_count, cpu_model, host_name
 
@@ -135,13 +137,19 @@ class CpuBackend:
 
     def _allocate(self, nbytes: int, misalign: int, cell_bytes: int) -> CpuBuffer:
         watched_bytes = cell_bytes if self._hazards else 0
-        address = self._runtime.cudaemu_allocate(nbytes, misalign, watched_bytes)
+        return self._made(self._runtime.cudaemu_allocate(nbytes, misalign, watched_bytes), nbytes)
+
+    def _made(self, address: int | None, nbytes: int) -> CpuBuffer:
         if address is None:
             raise OutOfMemory(f"no memory for a buffer of {nbytes} bytes")
         buffer = CpuBuffer(address, nbytes)
         release = weakref.finalize(buffer, self._runtime.cudaemu_release, address)
         self._finalizers[address] = release
         return buffer
+
+    def reserve(self, nbytes: int) -> CpuBuffer:
+        """Address space for a buffer of which little is ever touched. Raises OutOfMemory."""
+        return self._made(self._runtime.cudaemu_reserve(nbytes), nbytes)
 
     def upload(self, array: np.ndarray, misalign: int = 0) -> CpuBuffer:
         """Copy an array, its start `misalign` bytes past a multiple of 16 and its end at a guard.
@@ -194,43 +202,37 @@ class CpuBackend:
     ) -> Launch:
         """A ready launch; integers are passed as 64-bit sizes. Raises KernelFault when run, and at
         once if the kernel takes another number of arguments."""
-        loaded = cast(CpuProgram, program)
-        variants = (loaded, *loaded.others)
-        expected = loaded.descriptor.parameters
-        if len(args) != expected:
-            raise KernelFault(f"{loaded.entry} takes {expected} arguments, not {len(args)}")
-        refusals = [variant.refusal(block, dynamic_shared) for variant in variants]
-        refusal = next(filter(None, refusals), None)
-        words = [arg if isinstance(arg, int) else cast(CpuBuffer, arg).address for arg in args]
-        slots = (ctypes.c_uint64 * len(args))(*words)
-        addresses = [ctypes.addressof(slots) + 8 * i for i in range(len(args))]
-        request = Request(
-            arguments=(ctypes.c_void_p * len(args))(*addresses),
-            grid=(grid, 1, 1),
-            block=(block, 1, 1),
-            dynamic_shared=dynamic_shared,
-            os_threads=self._os_threads,
-            watched=self._hazards,
-        )
-        runtime = self._runtime
-        keep_alive = (slots, tuple(args), variants)
+        call = self._call(program, grid, block, args, dynamic_shared)
+        sizes = sum(arg for arg in args if isinstance(arg, int))
 
         def launch() -> None:
-            _ = keep_alive
-            if refusal is not None:
-                raise KernelFault(f"{loaded.entry} {refusal}")
             order, _, seed = self._schedule.partition(":")
-            request.order, request.seed = ORDERS[order], int(seed or 0)
+            call.request.order, call.request.seed = ORDERS[order], int(seed or 0)
             # Every variant has its turn: by schedule or, where there is but one, by size.
-            sizes = sum(arg for arg in args if isinstance(arg, int))
-            turn = sizes if self._hazards else ORDERS[order]
-            request.entry = ctypes.addressof(variants[turn % len(variants)].descriptor)
-            if runtime.cudaemu_launch(ctypes.byref(request)) != 0:
-                text = runtime.cudaemu_diagnostics().decode(errors="replace")
-                findings = "; ".join(resolve_locations(text).splitlines())
-                raise KernelFault(f"{loaded.entry}: {findings}")
+            call.run(self._runtime, sizes if self._hazards else ORDERS[order])
 
         return launch
+
+    def run_alone(
+        self, number: int, most_s: float, program: Program, grid: int, block: int,
+        args: Sequence[Buffer | int], dynamic_shared: int = 0,
+    ) -> float | None:  # fmt: skip
+        """Run one block of a grid and no other; the seconds that it took, None if too many. Raises
+        KernelFault."""
+        call = self._call(program, grid, block, args, dynamic_shared)
+        call.request.alone, call.request.only = 1, number
+        call.request.most_ns = int(most_s * 1e9)
+        began = thread_time()
+        call.run(self._runtime, 0)
+        return None if call.request.cut else thread_time() - began
+
+    def _call(
+        self, program: Program, grid: int, block: int, args: Sequence[Buffer | int], shared: int
+    ) -> Call:
+        words = [arg if isinstance(arg, int) else cast(CpuBuffer, arg).address for arg in args]
+        call = Call(cast(CpuProgram, program), grid, block, words, shared, keeps=tuple(args))
+        call.request.os_threads, call.request.watched = self._os_threads, self._hazards
+        return call
 
     def ways(self, repeats: int, *, quick: bool) -> Iterator[str]:
         """Every schedule. Accesses are watched under the first, which sees all of them, and under
@@ -241,6 +243,10 @@ class CpuBackend:
 
     def timed(self) -> None:
         """Nothing: the emulator's times say nothing of a GPU."""
+
+    def sparse(self) -> CpuBackend:
+        """This one: to a kernel, memory is what the process can address."""
+        return self
 
     def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
         """A ready write of a few bytes to the start of a buffer."""

@@ -23,7 +23,8 @@ namespace {
 // OS threads that wait for launches. The caller of a launch is always the first of them.
 class Pool {
  public:
-  void run(const Launch &launch, unsigned workers);
+  // False if there was no time for all of it.
+  bool run(const Launch &launch, unsigned workers);
 
  private:
   void help(unsigned number);
@@ -39,7 +40,7 @@ class Pool {
   Handout handout_;
 };
 
-void Pool::run(const Launch &launch, unsigned workers) {
+bool Pool::run(const Launch &launch, unsigned workers) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     while (workers_.size() < workers) {
@@ -48,7 +49,8 @@ void Pool::run(const Launch &launch, unsigned workers) {
       if (number > 0) std::thread([this, number] { help(number); }).detach();
     }
     launch_ = &launch;
-    handout_.next = 0;
+    handout_.next = launch.first;
+    handout_.cut = false;
     wanted_ = workers;
     running_ = workers - 1;
     generation_++;
@@ -57,6 +59,7 @@ void Pool::run(const Launch &launch, unsigned workers) {
   workers_[0]->run(launch, handout_, workers);
   std::unique_lock<std::mutex> lock(mutex_);
   finished_.wait(lock, [this] { return running_ == 0; });
+  return !handout_.cut;
 }
 
 void Pool::help(unsigned number) {
@@ -97,6 +100,34 @@ const char *refusal(const Launch &launch) {
   return nullptr;
 }
 
+// What a kernel's own variables hold, and hold again afterwards: a block that runs alone leaves there
+// what no launch would.
+class Keeper {
+ public:
+  explicit Keeper(const std::vector<Segment> &variables) : variables_(variables) {
+    for (const Segment &segment : variables_) {
+      contents_.emplace_back(segment.start, segment.start + segment.bytes);
+    }
+  }
+  ~Keeper() {
+    for (size_t i = 0; i < variables_.size(); i++) put_back(variables_[i], contents_[i].data());
+  }
+  Keeper(const Keeper &) = delete;
+
+ private:
+  // Only pages that differ: what the linker has made read-only lies among them.
+  static void put_back(const Segment &segment, const char *contents) {
+    for (size_t at = 0, bytes; at < segment.bytes; at += bytes) {
+      char *place = segment.start + at;
+      bytes = std::min(segment.bytes - at, PAGE - reinterpret_cast<size_t>(place) % PAGE);
+      if (memcmp(place, contents + at, bytes) != 0) memcpy(place, contents + at, bytes);
+    }
+  }
+
+  std::vector<Segment> variables_;
+  std::vector<std::vector<char>> contents_;
+};
+
 }  // namespace
 }  // namespace cudaemu
 
@@ -116,11 +147,17 @@ struct cudaemu_request {
   uint32_t order;
   uint32_t os_threads;
   uint32_t watched;
+  uint32_t alone;    // whether to run one block of the grid and no other
+  uint64_t only;     // that block
+  uint64_t most_ns;  // and the time of its OS thread after which it is not gone on with
+  uint32_t cut;      // set where that time was not enough
 };
 
 // Runs one launch to its end; returns how many things were wrong with it. One launch at a time.
-unsigned cudaemu_launch(const cudaemu_request *request) {
+unsigned cudaemu_launch(cudaemu_request *request) {
   const uint32_t *grid = request->grid, *block = request->block;
+  const bool alone = request->alone != 0;
+  const uint64_t blocks = static_cast<uint64_t>(grid[0]) * grid[1] * grid[2];
   GridBarrier barrier;
   const Launch launch = {
       request->entry,
@@ -131,6 +168,9 @@ unsigned cudaemu_launch(const cudaemu_request *request) {
       static_cast<Order>(request->order),
       request->seed,
       request->watched != 0,
+      alone ? request->only : 0,
+      alone ? request->only + 1 : blocks,
+      alone ? thread_ns() + request->most_ns : 0,
       barrier,
   };
   clear_diagnostics();
@@ -139,8 +179,10 @@ unsigned cudaemu_launch(const cudaemu_request *request) {
     return count_diagnostics();
   }
   if (launch.watched) hazards::launch_begins(launch, segments_of(*launch.entry));
-  const uint64_t useful = launch.watched ? 1 : request->os_threads;
-  pool().run(launch, static_cast<unsigned>(std::clamp<uint64_t>(useful, 1, launch.blocks())));
+  const uint64_t useful = launch.watched || alone ? 1 : request->os_threads;
+  const Keeper keeper(alone ? segments_of(*launch.entry).variables : std::vector<Segment>());
+  const unsigned workers = static_cast<unsigned>(std::clamp<uint64_t>(useful, 1, blocks));
+  request->cut = pool().run(launch, workers) ? 0 : 1;
   if (launch.watched) hazards::launch_ends();
   check_margins(launch);
   return count_diagnostics();

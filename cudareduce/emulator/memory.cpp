@@ -21,6 +21,7 @@ namespace {
 
 constexpr size_t ALIGNMENT = 16;   // what the widest load of a thread needs
 constexpr size_t GUARD = 1 << 20;  // wide enough to catch a stride, not only the next element
+constexpr size_t FAR_GUARD = 32ull << 30;  // and an index of 8 bytes that has lost its upper half
 constexpr size_t HUGE_PAGE = 2 << 20;
 
 // |guard|margin, poisoned|the buffer|margin, poisoned, under 16 bytes|guard|
@@ -29,10 +30,11 @@ struct Buffer {
   size_t map_bytes;
   char *start;
   size_t bytes;
+  size_t guard;
 
-  char *margin_before() const { return map + GUARD; }
+  char *margin_before() const { return map + guard; }
   char *end() const { return start + bytes; }
-  char *guard_after() const { return map + map_bytes - GUARD; }
+  char *guard_after() const { return map + map_bytes - guard; }
 };
 
 // Changed only between launches, hence read without a lock, by the fault handler too.
@@ -60,6 +62,27 @@ std::string describe_buffer(const Launch &launch, const Buffer &buffer) {
   const std::string name =
       argument < 0 ? "a buffer that is no argument" : "argument " + std::to_string(argument);
   return name + " (" + std::to_string(buffer.bytes) + " bytes)";
+}
+
+// Null: no memory. Nothing but the margins takes any until it is touched.
+char *make_buffer(size_t bytes, size_t misalign, size_t guard) {
+  const size_t used = round_up(bytes + misalign, ALIGNMENT) - misalign;
+  const size_t pages = round_up(used + ALIGNMENT, PAGE);
+  const size_t map_bytes = pages + 2 * guard;
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void *map = mmap(nullptr, map_bytes, PROT_NONE, flags, -1, 0);
+  if (map == MAP_FAILED) return nullptr;
+  Buffer buffer = {static_cast<char *>(map), map_bytes, nullptr, bytes, guard};
+  buffer.start = buffer.guard_after() - used;
+  if (mprotect(buffer.margin_before(), pages, PROT_READ | PROT_WRITE) != 0) {
+    munmap(map, map_bytes);
+    return nullptr;
+  }
+  if (bytes >= HUGE_PAGE) madvise(buffer.margin_before(), pages, MADV_HUGEPAGE);
+  memset(buffer.margin_before(), POISON, buffer.start - buffer.margin_before());
+  memset(buffer.end(), POISON, buffer.guard_after() - buffer.end());
+  buffers.push_back(buffer);
+  return buffer.start;
 }
 
 struct sigaction previous_segv, previous_bus;
@@ -166,26 +189,13 @@ extern "C" {
 // `misalign` bytes after a multiple of 16. Its contents are zero until written. For launches that
 // are watched, `cell_bytes` is the unit in which accesses are remembered, else 0. Null: no memory.
 void *cudaemu_allocate(size_t bytes, size_t misalign, unsigned cell_bytes) {
-  misalign %= ALIGNMENT;
-  const size_t used = round_up(bytes + misalign, ALIGNMENT) - misalign;
-  const size_t pages = round_up(used + ALIGNMENT, PAGE);
-  const size_t map_bytes = pages + 2 * GUARD;
-  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  void *map = mmap(nullptr, map_bytes, PROT_NONE, flags, -1, 0);
-  if (map == MAP_FAILED) return nullptr;
-  Buffer buffer = {static_cast<char *>(map), map_bytes, nullptr, bytes};
-  buffer.start = buffer.guard_after() - used;
-  if (mprotect(buffer.margin_before(), pages, PROT_READ | PROT_WRITE) != 0) {
-    munmap(map, map_bytes);
-    return nullptr;
-  }
-  if (bytes >= HUGE_PAGE) madvise(buffer.margin_before(), pages, MADV_HUGEPAGE);
-  memset(buffer.margin_before(), POISON, buffer.start - buffer.margin_before());
-  memset(buffer.end(), POISON, buffer.guard_after() - buffer.end());
-  buffers.push_back(buffer);
-  if (cell_bytes != 0) hazards::watch_buffer(buffer.start, bytes, cell_bytes);
-  return buffer.start;
+  char *start = make_buffer(bytes, misalign % ALIGNMENT, GUARD);
+  if (start != nullptr && cell_bytes != 0) hazards::watch_buffer(start, bytes, cell_bytes);
+  return start;
 }
+
+// Address space for a buffer of which little is ever touched: zero until written, and never watched.
+void *cudaemu_reserve(size_t bytes) { return make_buffer(bytes, 0, FAR_GUARD); }
 
 void cudaemu_release(void *start) {
   const auto found = std::find_if(buffers.begin(), buffers.end(),

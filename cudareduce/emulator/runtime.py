@@ -20,6 +20,10 @@ class Request(ctypes.Structure):
         ("order", ctypes.c_uint32),
         ("os_threads", ctypes.c_uint32),
         ("watched", ctypes.c_uint32),
+        ("alone", ctypes.c_uint32),
+        ("only", ctypes.c_uint64),
+        ("most_ns", ctypes.c_uint64),
+        ("cut", ctypes.c_uint32),
     )
 
 
@@ -50,6 +54,8 @@ def load_runtime(path: Path) -> ctypes.CDLL:
     runtime = _load_once(path)
     runtime.cudaemu_allocate.argtypes = (ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint)
     runtime.cudaemu_allocate.restype = ctypes.c_void_p
+    runtime.cudaemu_reserve.argtypes = (ctypes.c_size_t,)
+    runtime.cudaemu_reserve.restype = ctypes.c_void_p
     runtime.cudaemu_release.argtypes = (ctypes.c_void_p,)
     runtime.cudaemu_release.restype = None
     runtime.cudaemu_launch.argtypes = (ctypes.POINTER(Request),)

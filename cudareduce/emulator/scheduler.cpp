@@ -243,7 +243,7 @@ void Block::polled() {
 // for long, in others.
 void Block::sleep() {
   Fiber &self = current();
-  if (ready_warps_ == 0 && ++polls_ % 4 == 0) {
+  if ((ready_warps_ == 0 && ++polls_ % 4 == 0) || launch_->overdue()) {
     pause();
   } else {
     warps_[self.rank / WARP].asleep |= 1u << self.rank % WARP;

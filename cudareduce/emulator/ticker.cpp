@@ -81,6 +81,12 @@ Ticker::~Ticker() {
   if (code.bytes != 0 && owner == getpid()) set_timer(0, 0);
 }
 
+uint64_t thread_ns() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
 void *program_counter_of(void *signal_context) {
   const auto *machine = static_cast<const ucontext_t *>(signal_context);
 #if defined(__x86_64__)

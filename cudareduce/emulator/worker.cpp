@@ -46,10 +46,9 @@ char *Resident::dynamic_shared(size_t bytes) {
 // Few visits to the shared counter where there are many blocks, yet a fair share for everyone.
 bool Worker::has_fresh(const Launch &launch, Handout &handout) {
   if (first_ < last_) return true;
-  const uint64_t blocks = launch.blocks();
-  const uint64_t share = std::clamp<uint64_t>(blocks / 64, 1, 64);
+  const uint64_t share = std::clamp<uint64_t>((launch.last - launch.first) / 64, 1, 64);
   first_ = handout.next.fetch_add(share);
-  last_ = std::min(first_ + share, blocks);
+  last_ = std::min(first_ + share, launch.last);
   return first_ < last_;
 }
 
@@ -141,6 +140,10 @@ void Worker::run(const Launch &launch, Handout &handout, unsigned workers) {
     if (launch.watched) hazards::leave_block();
     if (left == Left::Paused) {
       waiting_.push_back(resident);
+      if (launch.overdue()) {
+        handout.cut = true;
+        break;
+      }
       const uint64_t ended = __atomic_load_n(&launch.barrier.ended, __ATOMIC_RELAXED);
       in_vain = ended == before ? in_vain + 1 : 0;
       before = ended;
@@ -158,7 +161,7 @@ void Worker::run(const Launch &launch, Handout &handout, unsigned workers) {
     entered_ = nullptr;
     idle_.push_back(resident);
     if (left == Left::GivenUp) {
-      handout.next = launch.blocks();
+      handout.next = launch.last;
       break;
     }
   }

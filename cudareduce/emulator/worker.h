@@ -32,6 +32,7 @@ struct Resident {
 // What the OS threads of a launch share.
 struct Handout {
   std::atomic<uint64_t> next{0};  // the lowest block that nobody has taken
+  std::atomic<bool> cut{false};   // there was no time for all
 };
 
 class Worker {

@@ -66,6 +66,9 @@ class CudaBackend:
     def timed(self) -> TimedBackend:
         return self
 
+    def sparse(self) -> None:
+        """Nothing: what a GPU reads must be there."""
+
     @property
     def stream_handle(self) -> int:
         return int(self.stream.handle)

@@ -133,7 +133,9 @@ def plan(
         scratch |= {"partials": shapes[0][0] * problem.reduction.acc_size, "counter": 4}
     answers_preset = kernel.finish == "atomic" or not shapes
     preset = "out" if problem.rows and answers_preset else None
-    depth = sum(_depth(kernel, grid // problem.rows, n, block, items) for grid, n in shapes)
+    depth = sum(  # a block may take several rows
+        _depth(kernel, max(1, grid // problem.rows), n, block, items) for grid, n in shapes
+    )
     return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth)
 
 

@@ -31,6 +31,10 @@ _KERNEL = re.compile(
 _OUTPUT_NAME = re.compile(r"^(?:[dg]_?)?(?:o|out|dst|dest|res|result|y|sum|partial)", re.IGNORECASE)
 _INTEGERS = re.compile(r"^(?:const )?(?:unsigned|signed|int|long|short|size_t|u?int\d+_t|uint)\b")
 
+#: Bits of a count's value, by what its type says; of others they suffice for every array.
+_BITS = (("short", 15), ("int16_t", 15), ("int32_t", 31), ("long", 63), ("64_t", 63),
+         ("size_t", 64), ("int8_t", 7), ("", 31))  # fmt: skip
+
 _ELEMENTS = {
     "float": "float32", "double": "float64", "int": "int32", "int32_t": "int32",
     "unsigned": "uint32", "unsigned int": "uint32", "uint": "uint32", "uint32_t": "uint32",
@@ -126,6 +130,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
         symbol=entry,
         dynamic_shared=shared,
         whole_tiles=not counted,
+        most=_most(_type(call.count)) if call.count else None,
     )
     return Adopted(kernel, _assumption(kernel, call))
 
@@ -213,6 +218,12 @@ def _read_and_write(pointers: list[str]) -> tuple[str, str]:
     if _OUTPUT_NAME.match(_name(pointers[0])) and not _OUTPUT_NAME.match(_name(pointers[1])):
         return pointers[1], pointers[0]
     return pointers[0], pointers[1]
+
+
+def _most(count: str) -> int | None:
+    """The most elements that a type counts; None if no array has more."""
+    bits = next(bits for word, bits in _BITS if word in count)
+    return None if bits > 32 else 2 ** (bits + bool(re.search(r"\bu", count))) - 1
 
 
 def _finish(function: _Function, write: str, counted: bool) -> Finish:

@@ -58,6 +58,7 @@ class Kernel:
     symbol: str | None = None  # where the entry point does not bear the file's name
     dynamic_shared: int | str = 0  # bytes a block, or in the words of a header
     whole_tiles: bool = False  # takes no count, so only multiples of block * items
+    most: int | None = None  # elements, where its count is of a type that holds no more
     foreign: bool = True  # not one of the package: on a GPU it is verified in a child process
 
     @property
@@ -119,6 +120,8 @@ class Kernel:
         as `shape` makes them."""
         if self.scope in ("grid", "block") and rows != 1:
             return f"reduces one array, not {rows} rows"
+        if self.most is not None and n > self.most:
+            return f"counts in a type that holds {self.most} at most, not {n}"
         if self.walk == "lane" and n > 32:
             whole = " (or one array of a multiple of 32)" if rows == 1 else ""
             return f"gives each element of a row a lane: rows of at most 32{whole}, not {n}"

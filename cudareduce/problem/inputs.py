@@ -47,7 +47,7 @@ def make(pattern: str, reduction: Reduction, n: int, rows: int = 1, seed: int = 
     values = _values(name, reduction, n, rows, rng)
     if name in PLANTED and n:
         plant(values.reshape(rows, n), name, places, reduction)
-    return _store(values, reduction.dtype)
+    return stored(values, reduction.dtype)
 
 
 def rounds_nothing(pattern: str, reduction: Reduction) -> bool:
@@ -70,7 +70,8 @@ def as_numbers(data: Array, dtype: DType) -> Array:
     return np.asarray((data.astype(np.uint32) << 16).view(np.float32))
 
 
-def _store(values: Array, dtype: DType) -> Array:
+def stored(values: Array, dtype: DType) -> Array:
+    """Numbers as elements of a type: bfloat16 as its bits."""
     if dtype.name != "bfloat16":
         return values.astype(dtype.storage, copy=False)
     bits = values.astype(np.float32).view(np.uint32)

@@ -115,6 +115,8 @@ def work(plan: Plan, care: Care, only: str | None) -> int:
     """Elements that a verification of one shape has reduced, over all inputs and ways."""
     problem = plan.problem
     shape = problem.n, problem.rows
+    if care == "far":
+        return 0
     if care == "least":
         return problem.elements
     count = 1 if only else len(inputs_for(problem.reduction, shape, tiles_of(plan), care))

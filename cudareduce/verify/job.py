@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from cudareduce.backend import Backend, BuildError, OutOfMemory, TooManyBlocks
 from cudareduce.backends import BackendSpec
 from cudareduce.launch.case import Prepared, Shape, build
+from cudareduce.verify.far import verify_far
 from cudareduce.verify.inputs import Inputs, work
-from cudareduce.verify.shapes import LEAST, Care
+from cudareduce.verify.shapes import FAR, LEAST, Care
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, unbuilt, worse
 from cudareduce.verify.verify import verify
 
@@ -75,6 +76,10 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
         return unbuilt(built)
     compiled()
     ready = replace(job.prepared, programs=built)
+    if job.care == FAR:
+        sparse = backend.sparse()
+        assert sparse is not None
+        return verify_far(sparse, ready, job.shapes)
     verdict, left_out, ran = RIGHT, "", False
     try:
         for shape, care in job.walk:

@@ -18,9 +18,11 @@ from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import Reduction, reduction_of
 
 #: How much is tried on a shape: all patterns, misalignments and schedules; two patterns, one
-#: misalignment and all schedules; or one input under one schedule.
-Care = Literal["full", "some", "least"]
+#: misalignment and all schedules; one input under one schedule; or single blocks of launches that
+#: are larger than any memory.
+Care = Literal["full", "some", "least", "far"]
 LEAST: Care = "least"
+FAR: Care = "far"
 
 #: Rows of every kind that row and warp kernels must get right: none, short, odd, many.
 ROW_SHAPES = ((0, 3), (1, 1), (1, 7), (5, 33), (31, 3), (32, 257), (33, 5), (257, 9), (4097, 3))
@@ -35,6 +37,8 @@ _BEYOND_32_BITS = 2**32 + 12
 _BEYOND_2_20 = 2**20 + 7
 #: Arrivals from which on 16 bits do not count them.
 _WRAPS = 2**16
+#: And so many more that those do not end where a count from 0 to these ends.
+_MORE = 999
 #: Operators that differ from the sum in what a kernel may get wrong: an identity that is not 0, two
 #: ways; structs of which equals are told apart by their place; an order that matters.
 _OTHERS = (("max", "min"), ("prod",), ("argmin", "argmax"), ("affine16", "affine", "matmul"))
@@ -64,7 +68,7 @@ def edge_sizes(block: int) -> list[int]:
 def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Shape, ...]:
     """Where a kernel may go wrong, in increasing order: sizes that hurt every reduction, then those
     of its own tiles, grid and finish; `large` adds what only a GPU gets through."""
-    tile = _tile(case)
+    tile = tile_of(case)
     sizes = {*edge_sizes(case.block), *_tiles(tile), *_whole(tile), *_folds(case)}
     sizes |= {_BEYOND_2_20, *_rounds(case, limits), *_many_rounds(case, limits)}
     sizes |= set(_arrivals(case, limits) if large else ())
@@ -78,7 +82,7 @@ def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Sha
 def hazard_net(case: Case) -> Iterator[Net]:
     """What the build that watches every access is given: several blocks and several turns of a
     block with little work, since the device of its plans is tiny."""
-    tile, limits = _tile(case), _tiny(case)
+    tile, limits = tile_of(case), _tiny(case)
     sizes = {1, *_tiles(tile), *(2 * n for n in _whole(tile)[:1])}
     rounds = set(_rounds(case, limits))
     if min(rounds, default=0) <= _FEW:
@@ -97,7 +101,7 @@ def block_nets(case: Case) -> Iterator[Net]:
         if block == case.block:
             continue
         other = replace(case, block=block)
-        limits, tile = _tiny(other), _tile(other)
+        limits, tile = _tiny(other), tile_of(other)
         sizes = {1, tile - 1, 2 * tile + 1, 2 * tile, *_rounds(other, limits), *_folds(other)}
         shapes = (*((n, 1) for n in sorted(sizes) if n <= _FEW), *_rows(other)[:1])
         yield Net(case=other, shapes=shapes, limits=limits, care="some")
@@ -123,7 +127,7 @@ def operator_nets(case: Case) -> Iterator[Net]:
         blocks = (case.block, min(_blocks(case)))
         for block in sorted({*blocks} if not found.op.commutative else {blocks[k % 2]}):
             other = replace(case, reduction=found, block=block)
-            tile, limits = _tile(other), _tiny(other)
+            tile, limits = tile_of(other), _tiny(other)
             sizes = {33, tile, 2 * tile + 1, *_rounds(other, limits)}
             shapes = (*((n, 1) for n in sorted(sizes) if n <= _FEW), *_rows(other)[:2])
             yield Net(case=other, shapes=shapes, limits=limits, care="full")
@@ -151,7 +155,7 @@ def _blocks(case: Case) -> tuple[int, ...]:
     return case.kernel.blocks if case.kernel.symbol is None else (case.block,)
 
 
-def _tile(case: Case) -> int:
+def tile_of(case: Case) -> int:
     """Elements that a block takes at a time."""
     return case.block * case.items
 
@@ -170,7 +174,7 @@ def _folds(case: Case) -> tuple[int, ...]:
     """From here on one block that folds all partials takes more than one a thread."""
     if case.kernel.finish not in ("last_block", "relaunch_one_block"):
         return ()
-    return case.block * _tile(case) + 1, 2 * case.block * _tile(case) + 1
+    return case.block * tile_of(case) + 1, 2 * case.block * tile_of(case) + 1
 
 
 def _rounds(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
@@ -180,7 +184,7 @@ def _rounds(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
         grid = limits.sm_count * (limits.threads_per_sm // case.block)
     elif case.kernel.grid != "fixed":
         return ()
-    return 2 * grid * _tile(case), 2 * grid * _tile(case) + 1
+    return 2 * grid * tile_of(case), 2 * grid * tile_of(case) + 1
 
 
 def _many_rounds(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
@@ -189,11 +193,11 @@ def _many_rounds(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
 
 
 def _arrivals(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
-    """As many blocks as 16 bits count, and one more, where the grid can have as many."""
+    """As many blocks as 16 bits count, and some more, where the grid can have as many."""
     counts = case.kernel.finish == "last_block" or _KEPT.search(case.kernel.text)
     if not counts or case.kernel.scope != "grid":
         return ()
-    sizes = _WRAPS * _tile(case), (_WRAPS + 1) * _tile(case)
+    sizes = _WRAPS * tile_of(case), (_WRAPS + _MORE) * tile_of(case)
     try:
         grid = max((step.grid for step in case.plan(sizes[1], 1, limits).passes), default=0)
     except UsageError:
@@ -207,7 +211,7 @@ def _rows(case: Case) -> tuple[Shape, ...]:
         warps = case.block // 32
         return (31, 2 * warps + 1), (32, 3 * warps), (7, max(1, warps - 1))
     if case.kernel.scope == "rows":
-        tile = _tile(case)
+        tile = tile_of(case)
         return (2 * tile + 1, 3), (31, 9), (257, 3), (tile, 2)
     return ()
 

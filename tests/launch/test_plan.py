@@ -214,6 +214,14 @@ def test_a_shape_the_kernel_does_not_take_is_an_error(
         planned(kernel, n, rows)
 
 
+def test_a_block_may_take_several_rows() -> None:
+    fields = {key: getattr(KERNELS["reduce_rows_tree"], key) for key in Kernel.__dataclass_fields__}
+    few = Kernel(**{**fields, "grid": "fixed", "fixed_grid": 2, "block": 256})
+    of = planned(few, 1000, rows=7)
+    assert of.passes[0].grid == 2
+    assert of.depth == 4 - 1 + 8
+
+
 def test_a_filling_grid_follows_the_device() -> None:
     fields: dict[str, Any] = {
         key: getattr(KERNELS["reduce_grid_stride"], key)

@@ -115,7 +115,7 @@ _CASES = {
     ),
     "counts_in_16_bits": Wrong(
         _last_block(ticket=f"(unsigned short)({_TICKET[:-17]}) == gridDim.x - 1"),
-        "block 32: n = 2097184", _GRID, blocks=(32, 256),
+        f"block 32: n = {(2**16 + 999) * 32}", _GRID, blocks=(32, 256),
     ),
     "counts_on": Wrong(
         _last_block(ticket="atomicAdd(counter, 1) % gridDim.x == gridDim.x - 1"),

@@ -1,0 +1,47 @@
+"""A launch as the runtime takes it, ready to be made."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from cudareduce.backend import KernelFault
+from cudareduce.emulator.program import CpuProgram
+from cudareduce.emulator.runtime import Request
+from cudareduce.emulator.toolchain import resolve_locations
+
+
+class Call:
+    """A launch of `grid` blocks of `block` threads with these arguments, 64 bits each; `keeps` are
+    buffers that it must not outlive. Raises KernelFault if the kernel takes another number."""
+
+    def __init__(
+        self, program: CpuProgram, grid: int, block: int, words: Sequence[int],
+        dynamic_shared: int, *, keeps: object,
+    ) -> None:  # fmt: skip
+        expected = program.descriptor.parameters
+        if len(words) != expected:
+            raise KernelFault(f"{program.entry} takes {expected} arguments, not {len(words)}")
+        self._variants = (program, *program.others)
+        refusals = [variant.refusal(block, dynamic_shared) for variant in self._variants]
+        self._refusal = next(filter(None, refusals), None)
+        self._slots = (ctypes.c_uint64 * len(words))(*words)
+        self._keeps = keeps
+        addresses = [ctypes.addressof(self._slots) + 8 * i for i in range(len(words))]
+        self.request = Request(
+            arguments=(ctypes.c_void_p * len(words))(*addresses),
+            grid=(grid, 1, 1),
+            block=(block, 1, 1),
+            dynamic_shared=dynamic_shared,
+        )
+
+    def run(self, runtime: ctypes.CDLL, turn: int) -> None:
+        """Make the launch, of the variant whose turn it is. Raises KernelFault."""
+        entry = self._variants[0].entry
+        if self._refusal is not None:
+            raise KernelFault(f"{entry} {self._refusal}")
+        variant = self._variants[turn % len(self._variants)]
+        self.request.entry = ctypes.addressof(variant.descriptor)
+        if runtime.cudaemu_launch(ctypes.byref(self.request)) != 0:
+            text = runtime.cudaemu_diagnostics().decode(errors="replace")
+            raise KernelFault(f"{entry}: {'; '.join(resolve_locations(text).splitlines())}")

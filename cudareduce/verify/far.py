@@ -1,0 +1,271 @@
+"""Whether a kernel reaches elements whose place, in elements or bytes, takes more than 31 or 32
+bits.
+
+No machine need have the memory: the input is address space, 0 but for a few marked elements, and of
+the launch single blocks are run, each alone. What a block then leaves says which marks it counted.
+No kernel has to divide its work as its header says, so one is only judged so far out where it did
+what was expected of it at sizes that 31 bits hold. An access outside the input always is a fault.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from cudareduce.backend import Buffer, KernelFault, OutOfMemory, PlacedBuffer, SparseBackend
+from cudareduce.device import DeviceLimits
+from cudareduce.launch.case import Case, Prepared, Shape
+from cudareduce.launch.plan import Plan
+from cudareduce.problem.identity import identity
+from cudareduce.problem.inputs import Array, stored
+from cudareduce.problem.operators import Reduction
+from cudareduce.verify.shapes import FAR, Net, tile_of
+from cudareduce.verify.verdict import RIGHT, Verdict
+
+#: So many sizes, all of them within 31 bits, show how a kernel divides its work.
+_LEARNED = 2
+#: Where packed indices end, and offsets in bytes and in elements.
+_PACKED, _SIGNED, _UNSIGNED = 2**24, 2**31, 2**32
+#: Elements that a grid as large as the device takes in one turn.
+_TURN = 2**19
+#: Turns of a grid that are marked: of kernels that take pairs or quads of turns as well.
+_MARKED_TURNS = 4
+#: The most elements that are marked, and that one block takes where its work is learned.
+_MOST_MARKED, _LEARNED_WORK = 2**23, 2**20
+#: Numbers of 16 bits whose sum has more digits than they have. Below `_EXACT` float32 has all that
+#: the sum of two turns has, 2^24 of the small ones.
+_LARGE_SMALL, _EXACT = (256.0, 0.125), 2**21
+#: Elements of a row: odd, few, no more than a warp has lanes, and enough for rows to be few.
+_ROW, _SHORT_ROW, _LONG_ROW = 257, 31, 4097
+#: Seconds of a processor that one block is worth, and that it has where it is not to be expected
+#: that those are enough, in case it ends at once.
+_MOST_S, _GLANCE_S = 0.4, 0.03
+#: Seconds, and times as long as before, that what should end is waited for.
+_START_S, _SLOWER = 0.1, 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """Marked elements of which `block` counts `share`, `first` before all others, and the place of
+    its partial."""
+
+    block: int
+    slot: int
+    start: int
+    count: int
+    share: int
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What became of one block: `wrong` says what was not as expected, `ended` that it has come to
+    its end by itself, after so many `seconds` of a processor."""
+
+    block: int
+    wrong: str
+    ended: bool
+    seconds: float
+
+
+def far_net(case: Case) -> Iterator[Net]:
+    """Sizes that show how the kernel divides its work, then those beyond 32 bits and, for where a
+    block takes too long to get there, beyond fewer."""
+    kernel, tile, size = case.kernel, tile_of(case), case.reduction.dtype.size
+    if kernel.whole_tiles:
+        return  # who takes no count says nothing of how far it goes
+    grid = kernel.fixed_grid or max(1, _TURN // tile) if kernel.grid in ("fill", "fixed") else 1
+    limits = DeviceLimits(sm_count=grid, threads_per_sm=case.block)
+    strides = kernel.grid in ("fill", "fixed", "one")
+    by_row = kernel.scope == "warp" or (kernel.scope == "rows" and kernel.finish == "none")
+    if kernel.scope == "rows" and strides and not by_row:
+        return  # several blocks a row and several rows a block: no header says which
+    n = _SHORT_ROW if kernel.scope == "warp" else _LONG_ROW if strides else _ROW
+    unit = (n if by_row else tile) * (grid * _MARKED_TURNS if strides else 1)
+    borders = (_UNSIGNED, _SIGNED, _UNSIGNED // size, _PACKED)
+    most = min(_SIGNED // size // 2, grid * _LEARNED_WORK if strides else _SIGNED)
+    learned = ((2 if strides else 37) * unit, max(most // unit, 3) * unit)
+    sizes = dict.fromkeys((*learned, *((border // unit + 2) * unit for border in borders)))
+    shapes = tuple((n, elements // n) if by_row else (elements, 1) for elements in sizes)
+    yield Net(case=case, shapes=shapes, limits=limits, care=FAR)
+
+
+def verify_far(backend: SparseBackend, prepared: Prepared, shapes: Sequence[Shape]) -> Verdict:
+    """The verdict on a case from sizes as `far_net` gives them; right where nothing can be said."""
+    as_expected, pace_s = bool(_sign(prepared.case.reduction)), 0.0
+    for k, shape in enumerate(shapes):
+        plan = prepared.plans[shape]
+        work = plan.problem.elements // plan.passes[0].grid
+        is_long = not as_expected or pace_s * work > _MOST_S
+        if is_long and k > _LEARNED:
+            continue
+        most_s = _GLANCE_S if is_long else _START_S + _SLOWER * pace_s * work
+        try:
+            found = list(_seen(backend, plan, prepared, most_s, narrow=k >= _LEARNED))
+        except OutOfMemory:  # of address space, which somebody has limited
+            return RIGHT
+        if k < _LEARNED:
+            as_expected = as_expected and not any(one.wrong for one in found)
+            pace_s = max(one.seconds for one in found) / work if k == _LEARNED - 1 else 0.0
+            continue
+        for one in found if as_expected else ():
+            if one.wrong and (one.ended or not is_long):
+                rows = f" x {shape[1]} rows" if shape[1] != 1 else ""
+                where = f"n = {shape[0]}{rows}, block {one.block} of {plan.passes[0].grid}"
+                return Verdict("fail", f"{where}: {one.wrong}")
+        if not is_long:
+            break
+    return RIGHT
+
+
+def _sign(reduction: Reduction) -> int:
+    """The sign of marks that stand out among zeros; 0 where none can."""
+    if reduction.op.expression:
+        return 0
+    below = reduction.dtype.kind != "uint"
+    return {"sum": 1, "max": 1, "argmax": 1, "min": -below, "argmin": -below}.get(
+        reduction.op.name, 0
+    )
+
+
+def _seen(
+    backend: SparseBackend, plan: Plan, prepared: Prepared, most_s: float, *, narrow: bool = False
+) -> Iterator[_Seen]:
+    """Run the probes of a plan, each for `most_s` at most, up to one that does not end; `narrow` is
+    what `_numbers` makes of it."""
+    problem, step = plan.problem, plan.passes[0]
+    reduction, sign = problem.reduction, _sign(problem.reduction)
+    probes, program = list(_probes(plan)), prepared.programs[step.stage]
+    shared = plan.kernel.shared_bytes(reduction, plan.block)
+    if reduction.op.needs_count:
+        program.set_constant("COUNT", problem.n)
+    with _reserved(backend, plan) as buffers:
+        for k, probe in enumerate(probes if sign else ()):
+            values = stored(_numbers(reduction, probe, sign * (k + 1), narrow), reduction.dtype)
+            _part(buffers["in"], probe.start, values.dtype, probe.count)[:] = values
+        args: list[Buffer | int] = [buffers["in"], buffers[step.target], step.n]
+        if plan.kernel.scope in ("rows", "warp"):
+            args.append(problem.rows)
+        if "partials" in plan.scratch:
+            args += [buffers["partials"], buffers["counter"]]
+        for k, probe in enumerate(probes):
+            left = _left(plan, probe, buffers)
+            left[:] = np.frombuffer(_before(plan), left.dtype)
+            if "counter" in buffers:
+                backend.zero(buffers["counter"])
+            seconds: float | None = 0.0
+            try:
+                seconds = backend.run_alone(
+                    probe.block, most_s, program, step.grid, plan.block, args, shared
+                )
+                numbers = _numbers(reduction, probe, sign * (k + 1), narrow)
+                wrong = _difference(plan, probe, left, numbers) if sign else ""
+            except KernelFault as fault:
+                wrong = str(fault)
+            if seconds is None:
+                yield _Seen(probe.block, f"no end after {most_s:.2g} s", False, most_s)
+                return
+            yield _Seen(probe.block, wrong, True, seconds)
+
+
+@contextmanager
+def _reserved(backend: SparseBackend, plan: Plan) -> Iterator[dict[str, PlacedBuffer]]:
+    """The buffers of a plan, all of them 0. Raises OutOfMemory."""
+    reduction = plan.problem.reduction
+    sizes = {"in": plan.problem.input_bytes, "out": plan.outputs * reduction.result_size}
+    with ExitStack() as stack:
+        buffers = {}
+        for name, nbytes in (sizes | plan.scratch).items():
+            buffers[name] = backend.reserve(nbytes)
+            stack.callback(backend.free, buffers[name])
+        yield buffers
+
+
+def _probes(plan: Plan) -> Iterator[_Probe]:
+    """What single blocks are to count, by the header's words."""
+    n, rows = plan.problem.n, plan.problem.rows
+    kernel, grid, tile = plan.kernel, plan.passes[0].grid, plan.block * plan.items
+    per_block = {"block_per_row": n, "warp_per_row": plan.block // 32 * n}.get(kernel.grid, tile)
+    size = plan.problem.reduction.dtype.size
+    if kernel.grid in ("cover", "block_per_row", "warp_per_row"):
+        borders = (_SIGNED // size, _UNSIGNED // size, _SIGNED, _UNSIGNED)
+        blocks = {0, grid // 3, grid // 2 + 1, grid - 1}
+        blocks |= {border // per_block + 1 for border in borders}
+        for b in sorted(b for b in blocks if b < grid):
+            if kernel.grid == "warp_per_row":
+                row = min(b * (plan.block // 32) + 1, rows - 1)
+                yield _Probe(row // (plan.block // 32), row, row * n, n, n, 0)
+            else:
+                first = 0 if kernel.grid == "block_per_row" else b * tile
+                yield _Probe(b, b, b * per_block, per_block, per_block, first)
+    elif kernel.scope == "rows":
+        row = rows - grid + grid // 2
+        yield _Probe(row % grid, row, row * n, n, n, 0)
+    elif kernel.walk in ("contiguous", "stream_fold") or grid == 1:
+        yield _Probe(grid - 1, grid - 1, n - tile, tile, tile, n - tile)
+    else:
+        turns, b = _MARKED_TURNS * grid * tile, grid // 2
+        count, start = min(turns, _MOST_MARKED), n - turns
+        yield _Probe(b, b, start, count, _MARKED_TURNS * tile, start + b * tile)
+
+
+def _part(buffer: PlacedBuffer, first: int, dtype: np.dtype, count: int) -> Array:
+    """Some elements of a buffer, to be read and written where they lie."""
+    memory = ctypes.c_char * (count * dtype.itemsize)
+    place = buffer.address + first * dtype.itemsize
+    return np.frombuffer(memoryview(memory.from_address(place)), dtype)
+
+
+def _finished(plan: Plan) -> bool:
+    """Whether the first launch leaves answers, and not partials."""
+    alone = plan.kernel.finish != "last_block" or plan.passes[0].grid == 1
+    return len(plan.passes) == 1 and alone and not plan.folds_on_host
+
+
+def _left(plan: Plan, probe: _Probe, buffers: Mapping[str, PlacedBuffer]) -> Array:
+    """Where a block leaves its partial, or its answer."""
+    reduction, finish = plan.problem.reduction, plan.kernel.finish
+    name = plan.passes[0].target
+    if finish == "last_block" and not _finished(plan):
+        name = "partials"
+    dtype = np.dtype(reduction.acc.storage)
+    if reduction.op.indexed and _finished(plan):
+        dtype = np.dtype("int64")
+    elif reduction.op.indexed:
+        dtype = np.dtype([("value", dtype), ("index", "int64")], align=True)
+    return _part(buffers[name], 0 if finish == "atomic" else probe.slot, dtype, 1)
+
+
+def _before(plan: Plan) -> bytes:
+    """What stands there beforehand."""
+    reduction = plan.problem.reduction
+    if plan.kernel.finish == "atomic":
+        return identity(reduction)
+    return b"\xff" * (reduction.result_size if _finished(plan) else reduction.acc_size)
+
+
+def _numbers(reduction: Reduction, probe: _Probe, value: int, narrow: bool) -> Array:
+    """What is marked with. With `narrow` a turn of a grid has large numbers and the next one small
+    ones: a running sum in 16 bits loses these, one in 32 bits none."""
+    numbers = np.full(probe.count, float(value))
+    turn = probe.share // _MARKED_TURNS
+    wide = reduction.op.name == "sum" and reduction.dtype.name in ("float16", "bfloat16")
+    if narrow and wide and probe.share != probe.count and 2 * turn * sum(_LARGE_SMALL) < _EXACT:
+        numbers *= np.resize(np.repeat(_LARGE_SMALL, probe.count // _MARKED_TURNS), probe.count)
+    return numbers
+
+
+def _difference(plan: Plan, probe: _Probe, left: Array, numbers: Array) -> str:
+    """In which way a partial is not that of the marks, in words; empty if it is."""
+    op, place = plan.problem.reduction.op, probe.first
+    shared = numbers.sum() * probe.share / probe.count
+    expected = shared if op.name == "sum" else numbers[0]
+    if not op.indexed:
+        got = left[0].item()
+        return "" if got == expected else f"got {got:g}, expected {expected:g}"
+    index = left[0].item() if _finished(plan) else left["index"][0].item()
+    return "" if index == place else f"got the element at {index}, expected that at {place}"
