@@ -11,37 +11,62 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
 
 from cudareduce.compiled.nvcc import find_nvcc
-from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
-from tests.mutants.judge import Judge, opened
+from cudareduce.verify.job import Job
+from tests.mutants.judge import Judge, Judged, opened
 from tests.mutants.machine_code import SameCode
-from tests.mutants.results import Entry, is_enough, proofs, read, summary, write
+from tests.mutants.operators import judge_operator, operators, queue_of
+from tests.mutants.results import Entry, Fate, is_enough, proofs, read, summary, write
 from tests.mutants.rules import Mutant, mutants_of
 
 
-def _entries(judge: Judge, kernel: Kernel, mutants: Sequence[Mutant]) -> Iterator[Entry]:
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What is changed: a kernel or an operator, its text, and its jobs."""
+
+    name: str
+    text: str
+    queue: list[Job]
+    judged: Callable[[Sequence[Mutant]], Iterator[Judged]]
+
+
+def _subjects(judge: Judge, names: Sequence[str]) -> Iterator[_Subject]:
+    """Those that were named, by default all."""
+    texts = operators()
+    wanted = [name for name in names if name not in texts]
+    for choice in load_registry(()).choose(wanted) if wanted or not names else ():
+        kernel = choice.kernel
+        yield _Subject(kernel.id, kernel.text, judge.queue(kernel), partial(judge.judge, kernel))
+    for name in [name for name in texts if name in names or not names]:
+        judged = partial(judge_operator, judge, name)
+        yield _Subject(name, texts[name], queue_of(judge, name), judged)
+
+
+def _entries(subject: _Subject, mutants: Sequence[Mutant]) -> Iterator[Entry]:
     same, known = SameCode(find_nvcc()), proofs()
-    queue = judge.queue(kernel)
-    for judged in judge.judge(kernel, mutants):
-        mutant, fate, why = judged.mutant, judged.fate, judged.reason
-        if fate == "survived" and same(queue, mutant.original, mutant.text):
+    for judged in subject.judged(mutants):
+        mutant, why = judged.mutant, judged.reason
+        fate: Fate = judged.fate
+        if fate == "survived" and same(subject.queue, mutant.original, mutant.text):
             fate = "same"
-        elif fate == "survived" and (kernel.id, mutant.was, mutant.now) in known:
-            fate, why = "proved", known[kernel.id, mutant.was, mutant.now]
-        yield Entry(kernel.id, mutant.rule, mutant.line, mutant.was, mutant.now, fate, why)
+        elif fate == "survived" and (subject.name, mutant.was, mutant.now) in known:
+            fate, why = "proved", known[subject.name, mutant.was, mutant.now]
+        yield Entry(subject.name, mutant.rule, mutant.line, mutant.was, mutant.now, fate, why)
 
 
-def _some(kernel: Kernel, sample: int | None, shard: str) -> list[Mutant]:
-    """The mutants of a kernel, a sample that is always the same, and of all kernels a share."""
-    mutants = mutants_of(kernel.text)
+def _some(subject: _Subject, sample: int | None, shard: str) -> list[Mutant]:
+    """The mutants of a subject, a sample that is always the same, and of all subjects a share."""
+    mutants = mutants_of(subject.text)
     if sample is not None:
-        mutants = random.Random(kernel.id).sample(mutants, min(sample, len(mutants)))
+        mutants = random.Random(subject.name).sample(mutants, min(sample, len(mutants)))
     which, count = map(int, shard.split("/"))
     return mutants[which - 1 :: count]
 
@@ -66,20 +91,21 @@ def main(
     output: Path | None,
     done: tuple[Path, ...],
 ) -> None:
-    """Judge the mutants of KERNELS, by default of all; ends with 1 where too many survive."""
+    """Judge the mutants of KERNELS, which may be operators, by default of all; ends with 1 where
+    too many survive."""
     entries = read(done)
-    with tempfile.TemporaryDirectory(prefix="cudareduce-") as cache:
-        with opened(Path(cache), jobs, time_limit) as judge:
-            for choice in load_registry(()).choose(kernels) if not done else ():
-                began = time.monotonic()
-                some = _some(choice.kernel, sample, shard)
-                entries += _entries(judge, choice.kernel, some)
-                click.echo(
-                    f"{choice.kernel.id}: {len(some)} mutants, {time.monotonic() - began:.0f} s",
-                    err=True,
-                )
-                if output:
-                    write(entries, output)
+    with (
+        tempfile.TemporaryDirectory(prefix="cudareduce-") as cache,
+        opened(Path(cache), jobs, time_limit) as judge,
+    ):
+        for subject in _subjects(judge, kernels) if not done else ():
+            began = time.monotonic()
+            some = _some(subject, sample, shard)
+            entries += _entries(subject, some)
+            took_s = time.monotonic() - began
+            click.echo(f"{subject.name}: {len(some)} mutants, {took_s:.0f} s", err=True)
+            if output:
+                write(entries, output)
     click.echo(summary(entries))
     sys.exit(0 if is_enough(entries) else 1)
 

@@ -24,6 +24,7 @@ from cudareduce.budget import Deadline
 from cudareduce.device import DEFAULT_LIMITS
 from cudareduce.launch.case import Case, Prepared, planned
 from cudareduce.library.kernel import Kernel
+from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.report.publish import Outputs
 from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.job import Job
@@ -32,6 +33,8 @@ from cudareduce.verify.verdict import Verdict
 from tests.mutants.rules import Mutant
 
 Fate = Literal["killed", "survived", "unbuilt"]
+#: What `verify` has a kernel reduce unless it is told otherwise.
+SUM = reduction_of("sum", "float32")
 #: Jobs that all mutants get before those who are left get the rest: the first finds most.
 _SIEVES = (slice(0, 1), slice(1, 2), slice(2, None))
 
@@ -65,11 +68,11 @@ class Judge:
             last = sieve.stop is None or sieve.stop >= len(queue)
             for case, verdict in self._run({case: queues[case][sieve] for case in left}):
                 if verdict.outcome != "pass" or last:
-                    yield Judged(left.pop(case), _fate(verdict), verdict.reason)
+                    yield Judged(left.pop(case), fate_of(verdict), verdict.reason)
 
-    def queue(self, kernel: Kernel) -> list[Job]:
+    def queue(self, kernel: Kernel, reduction: Reduction = SUM) -> list[Job]:
         """The jobs of a kernel, as `verify` makes them."""
-        case = Case(kernel, self.jobs.settings.reductions[0], kernel.block, kernel.items)
+        case = Case(kernel, reduction, kernel.block, kernel.items)
         shapes = edges(case, DEFAULT_LIMITS)
         prepared = Prepared(case, *planned(case, shapes, DEFAULT_LIMITS), {})
         nets = self.jobs.nets(case, every=True)
@@ -101,7 +104,8 @@ def _changed(job: Job, mutant: Mutant) -> Job:
     return replace(job, prepared=replace(old, case=replace(old.case, kernel=kernel), plans=plans))
 
 
-def _fate(verdict: Verdict) -> Fate:
+def fate_of(verdict: Verdict) -> Fate:
+    """What a verdict makes of a mutant."""
     if verdict.outcome == "skip" and verdict.cause == "unbuilt":
         return "unbuilt"
     return "killed" if verdict.outcome == "fail" else "survived"
