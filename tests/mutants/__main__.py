@@ -62,9 +62,11 @@ def _entries(subject: _Subject, mutants: Sequence[Mutant]) -> Iterator[Entry]:
         yield Entry(subject.name, mutant.rule, mutant.line, mutant.was, mutant.now, fate, why)
 
 
-def _some(subject: _Subject, sample: int | None, shard: str) -> list[Mutant]:
+def _some(
+    subject: _Subject, without: Sequence[str], sample: int | None, shard: str
+) -> list[Mutant]:
     """The mutants of a subject, a sample that is always the same, and of all subjects a share."""
-    mutants = mutants_of(subject.text)
+    mutants = [mutant for mutant in mutants_of(subject.text) if mutant.rule not in without]
     if sample is not None:
         mutants = random.Random(subject.name).sample(mutants, min(sample, len(mutants)))
     which, count = map(int, shard.split("/"))
@@ -74,6 +76,7 @@ def _some(subject: _Subject, sample: int | None, shard: str) -> list[Mutant]:
 @click.command()
 @click.argument("kernels", nargs=-1)
 @click.option("--jobs", default=2, help="Processes that verify.")
+@click.option("--without", metavar="RULE", multiple=True, help="No mutants of this kind.")
 @click.option("--sample", type=int, help="So many of each kernel's mutants only.")
 @click.option("--shard", default="1/1", help="I/K: the I-th of K shares.")
 @click.option("--time-limit", default=10.0, help="Seconds after which a mutant hangs.")
@@ -85,6 +88,7 @@ def _some(subject: _Subject, sample: int | None, shard: str) -> list[Mutant]:
 def main(
     kernels: tuple[str, ...],
     jobs: int,
+    without: tuple[str, ...],
     sample: int | None,
     shard: str,
     time_limit: float,
@@ -100,7 +104,7 @@ def main(
     ):
         for subject in _subjects(judge, kernels) if not done else ():
             began = time.monotonic()
-            some = _some(subject, sample, shard)
+            some = _some(subject, without, sample, shard)
             entries += _entries(subject, some)
             took_s = time.monotonic() - began
             click.echo(f"{subject.name}: {len(some)} mutants, {took_s:.0f} s", err=True)
