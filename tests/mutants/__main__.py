@@ -18,18 +18,17 @@ from pathlib import Path
 
 import click
 
-from cudareduce.compiled.nvcc import find_nvcc
 from cudareduce.library.registry import load_registry
 from cudareduce.verify.job import Job
 from tests.mutants.judge import Judge, Judged, opened
-from tests.mutants.machine_code import SameCode
+from tests.mutants.machine_code import comparison
 from tests.mutants.operators import judge_operator, operators, queue_of
 from tests.mutants.results import Entry, Fate, is_enough, proofs, read, summary, write
 from tests.mutants.rules import Mutant, mutants_of
 
 
 @dataclass(frozen=True, slots=True)
-class _Subject:
+class Subject:
     """What is changed: a kernel or an operator, its text, and its jobs."""
 
     name: str
@@ -38,20 +37,20 @@ class _Subject:
     judged: Callable[[Sequence[Mutant]], Iterator[Judged]]
 
 
-def _subjects(judge: Judge, names: Sequence[str]) -> Iterator[_Subject]:
+def _subjects(judge: Judge, names: Sequence[str]) -> Iterator[Subject]:
     """Those that were named, by default all."""
     texts = operators()
     wanted = [name for name in names if name not in texts]
     for choice in load_registry(()).choose(wanted) if wanted or not names else ():
         kernel = choice.kernel
-        yield _Subject(kernel.id, kernel.text, judge.queue(kernel), partial(judge.judge, kernel))
+        yield Subject(kernel.id, kernel.text, judge.queue(kernel), partial(judge.judge, kernel))
     for name in [name for name in texts if name in names or not names]:
         judged = partial(judge_operator, judge, name)
-        yield _Subject(name, texts[name], queue_of(judge, name), judged)
+        yield Subject(name, texts[name], queue_of(judge, name), judged)
 
 
-def _entries(subject: _Subject, mutants: Sequence[Mutant]) -> Iterator[Entry]:
-    same, known = SameCode(find_nvcc()), proofs()
+def _entries(subject: Subject, mutants: Sequence[Mutant]) -> Iterator[Entry]:
+    same, known = comparison(), proofs()
     for judged in subject.judged(mutants):
         mutant, why = judged.mutant, judged.reason
         fate: Fate = judged.fate
@@ -62,9 +61,7 @@ def _entries(subject: _Subject, mutants: Sequence[Mutant]) -> Iterator[Entry]:
         yield Entry(subject.name, mutant.rule, mutant.line, mutant.was, mutant.now, fate, why)
 
 
-def _some(
-    subject: _Subject, without: Sequence[str], sample: int | None, shard: str
-) -> list[Mutant]:
+def some(subject: Subject, without: Sequence[str], sample: int | None, shard: str) -> list[Mutant]:
     """The mutants of a subject, a sample that is always the same, and of all subjects a share."""
     mutants = [mutant for mutant in mutants_of(subject.text) if mutant.rule not in without]
     if sample is not None:
@@ -104,10 +101,10 @@ def main(
     ):
         for subject in _subjects(judge, kernels) if not done else ():
             began = time.monotonic()
-            some = _some(subject, without, sample, shard)
-            entries += _entries(subject, some)
+            mutants = some(subject, without, sample, shard)
+            entries += _entries(subject, mutants)
             took_s = time.monotonic() - began
-            click.echo(f"{subject.name}: {len(some)} mutants, {took_s:.0f} s", err=True)
+            click.echo(f"{subject.name}: {len(mutants)} mutants, {took_s:.0f} s", err=True)
             if output:
                 write(entries, output)
     click.echo(summary(entries))

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from cudareduce.backend import BuildError, Source
-from cudareduce.compiled.nvcc import Nvcc
+from cudareduce.compiled.nvcc import Nvcc, find_nvcc
+from cudareduce.errors import EnvironmentProblem
 from cudareduce.launch.prelude import source
 from cudareduce.verify.job import Job
 
@@ -17,21 +18,32 @@ _ARCH = 90
 
 @dataclass(frozen=True, slots=True)
 class SameCode:
-    """Compares with the original in every unit that a verification launches."""
+    """Compares with the original in every unit that a verification launches; without nvcc nothing
+    is the same."""
 
-    nvcc: Nvcc
+    nvcc: Nvcc | None
 
     def __call__(self, queue: Iterable[Job], original: str, changed: str) -> bool:
         """Whether the machine code of two texts is the same, byte by byte; not where one of them
         does not compile. `queue` are the jobs of the original."""
-        return all(
-            self._same(unit, replace(unit, text=unit.text.replace(original, changed)))
+        nvcc = self.nvcc
+        return nvcc is not None and all(
+            _same(nvcc, unit, replace(unit, text=unit.text.replace(original, changed)))
             for unit in _units(queue)
         )
 
-    def _same(self, unit: Source, changed: Source) -> bool:
-        before, after = _code(self.nvcc, unit), _compile(self.nvcc, changed)
-        return before is not None and before == after
+
+def comparison() -> SameCode:
+    """With the nvcc of this machine."""
+    try:
+        return SameCode(find_nvcc())
+    except EnvironmentProblem:
+        return SameCode(None)
+
+
+def _same(nvcc: Nvcc, unit: Source, changed: Source) -> bool:
+    before, after = _code(nvcc, unit), _compile(nvcc, changed)
+    return before is not None and before == after
 
 
 def _units(queue: Iterable[Job]) -> list[Source]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
+from unittest.mock import patch
 
 from cudareduce.backends import open_backend
 from cudareduce.launch import prelude
@@ -79,8 +80,8 @@ def _verdict(judge: Judge, name: str, text: str, queue: Sequence[Job]) -> Verdic
 def _serve(pipe: Connection, name: str, text: str, queue: Sequence[Job]) -> None:
     """The child: the verdict of each job, where an operator has another text."""
     read = prelude._read
-    prelude._read = lambda wanted: text if wanted == name else read(wanted)
     inputs = Inputs()
-    for job in queue:
-        with open_backend(job.spec, catch_faults=True) as backend:
-            pipe.send(verify_job(job, backend, inputs))
+    with patch.object(prelude, "_read", lambda wanted: text if wanted == name else read(wanted)):
+        for job in queue:
+            with open_backend(job.spec, catch_faults=True) as backend:
+                pipe.send(verify_job(job, backend, inputs))
