@@ -10,7 +10,7 @@ from cudareduce.library.registry import Registry
 from tests.mutants.__main__ import Subject, main, some
 from tests.mutants.judge import opened
 from tests.mutants.operators import operators
-from tests.mutants.results import Entry, is_enough, proofs, read, summary, write
+from tests.mutants.results import Entry, Fate, is_enough, proofs, read, summary, write
 from tests.mutants.rules import mutants_of
 
 TOY = """/*+++
@@ -57,6 +57,10 @@ def test_shares_are_the_whole() -> None:
     assert sorted(m.text for share in shares for m in share) == sorted(m.text for m in whole)
     assert some(subject, (), 5, "1/1") == some(subject, (), 5, "1/1") != whole
     assert not [m for m in some(subject, ("bound",), None, "1/1") if m.rule == "bound"]
+
+
+def _entry(fate: Fate) -> Entry:
+    return Entry("toy", "bound", 1, "a < b", "a <= b", fate, "")
 
 
 def test_results_are_told(tmp_path: Path) -> None:
