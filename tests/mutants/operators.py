@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from unittest.mock import patch
@@ -20,9 +21,10 @@ from tests.mutants.judge import Judge, Judged, fate_of
 from tests.mutants.rules import Mutant
 
 FOLDER = Path(prelude.__file__).with_name("device")
-#: One that combines in memory, one that swaps operands and one that keeps their order, on types of
-#: either size and kind: what an operator's text tells apart.
-_KERNELS = ("reduce_atomic", "reduce_v2_no_bank_conflict", "reduce_ordered_block")
+#: A kernel that swaps operands, the first element's too, once this is done to it.
+_TREE = "reduce_v2_no_bank_conflict"
+_SWAP = ("shared[tid], shared[tid + stride]", "shared[tid + stride], shared[tid]")
+#: On types of either size and kind: what an operator's text tells apart.
 _DTYPES = ("float32", "float64", "int32", "int64")
 #: Texts that other operators than that of their name use.
 _USED_BY = {"compare_and_swap": "prod"}
@@ -35,13 +37,16 @@ def operators() -> dict[str, str]:
 
 
 def queue_of(judge: Judge, name: str) -> list[Job]:
-    """The jobs of an operator: those of kernels that take it, the first of each first."""
-    kernels = load_registry(()).kernels
+    """The jobs of an operator: those of kernels that combine in memory, swap operands and keep
+    their order, as far as they take it, the first of each first."""
+    there = load_registry(()).kernels
+    tree = replace(there[_TREE], text=there[_TREE].text.replace(*_SWAP))
+    kernels = (there["reduce_atomic"], tree, there["reduce_ordered_block"])
     op = OPERATORS[_USED_BY.get(name, name)]
     queues = [
-        judge.queue(kernels[kernel], reduction_of(op, dtype))
-        for kernel in _KERNELS for dtype in _DTYPES if dtype in op.only
-        if kernels[kernel].why_not(reduction_of(op, dtype)) is None
+        judge.queue(kernel, reduction_of(op, dtype))
+        for kernel in kernels for dtype in _DTYPES if dtype in op.only
+        if kernel.why_not(reduction_of(op, dtype)) is None
     ]  # fmt: skip
     return [*(queue[0] for queue in queues), *(job for queue in queues for job in queue[1:])]
 
