@@ -105,13 +105,16 @@ void assertion_failed(const char *expression, Site at);  // does not return
 CUDAEMU_WORDS(CUDAEMU_ATOMICS)
 #undef CUDAEMU_ATOMICS
 
+constexpr unsigned BEHIND_SHARED = 1024;
+
 // One __global__ function, as the loader finds it in the kernel's library.
 struct Entry {
   const char *name;
   void (*invoke)(void **arguments);  // each argument by address
   unsigned parameters;
-  // An address in this OS thread's copy of the library's thread-local segment, which is where
-  // static __shared__ variables live. Asking for it makes the C library allocate the copy.
+  // The end of the static __shared__ variables in this OS thread's copy of the library's thread-local
+  // segment; BEHIND_SHARED bytes follow that nobody may write to. Asking for it makes the C library
+  // allocate the copy.
   void *(*shared_segment)();
 };
 

@@ -33,9 +33,10 @@ int visit_library(dl_phdr_info *library, size_t, void *data) {
 }  // namespace
 
 Segments segments_of(const Entry &entry) {
-  entry.shared_segment();  // makes the C library allocate this OS thread's copy
+  char *end = static_cast<char *>(entry.shared_segment());
   Search search = {reinterpret_cast<const void *>(entry.invoke), {}};
   dl_iterate_phdr(visit_library, &search);
+  search.found.behind_shared = {end, BEHIND_SHARED};
   return search.found;
 }
 

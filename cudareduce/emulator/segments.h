@@ -19,6 +19,7 @@ struct Segment {
 
 struct Segments {
   Segment shared;  // this OS thread's copy of all its static __shared__ variables
+  Segment behind_shared;  // the part of it at its end that nobody may write to
   Segment code;
   std::vector<Segment> variables;  // that can be written: __device__ at file scope, static locals
 };

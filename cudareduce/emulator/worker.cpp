@@ -63,6 +63,15 @@ void Worker::enter(Resident &resident) {
   if (resident.watched != nullptr) hazards::enter_block(*resident.watched);
 }
 
+// When a block has ended: an index into what it was given may have gone past the end unseen.
+void Worker::look_behind_shared() const {
+  const Segment &behind = segments_.behind_shared;
+  const bool intact = std::all_of(behind.start, behind.start + behind.bytes, [](char byte) {
+    return static_cast<unsigned char>(byte) == POISON;
+  });
+  if (!intact) diagnose_line("behind", "it wrote past the end of its shared memory");
+}
+
 // Of the block that comes next. In a random order the last comes first, if all can be there at once:
 // CUDA promises no order, and kernels rely on one where not all can.
 uint64_t Worker::number(const Launch &launch) const {
@@ -157,6 +166,7 @@ void Worker::run(const Launch &launch, Handout &handout, unsigned workers) {
       continue;
     }
     __atomic_add_fetch(&launch.barrier.ended, 1, __ATOMIC_SEQ_CST);
+    look_behind_shared();
     resident->watched = nullptr;
     entered_ = nullptr;
     idle_.push_back(resident);

@@ -330,10 +330,28 @@ def test_the_value_of_an_absent_lane_is_poison(plain: CpuBackend) -> None:
     assert np.isnan(run_fault(plain, "absent_lane")[0])
 
 
-def test_an_index_outside_a_shared_array_is_reported(checked: CpuBackend) -> None:
+def test_an_index_outside_a_shared_array_is_reported(any_backend: CpuBackend) -> None:
     [place] = lines_marked("faults.cu", "overflow")
     with pytest.raises(KernelFault, match=f"{place}: index 32 is outside the array"):
-        run_fault(checked, "shared_overflow", n=32)
+        run_fault(any_backend, "shared_overflow", n=32)
+
+
+def test_a_write_past_the_end_of_shared_memory_is_reported(any_backend: CpuBackend) -> None:
+    text = """
+__device__ __attribute__((noinline)) void put(int *cells, int at) { cells[at] = at; }
+extern "C" __global__ void mine(int *out)
+{
+    __shared__ int shared[31];
+    put(shared, threadIdx.x);
+    __syncthreads();
+    out[threadIdx.x] = shared[threadIdx.x % 31];
+}"""
+    [program] = any_backend.build([Source(text, "mine", Path("mine.cu"))])
+    assert not isinstance(program, BuildError | None)
+    out = any_backend.allocate(4 * 32)
+    any_backend.launcher(program, 1, 31, [out])()
+    with pytest.raises(KernelFault, match="mine: it wrote past the end of its shared memory"):
+        any_backend.launcher(program, 1, 32, [out])()
 
 
 def test_a_misaligned_vector_load_is_reported(checked: CpuBackend) -> None:

@@ -152,6 +152,23 @@ _CASES = {
         _STRIDE.replace("i += BLOCK", "i += 256") + _TREE + _WRITE,
         "block 512: ", _BLOCK, blocks=(256, 512),
     ),
+    # As many as there are warps, but in the largest block.
+    "reads_beyond_in_another_block": Wrong(
+        _STRIDE + """    shared[tid] = acc;
+    __syncthreads();
+    __shared__ Acc warps[BLOCK / 32];
+    if (tid % 32 == 0) {
+        for (unsigned k = 1; k < 32; k++)
+            acc = Op::combine(acc, shared[tid + k]);
+        warps[tid / 32] = acc;
+    }
+    __syncthreads();
+    if (tid == 0) {
+        for (unsigned k = 1; k < BLOCK / 31; k++)
+            acc = Op::combine(acc, warps[k]);
+        *out = Op::finish(acc);
+    }
+""", "index 32 is outside the array", _BLOCK, blocks=(256, 1024)),
     # The head is right of inputs that start one element off a multiple of four, or none.
     "wrong_head": Wrong(
         """    const unsigned tid = threadIdx.x;

@@ -27,8 +27,10 @@ constexpr unsigned first_of(unsigned first = 1024, Others...) {
   return first;
 }
 
-static thread_local char shared_segment_marker;
-inline void *shared_segment() { return &shared_segment_marker; }
+// Without alignment and in a section that the linker puts last: right behind all __shared__ variables.
+static thread_local char shared_segment_marker[BEHIND_SHARED]
+    __attribute__((aligned(1), section(".tbss.end")));
+inline void *shared_segment() { return shared_segment_marker; }
 
 }  // namespace cudaemu
 

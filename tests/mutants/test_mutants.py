@@ -1,0 +1,98 @@
+"""The generator on a toy, proofs that are of something, and one mutant that must be killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cudareduce.library.registry import Registry
+from tests.mutants.__main__ import Subject, main, some
+from tests.mutants.judge import opened
+from tests.mutants.operators import operators
+from tests.mutants.results import Entry, Fate, is_enough, proofs, read, summary, write
+from tests.mutants.rules import mutants_of
+
+TOY = """/*+++
+block = 256
++++*/
+#pragma unroll 8
+__device__ void toy(const In *in, Acc *out, size_t n)
+{
+    __shared__ Acc shared[BLOCK];
+    const unsigned tid = threadIdx.x;  // tid < n
+    shared[tid] = Op::identity();
+    __syncthreads();
+    if (tid < n)
+        out[0] = Op::combine(shared[tid], shared[tid + 1]);
+}
+"""
+
+
+def test_one_thing_changes_at_a_time() -> None:
+    mutants = mutants_of(TOY)
+    changes = {(mutant.rule, mutant.line, mutant.now) for mutant in mutants}
+    assert {
+        ("barrier", 10, "(void)0;"),
+        ("bound", 11, "if (tid <= n)"),
+        ("bound", 11, "if (tid < (n - 1))"),
+        ("condition", 11, "if (true)"),
+        ("deletion", 9, ";"),
+        ("identity", 9, "shared[tid] = Acc{};"),
+        ("index", 8, "const unsigned tid = blockIdx.x; // tid < n"),
+        ("index", 9, "shared[tid - 1] = Op::identity();"),
+        ("number", 12, "out[1] = Op::combine(shared[tid], shared[tid + 1]);"),
+        ("operator", 12, "out[0] = Op::combine(shared[tid], shared[tid - 1]);"),
+        ("room", 7, "__shared__ Acc shared[(BLOCK) - 1];"),
+    } <= changes
+    assert {mutant.line for mutant in mutants} == {*range(7, 13)}
+    assert not [mutant for mutant in mutants if mutant.rule == "order"]
+    assert len({mutant.text for mutant in mutants} | {TOY}) == len(mutants) + 1
+
+
+def test_shares_are_the_whole() -> None:
+    subject = Subject("toy", TOY, [], lambda mutants: iter(()))
+    whole = some(subject, (), None, "1/1")
+    shares = [some(subject, (), None, f"{k}/3") for k in (1, 2, 3)]
+    assert sorted(m.text for share in shares for m in share) == sorted(m.text for m in whole)
+    assert some(subject, (), 5, "1/1") == some(subject, (), 5, "1/1") != whole
+    assert not [m for m in some(subject, ("bound",), None, "1/1") if m.rule == "bound"]
+
+
+def _entry(fate: Fate) -> Entry:
+    return Entry("toy", "bound", 1, "a < b", "a <= b", fate, "")
+
+
+def test_results_are_told(tmp_path: Path) -> None:
+    others: list[Fate] = ["same", "proved", "unbuilt", "survived", "survived", "survived"]
+    entries = [*[_entry("killed")] * 97, *map(_entry, others)]
+    for k in (0, 1):
+        write(entries[k::2], tmp_path / f"{k}.json")
+    merged = read([tmp_path / "0.json", tmp_path / "1.json"])
+    assert is_enough(merged)
+    assert not is_enough(entries[1:])
+    assert "97.0 %" in summary(merged)
+    assert summary(merged).count("+ a <= b") == 3
+
+
+def test_proofs_are_of_mutants(registry: Registry) -> None:
+    texts = operators() | {name: kernel.text for name, kernel in registry.kernels.items()}
+    there = {name: {(m.was, m.now) for m in mutants_of(text)} for name, text in texts.items()}
+    assert not [key for key in proofs() if key[1:] not in there[key[0]]]
+
+
+def test_a_barrier_is_missed(registry: Registry, cache: Path) -> None:
+    kernel = registry.kernels["reduce_v2_no_bank_conflict"]
+    [*barriers] = [mutant for mutant in mutants_of(kernel.text) if mutant.rule == "barrier"]
+    with opened(cache, 2, 20.0) as judge:
+        [one, other] = judge.judge(kernel, barriers)
+    assert one.fate == other.fate == "killed"
+    assert "hazard in shared memory" in one.reason
+
+
+@pytest.mark.slow
+def test_most_of_a_sample_are_killed(tmp_path: Path) -> None:
+    output = tmp_path / "results.json"
+    with pytest.raises(SystemExit) as ended:
+        main(["--sample", "8", "--json", str(output)])
+    assert ended.value.code == 0, summary(read([output]))
