@@ -64,7 +64,10 @@ class OutOfMemory(CudareduceError):
 
 
 class Buffer(Protocol):
-    """Memory of a backend."""
+    """Memory of a backend; `address` is where it begins, for whoever launches by other means."""
+
+    @property
+    def address(self) -> int: ...
 
     @property
     def nbytes(self) -> int: ...

@@ -93,7 +93,8 @@ class TimingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRequest:
-    """What `bench` and `sweep` take; `columns` are those of the table besides the usual ones."""
+    """What `bench` and `sweep` take; `columns` are those of the table besides the usual ones,
+    `peers` libraries to measure beside kernels."""
 
     selection: Selection
     problem: ReductionOptions
@@ -101,18 +102,21 @@ class BenchRequest:
     machine: Machine
     outputs: Outputs
     columns: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()
     argv: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest:
-    """What `verify` takes; `only_pattern` is the one input to verify with."""
+    """What `verify` takes; `only_pattern` is the one input to verify with, `peers`
+    are libraries."""
 
     selection: Selection
     problem: ReductionOptions
     machine: Machine
     outputs: Outputs
     only_pattern: str | None = None
+    peers: tuple[str, ...] = ()
     argv: tuple[str, ...] = ()
 
 

@@ -24,6 +24,7 @@ from cudareduce.cli.options import (
     add_kernels,
     add_machine,
     add_peak,
+    add_peers,
     add_problem,
     add_rounds,
     add_selftest,
@@ -67,6 +68,7 @@ cudareduce bench all --op-expr 'a > b ? a : b' --identity=-INFINITY""",
 @add_sizes("2^25", f"Elements: {_SIZES}.")
 @add_timing
 @add_columns
+@add_peers
 @add_problem
 @click.pass_obj
 def bench_(arguments: list[str], /, **options: Any) -> int:
@@ -96,6 +98,7 @@ cudareduce verify reduce_last_block --n 1,1000,2^20 --backend cpu""",
     help=f"Only this input: {one_of(USER_PATTERNS)}, a sum that is nearly 0.  "
     "[default: all but cancel]",
 )
+@add_peers
 @add_problem
 @click.pass_obj
 def verify_(arguments: list[str], /, **options: Any) -> int:

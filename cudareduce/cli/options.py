@@ -12,6 +12,7 @@ import click
 from cudareduce.cli.completion import Named
 from cudareduce.cli.types import Amount, Command, Count, Name, Place, Sizes, Word, Words, options_of
 from cudareduce.library.header import FOREIGN_FINISHES
+from cudareduce.peers.names import NAMES as PEERS
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
 from cudareduce.problem.patterns import USER_PATTERNS
@@ -153,6 +154,10 @@ add_timing = options_of(
 add_columns = click.option(
     "--columns", type=Words("COLUMNS", MORE_COLUMNS), default=(),
     help=f"Add to the table, with commas, or all: {', '.join(MORE_COLUMNS)}.",
+)  # fmt: skip
+add_peers = click.option(
+    "--peers", type=Words("NAMES", PEERS), default=(),
+    help=f"Libraries beside kernels, with commas, or all: {', '.join(PEERS)}.",
 )  # fmt: skip
 add_selftest = options_of(
     click.option("--max-time", type=seconds, default=180.0, show_default=True, metavar="SECONDS",

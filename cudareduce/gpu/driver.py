@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from cudareduce.errors import EnvironmentProblem
@@ -31,6 +32,16 @@ def compiler() -> Any:
     import pycuda.compiler
 
     return pycuda.compiler
+
+
+def submodule(name: str) -> Any:
+    """A part of PyCUDA besides the driver's; raises ImportError where it is not here."""
+    return import_module(f"pycuda.{name}")
+
+
+def release() -> str:
+    """PyCUDA's own version; raises ImportError where it is not here."""
+    return str(import_module("pycuda").VERSION_TEXT)
 
 
 def _why_not(error: ImportError) -> str:
