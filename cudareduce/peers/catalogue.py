@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
@@ -56,6 +57,19 @@ def peers_section() -> Section:
     notes = [f"{', '.join(names)}: {install}" for install, names in absent.items()]
     header = ("peer", "version", "CUDA context", "time")
     return Section(f"{len(rows)} peers of --peers", header, tuple(rows), tuple(notes), 4)
+
+
+def peers_json() -> str:
+    """The same as an array of objects."""
+    peers = [peer for listing in listings(NAMES) for peer in listing.peers()]
+    return json.dumps(
+        [
+            {"id": peer.id, "version": version_here(peer), "context": peer.context,
+             "host_only": peer.host_only, "install": peer.install}
+            for peer in peers
+        ],
+        indent=1,
+    )  # fmt: skip
 
 
 def _what(peer: Peer) -> str:

@@ -43,10 +43,11 @@ def load(needs: int = 0) -> str:
     return _text(version)
 
 
-def version_here() -> str | None:
-    """The version of the newest CCCL here, None where there is none or no nvcc."""
+def version_here(needs: int = 0) -> str | None:
+    """The version of the newest CCCL here; None where it is too old, or there is none or no
+    nvcc."""
     try:
-        return load()
+        return load(needs)
     except AbsentError:
         return None
 
@@ -230,10 +231,10 @@ def _plain(text: str, problem: Problem) -> str:
     return text
 
 
-def _peer(name: str, **fields: Any) -> Peer:
+def _peer(name: str, needs: int = 0, **fields: Any) -> Peer:
     usual: dict[str, Any] = {
-        "package": "nvidia-cuda-cccl", "install": INSTALL, "context": "any", "load": load,
-        "version_here": version_here,
+        "package": "nvidia-cuda-cccl", "install": INSTALL, "context": "any",
+        "load": partial(load, needs), "version_here": partial(version_here, needs),
     }  # fmt: skip
     return Peer(name=name, **(usual | fields))
 
@@ -248,13 +249,13 @@ CUB = (
         called=partial(_called, "DeviceReduce::", ", run_to_run"), prepare=_entry("run_to_run"),
     ),
     _peer(
-        "cub:not_guaranteed", load=partial(load, _CHOOSES),
+        "cub:not_guaranteed", needs=_CHOOSES,
         why_not=partial(_why_not, _OPS, mode="not_guaranteed"),
         called=partial(_plain, "DeviceReduce::Sum, not_guaranteed"),
         prepare=_entry("not_guaranteed"),
     ),
     _peer(
-        "cub:gpu_to_gpu", load=partial(load, _CHOOSES),
+        "cub:gpu_to_gpu", needs=_CHOOSES,
         why_not=partial(_why_not, _OPS, mode="gpu_to_gpu"),
         called=partial(_plain, "DeviceReduce::Sum, gpu_to_gpu"), prepare=_entry("gpu_to_gpu"),
     ),
@@ -271,7 +272,7 @@ CUB = (
 )  # fmt: skip
 THRUST = (
     _peer(
-        "thrust", load=partial(load, _REDUCES_INTO), why_not=partial(_why_not, _FOLDS),
+        "thrust", needs=_REDUCES_INTO, why_not=partial(_why_not, _FOLDS),
         called=partial(_plain, "thrust::reduce_into, par_nosync"), prepare=_entry("reduce_into"),
     ),
     _peer(

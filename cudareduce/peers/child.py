@@ -24,6 +24,7 @@ from cudareduce.peers.timed import Trial
 from cudareduce.problem.inputs import make
 from cudareduce.problem.reference import reference
 from cudareduce.signals import ignore_endings
+from cudareduce.timing.timer import DeviceTimer
 from cudareduce.verify.inputs import Inputs
 from cudareduce.verify.verdict import RIGHT, judge, worse
 
@@ -59,18 +60,20 @@ class _Worker:
 
     def __init__(self, teller: Teller) -> None:
         self._teller, self._inputs = teller, Inputs()
-        self._backend: TimedBackend | None = None
+        self._opened: tuple[TimedBackend, DeviceTimer] | None = None
 
     def done(self, job: Job) -> Outcome:
         """Do a job. Raises BrokenError, OutOfMemory and EnvironmentProblem."""
         if job.alone is not None:
             return Outcome(peers={peer.name: self._by_itself(job, peer) for peer in job.peers()})
-        if self._backend is None:
-            self._backend = open_timed(job.spec)
-        found = examined(job, self._backend, self._teller, self._inputs)
+        if self._opened is None:
+            made = open_timed(job.spec)
+            self._opened = made, DeviceTimer(made, made.monitor())
+        backend, timer = self._opened
+        found = examined(job, backend, self._teller, self._inputs)
         if not job.rounds:
             return Outcome(peers=found)
-        trial = Trial(job, self._backend, self._teller, found)
+        trial = Trial(job, backend, timer, self._teller, found)
         passes = trial.passes()
         loaded_here = runtimes()
         said: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,15 +24,21 @@ def load() -> str:
     return str(cupy.__version__)
 
 
+@cache
+def _stream(handle: int) -> Any:
+    """Kept, since CuPy does not keep what it was told to use."""
+    import cupy
+
+    if hasattr(cupy.cuda.Stream, "from_external"):
+        return cupy.cuda.Stream.from_external(ForeignStream(handle))
+    return cupy.cuda.ExternalStream(handle)
+
+
 def _array(given: Given) -> Any:
     """The input, with our stream made CuPy's current one."""
     import cupy
 
-    stream = cupy.cuda.Stream
-    if hasattr(stream, "from_external"):
-        stream.from_external(ForeignStream(given.stream)).use()
-    else:
-        cupy.cuda.ExternalStream(given.stream).use()
+    _stream(given.stream).use()
     nbytes = given.problem.input_bytes
     memory = cupy.cuda.UnownedMemory(given.address, nbytes, given, device_id=0)
     place = cupy.cuda.MemoryPointer(memory, 0)

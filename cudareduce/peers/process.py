@@ -102,7 +102,8 @@ class Processes:
             if name not in names:  # no library was at it
                 cause = skipped("machine", f"its process ended beside it: {verdict.reason}")
                 return Outcome(peers=lost | dict.fromkeys(names, Found(verdict=cause)))
-            lost[name] = Found(verdict=verdict)
+            called = next(p.called(job.problem) for p in left.peers() if p.name == name)
+            lost[name] = Found(verdict=verdict, called=called)
             left = left.without(name)
 
     def _asked(self, job: Job, step: Callable[[], None]) -> Outcome:

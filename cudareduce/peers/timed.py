@@ -14,7 +14,7 @@ from math import inf
 from random import Random
 from statistics import median
 
-from cudareduce.backend import Buffer, Launch, TimedBackend
+from cudareduce.backend import Buffer, Launch, Monitor, TimedBackend
 from cudareduce.budget import Deadline
 from cudareduce.launch.bound import Bound as KernelBound
 from cudareduce.launch.case import programs_of
@@ -48,9 +48,14 @@ class Trial:
     each peer, `kernels` on each kernel by its place; both are what they are worth after timing."""
 
     def __init__(
-        self, job: Job, backend: TimedBackend, teller: Teller, found: Mapping[str, Found]
+        self,
+        job: Job,
+        backend: TimedBackend,
+        timer: DeviceTimer,
+        teller: Teller,
+        found: Mapping[str, Found],
     ) -> None:
-        self._job, self._backend, self._teller = job, backend, teller
+        self._job, self._backend, self._timer, self._teller = job, backend, timer, teller
         self.found = dict(found)
         self.kernels: dict[int, Verdict] = dict.fromkeys(range(len(job.kernels)), RIGHT)
         right = [p for p in job.peers() if found[p.name].verdict.outcome == "pass"]
@@ -58,8 +63,7 @@ class Trial:
         self._callers = [peer for peer in right if peer.host_only]
         problem = job.problem
         self._data = make(job.pattern, job.reduction, problem.n, problem.rows, job.seed + 1)
-        self._monitor = backend.monitor()
-        self._timer = DeviceTimer(backend, self._monitor)
+        self._monitor: Monitor = backend.monitor()
         self._programs = programs_of(backend, dict(job.kernels))
         self._tied: dict[str, Bound | KernelBound] = {}
         self._kept: Context[DeviceTimer] | None = None
@@ -75,16 +79,17 @@ class Trial:
                 self._kept = stack.enter_context(self._place())
             for k, method in enumerate(methods):
                 passes[method.label] = self._pass(method, deadline.share(len(methods) - k))
-            with self._context():
-                self._judge()
-                if not deadline.passed:
+            if not deadline.passed:
+                with self._context():
                     self._repeat(passes)
                     for peer in self._callers:
                         self._call(peer)
+            if self._kept is not None:
+                self._judge()
         return passes
 
     def _pass(self, method: Method, deadline: Deadline) -> Pass:
-        others = self._monitor.other_processes()
+        others = max(0, self._monitor.other_processes() - 1)  # but for the one that began this
         try:
             measured = measure(
                 self._judged, self._job.rounds, method, lambda: self._teller.say(("round",)),
@@ -225,6 +230,8 @@ class Trial:
             launches = max(_LEAST, min(REPEATS, int(_BUDGET_US / max(costs[name], 1.0))))
             seen = set()
             for _ in range(launches):
+                assert one.out is not None
+                self._backend.poison(one.out)
                 one.ready.run()
                 seen.add(self._answers(one).tobytes())
             self._stands(name, replace(RIGHT, distinct=len(seen), launches=launches))

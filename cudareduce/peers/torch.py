@@ -11,7 +11,7 @@ from cudareduce.peers.arrays import answers_array, given_array
 from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
 
 _OPS = ("sum", "prod", "min", "max", "mean", "argmin", "argmax")
-_DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64")
+_DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "int32", "int64")
 _NAMES = {"min": "amin", "max": "amax"}
 #: Streams that are not torch's own, and views of one type as another.
 _LEAST = (2, 1)
