@@ -117,7 +117,8 @@ def _all(
 
 
 def _skipped(peers: Sequence[Peer], why: str) -> Outcome:
-    return Outcome(peers={p.name: Found(verdict=skipped("machine", why)) for p in peers})
+    none = {p.name: Found(verdict=skipped("machine", why)) for p in peers}
+    return Outcome(peers=none, tried=False)
 
 
 def _with(beside: Beside, one: _Asked, outcome: Outcome, records: _Records) -> Beside:
@@ -153,8 +154,8 @@ class _Records:
         cases = [*found, *(case for case, _ in one.kernels if outcome.passes)]
         made = self._compared(group).records(group, cases)
         by_id = {case.kernel.id: f for case, f in found.items()}
-        timed = bool(outcome.passes)
-        return [_named(record, by_id.get(record.kernel), timed) for record in made]
+        context = _PRIMARY if outcome.tried and self.job.rounds else None
+        return [_named(record, by_id.get(record.kernel), context) for record in made]
 
     def _group(self, one: _Asked, outcome: Outcome, found: Mapping[Case, Found]) -> Group:
         problem = Problem(self.job.reduction, *one.shape)
@@ -188,9 +189,8 @@ class _Records:
         return replace(self.recorder, settings=replace(settings, baseline_kernel=best))
 
 
-def _named(record: Record, found: Found | None, timed: bool) -> Record:
+def _named(record: Record, found: Found | None, context: str | None) -> Record:
     """A record of a library, with what was called; of all in a pass, where that took place."""
-    context = _PRIMARY if timed else None
     if found is None:
         return replace(record, context=context)
     host_us = record.host_us if found.host_us is None else found.host_us

@@ -126,9 +126,7 @@ def _verdict(
             if new is not None:
                 verdict = worse(verdict or RIGHT, new)
     except Exception as error:
-        verdict = verdict_on(peer, error, held.backend)
-        if verdict.outcome == "fail":
-            verdict = replace(verdict, reason=f"{given.input}: {verdict.reason}")
+        verdict = verdict_on(peer, error, held.backend, f"{given.input}: ")
     if verdict is None:
         return None
     launches = Effort(launches=1 + len(_POISONS))

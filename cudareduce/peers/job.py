@@ -89,12 +89,14 @@ class Pass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a job gave: of each peer, of each kernel by its place, and by each method's label."""
+    """What a job gave: of each peer, of each kernel by its place, and by each method's label; of
+    one that was not `tried` skips alone."""
 
     peers: Mapping[str, Found] = field(default_factory=dict)
     kernels: Mapping[int, Verdict] = field(default_factory=dict)
     passes: Mapping[str, Pass] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    tried: bool = True
 
 
 def case_of(peer: Peer | str, reduction: Reduction) -> Case:

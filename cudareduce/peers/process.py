@@ -45,7 +45,7 @@ class Processes:
     """Does jobs in child processes, which outlive a job and are replaced when they die."""
 
     def __init__(self, time_limit_s: float | None, target: Serve = serve) -> None:
-        self._runs_s = time_limit_s or _RUNS_S
+        self._limits_s = time_limit_s or _PREPARES_S, time_limit_s or _RUNS_S
         self._target = target
         self._child: _Child | None = None
         self._lost: dict[str, Verdict] = {}
@@ -109,7 +109,7 @@ class Processes:
     def _asked(self, job: Job, step: Callable[[], None]) -> Outcome:
         if self._child is None:
             with held():
-                self._child = _Child(self._target, self._runs_s)
+                self._child = _Child(self._target, *self._limits_s)
         return self._child.asked(job, step)
 
 
@@ -120,9 +120,9 @@ def _left_s(deadline: Deadline) -> float | None:
 class _Child:
     """A process that does one job after the other."""
 
-    def __init__(self, target: Serve, runs_s: float) -> None:
+    def __init__(self, target: Serve, prepares_s: float, runs_s: float) -> None:
         context = get_context("spawn")
-        self._runs_s = runs_s
+        self._prepares_s, self._runs_s = prepares_s, runs_s
         self._pipe, theirs = context.Pipe()
         self._cells = RawArray("q", 2)
         handle, self._log = tempfile.mkstemp(suffix=".log")
@@ -161,7 +161,8 @@ class _Child:
             match said:
                 case ("at", who, prepares):
                     name, times = who, False
-                    limit_s = _PREPARES_S if prepares else self._runs_s
+                    limit_s = self._prepares_s if prepares else self._runs_s
+                    limit_s = limit_s if name else _PREPARES_S  # kernels of ours are compiled
                 case ("times", entrants):
                     names, times, limit_s = entrants, True, self._runs_s
                 case _:

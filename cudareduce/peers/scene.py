@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -127,10 +127,12 @@ def memory(backend: TimedBackend) -> Iterator[Memory]:
         backend.free(*made.held)
 
 
-def verdict_on(peer: Peer, error: Exception, backend: TimedBackend) -> Verdict:
-    """What an error says of a peer. Raises BrokenError where the device is of no more use after
-    it."""
+def verdict_on(peer: Peer, error: Exception, backend: TimedBackend, where: str = "") -> Verdict:
+    """What an error says of a peer, and `where` it came. Raises BrokenError where the device is of
+    no more use after it."""
     verdict = faulty(peer, error)
+    if verdict.outcome == "fail":
+        verdict = replace(verdict, reason=where + verdict.reason)
     try:
         backend.finish()
     except Exception:

@@ -64,6 +64,7 @@ class Trial:
         problem = job.problem
         self._data = make(job.pattern, job.reduction, problem.n, problem.rows, job.seed + 1)
         self._monitor: Monitor = backend.monitor()
+        teller.at("", prepares=True)
         self._programs = programs_of(backend, dict(job.kernels))
         self._tied: dict[str, Bound | KernelBound] = {}
         self._kept: Context[DeviceTimer] | None = None

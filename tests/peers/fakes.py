@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,8 @@ from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
 from cudareduce.problem.inputs import as_numbers
 from tests.fake_gpu import FakeGpu, quick
 
+#: What stays mapped.
+MAPPED: list[mmap.mmap] = []
 #: The fake GPU of this process, whose clock the launches of libraries move.
 GPUS: list[FakeGpu] = []
 
@@ -83,6 +88,32 @@ def ending(act: Callable[[], object]) -> Callable[[Given], Ready]:
     return prepare
 
 
+def breaking(given: Given) -> Ready:
+    """What leaves a device that takes no more work."""
+
+    def fails() -> None:
+        raise RuntimeError("sticky")
+
+    def run() -> None:
+        GPUS[0].finish = fails  # type: ignore[method-assign]
+        raise RuntimeError("CUDA error 700: illegal address")
+
+    return Ready(run)
+
+
+def runtime(name: str) -> Callable[[], str]:
+    """What maps a file of this name, as a library does that brings its own CUDA runtime."""
+
+    def load() -> str:
+        path = Path(tempfile.mkdtemp()) / name
+        path.write_bytes(b"\x7fELF")
+        with path.open("rb") as file:
+            MAPPED.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+        return name.removeprefix("libcudart.so.")
+
+    return load
+
+
 def absent() -> str:
     raise ModuleNotFoundError("No module named 'absent'", name="absent")
 
@@ -117,10 +148,16 @@ FAILING = (
     fake("wrong", lambda given: summed(given, 1.5)),
     fake("raises", raising(ValueError("what is this?\nmore"))),
 )  # fmt: skip
-DYING = (fake("crashes", ending(lambda: os.abort())), fake("hangs", ending(lambda: time.sleep(99))))
+CRASHING = (fake("crashes", ending(lambda: os.abort())),)
+HANGING = (fake("hangs", ending(lambda: time.sleep(99))),)
 OWN = (
     fake(
         "own", lambda given: Ready(lambda: None, lambda: given.data.astype(np.float64).sum()),
         context="own",
     ),
+)  # fmt: skip
+BREAKING = (fake("breaks", breaking),)
+RUNTIMES = (
+    fake("runtime_12", load=runtime("libcudart.so.12")),
+    fake("runtime_13", load=runtime("libcudart.so.13")),
 )  # fmt: skip
