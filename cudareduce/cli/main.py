@@ -149,6 +149,7 @@ cudareduce sweep all --max-time 300 --json sweep.json""",
 @add_kernels
 @add_sizes("2^10..2^30", "At least 3 sizes: a range doubles.")
 @add_timing
+@add_peers
 @add_problem
 @click.pass_obj
 def sweep_(arguments: list[str], /, **options: Any) -> int:
