@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     cls=Command,
     epilog="""cudareduce list
 cudareduce list fastcuda
-cudareduce list peers""",
+cudareduce list --format json""",
 )
 @click.argument("suite", required=False, type=Named("SUITE", kernels=False, suites=True))
 @add_format("table", "json")

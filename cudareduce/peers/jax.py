@@ -22,7 +22,7 @@ def load() -> str:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    if jax.default_backend() == "cpu":
+    if jax.default_backend() != "gpu":
         raise AbsentError(f"jax {jax.__version__} sees no GPU: its CUDA plug-in is missing")
     return str(jax.__version__)
 
