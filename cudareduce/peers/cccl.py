@@ -34,7 +34,7 @@ _CHOOSES, _REDUCES_INTO = 3_005_000, 3_002_000
 def load(needs: int = 0) -> str:
     """The version of the newest CCCL here."""
     version, _ = _newest()
-    if next(installed("nvcc"), None) is None:
+    if _nvcc() is None:
         raise AbsentError("nvcc was not found, which compiles it")
     if version < needs:
         raise AbsentError(
@@ -103,6 +103,12 @@ _NAMED = {
 
 
 @cache
+def _nvcc() -> tuple[str, str] | None:
+    """The compiler and its release."""
+    return next(installed("nvcc"), None)
+
+
+@cache
 def _newest() -> tuple[int, Path]:
     """Version and folder of the newest headers: of PyPI packages, or of nvcc's toolkit."""
     found = [(_version(path), path) for path in _folders()]
@@ -115,7 +121,7 @@ def _newest() -> tuple[int, Path]:
 def _folders() -> list[Path]:
     folders = [path.parents[3] for path in packaged(f"include/cccl/{_HEADER}")]
     folders += [path.parents[3] for path in packaged_beside(f"cccl/headers/include/{_HEADER}")]
-    nvcc = next(installed("nvcc"), None)
+    nvcc = _nvcc()
     if nvcc:
         root = _toolkit(nvcc[0])
         folders += [root / "include" / "cccl", *root.glob("targets/*/include/cccl")]
@@ -181,7 +187,9 @@ def why_not_chosen(mode: str, reduction: Reduction) -> str | None:
 def _library(reduction: Reduction, arch: int, folder: str) -> Any:
     """The shared object of one reduction, compiled if it is not kept yet."""
     version, headers = _newest()
-    nvcc, release = next(installed("nvcc"))
+    found = _nvcc()
+    assert found is not None  # or it would not have been loaded
+    nvcc, release = found
     source = Path(str(files("cudareduce.peers") / "device" / "cccl.cu"))
     words = ["-O3", "-std=c++17", f"-arch=sm_{arch}", "-shared", "-Xcompiler", "-fPIC",
              *flags(reduction)]  # fmt: skip

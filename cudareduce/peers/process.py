@@ -42,12 +42,13 @@ class LostError(Exception):
 
 
 class Processes:
-    """Does jobs in child processes, which outlive a job and are replaced when they die."""
+    """Does jobs in child processes, which outlive a job and are replaced when they die: one that
+    libraries share, and one for each that wants it to itself."""
 
     def __init__(self, time_limit_s: float | None, target: Serve = serve) -> None:
         self._limits_s = time_limit_s or _PREPARES_S, time_limit_s or _RUNS_S
         self._target = target
-        self._child: _Child | None = None
+        self._children: dict[str | None, _Child] = {}
         self._lost: dict[str, Verdict] = {}
 
     def __enter__(self) -> Processes:
@@ -58,9 +59,13 @@ class Processes:
 
     def close(self) -> None:
         """End what runs, whatever it is doing."""
-        if self._child is not None:
-            self._child.end()
-            self._child = None
+        for name in list(self._children):
+            self._end(name)
+
+    def _end(self, alone: str | None) -> None:
+        child = self._children.pop(alone, None)
+        if child is not None:
+            child.end()
 
     def outcome(self, job: Job, deadline: Deadline, step: Callable[[], None]) -> Outcome:
         """What a job gives: libraries that share a process, then each that wants one of its own.
@@ -70,10 +75,8 @@ class Processes:
         for listing in job.listings:
             for peer in listing.peers():
                 if peer.context == "own" and peer.name not in job.left_out:
-                    self.close()
                     own = self._tried(replace(job, alone=peer.name, kernels=()), deadline, step)
                     peers |= own.peers
-                    self.close()
         return replace(shared, peers=peers)
 
     def _tried(self, job: Job, deadline: Deadline, step: Callable[[], None]) -> Outcome:
@@ -98,7 +101,7 @@ class Processes:
                 return Outcome(peers=lost | dict.fromkeys(names, Found(verdict=cause)))
             else:
                 return replace(outcome, peers={**lost, **outcome.peers})
-            self.close()
+            self._end(job.alone)
             if name not in names:  # no library was at it
                 cause = skipped("machine", f"its process ended beside it: {verdict.reason}")
                 return Outcome(peers=lost | dict.fromkeys(names, Found(verdict=cause)))
@@ -107,10 +110,10 @@ class Processes:
             left = left.without(name)
 
     def _asked(self, job: Job, step: Callable[[], None]) -> Outcome:
-        if self._child is None:
+        if job.alone not in self._children:
             with held():
-                self._child = _Child(self._target, *self._limits_s)
-        return self._child.asked(job, step)
+                self._children[job.alone] = _Child(self._target, *self._limits_s)
+        return self._children[job.alone].asked(job, step)
 
 
 def _left_s(deadline: Deadline) -> float | None:

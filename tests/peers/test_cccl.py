@@ -39,7 +39,7 @@ def test_the_newest_headers_are_taken(tmp_path: Path, monkeypatch: pytest.Monkey
         header.write_text(f"#define CCCL_VERSION {version}\n")
         folders.append(tmp_path / str(version))
     monkeypatch.setattr(cccl, "_folders", lambda: [*folders, tmp_path / "none"])
-    monkeypatch.setattr(cccl, "installed", lambda tool: iter([("nvcc", "13.0")]))
+    monkeypatch.setattr(cccl, "_nvcc", lambda: ("nvcc", "13.0"))
     monkeypatch.setattr(cccl, "_newest", cccl._newest.__wrapped__)
     assert cccl.load() == "3.6.0"
     folders[:] = folders[:1]
