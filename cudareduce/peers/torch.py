@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -18,7 +19,9 @@ _LEAST = (2, 1)
 
 
 def load() -> str:
-    """Import it and let it take the primary context."""
+    """Import it and let it take the primary context; it compiles here, and in no further
+    processes, which would outlive this one."""
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     import torch
 
     version = str(torch.__version__)
