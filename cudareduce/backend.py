@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from cudareduce.budget import Deadline
 from cudareduce.device import Conditions, DeviceInfo, DeviceLimits
-from cudareduce.errors import CudareduceError, UsageError
+from cudareduce.errors import BuildError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,35 +43,11 @@ class Source:
     path: Path
 
 
-class BuildError(UsageError):
-    """A kernel does not compile; the message holds the compiler's own lines."""
-
-
-class NotEmulated(BuildError):
-    """A kernel uses something of CUDA that the emulator has not: it cannot be decided here."""
-
-
-class KernelFault(CudareduceError):
-    """A launch went wrong: invalid access, deadlock, a hazard, a launch the device refuses."""
-
-    exit_code = 3
-
-
-class OutOfMemory(CudareduceError):
-    """The device has not enough memory; the combination is skipped."""
-
-    exit_code = 6
-
-
-class TooManyBlocks(CudareduceError):
-    """A kernel waits for its whole grid, of which the device holds too few blocks at a time; the
-    combination is skipped."""
-
-    exit_code = 6
-
-
 class Buffer(Protocol):
-    """Memory of a backend."""
+    """Memory of a backend; `address` is where it begins, for whoever launches by other means."""
+
+    @property
+    def address(self) -> int: ...
 
     @property
     def nbytes(self) -> int: ...

@@ -30,6 +30,33 @@ class EnvironmentProblem(CudareduceError):
     exit_code = 6
 
 
+class BuildError(UsageError):
+    """A kernel does not compile; the message holds the compiler's own lines."""
+
+
+class NotEmulated(BuildError):
+    """A kernel uses something of CUDA that the emulator has not: it cannot be decided here."""
+
+
+class KernelFault(CudareduceError):
+    """A launch went wrong: invalid access, deadlock, a hazard, a launch the device refuses."""
+
+    exit_code = 3
+
+
+class OutOfMemory(CudareduceError):
+    """The device has not enough memory; the combination is skipped."""
+
+    exit_code = 6
+
+
+class TooManyBlocks(CudareduceError):
+    """A kernel waits for its whole grid, of which the device holds too few blocks at a time; the
+    combination is skipped."""
+
+    exit_code = 6
+
+
 #: Where several outcomes apply in one run, the first of these wins.
 EXIT_CODE_ORDER = (2, 6, 5, 3, 1, 4)
 

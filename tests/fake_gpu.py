@@ -28,7 +28,6 @@ from cudareduce.backend import (
     Backend,
     BackendName,
     Buffer,
-    BuildError,
     Gate,
     Graph,
     Launch,
@@ -42,6 +41,7 @@ from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.budget import Deadline
 from cudareduce.device import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.emulator.cpu import CpuBackend, CpuBuffer
+from cudareduce.errors import BuildError
 from cudareduce.launch.case import Case
 from cudareduce.verify.inputs import Inputs
 from cudareduce.verify.isolate import Isolation

@@ -82,11 +82,21 @@ def timed_choices(
         parts = measured(session, choices)
         records = recorder.all_records(parts)
         how = protocol(session, request.selection.kernels, parts)
+        interrupted = any(part.interrupted for part in parts)
+        if request.peers and not interrupted:
+            from cudareduce.bench import beside
+
+            done = beside.timed_beside(session, parts, recorder, request.peers)
+            records, how = beside.joined(records, how, done, request.peers)
+            interrupted = done.interrupted
     run = Run(tool(request.argv), device, how, tuple(records))
     return Benched(
         run=run, cases=tuple(case for part in parts for case in part.runnable),
-        spec=session.spec, exit_code=_exit_code(request, parts, records, settings.deadline.passed),
-        interrupted=any(part.interrupted for part in parts),
+        spec=session.spec,
+        exit_code=130 if interrupted else _exit_code(
+            request, parts, records, settings.deadline.passed
+        ),
+        interrupted=interrupted,
         roots={choice.kernel.id: registry.root(choice.kernel).id for choice in choices},
     )  # fmt: skip
 

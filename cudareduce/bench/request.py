@@ -94,8 +94,9 @@ class TimingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRequest:
-    """What `bench` and `sweep` take; `columns` are those of the table besides the usual ones. With
-    `strict` what could not be decided or measured ends a run with 4."""
+    """What `bench` and `sweep` take; `columns` are those of the table besides the usual ones,
+    `peers` libraries to measure beside kernels. With `strict` what could not be decided or measured
+    ends a run with 4."""
 
     selection: Selection
     problem: ReductionOptions
@@ -104,14 +105,15 @@ class BenchRequest:
     outputs: Outputs
     columns: tuple[str, ...] = ()
     strict: bool = False
+    peers: tuple[str, ...] = ()
     argv: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest:
-    """What `verify` takes; `only_pattern` is the one input to verify with. With `strict` what could
-    not be decided ends a run with 4; `sanitize` runs kernels under NVIDIA's compute-sanitizer
-    too."""
+    """What `verify` takes; `only_pattern` is the one input to verify with, `peers` are libraries.
+    With `strict` what could not be decided ends a run with 4; `sanitize` runs kernels under
+    compute-sanitizer, too."""
 
     selection: Selection
     problem: ReductionOptions
@@ -120,6 +122,7 @@ class VerifyRequest:
     only_pattern: str | None = None
     strict: bool = False
     sanitize: bool = False
+    peers: tuple[str, ...] = ()
     argv: tuple[str, ...] = ()
 
 

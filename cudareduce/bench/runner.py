@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from cudareduce.backend import Monitor, OutOfMemory
+from cudareduce.backend import Monitor
 from cudareduce.bench.group import Group, Times
 from cudareduce.bench.session import Session
 from cudareduce.bench.trial import Trial
-from cudareduce.errors import EnvironmentProblem
+from cudareduce.errors import EnvironmentProblem, OutOfMemory
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.library.registry import Choice
 from cudareduce.problem.operators import Reduction

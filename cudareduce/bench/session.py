@@ -11,11 +11,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from cudareduce.backend import Backend, BuildError, OutOfMemory
+from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.bench.jobs import LARGE_BYTES, Jobs, Shapes
 from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.settings import Settings
+from cudareduce.errors import BuildError, OutOfMemory
 from cudareduce.host import cpu_count
 from cudareduce.launch.case import Case, Prepared, Shape, build, planned
 from cudareduce.launch.plan import Plan

@@ -45,15 +45,23 @@ def verify(request: VerifyRequest) -> int:
         device = session.backend.info()
         recorder = Recorder(session.backend.name, None, settings, registry)
         records: list[Record] = []
+        groups: list[Group] = []
         codes: set[int] = set()
         for reduction, some in settings.shares(choices).items():
             answers = _answers(session, some, reduction, sanitize=request.sanitize)
             records += recorder.records(answers.group, answers.cases)
             if request.strict:
                 codes |= undecided_codes([answers.group], records)
+            groups.append(answers.group)
             if answers.group.interrupted:
                 codes |= {130}
                 break
+        if request.peers and not codes:
+            from cudareduce.bench.beside import verified_beside
+
+            beside = verified_beside(session, groups, recorder, request.peers)
+            records += beside.records
+            codes |= {130} if beside.interrupted else set()
     run = Run(tool(request.argv), device, {"sizes": list(settings.sizes)}, tuple(records))
     publish(
         request.outputs, [verdict_section(records, f"answers on {device.name}")], run_texts(run)

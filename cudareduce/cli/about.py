@@ -29,10 +29,21 @@ cudareduce list --format json""",
 @add_folders
 @add_debug
 def list_(suite: str | None, style: str, folders: tuple[Path, ...], debug: bool) -> int:
-    """What there is: suites, kernels, and the technique matrix."""
+    """What there is: suites, kernels, and the technique matrix.
+
+    `list peers` has the libraries that --peers measures beside kernels, and which are here.
+    """
     from cudareduce.cli.catalogue import list_json, list_section
     from cudareduce.report.terminal import print_sections
 
+    if suite == "peers":
+        from cudareduce.peers.catalogue import peers_json, peers_section
+
+        if style == "json":
+            click.echo(peers_json())
+        else:
+            print_sections([peers_section()])
+        return 0
     registry = _registry(folders)
     if style == "json":
         click.echo(list_json(registry, suite))

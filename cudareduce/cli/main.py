@@ -24,6 +24,7 @@ from cudareduce.cli.options import (
     add_kernels,
     add_machine,
     add_peak,
+    add_peers,
     add_problem,
     add_rounds,
     add_selftest,
@@ -69,6 +70,7 @@ cudareduce bench all --op-expr 'a > b ? a : b' --identity=-INFINITY""",
 @add_timing
 @add_columns
 @add_strict
+@add_peers
 @add_problem
 @click.pass_obj
 def bench_(arguments: list[str], /, **options: Any) -> int:
@@ -103,6 +105,7 @@ cudareduce verify reduce_last_block --n 1,1000,2^20 --backend cpu""",
     "--sanitize", is_flag=True,
     help="Also under the four tools of NVIDIA's compute-sanitizer, on a GPU.",
 )  # fmt: skip
+@add_peers
 @add_problem
 @click.pass_obj
 def verify_(arguments: list[str], /, **options: Any) -> int:
@@ -153,6 +156,7 @@ cudareduce sweep all --max-time 300 --json sweep.json""",
 @add_kernels
 @add_sizes("2^10..2^30", "At least 3 sizes: a range doubles.")
 @add_timing
+@add_peers
 @add_problem
 @click.pass_obj
 def sweep_(arguments: list[str], /, **options: Any) -> int:

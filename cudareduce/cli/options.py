@@ -12,6 +12,7 @@ import click
 from cudareduce.cli.completion import Named
 from cudareduce.cli.types import Amount, Command, Count, Name, Place, Sizes, Word, Words, options_of
 from cudareduce.library.header import FOREIGN_FINISHES
+from cudareduce.peers.names import NAMES as PEERS
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
 from cudareduce.problem.patterns import USER_PATTERNS
@@ -157,6 +158,10 @@ add_columns = click.option(
 add_strict = click.option(
     "--strict", is_flag=True, help="Exit with 4 if anything could not be decided or measured."
 )
+add_peers = click.option(
+    "--peers", type=Words("NAMES", PEERS), default=(),
+    help=f"Libraries beside kernels, with commas, or all: {', '.join(PEERS)}.",
+)  # fmt: skip
 add_selftest = options_of(
     click.option("--max-time", type=seconds, default=180.0, show_default=True, metavar="SECONDS",
                  help="Bound the whole test."),

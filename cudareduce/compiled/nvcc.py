@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cudareduce.backend import NVCC_FLAGS, BuildError, Source
-from cudareduce.errors import EnvironmentProblem
+from cudareduce.backend import NVCC_FLAGS, Source
+from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.host import installed
 
 

@@ -10,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import get_args
 
-from cudareduce.backend import BuildError, Source
+from cudareduce.backend import Source
 from cudareduce.compiled.nvcc import Nvcc
 from cudareduce.compiled.resources import parse_resources
 from cudareduce.compiled.rules import broken_rules
 from cudareduce.compiled.sass import Disassembler
 from cudareduce.compiled.store import Failed, Key, Unit
+from cudareduce.errors import BuildError
 from cudareduce.launch.prelude import Stage, source
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
-from cudareduce.backend import KernelFault
 from cudareduce.emulator.program import CpuProgram
 from cudareduce.emulator.runtime import Request
 from cudareduce.emulator.toolchain import resolve_locations
+from cudareduce.errors import KernelFault
 
 
 class Call:

@@ -13,10 +13,9 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
-from cudareduce.backend import BuildError, NotEmulated
 from cudareduce.budget import Deadline
 from cudareduce.emulator.missing import missing
-from cudareduce.errors import EnvironmentProblem
+from cudareduce.errors import BuildError, EnvironmentProblem, NotEmulated
 from cudareduce.host import ANSWER_LIMIT_S
 
 #: Seconds after which a call of g++ is taken for one that hangs; a kernel takes less than one.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from cudareduce.backend import BackendName, BuildError, OutOfMemory, Source, Traits
+from cudareduce.backend import BackendName, Source, Traits
 from cudareduce.budget import Deadline
 from cudareduce.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
 from cudareduce.emulator.call import Call
@@ -28,7 +28,7 @@ from cudareduce.emulator.compiler import OutOfTime
 from cudareduce.emulator.program import CpuProgram, program_in
 from cudareduce.emulator.runtime import load_runtime
 from cudareduce.emulator.toolchain import Toolchain, archs
-from cudareduce.errors import EnvironmentProblem
+from cudareduce.errors import BuildError, EnvironmentProblem, OutOfMemory
 from cudareduce.host import cpu_count, cpu_model, host_name
 
 if TYPE_CHECKING:

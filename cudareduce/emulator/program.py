@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from cudareduce.backend import BuildError, KernelFault, Source
+from cudareduce.backend import Source
 from cudareduce.emulator.runtime import Entry
+from cudareduce.errors import BuildError, KernelFault
 
 #: Bytes a block that a kernel may declare, and take in all where nobody has allowed it more.
 SHARED_LIMIT = 49152

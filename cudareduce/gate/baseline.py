@@ -19,7 +19,8 @@ from cudareduce.results.store import is_missing, load
 
 #: What two records of one run may not share; the launch shape stands last.
 IDENTITY = (
-    "kernel", "op", "dtype", "acc", "n", "rows", "timing", "region", "pattern", "block", "items",
+    "kernel", "op", "dtype", "acc", "n", "rows", "timing", "region", "pattern", "context",
+    "block", "items",
 )  # fmt: skip
 Identity = tuple[object, ...]
 _identity = attrgetter(*IDENTITY)

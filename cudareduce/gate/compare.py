@@ -152,6 +152,9 @@ def _row(old: Record | None, new: Record | None, change: Change | None, rules: R
     if (old.block, old.items) != (new.block, new.items):
         shape = f"block x items {old.block} x {old.items}, now {new.block} x {new.items}"
         reason = f"{reason}; {shape}" if reason else shape
+    if old.version != new.version:
+        versions = f"version {old.version or 'unknown'}, now {new.version or 'unknown'}"
+        reason = f"{reason}; {versions}" if reason else versions
     return Row(old, new, verdict, reason, threshold, change)
 
 

@@ -118,6 +118,9 @@ def repeated(stored: Run, remeasuring: Remeasuring, registry: Registry) -> Repea
     """What to measure of a stored run: all of it, or what the kernels named now mean; those that it
     does not hold are measured on all of its problems. A UsageError if it holds times that are not
     cold, or an operator or type that is not known here."""
+    # What was timed beside libraries is compared with what is, and a check measures kernels alone.
+    plain = (r for r in stored.records if r.context is None and r.scope != "library")
+    stored = replace(stored, records=tuple(plain))
     choices = _baseline_choices(stored, remeasuring.kernels, registry)
     old = tuple(r for r in stored.records if asked_for(r.kernel, remeasuring.kernels, choices))
     rounds = remeasuring.rounds or int(stored.protocol.get("rounds") or DEFAULT_ROUNDS)

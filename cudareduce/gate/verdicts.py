@@ -38,6 +38,7 @@ def _shape_text(record: Record) -> str:
     rows = f" x {short_size(record.rows)} rows" if record.rows != 1 else ""
     usual = {"timing": "cold", "region": "total", "pattern": "random"}
     ways = [value for key, word in usual.items() if (value := getattr(record, key)) != word]
+    ways += ["beside libraries"] if record.context else []
     how = f", {' '.join(ways)}" if ways else ""
     return f"{short_size(record.n)}{rows}{how}"
 
@@ -213,6 +214,7 @@ def _plain(row: Row) -> dict[str, Any]:
         "timing": record.timing,
         "region": record.region,
         "pattern": record.pattern,
+        "context": record.context,
         "verdict": row.verdict,
         "reason": _why(row),
         "confirmed": row.confirmed,

@@ -10,7 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from cudareduce.backend import KernelFault, Launch, TooManyBlocks
+from cudareduce.backend import Launch
+from cudareduce.errors import KernelFault, TooManyBlocks
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _GRID = re.compile(r"\bthis_grid\s*\(")

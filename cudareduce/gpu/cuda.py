@@ -20,13 +20,10 @@ import numpy as np
 from cudareduce.backend import (
     BackendName,
     Buffer,
-    BuildError,
     Gate,
     Graph,
-    KernelFault,
     Launch,
     Monitor,
-    OutOfMemory,
     Program,
     Source,
     TimedBackend,
@@ -34,7 +31,7 @@ from cudareduce.backend import (
 )
 from cudareduce.budget import Deadline
 from cudareduce.device import DeviceInfo, DeviceLimits
-from cudareduce.errors import EnvironmentProblem
+from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault, OutOfMemory
 from cudareduce.gpu import bindings, driver
 from cudareduce.gpu.facts import device_info
 from cudareduce.gpu.guards import BAND, SET_BITS, GuardedBuffer, damage, guarded

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from cudareduce.errors import EnvironmentProblem
@@ -46,6 +47,16 @@ def reset_persisting_l2() -> None:
     """Make lines of the L2 that a kernel has marked to persist ordinary ones. A GPU that has no
     such lines, before compute capability 8.0, refuses, which is as good."""
     library().cuCtxResetPersistingL2Cache()
+
+
+def submodule(name: str) -> Any:
+    """A part of PyCUDA besides the driver's; raises ImportError where it is not here."""
+    return import_module(f"pycuda.{name}")
+
+
+def release() -> str:
+    """PyCUDA's own version; raises ImportError where it is not here."""
+    return str(import_module("pycuda").VERSION_TEXT)
 
 
 def _why_not(error: ImportError) -> str:

@@ -15,9 +15,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from cudareduce.backend import NVCC_FLAGS, BuildError, Program, Source
+from cudareduce.backend import NVCC_FLAGS, Program, Source
 from cudareduce.budget import Deadline
-from cudareduce.errors import EnvironmentProblem
+from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.gpu import driver
 from cudareduce.gpu.cooperative import CooperativeFunction, waits_for_grid
 from cudareduce.host import installed

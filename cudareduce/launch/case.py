@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cudareduce.backend import Backend, BuildError, Program
+from cudareduce.backend import Backend, Program
 from cudareduce.budget import Deadline
 from cudareduce.device import DEFAULT_LIMITS, DeviceLimits
-from cudareduce.errors import UsageError
+from cudareduce.errors import BuildError, UsageError
 from cudareduce.launch.plan import Plan, Problem, plan
 from cudareduce.launch.prelude import Stage, source
 from cudareduce.library.kernel import Kernel

@@ -105,6 +105,9 @@ def chosen(records: Sequence[Record], more: Sequence[str]) -> list[Column]:
     names = ["kernel", "time", "rate", "peak", "ceiling", "speedup", "previous"]
     if len({r.timing for r in timed}) > 1:
         names = ["kernel", "timing", "time", "rate", "peak", "speedup"]
+    if any(r.context for r in records):
+        names = ["kernel", "time", "rate", "ceiling", "speedup", "host"]
+        names[1:1] = ["timing"] if len({r.timing for r in timed}) > 1 else []
     if any((r.batch or 1) > 1 for r in timed):
         names.append("batch")
     if any("graph" in r.timing for r in timed):

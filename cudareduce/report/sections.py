@@ -40,7 +40,7 @@ def sections(
     the run as a whole stand below the last."""
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in run.records:
-        groups.setdefault((r.op, r.dtype, r.acc, r.n, r.rows), []).append(r)
+        groups.setdefault((r.op, r.dtype, r.acc, r.n, r.rows, r.context), []).append(r)
     found = [_section(run, group, more, roots or {}) for group in groups.values()]
     floors = run.protocol.get("floors_us")
     remarks = (f"floor, not subtracted: {_floors_text(floors)}",) if floors else ()
@@ -96,6 +96,8 @@ def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) 
     first = timed[0]
     kinds = dict.fromkeys(record.timing for record in timed)
     title = f"{what}, {listed(kinds)}, {run.device.name}"
+    if first.context:
+        title += f", in the {first.context} context, beside libraries"
     if first.region == "first-pass":
         title += ", first pass only"
     columns = chosen(records, more)
@@ -110,6 +112,7 @@ def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) 
     headings = {column.heading for column in columns}
     notes = [*_reference_notes(timed, headings), *_share_notes(run, first, headings)]
     notes += [*_kind_notes(kinds, timed), *_answer_notes(timed), *_interval_notes(timed)]
+    notes += _library_notes(records)
     headings_in_order = tuple(column.heading for column in columns)
     return Section(title, headings_in_order, rows, tuple(notes))
 
@@ -205,6 +208,18 @@ def _answer_notes(timed: Sequence[Record]) -> Iterator[str]:
     )
     if loose:
         yield f"answers differ in their bits (distinct/launches): {', '.join(loose)}"
+
+
+def _library_notes(records: Sequence[Record]) -> Iterator[str]:
+    """Which call of which version each library's row is of."""
+    if any(r.context for r in records):
+        yield (
+            "one process holds all of these: ratios hold within this table, and not to others; "
+            "where there is no us, host us is the whole call, until its answer is on the host"
+        )
+    for r in {r.kernel: r for r in records if r.called}.values():
+        library = _label(r).removeprefix("peer:").partition(":")[0]
+        yield f"{_label(r)}: {library} {r.version or ''} {r.called}"
 
 
 def verdict_section(records: Iterable[Record], title: str) -> Section:

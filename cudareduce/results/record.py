@@ -27,7 +27,8 @@ class Record:
     `tried_launches` in all, at so many sizes, with so many patterns and schedules; `cause` is that
     of a skip: unfit, unbuilt, machine or time. `time_us` is the
     median over rounds of one reduction, `noise_pct` the interquartile range of samples; `gb_s` is
-    10^9 bytes a second.
+    10^9 bytes a second. Of a library `called` is the very call and `version` its own; `context` is
+    `primary` for what was timed beside libraries in the primary context of one process.
     """
 
     kernel: str
@@ -36,8 +37,8 @@ class Record:
     acc: str
     n: int
     rows: int
-    block: int
-    items: int
+    block: int | None
+    items: int | None
     grid: int | None
     passes: int | None
     backend: str
@@ -92,6 +93,9 @@ class Record:
     tried_schedules: int | None = None
     tried_launches: int | None = None
     cause: str | None = None
+    called: str | None = None
+    version: str | None = None
+    context: str | None = None
 
     @property
     def medians_us(self) -> tuple[float, ...]:

@@ -22,7 +22,9 @@ def sweep(request: BenchRequest) -> int:
     if len([n for n in request.problem.n or () if n]) < MIN_SIZES:
         raise UsageError(f"sweep fits a line: give --n at least {MIN_SIZES} sizes, as 2^10..2^30")
     done = timed_run(replace(request, machine=replace(request.machine, backend="cuda")))
-    by_kernel = lines(done.run.records)
+    # Beside libraries kernels have further times, and only those compare with theirs.
+    beside = [record for record in done.run.records if record.context]
+    by_kernel = lines(beside or done.run.records)
     models = [fit(line) for line in by_kernel]
     crossings = sorted(crossovers(by_kernel), key=lambda crossing: crossing.n)
     protocol = {

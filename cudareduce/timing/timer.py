@@ -11,7 +11,6 @@ from random import Random
 
 from cudareduce.backend import (
     Buffer,
-    BuildError,
     Gate,
     Graph,
     Launch,
@@ -21,6 +20,7 @@ from cudareduce.backend import (
     TimedBackend,
 )
 from cudareduce.device import Conditions
+from cudareduce.errors import BuildError
 
 #: Bytes read to displace the L2: four times an H200's 60 MiB would do; 512 MiB also gives the host
 #: some 110 us to enqueue what is measured (measured on an H200, 4.7 TB/s).

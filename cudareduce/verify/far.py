@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cudareduce.backend import Buffer, KernelFault, OutOfMemory, PlacedBuffer, SparseBackend
+from cudareduce.backend import Buffer, PlacedBuffer, SparseBackend
 from cudareduce.device import DeviceLimits
+from cudareduce.errors import KernelFault, OutOfMemory
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.identity import identity

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from cudareduce.backend import Backend, BuildError, OutOfMemory, TooManyBlocks
+from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec
+from cudareduce.errors import BuildError, OutOfMemory, TooManyBlocks
 from cudareduce.launch.case import Prepared, Shape, build
 from cudareduce.verify.far import verify_far
 from cudareduce.verify.inputs import Inputs, work

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from cudareduce.backend import BuildError, NotEmulated
+from cudareduce.errors import BuildError, NotEmulated
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.inputs import Array, roundings, rounds_nothing
 from cudareduce.problem.reference import Reference, bound

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cudareduce.backend import Backend, Buffer, KernelFault
+from cudareduce.backend import Backend, Buffer
+from cudareduce.errors import KernelFault
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, Prepared, Programs, Shape
 from cudareduce.launch.plan import Plan

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudareduce.backend import NotEmulated
 from cudareduce.bench.timed_input import TimedData
 from cudareduce.bench.witness import Memory
 from cudareduce.device import DEFAULT_LIMITS
+from cudareduce.errors import NotEmulated
 from cudareduce.launch.case import Case, build
 from cudareduce.library.registry import Registry
 from cudareduce.problem.operators import reduction_of

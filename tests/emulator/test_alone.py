@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.backend import OutOfMemory, Program, Source
+from cudareduce.backend import Program, Source
 from cudareduce.emulator.cpu import CpuBackend, CpuBuffer
+from cudareduce.errors import OutOfMemory
 
 _COUNTS = """__device__ unsigned calls;
 extern "C" __global__ void counts(unsigned *out, size_t)

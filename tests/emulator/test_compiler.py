@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.backend import BuildError, Source
+from cudareduce.backend import Source
 from cudareduce.budget import Deadline
 from cudareduce.emulator import compiler
 from cudareduce.emulator.compiler import Compiler, OutOfTime
 from cudareduce.emulator.cpu import CpuBackend
-from cudareduce.errors import EnvironmentProblem
+from cudareduce.errors import BuildError, EnvironmentProblem
 
 Pretend = Callable[[str], Compiler]
 #: Tells its version, and compiles for ever.

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudareduce.backend import BuildError, KernelFault, Program, Source
+from cudareduce.backend import Program, Source
 from cudareduce.emulator import cpu, toolchain
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.emulator.toolchain import Toolchain, resolve_locations
-from cudareduce.errors import EnvironmentProblem
+from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault
 from tests.conftest import ROOT
 
 KERNELS = ROOT / "tests" / "emulator_kernels"

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.backend import BuildError, Source
+from cudareduce.backend import Source
 from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.errors import BuildError
 from tests.conftest import ROOT
 
 PUT = """

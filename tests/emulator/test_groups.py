@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from cudareduce.backend import KernelFault
 from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.errors import KernelFault
 from tests.emulator.test_cpu import SCHEDULES, lines_marked, load, take
 
 FILE = "groups.cu"

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudareduce.backend import BuildError, KernelFault, NotEmulated, Program, Source
+from cudareduce.backend import Program, Source
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.emulator.toolchain import archs
+from cudareduce.errors import BuildError, KernelFault, NotEmulated
 from cudareduce.verify.verdict import unbuilt
 from tests.emulator.test_cpu import take
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudareduce.backend import BuildError, KernelFault, Source
+from cudareduce.backend import Source
 from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.errors import BuildError, KernelFault
 from tests.emulator.test_cpu import lines_marked, load, run_fault, run_sum, source
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from cudareduce.backend import KernelFault
 from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.errors import KernelFault
 from tests.emulator.test_cpu import (
     SCHEDULES,
     any_backend,

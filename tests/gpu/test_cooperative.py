@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cudareduce.backend import KernelFault, TooManyBlocks
+from cudareduce.errors import KernelFault, TooManyBlocks
 from cudareduce.gpu.cooperative import CooperativeFunction, waits_for_grid
 
 

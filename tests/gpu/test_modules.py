@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cudareduce.backend import BuildError, Program, Source
-from cudareduce.errors import EnvironmentProblem
+from cudareduce.backend import Program, Source
+from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.gpu.cuda import CudaBackend
 from cudareduce.gpu.modules import Modules
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
-from cudareduce.backend import BuildError, Source
+from cudareduce.backend import Source
 from cudareduce.compiled.nvcc import Nvcc, find_nvcc
-from cudareduce.errors import EnvironmentProblem
+from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.launch.prelude import source
 from cudareduce.verify.job import Job
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from cudareduce.backend import OutOfMemory
 from cudareduce.device import DeviceInfo, DeviceLimits
-from cudareduce.errors import CudareduceError, EnvironmentProblem
+from cudareduce.errors import CudareduceError, EnvironmentProblem, OutOfMemory
 from cudareduce.gpu.cuda import CudaBackend
 from cudareduce.timing.timer import FLUSH_BYTES, PLACES, DeviceTimer
 

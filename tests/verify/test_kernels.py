@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from cudareduce.backend import Backend, BuildError
+from cudareduce.backend import Backend
 from cudareduce.device import DeviceLimits
 from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.errors import BuildError
 from cudareduce.launch.case import Case, Prepared, Shape, build, planned
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry

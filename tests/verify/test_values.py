@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudareduce.backend import BuildError
 from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.errors import BuildError
 from cudareduce.launch.case import Case, Prepared, build, planned
 from cudareduce.library.kernel import load_kernel
 from cudareduce.problem.operators import reduction_of

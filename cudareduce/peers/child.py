@@ -1,0 +1,118 @@
+"""The process that libraries run in: one job after the other, until it is ended or dies of one."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+
+from cudareduce.backend import TimedBackend
+from cudareduce.backends import open_timed
+from cudareduce.errors import CudareduceError
+from cudareduce.peers.contract import Given, Peer
+from cudareduce.peers.examine import examined, loaded
+from cudareduce.peers.faults import faulty, runtimes
+from cudareduce.peers.job import Found, Job, Outcome, case_of, plan_of
+from cudareduce.peers.scene import BrokenError, Cells, Teller
+from cudareduce.peers.timed import Trial
+from cudareduce.problem.inputs import make
+from cudareduce.problem.reference import reference
+from cudareduce.signals import ignore_endings
+from cudareduce.timing.timer import DeviceTimer
+from cudareduce.verify.inputs import Inputs
+from cudareduce.verify.verdict import RIGHT, judge, worse
+
+#: From linux/prctl.h: the signal that a process gets when its parent ends.
+_PR_SET_PDEATHSIG = 1
+_WARM_CALLS, _CALLS = 3, 30
+
+
+def serve(pipe: Connection, cells: Cells, log: str) -> None:
+    """The child: jobs until the pipe closes; the last line of its standard error is kept."""
+    ignore_endings()
+    os.setpgid(0, 0)  # so that compilers end with it
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
+    for standard in (1, 2):
+        os.dup2(descriptor, standard)
+    worker = _Worker(Teller(pipe.send, cells))
+    while True:
+        try:
+            job: Job = pipe.recv()
+        except EOFError:
+            return
+        try:
+            pipe.send(worker.done(job))
+        except (BrokenError, CudareduceError) as error:
+            pipe.send(error)
+        except Exception as error:
+            pipe.send(CudareduceError(f"internal error: {type(error).__name__}: {error}"))
+
+
+class _Worker:
+    """What outlives a job: the backend, inputs, libraries that are loaded."""
+
+    def __init__(self, teller: Teller) -> None:
+        self._teller, self._inputs = teller, Inputs()
+        self._opened: tuple[TimedBackend, DeviceTimer] | None = None
+
+    def done(self, job: Job) -> Outcome:
+        """Do a job. Raises BrokenError, OutOfMemory and EnvironmentProblem."""
+        if job.alone is not None:
+            return Outcome(peers={peer.name: self._by_itself(job, peer) for peer in job.peers()})
+        if self._opened is None:
+            made = open_timed(job.spec)
+            self._opened = made, DeviceTimer(made, made.monitor())
+        backend, timer = self._opened
+        found = examined(job, backend, self._teller, self._inputs)
+        if not job.rounds or all(one.verdict.outcome != "pass" for one in found.values()):
+            return Outcome(peers=found)
+        trial = Trial(job, backend, timer, self._teller, found)
+        passes = trial.passes()
+        loaded_here = runtimes()
+        said: tuple[str, ...] = ()
+        if len(loaded_here) > 1:
+            said = (
+                f"the libraries loaded {len(loaded_here)} CUDA runtimes into one process "
+                f"({', '.join(loaded_here)}): name fewer with --peers where figures look odd",
+            )
+        return Outcome(peers=trial.found, kernels=trial.kernels, passes=passes, remarks=said)
+
+    def _by_itself(self, job: Job, peer: Peer) -> Found:
+        """A library on streams of its own, with no backend of ours beside it: host time alone."""
+        found = loaded([peer], job.problem, self._teller)[peer.name]
+        for pattern, seed in (("random", job.seed), (job.pattern, job.seed + 1)):
+            if found.verdict.outcome != "pass":
+                break
+            data = make(pattern, job.reduction, *job.shapes[-1], seed)
+            given = Given(
+                problem=job.problem, data=data, address=0, out=0, stream=0, native=None,
+                allocate=lambda nbytes: 0, upload=lambda array: 0, arch=0, folder=job.folder,
+            )  # fmt: skip
+            try:
+                ready = peer.prepare(given)
+                taken = []
+                for k in range(_WARM_CALLS + _CALLS):
+                    began = perf_counter()
+                    ready.run()
+                    if k >= _WARM_CALLS:
+                        taken.append(1e6 * (perf_counter() - began))
+                    else:
+                        self._teller.at(peer.name)
+                assert ready.fetch is not None
+                answers = np.atleast_1d(np.asarray(ready.fetch()))
+            except Exception as error:
+                return replace(found, verdict=faulty(peer, error))
+            answers = answers.astype(job.reduction.result_dtype).reshape(-1)
+            plan = plan_of(case_of(peer, job.reduction), job.problem)
+            ref = reference(job.reduction, data, job.problem.rows)
+            verdict = judge(plan, answers, ref, pattern) or RIGHT
+            host_us = median(taken) if job.rounds else None
+            found = replace(found, verdict=worse(found.verdict, verdict), host_us=host_us)
+        return found

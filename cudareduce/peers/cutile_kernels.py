@@ -1,0 +1,15 @@
+"""The kernel of the cuTile peer; cuTile reads its source from here."""
+
+from __future__ import annotations
+
+import cuda.tile as ct
+
+
+@ct.kernel  # type: ignore[untyped-decorator]
+def stage(x, out, tile: ct.Constant[int]):  # type: ignore[no-untyped-def]
+    """One value of each block: of all tiles that it meets in strides over the input."""
+    block = ct.bid(0)
+    held = ct.zeros((tile,), dtype=x.dtype)
+    for at in range(block, ct.cdiv(x.shape[0], tile), ct.num_blocks(0)):
+        held += ct.load(x, index=(at,), shape=(tile,), padding_mode=ct.PaddingMode.ZERO)
+    ct.store(out, index=(block,), tile=ct.sum(held).reshape((1,)))

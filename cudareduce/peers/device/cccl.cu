@@ -1,0 +1,296 @@
+// CUB and Thrust behind plain C calls, for one reduction: nvcc is given PEER_IN and PEER_ACC, the
+// types of elements and answers, and PEER_OP_SUM or another operator. Every call returns a
+// cudaError_t; one without `tmp` asks how many bytes of workspace it needs.
+#define CCCL_DISABLE_NVTX
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda/functional>
+#include <cuda/std/functional>
+#include <cuda/std/limits>
+#include <cub/device/device_reduce.cuh>
+#include <cub/device/device_segmented_reduce.cuh>
+#include <thrust/device_ptr.h>
+#include <thrust/execution_policy.h>
+#include <thrust/iterator/counting_iterator.h>
+#include <thrust/iterator/transform_iterator.h>
+#include <thrust/reduce.h>
+#if CCCL_VERSION >= 3005000
+#include <cuda/memory_resource>
+#include <cuda/std/execution>
+#include <cuda/stream_ref>
+#endif
+
+using In = PEER_IN;
+using Acc = PEER_ACC;
+using Limits = cuda::std::numeric_limits<Acc>;
+[[maybe_unused]] constexpr bool same = cuda::std::is_same_v<In, Acc>;
+// What the calls that allocate for themselves are given instead.
+[[maybe_unused]] constexpr size_t piece_bytes = 16 << 20;
+
+#if defined(PEER_OP_SUM)
+using Op = cuda::std::plus<Acc>;
+static Acc init() { return Acc(0); }
+#elif defined(PEER_OP_PROD)
+using Op = cuda::std::multiplies<Acc>;
+static Acc init() { return Acc(1); }
+#elif defined(PEER_OP_MIN)
+using Op = cuda::minimum<Acc>;
+static Acc init() { return Limits::has_infinity ? Limits::infinity() : Limits::max(); }
+#elif defined(PEER_OP_MAX)
+using Op = cuda::maximum<Acc>;
+static Acc init() { return Limits::has_infinity ? -Limits::infinity() : Limits::lowest(); }
+#endif
+
+struct Widen {
+    __host__ __device__ Acc operator()(In x) const { return static_cast<Acc>(x); }
+};
+
+struct Times {
+    long long n;
+    __host__ __device__ long long operator()(long long row) const { return row * n; }
+};
+
+extern "C" int cccl_version() { return CCCL_VERSION; }
+
+#if defined(PEER_OP_ARGMIN) || defined(PEER_OP_ARGMAX)
+
+// The value found lies at the head of the workspace.
+constexpr size_t head = 256;
+
+extern "C" int run_to_run(char *tmp, size_t *bytes, const In *in, long long *out, long long n,
+                          long long, cudaStream_t stream)
+{
+    size_t left = tmp ? *bytes - head : 0;
+    In *value = reinterpret_cast<In *>(tmp);
+    char *rest = tmp ? tmp + head : nullptr;
+#if defined(PEER_OP_ARGMIN)
+    cudaError_t code = cub::DeviceReduce::ArgMin(rest, left, in, value, out, n, stream);
+#else
+    cudaError_t code = cub::DeviceReduce::ArgMax(rest, left, in, value, out, n, stream);
+#endif
+    if (!tmp)
+        *bytes = left + head;
+    return code;
+}
+
+using Answer = long long;
+
+#else
+
+using Answer = Acc;
+
+template <class N>
+static cudaError_t reduce(void *tmp, size_t &bytes, const In *in, Acc *out, N n, cudaStream_t stream)
+{
+    if constexpr (same) {
+#if defined(PEER_OP_SUM)
+        return cub::DeviceReduce::Sum(tmp, bytes, in, out, n, stream);
+#else
+        return cub::DeviceReduce::Reduce(tmp, bytes, in, out, n, Op{}, init(), stream);
+#endif
+    } else
+        return cub::DeviceReduce::TransformReduce(tmp, bytes, in, out, n, Op{}, Widen{}, init(),
+                                                  stream);
+}
+
+// Counts of 32 bits where they do: CUB is instantiated for the type of the count.
+extern "C" int run_to_run(void *tmp, size_t *bytes, const In *in, Acc *out, long long n, long long,
+                          cudaStream_t stream)
+{
+    if (n < (1ll << 31))
+        return reduce(tmp, *bytes, in, out, static_cast<int>(n), stream);
+    return reduce(tmp, *bytes, in, out, n, stream);
+}
+
+extern "C" int rows(void *tmp, size_t *bytes, const In *in, Acc *out, long long n, long long rows,
+                    cudaStream_t stream)
+{
+    auto wide = cuda::std::int64_t(rows);
+#if CCCL_VERSION >= 3002000
+    if constexpr (same)
+        return cub::DeviceSegmentedReduce::Reduce(tmp, *bytes, in, out, wide, int(n), Op{}, init(),
+                                                  stream);
+    else {
+        auto wider = thrust::make_transform_iterator(in, Widen{});
+        return cub::DeviceSegmentedReduce::Reduce(tmp, *bytes, wider, out, wide, int(n), Op{},
+                                                  init(), stream);
+    }
+#else
+    // Before 3.2 rows of one length are rows between offsets, as any others.
+    auto starts = thrust::make_transform_iterator(thrust::counting_iterator<long long>(0), Times{n});
+    if constexpr (same)
+        return cub::DeviceSegmentedReduce::Reduce(tmp, *bytes, in, out, wide, starts, starts + 1,
+                                                  Op{}, init(), stream);
+    else {
+        auto wider = thrust::make_transform_iterator(in, Widen{});
+        return cub::DeviceSegmentedReduce::Reduce(tmp, *bytes, wider, out, wide, starts, starts + 1,
+                                                  Op{}, init(), stream);
+    }
+#endif
+}
+
+#if defined(PEER_PACKED)
+// Four elements of 16 bits in one load of eight bytes, which CUB makes two of in one of 16.
+struct Unpack {
+    __host__ __device__ Acc operator()(unsigned long long word) const
+    {
+        Acc sum[4];
+        for (int k = 0; k < 4; ++k) {
+            unsigned short bits = static_cast<unsigned short>(word >> 16 * k);
+            In x;
+            memcpy(&x, &bits, 2);
+            sum[k] = static_cast<Acc>(x);
+        }
+        return Op{}(Op{}(sum[0], sum[1]), Op{}(sum[2], sum[3]));
+    }
+};
+
+extern "C" int packed(void *tmp, size_t *bytes, const In *in, Acc *out, long long n, long long,
+                      cudaStream_t stream)
+{
+    auto words = reinterpret_cast<const unsigned long long *>(in);
+    return cub::DeviceReduce::TransformReduce(tmp, *bytes, words, out, int(n / 4), Op{}, Unpack{},
+                                              init(), stream);
+}
+#endif
+
+#if CCCL_VERSION >= 3005000 && defined(PEER_OP_SUM)
+// Hands out one piece of memory again and again, so that a call allocates nothing.
+struct Piece {
+    void *start;
+    void *allocate(cuda::stream_ref, size_t bytes, size_t = 256)
+    {
+        if (bytes > piece_bytes)
+            throw std::bad_alloc{};
+        return start;
+    }
+    void deallocate(cuda::stream_ref, void *, size_t, size_t = 256) {}
+    void *allocate_sync(size_t bytes, size_t = 256) { return allocate(cuda::stream_ref{cudaStream_t{}}, bytes); }
+    void deallocate_sync(void *, size_t, size_t = 256) {}
+    bool operator==(const Piece &other) const { return start == other.start; }
+    bool operator!=(const Piece &other) const { return start != other.start; }
+    friend void get_property(const Piece &, cuda::mr::device_accessible) {}
+};
+
+template <class Determinism>
+static cudaError_t chosen(void *tmp, size_t *bytes, const In *in, Acc *out, long long n,
+                          cudaStream_t stream, Determinism determinism)
+{
+    if (!tmp) {
+        *bytes = piece_bytes;
+        return cudaSuccess;
+    }
+    Piece piece{tmp};
+    auto env = cuda::std::execution::env{
+        cuda::stream_ref{stream},
+        cuda::std::execution::prop{cuda::mr::get_memory_resource, piece},
+        cuda::execution::require(determinism)};
+    try {
+        if (n < (1ll << 31))
+            return cub::DeviceReduce::Sum(in, out, static_cast<int>(n), env);
+        return cub::DeviceReduce::Sum(in, out, n, env);
+    } catch (const std::bad_alloc &) {
+        return cudaErrorMemoryAllocation;
+    }
+}
+
+#if defined(PEER_CHOSEN)
+extern "C" int not_guaranteed(void *tmp, size_t *bytes, const In *in, Acc *out, long long n,
+                              long long, cudaStream_t stream)
+{
+    return chosen(tmp, bytes, in, out, n, stream, cuda::execution::determinism::not_guaranteed);
+}
+#endif
+#if defined(PEER_CHOSEN_FLOAT)
+extern "C" int gpu_to_gpu(void *tmp, size_t *bytes, const In *in, Acc *out, long long n, long long,
+                          cudaStream_t stream)
+{
+    return chosen(tmp, bytes, in, out, n, stream, cuda::execution::determinism::gpu_to_gpu);
+}
+#endif
+#endif
+
+#if CCCL_VERSION >= 3002000
+// Thrust's own calls ask an allocator for bytes.
+struct Pool {
+    using value_type = char;
+    char *start;
+    char *allocate(std::ptrdiff_t bytes)
+    {
+        if (bytes > std::ptrdiff_t(piece_bytes))
+            throw std::bad_alloc{};
+        return start;
+    }
+    void deallocate(char *, size_t) {}
+};
+
+extern "C" int reduce_into(char *tmp, size_t *bytes, const In *in, Acc *out, long long n, long long,
+                           cudaStream_t stream)
+{
+    if (!tmp) {
+        *bytes = piece_bytes;
+        return cudaSuccess;
+    }
+    Pool pool{tmp};
+    try {
+        auto first = thrust::device_pointer_cast(in);
+        auto target = thrust::device_pointer_cast(out);
+        auto policy = thrust::cuda::par_nosync(pool).on(stream);
+        if constexpr (same)
+            thrust::reduce_into(policy, first, first + n, target, init(), Op{});
+        else {
+            auto wide = thrust::make_transform_iterator(first, Widen{});
+            thrust::reduce_into(policy, wide, wide + n, target, init(), Op{});
+        }
+    } catch (const std::bad_alloc &) {
+        return cudaErrorMemoryAllocation;
+    } catch (const thrust::system_error &error) {
+        return error.code().value();
+    }
+    return cudaSuccess;
+}
+#endif
+
+// As people call it: the answer comes back to the host.
+extern "C" int thrust_as_called(const In *in, Acc *answer, long long n, cudaStream_t stream)
+{
+    try {
+        auto first = thrust::device_pointer_cast(in);
+        auto policy = thrust::cuda::par.on(stream);
+        if constexpr (same)
+            *answer = thrust::reduce(policy, first, first + n, init(), Op{});
+        else {
+            auto wide = thrust::make_transform_iterator(first, Widen{});
+            *answer = thrust::reduce(policy, wide, wide + n, init(), Op{});
+        }
+    } catch (const std::bad_alloc &) {
+        return cudaErrorMemoryAllocation;
+    } catch (const thrust::system_error &error) {
+        return error.code().value();
+    }
+    return cudaSuccess;
+}
+
+#endif
+
+// As people call it: the workspace is asked for, allocated and given back, and the answer is copied.
+extern "C" int cub_as_called(const In *in, Answer *answer, long long n, cudaStream_t stream)
+{
+    size_t bytes = 0;
+    char *tmp = nullptr;
+    Answer *out = nullptr;
+    int code = cudaMalloc(&out, sizeof(Answer));
+    if (!code)
+        code = run_to_run(nullptr, &bytes, in, out, n, 1, stream);
+    if (!code)
+        code = cudaMalloc(&tmp, bytes);
+    if (!code)
+        code = run_to_run(tmp, &bytes, in, out, n, 1, stream);
+    if (!code)
+        code = cudaMemcpyAsync(answer, out, sizeof(Answer), cudaMemcpyDeviceToHost, stream);
+    if (!code)
+        code = cudaStreamSynchronize(stream);
+    cudaFree(tmp);
+    cudaFree(out);
+    return code;
+}

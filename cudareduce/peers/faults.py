@@ -1,0 +1,67 @@
+"""What an error inside a library says of it, as a verdict: what the machine lacks is a skip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from cudareduce.errors import OutOfMemory
+from cudareduce.peers.contract import AbsentError, Peer
+from cudareduce.verify.verdict import Verdict, skipped
+
+#: What libraries say in their own words, and what that means.
+_SAID = (
+    (("no kernel image", "nokernelimage", "no binary for gpu"),
+     "has no code for this GPU's architecture"),
+    (("out of memory", "outofmemory", "alloc_failed"), "found no memory on the GPU for its own"),
+    (("driver version is insufficient", "driver is too old"), "wants a newer driver"),
+)  # fmt: skip
+_LONGEST = 160
+
+
+def absent(peer: Peer, error: Exception) -> Verdict:
+    """The verdict on a library that cannot be imported, or is too old."""
+    if isinstance(error, AbsentError):
+        return skipped("machine", f"{error}: {peer.install}")
+    name = getattr(error, "name", None)
+    if isinstance(error, ModuleNotFoundError) and name:
+        return skipped("machine", f"not installed: {peer.install}")
+    return skipped("machine", f"cannot be imported ({_line(error)}): {peer.install}")
+
+
+def faulty(peer: Peer, error: Exception) -> Verdict:
+    """The verdict on a library that raises an error when it is prepared or called."""
+    text = _line(error)
+    if isinstance(error, AbsentError | ImportError):
+        return absent(peer, error)
+    if isinstance(error, OutOfMemory | MemoryError):
+        return skipped("machine", f"found no memory on the GPU for its own ({text})")
+    for words, meaning in _SAID:
+        if any(word in text.lower() for word in words):
+            advice = f": {peer.install}" if "memory" not in meaning else ""
+            return skipped("machine", f"{meaning} ({text}){advice}")
+    return Verdict("fail", f"raises {text}")
+
+
+def _line(error: Exception) -> str:
+    """Its kind and its first line."""
+    lines = str(error).strip().splitlines()
+    text = f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def runtimes() -> list[str]:
+    """The CUDA runtimes that this process has loaded, by their files' names."""
+    return sorted(set(_mapped("libcudart")))
+
+
+def _mapped(name: str) -> Iterator[str]:
+    try:
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        path = line.partition("/")[2]
+        file = path.rpartition("/")[2]
+        if file.startswith(name):
+            yield file

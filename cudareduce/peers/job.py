@@ -1,0 +1,115 @@
+"""A job for the process that libraries run in, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cudareduce.backends import BackendSpec
+from cudareduce.device import Conditions
+from cudareduce.launch.case import Case, Shape
+from cudareduce.launch.plan import Plan, Problem
+from cudareduce.library.kernel import Kernel
+from cudareduce.peers.catalogue import Listing
+from cudareduce.peers.contract import Peer
+from cudareduce.problem.operators import Reduction
+from cudareduce.timing.rounds import Timing
+from cudareduce.timing.sampling import Method
+from cudareduce.verify.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Verify libraries on `shapes`, then time them on the last of them, beside `kernels`, which
+    come without programs.
+
+    `listings` say where the peers stand, `left_out` which of them are not to be tried. No `rounds`
+    is no timing; `only` is the one pattern to verify with, `deadline_s` what timing may take.
+    `folder` is where what is compiled is kept.
+    """
+
+    spec: BackendSpec
+    listings: tuple[Listing, ...]
+    reduction: Reduction
+    shapes: tuple[Shape, ...]
+    folder: str
+    kernels: tuple[tuple[Case, Plan], ...] = ()
+    left_out: frozenset[str] = frozenset()
+    alone: str | None = None
+    methods: tuple[Method, ...] = ()
+    rounds: int = 0
+    pattern: str = "random"
+    only: str | None = None
+    seed: int = 0
+    deadline_s: float | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """What is timed."""
+        return Problem(self.reduction, *self.shapes[-1])
+
+    def peers(self) -> list[Peer]:
+        """Those that are to be tried."""
+        found = [peer for listing in self.listings for peer in listing.peers()]
+        if self.alone is not None:
+            found = [peer for peer in found if peer.name == self.alone]
+        else:
+            found = [peer for peer in found if peer.context != "own"]
+        return [peer for peer in found if peer.name not in self.left_out]
+
+    def without(self, name: str) -> Job:
+        """The job, and one peer less."""
+        return replace(self, left_out=self.left_out | {name})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What was found of one peer: `called` is the very call, `host_us` what a call as people make
+    it takes, None where that is not known."""
+
+    verdict: Verdict
+    called: str | None = None
+    version: str | None = None
+    host_us: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What one method found in one process: timings by the name of a peer and the id of a kernel;
+    the fastest read-only launch; and how the rounds went."""
+
+    timings: Mapping[str, Timing] = field(default_factory=dict)
+    ceiling: Timing | None = None
+    conditions: Conditions = field(default_factory=Conditions)
+    story: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a job gave: of each peer, of each kernel by its place, and by each method's label; of
+    one that was not `tried` skips alone."""
+
+    peers: Mapping[str, Found] = field(default_factory=dict)
+    kernels: Mapping[int, Verdict] = field(default_factory=dict)
+    passes: Mapping[str, Pass] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    tried: bool = True
+
+
+def case_of(peer: Peer | str, reduction: Reduction) -> Case:
+    """A peer in the place of a kernel: it has no launch shape of ours."""
+    name = peer if isinstance(peer, str) else peer.name
+    kernel = Kernel(
+        id=f"peer:{name}", path=Path(name), family="peer", text="", title=name, change="",
+        scope="rows", grid="one", walk="tile", finish="none", block=0, blocks=(0,), foreign=False,
+    )  # fmt: skip
+    return Case(kernel, reduction, 0, 0)
+
+
+def plan_of(case: Case, problem: Problem) -> Plan:
+    """What is known of how a library adds: nothing but that no element passes through more
+    additions than there are."""
+    return Plan(case.kernel, problem, 0, 0, (), {}, None, max(problem.n - 1, 0))

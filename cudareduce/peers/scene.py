@@ -1,0 +1,140 @@
+"""What calls are prepared on in the process of libraries: buffers, answers, and who is at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from cudareduce.backend import Buffer, Launch, TimedBackend
+from cudareduce.launch.plan import Problem
+from cudareduce.peers.contract import Given, Peer, Ready
+from cudareduce.peers.faults import faulty
+from cudareduce.problem.inputs import Array
+from cudareduce.verify.verdict import Verdict
+
+
+class Cells(Protocol):
+    """Two numbers in memory that the parent sees too: how many launches there were, and whose the
+    last one is."""
+
+    def __setitem__(self, place: int, value: int, /) -> None: ...
+
+    def __getitem__(self, place: int, /) -> int: ...
+
+
+class BrokenError(Exception):
+    """After an error of one peer the device takes no more work from this process."""
+
+    def __init__(self, name: str, verdict: Verdict) -> None:
+        super().__init__(name, verdict)
+        self.name, self.verdict = name, verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """Tells the parent who is at it: `say` sends a message, `cells` cost nothing where launches are
+    timed."""
+
+    say: Callable[[Any], None]
+    cells: Cells
+    names: list[str] = field(default_factory=list)
+
+    def at(self, name: str, *, prepares: bool = False) -> None:
+        """A peer begins: to be imported and compiled if it `prepares`, else to run."""
+        self.say(("at", name, prepares))
+
+    def told(self, name: str, run: Launch) -> Launch:
+        """The launch of an entrant, which says so."""
+        if name not in self.names:
+            self.names.append(name)
+        index, cells = self.names.index(name), self.cells
+
+        def noted() -> None:
+            cells[1] = index
+            cells[0] += 1
+            run()
+
+        return noted
+
+    @property
+    def last(self) -> str:
+        """Whose launch was the last."""
+        return self.names[self.cells[1]] if self.names else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A prepared call with the memory for its answers, None where it has a place of its own."""
+
+    peer: Peer
+    problem: Problem
+    ready: Ready
+    out: Buffer | None
+
+    def answers(self, backend: TimedBackend) -> Array:
+        """Wait, and bring the answers to the host."""
+        dtype = self.problem.reduction.result_dtype
+        if self.ready.fetch is None:
+            assert self.out is not None
+            return backend.download(self.out, dtype, self.problem.rows)
+        backend.synchronize()
+        return np.atleast_1d(np.asarray(self.ready.fetch())).astype(dtype).reshape(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Buffers that go together."""
+
+    backend: TimedBackend
+    held: list[Buffer] = field(default_factory=list)
+
+    def allocate(self, nbytes: int) -> int:
+        """The address of so many bytes. Raises OutOfMemory."""
+        self.held.append(self.backend.allocate(nbytes))
+        return self.held[-1].address
+
+    def upload(self, array: Array) -> int:
+        """The address of a copy of an array. Raises OutOfMemory."""
+        self.held.append(self.backend.upload(array))
+        return self.held[-1].address
+
+    def bind(self, peer: Peer, problem: Problem, data: Array, start: Buffer, folder: str) -> Bound:
+        """A peer's call on an input, prepared. Raises whatever the library does."""
+        backend = self.backend
+        out = backend.allocate(problem.rows * problem.reduction.result_size)
+        self.held.append(out)
+        major, minor = (backend.info().cc or "0.0").split(".")
+        given = Given(
+            problem=problem, data=data, address=start.address, out=out.address,
+            stream=backend.stream_handle, native=getattr(backend, "stream", None),
+            allocate=self.allocate, upload=self.upload, arch=10 * int(major) + int(minor),
+            folder=folder,
+        )  # fmt: skip
+        return Bound(peer, problem, peer.prepare(given), out)
+
+
+@contextmanager
+def memory(backend: TimedBackend) -> Iterator[Memory]:
+    """Buffers until this is left."""
+    made = Memory(backend)
+    try:
+        yield made
+    finally:
+        backend.free(*made.held)
+
+
+def verdict_on(peer: Peer, error: Exception, backend: TimedBackend, where: str = "") -> Verdict:
+    """What an error says of a peer, and `where` it came. Raises BrokenError where the device is of
+    no more use after it."""
+    verdict = faulty(peer, error)
+    if verdict.outcome == "fail":
+        verdict = replace(verdict, reason=where + verdict.reason)
+    try:
+        backend.finish()
+    except Exception:
+        raise BrokenError(peer.name, verdict) from None
+    return verdict

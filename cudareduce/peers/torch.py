@@ -1,0 +1,128 @@
+"""PyTorch: reductions of its own, and what torch.compile makes of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+from cudareduce.launch.plan import Problem
+from cudareduce.peers.arrays import answers_array, given_array
+from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
+
+_OPS = ("sum", "prod", "min", "max", "mean", "argmin", "argmax")
+_DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "int32", "int64")
+_NAMES = {"min": "amin", "max": "amax"}
+#: Streams that are not torch's own, and views of one type as another.
+_LEAST = (2, 1)
+
+
+def load() -> str:
+    """Import it and let it take the primary context; it compiles here, and in no further
+    processes, which would outlive this one."""
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    import torch
+
+    version = str(torch.__version__)
+    if tuple(int(part) for part in version.split(".")[:2]) < _LEAST:
+        raise AbsentError(f"torch {version} is too old: 2.1 or newer is needed")
+    if not torch.cuda.is_available():
+        raise AbsentError(f"torch {version} sees no GPU: it may be a build for the CPU")
+    torch.cuda.init()
+    return version
+
+
+def _tensors(given: Given) -> tuple[Any, Any]:
+    """Input and answers as tensors, with our stream made torch's current one."""
+    import torch
+
+    torch.cuda.set_stream(torch.cuda.ExternalStream(given.stream))
+    data = torch.as_tensor(given_array(given), device="cuda")
+    if given.reduction.dtype.name == "bfloat16":
+        data = data.view(torch.bfloat16)
+    return data, torch.as_tensor(answers_array(given), device="cuda")
+
+
+def _call(problem: Problem, data: Any) -> Any:
+    """The reduction as people write it, but for the accumulator's type."""
+    import torch
+
+    reduction, name = problem.reduction, problem.reduction.op.name
+    function = getattr(torch, _NAMES.get(name, name))
+    if name in ("sum", "prod", "mean"):
+        return function(data, dim=-1, dtype=getattr(torch, reduction.acc.name))
+    return function(data, dim=-1)
+
+
+def _prepare(given: Given) -> Ready:
+    import torch
+
+    data, out = _tensors(given)
+    problem, name = given.problem, given.reduction.op.name
+    function: Callable[..., Any] = getattr(torch, _NAMES.get(name, name))
+    if name in ("min", "max") and given.reduction.dtype != given.reduction.acc:
+        narrow = torch.empty(given.out_shape, dtype=data.dtype, device="cuda")
+
+        def widened() -> None:
+            function(data, dim=-1, out=narrow)
+            out.copy_(narrow)
+
+        return Ready(widened)
+    if name in ("sum", "prod", "mean"):
+        function = partial(function, dtype=getattr(torch, problem.reduction.acc.name))
+    return Ready(partial(function, data, dim=-1, out=out))
+
+
+@cache
+def _compiled(problem: Problem) -> Any:
+    import torch
+
+    def reduce(data: Any, out: Any) -> None:
+        out.copy_(_call(problem, data))
+
+    return torch.compile(reduce, dynamic=False)
+
+
+def _prepare_compiled(given: Given) -> Ready:
+    return Ready(partial(_compiled(given.problem), *_tensors(given)))
+
+
+def _prepare_as_called(given: Given) -> Ready:
+    data, _ = _tensors(given)
+    held: list[Any] = []
+
+    def run() -> None:
+        held[:] = [_call(given.problem, data).tolist()]
+
+    return Ready(run, lambda: held[0])
+
+
+def _called(ending: str, problem: Problem) -> str:
+    reduction, name = problem.reduction, problem.reduction.op.name
+    words = ["t", "dim=-1"]
+    if name in ("sum", "prod", "mean"):
+        words.append(f"dtype={reduction.acc.name}")
+    elif name in ("min", "max") and reduction.dtype != reduction.acc and ending == "out":
+        ending = "out, then copied to " + reduction.acc.name
+    whole = f"torch.{_NAMES.get(name, name)}({', '.join(words)}"
+    endings = {"compile": "), torch.compile", "as_called": ").tolist()"}
+    return whole + endings.get(ending, f", {ending})")
+
+
+def _why_not(problem: Problem) -> str | None:
+    return takes(problem, _OPS, _DTYPES)
+
+
+def _peer(name: str, called: str, prepare: Callable[[Given], Ready], **fields: Any) -> Peer:
+    return Peer(
+        name=name, package="torch", install="pip install torch", context="primary", load=load,
+        why_not=_why_not, called=partial(_called, called), prepare=prepare, **fields,
+    )  # fmt: skip
+
+
+PEERS = (
+    _peer("torch", "out", _prepare),
+    _peer("torch:compile", "compile", _prepare_compiled),
+    _peer("torch:as_called", "as_called", _prepare_as_called, as_called=True),
+)

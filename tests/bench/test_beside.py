@@ -1,0 +1,150 @@
+"""Libraries beside kernels: rows of their own pass, in every table and file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudareduce.peers.catalogue import Listing
+from cudareduce.peers.process import Processes
+from tests.fake_gpu import fake_gpu
+from tests.peers.fakes import serve_fake
+
+Call = Callable[..., tuple[int, str, str]]
+KERNEL = "reduce_v7_shuffle"
+
+
+@pytest.fixture
+def beside(
+    cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    """The command line on a fake GPU, with fake libraries: those that the first argument names."""
+    begin = Processes.__init__
+
+    def begun(self: Processes, time_limit_s: float | None) -> None:
+        begin(self, time_limit_s, serve_fake)
+
+    monkeypatch.setattr(Processes, "__init__", begun)
+
+    def call(fakes: str, *arguments: object) -> tuple[int, str, str]:
+        listed = tuple(Listing(f"tests.peers.fakes:{name}") for name in fakes.split(","))
+        monkeypatch.setattr("cudareduce.peers.catalogue.listings", lambda names: listed)
+        with fake_gpu(monkeypatch, cache):
+            return cudareduce(*arguments, "--peers", "all")
+
+    return call
+
+
+def test_a_pass_of_their_own(beside: Call, tmp_path: Path) -> None:
+    """A second table holds libraries and kernels in one context; ratios are formed within it."""
+    stored = tmp_path / "run.json"
+    code, out, _ = beside(
+        "FINE,MISSING,OWN", "bench", KERNEL, "--n", "2^13", "--rounds", "6", "--json", stored
+    )
+    assert code == 0
+    plain, table = out.split("\n\n", 1)
+    assert "peer:" not in plain
+    assert "in the primary context, beside libraries" in table
+    cells = (line.split() for line in table.splitlines() if line.startswith(" "))
+    lines = {words[0]: words for words in cells if words}
+    assert lines["kernel"] == ["kernel", "us", "GB/s", "%ceil", "speedup", "host", "us"]
+    assert lines["peer:fine"][-1] == "7.0"
+    assert lines["peer:fine:as_called"][1:] == ["-", "-", "-", "-", "57"]
+    assert lines["peer:own"][1:5] == ["-"] * 4
+    assert lines[KERNEL][4] == "1"
+    said = " ".join(table.split())
+    assert f"speedup: against {KERNEL} " in said
+    assert "peer:fine: fine 1.2.3 fake.sum, fine" in said
+    assert "peer:absent: skipped, not installed: pip install fake" in said
+    records = {(r["kernel"], r["context"]): r for r in json.loads(stored.read_text())["records"]}
+    assert set(records) == {
+        (KERNEL, None), (KERNEL, "primary"), ("peer:fine", "primary"), ("peer:own", "primary"),
+        ("peer:fine:as_called", "primary"), ("peer:absent", "primary"),
+        ("peer:too_old", "primary"), ("peer:broken", "primary"),
+    }  # fmt: skip
+    fine = records["peer:fine", "primary"]
+    assert (fine["called"], fine["version"]) == ("fake.sum, fine", "1.2.3")
+    assert (fine["block"], fine["items"], fine["grid"], fine["scope"]) == (None,) * 3 + ("library",)
+    assert fine["bytes"] == 4 * 2**13 + 4
+    assert len(fine["rounds_us"]) == 6
+    assert fine["verdict"] == "pass"
+    assert records["peer:fine:as_called", "primary"]["time_us"] is None
+
+
+def test_what_misbehaves_is_a_row(beside: Call) -> None:
+    code, out, _ = beside("FINE,FAILING,CRASHING", "bench", KERNEL, "--n", "2^13", "--rounds", "6")
+    assert code == 3
+    said = " ".join(out.split())
+    assert "peer:crashes: WRONG: ends its process by SIGABRT" in said
+    assert "peer:wrong: WRONG: n = 1, exact: got" in said
+    assert "peer:no_memory: skipped, found no memory on the GPU for its own" in said
+    assert said.count("peer:fine ") == 1
+
+
+def test_files_with_libraries_are_compared(beside: Call, cudareduce: Call, tmp_path: Path) -> None:
+    """The two times of a kernel are told apart, and versions of a library are both said."""
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    for path in (old, new):
+        beside("FINE", "bench", KERNEL, "--n", "2^13", "--rounds", "6", "--json", path)
+    new.write_text(new.read_text().replace('"1.2.3"', '"1.3.0"'))
+    code, out, _ = cudareduce("compare", old, new, "--all")
+    said = " ".join(out.split())
+    assert code == 0
+    assert "version 1.2.3, now 1.3.0" in said
+    assert "2^13, beside libraries" in said
+
+
+def test_verify(beside: Call) -> None:
+    code, out, _ = beside("FINE,FAILING", "verify", KERNEL)
+    assert code == 3
+    table = (line.split() for line in out.splitlines() if line.startswith(" "))
+    rows = {words[0]: words[1:4] for words in table if words}
+    assert rows["peer:fine"] == ["sum", "float32", "right"]
+    assert rows["peer:wrong"] == ["sum", "float32", "WRONG"]
+    assert rows["peer:no_memory"] == ["sum", "float32", "-"]
+
+
+def test_sweep(beside: Call) -> None:
+    """Lines are those of the pass that libraries are in."""
+    code, out, err = beside("FINE", "sweep", KERNEL, "--n", "2^10..2^12", "--rounds", "6")
+    assert code == 0, err
+    assert f"1 peer:fine, 2 {KERNEL}" in " ".join(out.split())
+
+
+def test_on_the_cpu(cudareduce: Call) -> None:
+    code, out, _ = cudareduce(
+        "bench", KERNEL, "--n", "1000", "--backend", "cpu", "--peers", "thrust", "--quiet"
+    )
+    assert code == 0
+    assert (
+        "skipped, libraries run on a GPU, and this is the CPU emulator: nothing of them is tried "
+        "here (2 rows): peer:thrust, peer:thrust:as_called" in " ".join(out.split())
+    )
+
+
+def test_a_first_pass_has_no_library(beside: Call) -> None:
+    _, out, _ = beside("FINE", "bench", KERNEL, "--n", "2^13", "--region", "first-pass")
+    assert "--region first-pass times the first launch alone" in " ".join(out.split())
+
+
+def test_what_it_is_called(cudareduce: Call) -> None:
+    code, _, err = cudareduce("bench", KERNEL, "--peers", "cubb")
+    assert code == 2
+    assert "'cubb' is not one of: cub, thrust, torch, triton" in err
+
+
+def test_without_libraries_nothing_is_imported() -> None:
+    code = (
+        "import sys; from cudareduce.cli.main import run; "
+        f"run(['bench', '{KERNEL}', '--n', '33', '--backend', 'cpu', '--quiet']); "
+        "new = {m for m in sys.modules if m.startswith('cudareduce.peers')}; "
+        "more = new - {'cudareduce.peers', 'cudareduce.peers.names'}; "
+        "sys.exit(str(more) if more else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,163 @@
+"""Libraries that are none, on a GPU that is none: one that is right, and others that misbehave."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import cudareduce.backends
+from cudareduce.errors import OutOfMemory
+from cudareduce.launch.plan import Problem
+from cudareduce.peers.child import serve
+from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
+from cudareduce.problem.inputs import as_numbers
+from tests.fake_gpu import FakeGpu, quick
+
+#: What stays mapped.
+MAPPED: list[mmap.mmap] = []
+#: The fake GPU of this process, whose clock the launches of libraries move.
+GPUS: list[FakeGpu] = []
+
+
+def serve_fake(pipe: Connection, cells: Any, log: str) -> None:
+    """The child of a run on a fake GPU."""
+
+    def opened(spec: Any) -> FakeGpu:
+        GPUS[:] = [quick(spec.cache, 1)]
+        return GPUS[0]
+
+    cudareduce.backends.open_cuda = opened  # type: ignore[assignment]
+    serve(pipe, cells, log)
+
+
+def summed(given: Given, factor: float = 1.0, us: float = 10.0) -> Ready:
+    """A launch that sums as NumPy does, and takes as long as it is told."""
+    nbytes = given.problem.input_bytes
+
+    def run() -> None:
+        bits = np.frombuffer(ctypes.string_at(given.address, nbytes), given.data.dtype)
+        rows = as_numbers(bits, given.reduction.dtype).reshape(given.problem.rows, -1)
+        values = rows.sum(axis=1, dtype=np.float64) * factor
+        out = values.astype(given.reduction.result_dtype)
+        ctypes.memmove(given.out, out.ctypes.data, out.nbytes)
+        GPUS[0].clock += us
+        GPUS[0].host += 7
+
+    return Ready(run)
+
+
+def called(given: Given) -> Ready:
+    """The same, as people call it."""
+    ready = summed(given)
+
+    def run() -> None:
+        ready.run()
+        GPUS[0].host += 50
+
+    nbytes = 4 * given.problem.rows
+    return Ready(run, lambda: np.frombuffer(ctypes.string_at(given.out, nbytes), np.float32))
+
+
+def raising(error: Exception) -> Callable[[Given], Ready]:
+    """What fails when it is prepared."""
+
+    def prepare(given: Given) -> Ready:
+        raise error
+
+    return prepare
+
+
+def ending(act: Callable[[], object]) -> Callable[[Given], Ready]:
+    """What takes its process with it, or never comes back, on the input that is timed."""
+
+    def prepare(given: Given) -> Ready:
+        ready = summed(given)
+        if given.problem.n < 4096:
+            return ready
+        return Ready(lambda: (act(), ready.run())[1])
+
+    return prepare
+
+
+def breaking(given: Given) -> Ready:
+    """What leaves a device that takes no more work."""
+
+    def fails() -> None:
+        raise RuntimeError("sticky")
+
+    def run() -> None:
+        GPUS[0].finish = fails  # type: ignore[method-assign]
+        raise RuntimeError("CUDA error 700: illegal address")
+
+    return Ready(run)
+
+
+def runtime(name: str) -> Callable[[], str]:
+    """What maps a file of this name, as a library does that brings its own CUDA runtime."""
+
+    def load() -> str:
+        path = Path(tempfile.mkdtemp()) / name
+        path.write_bytes(b"\x7fELF")
+        with path.open("rb") as file:
+            MAPPED.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+        return name.removeprefix("libcudart.so.")
+
+    return load
+
+
+def absent() -> str:
+    raise ModuleNotFoundError("No module named 'absent'", name="absent")
+
+
+def too_old() -> str:
+    raise AbsentError("fake 0.9 is too old: 1.0 or newer is needed")
+
+
+def broken() -> str:
+    raise ImportError("libfake.so.1: cannot open shared object file")
+
+
+def why_not(problem: Problem) -> str | None:
+    return takes(problem, ("sum",), ("float32",))
+
+
+def fake(name: str, prepare: Callable[[Given], Ready] = summed, **fields: Any) -> Peer:
+    usual: dict[str, Any] = {"load": lambda: "1.2.3", "context": "any", "why_not": why_not}
+    return Peer(
+        name=name, package="fake", install="pip install fake",
+        called=lambda problem: f"fake.sum, {name}", prepare=prepare, **(usual | fields),
+    )  # fmt: skip
+
+
+FINE = (fake("fine"), fake("fine:as_called", called, as_called=True))
+MISSING = (
+    fake("absent", load=absent), fake("too_old", load=too_old), fake("broken", load=broken),
+)  # fmt: skip
+FAILING = (
+    fake("no_code", raising(RuntimeError("CUDA error: no kernel image is available"))),
+    fake("no_memory", raising(OutOfMemory("its pool is empty"))),
+    fake("wrong", lambda given: summed(given, 1.5)),
+    fake("raises", raising(ValueError("what is this?\nmore"))),
+)  # fmt: skip
+CRASHING = (fake("crashes", ending(lambda: os.abort())),)
+HANGING = (fake("hangs", ending(lambda: time.sleep(99))),)
+OWN = (
+    fake(
+        "own", lambda given: Ready(lambda: None, lambda: given.data.astype(np.float64).sum()),
+        context="own",
+    ),
+)  # fmt: skip
+BREAKING = (fake("breaks", breaking),)
+RUNTIMES = (
+    fake("runtime_12", load=runtime("libcudart.so.12")),
+    fake("runtime_13", load=runtime("libcudart.so.13")),
+)  # fmt: skip

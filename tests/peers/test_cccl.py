@@ -1,0 +1,82 @@
+"""CUB and Thrust: what nvcc is told, which headers it is given, and that it takes our source."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cudareduce.host import installed
+from cudareduce.launch.plan import Problem
+from cudareduce.peers import cccl
+from cudareduce.peers.contract import AbsentError
+from cudareduce.problem.operators import reduction_of
+
+SOURCE = Path(cccl.__file__).parent / "device" / "cccl.cu"
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "words"),
+    [
+        ("sum", "float32", ["PEER_IN=float", "PEER_ACC=float", "PEER_OP_SUM", "PEER_CHOSEN",
+                            "PEER_CHOSEN_FLOAT"]),
+        ("sum", "int32", ["PEER_IN=int", "PEER_ACC=int", "PEER_OP_SUM", "PEER_CHOSEN"]),
+        ("max", "float16", ["PEER_IN=__half", "PEER_ACC=float", "PEER_OP_MAX", "PEER_PACKED"]),
+        ("argmax", "bfloat16", ["PEER_IN=__nv_bfloat16", "PEER_ACC=float", "PEER_OP_ARGMAX"]),
+    ],
+)  # fmt: skip
+def test_what_nvcc_is_told(op: str, dtype: str, words: list[str]) -> None:
+    assert cccl.flags(reduction_of(op, dtype)) == [f"-D{word}" for word in words]
+
+
+def test_the_newest_headers_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = []
+    for version in (3000001, 3006000, 3005000):
+        header = tmp_path / str(version) / "cuda/std/__cccl/version.h"
+        header.parent.mkdir(parents=True)
+        header.write_text(f"#define CCCL_VERSION {version}\n")
+        folders.append(tmp_path / str(version))
+    monkeypatch.setattr(cccl, "_folders", lambda: [*folders, tmp_path / "none"])
+    monkeypatch.setattr(cccl, "_nvcc", lambda: ("nvcc", "13.0"))
+    monkeypatch.setattr(cccl, "_newest", cccl._newest.__wrapped__)
+    assert cccl.load() == "3.6.0"
+    folders[:] = folders[:1]
+    with pytest.raises(
+        AbsentError, match=r"CCCL 3\.0\.1 is too old: 3\.5\.0 or newer has this call"
+    ):
+        cccl.load(3_005_000)
+    folders.clear()
+    assert cccl.version_here() is None
+
+
+def test_modes_that_are_not_what_the_table_compares() -> None:
+    """They add 16-bit floats in 16 bits, or take no operator but the sum."""
+    modes = {peer.name: peer for peer in cccl.CUB}
+    chosen = modes["cub:gpu_to_gpu"].why_not
+    assert chosen(Problem(reduction_of("sum", "float32"), 100)) is None
+    assert chosen(Problem(reduction_of("sum", "float16"), 100)) == (
+        "adds float16 in its own type in gpu_to_gpu, not in float32"
+    )
+    packed = partial(modes["cub:packed"].why_not)
+    assert packed(Problem(reduction_of("sum", "float16"), 100)) is None
+    assert packed(Problem(reduction_of("sum", "float16"), 101)) == (
+        "packs four elements: multiples of 4 up to 2^31"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("op", "dtype"), [("sum", "float32"), ("max", "float16"), ("argmin", "int8")]
+)
+def test_nvcc_takes_the_source(op: str, dtype: str, tmp_path: Path) -> None:
+    nvcc = next(installed("nvcc"), None)
+    if nvcc is None:
+        pytest.skip("there is no nvcc")
+    _, headers = cccl._newest()
+    command = [nvcc[0], "-std=c++17", "-arch=sm_90", "-shared", "-Xcompiler", "-fPIC", "-I",
+               str(headers), *cccl.flags(reduction_of(op, dtype)), "-o", str(tmp_path / "a.so"),
+               str(SOURCE)]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
