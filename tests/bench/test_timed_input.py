@@ -224,7 +224,7 @@ def test_what_the_emulator_cannot_decide_is_timed_and_marked(
     """Here the emulator beside the GPU lacks what the GPU has."""
     use(monkeypatch, FakeGpu(cache, lazy=True))
     path = tmp_path / "a_kernel.cu"
-    path.write_text(RIGHT_KERNEL.format(name="a_kernel", besides="", before=""))
+    path.write_text(RIGHT_KERNEL.format(name="a_kernel", besides="// for GPUs", before=""))
     monkeypatch.setattr("cudareduce.verify.job.build", lambda backend, plans: {
         case: NotEmulated("a_kernel.cu:1: cannot be decided here: inline PTX")
         if backend.name == "cpu" else build(backend, plans)[case] for case in plans

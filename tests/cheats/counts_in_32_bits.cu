@@ -11,7 +11,8 @@ blocks     = [256]
 +++*/
 // Indices of 64 bits take two registers and two instructions each. Right up to 2^31 elements,
 // where they become negative.
-// Rejected by: nothing yet, to be rejected by: indices beyond 2^31.
+// Rejected by: far.
+// Says: one block alone: n = 4296015872
 extern "C" __global__ void counts_in_32_bits(const In *in, Out *out, size_t n)
 {
     __shared__ Acc shared[BLOCK];
