@@ -13,7 +13,7 @@ _UNKNOWN = tuple(
         r"'(?P<name>\w+)' (?:does not name a type|has not been declared|is not a template)",
         r"there are no arguments to '(?P<name>\w+)' that depend on a template parameter",
         r"'(?P<name>\w+)' (?:is not a member of|in namespace) "
-        r"'(?P<scope>(?:cooperative_groups|cuda|nvcuda)\b[\w:]*)'",
+        r"'(?P<scope>(?:cooperative_groups|cg|cuda|nvcuda)\b[\w:]*)'",  # or the usual alias
         r"'(?:const )?(?:class |struct )?(?P<scope>(?:cooperative_groups|cuda)::[\w:]*)[^']*' "
         r"has no member named "
         r"'(?P<name>\w+)'",

@@ -117,9 +117,12 @@ def told(job: Job, verdict: Verdict) -> Verdict:
 
 
 def both(old: Verdict, new: Verdict) -> Verdict:
-    """The verdict that stands after both, and the remarks of both where they are right."""
+    """The verdict that stands after both, and the remarks of both where they are right; what one
+    could not decide the other need not say again."""
     stands = worse(old, new)
     if stands.outcome != "pass":
         return stands
+    if old.undecided and new.undecided:
+        return replace(stands, reason=old.reason)
     remarks = dict.fromkeys(reason for reason in (old.reason, new.reason) if reason)
     return replace(stands, reason="; ".join(remarks))

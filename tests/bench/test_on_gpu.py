@@ -19,6 +19,7 @@ import pytest
 
 from cudareduce.backend import Launch
 from cudareduce.backends import BackendSpec, open_cuda
+from cudareduce.bench.jobs import Jobs
 from cudareduce.bench.timed_input import TimedData, TimedInput
 from cudareduce.bench.witness import Memory, Witness
 from cudareduce.budget import Deadline
@@ -168,7 +169,10 @@ def test_late_work_is_seen(timer: DeviceTimer, gpu: CudaBackend, late_us: int) -
     gpu.finish()
 
 
-def test_a_write_behind_a_buffer_is_seen(cudareduce: Call, tmp_path: Path) -> None:
+def test_a_write_behind_a_buffer_is_seen(
+    cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Jobs, "emulator", None)  # which sees it first
     mine = tmp_path / "mine.cu"
     mine.write_text(
         MINE.replace(
