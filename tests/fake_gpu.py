@@ -38,6 +38,7 @@ from cudareduce.backend import (
     Traits,
 )
 from cudareduce.backends import BackendSpec, open_backend
+from cudareduce.bench.jobs import Jobs
 from cudareduce.budget import Deadline
 from cudareduce.device import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.emulator.cpu import CpuBackend, CpuBuffer
@@ -474,6 +475,7 @@ def main() -> None:
     cache = Path(os.environ["CUDAREDUCE_TEST_CACHE"])
     patch = pytest.MonkeyPatch()
     patch.setattr("cudareduce.backends.default_cache", lambda: cache)
+    patch.setattr(Jobs, "emulator", None)  # what watches files of a user is tried elsewhere
     use(patch, quick(cache, int.from_bytes(os.urandom(4), "little")))
     sys.exit(command_line())
 

@@ -64,8 +64,8 @@ class TimedData:
         return self._refs[key]
 
     def judged(self, plan: Plan, answers: Array, number: int) -> Verdict | None:
-        """The verdict on answers; None where the bound is too wide to tell. The same bits are judged
-        once: most kernels give the same ones at each of hundreds of launches."""
+        """The verdict on answers; None where the bound is too wide to tell. The same bits are
+        judged once: most kernels give the same ones at each of hundreds of launches."""
         key = id(plan), number, blake2b(answers.tobytes()).digest()
         if key not in self._found:
             shape = plan.problem.n, plan.problem.rows

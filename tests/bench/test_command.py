@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cudareduce.bench.group import Group
+from cudareduce.bench.jobs import Jobs
 from cudareduce.bench.session import Session, Verified
 from cudareduce.bench.trial import Trial
 from cudareduce.budget import Deadline
@@ -31,6 +32,7 @@ TWO = ("reduce_v6_multi_add", "reduce_v7_shuffle")
 
 @pytest.fixture
 def gpu(cache: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    monkeypatch.setattr(Jobs, "emulator", None)  # what watches files of a user is tried elsewhere
     made = FakeGpu(cache, factors={"reduce_v6_multi_add": 2.0})
     use(monkeypatch, made)
     return made
