@@ -146,6 +146,7 @@ def test_github_timed(runner: Runner) -> None:
     assert "1 SLOWER, 1 SAME" in runner.summary.read_text()
 
 
+@pytest.mark.slow
 def test_gitlab_timed(runner: Runner) -> None:
     bench(runner)
     del runner.environment["GITHUB_ACTIONS"], runner.environment["GITHUB_STEP_SUMMARY"]

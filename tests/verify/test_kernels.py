@@ -18,13 +18,13 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, reduction_of
-from cudareduce.verify.shapes import ROW_SHAPES, Care, hazard_net
+from cudareduce.verify.shapes import ROW_SHAPES, hazard_net
 from cudareduce.verify.verify import verify
 
 KERNELS = load_registry().kernels
-#: What every kernel is tried with; the first of each family also takes every operator once and
-#: every type once. The rest of the product is marked slow.
-CORE = {("sum", "float32"), ("min", "int32"), ("max", "float64")}
+#: What every kernel is tried with; the first of each family takes every operator once and every
+#: type once. The rest of the product is marked slow.
+CORE = {("sum", "float32")}
 EACH_ONCE = {(op, list(DTYPES)[k % len(DTYPES)]) for k, op in enumerate(OPERATORS)}
 EACH_ONCE |= {("sum", dtype) for dtype in DTYPES} | {("matmul", "uint32"), ("affine", "int32")}
 #: The first kernel of each family.
@@ -71,9 +71,8 @@ def prepare(
 def test_right_on_every_schedule(cpu: CpuBackend, kernel: Kernel, op: str, dtype: str) -> None:
     case = Case(kernel, reduction_of(op, dtype), kernel.block, kernel.items)
     [ready] = prepare(cpu, [case], SHAPES)
-    care: Care = "full" if kernel.id in FIRST or (op, dtype) == ("sum", "float32") else "some"
     for shape in ready.plans:
-        found = verify(cpu, [ready], shape, care=care)[case]
+        found = verify(cpu, [ready], shape)[case]
         assert found.outcome == "pass", found.reason
 
 
