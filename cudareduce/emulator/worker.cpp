@@ -20,8 +20,8 @@ constexpr unsigned MAX_RESIDENT_THREADS = 64 << 10;
 constexpr unsigned MAX_RESIDENTS = 256;
 // So often may all that wait look in vain while there is no room for those they may wait for. Blocks
 // of another OS thread may be what they wait for, and the machine may run that one late.
-constexpr unsigned ROUNDS_IN_VAIN = 64, ROUNDS_BESIDE_OTHERS = 500;
-constexpr timespec NAP = {0, 1'000'000};
+constexpr unsigned ROUNDS_IN_VAIN = 64, ROUNDS_BESIDE_OTHERS = 100;
+constexpr timespec NAP = {0, 5'000'000};
 
 }  // namespace
 
