@@ -25,7 +25,7 @@ from cudareduce.timing.remarks import remarks
 from cudareduce.timing.rounds import Measurement, measure, over
 from cudareduce.timing.sampling import Method
 from cudareduce.timing.timer import DeviceTimer
-from cudareduce.verify.inputs import REPEATS
+from cudareduce.verify.inputs import repeats
 from cudareduce.verify.job import both
 from cudareduce.verify.verdict import RIGHT, Verdict, worse
 
@@ -33,8 +33,6 @@ FLOOR_EVENTS, FLOOR_LAUNCH = "floor: two events", "floor: an empty kernel"
 #: Inputs up to this are uploaded to a new context for each half round. Reading more takes 60 us and
 #: longer on an H200, of which what a context changes (0.2 us a launch) is no longer much.
 _RENEWED_BYTES = 2**28
-#: The device time that launches compared bit by bit may take; at least three are made.
-_LEAST, _BUDGET_US = 3, 100_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +243,7 @@ class Trial:
 def distinct_answers(bound: Bound, cost_us: float) -> tuple[int, int]:
     """How many different answers some launches on one input give, bit by bit, and how many they
     were; one takes about `cost_us`."""
-    launches = max(_LEAST, min(REPEATS, int(_BUDGET_US / max(cost_us, 1.0))))
+    launches = repeats(cost_us)
     seen = set()
     for _ in range(launches):
         bound.poison()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from statistics import median
@@ -20,24 +18,18 @@ from cudareduce.peers.examine import examined, loaded
 from cudareduce.peers.faults import faulty, runtimes
 from cudareduce.peers.job import Found, Job, Outcome, case_of, plan_of
 from cudareduce.peers.scene import BrokenError, Cells, Teller
-from cudareduce.peers.timed import Trial
+from cudareduce.peers.timed import CALLS, WARM_CALLS, Trial
 from cudareduce.problem.inputs import make
 from cudareduce.problem.reference import reference
-from cudareduce.signals import ignore_endings
 from cudareduce.timing.timer import DeviceTimer
+from cudareduce.verify.children import follow_parent
 from cudareduce.verify.inputs import Inputs
 from cudareduce.verify.verdict import RIGHT, judge, worse
-
-#: From linux/prctl.h: the signal that a process gets when its parent ends.
-_PR_SET_PDEATHSIG = 1
-_WARM_CALLS, _CALLS = 3, 30
 
 
 def serve(pipe: Connection, cells: Cells, log: str) -> None:
     """The child: jobs until the pipe closes; the last line of its standard error is kept."""
-    ignore_endings()
-    os.setpgid(0, 0)  # so that compilers end with it
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    follow_parent()
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
     for standard in (1, 2):
         os.dup2(descriptor, standard)
@@ -98,10 +90,10 @@ class _Worker:
             try:
                 ready = peer.prepare(given)
                 taken = []
-                for k in range(_WARM_CALLS + _CALLS):
+                for k in range(WARM_CALLS + CALLS):
                     began = perf_counter()
                     ready.run()
-                    if k >= _WARM_CALLS:
+                    if k >= WARM_CALLS:
                         taken.append(1e6 * (perf_counter() - began))
                     else:
                         self._teller.at(peer.name)

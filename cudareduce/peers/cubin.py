@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from cudareduce.backend import Launch
+from cudareduce.gpu.driver import library
 
 #: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, which launches of more than 48 KiB must raise.
 _MOST_SHARED, _USUAL_SHARED = 8, 48 * 1024
@@ -23,15 +24,10 @@ class Cubin:
     shared: int
 
 
-@cache
-def _driver() -> Any:
-    return ctypes.CDLL("libcuda.so.1")
-
-
 def _checked(code: int) -> None:
     if code:
         text = ctypes.c_char_p()
-        _driver().cuGetErrorString(code, ctypes.byref(text))
+        library().cuGetErrorString(code, ctypes.byref(text))
         raise RuntimeError(f"CUDA error {code}: {(text.value or b'').decode()}")
 
 
@@ -39,10 +35,10 @@ def _checked(code: int) -> None:
 def _function(cubin: Cubin) -> Any:
     """Loaded into the context that is current, for good."""
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
-    _checked(_driver().cuModuleLoadData(ctypes.byref(module), cubin.code))
-    _checked(_driver().cuModuleGetFunction(ctypes.byref(function), module, cubin.entry.encode()))
+    _checked(library().cuModuleLoadData(ctypes.byref(module), cubin.code))
+    _checked(library().cuModuleGetFunction(ctypes.byref(function), module, cubin.entry.encode()))
     if cubin.shared > _USUAL_SHARED:
-        _checked(_driver().cuFuncSetAttribute(function, _MOST_SHARED, cubin.shared))
+        _checked(library().cuFuncSetAttribute(function, _MOST_SHARED, cubin.shared))
     return function
 
 
@@ -52,7 +48,7 @@ def launcher(cubin: Cubin, grid: int, arguments: list[int], stream: int) -> Laun
     values = (ctypes.c_uint64 * len(arguments))(*arguments)
     start = ctypes.addressof(values)
     places = (ctypes.c_void_p * len(arguments))(*(start + 8 * k for k in range(len(arguments))))
-    launch, handle = _driver().cuLaunchKernel, ctypes.c_void_p(stream)
+    launch, handle = library().cuLaunchKernel, ctypes.c_void_p(stream)
     words = (function, grid, 1, 1, cubin.threads, 1, 1, cubin.shared, handle, places, None)
 
     def run(_kept: Any = values) -> None:

@@ -21,6 +21,7 @@ from cudareduce.peers.child import serve
 from cudareduce.peers.job import Found, Job, Outcome
 from cudareduce.peers.scene import BrokenError
 from cudareduce.signals import held
+from cudareduce.verify.children import end_group
 from cudareduce.verify.verdict import Verdict, skipped
 
 #: What a process runs; tests put in what has no GPU.
@@ -182,11 +183,6 @@ class _Child:
 
     def end(self) -> None:
         """End it with all that it has started."""
-        if self._process.pid is not None:
-            try:
-                os.killpg(self._process.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):  # gone, or not yet a group of its own
-                self._process.kill()
-        self._process.join(_END_WAIT_S)
+        end_group(self._process, _END_WAIT_S)
         self._pipe.close()
         Path(self._log).unlink(missing_ok=True)

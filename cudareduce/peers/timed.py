@@ -30,17 +30,15 @@ from cudareduce.timing.remarks import remarks
 from cudareduce.timing.rounds import measure, over
 from cudareduce.timing.sampling import Method
 from cudareduce.timing.timer import DeviceTimer
-from cudareduce.verify.inputs import REPEATS
+from cudareduce.verify.inputs import repeats
 from cudareduce.verify.verdict import RIGHT, Verdict, judge, worse
 
 _KERNEL, _READER, _FLOOR = "kernel ", "reader ", "floor"
 #: Inputs up to this move with each half round, as in fresh contexts.
 _MOVED_BYTES = 2**28
 _STEPS, _STEP_BYTES = 2048, 512
-#: Device time that launches compared bit by bit may take; at least three are made.
-_LEAST, _BUDGET_US = 3, 100_000.0
 #: Calls as people make them: some that are not counted, and some that are.
-_WARM_CALLS, _CALLS = 3, 30
+WARM_CALLS, CALLS = 3, 30
 
 
 class Trial:
@@ -228,7 +226,7 @@ class Trial:
             wrong = late_work(self._timer, one.ready.run, costs.get(name, inf))
             if wrong:
                 self._stands(name, Verdict("fail", wrong))
-            launches = max(_LEAST, min(REPEATS, int(_BUDGET_US / max(costs[name], 1.0))))
+            launches = repeats(costs[name])
             seen = set()
             for _ in range(launches):
                 assert one.out is not None
@@ -245,12 +243,12 @@ class Trial:
         with memory(backend) as held:
             try:
                 bound = held.bind(peer, self._job.problem, self._data, start, self._job.folder)
-                for k in range(_WARM_CALLS + _CALLS):
+                for k in range(WARM_CALLS + CALLS):
                     self._timer.displace()
                     backend.synchronize()
                     began = backend.host_us()
                     bound.ready.run()
-                    if k >= _WARM_CALLS:
+                    if k >= WARM_CALLS:
                         taken.append(backend.host_us() - began)
                 verdict = judge(
                     self._plan(bound), bound.answers(backend), self._ref, self._job.pattern

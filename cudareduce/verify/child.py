@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 import tempfile
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -13,7 +12,7 @@ from pathlib import Path
 from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.errors import CudareduceError
-from cudareduce.signals import ignore_endings
+from cudareduce.verify.children import follow_parent
 from cudareduce.verify.inputs import Inputs
 from cudareduce.verify.job import Job, told, verify_job
 from cudareduce.verify.verdict import skipped
@@ -21,8 +20,6 @@ from cudareduce.verify.verdict import skipped
 #: What a child sends when it has begun, and when it has compiled a job: what takes time from then
 #: on is the kernel.
 STARTED, COMPILED = "started", "compiled"
-#: From linux/prctl.h: the signal that a process gets when what it was forked from ends.
-_PR_SET_PDEATHSIG = 1
 #: What is read of what has been printed.
 _PRINTED_BYTES = 1 << 16
 
@@ -38,9 +35,7 @@ def _logged(log: int) -> list[str]:
 
 def serve(pipe: Connection, log: str) -> None:
     """The child: jobs until the pipe closes; the last line of its standard error is kept."""
-    ignore_endings()
-    os.setpgid(0, 0)  # so that compilers end with it
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    follow_parent()
     try:
         descriptor = os.open(log, os.O_RDWR | os.O_APPEND)
     except FileNotFoundError:  # the run is over

@@ -24,8 +24,15 @@ _MISALIGNED_UP_TO, _IN_EVERY_WAY_UP_TO = 65537, 1025
 _OFFSETS = (1, 2, 3, 5, 7)
 #: Launches on one input whose answers are compared bit by bit, where rounding can show an order.
 REPEATS = 10
+#: The device time that these may take where they are timed; at least so many are made.
+_BUDGET_US, _LEAST = 100_000.0, 3
 #: Bytes of inputs that are kept for the next kernel.
 _KEPT_BYTES = 2**26
+
+
+def repeats(cost_us: float) -> int:
+    """How many launches of this duration are compared bit by bit."""
+    return max(_LEAST, min(REPEATS, int(_BUDGET_US / max(cost_us, 1.0))))
 
 
 @dataclass(frozen=True, slots=True)

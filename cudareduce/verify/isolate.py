@@ -26,6 +26,7 @@ from cudareduce.launch.case import Case
 from cudareduce.progress import say
 from cudareduce.signals import held
 from cudareduce.verify.child import COMPILED, STARTED, serve
+from cudareduce.verify.children import end_group
 from cudareduce.verify.job import Job, both, told
 from cudareduce.verify.verdict import RIGHT, Verdict
 from cudareduce.verify.watchdog import Watchdog
@@ -256,12 +257,7 @@ class _Child:
         if not self.alive:
             return
         self.alive = False
-        if self._process.pid is not None:
-            try:
-                os.killpg(self._process.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):  # gone, or not yet a group of its own
-                self._process.kill()
-        self._process.join(_KILL_WAIT_S)  # a driver may take its time to end a kernel
+        end_group(self._process, _KILL_WAIT_S)  # a driver may take its time to end a kernel
         self.pipe.close()
         self._log.unlink(missing_ok=True)
 
