@@ -38,6 +38,7 @@ void on_tick(int number, siginfo_t *info, void *context) {
     if ((previous.sa_flags & SA_SIGINFO) != 0) previous.sa_sigaction(number, info, context);
     return;
   }
+  if (code.bytes == 0) return;  // the last one of a launch, which came too late
   if (!code.contains(program_counter_of(context))) {
     set_timer(RETRY_NS, NEXT_NS);
     return;
@@ -78,7 +79,9 @@ Ticker::Ticker(Segment kernel) {
 }
 
 Ticker::~Ticker() {
-  if (code.bytes != 0 && owner == getpid()) set_timer(0, 0);
+  if (code.bytes == 0) return;
+  code = Segment{};  // first, or a tick that comes now would set the timer again
+  if (owner == getpid()) set_timer(0, 0);
 }
 
 uint64_t thread_ns() {
