@@ -87,15 +87,31 @@ char *make_buffer(size_t bytes, size_t misalign, size_t guard) {
 
 struct sigaction previous_segv, previous_bus;
 
+// Where a signal has interrupted what ran: library and offset.
+void describe_place(void *context, char *text, size_t capacity) {
+  Dl_info library = {};
+  void *program_counter = program_counter_of(context);
+  snprintf(text, capacity, "?+0x0");
+  if (dladdr(program_counter, &library) == 0) return;
+  snprintf(text, capacity, "%s+0x%zx", library.dli_fname,
+           static_cast<size_t>(static_cast<char *>(program_counter) -
+                               static_cast<char *>(library.dli_fbase)));
+}
+
 // Not in one of this runtime's kernels: the business of whoever was there before, such as the other
 // runtime of a process that has both the plain and the hazard-checking one.
 void pass_on(int signal_number, siginfo_t *info, void *context) {
   const struct sigaction &previous = signal_number == SIGSEGV ? previous_segv : previous_bus;
   if ((previous.sa_flags & SA_SIGINFO) != 0) {
     previous.sa_sigaction(signal_number, info, context);
-  } else {
-    signal(signal_number, SIG_DFL);
+    return;
   }
+  char place[512], line[640];
+  describe_place(context, place, sizeof place);
+  const int length = snprintf(line, sizeof line, "%s: invalid access at %p, in no kernel\n",
+                              place, info->si_addr);
+  if (write(STDERR_FILENO, line, static_cast<size_t>(length)) < 0) _exit(140);
+  sigaction(signal_number, &previous, nullptr);  // it happens again, and is for whoever this is
 }
 
 // Runs in a process of its own, which ends here: formatting text is safe enough.
@@ -112,19 +128,13 @@ void on_fault(int signal_number, siginfo_t *info, void *context) {
   } else if (!describe_address(launch, info->si_addr, where, sizeof where)) {
     snprintf(where, sizeof where, "no buffer (stack overflow or a wild pointer)");
   }
-  Dl_info library = {};
-  void *program_counter = program_counter_of(context);
-  char place[512] = "";
-  if (dladdr(program_counter, &library) != 0) {
-    snprintf(place, sizeof place, "{%s+0x%zx}: ", library.dli_fname,
-             static_cast<size_t>(static_cast<char *>(program_counter) -
-                                 static_cast<char *>(library.dli_fbase)));
-  }
+  char place[512];
+  describe_place(context, place, sizeof place);
   const uint3 &block = this_block.index, &thread = this_thread->index;
   char line[1024];
   const int length =
       snprintf(line, sizeof line,
-               "%s%s: invalid access at %p, %s; block (%u, %u, %u), thread (%u, %u, %u)\n", place,
+               "{%s}: %s: invalid access at %p, %s; block (%u, %u, %u), thread (%u, %u, %u)\n", place,
                launch.entry->name, has_address ? info->si_addr : nullptr, where, block.x, block.y,
                block.z, thread.x, thread.y, thread.z);
   if (write(STDERR_FILENO, line, static_cast<size_t>(length)) < 0) _exit(140);

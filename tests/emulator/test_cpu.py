@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -205,6 +206,22 @@ def test_the_missing_half_of_a_hand_over_is_named(
     program = load(checked, "synchronisation_bugs.cu", entry)
     with pytest.raises(KernelFault, match=rf"after write by block \d, thread 0 at .*, {missing}"):
         run_sum(checked, program, 1000)
+
+
+def test_a_fault_in_no_kernel_says_where_it_was() -> None:
+    script = """
+import ctypes
+from cudareduce.backends import BackendSpec, open_backend
+with open_backend(BackendSpec("cpu"), catch_faults=True):
+    ctypes.memmove(5, b"", 1)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -signal.SIGSEGV
+    assert re.fullmatch(
+        r".*libc.*\+0x[0-9a-f]+: invalid access at 0x5, in no kernel\n", done.stderr
+    )
 
 
 def test_a_fault_is_one_line_however_much_was_found(checked: CpuBackend) -> None:
