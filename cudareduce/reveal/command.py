@@ -1,0 +1,97 @@
+"""`reveal`: in which order kernels and libraries add."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cudareduce.errors import UsageError, worst_exit_code
+from cudareduce.library.registry import load_registry
+from cudareduce.problem.operators import reduction_of
+from cudareduce.report.publish import Outputs, publish
+from cudareduce.results.provenance import tool
+from cudareduce.reveal import compare, session
+from cudareduce.reveal.choose import Shapes, chosen
+from cudareduce.reveal.rows import sections
+from cudareduce.reveal.session import Finding, Where
+from cudareduce.reveal.table import Order, Table, load, to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevealRequest:
+    """What `reveal` takes. `compare` are two tables or names of calls, in the place of `kernels`;
+    `time_limit` is seconds for the probes of one call."""
+
+    where: Where
+    outputs: Outputs
+    kernels: tuple[str, ...] = ()
+    compare: tuple[str, str] | None = None
+    folders: tuple[Path, ...] = ()
+    n: tuple[int, ...] = (1024,)
+    rows: int = 1
+    op: str = "sum"
+    dtype: tuple[str, ...] = ("float32",)
+    acc: str | None = None
+    block: int | None = None
+    items: int | None = None
+    argv: tuple[str, ...] = ()
+
+
+def reveal(request: RevealRequest) -> int:
+    """Find orders and tell them, or compare two; the exit code. Raises UsageError, and
+    EnvironmentProblem where nothing of what was asked for can be had here."""
+    if request.compare is not None:
+        return _compared(request, *request.compare)
+    if not request.kernels:
+        raise UsageError(
+            "name a kernel, a library, all or peers, as in cudareduce reveal reduce_v7_shuffle, or "
+            "give --compare two of them"
+        )
+    request.outputs.check(*_files(request.kernels))
+    found = _found(request, request.kernels)
+    found.require_any()
+    table = Table(tool=tool(request.argv), device=found.device, orders=found.orders)
+    publish(request.outputs, sections(found.orders, found.device), {"json": lambda: to_json(table)})
+    wrong = {3 for order in found.orders if order.outcome == "wrong"}
+    return 130 if found.interrupted else worst_exit_code(wrong)
+
+
+def _compared(request: RevealRequest, *names: str) -> int:
+    """Compare two sides, each a table or names to be revealed now."""
+    if request.kernels:
+        raise UsageError("--compare takes the place of names: give one or the other")
+    request.outputs.check(*_files(names))
+    stored = {name: load(Path(name)).orders for name in names if _is_table(name)}
+    sides = []
+    for name in names:
+        found = None if name in stored else _found(request, (name,))
+        if found is not None:
+            found.require_any()
+            if found.interrupted:
+                raise KeyboardInterrupt
+        sides.append(stored[name] if found is None else found.orders)
+    pairs = compare.compared(*sides, files=len(stored) == len(set(names)))
+    told = compare.section(pairs, f"order of additions: {names[0]} and {names[1]}")
+    publish(request.outputs, [told], {"json": lambda: compare.to_json(pairs)})
+    return compare.exit_code(pairs)
+
+
+def _is_table(name: str) -> bool:
+    return name.endswith(".json")
+
+
+def _files(names: Sequence[str]) -> list[Path]:
+    """Those that are files, which must not be written to."""
+    return [Path(name) for name in names if name.endswith((".cu", ".json"))]
+
+
+def _found(request: RevealRequest, names: Sequence[str]) -> Finding:
+    registry = load_registry(request.folders)
+    what = chosen(names, registry, request.where.quiet)
+    reductions = tuple(reduction_of(request.op, dtype, request.acc) for dtype in request.dtype)
+    shapes = Shapes(
+        reductions=reductions, sizes=request.n, rows=request.rows, block=request.block,
+        items=request.items,
+    )  # fmt: skip
+    return session.found(what, shapes, request.where)

@@ -1,0 +1,71 @@
+"""Probes of a call: two masks among ones, and what the answer says of where they meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cudareduce.budget import Deadline
+from cudareduce.reveal.call import Call
+from cudareduce.reveal.masks import Masks
+
+
+class OutOfTime(Exception):  # noqa: N818 - the time limit is no error of anyone's
+    """The time limit has come before a probe."""
+
+
+class Contradiction(Exception):  # noqa: N818 - it is what was found
+    """No order of additions alone gives the answers that came; the message says which, of what."""
+
+
+class Prober:
+    """Asks a call where two elements of its first row meet; one probe is one call.
+
+    `beat` is called before each, so that whoever waits sees that it goes on.
+    """
+
+    def __init__(
+        self, call: Call, masks: Masks, n: int, rows: int, deadline: Deadline,
+        beat: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._call, self._masks, self._n = call, masks, n
+        self._deadline, self._beat = deadline, beat
+        self._known: dict[tuple[int, int], int] = {}
+        self._set: dict[int, float] = {}
+        self.probes = 0
+        call.write(0, masks.ones(n * rows))
+
+    def total(self) -> float:
+        """How many ones the call counts without masks."""
+        return self._counted()
+
+    def meets(self, first: int, second: int) -> int:
+        """How many elements are in the sum in which two come together. Raises Contradiction, and
+        OutOfTime."""
+        pair = (first, second) if first < second else (second, first)
+        if pair not in self._known:
+            self._known[pair] = self._probed(*pair)
+        return self._known[pair]
+
+    def _probed(self, first: int, second: int) -> int:
+        left = self.count(first, second)
+        size = self._n - left
+        if not 2 <= size <= self._n or size != int(size):
+            raise Contradiction(f"masks at {first} and {second} leave {left:.9g} of {self._n} ones")
+        return int(size)
+
+    def count(self, first: int, second: int) -> float:
+        """How many ones are left with a mask at one place and its negative at another."""
+        wanted = {first: self._masks.mask, second: -self._masks.mask}
+        for place in self._set.keys() | wanted.keys():
+            number = wanted.get(place, self._masks.one)
+            if self._set.get(place) != number:
+                self._call.write(place, self._masks.elements(number))
+        self._set = wanted
+        return self._counted()
+
+    def _counted(self) -> float:
+        if self._deadline.passed:
+            raise OutOfTime
+        self._beat()
+        self.probes += 1
+        return self._call.answer() / self._masks.one
