@@ -1,4 +1,4 @@
-"""In which order elements are added: a tree, what follows from it, and how it is told from others."""
+"""In which order elements are added: a tree, what follows from it, and its short name."""
 
 from __future__ import annotations
 

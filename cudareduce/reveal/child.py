@@ -79,7 +79,7 @@ class _Worker:
     def _kernel(self, job: Job) -> Found:
         assert isinstance(job.call, KernelCall)
         call, backend = job.call, self._backend(job)
-        nothing = Found(outcome="skip", acc=call.problem.reduction.acc)
+        nothing = Found(outcome="skip")
         try:
             with kernel_call(backend, call.case, call.plan) as made:
                 self._say(RUNS)
@@ -95,7 +95,7 @@ class _Worker:
     def _peer(self, job: Job, call: PeerCall) -> Found:
         peer, problem = call.peer, call.problem
         here = loaded([peer], problem, Teller(lambda said: self._beat(), [0, 0]))[peer.name]
-        found = Found(outcome="skip", acc=problem.reduction.acc, called=here.called)
+        found = Found(outcome="skip", called=here.called)
         if here.verdict.outcome != "pass":
             return replace(found, reason=here.verdict.reason, cause=here.verdict.cause)
         try:
@@ -105,10 +105,7 @@ class _Worker:
                 found = replace(self._examined(job, made), called=here.called, version=here.version)
         except Exception as error:
             verdict = faulty(peer, error)
-            outcome = "wrong" if verdict.outcome == "fail" else "skip"
-            return replace(
-                found, outcome=outcome, reason=verdict.reason, cause=verdict.cause, fault=True
-            )
+            return replace(found, reason=verdict.reason, cause=verdict.cause, fault=True)
         return found
 
     def _peer_call(self, job: Job, call: PeerCall) -> AbstractContextManager[Call]:

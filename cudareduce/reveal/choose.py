@@ -1,4 +1,4 @@
-"""Which calls are to be revealed: kernels and libraries by name, on every size and type asked for."""
+"""Which calls are to be revealed: kernels and libraries by name, on every size and type."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cudareduce.verify.verdict import Cause
 
 #: What stands for all libraries.
 _ALL_PEERS = "peers"
-_ON_CPU = "libraries run on a GPU, and this is the CPU emulator"
+_ON_CPU = "runs on a GPU, and this is the CPU emulator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,9 @@ class Shapes:
 def calls(
     what: Chosen, shapes: Shapes, limits: DeviceLimits, lacks: Sequence[str], *, gpu: bool
 ) -> Iterator[KernelCall | PeerCall | Refused]:
-    """Every call, or why it cannot be."""
-    for reduction in shapes.reductions:
+    """Every call, or why it cannot be. Among floats integers are passed over."""
+    floats = [r for r in shapes.reductions if r.dtype.kind == "float"]
+    for reduction in floats or shapes.reductions:
         for n in shapes.sizes:
             problem = Problem(reduction, n, shapes.rows)
             for choice in what.kernels:

@@ -15,7 +15,7 @@ from cudareduce.reveal import compare, session
 from cudareduce.reveal.choose import Shapes, chosen
 from cudareduce.reveal.rows import sections
 from cudareduce.reveal.session import Finding, Where
-from cudareduce.reveal.table import Order, Table, load, to_json
+from cudareduce.reveal.table import Table, load, to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +53,9 @@ def reveal(request: RevealRequest) -> int:
     found.require_any()
     table = Table(tool=tool(request.argv), device=found.device, orders=found.orders)
     publish(request.outputs, sections(found.orders, found.device), {"json": lambda: to_json(table)})
-    wrong = {3 for order in found.orders if order.outcome == "wrong"}
-    return 130 if found.interrupted else worst_exit_code(wrong)
+    codes = {3 for order in found.orders if order.outcome == "wrong"}
+    codes |= {2 for order in found.orders if order.cause == "unbuilt"}
+    return 130 if found.interrupted else worst_exit_code(codes)
 
 
 def _compared(request: RevealRequest, *names: str) -> int:

@@ -68,8 +68,11 @@ def _judged(old: Order | None, new: Order | None) -> Pair:
     if not both:
         return Pair(old, new, "UNCERTAIN", old.reason or new.reason)
     size = max(both, key=int)
-    same = old.hashes[size] == new.hashes[size] and old.adds_in == new.adds_in
-    return Pair(old, new, "SAME" if same else "CHANGED", versions)
+    if old.hashes[size] != new.hashes[size]:
+        return Pair(old, new, "CHANGED", versions)
+    if old.adds_in != new.adds_in:
+        return Pair(old, new, "CHANGED", new.reason or old.reason)
+    return Pair(old, new, "SAME", versions)
 
 
 def exit_code(pairs: Sequence[Pair]) -> int:
@@ -86,7 +89,7 @@ def section(pairs: Sequence[Pair], title: str) -> Section:
          _of(pair.old), _of(pair.new))
         for pair in ordered
     )  # fmt: skip
-    header = ("verdict", "call", "n", "dtype", "depth, hash", "now")
+    header = ("verdict", "call", "n", "dtype", "hash", "now")
     return Section(title, header, rows, tuple(_notes(ordered)), texts=2)
 
 
@@ -107,12 +110,20 @@ def _name(pair: Pair) -> str:
 
 
 def _of(order: Order | None) -> str:
-    if order is None or order.hash is None:
-        return DASH if order is None else order.outcome
-    return f"{order.depth}, {order.hash}"
+    if order is None:
+        return DASH
+    return order.hash or order.outcome
 
 
 def _notes(pairs: Sequence[Pair]) -> Iterator[str]:
     for pair in pairs:
-        if pair.reason:
-            yield f"{_name(pair)}, n = {pair.shown.n}: {pair.verdict}: {pair.reason}"
+        if pair.reason or pair.verdict == "CHANGED":
+            yield f"{_name(pair)}, n = {pair.shown.n}: {pair.verdict}: {_why(pair)}"
+
+
+def _why(pair: Pair) -> str:
+    """The reason, and of what has changed the depths."""
+    if pair.verdict != "CHANGED" or pair.old is None or pair.new is None:
+        return pair.reason
+    depths = [DASH if order.depth is None else str(order.depth) for order in (pair.old, pair.new)]
+    return "; ".join(filter(None, (pair.reason, f"depth {depths[0]}, now {depths[1]}")))

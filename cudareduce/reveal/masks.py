@@ -1,8 +1,8 @@
 """The values that probes are made of: ones that can be counted, and a mask that absorbs all of
 them.
 
-Of ones and a pair M and -M all that is added to M before it meets -M is lost, since M + k == M; what
-is left counts the ones that come in later (FPRev, arXiv 2411.00442).
+Of ones and a pair M and -M all that is added to M before it meets -M is lost, since M + k == M;
+what is left counts the ones that come in later (FPRev, arXiv 2411.00442).
 """
 
 from __future__ import annotations
@@ -48,21 +48,22 @@ def masks_of(reduction: Reduction) -> Masks:
 
 
 def why_not(reduction: Reduction, n: int) -> str | None:
-    """Why the order of a reduction cannot be revealed, or None if it can."""
+    """Why the order of a reduction cannot be revealed, in words that follow a kernel's name, or
+    None if it can."""
     if reduction.op.name != "sum":
-        return f"reveal follows sums: take --op sum, not {reduction.op.name}"
+        return f"adds nothing to find {reduction.op.name}: take --op sum"
     if reduction.dtype.kind != "float":
         return f"sums of {reduction.dtype.name} are exact, whatever their order: take a float type"
     if n == 0:
-        return "a sum of nothing has no order: take --n 1 or more"
+        return "has nothing to add: take --n 1 or more"
     mask, one = _EXPONENTS[reduction.dtype.name]
     places = digits(reduction.acc)
     absorbed = 2 ** max(0, mask - places - one) - 1  # fewer than half of the mask's last place
     most = min(absorbed, 2**places)
     if n > most:
         return (
-            f"{n} elements of {reduction.dtype.name} are too many: summed up in "
-            f"{reduction.acc.name}, ones are counted and absorbed up to {most} of them"
+            f"cannot be probed with {n} elements: of {reduction.dtype.name}, added up in "
+            f"{reduction.acc.name}, ones can be counted and absorbed up to {most}"
         )
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from cudareduce.launch.tree import Tree
 
@@ -104,7 +105,7 @@ class _Drawing:
 
 
 def _chain_text(size: int, firsts: Sequence[int]) -> str:
-    steps = {second - first for first, second in zip(firsts, firsts[1:], strict=False)}
+    steps = {second - first for first, second in pairwise(firsts)}
     what = f"{len(firsts)} x {size} one after the other"
     if len(steps) > 1:
         return f"{what}, from {_numbers(firsts)} on"

@@ -9,11 +9,11 @@ from cudareduce.reveal.call import Call
 from cudareduce.reveal.masks import Masks
 
 
-class OutOfTime(Exception):  # noqa: N818 - the time limit is no error of anyone's
+class OutOfTime(Exception):
     """The time limit has come before a probe."""
 
 
-class Contradiction(Exception):  # noqa: N818 - it is what was found
+class Contradiction(Exception):
     """No order of additions alone gives the answers that came; the message says which, of what."""
 
 

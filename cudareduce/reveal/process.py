@@ -64,8 +64,7 @@ class Processes:
             found = self._child(alone).asked(job, job.limit_s)
         except _LostError as error:
             self._end(alone)
-            acc = job.call.problem.reduction.acc
-            return Found(outcome="wrong", acc=acc, reason=str(error))
+            return Found(outcome="wrong", reason=str(error))
         assert found is not None
         if found.fault:
             self._end(alone)

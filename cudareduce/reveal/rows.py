@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from cudareduce.launch.plan import Problem
-from cudareduce.report.numbers import DASH, short_size
+from cudareduce.report.numbers import DASH, error_text, short_size
 from cudareduce.report.sections import Section
 from cudareduce.reveal.choose import Refused
 from cudareduce.reveal.found import Found
+from cudareduce.reveal.grow import EXACT_UP_TO
 from cudareduce.reveal.job import KernelCall, PeerCall
 from cudareduce.reveal.picture import picture
 from cudareduce.reveal.table import Order
@@ -68,7 +69,7 @@ def sections(orders: Sequence[Order], device: str) -> list[Section]:
     header = ("call", "n", "dtype", "order", "depth", "bound", "hash")
     rows = tuple(
         (order.kernel, _size(order), order.dtype, _SAID[order.outcome], _depth(order),
-         DASH if order.bound is None else f"{order.bound:.2e}", order.hash or DASH)
+         error_text(order.bound), order.hash or DASH)
         for order in orders if order.outcome != "skip"
     )  # fmt: skip
     notes = tuple(dict.fromkeys(_notes(orders)))
@@ -90,17 +91,24 @@ def _depth(order: Order) -> str:
 
 
 def _notes(orders: Sequence[Order]) -> Iterator[str]:
+    skipped: dict[str, list[str]] = {}
     for order in orders:
-        skipped = "skipped, " if order.outcome == "skip" else ""
-        wrong = "WRONG: " if order.outcome == "wrong" else ""
-        if order.reason:
-            yield f"{order.kernel}, n = {order.n}: {skipped}{wrong}{order.reason}"
+        where = f"{order.kernel}, n = {order.n}"
+        if order.outcome == "skip":
+            skipped.setdefault(order.reason, []).append(where)
+        elif order.reason:
+            yield f"{where}: {'WRONG: ' if order.outcome == 'wrong' else ''}{order.reason}"
         if order.called and order.outcome != "skip":
             yield f"{order.kernel}: {order.version} {order.called}"
-    if any(order.bound is not None for order in orders):
+    for reason, places in skipped.items():
+        if len(places) == 1:
+            yield f"{places[0]}: skipped, {reason}"
+        else:
+            yield f"skipped, {reason} ({len(places)} calls): {'; '.join(dict.fromkeys(places))}"
+    if any(order.bound for order in orders):
         yield "bound: gamma_depth, of the sum of magnitudes"
     if any(order.hashes and not order.exact for order in orders):
-        yield "depth >= of a sample: a bound follows from all elements, up to n = 4096"
+        yield f"depth >=: of a sample; all elements are compared up to n = {EXACT_UP_TO}"
 
 
 def _picture(order: Order) -> Section:

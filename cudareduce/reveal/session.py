@@ -44,9 +44,8 @@ class Finding:
         causes = {order.cause for order in self.orders if order.outcome == "skip"}
         if self.interrupted or "time" in causes or any(o.outcome != "skip" for o in self.orders):
             return
-        reasons = dict.fromkeys(f"{order.kernel}: {order.reason}" for order in self.orders)
-        if len(set(order.reason for order in self.orders)) == 1:
-            reasons = dict.fromkeys([self.orders[0].reason])
+        first = {order.reason: order.kernel for order in reversed(self.orders)}
+        reasons = [f"{first[why]} {why}" for why in reversed(first)]
         error = EnvironmentProblem if "machine" in causes else UsageError
         raise error(f"nothing was revealed: {'; '.join(reasons)}")
 
