@@ -36,7 +36,14 @@ def grown(leaves: Sequence[int], n: int, meets: Meets) -> Tree:
     One leaf is compared with all others: those that meet it in sums of one size are one part of
     that sum, a tree of their own, or where they meet each other there too, several.
     """
-    forest = Forest(leaves)
+    forest, exact = Forest(leaves), n == len(leaves)
+    below = dict.fromkeys(range(len(leaves)), 1)
+
+    def checked(tree: int, leaf: int) -> int:
+        size, held = forest.size(tree), below[tree]
+        if held > size or (exact and held != size):
+            raise Contradiction(f"element {leaf} is in a sum of {size} elements that holds {held}")
+        return tree
 
     def whole(group: Sequence[int]) -> int:
         pivot = group[len(group) // 2]  # in the middle: a chain is short from neither end
@@ -47,15 +54,11 @@ def grown(leaves: Sequence[int], n: int, meets: Meets) -> Tree:
         tree = pivot
         for size in sorted(levels):
             beside = whole(levels[size])
-            several = forest.size(beside) == size
-            parts = [tree, *(forest.parts(beside) if several else [beside])]
-            _check(sum(map(forest.size, parts)), size, n == len(leaves), leaves[pivot])
+            several = forest.size(beside) == size  # they meet each other there, too
+            others = forest.parts(beside) if several else (checked(beside, leaves[pivot]),)
+            parts = (checked(tree, leaves[pivot]), *others)
             tree = forest.join(parts, size)
+            below[tree] = sum(below[part] for part in parts)
         return tree
 
-    return forest.tree(n, whole(range(len(leaves))))
-
-
-def _check(below: int, size: int, exact: bool, leaf: int) -> None:
-    if below > size or (exact and below != size):
-        raise Contradiction(f"element {leaf} is in a sum of {size} elements that holds {below}")
+    return forest.tree(n, checked(whole(range(len(leaves))), leaves[0]))

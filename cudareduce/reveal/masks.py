@@ -68,10 +68,14 @@ def why_not(reduction: Reduction, n: int) -> str | None:
     return None
 
 
-def random(reduction: Reduction, n: int, seed: int) -> Array:
-    """Elements of many magnitudes as they are stored: their sum's last bits tell orders apart."""
+def random(reduction: Reduction, n: int, seed: int, *, cancels: bool = False) -> Array:
+    """Elements of many magnitudes as they are stored: their sum's last bits tell orders apart. Of
+    elements that cancel nothing but errors is left, which tells more."""
     rng = np.random.default_rng([seed, n])
     spread = _SPREAD[reduction.dtype.name]
     numbers = rng.standard_normal(n) * 2.0 ** rng.integers(-spread, spread, n)
+    if cancels:
+        half = n // 2
+        numbers[half : 2 * half] = -rng.permutation(numbers[:half])
     return stored(numbers.astype("float32" if reduction.dtype.size < 8 else "float64"),
                   reduction.dtype)  # fmt: skip

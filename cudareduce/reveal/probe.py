@@ -27,15 +27,15 @@ class Prober:
         self, call: Call, masks: Masks, n: int, rows: int, deadline: Deadline,
         beat: Callable[[], None],
     ) -> None:  # fmt: skip
-        self._call, self._masks, self._n = call, masks, n
+        self._call, self._masks, self._n, self._elements = call, masks, n, n * rows
         self._deadline, self._beat = deadline, beat
         self._known: dict[tuple[int, int], int] = {}
         self._set: dict[int, float] = {}
         self.probes = 0
-        call.write(0, masks.ones(n * rows))
 
     def total(self) -> float:
-        """How many ones the call counts without masks."""
+        """How many ones the call counts where there is nothing else; to be asked first."""
+        self._call.write(0, self._masks.ones(self._elements))
         return self._counted()
 
     def meets(self, first: int, second: int) -> int:

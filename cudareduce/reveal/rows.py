@@ -60,6 +60,8 @@ def _unlike_its_header(call: KernelCall | PeerCall, found: Found) -> Iterator[st
         yield "not in the order that its header claims"
     if call.case.kernel.order == "kept" and tree.exact and not tree.keeps_order:
         yield "operands change places, which its header denies"
+    if call.case.kernel.finish == "atomic" and any(step.grid > 1 for step in call.plan.passes):
+        yield "it was one order each time, and none is promised: memory combines its partials"
     if call.plan.folds_on_host:
         yield "the host folds its partials in a wider type"
 
