@@ -30,7 +30,7 @@ FILES = ("--json", "{out}/run.json", "--csv", "{out}/run.csv", "--markdown", "{o
 HELP = {
     f"help-{name or 'all'}": (*([name] if name else []), "--help")
     for name in ("", "bench", "verify", "list", "show", "reproduce", "compare", "check", "sweep",
-                 "selftest", "report", "info", "completion")
+                 "selftest", "report", "info", "completion", "reveal")
 }  # fmt: skip
 STATIC: dict[str, tuple[str, ...]] = {
     "list": ("list",),

@@ -53,7 +53,10 @@ def why_not(reduction: Reduction, n: int) -> str | None:
     if reduction.op.name != "sum":
         return f"adds nothing to find {reduction.op.name}: take --op sum"
     if reduction.dtype.kind != "float":
-        return f"sums of {reduction.dtype.name} are exact, whatever their order: take a float type"
+        return (
+            f"has no order that shows: sums of {reduction.dtype.name} are exact in any; take a "
+            "--dtype of floats"
+        )
     if n == 0:
         return "has nothing to add: take --n 1 or more"
     mask, one = _EXPONENTS[reduction.dtype.name]

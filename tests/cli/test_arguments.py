@@ -95,7 +95,7 @@ NAMES = ["", ".", "/", "..", "a\nb", "x" * 5000, "x" * 5000 + ".cu", "y" * 300 +
 @pytest.mark.parametrize("name", NAMES, ids=[name[:8] for name in NAMES])
 @pytest.mark.parametrize(
     "command",
-    [BENCH[:1], ("verify",), ("sweep",), ("show",), ("show", "--diff"), ("list",), ("reproduce",),
+    [BENCH[:1], ("verify",), ("sweep",), ("reveal",), ("reveal", "--compare", "x"), ("show",), ("show", "--diff"), ("list",), ("reproduce",),
      ("selftest",), ("check", "--baseline", BASELINE), ("check", "--base", ROOT / "kernels"),
      ("completion",), ("bench", "--baseline-kernel"), ("list", "--kernels"), ("bench", "--json"),
      ("compare", BASELINE), ("compare", BASELINE, BASELINE, "--thresholds"),
@@ -129,7 +129,7 @@ def odd_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("command", ["bench", "verify", "sweep", "show"])
+@pytest.mark.parametrize("command", ["bench", "verify", "sweep", "show", "reveal"])
 @pytest.mark.parametrize(
     ("name", "message"),
     [("folder", "it is a folder; name a file in it"), ("pipe", "it is a device or a pipe"),
