@@ -9,6 +9,7 @@ from pathlib import Path
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import reduction_of
+from cudareduce.progress import say
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.results.provenance import tool
 from cudareduce.reveal import compare, session
@@ -53,6 +54,7 @@ def reveal(request: RevealRequest) -> int:
     found.require_any()
     table = Table(tool=tool(request.argv), device=found.device, orders=found.orders)
     publish(request.outputs, sections(found.orders, found.device), {"json": lambda: to_json(table)})
+    say("interrupted: what is missing was not tried" * found.interrupted, request.where.quiet)
     codes = {3 for order in found.orders if order.outcome == "wrong"}
     codes |= {2 for order in found.orders if order.cause == "unbuilt"}
     return 130 if found.interrupted else worst_exit_code(codes)

@@ -68,7 +68,7 @@ def _unlike_its_header(call: KernelCall | PeerCall, found: Found) -> Iterator[st
 
 def sections(orders: Sequence[Order], device: str) -> list[Section]:
     """The table, then pictures."""
-    header = ("call", "n", "dtype", "order", "depth", "bound", "hash")
+    header = ("kernel", "n", "dtype", "order", "depth", "bound", "hash")
     rows = tuple(
         (order.kernel, _size(order), order.dtype, _SAID[order.outcome], _depth(order),
          error_text(order.bound), order.hash or DASH)
