@@ -52,9 +52,11 @@ class Processes:
 
     def prepare(self, spec: BackendSpec, calls: Sequence[KernelCall]) -> None:
         """Compile what calls launch, as far as it compiles. Raises EnvironmentProblem."""
-        if calls:
-            with suppress(_LostError):  # as will be found for each of them
+        try:
+            if calls:
                 self._child(None).asked(Prepare(spec, tuple(calls)), 0)
+        except _LostError:  # what it died of will be found again
+            self._end(None)
 
     def found(self, job: Job) -> Found:
         """What comes of a job; a crash and a hang are the call's own fault. Raises

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cudareduce.backends import BackendSpec, open_cuda
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan
@@ -16,6 +17,7 @@ from cudareduce.reveal.examine import Examination
 from cudareduce.reveal.masks import why_not
 from tests.conftest import ROOT
 from tests.reveal.simulated import (
+    Sum,
     backwards,
     compensated,
     cut_short,
@@ -64,12 +66,15 @@ def test_the_bound_is_gamma_of_the_depth() -> None:
     assert found.bound == pytest.approx(32 * 2.0**-24, rel=1e-4)
 
 
-@pytest.mark.parametrize("adds", [wide, compensated])
-def test_a_more_exact_accumulator_has_no_bound_of_ours(adds: object) -> None:
-    found = revealed(adds, 100)  # type: ignore[arg-type]
-    assert found.outcome == "other"
-    assert "wider or compensated" in found.reason
-    assert found.bound is None
+@pytest.mark.parametrize(
+    ("adds", "why"),
+    [(wide, "it adds in float64, a wider type"),
+     (compensated, "in this order they would give other last bits")],
+)  # fmt: skip
+def test_a_more_exact_accumulator_has_no_bound_of_ours(adds: Sum, why: str) -> None:
+    found = revealed(adds, 100)
+    assert (found.outcome, found.bound) == ("other", None)
+    assert found.reason == f"not only additions in float32: {why}"
 
 
 def test_four_at_once_are_not_only_additions() -> None:
@@ -186,3 +191,16 @@ def test_several_blocks_add_as_their_headers_claim(
     registry: Registry, cpu: CpuBackend, name: str, n: int
 ) -> None:
     _as_claimed(registry, cpu, name, n)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["reduce_v7_shuffle", "reduce_ordered_last_block"])
+def test_a_gpu_adds_as_the_emulator_does(registry: Registry, cpu: CpuBackend, name: str) -> None:
+    kernel, trees = registry.kernels[name], []
+    case = Case(kernel, reduction_of("sum", "float32"), kernel.block, kernel.items)
+    with open_cuda(BackendSpec("cuda")) as gpu:
+        for backend in (gpu, cpu):
+            plan = case.plan(600, 1, backend.limits())
+            with kernel_call(backend, case, plan) as call:
+                trees.append(Examination(call, plan.problem, 60).found().tree)
+    assert trees[0] == trees[1] is not None
