@@ -57,10 +57,12 @@ class _Drawing:
 
     def _how(self, number: int) -> tuple[str, Sequence[int]]:
         """How a sum is made, and of what."""
-        halves, chain = self._halves(number), self._chain(number)
+        halves, (head, chain) = self._halves(number), self._chain(number)
         if len(chain) > 2:
-            firsts = [self._first(part) for part in chain]
-            return _chain_text(self._size(chain[0]), firsts), chain[:1]
+            text = _chain_text(self._size(chain[0]), [self._first(part) for part in chain])
+            if head is None:
+                return text, chain[:1]
+            return f"{self._size(head)} from {self._first(head)} on, then {text}", (head, chain[0])
         if halves:
             bottom, steps = halves
             what = f"{2 ** len(steps)} x {self._size(bottom)} in halves"
@@ -84,24 +86,25 @@ class _Drawing:
             number = parts[0]
         return (number, steps[::-1]) if steps else None
 
-    def _chain(self, number: int) -> list[int]:
-        """Sums of one kind that are added one after the other; no more than one if it is not."""
+    def _chain(self, number: int) -> tuple[int | None, list[int]]:
+        """Sums of one kind that are added one after the other, and to what, if that is none of
+        them."""
         chain: list[int] = []
         kind = None
         while number >= self._count and len(self._parts(number)) == 2:
             small, large = sorted(self._parts(number), key=self._size)
-            if kind is None:
-                kind = self._kinds[small]
+            kind = self._kinds[small] if kind is None else kind
             if self._kinds[small] != kind:
                 break
             chain.append(small)
             number = large
             if self._kinds[number] == kind:
                 break
-        if kind is None or self._kinds[number] != kind:
-            return []
-        chain = [number, *chain[::-1]]
-        return [*sorted(chain[:2], key=self._first), *chain[2:]]  # neither comes before the other
+        chain.reverse()
+        if self._kinds[number] != kind:
+            return number, chain
+        chain.insert(0, number)
+        return None, [*sorted(chain[:2], key=self._first), *chain[2:]]  # either may be the first
 
 
 def _chain_text(size: int, firsts: Sequence[int]) -> str:

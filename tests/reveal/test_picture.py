@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from cudareduce.problem.inputs import Array
 from cudareduce.reveal.picture import picture
 from tests.reveal.simulated import Sum, backwards, in_halves, in_turn, revealed
 
@@ -31,6 +34,17 @@ def test_what_is_not_is_told_part_by_part() -> None:
         "7 = 4 from 0 on + 3 from 1 on",
         "  4 = 4 x 1 in halves, 4 2 apart",
         "  3 = 3 x 1 one after the other, from 1 5 3 on",
+    ]
+
+
+def test_what_follows_something_else() -> None:
+    def adds(numbers: Array) -> float:
+        parts = [in_halves(numbers[:3]), *(in_halves(numbers[k : k + 4]) for k in range(3, 23, 4))]
+        return in_turn(np.array(parts, numbers.dtype))
+
+    assert drawn(adds, 23)[:2] == [
+        "23 = 7 from 0 on, then 4 x 4 one after the other, 4 apart",
+        "  7 = 3 from 0 on + 4 from 3 on",
     ]
 
 
