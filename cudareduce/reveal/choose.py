@@ -24,6 +24,8 @@ from cudareduce.verify.verdict import Cause
 
 #: What stands for all libraries.
 _ALL_PEERS = "peers"
+#: No input is larger: one row is looked at, and an order shows long before.
+_MOST_BYTES = 2**32
 _ON_CPU = "runs on a GPU, and this is the CPU emulator"
 
 
@@ -97,11 +99,17 @@ class Shapes:
 def calls(
     what: Chosen, shapes: Shapes, limits: DeviceLimits, lacks: Sequence[str], *, gpu: bool
 ) -> Iterator[KernelCall | PeerCall | Refused]:
-    """Every call, or why it cannot be. Among floats integers are passed over."""
+    """Every call, or why it cannot be. Among floats integers are passed over. An input that is too
+    large for all is a UsageError."""
     floats = [r for r in shapes.reductions if r.dtype.kind == "float"]
     for reduction in floats or shapes.reductions:
         for n in shapes.sizes:
             problem = Problem(reduction, n, shapes.rows)
+            if problem.input_bytes > _MOST_BYTES:
+                raise UsageError(
+                    f"{problem.elements} elements of {reduction.dtype.name} are more than reveal "
+                    "looks at: give a smaller --n, or fewer --rows, of which it sees the first"
+                )
             for choice in what.kernels:
                 yield _kernel_call(choice, problem, shapes, limits, lacks)
             for listing, peer in what.peers:

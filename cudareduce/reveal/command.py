@@ -65,19 +65,22 @@ def _compared(request: RevealRequest, *names: str) -> int:
     if request.kernels:
         raise UsageError("--compare takes the place of names: give one or the other")
     request.outputs.check(*_files(names))
-    stored = {name: load(Path(name)).orders for name in names if _is_table(name)}
-    sides = []
-    for name in names:
-        found = None if name in stored else _found(request, (name,))
-        if found is not None:
-            found.require_any()
-            if found.interrupted:
-                raise KeyboardInterrupt
-        sides.append(stored[name] if found is None else found.orders)
-    pairs = compare.compared(*sides, files=len(stored) == len(set(names)))
-    told = compare.section(pairs, f"order of additions: {names[0]} and {names[1]}")
+    stored = {name: load(Path(name)) for name in names if _is_table(name)}
+    old, new = (stored[name] if name in stored else _revealed(request, name) for name in names)
+    pairs = compare.compared(old.orders, new.orders, files=len(stored) == len(set(names)))
+    devices = f" ({old.device} and {new.device})" if old.device != new.device else ""
+    told = compare.section(pairs, f"order of additions: {names[0]} and {names[1]}{devices}")
     publish(request.outputs, [told], {"json": lambda: compare.to_json(pairs)})
     return compare.exit_code(pairs)
+
+
+def _revealed(request: RevealRequest, name: str) -> Finding:
+    """One side, revealed now; half of it is none."""
+    found = _found(request, (name,))
+    found.require_any()
+    if found.interrupted:
+        raise KeyboardInterrupt
+    return found
 
 
 def _is_table(name: str) -> bool:
