@@ -62,6 +62,8 @@ class Examination:
             for leaves in samples(n):
                 tree = grown(leaves, n, prober.meets)
                 _probed_again(tree, prober)
+                if not tree.exact:  # of an exact one random elements tell
+                    prober.absorbed(leaves[0], leaves[-1])
                 found = replace(found, outcome="fixed", trees=(*found.trees, tree))
         except OutOfTime:
             found = _out_of_time(found, prober.probes)

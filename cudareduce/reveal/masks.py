@@ -36,6 +36,11 @@ class Masks:
         """Numbers as elements."""
         return stored(np.array(numbers, "float64"), self.reduction.dtype)
 
+    def least(self, n: int) -> float:
+        """The smallest mask that absorbs `n` ones in the accumulator, and in no wider one."""
+        exponent = digits(self.reduction.acc) + n.bit_length() + 1
+        return min(1.5 * self.one * 2.0**exponent, self.mask)
+
     def ones(self, count: int) -> Array:
         """So many ones as elements."""
         return np.repeat(self.elements(self.one), count)

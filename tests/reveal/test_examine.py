@@ -136,6 +136,15 @@ def test_large_sizes_are_sampled() -> None:
     assert found.tree.meets(0, found.tree.leaves.index(2**13)) == 2
 
 
+def test_a_wider_accumulator_shows_in_a_sample() -> None:
+    found = revealed(wide, 5000)
+    assert found.outcome == "other"
+    assert found.reason == (
+        "not only additions: a mask that absorbs all but 0 ones in float32 leaves 4998, as in a "
+        "wider accumulator"
+    )
+
+
 def test_no_time() -> None:
     found = revealed(in_turn, 50, limit_s=1e-9)
     assert (found.outcome, found.cause) == ("skip", "time")
