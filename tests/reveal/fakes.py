@@ -51,12 +51,6 @@ def own(given: Given) -> Ready:
     return Ready(lambda: None, lambda: in_halves(held[0]), refill)
 
 
-def own_once(given: Given) -> Ready:
-    """The same, which has to be prepared anew."""
-    data = given.data.copy()
-    return Ready(lambda: None, lambda: in_halves(data))
-
-
 def acting(act: Callable[[], object]) -> Callable[[Given], Ready]:
     """A library that does this at its third call, and then adds."""
 
@@ -81,7 +75,7 @@ FINE: tuple[Peer, ...] = (
     fake("cub", adding(in_turn)), fake("cub:backwards", adding(backwards)),
     fake("cub:absent", load=absent),
 )  # fmt: skip
-OWN = (fake("jax", own, context="own"), fake("jax:once", own_once, context="own"))
+OWN = (fake("jax", own, context="own"),)
 FAULTY = (
     fake("cub:raises", acting(_raise)), fake("cub:crashes", acting(os.abort)),
     fake("cub:hangs", acting(lambda: time.sleep(99))), fake("cub:fine", adding(in_halves)),
