@@ -132,6 +132,10 @@ class Backend(Protocol):
     def poison(self, buffer: Buffer, byte: int = 0xFF) -> None:
         """Fill a buffer with a byte, by default with every bit set again."""
 
+    def write(self, buffer: Buffer, array: np.ndarray, offset: int = 0) -> None:
+        """Copy an array into a buffer, to begin `offset` bytes into it; no work may be in
+        flight."""
+
     def zero(self, buffer: Buffer) -> None:
         """Clear every bit of a buffer."""
 

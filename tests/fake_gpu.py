@@ -216,6 +216,10 @@ class FakeGpu:
     def allocate(self, nbytes: int) -> Buffer:
         return Dummy(nbytes) if nbytes >= _HUGE else self._cpu.allocate(nbytes)
 
+    def write(self, buffer: Buffer, array: np.ndarray, offset: int = 0) -> None:
+        self._cpu.write(buffer, array, offset)
+        self._holds[_address(buffer)] = object()
+
     def poison(self, buffer: Buffer, byte: int = 0xFF) -> None:
         self._cpu.poison(buffer, byte)
 

@@ -216,6 +216,7 @@ BARE = [
     row("bare-compare", "compare", 2, "OLD"),
     row("bare-compare-one", f"compare {BEFORE}", 2, "NEW"),
     row("bare-check", "check", 2, "--baseline"),
+    row("bare-reveal", "reveal", 2, "name a kernel"),
     row("bare-sweep", "sweep", 6, "GPU|CUDA"),
     row("bare-selftest", "selftest", 6, "GPU|CUDA"),
     row("bare-report", "report", 2, "README.md"),
@@ -1033,7 +1034,7 @@ def examples() -> dict[str, tuple[str, ...]]:
 EXAMPLES = examples()
 #: How an example is made small; what takes a GPU says so.
 CODES = {"bench": (0,), "verify": (0,), "compare": (0, 1), "check": (2, 6), "sweep": (6,),
-         "selftest": (6,), "reproduce": (6,)}  # fmt: skip
+         "selftest": (6,), "reproduce": (6,), "reveal": (0, 1)}  # fmt: skip
 SMALL = {"--n": "33,34", "--op": "sum", "--dtype": "float32", "--backend": "cpu", "--rows": "1"}
 
 
@@ -1051,7 +1052,7 @@ def test_the_examples_of_a_command_work(
     project(tmp_path)
     monkeypatch.chdir(tmp_path)
     command = words[0]
-    if command in ("bench", "verify"):
+    if command in ("bench", "verify", "reveal"):
         words = [SMALL.get(before, word) for before, word in pairwise(["", *words])]
         words = [RIGHT if word in ("all", "fastcuda") else word for word in words]
         words += ["--n", "33"] * ("--n" not in words) + CPU.split()

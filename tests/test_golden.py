@@ -30,7 +30,7 @@ FILES = ("--json", "{out}/run.json", "--csv", "{out}/run.csv", "--markdown", "{o
 HELP = {
     f"help-{name or 'all'}": (*([name] if name else []), "--help")
     for name in ("", "bench", "verify", "list", "show", "reproduce", "compare", "check", "sweep",
-                 "selftest", "report", "info", "completion")
+                 "selftest", "report", "info", "completion", "reveal")
 }  # fmt: skip
 STATIC: dict[str, tuple[str, ...]] = {
     "list": ("list",),
@@ -87,6 +87,10 @@ ON_CPU: dict[str, tuple[str, ...]] = {
                    *FILES),
     "verify-cpu-wrong": ("verify", "tests/wrong_kernels/lost_tail.cu", "--n", "1000", *CPU),
     "verify-cpu-own-file": ("verify", "{file}", "--n", "1000", "--backend", "cpu"),
+    "reveal-cpu": ("reveal", "reduce_v0_baseline", "reduce_rows_broadcast", "--n", "300", *CPU,
+                   "--json", "{out}/orders.json", "--markdown", "{out}/orders.md"),
+    "reveal-compare": ("reveal", "--compare", "reduce_v0_baseline", "reduce_v1_no_divergence",
+                       "--n", "33", *CPU),
     "fallback": ("bench", "reduce_v0_baseline", "--n", "32"),
 }  # fmt: skip
 #: Atomic kernels are among these: they add in another order each time, with other errors.

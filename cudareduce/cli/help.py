@@ -20,7 +20,9 @@ GROUPS = {
     ),
     "Which kernels": ("folders", "block", "items", "peers"),
     "Files without a header": ("entry", "grid", "shared", "finish"),
-    "What it is compared with": ("baseline", "base", "compiling", "arch", "update_baseline"),
+    "What it is compared with": (
+        "baseline", "base", "compiling", "arch", "update_baseline", "compare",
+    ),
     "How it is timed": (
         "timing", "graph", "region", "rounds", "peak_gb_s", "baseline_kernel",
     ),

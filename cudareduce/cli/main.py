@@ -26,6 +26,7 @@ from cudareduce.cli.options import (
     add_peak,
     add_peers,
     add_problem,
+    add_reveal,
     add_rounds,
     add_selftest,
     add_sizes,
@@ -141,6 +142,30 @@ def reproduce_(arguments: list[str], /, **options: Any) -> int:
     from cudareduce.reproduce.command import ReproduceRequest, reproduce
 
     return reproduce(made(ReproduceRequest, options | {"argv": tuple(arguments)}))
+
+
+@cli.command(
+    "reveal",
+    epilog="""cudareduce reveal reduce_v7_shuffle
+cudareduce reveal all --n 1024 --json orders.json
+cudareduce reveal --compare reduce_v6_multi_add reduce_v7_shuffle""",
+)
+@click.argument(
+    "kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|PEER|all|peers]...",
+    type=Named("KERNEL", suites=True),
+)  # fmt: skip
+@add_sizes("1024", f"Elements: {_SIZES}. Up to 4096 the whole tree is found.")
+@add_reveal
+@click.pass_obj
+def reveal_(arguments: list[str], /, **options: Any) -> int:
+    """In which order kernels and libraries add.
+
+    The order is recovered from outside, by masks among ones in the input: as a picture, its depth,
+    the error bound that follows, and a short hash. `peers` are all libraries.
+    """
+    from cudareduce.reveal.command import RevealRequest, reveal
+
+    return reveal(made(RevealRequest, options | {"argv": tuple(arguments)}))
 
 
 cli.add_command(compare)

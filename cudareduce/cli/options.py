@@ -23,6 +23,8 @@ from cudareduce.problem.sizes import LARGEST
 MOST_ROUNDS, MOST_SECONDS = 10_000, 1e6
 _MOST_THREADS, _MOST_ITEMS, _MOST_BLOCKS, _MOST_SHARED = 1024, 2**16, 2**31 - 1, 2**20
 
+_FLOATS = ", ".join(name for name, dtype in DTYPES.items() if dtype.kind == "float")
+
 #: What the table holds on request; it has no room for it within 80 characters.
 MORE_COLUMNS = (
     "batch", "host", "min", "noise", "samples", "discarded", "error", "bound", "share", "ulp",
@@ -172,4 +174,32 @@ add_selftest = options_of(
     add_json,
     add_file("--markdown", "Markdown"),
     add_format("table", "markdown", "json"),
+)  # fmt: skip
+add_reveal = options_of(
+    click.option("--compare", nargs=2, metavar="A B", type=Name(), default=None,
+                 help="Whether two add in one order: names, or files of --json."),
+    click.option("--op", type=Word(OPERATORS), default="sum", show_default=True, metavar="OP",
+                 help="Only a sum has an order that shows."),
+    click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32",
+                 show_default=True, help=f"Element types, with commas, or all: {_FLOATS}."),
+    click.option("--acc", type=Word(DTYPES), metavar="DTYPE",
+                 help="Accumulate in this wider type."),
+    click.option("--rows", type=Count(1, LARGEST), default=1, show_default=True,
+                 help="Reduce this many rows of --n elements each; the first is looked at."),
+    click.option("--block", type=Count(1, _MOST_THREADS), metavar="THREADS",
+                 help="Threads a block.  [default: each kernel's]"),
+    click.option("--items", type=Count(1, _MOST_ITEMS),
+                 help="Elements a thread.  [default: each kernel's]"),
+    add_folders,
+    click.option("--backend", type=Word(["auto", "cuda", "cpu"]), default="auto",
+                 show_default=True, metavar="NAME", help="Where kernels run: cuda, cpu or auto."),
+    add_device,
+    click.option("--time-limit", type=seconds, default=10.0, show_default=True,
+                 metavar="SECONDS", help="What the probes of one call may take."),
+    add_no_cache,
+    add_quiet,
+    add_json,
+    add_file("--markdown", "Markdown"),
+    add_format("table", "markdown", "json"),
+    add_debug,
 )  # fmt: skip

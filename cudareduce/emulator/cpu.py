@@ -175,6 +175,10 @@ class CpuBackend:
         """Fill a buffer with a byte, by default with every bit set again."""
         ctypes.memset(cast(CpuBuffer, buffer).address, byte, buffer.nbytes)
 
+    def write(self, buffer: Buffer, array: np.ndarray, offset: int = 0) -> None:
+        """Copy an array into a buffer."""
+        ctypes.memmove(cast(CpuBuffer, buffer).address + offset, array.ctypes.data, array.nbytes)
+
     def zero(self, buffer: Buffer) -> None:
         """Clear every bit of a buffer."""
         ctypes.memset(cast(CpuBuffer, buffer).address, 0, buffer.nbytes)

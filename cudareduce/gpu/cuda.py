@@ -168,6 +168,9 @@ class CudaBackend:
         if not self._bare:
             self._set(buffer, byte)
 
+    def write(self, buffer: Buffer, array: np.ndarray, offset: int = 0) -> None:
+        self._driver.memcpy_htod(buffer.address + offset, array)
+
     def zero(self, buffer: Buffer) -> None:
         self._set(buffer, 0)
 

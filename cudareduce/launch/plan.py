@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from cudareduce.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.errors import UsageError
+from cudareduce.launch.order import claimed
 from cudareduce.launch.prelude import Stage, stage_of
+from cudareduce.launch.tree import Tree
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import Reduction
 
@@ -83,6 +85,14 @@ class Plan:
     def folds_on_host(self) -> bool:
         """True if what the launches leave are partials."""
         return self.kernel.finish == "host" and bool(self.passes)
+
+    @property
+    def tree(self) -> Tree:
+        """The order in which the first row is added up, as far as the kernel's header determines
+        it: what must have come together before others do. Costs a moment an element."""
+        rows = max(1, self.problem.rows)
+        shapes = [(max(1, step.grid // rows), step.n) for step in self.passes]
+        return claimed(self.kernel, shapes, self.block, self.items)
 
     @property
     def bytes_moved(self) -> int:

@@ -67,10 +67,12 @@ class Given:
 @dataclass(frozen=True, slots=True)
 class Ready:
     """A prepared call. `fetch` brings its answers to the host where they do not lie in the memory
-    that was given for them."""
+    that was given for them; of a library in a process of its own `refill` takes the elements from
+    the host again, where they have changed."""
 
     run: Launch
     fetch: Callable[[], Any] | None = None
+    refill: Launch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,7 +99,7 @@ NAMES = ["", ".", "/", "..", "a\nb", "x" * 5000, "x" * 5000 + ".cu", "y" * 300 +
      ("selftest",), ("check", "--baseline", BASELINE), ("check", "--base", ROOT / "kernels"),
      ("completion",), ("bench", "--baseline-kernel"), ("list", "--kernels"), ("bench", "--json"),
      ("compare", BASELINE), ("compare", BASELINE, BASELINE, "--thresholds"),
-     ("check", "--base"), ("report",), ("frobnicate",)],
+     ("check", "--base"), ("report",), ("frobnicate",), ("reveal",), ("reveal", "--compare", "x")],
     ids=lambda words: " ".join(map(str, words)).replace(str(ROOT), ""),
 )  # fmt: skip
 def test_names_that_nothing_bears(
@@ -129,7 +129,7 @@ def odd_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("command", ["bench", "verify", "sweep", "show"])
+@pytest.mark.parametrize("command", ["bench", "verify", "sweep", "show", "reveal"])
 @pytest.mark.parametrize(
     ("name", "message"),
     [("folder", "it is a folder; name a file in it"), ("pipe", "it is a device or a pipe"),

@@ -1,0 +1,1 @@
+"""In which order a kernel or a library adds, recovered from outside."""

@@ -1,0 +1,102 @@
+"""The very call that is revealed: a kernel's launches or a library's, on elements that change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import repeat
+
+import numpy as np
+
+from cudareduce.backend import Backend, TimedBackend
+from cudareduce.errors import BuildError
+from cudareduce.launch.bound import Bound
+from cudareduce.launch.case import Case, build
+from cudareduce.launch.plan import Plan, Problem
+from cudareduce.peers.contract import Given, Peer
+from cudareduce.peers.scene import memory
+from cudareduce.problem.inputs import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`write` puts elements at a place of the input, `answer` makes the call and gives the answer
+    of the first row, and `ways` are those to make it again."""
+
+    write: Callable[[int, Array], None]
+    answer: Callable[[], float]
+    ways: Callable[[int], Iterator[object]]
+
+
+@contextmanager
+def kernel_call(backend: Backend, case: Case, plan: Plan) -> Iterator[Call]:
+    """The launches of a kernel. Raises BuildError and OutOfMemory; a call raises KernelFault."""
+    programs = build(backend, {case: [plan]})[case]
+    if isinstance(programs, BuildError):
+        raise programs
+    with ExitStack() as stack:
+        size = plan.problem.reduction.dtype.size
+        given = backend.upload(np.zeros(plan.problem.input_bytes, np.uint8))
+        stack.callback(backend.free, given)
+        bound = Bound(backend, plan, programs, given)
+        stack.callback(bound.release)
+
+        def write(place: int, elements: Array) -> None:
+            backend.write(given, elements, place * size)
+
+        def answer() -> float:
+            bound.run()
+            return float(bound.answers()[0])
+
+        def ways(repeats: int) -> Iterator[object]:
+            yield from backend.ways(repeats, quick=False)
+            next(iter(backend.ways(1, quick=True)))  # from here on, the first of them again
+
+        yield Call(write, answer, ways)
+
+
+@contextmanager
+def peer_call(
+    backend: TimedBackend, peer: Peer, problem: Problem, data: Array, folder: str
+) -> Iterator[Call]:
+    """A library's call, in a context that others of ours share; it raises what it likes."""
+    size = problem.reduction.dtype.size
+    given = backend.upload(data)
+    try:
+        with memory(backend) as held:
+            bound = held.bind(peer, problem, data, given, folder)
+
+            def write(place: int, elements: Array) -> None:
+                backend.write(given, elements, place * size)
+
+            def answer() -> float:
+                bound.ready.run()
+                return float(bound.answers(backend)[0])
+
+            yield Call(write, answer, lambda repeats: repeat("", repeats))
+    finally:
+        backend.free(given)
+
+
+@contextmanager
+def own_call(peer: Peer, problem: Problem, data: Array, folder: str) -> Iterator[Call]:
+    """A library's call on streams of its own: its input is in host memory, and each change of it
+    is given anew."""
+    given = Given(
+        problem=problem, data=data.copy(), address=0, out=0, stream=0, native=None,
+        allocate=lambda nbytes: 0, upload=lambda array: 0, arch=0, folder=folder,
+    )  # fmt: skip
+    ready = peer.prepare(given)
+
+    def write(place: int, elements: Array) -> None:
+        given.data[place : place + len(elements)] = elements
+
+    def answer() -> float:
+        assert ready.refill is not None
+        assert ready.fetch is not None
+        ready.refill()
+        ready.run()
+        return float(np.asarray(ready.fetch()).reshape(-1)[0])
+
+    yield Call(write, answer, lambda repeats: repeat("", repeats))

@@ -1,0 +1,103 @@
+"""`reveal`: in which order kernels and libraries add."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cudareduce.errors import UsageError, worst_exit_code
+from cudareduce.library.registry import load_registry
+from cudareduce.problem.operators import reduction_of
+from cudareduce.progress import say
+from cudareduce.report.publish import Outputs, publish
+from cudareduce.results.provenance import tool
+from cudareduce.reveal import compare, session
+from cudareduce.reveal.choose import Shapes, chosen
+from cudareduce.reveal.rows import sections
+from cudareduce.reveal.session import Finding, Where
+from cudareduce.reveal.table import Table, load, to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevealRequest:
+    """What `reveal` takes. `compare` are two tables or names of calls, in the place of `kernels`;
+    `time_limit` is seconds for the probes of one call."""
+
+    where: Where
+    outputs: Outputs
+    kernels: tuple[str, ...] = ()
+    compare: tuple[str, str] | None = None
+    folders: tuple[Path, ...] = ()
+    n: tuple[int, ...] = (1024,)
+    rows: int = 1
+    op: str = "sum"
+    dtype: tuple[str, ...] = ("float32",)
+    acc: str | None = None
+    block: int | None = None
+    items: int | None = None
+    argv: tuple[str, ...] = ()
+
+
+def reveal(request: RevealRequest) -> int:
+    """Find orders and tell them, or compare two; the exit code. Raises UsageError, and
+    EnvironmentProblem where nothing of what was asked for can be had here."""
+    if request.compare is not None:
+        return _compared(request, *request.compare)
+    if not request.kernels:
+        raise UsageError(
+            "name a kernel, a library, all or peers, as in cudareduce reveal reduce_v7_shuffle, or "
+            "give --compare two of them"
+        )
+    request.outputs.check(*_files(request.kernels))
+    found = _found(request, request.kernels)
+    found.require_any()
+    table = Table(tool=tool(request.argv), device=found.device, orders=found.orders)
+    publish(request.outputs, sections(found.orders, found.device), {"json": lambda: to_json(table)})
+    say("interrupted: what is missing was not tried" * found.interrupted, request.where.quiet)
+    codes = {3 for order in found.orders if order.outcome == "wrong"}
+    codes |= {2 for order in found.orders if order.cause == "unbuilt"}
+    return 130 if found.interrupted else worst_exit_code(codes)
+
+
+def _compared(request: RevealRequest, *names: str) -> int:
+    """Compare two sides, each a table or names to be revealed now."""
+    if request.kernels:
+        raise UsageError("--compare takes the place of names: give one or the other")
+    request.outputs.check(*_files(names))
+    stored = {name: load(Path(name)) for name in names if _is_table(name)}
+    old, new = (stored[name] if name in stored else _revealed(request, name) for name in names)
+    pairs = compare.compared(old.orders, new.orders, files=len(stored) == len(set(names)))
+    devices = f" ({old.device} and {new.device})" if old.device != new.device else ""
+    told = compare.section(pairs, f"order of additions: {names[0]} and {names[1]}{devices}")
+    publish(request.outputs, [told], {"json": lambda: compare.to_json(pairs)})
+    return compare.exit_code(pairs)
+
+
+def _revealed(request: RevealRequest, name: str) -> Finding:
+    """One side, revealed now; half of it is none."""
+    found = _found(request, (name,))
+    found.require_any()
+    if found.interrupted:
+        raise KeyboardInterrupt
+    return found
+
+
+def _is_table(name: str) -> bool:
+    return name.endswith(".json")
+
+
+def _files(names: Sequence[str]) -> list[Path]:
+    """Those that are files, which must not be written to."""
+    return [Path(name) for name in names if name.endswith((".cu", ".json"))]
+
+
+def _found(request: RevealRequest, names: Sequence[str]) -> Finding:
+    registry = load_registry(request.folders)
+    what = chosen(names, registry, request.where.quiet)
+    reductions = tuple(reduction_of(request.op, dtype, request.acc) for dtype in request.dtype)
+    shapes = Shapes(
+        reductions=reductions, sizes=request.n, rows=request.rows, block=request.block,
+        items=request.items,
+    )  # fmt: skip
+    return session.found(what, shapes, request.where)

@@ -1,0 +1,153 @@
+"""One call examined: whether it has an order, which, and whether it adds and does nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cudareduce.budget import Deadline
+from cudareduce.launch.plan import Problem
+from cudareduce.launch.tree import Tree
+from cudareduce.problem.inputs import Array, as_numbers
+from cudareduce.reveal.call import Call
+from cudareduce.reveal.found import Found
+from cudareduce.reveal.grow import grown, samples
+from cudareduce.reveal.masks import masks_of, random
+from cudareduce.reveal.probe import Contradiction, OutOfTime, Prober
+
+#: Calls on one input whose answers are compared bit by bit.
+REPEATS = 10
+#: Inputs on which a tree must give the answers of the call, bit by bit.
+_TRIALS = 5
+#: Pairs of elements that are probed again once there is a tree.
+_PAIRS = 16
+#: The type that a call seems to add in where it is more exact than that of its answers.
+_WIDER = "float64"
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What is examined, and the seconds that probes may take; `beat` is called before each."""
+
+    call: Call
+    problem: Problem
+    limit_s: float
+    beat: Callable[[], None] = lambda: None
+
+    def found(self) -> Found:
+        """The order of the first row. Raises what the call raises."""
+        varies, deadline = self._varies(), Deadline(self.limit_s)
+        if varies:
+            return Found(outcome="varies", reason=varies)
+        found = self._probed(deadline)
+        if found.outcome == "other":  # or another order now and then
+            again = self._probed(deadline)
+            if again.outcome != "skip" and again != found:
+                why = "no fixed order: the same probes give another one when they are made again"
+                return Found(outcome="varies", reason=why, probes=found.probes + again.probes)
+        return found
+
+    def _probed(self, deadline: Deadline) -> Found:
+        """What probes say, and then random elements."""
+        n, masks = self.problem.n, masks_of(self.problem.reduction)
+        prober = Prober(self.call, masks, n, self.problem.rows, deadline, self.beat)
+        found = Found(outcome="skip")
+        try:
+            total = prober.total()
+            if total != n:
+                why = f"counts {total:.9g} of {n} ones: see cudareduce verify"
+                return replace(found, outcome="wrong", reason=why, probes=prober.probes)
+            for leaves in samples(n):
+                tree = grown(leaves, n, prober.meets)
+                _probed_again(tree, prober)
+                if not tree.exact:  # of an exact one random elements tell
+                    prober.absorbed(leaves[0], leaves[-1])
+                found = replace(found, outcome="fixed", trees=(*found.trees, tree))
+        except OutOfTime:
+            found = _out_of_time(found, prober.probes)
+        except Contradiction as said:
+            found = Found(outcome="other", reason=f"not only additions: {said}")
+        return replace(self._judged(found), probes=prober.probes)
+
+    def _varies(self) -> str:
+        """That it adds in no fixed order, where calls on one input show it."""
+        self._write(0, cancels=True)
+        answers = [self._answer() for _ in self.call.ways(REPEATS)]
+        distinct = len({np.float64(answer).tobytes() for answer in answers})
+        return f"no fixed order: {len(answers)} calls give {distinct} answers" * (distinct > 1)
+
+    def _judged(self, found: Found) -> Found:
+        """With the type that its tree's additions are rounded to, where there is one."""
+        tree, reduction = found.tree, self.problem.reduction
+        if tree is None or not tree.exact:
+            return found
+        if not tree.binary:
+            more = sum(len(join.parts) > 2 for join in tree.joins)
+            why = f"not only additions of two values: {more} sums take in more at once"
+            return replace(found, outcome="other", reason=why)
+        numbers, answers = self._trials()
+        acc = reduction.acc.name
+        if _gives(tree, acc, acc, numbers, answers):
+            return replace(found, adds_in=acc)
+        wide = _gives(tree, _WIDER, acc, numbers, answers)
+        how = (
+            f"it adds in {_WIDER}, a wider type" if wide
+            else "in this order they would give other last bits"
+        )  # fmt: skip
+        return replace(found, outcome="other", reason=f"not only additions in {acc}: {how}")
+
+    def _trials(self) -> tuple[list[Array], list[float]]:
+        """Rows of numbers, and the answers of the call to them."""
+        numbers, answers = [], []
+        for seed in range(1, 1 + _TRIALS):  # of what cancels nothing but errors is left
+            numbers.append(self._write(seed, cancels=seed > 1))
+            answers.append(self._answer())
+        return numbers, answers
+
+    def _write(self, seed: int, *, cancels: bool = False) -> Array:
+        """Give random elements to every row; the numbers of the first."""
+        reduction, n = self.problem.reduction, self.problem.n
+        elements = random(reduction, n, seed, cancels=cancels)
+        self.call.write(0, np.tile(elements, self.problem.rows))
+        return as_numbers(elements, reduction.dtype)
+
+    def _answer(self) -> float:
+        self.beat()
+        return self.call.answer()
+
+
+def _gives(
+    tree: Tree, dtype: str, acc: str, numbers: Sequence[Array], answers: Sequence[float]
+) -> bool:
+    """Whether the additions of a tree in a type give these answers, rounded to their own."""
+    return all(
+        float(np.float64(tree.value(row, dtype)).astype(acc)) == answer
+        for row, answer in zip(numbers, answers, strict=True)
+    )
+
+
+def _probed_again(tree: Tree, prober: Prober) -> None:
+    """Compare pairs that nobody asked for with the tree. Raises Contradiction and OutOfTime."""
+    count = len(tree.leaves)
+    if count < 2:
+        return
+    rng = np.random.default_rng(count)
+    for _ in range(_PAIRS):
+        first, second = sorted(map(int, rng.choice(count, 2, replace=False)))
+        size, leaves = prober.meets(tree.leaves[first], tree.leaves[second]), tree.leaves
+        if size != tree.meets(first, second):
+            raise Contradiction(
+                f"masks at {leaves[first]} and {leaves[second]} meet in a sum of {size} elements, "
+                f"and in one of {tree.meets(first, second)} by what others say"
+            )
+
+
+def _out_of_time(found: Found, probes: int) -> Found:
+    """What there is when the time limit comes: a smaller sample, or nothing."""
+    if found.tree is None:
+        why = f"--time-limit was spent after {probes} probes"
+        return replace(found, reason=why, cause="time")
+    why = f"--time-limit was spent before more than {len(found.tree.leaves)} elements were compared"
+    return replace(found, reason=why)

@@ -1,0 +1,91 @@
+"""Calls revealed one after the other, in child processes."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from cudareduce.backends import BackendSpec, choose_backend, open_backend
+from cudareduce.errors import EnvironmentProblem, UsageError
+from cudareduce.progress import phase, say
+from cudareduce.reveal.choose import Chosen, Refused, Shapes, calls
+from cudareduce.reveal.job import Job, KernelCall, PeerCall
+from cudareduce.reveal.process import Processes
+from cudareduce.reveal.rows import order_of, refused
+from cudareduce.reveal.table import Order
+from cudareduce.signals import held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Where calls run, and the seconds that the probes of one may take."""
+
+    backend: str = "auto"
+    device: int = 0
+    no_cache: bool = False
+    quiet: bool = False
+    time_limit: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Orders found on a device; `interrupted`: Ctrl-C ended it, and what is missing was not
+    tried."""
+
+    device: str
+    orders: tuple[Order, ...]
+    interrupted: bool = False
+
+    def require_any(self) -> None:
+        """Raise where nothing could be tried, as the machine has not what it takes, or as nothing
+        takes what was asked for."""
+        causes = {order.cause for order in self.orders if order.outcome == "skip"}
+        if self.interrupted or "time" in causes or any(o.outcome != "skip" for o in self.orders):
+            return
+        first = {order.reason: order.kernel for order in reversed(self.orders)}
+        reasons = [f"{first[why]} {why}" for why in reversed(first)]
+        error = EnvironmentProblem if "machine" in causes else UsageError
+        raise error(f"nothing was revealed: {'; '.join(reasons)}")
+
+
+def found(what: Chosen, shapes: Shapes, where: Where) -> Finding:
+    """The order of every call. Raises EnvironmentProblem."""
+    spec, remarks = choose_backend(where.backend, where.device, not where.no_cache)
+    for remark in remarks:
+        say(remark, where.quiet)
+    with ExitStack() as stack:
+        with held():
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cudareduce-"))
+        spec = spec.with_cache(Path(folder))
+        with open_backend(spec) as backend:
+            device, limits, lacks = backend.info().name, backend.limits(), backend.traits.lacks
+        asked = list(calls(what, shapes, limits, lacks, gpu=spec.timed))
+        orders: list[Order] = []
+        processes = stack.enter_context(Processes())
+        jobs = _Jobs(processes, spec, str(spec.cache or folder), where.time_limit)
+        progress = stack.enter_context(phase("revealing", len(asked), where.quiet))
+        try:
+            processes.prepare(spec, [call for call in asked if isinstance(call, KernelCall)])
+            for one in asked:
+                progress.now(one.name)
+                orders.append(refused(one) if isinstance(one, Refused) else jobs.order(one))
+                progress.step()
+        except KeyboardInterrupt:
+            return Finding(device=device, orders=tuple(orders), interrupted=True)
+    return Finding(device=device, orders=tuple(orders))
+
+
+@dataclass(frozen=True, slots=True)
+class _Jobs:
+    """Makes jobs of calls, and rows of what comes of them."""
+
+    processes: Processes
+    spec: BackendSpec
+    folder: str
+    limit_s: float
+
+    def order(self, call: KernelCall | PeerCall) -> Order:
+        """The row of one call."""
+        return order_of(call, self.processes.found(Job(self.spec, call, self.limit_s, self.folder)))

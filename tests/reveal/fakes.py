@@ -1,0 +1,82 @@
+"""Libraries that are none, on a GPU that is none: what they add in which order is known."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+import cudareduce.backends
+from cudareduce.peers.contract import Given, Peer, Ready
+from cudareduce.problem.inputs import Array
+from cudareduce.reveal.child import serve
+from tests.fake_gpu import quick
+from tests.peers.fakes import absent, fake
+from tests.reveal.simulated import backwards, in_halves, in_turn
+
+
+def serve_fake(pipe: Connection, log: str) -> None:
+    """The child of a run on a fake GPU."""
+    cudareduce.backends.open_cuda = lambda spec: quick(spec.cache, 1)  # type: ignore[assignment]
+    serve(pipe, log)
+
+
+def adding(adds: Callable[[Array], float]) -> Callable[[Given], Ready]:
+    """A library that adds each row so."""
+
+    def prepare(given: Given) -> Ready:
+        def run() -> None:
+            bits = ctypes.string_at(given.address, given.problem.input_bytes)
+            rows = np.frombuffer(bits, given.data.dtype).reshape(given.problem.rows, -1)
+            out = np.array([adds(row) for row in rows], given.reduction.result_dtype)
+            ctypes.memmove(given.out, out.ctypes.data, out.nbytes)
+
+        return Ready(run)
+
+    return prepare
+
+
+def own(given: Given) -> Ready:
+    """A library with a copy of its own of what it adds."""
+    held = [given.data.copy()]
+
+    def refill() -> None:
+        held[0] = given.data.copy()
+
+    return Ready(lambda: None, lambda: in_halves(held[0]), refill)
+
+
+def acting(act: Callable[[], object]) -> Callable[[Given], Ready]:
+    """A library that does this at its third call, and then adds."""
+
+    def prepare(given: Given) -> Ready:
+        run, calls = adding(in_turn)(given).run, iter(range(10**6))
+
+        def acts() -> None:
+            if next(calls) > 1:
+                act()
+            run()
+
+        return Ready(acts)
+
+    return prepare
+
+
+def _raise() -> Any:
+    raise ValueError("what is this?")
+
+
+FINE: tuple[Peer, ...] = (
+    fake("cub", adding(in_turn)), fake("cub:backwards", adding(backwards)),
+    fake("cub:absent", load=absent),
+)  # fmt: skip
+OWN = (fake("jax", own, context="own"),)
+FAULTY = (
+    fake("cub:raises", acting(_raise)), fake("cub:crashes", acting(os.abort)),
+    fake("cub:hangs", acting(lambda: time.sleep(99))), fake("cub:fine", adding(in_halves)),
+)  # fmt: skip

@@ -1,0 +1,192 @@
+"""`reveal` as it is typed: names, tables, comparisons, exit codes; libraries on a fake GPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudareduce.peers.catalogue import Listing
+from cudareduce.reveal.process import Processes
+from tests.conftest import ROOT
+from tests.fake_gpu import fake_gpu
+from tests.reveal.fakes import serve_fake
+
+Call = Callable[..., tuple[int, str, str]]
+CPU = ("--backend", "cpu", "--quiet")
+
+
+@pytest.fixture
+def beside(
+    cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    """`reveal` on a fake GPU, with fake libraries: those that the first argument names."""
+    begin = Processes.__init__
+    monkeypatch.setattr(Processes, "__init__", lambda self: begin(self, serve_fake))
+
+    def call(fakes: str, *arguments: object) -> tuple[int, str, str]:
+        listed = tuple(Listing(f"tests.reveal.fakes:{name}") for name in fakes.split(","))
+        monkeypatch.setattr("cudareduce.peers.catalogue.listings", lambda names: listed)
+        with fake_gpu(monkeypatch, cache):
+            return cudareduce("reveal", *arguments, "--n", "40", "--quiet")
+
+    return call
+
+
+def rows_of(out: str) -> dict[str, list[str]]:
+    """The words of a table's rows by the first."""
+    cells = (line.split() for line in out.splitlines() if line.startswith(" "))
+    return {words[0]: words[1:] for words in cells if words}
+
+
+def test_kernels(cudareduce: Call, tmp_path: Path) -> None:
+    """A picture, a table, a file; the same once more is the same, and another kernel is not."""
+    stored, again = tmp_path / "orders.json", tmp_path / "again.json"
+    names = ("reduce_v0_baseline", "reduce_v1_no_divergence")
+    code, out, _ = cudareduce("reveal", *names, "--n", "300", *CPU, "--json", stored)
+    assert code == 0
+    rows = rows_of(out)
+    assert rows[names[0]] == rows[names[1]]
+    assert rows[names[0]][1:4] == ["float32", "fixed", "9"]
+    assert "256 x 1 in halves, 1 2 4 8 16 32 64 128 apart" in out
+    orders = json.loads(stored.read_text())["orders"]
+    assert orders[0]["hashes"] == {"300": rows[names[0]][-1]}
+    assert orders[0]["bound"] == pytest.approx(9 * 2.0**-24, rel=1e-3)
+    assert (orders[0]["exact"], orders[0]["adds_in"], orders[0]["block"]) == (True, "float32", 256)
+    code, out, _ = cudareduce("reveal", "--compare", stored, names[0], "--n", "300", *CPU)
+    assert (code, rows_of(out)["SAME"][0]) == (0, names[0])
+    again.write_text(stored.read_text().replace(rows[names[0]][-1], "0123456789ab"))
+    code, out, _ = cudareduce("reveal", "--compare", stored, again)
+    assert code == 1
+    assert f"{names[0]}, n = 300: CHANGED: depth 9, now 9" in out
+
+
+def test_two_names(cudareduce: Call) -> None:
+    both = ("reveal", "--compare", "reduce_v0_baseline", "reduce_v2_no_bank_conflict")
+    code, out, _ = cudareduce(*both, "--n", "33", *CPU, "--format", "json")
+    (pair,) = json.loads(out)
+    assert (code, pair["verdict"]) == (1, "CHANGED")
+    assert [pair[side]["kernel"] for side in ("old", "new")] == list(both[2:])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ((), 2, "name a kernel"),
+        (("reduce_v7_shuffle", "--n", "0"), 2, "has nothing to add: take --n 1 or more"),
+        (("reduce_v7_shuffle", "--dtype", "int32"), 2, "exact in any"),
+        (("reduce_v7_shuffle", "--op", "max"), 2, "take --op sum"),
+        (("reduce_v7_shuffle", "--n", "2^25"), 2, "up to 16777216"),
+        (("reduce_v7_shuffle", "--dtype", "float16", "--n", "2^16"), 2, "up to 32767"),
+        (("reduce_v7_shuffle", "--block", "33"), 2, "takes blocks of"),
+        (("reduce_v7_shufle",), 2, "did you mean reduce_v7_shuffle"),
+        (("peer:none",), 2, "no library is called 'peer:none'"),
+        (("cub:none",), 2, "no library is called 'cub:none'"),
+        (("cub",), 6, "runs on a GPU"),
+        (("--compare", "a.json", "reduce_v7_shuffle"), 2, "there is no a.json"),
+        (("--compare", "setup.json", "README.md"), 2, "there is no setup.json"),
+        (("all", "--compare", "x", "y"), 2, "--compare takes the place of names"),
+    ],
+)
+def test_what_cannot_be(cudareduce: Call, arguments: tuple[str, ...], code: int, says: str) -> None:
+    done, out, err = cudareduce("reveal", *arguments, *CPU)
+    assert (done, out) == (code, "")
+    assert says in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_comparing_takes_two(cudareduce: Call) -> None:
+    code, _, err = cudareduce("reveal", "--compare", "reduce_v7_shuffle")
+    assert (code, "requires 2 arguments" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[]", "is no table of orders"),
+        ('{"kind": "orders", "schema": 9}', "has schema 9"),
+        ('{"kind": "orders", "schema": 1}', "orders is not what it should be"),
+        ('{"kind": "orders", "schema": 1, "orders": [5]}', "row 1 is not what it should be"),
+        ('{"kind": "orders", "schema": 1, "orders": [{}]}', "kernel of row 1"),
+        ("{", "is cut short"),
+    ],
+)
+def test_what_is_no_table(cudareduce: Call, tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(text)
+    code, _, err = cudareduce("reveal", "--compare", file, file)
+    assert code == 2
+    assert says in err
+
+
+def test_a_result_file_is_no_table(cudareduce: Call) -> None:
+    file = ROOT / "results/nvidia-h200/sweep.json"
+    code, _, err = cudareduce("reveal", "--compare", file, file)
+    assert code == 2
+    assert "is no table of orders: make it with cudareduce reveal --json" in err
+
+
+def test_libraries(beside: Call) -> None:
+    code, out, _ = beside("OWN,FINE", "peers", "reduce_v0_baseline")
+    rows = rows_of(out)
+    assert code == 0
+    assert rows["peer:cub"][:4] == ["40", "float32", "fixed", "39"]
+    assert rows["peer:cub:backwards"][:4] == ["40", "float32", "fixed", "39"]
+    assert rows["peer:jax"][:4] == ["40", "float32", "fixed", "6"]
+    assert rows["reduce_v0_baseline"][:4] == ["40", "float32", "fixed", "6"]
+    assert "40 x 1 one after the other, 1 apart" in out
+    assert "peer:cub: 1.2.3 fake.sum, cub" in out
+    assert "peer:cub:absent, n = 40: skipped, not installed: pip install fake" in out
+
+
+def test_libraries_that_misbehave(beside: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are rows, and the others are revealed all the same."""
+    monkeypatch.setattr("cudareduce.reveal.process._GRACE_S", 0.9)
+    code, out, _ = beside("FAULTY", "cub", "--time-limit", "0.1")
+    rows, said = rows_of(out), " ".join(out.split())
+    assert code == 3
+    assert rows["peer:cub:fine"][2] == "fixed"
+    assert "peer:cub:raises, n = 40: skipped, raises ValueError: what is this?" in said
+    assert "peer:cub:crashes, n = 40: WRONG: ends its process by SIGABRT" in said
+    assert "peer:cub:hangs, n = 40: WRONG: no answer after 1 s: it hangs" in said
+
+
+KERNEL = """/*+++
+title = "x"
+change = "y"
+scope = "block"
+grid = "one"
+walk = "contiguous"
+finish = "none"
+block = 32
+blocks = [32]
++++*/
+extern "C" __global__ void {name}(const In *in, Out *out, size_t n)
+{{
+    Acc value = Op::identity();
+    for (size_t k = 0; k < n; k++)
+        value = Op::combine(value, Op::lift(in[k], k));
+    {act}
+    if (threadIdx.x == 0)
+        *out = Op::finish(value);
+}}
+"""
+
+
+def test_kernels_that_misbehave(cudareduce: Call, tmp_path: Path) -> None:
+    """One that crashes, one that does not compile, one that adds otherwise than it says."""
+    acts = {"crashes": "out[n << 30] = value;", "broken": "nonsense;", "claims": ""}
+    files = [tmp_path / f"{name}.cu" for name in acts]
+    for file in files:
+        file.write_text(KERNEL.format(name=file.stem, act=acts[file.stem]))
+    code, out, _ = cudareduce("reveal", *files, "--n", "70", *CPU)
+    said = " ".join(out.split())
+    assert code == 2
+    assert "crashes, n = 70: WRONG: ends its process" in said
+    assert "broken, n = 70: skipped, does not compile: " in said
+    assert (
+        "claims, n = 70: deeper than its header claims: 69 additions, not 7; not in the order that "
+        "its header claims"
+    ) in said

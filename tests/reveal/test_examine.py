@@ -1,0 +1,215 @@
+"""Orders found from outside are those that were put there; what is none is told as such."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cudareduce.backends import BackendSpec, open_cuda
+from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.launch.case import Case
+from cudareduce.launch.plan import Plan
+from cudareduce.library.registry import Registry
+from cudareduce.problem.inputs import Array
+from cudareduce.problem.operators import reduction_of
+from cudareduce.reveal.call import kernel_call
+from cudareduce.reveal.examine import Examination
+from cudareduce.reveal.masks import why_not
+from tests.conftest import ROOT
+from tests.reveal.simulated import (
+    Sum,
+    backwards,
+    compensated,
+    cut_short,
+    fours,
+    in_halves,
+    in_turn,
+    revealed,
+    wide,
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("n", [1, 2, 33, 200])
+def test_known_orders(n: int, dtype: str) -> None:
+    forward, back = revealed(in_turn, n, dtype), revealed(backwards, n, dtype)
+    halves = revealed(in_halves, n, dtype)
+    for found in (forward, back, halves):
+        assert (found.outcome, found.reason) == ("fixed", "")
+        assert found.tree is not None
+        assert found.adds_in == ("float64" if dtype == "float64" else "float32")
+    assert forward.tree and halves.tree and back.tree
+    assert (forward.tree.depth, back.tree.depth) == (n - 1, n - 1)
+    assert halves.tree.depth == (n - 1).bit_length()
+    assert forward.tree.keeps_order
+    assert (forward.tree.hash == back.tree.hash) == (n < 3)
+
+
+def test_a_chain_takes_few_probes_from_either_end() -> None:
+    assert revealed(in_turn, 1000).probes < 3100
+    assert revealed(backwards, 1000).probes < 3100
+    assert revealed(in_halves, 1024).probes < 5200
+
+
+def test_numpy_adds_in_pairs_of_blocks() -> None:
+    """NumPy's own sum: 8 accumulators in blocks of 128, which are added in pairs."""
+    found = revealed(lambda numbers: float(numbers.sum()), 1024)
+    assert found.outcome == "fixed"
+    assert found.tree is not None
+    assert found.tree.depth == 15 + 3 + 3
+    assert found.tree.meets(0, 8) == 2
+    assert found.tree.meets(0, 128) == 256
+
+
+def test_the_bound_is_gamma_of_the_depth() -> None:
+    found = revealed(in_turn, 33)
+    assert found.bound == pytest.approx(32 * 2.0**-24, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("adds", "why"),
+    [(wide, "it adds in float64, a wider type"),
+     (compensated, "in this order they would give other last bits")],
+)  # fmt: skip
+def test_a_more_exact_accumulator_has_no_bound_of_ours(adds: Sum, why: str) -> None:
+    found = revealed(adds, 100)
+    assert (found.outcome, found.bound) == ("other", None)
+    assert found.reason == f"not only additions in float32: {why}"
+
+
+def test_four_at_once_are_not_only_additions() -> None:
+    found = revealed(fours, 64)
+    assert found.outcome == "other"
+    assert found.tree is not None
+    assert found.reason == "not only additions of two values: 16 sums take in more at once"
+    assert found.tree.meets(0, 3) == 4
+
+
+def test_elements_cut_short_show_in_the_last_bits() -> None:
+    """Masks and ones see a chain, and random elements that it is not one of float32."""
+    found = revealed(cut_short, 100)
+    assert found.outcome == "other"
+    assert found.tree is not None
+    assert found.tree.depth == 99
+    assert found.reason == (
+        "not only additions in float32: in this order they would give other last bits"
+    )
+
+
+def test_no_fixed_order() -> None:
+    rng = np.random.default_rng(1)
+    found = revealed(lambda numbers: in_turn(rng.permutation(numbers)), 100)
+    assert found.outcome == "varies"
+    assert found.reason.startswith("no fixed order: 10 calls give ")
+    assert found.bound is None
+
+
+def test_an_order_that_changes_now_and_then() -> None:
+    """Ten calls may agree by chance; probes that contradict each other are made again."""
+    calls = iter(range(10**6))
+
+    def adds(numbers: Array) -> float:
+        return in_turn(numbers) if next(calls) < 60 else backwards(numbers)
+
+    calls_again = iter(range(10**6))
+
+    def flips(numbers: Array) -> float:
+        k = next(calls_again)
+        return in_turn(numbers) if k < 30 or k % 2 else backwards(numbers)
+
+    assert revealed(flips, 50).outcome == "varies"
+    assert revealed(adds, 50).outcome == "varies"
+
+
+def test_what_loses_elements_is_wrong() -> None:
+    found = revealed(lambda numbers: in_turn(numbers[1:]), 50)
+    assert (found.outcome, found.reason) == ("wrong", "counts 49 of 50 ones: see cudareduce verify")
+
+
+def test_large_sizes_are_sampled() -> None:
+    found = revealed(in_halves, 2**14)
+    assert found.outcome == "fixed"
+    assert [len(tree.leaves) for tree in found.trees] == [16, 87]
+    assert found.tree is not None
+    assert not found.tree.exact
+    assert found.bound is None
+    assert found.tree.meets(0, found.tree.leaves.index(2**13)) == 2
+
+
+def test_a_wider_accumulator_shows_in_a_sample() -> None:
+    found = revealed(wide, 5000)
+    assert found.outcome == "other"
+    assert found.reason == (
+        "not only additions: a mask that absorbs all but 0 ones in float32 leaves 4998, as in a "
+        "wider accumulator"
+    )
+
+
+def test_no_time() -> None:
+    found = revealed(in_turn, 50, limit_s=1e-9)
+    assert (found.outcome, found.cause) == ("skip", "time")
+    assert found.reason == "--time-limit was spent after 0 probes"
+
+
+def test_what_has_no_order_that_shows() -> None:
+    def why(op: str, dtype: str, n: int, acc: str | None = None) -> str:
+        return why_not(reduction_of(op, dtype, acc), n) or ""
+
+    assert "exact" in why("sum", "int32", 5)
+    assert "--op sum" in why("max", "float32", 5)
+    assert "--n 1" in why("sum", "float32", 0)
+    assert "up to 32767" in why("sum", "float16", 2**15)
+    assert not why("sum", "float16", 2**15 - 1)
+    assert "up to 0" in why("sum", "float16", 5, "float64")
+    assert "up to 16777216" in why("sum", "float32", 2**24 + 1)
+    assert not why("sum", "float64", 2**30)
+
+
+def _as_claimed(registry: Registry, cpu: CpuBackend, name: str, n: int) -> None:
+    """What comes together first is what the plan says, and no sum is deeper than that."""
+    kernel = registry.kernels[name]
+    case = Case(kernel, reduction_of("sum", "float32"), kernel.block, kernel.items)
+    plan = case.plan(n, 1, cpu.limits())
+    with kernel_call(cpu, case, plan) as call:
+        found = Examination(call, plan.problem, 60).found()
+    assert found.outcome == ("varies" if kernel.finish == "atomic" and _meet(plan) else "fixed")
+    if found.tree is not None:
+        assert (found.adds_in, found.reason) == ("float32", "")
+        assert found.tree.refines(plan.tree)
+        assert found.tree.depth <= plan.depth
+        assert found.tree.keeps_order or kernel.order == "any"
+
+
+def _meet(plan: Plan) -> bool:
+    """Whether atomics meet in an order that can show: two values have only one."""
+    return (plan.problem.n if plan.kernel.walk == "element" else plan.passes[0].grid) > 2
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in ROOT.glob("kernels/*/*.cu")))
+def test_kernels_add_as_their_headers_claim(registry: Registry, cpu: CpuBackend, name: str) -> None:
+    sizes = (1, 2, 32) if registry.kernels[name].walk == "lane" else (1, 2, 33, 260)
+    for n in sizes:
+        _as_claimed(registry, cpu, name, n)
+
+
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [("reduce_v0_baseline", 700), ("reduce_grid_stride", 1030)],
+)
+def test_several_blocks_add_as_their_headers_claim(
+    registry: Registry, cpu: CpuBackend, name: str, n: int
+) -> None:
+    _as_claimed(registry, cpu, name, n)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["reduce_v7_shuffle", "reduce_ordered_last_block"])
+def test_a_gpu_adds_as_the_emulator_does(registry: Registry, cpu: CpuBackend, name: str) -> None:
+    kernel, trees = registry.kernels[name], []
+    case = Case(kernel, reduction_of("sum", "float32"), kernel.block, kernel.items)
+    with open_cuda(BackendSpec("cuda")) as gpu:
+        for backend in (gpu, cpu):
+            plan = case.plan(600, 1, backend.limits())
+            with kernel_call(backend, case, plan) as call:
+                trees.append(Examination(call, plan.problem, 60).found().tree)
+    assert trees[0] == trees[1] is not None
