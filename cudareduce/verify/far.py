@@ -82,6 +82,8 @@ def far_net(case: Case) -> Iterator[Net]:
     grid = kernel.fixed_grid or max(1, _TURN // tile) if kernel.grid in ("fill", "fixed") else 1
     limits = DeviceLimits(sm_count=grid, threads_per_sm=case.block)
     strides = kernel.grid in ("fill", "fixed", "one")
+    if kernel.scope == "grid" and kernel.finish == "none" and kernel.grid != "one":
+        return  # where its blocks leave what they find is its own affair
     by_row = kernel.scope == "warp" or (kernel.scope == "rows" and kernel.finish == "none")
     if kernel.scope == "rows" and strides and not by_row:
         return  # several blocks a row and several rows a block: no header says which
@@ -233,7 +235,7 @@ def _left(plan: Plan, probe: _Probe, buffers: Mapping[str, PlacedBuffer]) -> Arr
     name = plan.passes[0].target
     if finish == "last_block" and not _finished(plan):
         name = "partials"
-    dtype = np.dtype(reduction.acc.storage)
+    dtype = np.dtype(reduction.acc.storage if reduction.op.words == 1 else f"V{reduction.acc_size}")
     if reduction.op.indexed and _finished(plan):
         dtype = np.dtype("int64")
     elif reduction.op.indexed:

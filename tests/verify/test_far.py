@@ -173,6 +173,24 @@ def test_those_of_the_package_reach_every_element(path: Path, cpu: CpuBackend) -
     assert verify_far(cpu, prepared, net.shapes) == Verdict("pass")
 
 
+def test_partials_of_a_files_own_are_not_looked_for(tmp_path: Path) -> None:
+    path = tmp_path / "mine.cu"
+    own = {**_STRIDE, "finish": "none"}
+    head = _KERNEL.partition("extern")[0].format(**own, fixed="fixed_grid = 12")
+    path.write_text(head + 'extern "C" __global__ void mine(const In *in, Out *out, size_t n) {}')
+    assert not list(far_net(_case(load_kernel(path))))
+
+
+@pytest.mark.parametrize(
+    ("name", "op"), [("reduce_ordered_last_block", "matmul"), ("reduce_ordered_warp", "affine")]
+)
+def test_of_several_words_nothing_is_marked(
+    isolation: Isolation, name: str, op: str, cache: Path
+) -> None:
+    [path] = (ROOT / "kernels").glob(f"*/{name}.cu")
+    assert _judged(isolation, _case(load_kernel(path), op, "uint32"), cache) == Verdict("pass")
+
+
 _BARE = """__global__ void bare(const float *in, float *out, {count} n)
 {{
     const {index} i = blockIdx.x * ({index})blockDim.x + threadIdx.x;
