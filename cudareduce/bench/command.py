@@ -86,7 +86,8 @@ def timed_choices(
         if request.peers and not interrupted:
             from cudareduce.bench import beside
 
-            done = beside.timed_beside(session, parts, recorder, request.peers)
+            odd = len(settings.sizes) == 1
+            done = beside.timed_beside(session, parts, recorder, request.peers, odd=odd)
             records, how = beside.joined(records, how, done, request.peers)
             interrupted = done.interrupted
     run = Run(tool(request.argv), device, how, tuple(records))

@@ -39,6 +39,7 @@ def _shape_text(record: Record) -> str:
     usual = {"timing": "cold", "region": "total", "pattern": "random"}
     ways = [value for key, word in usual.items() if (value := getattr(record, key)) != word]
     ways += ["beside libraries"] if record.context else []
+    ways += [f"starting {record.offset} off"] if record.offset else []
     how = f", {' '.join(ways)}" if ways else ""
     return f"{short_size(record.n)}{rows}{how}"
 
@@ -215,6 +216,7 @@ def _plain(row: Row) -> dict[str, Any]:
         "region": record.region,
         "pattern": record.pattern,
         "context": record.context,
+        "offset": record.offset,
         "verdict": row.verdict,
         "reason": _why(row),
         "confirmed": row.confirmed,

@@ -270,7 +270,7 @@ CUB = (
     _peer(
         "cub:packed", why_not=_why_not_packed,
         called=partial(_plain, "DeviceReduce::TransformReduce of four elements a word"),
-        prepare=_entry("packed"),
+        prepare=_entry("packed"), alignment=8,
     ),
     _peer(
         "cub:as_called", why_not=partial(_why_not, _OPS), as_called=True,

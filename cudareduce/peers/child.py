@@ -16,7 +16,7 @@ from cudareduce.errors import CudareduceError
 from cudareduce.peers.contract import Given, Peer
 from cudareduce.peers.examine import examined, loaded
 from cudareduce.peers.faults import faulty, runtimes
-from cudareduce.peers.job import Found, Job, Outcome, case_of, plan_of
+from cudareduce.peers.job import Found, Job, Outcome, case_of, keyed, plan_of
 from cudareduce.peers.scene import BrokenError, Cells, Teller
 from cudareduce.peers.timed import CALLS, WARM_CALLS, Trial
 from cudareduce.problem.inputs import make
@@ -62,7 +62,7 @@ class _Worker:
             made = open_timed(job.spec)
             self._opened = made, DeviceTimer(made, made.monitor())
         backend, timer = self._opened
-        found = examined(job, backend, self._teller, self._inputs)
+        found = self._examined(job, backend)
         if not job.rounds or all(one.verdict.outcome != "pass" for one in found.values()):
             return Outcome(peers=found)
         trial = Trial(job, backend, timer, self._teller, found)
@@ -75,6 +75,18 @@ class _Worker:
                 f"({', '.join(loaded_here)}): name fewer with --peers where figures look odd",
             )
         return Outcome(peers=trial.found, kernels=trial.kernels, passes=passes, remarks=said)
+
+    def _examined(self, job: Job, backend: TimedBackend) -> dict[str, Found]:
+        """A verdict on every peer with every layout; what is asked for was verified before where
+        there are others."""
+        found: dict[str, Found] = {}
+        for number, layout in enumerate(job.layouts):
+            if job.odd and not number:
+                found |= loaded(job.peers(), job.problem, self._teller)
+                continue
+            one = examined(job, backend, self._teller, self._inputs, layout)
+            found |= {keyed(name, number): verdict for name, verdict in one.items()}
+        return found
 
     def _by_itself(self, job: Job, peer: Peer) -> Found:
         """A library on streams of its own, with no backend of ours beside it: host time alone."""

@@ -82,7 +82,7 @@ class Peer:
     AbsentError. `why_not` says why it does not take a problem, in words that follow its name, and
     `called` which call is made for one. `as_called`: the call allocates and waits, as people call
     it, so its time is the host's. `version_here` tells, without importing anything, the version of
-    a library that is not a package of Python's.
+    a library that is not a package of Python's. Inputs start at a multiple of `alignment` bytes.
     """
 
     name: str
@@ -95,6 +95,7 @@ class Peer:
     prepare: Callable[[Given], Ready]
     as_called: bool = False
     version_here: Callable[[], str | None] | None = None
+    alignment: int = 1
 
     @property
     def id(self) -> str:
@@ -105,6 +106,12 @@ class Peer:
     def host_only(self) -> bool:
         """True if its work cannot be bracketed by events of ours."""
         return self.as_called or self.context == "own"
+
+    def why_not_from(self, nbytes: int) -> str | None:
+        """Why it takes no input that starts so many bytes off, or None if it does."""
+        if nbytes % self.alignment:
+            return f"reads words of {self.alignment} bytes, and its input starts {nbytes} bytes off"
+        return None
 
 
 def takes(

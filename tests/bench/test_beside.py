@@ -47,7 +47,7 @@ def test_a_pass_of_their_own(beside: Call, tmp_path: Path) -> None:
         "FINE,MISSING,OWN", "bench", KERNEL, "--n", "2^13", "--rounds", "6", "--json", stored
     )
     assert code == 0
-    plain, table = out.split("\n\n", 1)
+    plain, table, _ = out.split("\n\n", 2)
     assert "peer:" not in plain
     assert "in the primary context, beside libraries" in table
     cells = (line.split() for line in table.splitlines() if line.startswith(" "))
@@ -61,7 +61,8 @@ def test_a_pass_of_their_own(beside: Call, tmp_path: Path) -> None:
     assert f"speedup: against {KERNEL} " in said
     assert "peer:fine: fine 1.2.3 fake.sum, fine" in said
     assert "peer:absent: skipped, not installed: pip install fake" in said
-    records = {(r["kernel"], r["context"]): r for r in json.loads(stored.read_text())["records"]}
+    stored_records = json.loads(stored.read_text())["records"]
+    records = {(r["kernel"], r["context"]): r for r in stored_records if r["aligned_n"] is None}
     assert set(records) == {
         (KERNEL, None), (KERNEL, "primary"), ("peer:fine", "primary"), ("peer:own", "primary"),
         ("peer:fine:as_called", "primary"), ("peer:absent", "primary"),
@@ -76,10 +77,36 @@ def test_a_pass_of_their_own(beside: Call, tmp_path: Path) -> None:
     assert records["peer:fine:as_called", "primary"]["time_us"] is None
 
 
+def test_one_element_more_and_a_start_one_off(beside: Call, tmp_path: Path) -> None:
+    """Everything that was timed is timed there too, against itself, with the reason where it is
+    not; and nothing where several sizes are asked for."""
+    stored = tmp_path / "run.json"
+    ask = ("bench", KERNEL, "--rounds", "6")
+    code, out, _ = beside("FINE,NARROW", *ask, "--n", "2^13", "--json", stored)
+    assert code == 3
+    title = "the same with one element more, and starting one element off"
+    table = next(text for text in out.split("\n\n") if title in " ".join(text.split()))
+    rows = {line.split()[0]: line.split() for line in table.splitlines() if line.startswith(" ")}
+    assert rows["kernel"] == ["kernel", "n", "+", "1", "us", "x", "off", "us", "x"]
+    assert [rows["peer:narrow"][k][:4] for k in (2, 4)] == ["4.00", "4.00"]
+    assert rows[KERNEL][2].startswith(("1.0", "0.99"))
+    assert rows["peer:words"][3:] == ["-", "-"]
+    said = " ".join(table.split())
+    assert "peer:words: skipped, reads words of 16 bytes, and its input starts 4 bytes off" in said
+    assert "peer:off_by_one, off: WRONG: n = 33, exact, misaligned by 1: got" in said
+    odd = [r for r in json.loads(stored.read_text())["records"] if r["aligned_n"]]
+    assert {(r["n"], r["offset"], r["aligned_n"]) for r in odd} == {
+        (2**13 + 1, 0, 2**13), (2**13, 1, 2**13)
+    }  # fmt: skip
+    assert all(r["slowdown"] and r["slowdown_low"] for r in odd if r["verdict"] == "pass")
+    _, out, _ = beside("FINE", *ask, "--n", "2^10,2^13")
+    assert "one element more" not in out
+
+
 def test_what_misbehaves_is_a_row(beside: Call) -> None:
     code, out, _ = beside("FINE,FAILING,CRASHING", "bench", KERNEL, "--n", "2^13", "--rounds", "6")
     assert code == 3
-    said = " ".join(out.split())
+    said = " ".join(out.split("the same with")[0].split())
     assert "peer:crashes: WRONG: ends its process by SIGABRT" in said
     assert "peer:wrong: WRONG: n = 1, exact: got" in said
     assert "peer:no_memory: skipped, found no memory on the GPU for its own" in said

@@ -67,6 +67,11 @@ def called(given: Given) -> Ready:
     return Ready(run, lambda: np.frombuffer(ctypes.string_at(given.out, nbytes), np.float32))
 
 
+def narrow(given: Given) -> Ready:
+    """What loads single elements where neither length nor start is even."""
+    return summed(given, us=10.0 if given.problem.n % 4 == 0 == given.address % 16 else 40.0)
+
+
 def raising(error: Exception) -> Callable[[Given], Ready]:
     """What fails when it is prepared."""
 
@@ -139,6 +144,10 @@ def fake(name: str, prepare: Callable[[Given], Ready] = summed, **fields: Any) -
 
 
 FINE = (fake("fine"), fake("fine:as_called", called, as_called=True))
+NARROW = (
+    fake("narrow", narrow), fake("words", alignment=16),
+    fake("off_by_one", lambda given: summed(given, 1.5 if given.address % 16 else 1.0)),
+)  # fmt: skip
 MISSING = (
     fake("absent", load=absent), fake("too_old", load=too_old), fake("broken", load=broken),
 )  # fmt: skip
