@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from cudareduce.bench.group import Group
@@ -19,7 +19,7 @@ from cudareduce.bench.library_records import (
     odd_job,
     right_kernels,
 )
-from cudareduce.bench.records import Recorder
+from cudareduce.bench.records import Beside, Recorder
 from cudareduce.bench.runner import Part
 from cudareduce.bench.session import Session
 from cudareduce.launch.case import Shape
@@ -35,16 +35,6 @@ _EDGES: tuple[Shape, ...] = ((1, 1), (33, 1), (1025, 1), (65537, 1), (33, 5))
 _MORE_EDGES: tuple[Shape, ...] = (*_EDGES, (4097, 1), (257, 9), (1000003, 1))
 _ON_CPU = "libraries run on a GPU, and this is the CPU emulator: nothing of them is tried here"
 _FIRST_PASS = "--region first-pass times the first launch alone, which of a library nobody can tell"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
-    """Records of libraries, and of kernels in the same pass; `interrupted`: Ctrl-C ended it."""
-
-    records: tuple[Record, ...] = ()
-    remarks: tuple[str, ...] = ()
-    stories: tuple[Mapping[str, Any], ...] = ()
-    interrupted: bool = False
 
 
 def timed_beside(

@@ -46,9 +46,9 @@ class Processes:
     """Does jobs in child processes, which outlive a job and are replaced when they die: one that
     libraries share, and one for each that wants it to itself."""
 
-    def __init__(self, time_limit_s: float | None, target: Serve = serve) -> None:
+    def __init__(self, time_limit_s: float | None, target: Serve | None = None) -> None:
         self._limits_s = time_limit_s or _PREPARES_S, time_limit_s or _RUNS_S
-        self._target = target
+        self._target = target or serve
         self._children: dict[str | None, _Child] = {}
         self._lost: dict[str, Verdict] = {}
 

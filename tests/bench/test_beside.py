@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.peers.catalogue import Listing
-from cudareduce.peers.process import Processes
 from tests.fake_gpu import fake_gpu
-from tests.peers.fakes import serve_fake
+from tests.peers.fakes import use_fakes
 
 Call = Callable[..., tuple[int, str, str]]
 KERNEL = "reduce_v7_shuffle"
@@ -24,16 +22,9 @@ def beside(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, str, str]]:
     """The command line on a fake GPU, with fake libraries: those that the first argument names."""
-    begin = Processes.__init__
-
-    def begun(self: Processes, time_limit_s: float | None) -> None:
-        begin(self, time_limit_s, serve_fake)
-
-    monkeypatch.setattr(Processes, "__init__", begun)
 
     def call(fakes: str, *arguments: object) -> tuple[int, str, str]:
-        listed = tuple(Listing(f"tests.peers.fakes:{name}") for name in fakes.split(","))
-        monkeypatch.setattr("cudareduce.peers.catalogue.listings", lambda names: listed)
+        use_fakes(monkeypatch, fakes)
         with fake_gpu(monkeypatch, cache):
             return cudareduce(*arguments, "--peers", "all")
 
@@ -86,7 +77,7 @@ def test_one_element_more_and_a_start_one_off(beside: Call, tmp_path: Path) -> N
     assert code == 3
     title = "the same with one element more, and starting one element off"
     table = next(text for text in out.split("\n\n") if title in " ".join(text.split()))
-    rows = {line.split()[0]: line.split() for line in table.splitlines() if line.startswith(" ")}
+    rows = {line.split()[0]: line.split() for line in table.splitlines() if line.strip()}
     assert rows["kernel"] == ["kernel", "n", "+", "1", "us", "x", "off", "us", "x"]
     assert [rows["peer:narrow"][k][:4] for k in (2, 4)] == ["4.00", "4.00"]
     assert rows[KERNEL][2].startswith(("1.0", "0.99"))

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import cudareduce.backends
 from cudareduce.errors import OutOfMemory
 from cudareduce.launch.plan import Problem
+from cudareduce.peers.catalogue import Listing
 from cudareduce.peers.child import serve
 from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
 from cudareduce.problem.inputs import as_numbers
@@ -37,6 +39,13 @@ def serve_fake(pipe: Connection, cells: Any, log: str) -> None:
 
     cudareduce.backends.open_cuda = opened  # type: ignore[assignment]
     serve(pipe, cells, log)
+
+
+def use_fakes(monkeypatch: pytest.MonkeyPatch, names: str) -> None:
+    """Make --peers mean these fakes, on a fake GPU."""
+    monkeypatch.setattr("cudareduce.peers.process.serve", serve_fake)
+    listed = tuple(Listing(f"tests.peers.fakes:{name}") for name in names.split(","))
+    monkeypatch.setattr("cudareduce.peers.catalogue.listings", lambda names: listed)
 
 
 def summed(given: Given, factor: float = 1.0, us: float = 10.0) -> Ready:
@@ -148,6 +157,9 @@ NARROW = (
     fake("narrow", narrow), fake("words", alignment=16),
     fake("off_by_one", lambda given: summed(given, 1.5 if given.address % 16 else 1.0)),
 )  # fmt: skip
+AS_CUB = (fake("cub", load=lambda: "1.3.0"),)
+SLOW_CUB = (fake("cub", lambda given: summed(given, us=12.0)),)
+WRONG_CUB = (fake("cub", lambda given: summed(given, 1.5)),)
 MISSING = (
     fake("absent", load=absent), fake("too_old", load=too_old), fake("broken", load=broken),
 )  # fmt: skip
