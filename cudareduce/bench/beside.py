@@ -24,7 +24,6 @@ from cudareduce.bench.runner import Part
 from cudareduce.bench.session import Session
 from cudareduce.launch.case import Shape
 from cudareduce.peers import catalogue, process
-from cudareduce.peers.contract import Peer
 from cudareduce.peers.job import Found, Job, Outcome
 from cudareduce.results.record import Record
 from cudareduce.timing.sampling import Method
@@ -33,7 +32,7 @@ from cudareduce.verify.verdict import skipped
 #: Where libraries go wrong, besides what was asked for: sizes, and rows where those are taken.
 _EDGES: tuple[Shape, ...] = ((1, 1), (33, 1), (1025, 1), (65537, 1), (33, 5))
 _MORE_EDGES: tuple[Shape, ...] = (*_EDGES, (4097, 1), (257, 9), (1000003, 1))
-_ON_CPU = "libraries run on a GPU, and this is the CPU emulator: nothing of them is tried here"
+_ON_CPU = "runs on a GPU alone, and this is the CPU emulator: nothing of it is tried here"
 _FIRST_PASS = "--region first-pass times the first launch alone, which of a library nobody can tell"
 
 
@@ -69,9 +68,12 @@ def _all(
 ) -> Beside:  # fmt: skip
     settings, listings = session.settings, catalogue.listings(names)
     peers = [peer for listing in listings for peer in listing.peers()]
-    why = _ON_CPU if session.backend.timed() is None else None
+    on_cpu = session.backend.timed() is None
+    why = {peer.name: _ON_CPU for peer in peers if on_cpu and peer.on_cpu is None}
     if methods and settings.region != "total":
-        why = _FIRST_PASS
+        why = dict.fromkeys((peer.name for peer in peers), _FIRST_PASS)
+    if on_cpu:
+        methods = ()
     beside, limits = Beside(), session.backend.limits()
     with (
         tempfile.TemporaryDirectory(prefix="cudareduce-") as temporary,
@@ -86,12 +88,11 @@ def _all(
                 folder=str(session.spec.cache or temporary), kernels=one.kernels,
                 methods=methods, rounds=settings.rounds if methods else 0,
                 pattern=settings.pattern, only=settings.only_pattern, seed=settings.seed,
+                left_out=frozenset(why),
             )  # fmt: skip
             try:
-                outcome = (
-                    _skipped(peers, why) if why
-                    else processes.outcome(job, settings.deadline, progress.step)
-                )  # fmt: skip
+                outcome = processes.outcome(job, settings.deadline, progress.step)
+                outcome = replace(outcome, peers={**outcome.peers, **_skipped(why)})
                 beside = _with(beside, one, outcome, LibraryRecords(recorder, peers, job, limits))
                 if odd and outcome.passes:
                     job = odd_job(job, outcome)
@@ -102,9 +103,8 @@ def _all(
     return beside
 
 
-def _skipped(peers: Sequence[Peer], why: str) -> Outcome:
-    none = {p.name: Found(verdict=skipped("machine", why)) for p in peers}
-    return Outcome(peers=none, tried=False)
+def _skipped(why: Mapping[str, str]) -> dict[str, Found]:
+    return {name: Found(verdict=skipped("machine", reason)) for name, reason in why.items()}
 
 
 def _with(beside: Beside, one: Asked, outcome: Outcome, records: LibraryRecords) -> Beside:

@@ -81,7 +81,7 @@ class LibraryRecords:
         cases = [*found, *(case for case, _ in asked.kernels if outcome.passes)]
         made = self._compared(group).records(group, cases)
         by_id = {case.kernel.id: f for case, f in found.items()}
-        context = PRIMARY if outcome.tried and self.job.rounds else None
+        context = PRIMARY if self.job.rounds else None
         named = [_named(record, by_id.get(record.kernel), context) for record in made]
         return [*named, *self._without_graph(group, found, context)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from multiprocessing import set_start_method
 from multiprocessing.connection import Connection
 from statistics import median
 from time import perf_counter
@@ -33,6 +34,9 @@ def serve(pipe: Connection, cells: Cells, log: str) -> None:
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
     for standard in (1, 2):
         os.dup2(descriptor, standard)
+    # A spawned process keeps the names of its semaphores, and whoever ends it hears of those that
+    # libraries have left; those of this way have none.
+    set_start_method("fork", force=True)
     worker = _Worker(Teller(pipe.send, cells))
     while True:
         try:

@@ -81,11 +81,18 @@ class Job:
 
     def peers(self) -> list[Peer]:
         """Those that are to be tried."""
-        found = [peer for listing in self.listings for peer in listing.peers()]
         if self.alone is not None:
-            found = [peer for peer in found if peer.name == self.alone]
-        else:
-            found = [peer for peer in found if peer.context != "own"]
+            return [peer for peer in self._all() if peer.name == self.alone]
+        return [peer for peer in self._all() if peer.context != "own"]
+
+    def own(self) -> list[str]:
+        """The names of those that want a process to themselves."""
+        return [peer.name for peer in self._all() if peer.context == "own"]
+
+    def _all(self) -> list[Peer]:
+        found = [peer for listing in self.listings for peer in listing.peers()]
+        if not self.spec.timed:
+            found = [made for peer in found if (made := peer.for_cpu())]
         return [peer for peer in found if peer.name not in self.left_out]
 
     def without(self, name: str) -> Job:
@@ -121,13 +128,12 @@ class Pass:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What a job gave: of each peer, `keyed` by its layout, of each kernel by its place and layout,
-    and by each method's label; of one that was not `tried` skips alone."""
+    and by each method's label."""
 
     peers: Mapping[str, Found] = field(default_factory=dict)
     kernels: Mapping[tuple[int, int], Verdict] = field(default_factory=dict)
     passes: Mapping[str, Pass] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    tried: bool = True
 
 
 def keyed(name: str, layout: int) -> str:

@@ -73,11 +73,8 @@ class Processes:
         A peer that has taken a process down is not tried again."""
         shared = self._tried(job, deadline, step)
         peers = dict(shared.peers)
-        for listing in job.listings:
-            for peer in listing.peers():
-                if peer.context == "own" and peer.name not in job.left_out:
-                    own = self._tried(replace(job, alone=peer.name, kernels=()), deadline, step)
-                    peers |= own.peers
+        for name in job.own():
+            peers |= self._tried(replace(job, alone=name, kernels=()), deadline, step).peers
         return replace(shared, peers=peers)
 
     def _tried(self, job: Job, deadline: Deadline, step: Callable[[], None]) -> Outcome:

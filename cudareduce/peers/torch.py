@@ -7,12 +7,13 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
+from cudareduce.backend import Launch
 from cudareduce.launch.plan import Problem
 from cudareduce.peers.arrays import answers_array, given_array
 from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
 
 _OPS = ("sum", "prod", "min", "max", "mean", "argmin", "argmax")
-_DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "int32", "int64")
+_DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64")
 _NAMES = {"min": "amin", "max": "amax"}
 #: Streams that are not torch's own, and views of one type as another.
 _LEAST = (2, 1)
@@ -56,22 +57,36 @@ def _call(problem: Problem, data: Any) -> Any:
 
 
 def _prepare(given: Given) -> Ready:
+    return Ready(_bound(given, *_tensors(given)))
+
+
+def _on_cpu(given: Given) -> Ready:
+    """The same call of tensors in the host's memory."""
     import torch
 
-    data, out = _tensors(given)
+    narrow = given.reduction.dtype.name == "bfloat16"
+    data = torch.from_numpy(given.data.view("int16") if narrow else given.data)
+    data = (data.view(torch.bfloat16) if narrow else data).reshape(given.shape)
+    out = torch.empty(given.out_shape, dtype=getattr(torch, given.reduction.result_dtype))
+    return Ready(_bound(given, data, out), out.numpy)
+
+
+def _bound(given: Given, data: Any, out: Any) -> Launch:
+    import torch
+
     problem, name = given.problem, given.reduction.op.name
     function: Callable[..., Any] = getattr(torch, _NAMES.get(name, name))
     if name in ("min", "max") and given.reduction.dtype != given.reduction.acc:
-        narrow = torch.empty(given.out_shape, dtype=data.dtype, device="cuda")
+        narrow = torch.empty(given.out_shape, dtype=data.dtype, device=data.device)
 
         def widened() -> None:
             function(data, dim=-1, out=narrow)
             out.copy_(narrow)
 
-        return Ready(widened)
+        return widened
     if name in ("sum", "prod", "mean"):
         function = partial(function, dtype=getattr(torch, problem.reduction.acc.name))
-    return Ready(partial(function, data, dim=-1, out=out))
+    return partial(function, data, dim=-1, out=out)
 
 
 @cache
@@ -111,7 +126,12 @@ def _called(ending: str, problem: Problem) -> str:
 
 
 def _why_not(problem: Problem) -> str | None:
-    return takes(problem, _OPS, _DTYPES)
+    reason, acc = takes(problem, _OPS, _DTYPES), problem.reduction.acc.name
+    if reason is None and acc.startswith("uint"):
+        reason = (
+            None if problem.reduction.op.name.startswith("arg") else f"has no kernels for {acc}"
+        )
+    return reason
 
 
 def _peer(name: str, called: str, prepare: Callable[[Given], Ready], **fields: Any) -> Peer:
@@ -122,7 +142,7 @@ def _peer(name: str, called: str, prepare: Callable[[Given], Ready], **fields: A
 
 
 PEERS = (
-    _peer("torch", "out", _prepare),
+    _peer("torch", "out", _prepare, on_cpu=_on_cpu),
     _peer("torch:compile", "compile", _prepare_compiled),
     _peer("torch:as_called", "as_called", _prepare_as_called, as_called=True),
 )

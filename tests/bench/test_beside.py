@@ -140,9 +140,50 @@ def test_on_the_cpu(cudareduce: Call) -> None:
     )
     assert code == 0
     assert (
-        "skipped, libraries run on a GPU, and this is the CPU emulator: nothing of them is tried "
-        "here (2 rows): peer:thrust, peer:thrust:as_called" in " ".join(out.split())
+        "skipped, runs on a GPU alone, and this is the CPU emulator: nothing of it is tried here "
+        "(2 rows): peer:thrust, peer:thrust:as_called" in " ".join(out.split())
     )
+
+
+def test_on_the_cpu_where_it_works(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    use_fakes(monkeypatch, "ON_CPU,FINE")
+    stored = tmp_path / "run.json"
+    code, _, _ = cudareduce(
+        "bench", KERNEL, "--n", "1000", "--backend", "cpu", "--peers", "cub", "--json", stored
+    )
+    assert code == 0
+    records = {r["kernel"]: r for r in json.loads(stored.read_text())["records"]}
+    both = records["peer:both"]
+    assert (both["verdict"], both["backend"], both["time_us"], both["host_us"]) == (
+        "pass", "cpu", None, None
+    )  # fmt: skip
+    assert records["peer:fine"]["verdict"] == "skip"
+
+
+def test_graphs(beside: Call, tmp_path: Path) -> None:
+    """A call that cannot be captured, or leaves nothing in the graph, says so in a row."""
+    stored = tmp_path / "run.json"
+    code, out, _ = beside(
+        "FINE,CAPTURED", "bench", KERNEL, "--n", "2^13", "--rounds", "6", "--graph", "--json",
+        stored,
+    )  # fmt: skip
+    assert code == 0
+    records = {
+        (r["kernel"], r["timing"]): r for r in json.loads(stored.read_text())["records"]
+        if r["context"] and r["aligned_n"] is None
+    }  # fmt: skip
+    assert records["peer:fine", "cold graph"]["time_us"]
+    assert records[KERNEL, "cold graph"]["time_us"]
+    assert records["peer:refuses", "cold"]["time_us"]
+    reasons = {name: r["reason"] for (name, _), r in records.items() if r["verdict"] == "skip"}
+    assert reasons == {
+        "peer:refuses": "is not captured in a graph (RuntimeError: operation not permitted when "
+        "stream is capturing)",
+        "peer:elsewhere": "does its work elsewhere than in the graph that is captured of it",
+    }
+    assert "peer:elsewhere: skipped, does its work elsewhere" in " ".join(out.split())
 
 
 def test_a_first_pass_has_no_library(beside: Call) -> None:

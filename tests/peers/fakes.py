@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import multiprocessing
 import os
 import tempfile
 import time
@@ -24,7 +25,8 @@ from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
 from cudareduce.problem.inputs import as_numbers
 from tests.fake_gpu import FakeGpu, quick
 
-#: What stays mapped.
+#: What stays locked, and mapped.
+LOCKS: list[Any] = []
 MAPPED: list[mmap.mmap] = []
 #: The fake GPU of this process, whose clock the launches of libraries move.
 GPUS: list[FakeGpu] = []
@@ -145,14 +147,53 @@ def why_not(problem: Problem) -> str | None:
 
 
 def fake(name: str, prepare: Callable[[Given], Ready] = summed, **fields: Any) -> Peer:
-    usual: dict[str, Any] = {"load": lambda: "1.2.3", "context": "any", "why_not": why_not}
+    usual: dict[str, Any] = {
+        "load": lambda: "1.2.3",
+        "context": "any",
+        "why_not": why_not,
+        "package": "fake",
+    }
     return Peer(
-        name=name, package="fake", install="pip install fake",
+        name=name, install="pip install fake",
         called=lambda problem: f"fake.sum, {name}", prepare=prepare, **(usual | fields),
     )  # fmt: skip
 
 
 FINE = (fake("fine"), fake("fine:as_called", called, as_called=True))
+
+
+def locked() -> str:
+    """A library that makes a lock of several processes when it is imported, as tqdm does."""
+    LOCKS.append(multiprocessing.RLock())
+    return "1.0"
+
+
+def refusing(given: Given) -> Ready:
+    """What asks for memory in each call, which a stream that is captured has none of."""
+    ready = summed(given)
+
+    def run() -> None:
+        if GPUS[0].capturing:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        ready.run()
+
+    return Ready(run)
+
+
+def elsewhere(given: Given) -> Ready:
+    """What does its work on a stream of its own, and leaves nothing in a graph."""
+    ready = summed(given)
+    return Ready(lambda: None if GPUS[0].replaying else ready.run())
+
+
+LOCKING = (fake("locking", load=locked),)
+CAPTURED = (fake("refuses", refusing), fake("elsewhere", elsewhere))
+ON_CPU = (
+    fake(
+        "both", raising(RuntimeError("there is no GPU")), package="numpy",
+        on_cpu=lambda given: Ready(lambda: None, lambda: given.data.astype(np.float64).sum()),
+    ),
+)  # fmt: skip
 NARROW = (
     fake("narrow", narrow), fake("words", alignment=16),
     fake("off_by_one", lambda given: summed(given, 1.5 if given.address % 16 else 1.0)),
