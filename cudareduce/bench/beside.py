@@ -22,6 +22,7 @@ from cudareduce.bench.library_records import (
 from cudareduce.bench.records import Beside, Recorder
 from cudareduce.bench.runner import Part
 from cudareduce.bench.session import Session
+from cudareduce.intervals import MIN_ROUNDS
 from cudareduce.launch.case import Shape
 from cudareduce.peers import catalogue, process
 from cudareduce.peers.job import Found, Job, Outcome
@@ -78,7 +79,9 @@ def _all(
     with (
         tempfile.TemporaryDirectory(prefix="cudareduce-") as temporary,
         process.Processes(settings.time_limit_s) as processes,
-        session.phase("measuring libraries", len(asked) * max(settings.rounds, 1)) as progress,
+        session.phase(
+            "measuring libraries", len(asked) * _rounds(settings.rounds, odd)
+        ) as progress,
     ):
         for one in asked:
             edges = _EDGES if methods else _MORE_EDGES
@@ -101,6 +104,10 @@ def _all(
             except KeyboardInterrupt:
                 return replace(beside, interrupted=True)
     return beside
+
+
+def _rounds(rounds: int, odd: bool) -> int:
+    return max(rounds, 1) + (min(rounds, MIN_ROUNDS) if odd else 0)
 
 
 def _skipped(why: Mapping[str, str]) -> dict[str, Found]:

@@ -78,7 +78,7 @@ class Trial:
         methods, deadline = self._job.methods, Deadline(self._job.deadline_s)
         passes: dict[str, Pass] = {}
         with ExitStack() as stack:
-            if sum(laid.elements.data.nbytes for laid in self._laid) > _MOVED_BYTES:
+            if max(laid.elements.data.nbytes for laid in self._laid) > _MOVED_BYTES:
                 self._kept = stack.enter_context(self._place())
             if any(method.graph for method in methods):
                 self._capture()
