@@ -98,8 +98,8 @@ def _skips(records: Sequence[Record]) -> list[str]:
     """What was skipped, by reasons."""
     skipped = [(_label(r), r.reason) for r in records if r.verdict == "skip"]
     return [
-        f"{members[0]}: skipped, {reason}" if len(members) == 1
-        else f"skipped, {reason} ({len(members)} rows): {', '.join(members)}"
+        f"{members[0]}: skipped, {reason}" if len(set(members)) == 1
+        else f"skipped, {reason} ({len(members)} rows): {', '.join(dict.fromkeys(members))}"
         for reason, members in by_reason(skipped).items()
     ]  # fmt: skip
 
