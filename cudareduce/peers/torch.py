@@ -17,6 +17,8 @@ _DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32"
 _NAMES = {"min": "amin", "max": "amax"}
 #: Streams that are not torch's own, and views of one type as another.
 _LEAST = (2, 1)
+#: Sizes and types that torch.compile makes code for in one process.
+_MOST_SIZES = 1000
 
 
 def load() -> str:
@@ -92,11 +94,17 @@ def _bound(given: Given, data: Any, out: Any) -> Launch:
 @cache
 def _compiled(problem: Problem) -> Any:
     import torch
+    import torch._dynamo
+
+    # Each size compiles the same code anew; after eight it would be run as it is, without a word.
+    for name in ("recompile_limit", "cache_size_limit"):
+        if hasattr(torch._dynamo.config, name):
+            setattr(torch._dynamo.config, name, _MOST_SIZES)
 
     def reduce(data: Any, out: Any) -> None:
         out.copy_(_call(problem, data))
 
-    return torch.compile(reduce, dynamic=False)
+    return torch.compile(reduce, dynamic=False, fullgraph=True)
 
 
 def _prepare_compiled(given: Given) -> Ready:
