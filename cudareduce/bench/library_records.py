@@ -26,8 +26,8 @@ from cudareduce.results.record import Record
 from cudareduce.verify.verdict import RIGHT, skipped, worse
 
 PRIMARY = "primary"
-#: What is verified of an odd layout besides the size that is timed (some compile for each size), and
-#: its launches in each half of a round.
+#: What is verified of odd layouts besides the size that is timed, and their launches in each half of
+#: a round. Some libraries compile for each size.
 _ODD_EDGES: tuple[Shape, ...] = ((1025, 1),)
 _ODD_LAUNCHES = 24
 _NO_SPEEDUP: dict[str, Any] = dict.fromkeys(

@@ -47,15 +47,15 @@ def _tensors(given: Given) -> tuple[Any, Any]:
     return data, torch.as_tensor(answers_array(given), device="cuda")
 
 
-def _call(problem: Problem, data: Any) -> Any:
-    """The reduction as people write it, but for the accumulator's type."""
+def _function(problem: Problem) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """The reduction as people write it, and its words, with the accumulator's type."""
     import torch
 
     reduction, name = problem.reduction, problem.reduction.op.name
-    function = getattr(torch, _NAMES.get(name, name))
+    words: dict[str, Any] = {"dim": -1}
     if name in ("sum", "prod", "mean"):
-        return function(data, dim=-1, dtype=getattr(torch, reduction.acc.name))
-    return function(data, dim=-1)
+        words["dtype"] = getattr(torch, reduction.acc.name)
+    return getattr(torch, _NAMES.get(name, name)), words
 
 
 def _prepare(given: Given) -> Ready:
@@ -76,19 +76,16 @@ def _on_cpu(given: Given) -> Ready:
 def _bound(given: Given, data: Any, out: Any) -> Launch:
     import torch
 
-    problem, name = given.problem, given.reduction.op.name
-    function: Callable[..., Any] = getattr(torch, _NAMES.get(name, name))
-    if name in ("min", "max") and given.reduction.dtype != given.reduction.acc:
+    reduction, (function, words) = given.reduction, _function(given.problem)
+    if reduction.op.name in ("min", "max") and reduction.dtype != reduction.acc:
         narrow = torch.empty(given.out_shape, dtype=data.dtype, device=data.device)
 
         def widened() -> None:
-            function(data, dim=-1, out=narrow)
+            function(data, **words, out=narrow)
             out.copy_(narrow)
 
         return widened
-    if name in ("sum", "prod", "mean"):
-        function = partial(function, dtype=getattr(torch, problem.reduction.acc.name))
-    return partial(function, data, dim=-1, out=out)
+    return partial(function, data, **words, out=out)
 
 
 @cache
@@ -101,8 +98,10 @@ def _compiled(problem: Problem) -> Any:
         if hasattr(torch._dynamo.config, name):
             setattr(torch._dynamo.config, name, _MOST_SIZES)
 
+    function, words = _function(problem)
+
     def reduce(data: Any, out: Any) -> None:
-        out.copy_(_call(problem, data))
+        out.copy_(function(data, **words))
 
     return torch.compile(reduce, dynamic=False, fullgraph=True)
 
@@ -113,10 +112,11 @@ def _prepare_compiled(given: Given) -> Ready:
 
 def _prepare_as_called(given: Given) -> Ready:
     data, _ = _tensors(given)
+    function, words = _function(given.problem)
     held: list[Any] = []
 
     def run() -> None:
-        held[:] = [_call(given.problem, data).tolist()]
+        held[:] = [function(data, **words).tolist()]
 
     return Ready(run, lambda: held[0])
 
