@@ -26,8 +26,8 @@ from cudareduce.results.record import Record
 from cudareduce.verify.verdict import RIGHT, skipped, worse
 
 PRIMARY = "primary"
-#: What is verified of odd layouts besides the size that is timed, and their launches in each half of
-#: a round. Some libraries compile for each size.
+#: What is verified of odd layouts besides the size that is timed, since some libraries compile for
+#: each size; and launches in each half of a round.
 _ODD_EDGES: tuple[Shape, ...] = ((1025, 1),)
 _ODD_LAUNCHES = 24
 _NO_SPEEDUP: dict[str, Any] = dict.fromkeys(

@@ -119,10 +119,11 @@ def _odd(run: Run, records: Sequence[Record]) -> Section:
         for name in dict.fromkeys(map(_label, records))
         if any(side[name].verdict == "pass" for side in (more, off) if name in side)
     )  # fmt: skip
-    wrong = [
-        f"{_label(r)}{', off' if r.offset else ', n + 1'}: WRONG: {r.reason}"
-        for r in records if r.verdict == "fail"
-    ]  # fmt: skip
+    failed: dict[tuple[str, str], list[str]] = {}  # one that ends its process tells not where
+    for r in records:
+        if r.verdict == "fail":
+            failed.setdefault((_label(r), r.reason), []).append("off" if r.offset else "n + 1")
+    wrong = [f"{name}, {' or '.join(where)}: WRONG: {why}" for (name, why), where in failed.items()]
     notes = (
         *wrong, *_skips(records),
         "x: how many times longer than on what was asked for, in the same rounds",

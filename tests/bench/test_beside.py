@@ -85,6 +85,8 @@ def test_one_element_more_and_a_start_one_off(beside: Call, tmp_path: Path) -> N
     said = " ".join(table.split())
     assert "peer:words: skipped, reads words of 16 bytes, and its input starts 4 bytes off" in said
     assert "peer:off_by_one, off: WRONG: n = 1025, exact, misaligned by 1: got" in said
+    assert "peer:faults, n + 1 or off: WRONG: ends its process by SIGABRT" in said
+    assert "peer:faults: WRONG" not in " ".join(out.split())  # on what was asked for it is right
     odd = [r for r in json.loads(stored.read_text())["records"] if r["aligned_n"]]
     assert {(r["n"], r["offset"], r["aligned_n"]) for r in odd} == {
         (2**13 + 1, 0, 2**13), (2**13, 1, 2**13)

@@ -196,6 +196,7 @@ ON_CPU = (
 )  # fmt: skip
 NARROW = (
     fake("narrow", narrow), fake("words", alignment=16),
+    fake("faults", lambda given: Ready(os.abort) if given.address % 16 else summed(given)),
     fake("off_by_one", lambda given: summed(given, 1.5 if given.address % 16 else 1.0)),
 )  # fmt: skip
 AS_CUB = (fake("cub", load=lambda: "1.3.0"),)
