@@ -9,7 +9,7 @@ from cudareduce.backend import Buffer, TimedBackend
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.peers.contract import Peer
-from cudareduce.peers.faults import absent
+from cudareduce.peers.faults import Runtimes, absent
 from cudareduce.peers.job import PLAIN, Found, Job, Layout, case_of, plan_of
 from cudareduce.peers.scene import Bound, Memory, Teller, memory, verdict_on
 from cudareduce.problem.inputs import Array
@@ -38,7 +38,9 @@ class _Given:
     buffer: Buffer
 
 
-def loaded(peers: Sequence[Peer], problem: Problem, teller: Teller) -> dict[str, Found]:
+def loaded(
+    peers: Sequence[Peer], problem: Problem, teller: Teller, runtimes: Runtimes
+) -> dict[str, Found]:
     """Import every library: a verdict on those that are not here or do not take the problem."""
     found = {}
     for peer in peers:
@@ -52,16 +54,22 @@ def loaded(peers: Sequence[Peer], problem: Problem, teller: Teller) -> dict[str,
             found[peer.name] = Found(verdict=RIGHT, called=called, version=peer.load())
         except Exception as error:
             found[peer.name] = Found(verdict=absent(peer, error), called=called)
+        runtimes.after(peer)
     return found
 
 
 def examined(
-    job: Job, backend: TimedBackend, teller: Teller, inputs: Inputs, layout: Layout = PLAIN
+    job: Job,
+    backend: TimedBackend,
+    teller: Teller,
+    inputs: Inputs,
+    runtimes: Runtimes,
+    layout: Layout = PLAIN,
 ) -> dict[str, Found]:
     """A verdict on every peer of a job, with inputs laid out so. Raises BrokenError, and
     OutOfMemory where an input finds no place."""
     peers = {peer.name: peer for peer in job.peers()}
-    found = loaded(list(peers.values()), job.problem_of(layout), teller)
+    found = loaded(list(peers.values()), job.problem_of(layout), teller, runtimes)
     for name, peer in peers.items():
         reason = peer.why_not_from(layout.offset * job.reduction.dtype.size)
         if reason and found[name].verdict.outcome == "pass":

@@ -50,6 +50,26 @@ def line(error: Exception) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
+class Runtimes:
+    """Which library brought a CUDA runtime besides those that its process had: `told` says so of
+    each by its name."""
+
+    def __init__(self) -> None:
+        self._held = runtimes()
+        self.told: dict[str, str] = {}
+
+    def after(self, peer: Peer) -> None:
+        """A library has been imported."""
+        now = runtimes()
+        new = [name for name in now if name not in self._held]
+        if new and self._held:
+            self.told[peer.name] = (
+                f"brought {', '.join(new)} into a process that had {', '.join(self._held)}: name "
+                "it alone with --peers where its figures look odd"
+            )
+        self._held = now
+
+
 def runtimes() -> list[str]:
     """The CUDA runtimes that this process has loaded, by their files' names."""
     return sorted(set(_mapped("libcudart")))
