@@ -113,9 +113,9 @@ class FakeGraph:
     @property
     def launch(self) -> Launch:
         def replay() -> None:
-            host = self.gpu.host
+            host, self.gpu.replaying = self.gpu.host, True
             self.run()
-            self.gpu.host = host + 3
+            self.gpu.host, self.gpu.replaying = host + 3, False
 
         return replay
 
@@ -146,6 +146,8 @@ class FakeGpu:
     host: float = 0.0
     elsewhere: bool = False
     contexts: int = 0
+    capturing: bool = False
+    replaying: bool = False
     last: str = ""
 
     name: BackendName = "cuda"
@@ -382,6 +384,11 @@ class FakeGpu:
         return FakeGate()
 
     def graph(self, run: Launch) -> Graph:
+        clock, host, self.capturing = self.clock, self.host, True
+        try:
+            run()  # which a GPU would only note
+        finally:
+            self.clock, self.host, self.capturing = clock, host, False
         return FakeGraph(self, run)
 
 

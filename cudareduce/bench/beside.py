@@ -8,59 +8,46 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from cudareduce.bench.group import Group, Times
-from cudareduce.bench.records import Recorder
+from cudareduce.bench.group import Group
+from cudareduce.bench.library_records import (
+    PRIMARY,
+    Asked,
+    LibraryRecords,
+    odd_job,
+    right_kernels,
+)
+from cudareduce.bench.records import Beside, Recorder
 from cudareduce.bench.runner import Part
 from cudareduce.bench.session import Session
-from cudareduce.launch.case import Case, Shape
-from cudareduce.launch.plan import Plan, Problem
+from cudareduce.intervals import MIN_ROUNDS
+from cudareduce.launch.case import Shape
 from cudareduce.peers import catalogue, process
-from cudareduce.peers.contract import Peer
-from cudareduce.peers.job import Found, Job, Outcome, case_of, plan_of
+from cudareduce.peers.job import Found, Job, Outcome
 from cudareduce.results.record import Record
 from cudareduce.timing.sampling import Method
-from cudareduce.verify.verdict import RIGHT, skipped, worse
+from cudareduce.verify.verdict import skipped
 
 #: Where libraries go wrong, besides what was asked for: sizes, and rows where those are taken.
 _EDGES: tuple[Shape, ...] = ((1, 1), (33, 1), (1025, 1), (65537, 1), (33, 5))
 _MORE_EDGES: tuple[Shape, ...] = (*_EDGES, (4097, 1), (257, 9), (1000003, 1))
-_ON_CPU = "libraries run on a GPU, and this is the CPU emulator: nothing of them is tried here"
+_ON_CPU = "runs on a GPU alone, and this is the CPU emulator: nothing of it is tried here"
 _FIRST_PASS = "--region first-pass times the first launch alone, which of a library nobody can tell"
-_PRIMARY = "primary"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
-    """Records of libraries, and of kernels in the same pass; `interrupted`: Ctrl-C ended it."""
-
-    records: tuple[Record, ...] = ()
-    remarks: tuple[str, ...] = ()
-    stories: tuple[Mapping[str, Any], ...] = ()
-    interrupted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """One reduction at one size, with the kernels to measure there."""
-
-    group: Group
-    shape: Shape
-    kernels: tuple[tuple[Case, Plan], ...]
 
 
 def timed_beside(
-    session: Session, parts: Sequence[Part], recorder: Recorder, names: Sequence[str]
-) -> Beside:
-    """Verify and time libraries on every problem of a run, beside the kernels that were right."""
+    session: Session, parts: Sequence[Part], recorder: Recorder, names: Sequence[str],
+    *, odd: bool = False,
+) -> Beside:  # fmt: skip
+    """Verify and time libraries on every problem of a run, beside the kernels that were right; then
+    all of them on `odd` layouts, too."""
     asked = [
-        _Asked(group, (group.n, session.settings.rows), _kernels(group))
+        Asked(group, (group.n, session.settings.rows), right_kernels(group))
         for part in parts for group in part.groups
     ]  # fmt: skip
-    methods = tuple(method for method in session.settings.methods if not method.graph)
-    return _all(session, asked, recorder, names, methods)
+    return _all(session, asked, recorder, names, session.settings.methods, odd=odd)
 
 
 def verified_beside(
@@ -69,32 +56,32 @@ def verified_beside(
     """Verify libraries on the problems of a run, at the sizes asked for or at those that hurt."""
     rows = session.settings.rows
     asked = [
-        _Asked(group, shape, ())
+        Asked(group, shape, ())
         for group in groups
         for shape in [(n, rows) for n in session.settings.sizes] or [_MORE_EDGES[-1]]
     ]
     return _all(session, asked, recorder, names, ())
 
 
-def _kernels(group: Group) -> tuple[tuple[Case, Plan], ...]:
-    right = [case for case, verdict in group.verdicts.items() if verdict.outcome == "pass"]
-    return tuple((case, group.plans[case]) for case in right if case in group.plans)
-
-
 def _all(
-    session: Session, asked: Sequence[_Asked], recorder: Recorder, names: Sequence[str],
-    methods: tuple[Method, ...],
+    session: Session, asked: Sequence[Asked], recorder: Recorder, names: Sequence[str],
+    methods: tuple[Method, ...], *, odd: bool = False,
 ) -> Beside:  # fmt: skip
     settings, listings = session.settings, catalogue.listings(names)
     peers = [peer for listing in listings for peer in listing.peers()]
-    why = _ON_CPU if session.backend.timed() is None else None
+    on_cpu = session.backend.timed() is None
+    why = {peer.name: _ON_CPU for peer in peers if on_cpu and peer.on_cpu is None}
     if methods and settings.region != "total":
-        why = _FIRST_PASS
-    beside = Beside()
+        why = dict.fromkeys((peer.name for peer in peers), _FIRST_PASS)
+    if on_cpu:
+        methods = ()
+    beside, limits = Beside(), session.backend.limits()
     with (
         tempfile.TemporaryDirectory(prefix="cudareduce-") as temporary,
         process.Processes(settings.time_limit_s) as processes,
-        session.phase("measuring libraries", len(asked) * max(settings.rounds, 1)) as progress,
+        session.phase(
+            "measuring libraries", len(asked) * _rounds(settings.rounds, odd)
+        ) as progress,
     ):
         for one in asked:
             edges = _EDGES if methods else _MORE_EDGES
@@ -104,99 +91,43 @@ def _all(
                 folder=str(session.spec.cache or temporary), kernels=one.kernels,
                 methods=methods, rounds=settings.rounds if methods else 0,
                 pattern=settings.pattern, only=settings.only_pattern, seed=settings.seed,
+                left_out=frozenset(why),
             )  # fmt: skip
             try:
-                outcome = (
-                    _skipped(peers, why) if why
-                    else processes.outcome(job, settings.deadline, progress.step)
-                )  # fmt: skip
+                outcome = processes.outcome(job, settings.deadline, progress.step)
+                outcome = replace(outcome, peers={**outcome.peers, **_skipped(why)})
+                beside = _with(beside, one, outcome, LibraryRecords(recorder, peers, job, limits))
+                if odd and outcome.passes:
+                    job = odd_job(job, outcome)
+                    found = processes.outcome(job, settings.deadline, progress.step)
+                    beside = _with(beside, one, found, LibraryRecords(recorder, peers, job, limits))
             except KeyboardInterrupt:
                 return replace(beside, interrupted=True)
-            beside = _with(beside, one, outcome, _Records(recorder, peers, job))
     return beside
 
 
-def _skipped(peers: Sequence[Peer], why: str) -> Outcome:
-    none = {p.name: Found(verdict=skipped("machine", why)) for p in peers}
-    return Outcome(peers=none, tried=False)
+def _rounds(rounds: int, odd: bool) -> int:
+    return max(rounds, 1) + (min(rounds, MIN_ROUNDS) if odd else 0)
 
 
-def _with(beside: Beside, one: _Asked, outcome: Outcome, records: _Records) -> Beside:
+def _skipped(why: Mapping[str, str]) -> dict[str, Found]:
+    return {name: Found(verdict=skipped("machine", reason)) for name, reason in why.items()}
+
+
+def _with(beside: Beside, one: Asked, outcome: Outcome, records: LibraryRecords) -> Beside:
     said = [*outcome.remarks]
     for label, found in outcome.passes.items():
-        said += [f"libraries, {label}, n = {one.shape[0]}: {text}" for text in found.remarks]
+        what = f"libraries, {label}" + (", odd starts" if records.job.odd else "")
+        said += [f"{what}, n = {one.shape[0]}: {text}" for text in found.remarks]
     stories = [
         {"op": one.group.reduction.op.name, "dtype": one.group.reduction.dtype.name,
-         "n": one.shape[0], "rows": one.shape[1], "context": _PRIMARY, **found.story}
+         "n": one.shape[0], "rows": one.shape[1], "context": PRIMARY, **found.story}
         for found in outcome.passes.values() if found.story
     ]  # fmt: skip
     return replace(
         beside, records=(*beside.records, *records.of(one, outcome)),
         remarks=tuple(dict.fromkeys([*beside.remarks, *said])),
         stories=(*beside.stories, *stories),
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class _Records:
-    """Makes records of what one job gave."""
-
-    recorder: Recorder
-    peers: Sequence[Peer]
-    job: Job
-
-    def of(self, one: _Asked, outcome: Outcome) -> list[Record]:
-        """Peers in the order of tables, then kernels."""
-        reduction = self.job.reduction
-        found = {case_of(peer, reduction): outcome.peers[peer.name] for peer in self.peers
-                 if peer.name in outcome.peers}  # fmt: skip
-        group = self._group(one, outcome, found)
-        cases = [*found, *(case for case, _ in one.kernels if outcome.passes)]
-        made = self._compared(group).records(group, cases)
-        by_id = {case.kernel.id: f for case, f in found.items()}
-        context = _PRIMARY if outcome.tried and self.job.rounds else None
-        return [_named(record, by_id.get(record.kernel), context) for record in made]
-
-    def _group(self, one: _Asked, outcome: Outcome, found: Mapping[Case, Found]) -> Group:
-        problem = Problem(self.job.reduction, *one.shape)
-        places = {peer.name: case_of(peer, self.job.reduction) for peer in self.peers}
-        places |= {case.kernel.id: case for case, _ in one.kernels}
-        verdicts = {case: f.verdict for case, f in found.items()}
-        for k, (case, _) in enumerate(one.kernels):
-            verdicts[case] = worse(one.group.verdicts[case], outcome.kernels.get(k, RIGHT))
-        times = {
-            label: Times(
-                timings={places[name]: timing for name, timing in result.timings.items()
-                         if verdicts[places[name]].outcome == "pass"},
-                ceiling=result.ceiling, conditions=result.conditions,
-            )
-            for label, result in outcome.passes.items()
-        }  # fmt: skip
-        return replace(
-            one.group, n=one.shape[0], times=times, verdicts=verdicts, tried=False,
-            plans={**{case: plan_of(case, problem) for case in found}, **dict(one.kernels)},
-        )  # fmt: skip
-
-    def _compared(self, group: Group) -> Recorder:
-        """The recorder, with what speed-ups of this pass are against: what was asked for, else the
-        fastest kernel of ours in it."""
-        settings = self.recorder.settings
-        first = next(iter(group.times.values()), Times())
-        ours = {c: t.median_us for c, t in first.timings.items() if c.kernel.family != "peer"}
-        if settings.baseline_kernel or not ours:
-            return self.recorder
-        best = min(ours, key=lambda case: ours[case]).kernel.id
-        return replace(self.recorder, settings=replace(settings, baseline_kernel=best))
-
-
-def _named(record: Record, found: Found | None, context: str | None) -> Record:
-    """A record of a library, with what was called; of all in a pass, where that took place."""
-    if found is None:
-        return replace(record, context=context)
-    host_us = record.host_us if found.host_us is None else found.host_us
-    return replace(
-        record, context=context, called=found.called, version=found.version, host_us=host_us,
-        block=None, items=None, grid=None, passes=None, scope="library", source_sha=None,
     )  # fmt: skip
 
 
@@ -207,7 +138,7 @@ def joined(
     protocol that tells of both."""
 
     def problem(r: Record) -> tuple[object, ...]:
-        return r.op, r.dtype, r.acc, r.n, r.rows
+        return r.op, r.dtype, r.acc, r.aligned_n or r.n, r.rows
 
     both = [*records, *beside.records]
     order = {key: k for k, key in enumerate(dict.fromkeys(map(problem, both)))}

@@ -86,7 +86,8 @@ def timed_choices(
         if request.peers and not interrupted:
             from cudareduce.bench import beside
 
-            done = beside.timed_beside(session, parts, recorder, request.peers)
+            odd = len(settings.sizes) == 1
+            done = beside.timed_beside(session, parts, recorder, request.peers, odd=odd)
             records, how = beside.joined(records, how, done, request.peers)
             interrupted = done.interrupted
     run = Run(tool(request.argv), device, how, tuple(records))
@@ -172,7 +173,8 @@ def undecided_codes(
     skipped = any(record.cause in ("machine", "time") for record in records)
     tried = any(group.tried for group in groups)
     bare = tried and any(
-        record.time_us is None or (rounds >= MIN_ROUNDS and record.time_us_low is None)
+        (record.time_us is None and record.host_us is None)  # of calls there is the host's time
+        or (record.time_us is not None and rounds >= MIN_ROUNDS and record.time_us_low is None)
         for record in records if record.verdict == "pass" and record.n * record.rows
     )  # fmt: skip
     return {4} if marked or skipped or bare else set()

@@ -32,6 +32,16 @@ def roofline_alarm(label: str, gb_s: float, peak_gb_s: float | None) -> str | No
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """Records of libraries, and of kernels in the same pass; `interrupted`: Ctrl-C ended it."""
+
+    records: tuple[Record, ...] = ()
+    remarks: tuple[str, ...] = ()
+    stories: tuple[Mapping[str, Any], ...] = ()
+    interrupted: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Recorder:
     """What records have in common within a run; `peak_gb_s` is theory."""

@@ -20,8 +20,8 @@ from cudareduce.launch.plan import Plan
 from cudareduce.library.registry import Choice, load_registry
 from cudareduce.problem.operators import Reduction
 from cudareduce.progress import say
+from cudareduce.report.answers import verdict_section
 from cudareduce.report.publish import publish
-from cudareduce.report.sections import verdict_section
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts

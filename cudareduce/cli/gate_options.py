@@ -18,6 +18,7 @@ from cudareduce.cli.options import (
     add_json,
     add_kernels,
     add_no_cache,
+    add_peers,
     add_quiet,
     add_time_limit,
 )
@@ -114,7 +115,7 @@ def compare(**options: Any) -> int:
 _NOT_COMPILING = (
     "base", "compiling", "n", "rows", "op", "dtype", "rounds", "threshold", "thresholds", "strict",
     "cross_device", "no_same_code", "json", "benchmark_json", "time_limit", "everything",
-    "no_cache", "device",
+    "no_cache", "device", "peers",
 )  # fmt: skip
 _NOT_BASELINE = ("base", "compiling", "n", "rows", "op", "dtype", "arch")
 _NOT_BASE = ("baseline", "compiling", "update_baseline", "arch", "json")
@@ -170,6 +171,7 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
 @add_time_limit
 @add_no_cache
 @add_quiet
+@add_peers
 @_judging
 @click.pass_obj
 def check(arguments: list[str], /, **options: Any) -> int:  # fmt: skip
@@ -211,6 +213,11 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
         for key in ("n", "rows", "op", "dtype"):
             if options[key] is not None:
                 raise click.UsageError(f"--{key} goes with --base; a baseline brings its own")
+    if options["peers"] and (base or compiling):
+        raise click.UsageError(
+            "--peers goes with --baseline: a library is the same beside two trees of kernels, and "
+            "nothing of it is compiled here"
+        )
     if options["arch"] and not compiling:
         raise click.UsageError("--arch goes with --compile")
     if compiling:

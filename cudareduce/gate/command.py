@@ -12,6 +12,7 @@ from pathlib import Path
 from cudareduce.backends import choose_backend, open_backend
 from cudareduce.errors import UsageError
 from cudareduce.gate.baseline import load_baseline, load_timed
+from cudareduce.gate.bencher import Batch, Bencher
 from cudareduce.gate.compare import Row, Rules, compare
 from cudareduce.gate.judgement import (
     Judgement,
@@ -23,10 +24,9 @@ from cudareduce.gate.judgement import (
 from cudareduce.gate.policy import Sides, confirm, refuse_fine_threshold
 from cudareduce.gate.request import BaseRequest, CheckRequest, CompareRequest, Remeasuring
 from cudareduce.gate.rerun import (
-    Batch,
-    Bencher,
     base_batches,
     base_choices,
+    library_of,
     only_suspects,
     repeated,
 )
@@ -72,7 +72,8 @@ def check(request: CheckRequest) -> int:
     with _opened(remeasuring, registry) as bencher:
         device = bencher.info()
         device = replace(device, peak_gb_s=device.peak_gb_s or old.device.peak_gb_s)
-        now = Run(tool(request.argv), device, dict(old.protocol), ())
+        peers = {"peers": list(remeasuring.peers)} if remeasuring.peers else {}
+        now = Run(tool(request.argv), device, {**old.protocol, **peers}, ())
         rules, notes = rules_between(old, now, thresholds, request.judging)
         measured = bencher.measure(again.batches)
 
@@ -140,6 +141,11 @@ def _stored(request: CheckRequest) -> Run:
         check_writable(request.baseline)
         if request.remeasuring.kernels:
             raise UsageError("--update-baseline takes no kernels: a baseline is one whole run")
+        held = {library_of(r) for r in stored.records if r.scope == "library"}
+        if not held <= set(request.remeasuring.peers):
+            raise UsageError(
+                "--update-baseline would drop libraries that the baseline holds: give --peers all"
+            )
     return stored
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from cudareduce.bench.command import verdict_codes
 from cudareduce.errors import BaselineError, worst_exit_code
+from cudareduce.gate.bencher import Remeasured
 from cudareduce.gate.compare import Row, Rules
 from cudareduce.gate.fingerprint import match
 from cudareduce.gate.policy import Policy
 from cudareduce.gate.request import Judging
-from cudareduce.gate.rerun import Remeasured
 from cudareduce.gate.significance import detectable
 from cudareduce.gate.thresholds import Thresholds
 from cudareduce.gate.verdicts import benchmark_series, findings, rows_json, verdict_sections

@@ -35,7 +35,8 @@ class CompareRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remeasuring:
     """Which kernels to measure again, and where; `rounds` is None for as many as before,
-    `time_limit` the seconds for the verification of one kernel."""
+    `time_limit` the seconds for the verification of one kernel, `peers` libraries to measure
+    beside."""
 
     kernels: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
@@ -44,6 +45,7 @@ class Remeasuring:
     time_limit: float | None = None
     no_cache: bool = False
     quiet: bool = False
+    peers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,15 +9,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from cudareduce.backend import Backend
-from cudareduce.backends import BackendSpec
-from cudareduce.bench.command import floors_of, remarks_of
-from cudareduce.bench.records import Recorder
-from cudareduce.bench.runner import Part, measured
-from cudareduce.bench.session import Phase, Session
 from cudareduce.bench.settings import Settings
-from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
+from cudareduce.gate.bencher import BASE, Batch
 from cudareduce.gate.request import BaseRequest, Remeasuring
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry, asked_for
@@ -27,82 +21,6 @@ from cudareduce.results.record import Record, Run
 
 #: Rounds where neither the command nor a baseline says.
 DEFAULT_ROUNDS = 9
-#: The name under which a kernel of the base runs beside its successor of the same id; no author
-#: has published one of this name.
-_BASE = "<base>"
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Cases measured against each other."""
-
-    settings: Settings
-    choices: tuple[Choice, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remeasured:
-    """What batches gave: records of either side, in the order of the choices."""
-
-    old: tuple[Record, ...]
-    new: tuple[Record, ...]
-    floors_us: Mapping[str, float]
-    remarks: tuple[str, ...]
-    stories: tuple[Mapping[str, Any], ...]
-
-    def as_run(self, now: Run, rounds: int) -> Run:
-        """The new side as a run that can be a baseline itself."""
-        protocol = {
-            **now.protocol,
-            "rounds": rounds,
-            "floors_us": dict(self.floors_us),
-            "measured": list(self.stories),
-            "remarks": list(self.remarks),
-            "max_time_s": None,
-        }
-        return replace(now, protocol=protocol, records=self.new)
-
-
-class Bencher:
-    """Measures batches on one opened backend, through the same path as `bench`."""
-
-    def __init__(
-        self, backend: Backend, spec: BackendSpec, registry: Registry, phase: Phase
-    ) -> None:
-        self._backend, self._spec = backend, spec
-        self._registry, self._phase = registry, phase
-
-    def info(self) -> DeviceInfo:
-        """What a result says of the machine."""
-        return self._backend.info()
-
-    def measure(self, batches: Iterable[Batch]) -> Remeasured:
-        """Verify and time every batch; Ctrl-C ends it all, since half a check decides nothing."""
-        records: list[Record] = []
-        parts: list[Part] = []
-        floors_us: dict[str, float] = {}
-        for batch in batches:
-            settings = batch.settings
-            session = Session(self._backend, self._spec, settings, self._phase)
-            peak = settings.peak_gb_s or self._backend.info().peak_gb_s
-            try:
-                done = measured(session, batch.choices)
-            finally:
-                session.close()
-            if any(part.interrupted for part in done):
-                raise KeyboardInterrupt
-            recorder = Recorder(self._backend.name, peak, settings, self._registry)
-            records += recorder.all_records(done)
-            floors_us |= floors_of(done, settings)
-            parts += done
-        groups = [group for part in parts for group in part.groups]
-        return Remeasured(
-            old=tuple(replace(r, name=None) for r in records if r.name == _BASE),
-            new=tuple(r for r in records if r.name != _BASE),
-            floors_us=floors_us,
-            remarks=tuple(remarks_of(parts)),
-            stories=tuple(story for group in groups for story in group.stories),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,15 +36,36 @@ def repeated(stored: Run, remeasuring: Remeasuring, registry: Registry) -> Repea
     """What to measure of a stored run: all of it, or what the kernels named now mean; those that it
     does not hold are measured on all of its problems. A UsageError if it holds times that are not
     cold, or an operator or type that is not known here."""
-    # What was timed beside libraries is compared with what is, and a check measures kernels alone.
-    plain = (r for r in stored.records if r.context is None and r.scope != "library")
-    stored = replace(stored, records=tuple(plain))
+    # What was timed beside libraries is compared with what is.
+    plain = tuple(r for r in stored.records if r.context is None and r.scope != "library")
+    beside = tuple(r for r in stored.records if _is_beside(r, remeasuring.peers))
+    stored = replace(stored, records=plain)
     choices = _baseline_choices(stored, remeasuring.kernels, registry)
-    old = tuple(r for r in stored.records if asked_for(r.kernel, remeasuring.kernels, choices))
+
+    def asked(record: Record) -> bool:
+        return asked_for(record.kernel, remeasuring.kernels, choices)
+
+    old = tuple(filter(asked, plain))
     rounds = remeasuring.rounds or int(stored.protocol.get("rounds") or DEFAULT_ROUNDS)
-    problems = replace(stored, records=old or stored.records)
+    problems = replace(stored, records=old or plain)
     batches = _baseline_batches(problems, choices, rounds, remeasuring.time_limit)
+    if remeasuring.peers:
+        odd = any(record.aligned_n is not None for record in beside)
+        batches = [replace(batch, peers=remeasuring.peers, odd=odd) for batch in batches]
+    old += tuple(r for r in beside if r.scope == "library" or asked(r))
     return Repeated(old=old, batches=tuple(batches if choices else ()), rounds=rounds)
+
+
+def _is_beside(record: Record, peers: Sequence[str]) -> bool:
+    """Whether it is one of these libraries, or a kernel that was timed beside libraries."""
+    if record.scope == "library":
+        return library_of(record) in peers
+    return bool(peers) and record.context is not None
+
+
+def library_of(record: Record) -> str:
+    """The name of a library, as --peers takes it."""
+    return record.kernel.removeprefix("peer:").partition(":")[0]
 
 
 def _baseline_choices(run: Run, names: Sequence[str], registry: Registry) -> list[Choice]:
@@ -240,9 +179,9 @@ def base_batches(
     for head in heads:
         entries.append(head)
         if head.kernel.id in base:
-            entries.append(replace(head, kernel=base[head.kernel.id], name=_BASE))
+            entries.append(replace(head, kernel=base[head.kernel.id], name=BASE))
     entries += [
-        Choice(k, name=_BASE)
+        Choice(k, name=BASE)
         for k in base.values()
         if k.id not in known and asked_for(k.id, request.remeasuring.kernels, ())
     ]
@@ -265,21 +204,26 @@ def only_suspects(batches: Iterable[Batch], suspects: Sequence[Record]) -> list[
     for batch in batches:
         settings = batch.settings
         for reduction, n in product(settings.reductions, settings.sizes):
-            wanted = {
-                (r.kernel, r.n, r.rows)
-                for r in suspects
+            mine = [
+                r for r in suspects
                 if (r.region, r.pattern) == (settings.region, settings.pattern)
                 and (r.op, r.dtype, r.acc)
                 == (reduction.op.name, reduction.dtype.name, reduction.acc.name)
-            }
+            ]  # fmt: skip
+            wanted = {(r.kernel, r.n, r.rows) for r in mine if not r.context}
             kept = tuple(
                 choice
                 for choice in batch.choices
                 if (choice.kernel.id, *choice.kernel.shape(n, settings.rows)) in wanted
             )
-            if kept:
+            beside = [r for r in mine if r.context and (r.aligned_n or r.n) == n]
+            if kept or beside:
                 longer = replace(
                     settings, reductions=(reduction,), sizes=(n,), rounds=2 * settings.rounds
                 )
-                again.append(Batch(longer, kept))
+                again.append(replace(
+                    batch, settings=longer, choices=batch.choices if beside else kept,
+                    peers=batch.peers if beside else (),
+                    odd=any(r.aligned_n is not None for r in beside),
+                ))  # fmt: skip
     return again

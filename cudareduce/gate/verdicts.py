@@ -39,6 +39,7 @@ def _shape_text(record: Record) -> str:
     usual = {"timing": "cold", "region": "total", "pattern": "random"}
     ways = [value for key, word in usual.items() if (value := getattr(record, key)) != word]
     ways += ["beside libraries"] if record.context else []
+    ways += [f"starting {record.offset} off"] if record.offset else []
     how = f", {' '.join(ways)}" if ways else ""
     return f"{short_size(record.n)}{rows}{how}"
 
@@ -157,8 +158,13 @@ def _reasons(rows: Sequence[Row], what: Callable[[Record], str]) -> Iterator[str
             names = ", ".join(f"{row.record.kernel} {what(row.record)}" for row in members)
             if len(members) not in smaller:
                 names = f"the other {len(members)}"
-            if why and verdict != "SAME":
+            if why and (verdict != "SAME" or any(map(_other_version, members))):
                 yield f"{verdict}: {why}" + (f": {names}" if len(reasons) > 1 else "")
+
+
+def _other_version(row: Row) -> bool:
+    """Whether it compares two versions of a library."""
+    return bool(row.old and row.new and row.old.version != row.new.version)
 
 
 def _why(row: Row) -> str:
@@ -215,6 +221,7 @@ def _plain(row: Row) -> dict[str, Any]:
         "region": record.region,
         "pattern": record.pattern,
         "context": record.context,
+        "offset": record.offset,
         "verdict": row.verdict,
         "reason": _why(row),
         "confirmed": row.confirmed,

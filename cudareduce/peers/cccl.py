@@ -24,8 +24,8 @@ from cudareduce.problem.operators import Reduction
 #: What brings newer headers than the toolkit has.
 INSTALL = "pip install nvidia-cuda-cccl"
 _HEADER = "cuda/std/__cccl/version.h"
-_OPS = ("sum", "prod", "min", "max", "argmin", "argmax")
-_FOLDS = ("sum", "prod", "min", "max")
+_FOLDS = ("sum", "prod", "min", "max", "mean")
+_OPS = (*_FOLDS, "argmin", "argmax")
 #: The first release that lets a caller choose determinism and bring the workspace, and the first
 #: whose Thrust leaves its answer on the device.
 _CHOOSES, _REDUCES_INTO = 3_005_000, 3_002_000
@@ -211,7 +211,7 @@ def _library(reduction: Reduction, arch: int, folder: str) -> Any:
 def _why_not(
     ops: tuple[str, ...], problem: Problem, *, rows: bool = False, mode: str = ""
 ) -> str | None:
-    reason = takes(problem, ops, tuple(DTYPES), rows=rows and problem.reduction.op.name in _FOLDS)
+    reason = takes(problem, ops, tuple(DTYPES), rows=rows)
     return reason or (why_not_chosen(mode, problem.reduction) if mode else None)
 
 
@@ -226,13 +226,20 @@ def _why_not_packed(problem: Problem) -> str | None:
 def _called(function: str, suffix: str, problem: Problem) -> str:
     """`DeviceReduce::Sum, run_to_run`, and what widens the elements where something does."""
     reduction = problem.reduction
-    names = {"sum": "Sum", "argmin": "ArgMin", "argmax": "ArgMax"}
+    names = {"sum": "Sum", "mean": "Sum", "argmin": "ArgMin", "argmax": "ArgMax"}
     name = names.get(reduction.op.name, "Reduce")
+    folds = reduction.op.name in _FOLDS
     if problem.rows != 1:
-        function, name = "DeviceSegmentedReduce::", "Reduce"
-    elif reduction.op.name in _FOLDS and reduction.dtype != reduction.acc:
+        function, name = "DeviceSegmentedReduce::", "Reduce" if folds else name
+    elif folds and reduction.dtype != reduction.acc:
         name = f"TransformReduce to {reduction.acc.name}"
-    return f"{function}{name}{suffix}"
+    stored = ", divided where it is stored" if reduction.op.name == "mean" else ""
+    return f"{function}{name}{suffix}{stored}"
+
+
+def _thrust_called(problem: Problem) -> str:
+    names = {"argmin": "min_element", "argmax": "max_element"}
+    return f"thrust::{names.get(problem.reduction.op.name, 'reduce')}, par"
 
 
 def _plain(text: str, problem: Problem) -> str:
@@ -270,7 +277,7 @@ CUB = (
     _peer(
         "cub:packed", why_not=_why_not_packed,
         called=partial(_plain, "DeviceReduce::TransformReduce of four elements a word"),
-        prepare=_entry("packed"),
+        prepare=_entry("packed"), alignment=8,
     ),
     _peer(
         "cub:as_called", why_not=partial(_why_not, _OPS), as_called=True,
@@ -284,8 +291,8 @@ THRUST = (
         called=partial(_plain, "thrust::reduce_into, par_nosync"), prepare=_entry("reduce_into"),
     ),
     _peer(
-        "thrust:as_called", why_not=partial(_why_not, _FOLDS), as_called=True,
-        called=partial(_plain, "thrust::reduce, par"),
+        "thrust:as_called", why_not=partial(_why_not, _OPS), as_called=True,
+        called=_thrust_called,
         prepare=partial(prepare_as_called, "thrust_as_called"),
     ),
 )  # fmt: skip

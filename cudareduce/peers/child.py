@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
+from multiprocessing import set_start_method
 from multiprocessing.connection import Connection
 from statistics import median
 from time import perf_counter
@@ -15,8 +17,8 @@ from cudareduce.backends import open_timed
 from cudareduce.errors import CudareduceError
 from cudareduce.peers.contract import Given, Peer
 from cudareduce.peers.examine import examined, loaded
-from cudareduce.peers.faults import faulty, runtimes
-from cudareduce.peers.job import Found, Job, Outcome, case_of, plan_of
+from cudareduce.peers.faults import Runtimes, faulty, runtimes
+from cudareduce.peers.job import Found, Job, Outcome, case_of, keyed, plan_of
 from cudareduce.peers.scene import BrokenError, Cells, Teller
 from cudareduce.peers.timed import CALLS, WARM_CALLS, Trial
 from cudareduce.problem.inputs import make
@@ -33,6 +35,9 @@ def serve(pipe: Connection, cells: Cells, log: str) -> None:
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
     for standard in (1, 2):
         os.dup2(descriptor, standard)
+    # A spawned process keeps the names of its semaphores, and whoever ends it hears of those that
+    # libraries have left; those of this way have none.
+    set_start_method("fork", force=True)
     worker = _Worker(Teller(pipe.send, cells))
     while True:
         try:
@@ -51,7 +56,7 @@ class _Worker:
     """What outlives a job: the backend, inputs, libraries that are loaded."""
 
     def __init__(self, teller: Teller) -> None:
-        self._teller, self._inputs = teller, Inputs()
+        self._teller, self._inputs, self._runtimes = teller, Inputs(), Runtimes()
         self._opened: tuple[TimedBackend, DeviceTimer] | None = None
 
     def done(self, job: Job) -> Outcome:
@@ -62,9 +67,9 @@ class _Worker:
             made = open_timed(job.spec)
             self._opened = made, DeviceTimer(made, made.monitor())
         backend, timer = self._opened
-        found = examined(job, backend, self._teller, self._inputs)
+        found = self._examined(job, backend)
         if not job.rounds or all(one.verdict.outcome != "pass" for one in found.values()):
-            return Outcome(peers=found)
+            return Outcome(peers=self._marked(found))
         trial = Trial(job, backend, timer, self._teller, found)
         passes = trial.passes()
         loaded_here = runtimes()
@@ -74,11 +79,34 @@ class _Worker:
                 f"the libraries loaded {len(loaded_here)} CUDA runtimes into one process "
                 f"({', '.join(loaded_here)}): name fewer with --peers where figures look odd",
             )
-        return Outcome(peers=trial.found, kernels=trial.kernels, passes=passes, remarks=said)
+        return Outcome(
+            peers=self._marked(trial.found), kernels=trial.kernels, passes=passes, remarks=said
+        )
+
+    def _marked(self, found: Mapping[str, Found]) -> dict[str, Found]:
+        """Verdicts that also say who brought another CUDA runtime."""
+        told = self._runtimes.told
+        return {
+            name: replace(one, verdict=replace(one.verdict, reason=told[name]))
+            if name in told and one.verdict.outcome == "pass" else one
+            for name, one in found.items()
+        }  # fmt: skip
+
+    def _examined(self, job: Job, backend: TimedBackend) -> dict[str, Found]:
+        """A verdict on every peer with every layout; what is asked for was verified before where
+        there are others."""
+        found: dict[str, Found] = {}
+        for number, layout in enumerate(job.layouts):
+            if job.odd and not number:
+                found |= loaded(job.peers(), job.problem, self._teller, self._runtimes)
+                continue
+            one = examined(job, backend, self._teller, self._inputs, self._runtimes, layout)
+            found |= {keyed(name, number): verdict for name, verdict in one.items()}
+        return found
 
     def _by_itself(self, job: Job, peer: Peer) -> Found:
         """A library on streams of its own, with no backend of ours beside it: host time alone."""
-        found = loaded([peer], job.problem, self._teller)[peer.name]
+        found = loaded([peer], job.problem, self._teller, self._runtimes)[peer.name]
         for pattern, seed in (("random", job.seed), (job.pattern, job.seed + 1)):
             if found.verdict.outcome != "pass":
                 break

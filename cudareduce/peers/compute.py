@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -40,6 +42,8 @@ def first_value(problem: Problem) -> Any:
 
 
 def _prepare(mode: str, given: Given) -> Ready:
+    if given.problem.rows != 1:
+        return _by_rows(given)
     from cuda.compute import Determinism, OpKind, make_reduce_into
 
     data = given_array(given)
@@ -50,19 +54,43 @@ def _prepare(mode: str, given: Given) -> Ready:
         d_in=data, d_out=out, op=op, h_init=first, determinism=getattr(Determinism, mode)
     )
     call = partial(made, d_in=data, d_out=out, num_items=count, op=op, h_init=first)
-    nbytes = int(call(temp_storage=None))
-    place = DeviceArray(given.allocate(max(nbytes, 1)), (max(nbytes, 1),), np.dtype("uint8"))
+    return _with_workspace(given, call)
+
+
+def _by_rows(given: Given) -> Ready:
+    """Rows between offsets, since it has no call for rows of one length."""
+    from cuda.compute import OpKind, make_segmented_reduce
+
+    n, rows = given.problem.n, given.problem.rows
+    edges = n * np.arange(rows + 1, dtype=np.int64)
+    offsets = DeviceArray(given.upload(edges), (rows,), edges.dtype)
+    words: dict[str, Any] = {
+        "d_in": DeviceArray(given.address, (n * rows,), given_array(given).dtype),
+        "d_out": answers_array(given), "h_init": first_value(given.problem),
+        "start_offsets_in": offsets,
+        "end_offsets_in": replace(offsets, address=offsets.address + edges.itemsize),
+        "op": getattr(OpKind, _KINDS[given.reduction.op.name]),
+    }  # fmt: skip
+    made = make_segmented_reduce(**words)
+    return _with_workspace(given, partial(made, **words, num_segments=rows, max_segment_size=n))
+
+
+def _with_workspace(given: Given, call: Callable[..., Any]) -> Ready:
+    nbytes = max(int(call(temp_storage=None)), 1)
+    place = DeviceArray(given.allocate(nbytes), (nbytes,), np.dtype("uint8"))
     return Ready(partial(call, temp_storage=place, stream=ForeignStream(given.stream)))
 
 
 def _why_not(mode: str, problem: Problem) -> str | None:
-    reason = takes(problem, _OPS, _DTYPES, rows=False)
+    reason = takes(problem, _OPS, _DTYPES, rows=mode == "RUN_TO_RUN")
     if reason is None and mode == "NOT_GUARANTEED" and problem.reduction.op.name != "sum":
         return f"adds only in {mode.lower()}, and this is {problem.reduction.op.name}"
     return reason
 
 
 def _called(mode: str, problem: Problem) -> str:
+    if problem.rows != 1:
+        return f"make_segmented_reduce(op={_KINDS[problem.reduction.op.name]}), between offsets"
     return f"make_reduce_into(op={_KINDS[problem.reduction.op.name]}), {mode.lower()}"
 
 

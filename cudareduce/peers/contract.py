@@ -8,7 +8,8 @@ allocates and waits, that is a peer of its own, of which only the host's time is
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import metadata
 from typing import Any, Literal
 
 from cudareduce.backend import Launch
@@ -84,7 +85,8 @@ class Peer:
     AbsentError. `why_not` says why it does not take a problem, in words that follow its name, and
     `called` which call is made for one. `as_called`: the call allocates and waits, as people call
     it, so its time is the host's. `version_here` tells, without importing anything, the version of
-    a library that is not a package of Python's.
+    a library that is not a package of Python's. Inputs start at a multiple of `alignment` bytes.
+    `on_cpu` imports the library and prepares the same call where there is no GPU, for its answers.
     """
 
     name: str
@@ -97,16 +99,40 @@ class Peer:
     prepare: Callable[[Given], Ready]
     as_called: bool = False
     version_here: Callable[[], str | None] | None = None
+    alignment: int = 1
+    on_cpu: Callable[[Given], Ready] | None = None
 
     @property
     def id(self) -> str:
         """What records call it."""
         return f"peer:{self.name}"
 
+    def for_cpu(self) -> Peer | None:
+        """The peer in a process of its own on a machine without a GPU, if it works there."""
+        if self.on_cpu is None:
+            return None
+        return replace(
+            self, context="own", load=lambda: version_of(self.package), prepare=self.on_cpu
+        )
+
     @property
     def host_only(self) -> bool:
         """True if its work cannot be bracketed by events of ours."""
         return self.as_called or self.context == "own"
+
+    def why_not_from(self, nbytes: int) -> str | None:
+        """Why it takes no input that starts so many bytes off, or None if it does."""
+        if nbytes % self.alignment:
+            return f"reads words of {self.alignment} bytes, and its input starts {nbytes} bytes off"
+        return None
+
+
+def version_of(package: str) -> str:
+    """The version of a distribution. Raises ModuleNotFoundError."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package) from None
 
 
 def takes(

@@ -9,8 +9,8 @@ from cudareduce.backend import Buffer, TimedBackend
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.peers.contract import Peer
-from cudareduce.peers.faults import absent
-from cudareduce.peers.job import Found, Job, case_of, plan_of
+from cudareduce.peers.faults import Runtimes, absent
+from cudareduce.peers.job import PLAIN, Found, Job, Layout, case_of, plan_of
 from cudareduce.peers.scene import Bound, Memory, Teller, memory, verdict_on
 from cudareduce.problem.inputs import Array
 from cudareduce.problem.nets import patterns_for
@@ -38,7 +38,9 @@ class _Given:
     buffer: Buffer
 
 
-def loaded(peers: Sequence[Peer], problem: Problem, teller: Teller) -> dict[str, Found]:
+def loaded(
+    peers: Sequence[Peer], problem: Problem, teller: Teller, runtimes: Runtimes
+) -> dict[str, Found]:
     """Import every library: a verdict on those that are not here or do not take the problem."""
     found = {}
     for peer in peers:
@@ -52,54 +54,68 @@ def loaded(peers: Sequence[Peer], problem: Problem, teller: Teller) -> dict[str,
             found[peer.name] = Found(verdict=RIGHT, called=called, version=peer.load())
         except Exception as error:
             found[peer.name] = Found(verdict=absent(peer, error), called=called)
+        runtimes.after(peer)
     return found
 
 
-def examined(job: Job, backend: TimedBackend, teller: Teller, inputs: Inputs) -> dict[str, Found]:
-    """A verdict on every peer of a job. Raises BrokenError, and OutOfMemory where an input finds no
-    place."""
+def examined(
+    job: Job,
+    backend: TimedBackend,
+    teller: Teller,
+    inputs: Inputs,
+    runtimes: Runtimes,
+    layout: Layout = PLAIN,
+) -> dict[str, Found]:
+    """A verdict on every peer of a job, with inputs laid out so. Raises BrokenError, and
+    OutOfMemory where an input finds no place."""
     peers = {peer.name: peer for peer in job.peers()}
-    found = loaded(list(peers.values()), job.problem, teller)
+    found = loaded(list(peers.values()), job.problem_of(layout), teller, runtimes)
+    for name, peer in peers.items():
+        reason = peer.why_not_from(layout.offset * job.reduction.dtype.size)
+        if reason and found[name].verdict.outcome == "pass":
+            found[name] = replace(found[name], verdict=skipped("unfit", reason))
     decided: set[str] = set()
-    for shape in dict.fromkeys(job.shapes):
+    shapes = [layout.shape(shape) for shape in job.shapes]
+    for shape in dict.fromkeys(shapes):
         for pattern in _patterns(job, shape):
             left = [p for p in peers.values() if found[p.name].verdict.outcome == "pass"]
-            for name, verdict in _on(job, backend, teller, inputs, left, shape, pattern).items():
+            given = Input(pattern, *shape, job.seed, layout.offset)
+            for name, verdict in _on(job, backend, teller, inputs, left, given).items():
                 if verdict is not None:
-                    decided |= {name} if shape == job.shapes[-1] else set()
+                    decided |= {name} if shape == shapes[-1] else set()
                     both = worse(found[name].verdict, verdict)
                     found[name] = replace(found[name], verdict=both)
     for name, one in found.items():
         if one.verdict.outcome == "pass" and name not in decided:
-            why = f"n = {job.shapes[-1][0]}: {_UNDECIDED}"
+            why = f"n = {shapes[-1][0]}: {_UNDECIDED}"
             found[name] = replace(one, verdict=Verdict("fail", why))
     return found
 
 
 def _patterns(job: Job, shape: Shape) -> list[str]:
-    """What decides on every library alike; of large inputs the first that decides."""
+    """What decides on every library alike; of large inputs, and of other layouts, the first that
+    decides."""
     if job.only:
         return [job.only]
     n, rows = shape
     names = patterns_for(job.reduction, n, _TILE)
     names = [name for name in names if name.partition(":")[0] in _ORDINARY]
-    return names[:1] if n * rows > SMALL else names
+    return names[:1] if n * rows > SMALL or job.odd else names
 
 
 def _on(
     job: Job, backend: TimedBackend, teller: Teller, inputs: Inputs, peers: Sequence[Peer],
-    shape: Shape, pattern: str,
+    one: Input,
 ) -> dict[str, Verdict | None]:  # fmt: skip
-    """Verdicts of peers that take a shape on one pattern; None where it does not decide."""
-    problem = Problem(job.reduction, *shape)
+    """Verdicts of the peers that take its shape on an input; None where it does not decide."""
+    problem = Problem(job.reduction, one.n, one.rows)
     taking = [peer for peer in peers if peer.why_not(problem) is None]
     if not taking:
         return {}
-    one = Input(pattern, *shape, job.seed)
     data, ref = inputs.of(one, job.reduction)
     plans = {peer.name: plan_of(case_of(peer, job.reduction), problem) for peer in taking}
     verdicts: dict[str, Verdict | None] = {}
-    buffer = backend.upload(data)
+    buffer = backend.upload(data, one.offset * job.reduction.dtype.size)
     try:
         given = _Given(one, plans, data, ref, buffer)
         for peer in taking:

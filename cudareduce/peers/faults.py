@@ -26,12 +26,12 @@ def absent(peer: Peer, error: Exception) -> Verdict:
     name = getattr(error, "name", None)
     if isinstance(error, ModuleNotFoundError) and name:
         return skipped("machine", f"not installed: {peer.install}")
-    return skipped("machine", f"cannot be imported ({_line(error)}): {peer.install}")
+    return skipped("machine", f"cannot be imported ({line(error)}): {peer.install}")
 
 
 def faulty(peer: Peer, error: Exception) -> Verdict:
     """The verdict on a library that raises an error when it is prepared or called."""
-    text = _line(error)
+    text = line(error)
     if isinstance(error, AbsentError | ImportError):
         return absent(peer, error)
     if isinstance(error, OutOfMemory | MemoryError):
@@ -43,11 +43,31 @@ def faulty(peer: Peer, error: Exception) -> Verdict:
     return skipped("machine", f"raises {text}")  # no answer is no wrong one
 
 
-def _line(error: Exception) -> str:
-    """Its kind and its first line."""
+def line(error: Exception) -> str:
+    """The kind of an error and its first line."""
     lines = str(error).strip().splitlines()
     text = f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+class Runtimes:
+    """Which library brought a CUDA runtime besides those that its process had: `told` says so of
+    each by its name."""
+
+    def __init__(self) -> None:
+        self._held = runtimes()
+        self.told: dict[str, str] = {}
+
+    def after(self, peer: Peer) -> None:
+        """A library has been imported."""
+        now = runtimes()
+        new = [name for name in now if name not in self._held]
+        if new and self._held:
+            self.told[peer.name] = (
+                f"brought {', '.join(new)} into a process that had {', '.join(self._held)}: name "
+                "it alone with --peers where its figures look odd"
+            )
+        self._held = now
 
 
 def runtimes() -> list[str]:

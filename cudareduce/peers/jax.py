@@ -27,6 +27,15 @@ def load() -> str:
     return str(jax.__version__)
 
 
+def _on_cpu(given: Given) -> Ready:
+    """The same call on the processor."""
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    return _prepare(given)
+
+
 def _prepare(given: Given) -> Ready:
     import jax
     import jax.numpy as jnp
@@ -71,6 +80,6 @@ def _why_not(problem: Problem) -> str | None:
 PEERS = (
     Peer(
         name="jax", package="jax", install="pip install 'jax[cuda13]'", context="own", load=load,
-        why_not=_why_not, called=_called, prepare=_prepare,
+        why_not=_why_not, called=_called, prepare=_prepare, on_cpu=_on_cpu,
     ),
 )  # fmt: skip

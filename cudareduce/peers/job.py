@@ -16,14 +16,32 @@ from cudareduce.peers.catalogue import Listing
 from cudareduce.peers.contract import Peer
 from cudareduce.problem.operators import Reduction
 from cudareduce.timing.rounds import Timing
-from cudareduce.timing.sampling import Method
+from cudareduce.timing.sampling import MAX_LAUNCHES, Method
 from cudareduce.verify.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How an input lies that is timed: of `more` elements a row than asked for, and `offset`
+    elements behind an aligned start."""
+
+    more: int = 0
+    offset: int = 0
+
+    def shape(self, shape: Shape) -> Shape:
+        """What is asked for, so laid out."""
+        return shape[0] + self.more, shape[1]
+
+
+#: As asked for, and as arrays of users are: where code falls back to loads of single elements.
+PLAIN, ODD = Layout(), (Layout(more=1), Layout(offset=1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """Verify libraries on `shapes`, then time them on the last of them, beside `kernels`, which
-    come without programs.
+    come without programs. Each of several `layouts` of the input is timed in the same rounds, in
+    at most so many launches of each half.
 
     `listings` say where the peers stand, `left_out` which of them are not to be tried. No `rounds`
     is no timing; `only` is the one pattern to verify with, `deadline_s` what timing may take.
@@ -44,19 +62,37 @@ class Job:
     only: str | None = None
     seed: int = 0
     deadline_s: float | None = None
+    layouts: tuple[Layout, ...] = (PLAIN,)
+    most: int = MAX_LAUNCHES
 
     @property
     def problem(self) -> Problem:
         """What is timed."""
-        return Problem(self.reduction, *self.shapes[-1])
+        return self.problem_of(PLAIN)
+
+    def problem_of(self, layout: Layout) -> Problem:
+        """What is timed, so laid out."""
+        return Problem(self.reduction, *layout.shape(self.shapes[-1]))
+
+    @property
+    def odd(self) -> bool:
+        """True if layouts are timed against each other."""
+        return len(self.layouts) > 1
 
     def peers(self) -> list[Peer]:
         """Those that are to be tried."""
-        found = [peer for listing in self.listings for peer in listing.peers()]
         if self.alone is not None:
-            found = [peer for peer in found if peer.name == self.alone]
-        else:
-            found = [peer for peer in found if peer.context != "own"]
+            return [peer for peer in self._all() if peer.name == self.alone]
+        return [peer for peer in self._all() if peer.context != "own"]
+
+    def own(self) -> list[str]:
+        """The names of those that want a process to themselves."""
+        return [peer.name for peer in self._all() if peer.context == "own"]
+
+    def _all(self) -> list[Peer]:
+        found = [peer for listing in self.listings for peer in listing.peers()]
+        if not self.spec.timed:
+            found = [made for peer in found if (made := peer.for_cpu())]
         return [peer for peer in found if peer.name not in self.left_out]
 
     def without(self, name: str) -> Job:
@@ -67,18 +103,20 @@ class Job:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """What was found of one peer: `called` is the very call, `host_us` what a call as people make
-    it takes, None where that is not known."""
+    it takes, None where that is not known; `no_graph` why it is not captured in a graph, where it
+    was to be."""
 
     verdict: Verdict
     called: str | None = None
     version: str | None = None
     host_us: float | None = None
+    no_graph: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """What one method found in one process: timings by the name of a peer and the id of a kernel;
-    the fastest read-only launch; and how the rounds went."""
+    """What one method found in one process: timings by the name of a peer and the id of a kernel,
+    each `keyed` by its layout; the fastest read-only launch; and how the rounds went."""
 
     timings: Mapping[str, Timing] = field(default_factory=dict)
     ceiling: Timing | None = None
@@ -89,14 +127,18 @@ class Pass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a job gave: of each peer, of each kernel by its place, and by each method's label; of
-    one that was not `tried` skips alone."""
+    """What a job gave: of each peer, `keyed` by its layout, of each kernel by its place and layout,
+    and by each method's label."""
 
     peers: Mapping[str, Found] = field(default_factory=dict)
-    kernels: Mapping[int, Verdict] = field(default_factory=dict)
+    kernels: Mapping[tuple[int, int], Verdict] = field(default_factory=dict)
     passes: Mapping[str, Pass] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    tried: bool = True
+
+
+def keyed(name: str, layout: int) -> str:
+    """A peer or kernel on the layout of this number."""
+    return f"{name} {layout}" if layout else name
 
 
 def case_of(peer: Peer | str, reduction: Reduction) -> Case:

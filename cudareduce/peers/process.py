@@ -46,9 +46,9 @@ class Processes:
     """Does jobs in child processes, which outlive a job and are replaced when they die: one that
     libraries share, and one for each that wants it to itself."""
 
-    def __init__(self, time_limit_s: float | None, target: Serve = serve) -> None:
+    def __init__(self, time_limit_s: float | None, target: Serve | None = None) -> None:
         self._limits_s = time_limit_s or _PREPARES_S, time_limit_s or _RUNS_S
-        self._target = target
+        self._target = target or serve
         self._children: dict[str | None, _Child] = {}
         self._lost: dict[str, Verdict] = {}
 
@@ -73,11 +73,8 @@ class Processes:
         A peer that has taken a process down is not tried again."""
         shared = self._tried(job, deadline, step)
         peers = dict(shared.peers)
-        for listing in job.listings:
-            for peer in listing.peers():
-                if peer.context == "own" and peer.name not in job.left_out:
-                    own = self._tried(replace(job, alone=peer.name, kernels=()), deadline, step)
-                    peers |= own.peers
+        for name in job.own():
+            peers |= self._tried(replace(job, alone=name, kernels=()), deadline, step).peers
         return replace(shared, peers=peers)
 
     def _tried(self, job: Job, deadline: Deadline, step: Callable[[], None]) -> Outcome:

@@ -75,6 +75,11 @@ class Bound:
     ready: Ready
     out: Buffer | None
 
+    @property
+    def run(self) -> Launch:
+        """Enqueues the call."""
+        return self.ready.run
+
     def answers(self, backend: TimedBackend) -> Array:
         """Wait, and bring the answers to the host."""
         dtype = self.problem.reduction.result_dtype

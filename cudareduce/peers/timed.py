@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, replace
-from functools import cached_property
 from math import inf
 from random import Random
 from statistics import median
@@ -17,13 +16,12 @@ from statistics import median
 from cudareduce.backend import Buffer, Launch, Monitor, TimedBackend
 from cudareduce.budget import Deadline
 from cudareduce.launch.bound import Bound as KernelBound
-from cudareduce.launch.case import programs_of
-from cudareduce.launch.plan import Plan
+from cudareduce.launch.case import Programs, programs_of
 from cudareduce.peers.contract import Peer
-from cudareduce.peers.job import Found, Job, Pass, case_of, plan_of
+from cudareduce.peers.graphs import uncaptured
+from cudareduce.peers.job import Found, Job, Pass, keyed
+from cudareduce.peers.laid import Laid, Tied, laid_out
 from cudareduce.peers.scene import Bound, BrokenError, Memory, Teller, memory, verdict_on
-from cudareduce.problem.inputs import Array, make
-from cudareduce.problem.reference import Reference, reference
 from cudareduce.timing.contexts import Context
 from cudareduce.timing.late_work import late_work
 from cudareduce.timing.remarks import remarks
@@ -31,9 +29,9 @@ from cudareduce.timing.rounds import measure, over
 from cudareduce.timing.sampling import Method
 from cudareduce.timing.timer import DeviceTimer
 from cudareduce.verify.inputs import repeats
-from cudareduce.verify.verdict import RIGHT, Verdict, judge, worse
+from cudareduce.verify.verdict import RIGHT, Verdict, worse
 
-_KERNEL, _READER, _FLOOR = "kernel ", "reader ", "floor"
+_READER, _FLOOR = "reader ", "floor"
 #: Inputs up to this move with each half round, as in fresh contexts.
 _MOVED_BYTES = 2**28
 _STEPS, _STEP_BYTES = 2048, 512
@@ -43,7 +41,8 @@ WARM_CALLS, CALLS = 3, 30
 
 class Trial:
     """The right peers of a job and its kernels, timed on one fresh input. `found` has a verdict on
-    each peer, `kernels` on each kernel by its place; both are what they are worth after timing."""
+    each peer, `kernels` on each kernel by its place, of each layout; both are what they are worth
+    after timing."""
 
     def __init__(
         self,
@@ -55,18 +54,23 @@ class Trial:
     ) -> None:
         self._job, self._backend, self._timer, self._teller = job, backend, timer, teller
         self.found = dict(found)
-        self.kernels: dict[int, Verdict] = dict.fromkeys(range(len(job.kernels)), RIGHT)
-        right = [p for p in job.peers() if found[p.name].verdict.outcome == "pass"]
-        self._peers = [peer for peer in right if not peer.host_only]
-        self._callers = [peer for peer in right if peer.host_only]
-        problem = job.problem
-        self._data = make(job.pattern, job.reduction, problem.n, problem.rows, job.seed + 1)
+        self._laid = laid_out(job, found, backend.limits())
+        self.kernels: dict[tuple[int, int], Verdict] = {
+            (place, laid.number): RIGHT for laid in self._laid for place in laid.plans
+        }
         self._monitor: Monitor = backend.monitor()
         teller.at("", prepares=True)
-        self._programs = programs_of(backend, dict(job.kernels))
-        self._tied: dict[str, Bound | KernelBound] = {}
+        self._programs = [self._built(laid) for laid in self._laid]
+        self._tied: dict[str, Tied] = {}
+        self._no_graph: dict[str, str] = {}
         self._kept: Context[DeviceTimer] | None = None
         self._start: Buffer | None = None
+
+    def _built(self, laid: Laid) -> Mapping[int, Programs]:
+        """The programs of its kernels; each layout has its own, which may hold its count."""
+        cases = {place: self._job.kernels[place][0] for place in laid.plans}
+        built = programs_of(self._backend, {cases[k]: plan for k, plan in laid.plans.items()})
+        return {place: built[case] for place, case in cases.items()}
 
     def passes(self) -> dict[str, Pass]:
         """A pass by each method; then what launches leave, and what calls cost the host. Raises
@@ -74,25 +78,52 @@ class Trial:
         methods, deadline = self._job.methods, Deadline(self._job.deadline_s)
         passes: dict[str, Pass] = {}
         with ExitStack() as stack:
-            if self._data.nbytes > _MOVED_BYTES:
+            if max(laid.elements.data.nbytes for laid in self._laid) > _MOVED_BYTES:
                 self._kept = stack.enter_context(self._place())
+            if any(method.graph for method in methods):
+                self._capture()
             for k, method in enumerate(methods):
                 passes[method.label] = self._pass(method, deadline.share(len(methods) - k))
-            if not deadline.passed:
+            if not deadline.passed and not self._job.odd:
                 with self._context():
                     self._repeat(passes)
-                    for peer in self._callers:
-                        self._call(peer)
+                    for peer in self._job.peers():
+                        if peer.host_only and self.found[peer.name].verdict.outcome == "pass":
+                            self._call(peer)
             if self._kept is not None:
                 self._judge()
         return passes
 
+    def _capture(self) -> None:
+        """Which peers have no graph, and why."""
+        with self._context() as context:
+            for key, one in self._tied.items():
+                if isinstance(one.bound, Bound):
+                    self._teller.at(one.bound.peer.name, prepares=True)
+                    why = uncaptured(context.timer, self._backend, one.bound, one.verdict)
+                    if why:
+                        self._no_graph[key] = why
+                        self.found[one.name] = replace(self.found[one.name], no_graph=why)
+
     def _pass(self, method: Method, deadline: Deadline) -> Pass:
         others = max(0, self._monitor.other_processes() - 1)  # but for the one that began this
+        names: dict[str, str] = {}
+
+        @contextmanager
+        def judged() -> Iterator[Context[DeviceTimer]]:
+            """A place for half a round, and a look at what it has left there."""
+            with self._context() as context:
+                names.update((key, one.name) for key, one in self._tied.items())
+                left = self._no_graph if method.graph else {}
+                runs = {name: r for name, r in context.entrants.items() if name not in left}
+                yield Context(context.timer, runs) if left else context
+                if self._kept is None:
+                    self._judge()
+
         try:
             measured = measure(
-                self._judged, self._job.rounds, method, lambda: self._teller.say(("round",)),
-                deadline=deadline, alone=(_FLOOR,),
+                judged, self._job.rounds, method, lambda: self._teller.say(("round",)),
+                deadline=deadline, alone=(_FLOOR,), most=self._job.most,
             )  # fmt: skip
         except BrokenError:
             raise
@@ -101,7 +132,7 @@ class Trial:
         timings = dict(measured.timings)
         timings.pop(_FLOOR, None)
         readers = [timings.pop(name) for name in list(timings) if name.startswith(_READER)]
-        late = [self._known(name) for name in measured.lost if name in self._tied]
+        late = [names[name] for name in measured.lost if name in names]
         said = list(remarks(measured, self._job.deadline_s, others))
         if late:
             said.append(
@@ -109,7 +140,7 @@ class Trial:
                 "the device, or takes the host too long"
             )
         return Pass(
-            timings={self._known(name): timing for name, timing in timings.items()},
+            timings={names[name]: timing for name, timing in timings.items()},
             ceiling=min(readers, key=lambda timing: timing.median_us, default=None),
             conditions=over(measured.conditions), remarks=tuple(said),
             story={
@@ -119,16 +150,10 @@ class Trial:
             },
         )  # fmt: skip
 
-    def _known(self, name: str) -> str:
-        """What the parent knows an entrant by: a kernel by its id."""
-        if not name.startswith(_KERNEL):
-            return name
-        case, _ = self._job.kernels[int(name.removeprefix(_KERNEL))]
-        return case.kernel.id
-
     def _blamed(self, error: Exception) -> Exception:
         """The error, as that of the peer whose launch was the last."""
-        peer = next((peer for peer in self._peers if peer.name == self._teller.last), None)
+        last = self._teller.last
+        peer = next((peer for laid in self._laid for peer in laid.peers if peer.name == last), None)
         if peer is None:
             return error
         return BrokenError(peer.name, verdict_on(peer, error, self._backend))
@@ -137,122 +162,108 @@ class Trial:
         return nullcontext(self._kept) if self._kept is not None else self._place()
 
     @contextmanager
-    def _judged(self) -> Iterator[Context[DeviceTimer]]:
-        """A place for half a round, and a look at what it has left there."""
-        with self._context() as context:
-            yield context
-            if self._kept is None:
-                self._judge()
-
-    @contextmanager
     def _place(self) -> Iterator[Context[DeviceTimer]]:
         """The input, answers and workspaces somewhere else than before, and what runs there."""
         backend = self._backend
         with memory(backend) as held, ExitStack() as stack:
             held.allocate(_STEP_BYTES * Random().randrange(1, _STEPS))
-            start = self._start = backend.upload(self._data)
-            held.held.append(start)
             entrants: dict[str, Launch] = {_FLOOR: lambda: None}
-            readers = self._timer.readers(start)
-            entrants |= {_READER + name: run for name, run in readers.items()}
             self._tied = {}
-            for k, (case, plan) in enumerate(self._job.kernels):
-                kernel = KernelBound(backend, plan, self._programs[case], start)
-                stack.callback(kernel.release)
-                self._tied[f"{_KERNEL}{k}"] = kernel
-                entrants[f"{_KERNEL}{k}"] = kernel.run
-            for peer in self._peers:
-                bound = self._bound(peer, held, start)
-                self._tied[peer.name], entrants[peer.name] = bound, bound.ready.run
+            for laid in self._laid:
+                start = laid.upload(backend)
+                held.held.append(start)
+                if not laid.number:
+                    self._start = start
+                    readers = self._timer.readers(start)
+                    entrants |= {_READER + name: run for name, run in readers.items()}
+                for place, plan in laid.plans.items():
+                    programs = self._programs[laid.number][place]
+                    kernel = KernelBound(backend, plan, programs, start)
+                    stack.callback(kernel.release)
+                    self._tied[keyed(f"kernel {place}", laid.number)] = Tied(kernel, laid, place)
+                for peer in laid.peers:
+                    bound = self._bound(peer, laid, held, start)
+                    self._tied[keyed(peer.name, laid.number)] = Tied(bound, laid)
+            entrants |= {key: one.bound.run for key, one in self._tied.items()}
             _ = self._timer.displace  # allocates
-            told = {name: self._teller.told(name, run) for name, run in entrants.items()}
+            told = {key: self._told(key, run) for key, run in entrants.items()}
             self._teller.say(("times", tuple(self._teller.names)))
             yield Context(self._timer, told)
             backend.finish()
+            self._timer.release()
 
-    def _bound(self, peer: Peer, held: Memory, start: Buffer) -> Bound:
+    def _told(self, key: str, run: Launch) -> Launch:
+        """A launch that says whose it is: that of a peer on whatever layout."""
+        one = self._tied.get(key)
+        bound = one.bound if one else None
+        return self._teller.told(bound.peer.name if isinstance(bound, Bound) else key, run)
+
+    def _bound(self, peer: Peer, laid: Laid, held: Memory, start: Buffer) -> Bound:
         """A peer's call. Without one that cannot be prepared any more, rounds begin anew."""
         self._teller.at(peer.name, prepares=True)
         try:
-            bound = held.bind(peer, self._job.problem, self._data, start, self._job.folder)
-            bound.ready.run()  # what compiles at its first call
+            bound = held.bind(peer, laid.problem, laid.elements.data, start, self._job.folder)
+            bound.run()  # what compiles at its first call
             self._backend.synchronize()
         except Exception as error:
             verdict = verdict_on(peer, error, self._backend)
             raise BrokenError(peer.name, verdict) from error
         return bound
 
-    @cached_property
-    def _ref(self) -> Reference:
-        return reference(self._job.reduction, self._data, self._job.problem.rows)
-
-    def _plan(self, one: Bound | KernelBound) -> Plan:
-        if isinstance(one, KernelBound):
-            return one.plan
-        return plan_of(case_of(one.peer, self._job.reduction), one.problem)
-
-    def _answers(self, one: Bound | KernelBound) -> Array:
-        return one.answers() if isinstance(one, KernelBound) else one.answers(self._backend)
-
     def _judge(self) -> None:
         """Look at the answers that the last launches have left."""
-        for name, one in self._tied.items():
-            plan = self._plan(one)
-            shape = plan.problem.n, plan.problem.rows
-            ref = self._ref
-            if shape != (self._job.problem.n, self._job.problem.rows):  # a warp kernel's own rows
-                ref = reference(self._job.reduction, self._data, shape[1])
-            verdict = judge(plan, self._answers(one), ref, self._job.pattern)
+        for one in self._tied.values():
+            verdict = one.verdict(self._backend)
             if verdict is not None:
-                self._stands(name, verdict)
+                self._stands(one, verdict)
 
-    def _stands(self, name: str, new: Verdict) -> None:
+    def _stands(self, one: Tied, new: Verdict) -> None:
         if new.outcome == "fail":
             new = replace(new, reason=f"after timing: {new.reason}")
-        if name.startswith(_KERNEL):
-            k = int(name.removeprefix(_KERNEL))
-            self.kernels[k] = worse(self.kernels[k], new)
+        if one.place is not None:
+            at = one.place, one.laid.number
+            self.kernels[at] = worse(self.kernels[at], new)
             return
-        found = self.found[name]
-        self.found[name] = replace(found, verdict=worse(found.verdict, new))
+        found = self.found[one.name]
+        self.found[one.name] = replace(found, verdict=worse(found.verdict, new))
 
     def _repeat(self, passes: Mapping[str, Pass]) -> None:
         """Whether peers leave work behind, and how many answers ten launches of each give."""
         costs = {name: t.median_us for one in passes.values() for name, t in one.timings.items()}
-        for name, one in self._tied.items():
+        for tied in self._tied.values():
+            one, name = tied.bound, tied.name
             if not isinstance(one, Bound) or name not in costs:
                 continue
             self._teller.at(name)
-            wrong = late_work(self._timer, one.ready.run, costs.get(name, inf))
+            wrong = late_work(self._timer, one.run, costs.get(name, inf))
             if wrong:
-                self._stands(name, Verdict("fail", wrong))
+                self._stands(tied, Verdict("fail", wrong))
             launches = repeats(costs[name])
             seen = set()
             for _ in range(launches):
                 assert one.out is not None
                 self._backend.poison(one.out)
-                one.ready.run()
-                seen.add(self._answers(one).tobytes())
-            self._stands(name, replace(RIGHT, distinct=len(seen), launches=launches))
+                one.run()
+                seen.add(one.answers(self._backend).tobytes())
+            self._stands(tied, replace(RIGHT, distinct=len(seen), launches=launches))
 
     def _call(self, peer: Peer) -> None:
         """What a call takes the host, from a displaced cache to its answer."""
         self._teller.at(peer.name, prepares=True)
-        backend, taken, start = self._backend, [], self._start
+        backend, taken, start, laid = self._backend, [], self._start, self._laid[0]
         assert start is not None
         with memory(backend) as held:
             try:
-                bound = held.bind(peer, self._job.problem, self._data, start, self._job.folder)
+                data = laid.elements.data
+                bound = held.bind(peer, laid.problem, data, start, self._job.folder)
                 for k in range(WARM_CALLS + CALLS):
                     self._timer.displace()
                     backend.synchronize()
                     began = backend.host_us()
-                    bound.ready.run()
+                    bound.run()
                     if k >= WARM_CALLS:
                         taken.append(backend.host_us() - began)
-                verdict = judge(
-                    self._plan(bound), bound.answers(backend), self._ref, self._job.pattern
-                )
+                verdict = Tied(bound, laid).verdict(backend)
             except Exception as error:
                 verdict = verdict_on(peer, error, backend)
         found = self.found[peer.name]

@@ -7,15 +7,18 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
+from cudareduce.backend import Launch
 from cudareduce.launch.plan import Problem
 from cudareduce.peers.arrays import answers_array, given_array
 from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
 
 _OPS = ("sum", "prod", "min", "max", "mean", "argmin", "argmax")
-_DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "int32", "int64")
+_DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64")
 _NAMES = {"min": "amin", "max": "amax"}
 #: Streams that are not torch's own, and views of one type as another.
 _LEAST = (2, 1)
+#: Sizes and types that torch.compile makes code for in one process.
+_MOST_SIZES = 1000
 
 
 def load() -> str:
@@ -44,44 +47,63 @@ def _tensors(given: Given) -> tuple[Any, Any]:
     return data, torch.as_tensor(answers_array(given), device="cuda")
 
 
-def _call(problem: Problem, data: Any) -> Any:
-    """The reduction as people write it, but for the accumulator's type."""
+def _function(problem: Problem) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """The reduction as people write it, and its words, with the accumulator's type."""
     import torch
 
     reduction, name = problem.reduction, problem.reduction.op.name
-    function = getattr(torch, _NAMES.get(name, name))
+    words: dict[str, Any] = {"dim": -1}
     if name in ("sum", "prod", "mean"):
-        return function(data, dim=-1, dtype=getattr(torch, reduction.acc.name))
-    return function(data, dim=-1)
+        words["dtype"] = getattr(torch, reduction.acc.name)
+    return getattr(torch, _NAMES.get(name, name)), words
 
 
 def _prepare(given: Given) -> Ready:
+    return Ready(_bound(given, *_tensors(given)))
+
+
+def _on_cpu(given: Given) -> Ready:
+    """The same call of tensors in the host's memory."""
     import torch
 
-    data, out = _tensors(given)
-    problem, name = given.problem, given.reduction.op.name
-    function: Callable[..., Any] = getattr(torch, _NAMES.get(name, name))
-    if name in ("min", "max") and given.reduction.dtype != given.reduction.acc:
-        narrow = torch.empty(given.out_shape, dtype=data.dtype, device="cuda")
+    narrow = given.reduction.dtype.name == "bfloat16"
+    data = torch.from_numpy(given.data.view("int16") if narrow else given.data)
+    data = (data.view(torch.bfloat16) if narrow else data).reshape(given.shape)
+    out = torch.empty(given.out_shape, dtype=getattr(torch, given.reduction.result_dtype))
+    return Ready(_bound(given, data, out), out.numpy)
+
+
+def _bound(given: Given, data: Any, out: Any) -> Launch:
+    import torch
+
+    reduction, (function, words) = given.reduction, _function(given.problem)
+    if reduction.op.name in ("min", "max") and reduction.dtype != reduction.acc:
+        narrow = torch.empty(given.out_shape, dtype=data.dtype, device=data.device)
 
         def widened() -> None:
-            function(data, dim=-1, out=narrow)
+            function(data, **words, out=narrow)
             out.copy_(narrow)
 
-        return Ready(widened)
-    if name in ("sum", "prod", "mean"):
-        function = partial(function, dtype=getattr(torch, problem.reduction.acc.name))
-    return Ready(partial(function, data, dim=-1, out=out))
+        return widened
+    return partial(function, data, **words, out=out)
 
 
 @cache
 def _compiled(problem: Problem) -> Any:
     import torch
+    import torch._dynamo
+
+    # Each size compiles the same code anew; after eight it would be run as it is, without a word.
+    for name in ("recompile_limit", "cache_size_limit"):
+        if hasattr(torch._dynamo.config, name):
+            setattr(torch._dynamo.config, name, _MOST_SIZES)
+
+    function, words = _function(problem)
 
     def reduce(data: Any, out: Any) -> None:
-        out.copy_(_call(problem, data))
+        out.copy_(function(data, **words))
 
-    return torch.compile(reduce, dynamic=False)
+    return torch.compile(reduce, dynamic=False, fullgraph=True)
 
 
 def _prepare_compiled(given: Given) -> Ready:
@@ -90,10 +112,11 @@ def _prepare_compiled(given: Given) -> Ready:
 
 def _prepare_as_called(given: Given) -> Ready:
     data, _ = _tensors(given)
+    function, words = _function(given.problem)
     held: list[Any] = []
 
     def run() -> None:
-        held[:] = [_call(given.problem, data).tolist()]
+        held[:] = [function(data, **words).tolist()]
 
     return Ready(run, lambda: held[0])
 
@@ -111,7 +134,12 @@ def _called(ending: str, problem: Problem) -> str:
 
 
 def _why_not(problem: Problem) -> str | None:
-    return takes(problem, _OPS, _DTYPES)
+    reason, acc = takes(problem, _OPS, _DTYPES), problem.reduction.acc.name
+    if reason is None and acc.startswith("uint"):
+        reason = (
+            None if problem.reduction.op.name.startswith("arg") else f"has no kernels for {acc}"
+        )
+    return reason
 
 
 def _peer(name: str, called: str, prepare: Callable[[Given], Ready], **fields: Any) -> Peer:
@@ -122,7 +150,7 @@ def _peer(name: str, called: str, prepare: Callable[[Given], Ready], **fields: A
 
 
 PEERS = (
-    _peer("torch", "out", _prepare),
+    _peer("torch", "out", _prepare, on_cpu=_on_cpu),
     _peer("torch:compile", "compile", _prepare_compiled),
     _peer("torch:as_called", "as_called", _prepare_as_called, as_called=True),
 )

@@ -80,6 +80,7 @@ COLUMNS: dict[str, Column] = {
         "vs prev",
         lambda r: _ratio(r, r.speedup_prev, r.speedup_prev_low, r.speedup_prev_high),
     ),
+    "slowdown": Column("x", lambda r: _ratio(r, r.slowdown, r.slowdown_low, r.slowdown_high)),
     "batch": Column("batch", lambda r: _whole(r.batch)),
     "host": Column("host us", lambda r: plain_text(r.host_us, 2)),
     "min": Column("min us", lambda r: plain_text(r.time_us_min)),

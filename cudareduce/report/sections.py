@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from cudareduce.report.columns import chosen, distinct_text
+from cudareduce.report.columns import COLUMNS, chosen, distinct_text
 from cudareduce.report.columns import label as _label
 from cudareduce.report.numbers import DASH, error_text, plain_text, size_text
 from cudareduce.results.record import Record, Run
@@ -40,8 +40,12 @@ def sections(
     the run as a whole stand below the last."""
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in run.records:
-        groups.setdefault((r.op, r.dtype, r.acc, r.n, r.rows, r.context), []).append(r)
-    found = [_section(run, group, more, roots or {}) for group in groups.values()]
+        odd, n = r.aligned_n is not None, r.n if r.aligned_n is None else r.aligned_n
+        groups.setdefault((r.op, r.dtype, r.acc, n, r.rows, r.context, odd), []).append(r)
+    found = [
+        _odd(run, group) if odd else _section(run, group, more, roots or {})
+        for (*_, odd), group in groups.items()
+    ]
     floors = run.protocol.get("floors_us")
     remarks = (f"floor, not subtracted: {_floors_text(floors)}",) if floors else ()
     remarks += tuple(run.protocol.get("remarks") or ())
@@ -53,23 +57,13 @@ def sections(
 def _section(
     run: Run, records: Sequence[Record], more: Sequence[str], roots: Mapping[str, str]
 ) -> Section:
-    first = records[0]
-    what = f"{first.op} of {size_text(first.n)} {first.dtype}"
-    if first.rows != 1:
-        what += f" x {size_text(first.rows)} rows"
-    if first.acc != first.dtype:
-        what += f", accumulated in {first.acc}"
+    first, what = records[0], _what(records[0], records[0].n)
     shown = [record for record in records if record.verdict != "skip"]
-    skipped = [(_label(r), r.reason) for r in records if r.verdict == "skip"]
-    notes = [
-        f"{members[0]}: skipped, {reason}" if len(members) == 1
-        else f"skipped, {reason} ({len(members)} rows): {', '.join(members)}"
-        for reason, members in _by_reason(skipped).items()
-    ]  # fmt: skip
+    notes = _skips(records)
     marked = [(_label(r), r.reason) for r in shown if r.verdict == "pass" and r.reason]
     notes += [
         f"{', '.join(dict.fromkeys(members))}: {reason}"
-        for reason, members in _by_reason(marked).items()
+        for reason, members in by_reason(marked).items()
     ]
     wrong = [f"{_label(r)}: WRONG: {r.reason}" for r in shown if r.verdict == "fail"]
     if any(record.time_us is not None for record in shown):
@@ -89,6 +83,52 @@ def _section(
     if rounds and shown and all(r.bound == 0 and r.error_ulp is not None for r in shown):
         notes.append("no %bound: verified with inputs of which no partial answer is rounded")
     return Section(title, header, rows, (*wrong, *notes), rules=_rules(shown, roots))
+
+
+def _what(record: Record, n: int) -> str:
+    what = f"{record.op} of {size_text(n)} {record.dtype}"
+    if record.rows != 1:
+        what += f" x {size_text(record.rows)} rows"
+    if record.acc != record.dtype:
+        what += f", accumulated in {record.acc}"
+    return what
+
+
+def _skips(records: Sequence[Record]) -> list[str]:
+    """What was skipped, by reasons."""
+    skipped = [(_label(r), r.reason) for r in records if r.verdict == "skip"]
+    return [
+        f"{members[0]}: skipped, {reason}" if len(set(members)) == 1
+        else f"skipped, {reason} ({len(members)} rows): {', '.join(dict.fromkeys(members))}"
+        for reason, members in by_reason(skipped).items()
+    ]  # fmt: skip
+
+
+def _odd(run: Run, records: Sequence[Record]) -> Section:
+    """What one element more costs, and a start one element off, each against the same without."""
+    first = records[0]
+    title = (
+        f"{_what(first, first.aligned_n or 0)}, {first.timing}, {run.device.name}, beside "
+        "libraries: the same with one element more, and starting one element off"
+    )
+    more = {_label(r): r for r in records if not r.offset}
+    off = {_label(r): r for r in records if r.offset}
+    rows = tuple(
+        (name, *(COLUMNS[column].cell(side[name]) if name in side else DASH
+                 for side in (more, off) for column in ("time", "slowdown")))
+        for name in dict.fromkeys(map(_label, records))
+        if any(side[name].verdict == "pass" for side in (more, off) if name in side)
+    )  # fmt: skip
+    failed: dict[tuple[str, str], list[str]] = {}  # one that ends its process tells not where
+    for r in records:
+        if r.verdict == "fail":
+            failed.setdefault((_label(r), r.reason), []).append("off" if r.offset else "n + 1")
+    wrong = [f"{name}, {' or '.join(where)}: WRONG: {why}" for (name, why), where in failed.items()]
+    notes = (
+        *wrong, *_skips(records),
+        "x: how many times longer than on what was asked for, in the same rounds",
+    )  # fmt: skip
+    return Section(title, ("kernel", "n + 1 us", "x", "off us", "x"), rows, notes)
 
 
 def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) -> Section:
@@ -222,38 +262,7 @@ def _library_notes(records: Sequence[Record]) -> Iterator[str]:
         yield f"{_label(r)}: {library} {r.version or ''} {r.called}"
 
 
-def verdict_section(records: Iterable[Record], title: str) -> Section:
-    """What `verify` found, one line a case."""
-    header = ("kernel", "op", "dtype", "answer", "error", "%bound", "ulp", "distinct")
-    rows = []
-    told: list[tuple[Record, str]] = []
-    for r in records:
-        answer = {"pass": "right", "fail": "WRONG", "skip": DASH}[r.verdict]
-        accuracy = (error_text(r.error), error_text(r.pct_bound), error_text(r.error_ulp))
-        rows.append((_label(r), r.op, r.dtype, answer, *accuracy, distinct_text(r)))
-        if r.reason:
-            kind = {"fail": "WRONG: ", "skip": "skipped: "}.get(r.verdict, "")
-            told.append((r, kind + r.reason))
-    return Section(title, header, tuple(rows), tuple(_reason_notes(told)), 4)
-
-
-def _reason_notes(told: Iterable[tuple[Record, str]]) -> Iterator[str]:
-    """A line for each reason, with the rows it is of; what is WRONG has one each."""
-    for reason, records in _by_reason(told).items():
-        if len(records) == 1 or records[0].verdict == "fail":
-            yield from (f"{_label(r)} {r.op} {r.dtype}: {reason}" for r in records)
-            continue
-        reductions: dict[str, list[str]] = {}
-        for r in records:
-            reductions.setdefault(_label(r), []).append(f"{r.op} {r.dtype}")
-        alike: dict[str, list[str]] = {}
-        for name, whats in reductions.items():
-            alike.setdefault(", ".join(dict.fromkeys(whats)), []).append(name)
-        who = "; ".join(f"{', '.join(names)} ({whats})" for whats, names in alike.items())
-        yield f"{reason} ({len(records)} rows): {who}"
-
-
-def _by_reason(told: Iterable[tuple[_What, str]]) -> dict[str, list[_What]]:
+def by_reason(told: Iterable[tuple[_What, str]]) -> dict[str, list[_What]]:
     """What has a reason, by reasons, in the order in which they are told first."""
     found: dict[str, list[_What]] = {}
     for what, reason in told:

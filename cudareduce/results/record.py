@@ -28,7 +28,9 @@ class Record:
     of a skip: unfit, unbuilt, machine or time. `time_us` is the
     median over rounds of one reduction, `noise_pct` the interquartile range of samples; `gb_s` is
     10^9 bytes a second. Of a library `called` is the very call and `version` its own; `context` is
-    `primary` for what was timed beside libraries in the primary context of one process.
+    `primary` for what was timed beside libraries in the primary context of one process. The input
+    starts `offset` elements behind an aligned address; `slowdown` is how many times longer it takes
+    so, or with one element more, than `aligned_n` elements a row do from an aligned one.
     """
 
     kernel: str
@@ -96,6 +98,11 @@ class Record:
     called: str | None = None
     version: str | None = None
     context: str | None = None
+    offset: int = 0
+    aligned_n: int | None = None
+    slowdown: float | None = None
+    slowdown_low: float | None = None
+    slowdown_high: float | None = None
 
     @property
     def medians_us(self) -> tuple[float, ...]:

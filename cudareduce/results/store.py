@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -179,13 +179,13 @@ def _misfit(value: Any, kind: type) -> str:
 
 
 def _values(kind: type, found: Any) -> list[Any]:
-    """The values of all fields, in their order. One that is not there is unknown; one of a newer
-    version with the same schema is left out."""
+    """The values of all fields, in their order. One that is not there is its default, or unknown;
+    one of a newer version with the same schema is left out."""
     if type(found) is not dict:
         raise _Unfit("it is not an object")
-    values = []
+    values, defaults = [], _defaults(kind)
     for name, types in _types(kind):
-        value: Any = found.get(name)
+        value: Any = found.get(name, defaults.get(name))
         if type(value) not in types:  # not isinstance, for which true is a whole number
             value = _converted(name, value, types)
         elif type(value) in _NUMBERS and not -_LARGEST <= value <= _LARGEST:
@@ -194,6 +194,11 @@ def _values(kind: type, found: Any) -> list[Any]:
             raise _Unfit(f"{name} holds half a character, which cannot be printed")
         values.append(value)
     return values
+
+
+@cache
+def _defaults(kind: type) -> dict[str, Any]:
+    return {f.name: f.default for f in fields(kind) if f.default is not MISSING}
 
 
 def _figures(value: Any) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from cudareduce.intervals import MIN_ROUNDS, Interval, interval, paired
+from cudareduce.selftest.settings import Setting, on_settings
 from cudareduce.timing.rounds import Timing
 
 #: The threshold that a machine should be good for, and how often it must catch what lies above.
@@ -134,6 +135,7 @@ class Findings:
     problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     interrupted: bool = False
+    settings: tuple[Setting, ...] = ()
 
     @property
     def judged(self) -> list[Comparison]:
@@ -196,7 +198,8 @@ def sentences(findings: Findings) -> list[str]:
     """The verdict in words, then what it rests on, then what could not be done."""
     said = [
         *_on_noise(findings), *_on_power(findings), *_on_undecided(findings),
-        *_on_flushes(findings.flushes), *_on_spreads(findings.spreads), *_on_peers(findings),
+        *_on_flushes(findings.flushes), *_on_spreads(findings.spreads),
+        *on_settings(findings.settings), *_on_peers(findings),
     ]  # fmt: skip
     good = trustworthy(findings)
     head = {
@@ -241,14 +244,10 @@ def _on_power(findings: Findings) -> list[str]:
     if quiet is None or not findings.enough:
         return said
     at = f"At {100 * quiet:.2f} %, the smallest threshold without false verdicts,"
+    which = "none of the injected slowdowns is"
     if least is not None:
-        said.append(
-            f"{at} {100 * least:g} % is the smallest injected slowdown that is caught 95 times in "
-            "100."
-        )
-    else:
-        said.append(f"{at} none of the injected slowdowns is caught 95 times in 100.")
-    return said
+        which = f"{100 * least:g} % is the smallest injected slowdown that is"
+    return [*said, f"{at} {which} caught 95 times in 100."]
 
 
 def _on_undecided(findings: Findings) -> list[str]:

@@ -2,7 +2,7 @@
 
 (a) The same kernels against themselves, (b) slowdowns of a known share, (c) three ways to flush the
 cache, (d) the floors of events, launches and graph replays, (e) what changes a kernel's time and is
-none of its own, (f) NVBench beside us.
+none of its own, (f) a kernel in fresh contexts and in the primary one, (g) NVBench beside us.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from cudareduce.launch.case import Case
 from cudareduce.selftest.entrants import by_place, reads, reductions
 from cudareduce.selftest.findings import ENOUGH, NOTHING, Comparison, Figure, Findings, Peer, Spread
 from cudareduce.selftest.nvbench import ask, why_not
+from cudareduce.selftest.settings import SIZES, Enter, Setting, at_home, taken_in_turns
 from cudareduce.timing.contexts import Context, Contexts, SetUp, new_context, staying
 from cudareduce.timing.remarks import remarks
 from cudareduce.timing.rounds import Measurement, Timing, measure
@@ -45,8 +46,8 @@ _LAUNCHES, _AA_LAUNCHES, _SLOW_LAUNCHES = 24, 16, 8
 _PEER_SIZES = (2**24, 2**25)
 #: Where a launch of 25 us shows what costs 1 us; sets of buffers and contexts to look at.
 _SPREAD_SIZE, _SETS, _CONTEXTS = 2**24, 16, 12
-#: Shares of the time there is: A/A, slowdowns, flushes, floors, spreads, NVBench.
-_WEIGHTS = (5, 4, 2, 1, 2, 3)
+#: Shares of the time there is: A/A, slowdowns, flushes, floors, spreads, settings, NVBench.
+_WEIGHTS = (5, 4, 2, 1, 2, 3, 3)
 _WARM, _WARM_GRAPH = Method(cold=False), Method(cold=False, graph=True)
 
 Say = Callable[[str], None]
@@ -73,6 +74,7 @@ class Selftest:
             "three flushes": self.flushes,
             "floors": self.floors,
             "places, contexts and addresses": self.spreads,
+            "fresh contexts and the primary one": self.settings,
             "NVBench": self.peers,
         }
         seen: dict[str, list[Any]] = {name: [] for name in parts}
@@ -89,11 +91,11 @@ class Selftest:
         except KeyboardInterrupt:
             interrupted = True
             self._problems["interrupted: what had not been measured by then is missing"] = None
-        aa, slow, flushes, floors, spreads, peers = (tuple(found) for found in seen.values())
+        aa, slow, flushes, floors, spreads, settings, peers = map(tuple, seen.values())
         said = [*remarks(self._whole(), None, self._others), self._monitor.problem]
         return Findings(
             aa, slow, flushes, floors, spreads, peers,
-            tuple(self._problems), tuple(text for text in said if text), interrupted,
+            tuple(self._problems), tuple(text for text in said if text), interrupted, settings,
         )  # fmt: skip
 
     def _whole(self) -> Measurement:
@@ -223,6 +225,21 @@ class Selftest:
                 found += [fmean(us)] if us else []
         if len(found) > 1:  # one alone is not 0 % apart from others
             yield Spread(case.kernel.id, n, "its context", tuple(found))
+
+    def settings(self, deadline: Deadline) -> Iterator[Setting]:
+        """The last kernel in fresh contexts and in the primary one, taking turns."""
+        case, timer = self._cases[-1], DeviceTimer(self._backend, self._monitor)
+        for k, n in enumerate(SIZES):
+            share = deadline.share(len(SIZES) - k)
+            fresh = self._contexts(reductions(n, {case.kernel.id: case}))
+            home = partial(at_home, self._backend, timer, case, n)
+
+            def time(enter: Enter, left: int, share: Deadline = share) -> float | None:
+                with enter() as context:
+                    found = self._measured(staying(context), COLD, share.share(left), rounds=1)
+                return next((timing.median_us for timing in found.values()), None)
+
+            yield from taken_in_turns(case.kernel.id, n, fresh, home, time)
 
     def peers(self, deadline: Deadline) -> Iterator[Peer]:
         """NVBench's cold time of each kernel beside ours, with what explains the difference."""

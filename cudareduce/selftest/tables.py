@@ -16,6 +16,7 @@ from cudareduce.report.numbers import (
 )
 from cudareduce.report.sections import Section
 from cudareduce.selftest.findings import THRESHOLD, Figure, Findings, sentences, trustworthy
+from cudareduce.selftest.settings import settings_section
 
 
 def as_json(findings: Findings) -> dict[str, Any]:
@@ -49,6 +50,8 @@ def selftest_sections(findings: Findings, device: str) -> Iterator[Section]:
         yield _floors(findings)
     if findings.spreads:
         yield _spreads(findings)
+    if findings.settings:
+        yield settings_section(findings.settings)
     if findings.peers:
         yield _peers(findings)
 

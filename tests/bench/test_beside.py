@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.peers.catalogue import Listing
-from cudareduce.peers.process import Processes
 from tests.fake_gpu import fake_gpu
-from tests.peers.fakes import serve_fake
+from tests.peers.fakes import use_fakes
 
 Call = Callable[..., tuple[int, str, str]]
 KERNEL = "reduce_v7_shuffle"
@@ -24,16 +22,9 @@ def beside(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, str, str]]:
     """The command line on a fake GPU, with fake libraries: those that the first argument names."""
-    begin = Processes.__init__
-
-    def begun(self: Processes, time_limit_s: float | None) -> None:
-        begin(self, time_limit_s, serve_fake)
-
-    monkeypatch.setattr(Processes, "__init__", begun)
 
     def call(fakes: str, *arguments: object) -> tuple[int, str, str]:
-        listed = tuple(Listing(f"tests.peers.fakes:{name}") for name in fakes.split(","))
-        monkeypatch.setattr("cudareduce.peers.catalogue.listings", lambda names: listed)
+        use_fakes(monkeypatch, fakes)
         with fake_gpu(monkeypatch, cache):
             return cudareduce(*arguments, "--peers", "all")
 
@@ -47,7 +38,7 @@ def test_a_pass_of_their_own(beside: Call, tmp_path: Path) -> None:
         "FINE,MISSING,OWN", "bench", KERNEL, "--n", "2^13", "--rounds", "6", "--json", stored
     )
     assert code == 0
-    plain, table = out.split("\n\n", 1)
+    plain, table, _ = out.split("\n\n", 2)
     assert "peer:" not in plain
     assert "in the primary context, beside libraries" in table
     cells = (line.split() for line in table.splitlines() if line.startswith(" "))
@@ -61,7 +52,8 @@ def test_a_pass_of_their_own(beside: Call, tmp_path: Path) -> None:
     assert f"speedup: against {KERNEL} " in said
     assert "peer:fine: fine 1.2.3 fake.sum, fine" in said
     assert "peer:absent: skipped, not installed: pip install fake" in said
-    records = {(r["kernel"], r["context"]): r for r in json.loads(stored.read_text())["records"]}
+    stored_records = json.loads(stored.read_text())["records"]
+    records = {(r["kernel"], r["context"]): r for r in stored_records if r["aligned_n"] is None}
     assert set(records) == {
         (KERNEL, None), (KERNEL, "primary"), ("peer:fine", "primary"), ("peer:own", "primary"),
         ("peer:fine:as_called", "primary"), ("peer:absent", "primary"),
@@ -76,10 +68,39 @@ def test_a_pass_of_their_own(beside: Call, tmp_path: Path) -> None:
     assert records["peer:fine:as_called", "primary"]["time_us"] is None
 
 
+def test_one_element_more_and_a_start_one_off(beside: Call, tmp_path: Path) -> None:
+    """Everything that was timed is timed there too, against itself, with the reason where it is
+    not; and nothing where several sizes are asked for."""
+    stored = tmp_path / "run.json"
+    ask = ("bench", KERNEL, "--rounds", "6")
+    code, out, _ = beside("FINE,NARROW", *ask, "--n", "2^13", "--json", stored)
+    assert code == 3
+    title = "the same with one element more, and starting one element off"
+    table = next(text for text in out.split("\n\n") if title in " ".join(text.split()))
+    rows = {line.split()[0]: line.split() for line in table.splitlines() if line.strip()}
+    assert rows["kernel"] == ["kernel", "n", "+", "1", "us", "x", "off", "us", "x"]
+    assert [rows["peer:narrow"][k][:4] for k in (2, 4)] == ["4.00", "4.00"]
+    assert rows[KERNEL][2].startswith(("1.0", "0.99"))
+    assert rows["peer:words"][3:] == ["-", "-"]
+    said = " ".join(table.split())
+    assert "peer:words: skipped, reads words of 16 bytes, and its input starts 4 bytes off" in said
+    assert "peer:off_by_one, off: WRONG: n = 1025, exact, misaligned by 1: got" in said
+    assert "peer:faults, n + 1 or off: WRONG: ends its process by SIGABRT" in said
+    assert "peer:faults: WRONG" not in " ".join(out.split())  # on what was asked for it is right
+    odd = [r for r in json.loads(stored.read_text())["records"] if r["aligned_n"]]
+    assert {(r["n"], r["offset"], r["aligned_n"]) for r in odd} == {
+        (2**13 + 1, 0, 2**13), (2**13, 1, 2**13)
+    }  # fmt: skip
+    assert all(r["slowdown"] and r["slowdown_low"] for r in odd if r["verdict"] == "pass")
+    code, out, _ = beside("FINE", *ask, "--n", "2^10,2^13", "--strict")
+    assert code == 0  # of calls as people make them there is the host's time, which is all there is
+    assert "one element more" not in out
+
+
 def test_what_misbehaves_is_a_row(beside: Call) -> None:
     code, out, _ = beside("FINE,FAILING,CRASHING", "bench", KERNEL, "--n", "2^13", "--rounds", "6")
     assert code == 3
-    said = " ".join(out.split())
+    said = " ".join(out.split("the same with")[0].split())
     assert "peer:crashes: WRONG: ends its process by SIGABRT" in said
     assert "peer:wrong: WRONG: n = 1, exact: got" in said
     assert "peer:no_memory: skipped, found no memory on the GPU for its own" in said
@@ -122,9 +143,50 @@ def test_on_the_cpu(cudareduce: Call) -> None:
     )
     assert code == 0
     assert (
-        "skipped, libraries run on a GPU, and this is the CPU emulator: nothing of them is tried "
-        "here (2 rows): peer:thrust, peer:thrust:as_called" in " ".join(out.split())
+        "skipped, runs on a GPU alone, and this is the CPU emulator: nothing of it is tried here "
+        "(2 rows): peer:thrust, peer:thrust:as_called" in " ".join(out.split())
     )
+
+
+def test_on_the_cpu_where_it_works(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    use_fakes(monkeypatch, "ON_CPU,FINE")
+    stored = tmp_path / "run.json"
+    code, _, _ = cudareduce(
+        "bench", KERNEL, "--n", "1000", "--backend", "cpu", "--peers", "cub", "--json", stored
+    )
+    assert code == 0
+    records = {r["kernel"]: r for r in json.loads(stored.read_text())["records"]}
+    both = records["peer:both"]
+    assert (both["verdict"], both["backend"], both["time_us"], both["host_us"]) == (
+        "pass", "cpu", None, None
+    )  # fmt: skip
+    assert records["peer:fine"]["verdict"] == "skip"
+
+
+def test_graphs(beside: Call, tmp_path: Path) -> None:
+    """A call that cannot be captured, or leaves nothing in the graph, says so in a row."""
+    stored = tmp_path / "run.json"
+    code, out, _ = beside(
+        "FINE,CAPTURED", "bench", KERNEL, "--n", "2^13", "--rounds", "6", "--graph", "--json",
+        stored,
+    )  # fmt: skip
+    assert code == 0
+    records = {
+        (r["kernel"], r["timing"]): r for r in json.loads(stored.read_text())["records"]
+        if r["context"] and r["aligned_n"] is None
+    }  # fmt: skip
+    assert records["peer:fine", "cold graph"]["time_us"]
+    assert records[KERNEL, "cold graph"]["time_us"]
+    assert records["peer:refuses", "cold"]["time_us"]
+    reasons = {name: r["reason"] for (name, _), r in records.items() if r["verdict"] == "skip"}
+    assert reasons == {
+        "peer:refuses": "is not captured in a graph (RuntimeError: operation not permitted when "
+        "stream is capturing)",
+        "peer:elsewhere": "does its work elsewhere than in the graph that is captured of it",
+    }
+    assert "peer:elsewhere: skipped, does its work elsewhere" in " ".join(out.split())
 
 
 def test_a_first_pass_has_no_library(beside: Call) -> None:
@@ -141,8 +203,10 @@ def test_what_it_is_called(cudareduce: Call) -> None:
 def test_without_libraries_nothing_is_imported() -> None:
     code = (
         "import sys; from cudareduce.cli.main import run; "
+        "import cudareduce.gate.command, cudareduce.sweep.command, cudareduce.selftest.command; "
         f"run(['bench', '{KERNEL}', '--n', '33', '--backend', 'cpu', '--quiet']); "
         "new = {m for m in sys.modules if m.startswith('cudareduce.peers')}; "
+        "new |= {'torch', 'triton', 'cupy', 'numba', 'jax', 'pycuda', 'cuda'} & set(sys.modules); "
         "more = new - {'cudareduce.peers', 'cudareduce.peers.names'}; "
         "sys.exit(str(more) if more else 0)"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import multiprocessing
 import os
 import tempfile
 import time
@@ -13,16 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import cudareduce.backends
 from cudareduce.errors import OutOfMemory
 from cudareduce.launch.plan import Problem
+from cudareduce.peers.catalogue import Listing
 from cudareduce.peers.child import serve
 from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
 from cudareduce.problem.inputs import as_numbers
 from tests.fake_gpu import FakeGpu, quick
 
-#: What stays mapped.
+#: What stays locked, and mapped.
+LOCKS: list[Any] = []
 MAPPED: list[mmap.mmap] = []
 #: The fake GPU of this process, whose clock the launches of libraries move.
 GPUS: list[FakeGpu] = []
@@ -37,6 +41,13 @@ def serve_fake(pipe: Connection, cells: Any, log: str) -> None:
 
     cudareduce.backends.open_cuda = opened  # type: ignore[assignment]
     serve(pipe, cells, log)
+
+
+def use_fakes(monkeypatch: pytest.MonkeyPatch, names: str) -> None:
+    """Make --peers mean these fakes, on a fake GPU."""
+    monkeypatch.setattr("cudareduce.peers.process.serve", serve_fake)
+    listed = tuple(Listing(f"tests.peers.fakes:{name}") for name in names.split(","))
+    monkeypatch.setattr("cudareduce.peers.catalogue.listings", lambda names: listed)
 
 
 def summed(given: Given, factor: float = 1.0, us: float = 10.0) -> Ready:
@@ -65,6 +76,11 @@ def called(given: Given) -> Ready:
 
     nbytes = 4 * given.problem.rows
     return Ready(run, lambda: np.frombuffer(ctypes.string_at(given.out, nbytes), np.float32))
+
+
+def narrow(given: Given) -> Ready:
+    """What loads single elements where neither length nor start is even."""
+    return summed(given, us=10.0 if given.problem.n % 4 == 0 == given.address % 16 else 40.0)
 
 
 def raising(error: Exception) -> Callable[[Given], Ready]:
@@ -131,14 +147,61 @@ def why_not(problem: Problem) -> str | None:
 
 
 def fake(name: str, prepare: Callable[[Given], Ready] = summed, **fields: Any) -> Peer:
-    usual: dict[str, Any] = {"load": lambda: "1.2.3", "context": "any", "why_not": why_not}
+    usual: dict[str, Any] = {
+        "load": lambda: "1.2.3",
+        "context": "any",
+        "why_not": why_not,
+        "package": "fake",
+    }
     return Peer(
-        name=name, package="fake", install="pip install fake",
+        name=name, install="pip install fake",
         called=lambda problem: f"fake.sum, {name}", prepare=prepare, **(usual | fields),
     )  # fmt: skip
 
 
 FINE = (fake("fine"), fake("fine:as_called", called, as_called=True))
+
+
+def locked() -> str:
+    """A library that makes a lock of several processes when it is imported, as tqdm does."""
+    LOCKS.append(multiprocessing.RLock())
+    return "1.0"
+
+
+def refusing(given: Given) -> Ready:
+    """What asks for memory in each call, which a stream that is captured has none of."""
+    ready = summed(given)
+
+    def run() -> None:
+        if GPUS[0].capturing:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        ready.run()
+
+    return Ready(run)
+
+
+def elsewhere(given: Given) -> Ready:
+    """What does its work on a stream of its own, and leaves nothing in a graph."""
+    ready = summed(given)
+    return Ready(lambda: None if GPUS[0].replaying else ready.run())
+
+
+LOCKING = (fake("locking", load=locked),)
+CAPTURED = (fake("refuses", refusing), fake("elsewhere", elsewhere))
+ON_CPU = (
+    fake(
+        "both", raising(RuntimeError("there is no GPU")), package="numpy",
+        on_cpu=lambda given: Ready(lambda: None, lambda: given.data.astype(np.float64).sum()),
+    ),
+)  # fmt: skip
+NARROW = (
+    fake("narrow", narrow), fake("words", alignment=16),
+    fake("faults", lambda given: Ready(os.abort) if given.address % 16 else summed(given)),
+    fake("off_by_one", lambda given: summed(given, 1.5 if given.address % 16 else 1.0)),
+)  # fmt: skip
+AS_CUB = (fake("cub", load=lambda: "1.3.0"),)
+SLOW_CUB = (fake("cub", lambda given: summed(given, us=12.0)),)
+WRONG_CUB = (fake("cub", lambda given: summed(given, 1.5)),)
 MISSING = (
     fake("absent", load=absent), fake("too_old", load=too_old), fake("broken", load=broken),
 )  # fmt: skip

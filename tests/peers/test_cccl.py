@@ -24,6 +24,7 @@ SOURCE = Path(cccl.__file__).parent / "device" / "cccl.cu"
                             "PEER_CHOSEN_FLOAT"]),
         ("sum", "int32", ["PEER_IN=int", "PEER_ACC=int", "PEER_OP_SUM", "PEER_CHOSEN"]),
         ("max", "float16", ["PEER_IN=__half", "PEER_ACC=float", "PEER_OP_MAX", "PEER_PACKED"]),
+        ("mean", "int32", ["PEER_IN=int", "PEER_ACC=double", "PEER_OP_MEAN"]),
         ("argmax", "bfloat16", ["PEER_IN=__nv_bfloat16", "PEER_ACC=float", "PEER_OP_ARGMAX"]),
     ],
 )  # fmt: skip
@@ -51,6 +52,19 @@ def test_the_newest_headers_are_taken(tmp_path: Path, monkeypatch: pytest.Monkey
     assert cccl.version_here() is None
 
 
+def test_what_is_called() -> None:
+    """Where CUB has no call of that name, the one that is made in its place is told."""
+    called = {peer.name: peer.called for peer in (*cccl.CUB, *cccl.THRUST)}
+    mean, places = reduction_of("mean", "float32"), reduction_of("argmax", "float32")
+    assert called["cub:run_to_run"](Problem(mean, 100)) == (
+        "DeviceReduce::Sum, run_to_run, divided where it is stored"
+    )
+    assert called["cub:run_to_run"](Problem(places, 100, 7)) == (
+        "DeviceSegmentedReduce::ArgMax, run_to_run"
+    )
+    assert called["thrust:as_called"](Problem(places, 100)) == "thrust::max_element, par"
+
+
 def test_modes_that_are_not_what_the_table_compares() -> None:
     """They add 16-bit floats in 16 bits, or take no operator but the sum."""
     modes = {peer.name: peer for peer in cccl.CUB}
@@ -68,7 +82,7 @@ def test_modes_that_are_not_what_the_table_compares() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("op", "dtype"), [("sum", "float32"), ("max", "float16"), ("argmin", "int8")]
+    ("op", "dtype"), [("sum", "float32"), ("mean", "float16"), ("argmin", "int8")]
 )
 def test_nvcc_takes_the_source(op: str, dtype: str, tmp_path: Path) -> None:
     nvcc = next(installed("nvcc"), None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from cudareduce.peers.job import Job, Outcome
 from cudareduce.peers.process import Processes
 from cudareduce.problem.operators import reduction_of
 from cudareduce.timing.sampling import COLD
+from tests.conftest import ROOT
 from tests.peers.fakes import serve_fake
 
 SUM = reduction_of("sum", "float32")
@@ -104,11 +107,33 @@ def test_two_runtimes_are_told(registry: Registry, cache: Path, processes: Proce
     outcome = processes.outcome(
         job(registry, cache, "RUNTIMES", rounds=1), Deadline(), lambda: None
     )
-    assert reasons(outcome) == {"runtime_12": "pass: ", "runtime_13": "pass: "}
+    assert reasons(outcome) == {
+        "runtime_12": "pass: ",
+        "runtime_13": "pass: brought libcudart.so.13 into a process that had libcudart.so.12: name "
+        "it alone with --peers where its figures look odd",
+    }
     assert outcome.remarks == (
         "the libraries loaded 2 CUDA runtimes into one process (libcudart.so.12, libcudart.so.13): "
         "name fewer with --peers where figures look odd",
     )
+
+
+def test_locks_of_libraries_are_not_missed(cache: Path) -> None:
+    """tqdm, which others bring along, makes one that nobody gives back when its process is ended:
+    Python said so on the terminal, after everything else."""
+    code = (
+        "from pathlib import Path; from cudareduce.budget import Deadline; "
+        "from cudareduce.library.registry import load_registry; "
+        "from cudareduce.peers.process import Processes; from tests.peers.fakes import serve_fake; "
+        "from tests.peers.test_process import job\n"
+        "if __name__ == '__main__':\n"
+        "    with Processes(None, serve_fake) as processes:\n"
+        f"        asked = job(load_registry(), Path({str(cache)!r}), 'LOCKING', rounds=0)\n"
+        "        outcome = processes.outcome(asked, Deadline(), lambda: None)\n"
+        "    assert outcome.peers['locking'].verdict.outcome == 'pass'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_no_time_is_left(registry: Registry, cache: Path, processes: Processes) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cudareduce.report.answers import verdict_section
 from cudareduce.report.markdown import to_markdown
-from cudareduce.report.sections import Section, sections, verdict_section
+from cudareduce.report.sections import Section, sections
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.store import load
 from tests.conftest import ROOT

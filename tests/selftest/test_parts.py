@@ -33,7 +33,8 @@ from cudareduce.selftest.findings import (
     sentences,
     trustworthy,
 )
-from cudareduce.selftest.tables import as_json
+from cudareduce.selftest.settings import Setting
+from cudareduce.selftest.tables import as_json, selftest_sections
 from cudareduce.timing.rounds import Measurement
 from cudareduce.timing.warmup import WarmUp
 from tests.conftest import ROOT
@@ -193,6 +194,20 @@ def test_what_is_none_of_the_kernels_in_words() -> None:
     assert "launches 4.0 %, its context 0.8 %; measured again with nothing changed, 0.4 %." in said
 
 
+def test_contexts_in_words_and_in_a_table() -> None:
+    found = Findings(settings=(
+        Setting("A", 2**24, (25.6, 25.7, 25.8), (25.8, 25.957, 26.3)),
+        Setting("A", 2**25, (36.0, 36.0), (36.0, 36.01)),
+    ))  # fmt: skip
+    assert sentences(found)[1] == (
+        "The primary context, which libraries insist on, reads A at n = 16777216 1.0 % slower than "
+        "fresh ones and scatters 2.5 times as much, at n = 33554432 as fast as fresh ones: compare "
+        "times within one of the two."
+    )
+    table = list(selftest_sections(found, "a GPU"))[-1]
+    assert table.rows[1] == ("2^24", "primary", "25.96", "25.80", "26.30", "1.9%")
+
+
 def test_its_kernels_exist(registry: Registry) -> None:
     assert all(name in registry.kernels for name in KERNELS)
 
@@ -207,6 +222,7 @@ def gpu(cache: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
         "_SETS": 3, "_CONTEXTS": 2,
     }.items():  # fmt: skip
         monkeypatch.setattr(parts, name, value)
+    monkeypatch.setattr(parts, "SIZES", (2**14,))
     monkeypatch.setattr(judging, "ENOUGH", 12)
     monkeypatch.setattr(judging, "ENOUGH_SLOWED", 10)
     return made
@@ -232,6 +248,9 @@ def test_all_parts(
     assert [f["how"] for f in found["floors"]].count("warm graph") == 2
     assert len(found["peers"]) == 3
     assert [len(spread["us"]) for spread in found["spreads"]] == [8, 3, 3, 2]
+    assert [(s["n"], len(s["fresh_us"]), len(s["primary_us"])) for s in found["settings"]] == [
+        (2**14, 10, 10)
+    ]
     assert found["words"][0] == "This machine measures well enough for a threshold of 2 %."
     assert "Selftest of Fake GPU" in out and "Floors" in out and "Beside NVBench" in out
     assert "nan" not in out.lower()

@@ -7,10 +7,12 @@
 #include <cuda/functional>
 #include <cuda/std/functional>
 #include <cuda/std/limits>
+#include <cuda/std/utility>
 #include <cub/device/device_reduce.cuh>
 #include <cub/device/device_segmented_reduce.cuh>
 #include <thrust/device_ptr.h>
 #include <thrust/execution_policy.h>
+#include <thrust/extrema.h>
 #include <thrust/iterator/counting_iterator.h>
 #include <thrust/iterator/transform_iterator.h>
 #include <thrust/reduce.h>
@@ -27,7 +29,7 @@ using Limits = cuda::std::numeric_limits<Acc>;
 // What the calls that allocate for themselves are given instead.
 [[maybe_unused]] constexpr size_t piece_bytes = 16 << 20;
 
-#if defined(PEER_OP_SUM)
+#if defined(PEER_OP_SUM) || defined(PEER_OP_MEAN)
 using Op = cuda::std::plus<Acc>;
 static Acc init() { return Acc(0); }
 #elif defined(PEER_OP_PROD)
@@ -49,6 +51,65 @@ struct Times {
     long long n;
     __host__ __device__ long long operator()(long long row) const { return row * n; }
 };
+
+// Where answers are stored, as something else than what was found: what is assigned goes through
+// `Store`, whose `Target` is the type in memory.
+template <class Store>
+struct Stored {
+    using Target = typename Store::Target;
+    struct Place {
+        Target *out;
+        Store store;
+        template <class Found>
+        __host__ __device__ Place &operator=(const Found &found)
+        {
+            *out = store(found);
+            return *this;
+        }
+    };
+    using iterator_category = cuda::std::random_access_iterator_tag;
+    using value_type = void;
+    using difference_type = cuda::std::ptrdiff_t;
+    using pointer = void;
+    using reference = Place;
+
+    Target *out;
+    Store store;
+    __host__ __device__ Place operator*() const { return {out, store}; }
+    __host__ __device__ Place operator[](difference_type k) const { return {out + k, store}; }
+    __host__ __device__ Stored operator+(difference_type k) const { return {out + k, store}; }
+    __host__ __device__ Stored &operator+=(difference_type k)
+    {
+        out += k;
+        return *this;
+    }
+};
+
+struct Mean {
+    using Target = Acc;
+    Acc count;
+    __host__ __device__ Acc operator()(Acc sum) const { return sum / count; }
+};
+
+struct Key {
+    using Target = long long;
+    template <class K, class V>
+    __host__ __device__ long long operator()(const cub::KeyValuePair<K, V> &found) const
+    {
+        return found.key;
+    }
+    template <class K, class V>
+    __host__ __device__ long long operator()(const cuda::std::pair<K, V> &found) const
+    {
+        return found.first;
+    }
+};
+
+#if defined(PEER_OP_MEAN)
+static Stored<Mean> target(Acc *out, long long n) { return {out, Mean{static_cast<Acc>(n)}}; }
+#else
+[[maybe_unused]] static Acc *target(Acc *out, long long) { return out; }
+#endif
 
 extern "C" int cccl_version() { return CCCL_VERSION; }
 
@@ -75,6 +136,43 @@ extern "C" int run_to_run(char *tmp, size_t *bytes, const In *in, long long *out
 
 using Answer = long long;
 
+extern "C" int rows(void *tmp, size_t *bytes, const In *in, long long *out, long long n,
+                    long long rows, cudaStream_t stream)
+{
+    Stored<Key> keys{out, Key{}};
+#if CCCL_VERSION >= 3002000
+    auto wide = cuda::std::int64_t(rows);
+#define PEER_SEGMENTS wide, int(n)
+#else
+    auto starts = thrust::make_transform_iterator(thrust::counting_iterator<long long>(0), Times{n});
+#define PEER_SEGMENTS int(rows), starts, starts + 1
+#endif
+#if defined(PEER_OP_ARGMIN)
+    return cub::DeviceSegmentedReduce::ArgMin(tmp, *bytes, in, keys, PEER_SEGMENTS, stream);
+#else
+    return cub::DeviceSegmentedReduce::ArgMax(tmp, *bytes, in, keys, PEER_SEGMENTS, stream);
+#endif
+}
+
+// As people call it: the place of an extremum comes back to the host.
+extern "C" int thrust_as_called(const In *in, long long *answer, long long n, cudaStream_t stream)
+{
+    try {
+        auto first = thrust::device_pointer_cast(in);
+        auto policy = thrust::cuda::par.on(stream);
+#if defined(PEER_OP_ARGMIN)
+        *answer = thrust::min_element(policy, first, first + n) - first;
+#else
+        *answer = thrust::max_element(policy, first, first + n) - first;
+#endif
+    } catch (const std::bad_alloc &) {
+        return cudaErrorMemoryAllocation;
+    } catch (const thrust::system_error &error) {
+        return error.code().value();
+    }
+    return cudaSuccess;
+}
+
 #else
 
 using Answer = Acc;
@@ -82,14 +180,15 @@ using Answer = Acc;
 template <class N>
 static cudaError_t reduce(void *tmp, size_t &bytes, const In *in, Acc *out, N n, cudaStream_t stream)
 {
+    auto to = target(out, n);
     if constexpr (same) {
-#if defined(PEER_OP_SUM)
-        return cub::DeviceReduce::Sum(tmp, bytes, in, out, n, stream);
+#if defined(PEER_OP_SUM) || defined(PEER_OP_MEAN)
+        return cub::DeviceReduce::Sum(tmp, bytes, in, to, n, stream);
 #else
-        return cub::DeviceReduce::Reduce(tmp, bytes, in, out, n, Op{}, init(), stream);
+        return cub::DeviceReduce::Reduce(tmp, bytes, in, to, n, Op{}, init(), stream);
 #endif
     } else
-        return cub::DeviceReduce::TransformReduce(tmp, bytes, in, out, n, Op{}, Widen{}, init(),
+        return cub::DeviceReduce::TransformReduce(tmp, bytes, in, to, n, Op{}, Widen{}, init(),
                                                   stream);
 }
 
@@ -106,24 +205,25 @@ extern "C" int rows(void *tmp, size_t *bytes, const In *in, Acc *out, long long 
                     cudaStream_t stream)
 {
     auto wide = cuda::std::int64_t(rows);
+    auto to = target(out, n);
 #if CCCL_VERSION >= 3002000
     if constexpr (same)
-        return cub::DeviceSegmentedReduce::Reduce(tmp, *bytes, in, out, wide, int(n), Op{}, init(),
+        return cub::DeviceSegmentedReduce::Reduce(tmp, *bytes, in, to, wide, int(n), Op{}, init(),
                                                   stream);
     else {
         auto wider = thrust::make_transform_iterator(in, Widen{});
-        return cub::DeviceSegmentedReduce::Reduce(tmp, *bytes, wider, out, wide, int(n), Op{},
+        return cub::DeviceSegmentedReduce::Reduce(tmp, *bytes, wider, to, wide, int(n), Op{},
                                                   init(), stream);
     }
 #else
     // Before 3.2 rows of one length are rows between offsets, as any others.
     auto starts = thrust::make_transform_iterator(thrust::counting_iterator<long long>(0), Times{n});
     if constexpr (same)
-        return cub::DeviceSegmentedReduce::Reduce(tmp, *bytes, in, out, wide, starts, starts + 1,
+        return cub::DeviceSegmentedReduce::Reduce(tmp, *bytes, in, to, wide, starts, starts + 1,
                                                   Op{}, init(), stream);
     else {
         auto wider = thrust::make_transform_iterator(in, Widen{});
-        return cub::DeviceSegmentedReduce::Reduce(tmp, *bytes, wider, out, wide, starts, starts + 1,
+        return cub::DeviceSegmentedReduce::Reduce(tmp, *bytes, wider, to, wide, starts, starts + 1,
                                                   Op{}, init(), stream);
     }
 #endif
@@ -149,8 +249,8 @@ extern "C" int packed(void *tmp, size_t *bytes, const In *in, Acc *out, long lon
                       cudaStream_t stream)
 {
     auto words = reinterpret_cast<const unsigned long long *>(in);
-    return cub::DeviceReduce::TransformReduce(tmp, *bytes, words, out, int(n / 4), Op{}, Unpack{},
-                                              init(), stream);
+    return cub::DeviceReduce::TransformReduce(tmp, *bytes, words, target(out, n), int(n / 4),
+                                              Op{}, Unpack{}, init(), stream);
 }
 #endif
 
@@ -234,13 +334,17 @@ extern "C" int reduce_into(char *tmp, size_t *bytes, const In *in, Acc *out, lon
     Pool pool{tmp};
     try {
         auto first = thrust::device_pointer_cast(in);
-        auto target = thrust::device_pointer_cast(out);
+#if defined(PEER_OP_MEAN)
+        auto to = target(out, n);
+#else
+        auto to = thrust::device_pointer_cast(out);
+#endif
         auto policy = thrust::cuda::par_nosync(pool).on(stream);
         if constexpr (same)
-            thrust::reduce_into(policy, first, first + n, target, init(), Op{});
+            thrust::reduce_into(policy, first, first + n, to, init(), Op{});
         else {
             auto wide = thrust::make_transform_iterator(first, Widen{});
-            thrust::reduce_into(policy, wide, wide + n, target, init(), Op{});
+            thrust::reduce_into(policy, wide, wide + n, to, init(), Op{});
         }
     } catch (const std::bad_alloc &) {
         return cudaErrorMemoryAllocation;
@@ -263,6 +367,9 @@ extern "C" int thrust_as_called(const In *in, Acc *answer, long long n, cudaStre
             auto wide = thrust::make_transform_iterator(first, Widen{});
             *answer = thrust::reduce(policy, wide, wide + n, init(), Op{});
         }
+#if defined(PEER_OP_MEAN)
+        *answer /= static_cast<Acc>(n);
+#endif
     } catch (const std::bad_alloc &) {
         return cudaErrorMemoryAllocation;
     } catch (const thrust::system_error &error) {

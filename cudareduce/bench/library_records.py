@@ -1,0 +1,174 @@
+"""Records of libraries, and of kernels in the same pass: of what was asked for, and of inputs that
+lie as those of users often do.
+
+One element more, or a start one element off, and some compilers fall back to loads of single
+elements without a word: so everything that was timed is timed there too, in a few more rounds,
+against itself on the input that was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+from cudareduce.bench.group import Group, Times
+from cudareduce.bench.records import Recorder
+from cudareduce.device import DeviceLimits
+from cudareduce.intervals import MIN_ROUNDS, interval, paired
+from cudareduce.launch.case import Case, Shape
+from cudareduce.launch.plan import Plan, Problem
+from cudareduce.peers.contract import Peer
+from cudareduce.peers.job import ODD, PLAIN, Found, Job, Outcome, case_of, keyed, plan_of
+from cudareduce.peers.laid import plans_of
+from cudareduce.results.record import Record
+from cudareduce.verify.verdict import RIGHT, skipped, worse
+
+PRIMARY = "primary"
+#: What is verified of odd layouts besides the size that is timed, since some libraries compile for
+#: each size; and launches in each half of a round.
+_ODD_EDGES: tuple[Shape, ...] = ((1025, 1),)
+_ODD_LAUNCHES = 24
+_NO_SPEEDUP: dict[str, Any] = dict.fromkeys(
+    ("baseline", "speedup", "speedup_low", "speedup_high", "speedup_prev", "speedup_prev_low",
+     "speedup_prev_high"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One reduction at one size, with the kernels to measure there."""
+
+    group: Group
+    shape: Shape
+    kernels: tuple[tuple[Case, Plan], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryRecords:
+    """Makes records of what one job gave."""
+
+    recorder: Recorder
+    peers: Sequence[Peer]
+    job: Job
+    limits: DeviceLimits
+
+    def of(self, asked: Asked, outcome: Outcome) -> list[Record]:
+        """Peers in the order of tables, then kernels; of a job with several layouts those of all
+        but the first, each against the first."""
+        plain = self._laid_out(asked, outcome, 0)
+        if not self.job.odd:
+            return plain
+        rounds = {(record.kernel, record.block): record.rounds_us for record in plain}
+        return [
+            replace(
+                record, offset=layout.offset, aligned_n=record.n - layout.more, **_NO_SPEEDUP,
+                **_slowdown(rounds.get((record.kernel, record.block), ()), record.rounds_us),
+            )
+            for number, layout in enumerate(self.job.layouts) if number
+            for record in self._laid_out(asked, outcome, number)
+        ]  # fmt: skip
+
+    def _laid_out(self, asked: Asked, outcome: Outcome, number: int) -> list[Record]:
+        reduction = self.job.reduction
+        found = {
+            case_of(peer, reduction): one for peer in self.peers
+            # one that has taken its process down was not told by layouts
+            if (one := outcome.peers.get(keyed(peer.name, number), outcome.peers.get(peer.name)))
+        }  # fmt: skip
+        group = self._group(asked, outcome, found, number)
+        cases = [*found, *(case for case, _ in asked.kernels if outcome.passes)]
+        made = self._compared(group).records(group, cases)
+        by_id = {case.kernel.id: f for case, f in found.items()}
+        context = PRIMARY if self.job.rounds else None
+        named = [_named(record, by_id.get(record.kernel), context) for record in made]
+        return [*named, *self._without_graph(group, found, context)]
+
+    def _without_graph(
+        self, group: Group, found: Mapping[Case, Found], context: str | None
+    ) -> Iterator[Record]:
+        """A row for each graph that could not be captured."""
+        why = {case: one.no_graph for case, one in found.items()
+               if one.no_graph and group.verdicts[case].outcome == "pass"}  # fmt: skip
+        skips = {case: skipped("unfit", reason) for case, reason in why.items()}
+        for label in (method.label for method in self.job.methods if method.graph and why):
+            untimed = replace(group, times={}, verdicts=skips)
+            for case, made in zip(why, self.recorder.records(untimed, list(why)), strict=True):
+                yield replace(_named(made, found[case], context), timing=label)
+
+    def _group(
+        self, one: Asked, outcome: Outcome, found: Mapping[Case, Found], number: int
+    ) -> Group:
+        shape = self.job.layouts[number].shape(one.shape)
+        problem = Problem(self.job.reduction, *shape)
+        places = {keyed(p.name, number): case_of(p, self.job.reduction) for p in self.peers}
+        places |= {keyed(case.kernel.id, number): case for case, _ in one.kernels}
+        verdicts = {case: f.verdict for case, f in found.items()}
+        plans, refusals = plans_of(self.job, number, self.limits)
+        for place, (case, _) in enumerate(one.kernels):
+            after = outcome.kernels.get((place, number), RIGHT)
+            if place in refusals:
+                after = skipped("unfit", refusals[place])
+            verdicts[case] = worse(one.group.verdicts[case], after)
+        times = {
+            label: Times(
+                timings={places[name]: timing for name, timing in result.timings.items()
+                         if name in places and verdicts[places[name]].outcome == "pass"},
+                ceiling=result.ceiling, conditions=result.conditions,
+            )
+            for label, result in outcome.passes.items()
+        }  # fmt: skip
+        ours = {one.kernels[place][0]: plan for place, plan in plans.items()}
+        return replace(
+            one.group, n=shape[0], times=times, verdicts=verdicts, tried=False,
+            plans={**{case: plan_of(case, problem) for case in found}, **ours},
+        )  # fmt: skip
+
+    def _compared(self, group: Group) -> Recorder:
+        """The recorder, with what speed-ups of this pass are against: what was asked for, else the
+        fastest kernel of ours in it."""
+        settings = self.recorder.settings
+        first = next(iter(group.times.values()), Times())
+        ours = {c: t.median_us for c, t in first.timings.items() if c.kernel.family != "peer"}
+        if settings.baseline_kernel or not ours:
+            return self.recorder
+        best = min(ours, key=lambda case: ours[case]).kernel.id
+        return replace(self.recorder, settings=replace(settings, baseline_kernel=best))
+
+
+def _named(record: Record, found: Found | None, context: str | None) -> Record:
+    """A record of a library, with what was called; of all in a pass, where that took place."""
+    if found is None:
+        return replace(record, context=context)
+    host_us = record.host_us if found.host_us is None else found.host_us
+    return replace(
+        record, context=context, called=found.called, version=found.version, host_us=host_us,
+        block=None, items=None, grid=None, passes=None, scope="library", source_sha=None,
+    )  # fmt: skip
+
+
+def odd_job(job: Job, outcome: Outcome) -> Job:
+    """What was timed by a job, against itself with one element more and with a start one element
+    off."""
+    timed = {name for found in outcome.passes.values() for name in found.timings}
+    peers = (peer.name for listing in job.listings for peer in listing.peers())
+    return replace(
+        job, layouts=(PLAIN, *ODD), shapes=(*_ODD_EDGES, job.shapes[-1]), methods=job.methods[:1],
+        rounds=min(job.rounds, MIN_ROUNDS), most=_ODD_LAUNCHES,
+        left_out=frozenset(name for name in peers if name not in timed),
+    )  # fmt: skip
+
+
+def right_kernels(group: Group) -> tuple[tuple[Case, Plan], ...]:
+    """The kernels of a group that were right, with their plans."""
+    right = [case for case, verdict in group.verdicts.items() if verdict.outcome == "pass"]
+    return tuple((case, group.plans[case]) for case in right if case in group.plans)
+
+
+def _slowdown(aligned: Sequence[float | None], odd: Sequence[float | None]) -> dict[str, Any]:
+    """Formed round by round, as speed-ups are."""
+    ratios = paired(odd, aligned)
+    low, high = interval(ratios) or (None, None)
+    middle = median(ratios) if ratios else None
+    return {"slowdown": middle, "slowdown_low": low, "slowdown_high": high}

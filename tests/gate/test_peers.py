@@ -1,0 +1,67 @@
+"""Libraries beside kernels in `check`, on a fake GPU with fake libraries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fake_gpu import fake_gpu
+from tests.peers.fakes import use_fakes
+
+Call = Callable[..., tuple[int, str, str]]
+KERNEL = "reduce_v7_shuffle"
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[None]:
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
+        monkeypatch.delenv(name, raising=False)
+    with fake_gpu(monkeypatch, cache):
+        yield
+
+
+def test_libraries_are_compared_with_themselves(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One that is slower fails, after a second look; versions are both said; one that is wrong
+    counts as a wrong kernel does; and without --peers nothing of them is asked for."""
+    baseline, now = tmp_path / "baseline.json", tmp_path / "now.json"
+    ask = ("check", "--baseline", baseline, "--all")
+    use_fakes(monkeypatch, "AS_CUB")
+    cudareduce("bench", KERNEL, "--n", "2^13", "--peers", "cub", "--json", baseline)
+    baseline.write_text(baseline.read_text().replace("1.3.0", "1.2.3"))
+    code, out, err = cudareduce(*ask, "--peers", "cub", "--json", now)
+    said = " ".join(out.split())
+    assert code == 0, out + err
+    assert "7 compared: 7 SAME" in said
+    assert "version 1.2.3, now 1.3.0" in said
+    assert json.loads(now.read_text())["protocol"]["peers"] == ["cub"]
+    use_fakes(monkeypatch, "SLOW_CUB")
+    code, out, err = cudareduce(*ask, "--peers", "cub")
+    assert code == 1, out + err
+    assert "7 compared: 3 SLOWER, 4 SAME" in out
+    assert "look slower: measuring them again" in err
+    use_fakes(monkeypatch, "WRONG_CUB")
+    code, out, _ = cudareduce(*ask, "--peers", "cub")
+    assert code == 3
+    assert "WRONG" in out
+    code, out, _ = cudareduce(*ask)
+    assert code == 0
+    assert "peer:" not in out
+
+
+def test_what_libraries_do_not_go_with(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    code, _, err = cudareduce("check", "--base", "HEAD", "--peers", "cub")
+    assert code == 2
+    assert "--peers goes with --baseline" in err
+    baseline = tmp_path / "baseline.json"
+    use_fakes(monkeypatch, "AS_CUB")
+    cudareduce("bench", KERNEL, "--n", "2^13", "--peers", "cub", "--json", baseline)
+    code, _, err = cudareduce("check", "--baseline", baseline, "--update-baseline")
+    assert code == 2
+    assert "would drop libraries that the baseline holds: give --peers all" in err

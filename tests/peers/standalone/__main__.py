@@ -1,0 +1,117 @@
+"""`python -m tests.peers.standalone`: is a library's time here what its users would measure?
+
+CUB by a C++ program, PyTorch by a script, each with the same flush and the same events as the tool,
+and `cudareduce bench --peers cub,torch`: fresh processes of each, taking turns, medians compared.
+It needs a GPU, nvcc and PyTorch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from time import monotonic
+
+from cudareduce.host import installed
+from cudareduce.peers import cccl
+
+HERE = Path(__file__).parent
+#: What stands for whom: rows of the tool, and the programs beside it.
+ROWS = {"peer:cub:run_to_run": "C++", "peer:torch": "script"}
+Found = dict[tuple[str, int], float]
+
+
+def ran(command: Sequence[object]) -> str:
+    """What a process prints; the run ends with what it says where it fails."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{command[0]} {command[-1]}: {(done.stderr or done.stdout).strip()[-500:]}")
+    return done.stdout
+
+
+def compiled(folder: Path) -> Path:
+    """The C++ program, with the CCCL that the tool takes."""
+    nvcc = next(installed("nvcc"), None)
+    if nvcc is None:
+        sys.exit("nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH")
+    _, headers = cccl._newest()
+    made = folder / "cub"
+    ran([nvcc[0], "-O3", "-std=c++17", "-arch=native", "-I", headers, "-o", made, HERE / "cub.cu"])
+    return made
+
+
+def told(name: str, command: Sequence[object], sizes: Sequence[int]) -> Found:
+    """Medians by a program that prints them."""
+    lines = ran([*command, *sizes]).split("\n")
+    return {(name, int(n)): float(us) for n, us in (line.split() for line in lines if line)}
+
+
+def by_tool(folder: Path, sizes: Sequence[int], rounds: int) -> Found:
+    """Medians of the tool's rows in the primary context."""
+    path = folder / "run.json"
+    ran([
+        sys.executable, "-m", "cudareduce", "bench", "reduce_v7_shuffle", "--quiet", "--peers",
+        "cub,torch", "--rounds", rounds, "--json", path, "--n", ",".join(map(str, sizes)),
+    ])  # fmt: skip
+    records = json.loads(path.read_text())["records"]
+    return {
+        (r["kernel"], r["n"]): r["time_us"] for r in records
+        if r["kernel"] in ROWS and r["time_us"] and r["aligned_n"] is None
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=5, help="processes of each")
+    parser.add_argument("--n", default="33554432,268435456", help="elements")
+    parser.add_argument("--rounds", type=int, default=6, help="of the tool")
+    parser.add_argument("--seconds", type=float, default=140.0, help="begin no turn after these")
+    asked = parser.parse_args()
+    began, taken, turns = monotonic(), {}, {}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        program = compiled(folder)
+        for n in map(int, asked.n.split(",")):
+            ways: list[Callable[[], Found]] = [
+                lambda n=n: told("C++", [program], [n]),
+                lambda n=n: told("script", [sys.executable, HERE / "with_torch.py"], [n]),
+                lambda n=n: by_tool(folder, [n], asked.rounds),
+            ]
+            longest = 0.0
+            for turn in range(asked.runs):
+                start = monotonic()
+                if start - began + longest > asked.seconds:
+                    break
+                for way in ways[:: -1 if turn % 2 else 1]:
+                    for key, us in way().items():
+                        taken.setdefault(key, []).append(us)
+                longest, turns[n] = max(longest, monotonic() - start), turn + 1
+    report(taken, turns, asked.runs)
+    print(f"{monotonic() - began:.0f} s")
+
+
+def report(taken: dict[tuple[str, int], list[float]], turns: dict[int, int], runs: int) -> None:
+    """A line for each library and size."""
+    print(f"{'library':22}{'n':>12}{'alone us':>10}{'low':>8}{'high':>8}{'bench us':>10}{'low':>8}"
+          f"{'high':>8}{'ratio':>8}")  # fmt: skip
+    for n, count in turns.items():
+        for row, program in ROWS.items():
+            alone, ours = taken.get((program, n)), taken.get((row, n))
+            if not alone or not ours:
+                print(f"{row:22}{n:12} nothing was timed")
+                continue
+            cells = "".join(
+                f"{median(us):10.2f}{min(us):8.2f}{max(us):8.2f}" for us in (alone, ours)
+            )
+            print(f"{row:22}{n:12}{cells}{median(ours) / median(alone):8.4f}")
+        if count < runs:
+            print(f"n = {n}: {count} processes of each, there was no time for {runs}")
+
+
+if __name__ == "__main__":
+    main()
