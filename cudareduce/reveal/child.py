@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from multiprocessing import set_start_method
 from multiprocessing.connection import Connection
 from time import monotonic
 
@@ -16,7 +17,7 @@ from cudareduce.backends import open_backend
 from cudareduce.errors import BuildError, CudareduceError, KernelFault, OutOfMemory
 from cudareduce.launch.case import build
 from cudareduce.peers.examine import loaded
-from cudareduce.peers.faults import faulty
+from cudareduce.peers.faults import Runtimes, faulty
 from cudareduce.peers.scene import Teller
 from cudareduce.reveal.call import Call, kernel_call, own_call, peer_call
 from cudareduce.reveal.examine import Examination
@@ -35,6 +36,7 @@ def serve(pipe: Connection, log: str) -> None:
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
     for standard in (1, 2):
         os.dup2(descriptor, standard)
+    set_start_method("fork", force=True)  # as where libraries are timed
     worker = _Worker(pipe.send)
     while True:
         try:
@@ -50,11 +52,12 @@ def serve(pipe: Connection, log: str) -> None:
 
 
 class _Worker:
-    """What outlives a job: the backend."""
+    """What outlives a job: the backend, and what libraries have loaded."""
 
     def __init__(self, say: Callable[[object], None]) -> None:
         self._say, self._said = say, 0.0
         self._opened: Backend | None = None
+        self._runtimes = Runtimes()
 
     def done(self, job: Job | Prepare) -> Found | None:
         """Do a job. Raises EnvironmentProblem."""
@@ -94,7 +97,8 @@ class _Worker:
 
     def _peer(self, job: Job, call: PeerCall) -> Found:
         peer, problem = call.peer, call.problem
-        here = loaded([peer], problem, Teller(lambda said: self._beat(), [0, 0]))[peer.name]
+        teller = Teller(lambda said: self._beat(), [0, 0])
+        here = loaded([peer], problem, teller, self._runtimes)[peer.name]
         found = Found(outcome="skip", called=here.called)
         if here.verdict.outcome != "pass":
             return replace(found, reason=here.verdict.reason, cause=here.verdict.cause)
