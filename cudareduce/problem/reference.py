@@ -84,7 +84,8 @@ def bound(reduction: Reduction, depth: int, ref: Reference, exact: bool) -> Arra
     `depth` is that of the plan, and of a product one less than its factors, since the errors of all
     multiplications meet in it. `exact` says that no sum of these elements is rounded. None where
     the bound is too wide to mean anything, and where the answer of a user's own operator has left
-    the range of the accumulator. A mean adds the rounding of its division.
+    the range of the accumulator. A mean adds two roundings: who divides by the count makes one, who
+    multiplies by its reciprocal two.
     """
     if ref.tolerance is None and ref.magnitude is None:
         return np.zeros(len(ref.expected))
@@ -99,7 +100,7 @@ def bound(reduction: Reduction, depth: int, ref: Reference, exact: bool) -> Arra
     assert ref.magnitude is not None
     limit = gamma * ref.magnitude if depth else np.zeros(len(ref.expected))
     if reduction.op.name == "mean":
-        limit = limit + roundoff * np.abs(ref.expected)
+        limit = limit + 2 * roundoff * np.abs(ref.expected)
     return np.where(np.isfinite(limit), limit, 0).astype(float)
 
 

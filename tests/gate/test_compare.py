@@ -48,6 +48,15 @@ def case(us: float = 40.0, **changes: Any) -> Record:
 OLD = case()
 
 
+def test_the_hosts_time_of_a_library_is_not_compared() -> None:
+    called = replace(
+        OLD, kernel="peer:fine:as_called", called="fine()", time_us=None, rounds_us=(), host_us=60.0
+    )
+    assert not compare([called], [replace(called, host_us=90.0)], FIVE)
+    assert one(called, None).verdict == "GONE"
+    assert one(called, replace(called, verdict="fail", reason="wrong")).verdict == "WRONG"
+
+
 @pytest.mark.parametrize(
     ("new", "verdict", "reason"),
     [

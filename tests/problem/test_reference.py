@@ -96,6 +96,18 @@ def test_infinities_and_nan_are_ieees(dtype: str) -> None:
         assert limit[3] > 0
 
 
+def test_a_mean_may_be_a_product_with_the_reciprocal_of_the_count() -> None:
+    reduction, n = reduction_of("mean", "float32"), 1000003
+    total = np.float32(0.6369617)  # of which the product is off by 1.2 roundings
+    values = np.zeros(n, "float32")
+    values[7] = total
+    ref = reference(reduction, values, 1)
+    limit = bound(reduction, 0, ref, True)
+    assert limit is not None
+    reciprocal = np.float32(1) / np.float32(n)
+    assert abs(float(total * reciprocal) - float(ref.expected[0])) <= limit[0]
+
+
 def test_the_lowest_integer_has_a_magnitude() -> None:
     ref = reference(reduction_of("mean", "int8"), np.full(9, -128, np.int8), 1)
     assert ref.magnitude == pytest.approx([128])
