@@ -19,6 +19,10 @@ SIZES = (1, 2, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 4097, 24 * 1024 + 1,
 BATCHES = ((1, 3), (2, 1), (31, 9), (32, 8), (32, 1), (33, 2), (1000, 7), (16385, 3), (70001, 2))
 
 
+#: Finishes by which many blocks leave one answer in one launch.
+TOGETHER = ("atomic", "last_block", "mailbox", "self_reset", "one_word")
+
+
 def planned(
     kernel: Kernel | str, n: int, rows: int = 1, block: int | None = None, items: int | None = None
 ) -> Plan:
@@ -87,7 +91,7 @@ def test_passes_lead_from_the_input_to_one_answer_a_row(kernel: Kernel) -> None:
             assert all(1 <= step.grid <= MAX_GRID for step in made.passes)
             if kernel.scope == "warp":
                 assert (last.grid - 1) * block < rows * 32 <= last.grid * block
-            elif kernel.finish not in ("atomic", "last_block"):
+            elif kernel.finish not in TOGETHER:
                 assert last.grid == rows
             assert len(made.passes) == 1 or kernel.finish in (
                 "relaunch", "relaunch_one_block", "reshape",
@@ -104,6 +108,9 @@ def test_scratch_holds_what_the_passes_write(kernel: Kernel) -> None:
             assert made.scratch[step.target] >= step.grid * size
         if kernel.finish == "last_block":
             assert made.scratch == {"partials": made.passes[0].grid * size, "counter": 4}
+        if kernel.workspace:
+            assert made.scratch.keys() == {"workspace"} == {*made.behind}
+            assert made.scratch["workspace"] >= size
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
@@ -139,6 +146,9 @@ def test_nothing_to_reduce_launches_nothing(kernel: Kernel) -> None:
         ("reduce_rows_broadcast", 32, 1, {"block": 1024}, 5 + 31),
         ("reduce_reshape", 262144, 2048, {"block": 256, "items": 64}, 63 + 5 + 7 + 5 + 7),
         ("reduce_warp_registers", 32, 1000, {}, 5),
+        ("reduce_tiles", 2**25, 1, {}, 8 * 16 + 20 + 16 + 20),
+        ("reduce_tiles_mailbox", 2**16, 1, {}, 16 + 20 + 20),
+        ("reduce_tiles_self_reset", 2**16, 1, {}, 16 + 20 + 7),
     ],
 )
 def test_depth_is_what_one_counts_by_hand(
