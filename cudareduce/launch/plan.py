@@ -188,6 +188,8 @@ def _depth(kernel: Kernel, blocks: int, n: int, block: int, items: int) -> int:
             return n - 1
         case "lane":
             return _steps(32)
+        case "warp_stride":
+            return items * _parts(n, 32 * items) - 1 + (kernel.vector > 1) + _steps(32)
         case "tile":
             own = items
         case "grid_stride":

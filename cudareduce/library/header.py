@@ -20,7 +20,9 @@ _OPENS, _CLOSES = "/*+++", "+++*/"
 
 Scope = Literal["grid", "block", "warp", "rows"]
 Grid = Literal["cover", "fill", "fixed", "one", "block_per_row", "warp_per_row"]
-Walk = Literal["element", "tile", "grid_stride", "contiguous", "stream_fold", "lane"]
+Walk = Literal[
+    "element", "tile", "grid_stride", "contiguous", "stream_fold", "lane", "warp_stride"
+]
 Fold = Literal["tree", "warps_then_serial"]
 Finish = Literal[
     "relaunch", "relaunch_one_block", "atomic", "last_block", "mailbox", "self_reset", "one_word",
@@ -54,6 +56,7 @@ WALKS: dict[Walk, str] = {
     "contiguous": "each block an equal contiguous share of its row; its threads stride over it",
     "stream_fold": "shares as in contiguous; the block folds neighbours while tiles stream in",
     "lane": "each warp one row of at most 32 elements, a lane each",
+    "warp_stride": "each warp one row of any length; its lanes stride over it, items at a time",
 }
 
 #: How a block folds what its threads hold.

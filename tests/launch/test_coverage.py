@@ -21,13 +21,13 @@ KERNELS = tuple(load_registry().kernels.values())
 def taken(made: Plan, step: Pass) -> Iterator[int]:
     """Elements of one row, as the blocks of that row take them, by the words of the header."""
     kernel, rows = made.kernel, made.problem.rows
-    blocks = max(1, step.grid // rows) if kernel.walk != "lane" else 1
+    blocks = max(1, step.grid // rows) if "warp" not in kernel.grid else 1
     tile = made.block * made.items
     match kernel.walk:
         case "element":
             threads = (b * made.block + t for b in range(blocks) for t in range(made.block))
             yield from (k for k in threads if k < step.n)
-        case "lane":
+        case "lane" | "warp_stride":
             yield from range(step.n)
         case "tile":
             for b in range(blocks):

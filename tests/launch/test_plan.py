@@ -47,6 +47,8 @@ def taken(of: Plan, step: Pass) -> np.ndarray:
         there = (row < rows) & (lane < n)
         np.add.at(count, (row[there], lane[there]), 1)
         return count
+    if kernel.walk == "warp_stride":
+        return np.ones((rows, n), int) * (0 <= step.grid * block // 32 - rows < block // 32)
     if kernel.walk in ("element", "tile"):
         each = 1 if kernel.walk == "element" else items
         tile, stride, end = block * each, block, np.full(step.grid, n)
@@ -89,7 +91,7 @@ def test_passes_lead_from_the_input_to_one_answer_a_row(kernel: Kernel) -> None:
                 assert (after.source, after.n) == (before.target, before.grid // rows)
             assert all(step.source != step.target for step in made.passes)
             assert all(1 <= step.grid <= MAX_GRID for step in made.passes)
-            if kernel.scope == "warp":
+            if kernel.grid == "warp_per_row":
                 assert (last.grid - 1) * block < rows * 32 <= last.grid * block
             elif kernel.finish not in TOGETHER:
                 assert last.grid == rows
@@ -146,6 +148,7 @@ def test_nothing_to_reduce_launches_nothing(kernel: Kernel) -> None:
         ("reduce_rows_broadcast", 32, 1, {"block": 1024}, 5 + 31),
         ("reduce_reshape", 262144, 2048, {"block": 256, "items": 64}, 63 + 5 + 7 + 5 + 7),
         ("reduce_warp_registers", 32, 1000, {}, 5),
+        ("reduce_rows_warp", 1000, 5, {}, 32 + 5),
         ("reduce_tiles", 2**25, 1, {}, 8 * 16 + 20 + 16 + 20),
         ("reduce_tiles_mailbox", 2**16, 1, {}, 16 + 20 + 20),
         ("reduce_tiles_self_reset", 2**16, 1, {}, 16 + 20 + 7),
