@@ -56,7 +56,7 @@ WALKS: dict[Walk, str] = {
     "contiguous": "each block an equal contiguous share of its row; its threads stride over it",
     "stream_fold": "shares as in contiguous; the block folds neighbours while tiles stream in",
     "lane": "each warp one row of at most 32 elements, a lane each",
-    "warp_stride": "each warp one row of any length; its lanes stride over it, items at a time",
+    "warp_stride": "each warp one row, or some; its lanes stride over it, items at a time",
 }
 
 #: How a block folds what its threads hold.

@@ -211,8 +211,10 @@ def _rows(case: Case) -> tuple[Shape, ...]:
         warps = case.block // 32
         return (31, 2 * warps + 1), (32, 3 * warps), (7, max(1, warps - 1))
     if case.kernel.scope == "rows":
-        tile = tile_of(case)
-        return (2 * tile + 1, 3), (31, 9), (257, 3), (tile, 2)
+        tile, wide = tile_of(case), case.kernel.vector > 1
+        load = case.kernel.vector_of(case.reduction.dtype.size)
+        few_loads = (((load << k), 300) for k in range(6 * wide))  # as lanes share them
+        return (2 * tile + 1, 3), (31, 9), (257, 3), (tile, 2), *few_loads
     return ()
 
 

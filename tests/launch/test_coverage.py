@@ -21,7 +21,7 @@ KERNELS = tuple(load_registry().kernels.values())
 def taken(made: Plan, step: Pass) -> Iterator[int]:
     """Elements of one row, as the blocks of that row take them, by the words of the header."""
     kernel, rows = made.kernel, made.problem.rows
-    blocks = max(1, step.grid // rows) if "warp" not in kernel.grid else 1
+    blocks = max(1, step.grid // rows) if kernel.walk not in ("lane", "warp_stride") else 1
     tile = made.block * made.items
     match kernel.walk:
         case "element":
