@@ -169,6 +169,8 @@ def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: Dev
             return cover
         case "fill":
             return min(cover, limits.sm_count * (limits.threads_per_sm // block))
+        case "per_sm":
+            return min(cover, limits.sm_count)
         case "fixed":
             return min(cover, kernel.fixed_grid or 1)
         case "block_per_row":

@@ -19,10 +19,8 @@ from cudareduce.problem.operators import OPERATORS
 _OPENS, _CLOSES = "/*+++", "+++*/"
 
 Scope = Literal["grid", "block", "warp", "rows"]
-Grid = Literal["cover", "fill", "fixed", "one", "block_per_row", "warp_per_row"]
-Walk = Literal[
-    "element", "tile", "grid_stride", "contiguous", "stream_fold", "lane", "warp_stride"
-]
+Grid = Literal["cover", "fill", "per_sm", "fixed", "one", "block_per_row", "warp_per_row"]
+Walk = Literal["element", "tile", "grid_stride", "contiguous", "stream_fold", "lane", "warp_stride"]
 Fold = Literal["tree", "warps_then_serial"]
 Finish = Literal[
     "relaunch", "relaunch_one_block", "atomic", "last_block", "mailbox", "self_reset", "one_word",
@@ -42,6 +40,7 @@ SCOPES: dict[Scope, str] = {
 GRIDS: dict[Grid, str] = {
     "cover": "as many as rows * elements / (block * items) needs",
     "fill": "as many as cover, but no more than the SMs hold at once",
+    "per_sm": "as many as cover, but no more than one for each SM",
     "fixed": "as many as cover, but no more than fixed_grid",
     "one": "one",
     "block_per_row": "one for each row",

@@ -86,9 +86,13 @@ def far_net(case: Case) -> Iterator[Net]:
     kernel, tile, size = case.kernel, tile_of(case), case.reduction.dtype.size
     if kernel.whole_tiles:
         return  # who takes no count says nothing of how far it goes
-    grid = kernel.fixed_grid or max(1, _TURN // tile) if kernel.grid in ("fill", "fixed") else 1
+    grid = (
+        kernel.fixed_grid or max(1, _TURN // tile)
+        if kernel.grid in ("fill", "per_sm", "fixed")
+        else 1
+    )
     limits = DeviceLimits(sm_count=grid, threads_per_sm=case.block)
-    strides = kernel.grid in ("fill", "fixed", "one")
+    strides = kernel.grid in ("fill", "per_sm", "fixed", "one")
     by_row = kernel.scope == "warp" or (kernel.scope == "rows" and kernel.finish == "none")
     if kernel.scope == "rows" and strides and not by_row:
         return  # several blocks a row and several rows a block: no header says which

@@ -182,6 +182,8 @@ def _rounds(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
     grid = case.kernel.fixed_grid or 1
     if case.kernel.grid == "fill":
         grid = limits.sm_count * (limits.threads_per_sm // case.block)
+    elif case.kernel.grid == "per_sm":
+        grid = limits.sm_count
     elif case.kernel.grid != "fixed":
         return ()
     return 2 * grid * tile_of(case), 2 * grid * tile_of(case) + 1
@@ -220,4 +222,4 @@ def _rows(case: Case) -> tuple[Shape, ...]:
 
 def _tiny(case: Case) -> DeviceLimits:
     """A device of which three blocks are all that it holds."""
-    return DeviceLimits(sm_count=1, threads_per_sm=3 * case.block)
+    return DeviceLimits(sm_count=3, threads_per_sm=case.block)

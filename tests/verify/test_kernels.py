@@ -21,7 +21,7 @@ from cudareduce.problem.operators import OPERATORS, reduction_of
 from cudareduce.verify.shapes import ROW_SHAPES, hazard_net
 from cudareduce.verify.verify import verify
 
-KERNELS = load_registry().kernels
+KERNELS = {k.id: k for k in load_registry().kernels.values() if not k.requires}
 #: What every kernel is tried with; the first of each family takes every operator once and every
 #: type once. The rest of the product is marked slow.
 CORE = {("sum", "float32")}
