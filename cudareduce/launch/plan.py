@@ -192,6 +192,8 @@ def _depth(kernel: Kernel, blocks: int, n: int, block: int, items: int) -> int:
             return _steps(32)
         case "warp_stride":
             return items * _parts(n, 32 * items) - 1 + (kernel.vector > 1) + _steps(32)
+        case "warp_stream":  # a tile's elements and lanes, then the tiles
+            own = items + _steps(32) + _parts(n, block * items * blocks)
         case "tile":
             own = items
         case "grid_stride":

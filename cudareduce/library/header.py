@@ -20,7 +20,10 @@ _OPENS, _CLOSES = "/*+++", "+++*/"
 
 Scope = Literal["grid", "block", "warp", "rows"]
 Grid = Literal["cover", "fill", "per_sm", "fixed", "one", "block_per_row", "warp_per_row"]
-Walk = Literal["element", "tile", "grid_stride", "contiguous", "stream_fold", "lane", "warp_stride"]
+Walk = Literal[
+    "element", "tile", "grid_stride", "contiguous", "stream_fold", "warp_stream", "lane",
+    "warp_stride",
+]  # fmt: skip
 Fold = Literal["tree", "warps_then_serial"]
 Finish = Literal[
     "relaunch", "relaunch_one_block", "atomic", "last_block", "mailbox", "self_reset", "one_word",
@@ -54,6 +57,7 @@ WALKS: dict[Walk, str] = {
     "grid_stride": "the threads of the whole grid stride over the input, items at a time",
     "contiguous": "each block an equal contiguous share of its row; its threads stride over it",
     "stream_fold": "shares as in contiguous; the block folds neighbours while tiles stream in",
+    "warp_stream": "each warp an equal contiguous share; it folds its tiles in order as they stream in",
     "lane": "each warp one row of at most 32 elements, a lane each",
     "warp_stride": "each warp one row, or some; its lanes stride over it, items at a time",
 }

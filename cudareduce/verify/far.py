@@ -244,7 +244,7 @@ def _left(plan: Plan, probe: _Probe, buffers: Mapping[str, PlacedBuffer]) -> Arr
     if finish in _TOGETHER and not _finished(plan):
         name, slots_a_block, first = _TOGETHER[finish]
         slot = slots_a_block * slot + first
-    dtype = np.dtype(reduction.acc.storage)
+    dtype = np.dtype(reduction.acc.storage if reduction.op.words == 1 else f"V{reduction.acc_size}")
     if reduction.op.indexed and _finished(plan):
         dtype = np.dtype("int64")
     elif reduction.op.indexed:

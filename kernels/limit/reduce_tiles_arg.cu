@@ -49,7 +49,7 @@ __device__ Acc load_tiles(const In *in, size_t n)
     Acc value = Op::identity();
     if (blockIdx.x == gridDim.x - 1 && end < n)
         value = Op::lift(in[end], end);
-    Scalar best = 0;
+    In best{};
     unsigned place = 0, turn = 0;
     for (size_t tile = begin; tile < packs; tile += step, turn++) {
         const size_t first = tile + threadIdx.x;
@@ -58,12 +58,12 @@ __device__ Acc load_tiles(const In *in, size_t n)
         for (unsigned l = 0; l < LOADS; l++)
             pack[l] = middle[min(first + l * BLOCK, packs - 1)];
         if (turn == 0)
-            best = Op::lift(pack[0].at[0], 0).value;
+            best = pack[0].at[0];
         unsigned won = ITEMS;
 #pragma unroll
         for (unsigned k = 0; k < ITEMS; k++) {
-            const Scalar now = Op::lift(pack[k / VECTOR].at[k % VECTOR], 0).value;
-            const bool better = Op::combine(Acc{best, 0}, Acc{now, 1}).index == 1;
+            const In now = pack[k / VECTOR].at[k % VECTOR];
+            const bool better = Op::finish(Op::combine(Op::lift(best, 0), Op::lift(now, 1))) == 1;
             best = better ? now : best;
             won = better ? k : won;
         }
@@ -74,7 +74,7 @@ __device__ Acc load_tiles(const In *in, size_t n)
         return value;
     const unsigned k = place % ITEMS;
     const size_t p = min(begin + threadIdx.x + place / ITEMS * step + k / VECTOR * BLOCK, packs - 1);
-    return Op::combine(value, Acc{best, (long long)(head + p * VECTOR + k % VECTOR)});
+    return Op::combine(value, Op::lift(best, head + p * VECTOR + k % VECTOR));
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK)

@@ -149,6 +149,7 @@ def test_nothing_to_reduce_launches_nothing(kernel: Kernel) -> None:
         ("reduce_reshape", 262144, 2048, {"block": 256, "items": 64}, 63 + 5 + 7 + 5 + 7),
         ("reduce_warp_registers", 32, 1000, {}, 5),
         ("reduce_rows_warp", 1000, 5, {}, 32 + 5),
+        ("reduce_tiles_ordered", 2**16, 1, {}, 16 + 5 + 1 + 20 + 20),
         ("reduce_tiles", 2**25, 1, {}, 8 * 16 + 20 + 16 + 20),
         ("reduce_tiles_mailbox", 2**16, 1, {}, 16 + 20 + 20),
         ("reduce_tiles_self_reset", 2**16, 1, {}, 16 + 20 + 7),

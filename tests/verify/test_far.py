@@ -14,6 +14,7 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case, Prepared, build, planned
 from cudareduce.library.foreign import Guesses, adopt
 from cudareduce.library.kernel import Kernel, load_kernel
+from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import reduction_of
 from cudareduce.verify.far import far_net, verify_far
 from cudareduce.verify.isolate import Isolation
@@ -161,9 +162,27 @@ def test_wrong_kernels(isolation: Isolation, name: str, op: str, dtype: str, cac
     assert _judged(isolation, case, cache).outcome == "fail"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "kernels").glob("*/*.cu")), ids=lambda p: p.stem)
-def test_those_of_the_package_reach_every_element(path: Path, cpu: CpuBackend) -> None:
-    case = _case(load_kernel(path))
+def _takes(kernel: Kernel) -> tuple[str, str]:
+    """An operator and a type that a kernel takes, sums of float32 first."""
+    both = [("sum", "float32"), ("sum", "int32"), ("argmax", "float32")]
+    return next(one for one in both if kernel.why_not(reduction_of(*one)) is None)
+
+
+KERNELS = [kernel for kernel in load_registry().kernels.values() if not kernel.requires]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "op", "dtype"),
+    [
+        *((kernel, *_takes(kernel)) for kernel in KERNELS),
+        *((kernel, "matmul", "uint32") for kernel in KERNELS if kernel.order == "kept"),
+    ],
+    ids=lambda one: getattr(one, "id", one),
+)
+def test_those_of_the_package_reach_every_element(
+    kernel: Kernel, op: str, dtype: str, cpu: CpuBackend
+) -> None:
+    case = _case(kernel, op, dtype)
     [net] = far_net(case)
     plans, refusals = planned(case, net.shapes, net.limits)
     assert not refusals
