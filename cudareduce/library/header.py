@@ -57,7 +57,7 @@ WALKS: dict[Walk, str] = {
     "grid_stride": "the threads of the whole grid stride over the input, items at a time",
     "contiguous": "each block an equal contiguous share of its row; its threads stride over it",
     "stream_fold": "shares as in contiguous; the block folds neighbours while tiles stream in",
-    "warp_stream": "each warp an equal contiguous share; it folds its tiles in order as they stream in",
+    "warp_stream": "each warp an equal contiguous share, whose tiles it folds in their order",
     "lane": "each warp one row of at most 32 elements, a lane each",
     "warp_stride": "each warp one row, or some; its lanes stride over it, items at a time",
 }
@@ -103,6 +103,7 @@ TECHNIQUES = {
     "warp_unroll": "the last warp works without block barriers",
     "template_unroll": "the block size is a constant, so every step unrolls",
     "multi_add": "each thread adds many elements before the tree",
+    "wide_load": "one load brings 16 bytes, whatever the type",
     "shuffle": "lanes exchange values in registers",
     "grid_stride": "a fixed grid walks an input of any size",
     "atomic": "the memory system combines values",

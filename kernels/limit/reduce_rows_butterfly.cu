@@ -11,7 +11,7 @@ items_bytes  = 128
 vector_bytes = 16
 block        = 256
 blocks       = [32, 64, 128, 256, 512, 1024]
-techniques   = ["no_divergence", "multi_add", "shuffle"]
+techniques   = ["no_divergence", "multi_add", "wide_load", "shuffle"]
 +++*/
 // A row of 32 float32 keeps 8 lanes busy with a pack each: a load takes 4 rows, 8 loads take 32. Folding
 // them one by one would be 24 shuffles. Here a lane hands over half of its rows at each step and keeps

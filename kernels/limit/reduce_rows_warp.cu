@@ -11,7 +11,7 @@ items_bytes  = 128
 vector_bytes = 16
 block        = 256
 blocks       = [32, 64, 128, 256, 512, 1024]
-techniques   = ["no_divergence", "multi_add", "shuffle"]
+techniques   = ["no_divergence", "multi_add", "wide_load", "shuffle"]
 +++*/
 // A block a row has most threads idle where rows are short, and all of them at barriers. A warp has 4 KiB
 // of loads under way at once: a whole row of 1024 float32. Warps never wait for each other, so while one

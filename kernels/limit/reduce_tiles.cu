@@ -12,7 +12,7 @@ items_bytes  = 64
 vector_bytes = 16
 block        = 512
 blocks       = [32, 64, 128, 256, 512, 1024]
-techniques   = ["no_divergence", "multi_add", "grid_stride", "shuffle"]
+techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuffle"]
 +++*/
 // Memory is a microsecond away, so its speed is how many bytes are asked for at once. 16 bytes are the
 // most that one load brings, whatever the element: 4 float32, 8 float16, 16 int8. A tile is what a block

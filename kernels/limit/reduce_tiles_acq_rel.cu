@@ -12,7 +12,7 @@ items_bytes  = 64
 vector_bytes = 16
 block        = 512
 blocks       = [32, 64, 128, 256, 512, 1024]
-techniques   = ["no_divergence", "multi_add", "grid_stride", "shuffle", "last_block"]
+techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuffle", "last_block"]
 +++*/
 // A fence orders all that its thread has ever read and written. What is needed is less: whoever sees the
 // count sees the partial stored before it. An atomic that acquires and releases says just that, to the

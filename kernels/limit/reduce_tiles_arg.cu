@@ -12,7 +12,7 @@ items_bytes  = 64
 vector_bytes = 16
 block        = 512
 blocks       = [32, 64, 128, 256, 512, 1024]
-techniques   = ["no_divergence", "multi_add", "grid_stride", "shuffle", "last_block"]
+techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuffle", "last_block"]
 ops          = ["argmin", "argmax"]
 +++*/
 // Value and index of an element are 16 bytes, and to combine two of them is to look at both, at NaNs and

@@ -12,7 +12,7 @@ items_bytes  = 64
 vector_bytes = 16
 block        = 1024
 blocks       = [32, 64, 128, 256, 512, 1024]
-techniques   = ["no_divergence", "multi_add", "shuffle"]
+techniques   = ["no_divergence", "multi_add", "wide_load", "shuffle"]
 +++*/
 // A small input takes no longer to read than a launch takes to begin and end: 1024 threads with four
 // packs each ask for 64 KiB at once. What a finish costs in any of its ways is then a fifth of the

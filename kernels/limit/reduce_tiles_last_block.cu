@@ -12,7 +12,7 @@ items_bytes  = 64
 vector_bytes = 16
 block        = 512
 blocks       = [32, 64, 128, 256, 512, 1024]
-techniques   = ["no_divergence", "multi_add", "grid_stride", "shuffle", "last_block"]
+techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuffle", "last_block"]
 +++*/
 // As reduce_last_block does: the same thread stores a block's partial, fences and counts, so whoever
 // counts last can see every partial. With a grid that fills the GPU the partials are some hundreds, one

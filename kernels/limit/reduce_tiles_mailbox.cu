@@ -13,7 +13,7 @@ items_bytes  = 64
 vector_bytes = 16
 block        = 512
 blocks       = [32, 64, 128, 256, 512, 1024]
-techniques   = ["no_divergence", "multi_add", "grid_stride", "shuffle"]
+techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuffle"]
 +++*/
 // A word of 64 bits is written and read whole. Half of it holds 32 bits of a partial, the other half the
 // number of the launch, its epoch: who finds the epoch has the value that came with it, and nothing else

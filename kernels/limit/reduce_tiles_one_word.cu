@@ -13,7 +13,7 @@ items_bytes  = 64
 vector_bytes = 16
 block        = 512
 blocks       = [32, 64, 128, 256, 512, 1024]
-techniques   = ["no_divergence", "multi_add", "grid_stride", "shuffle", "atomic"]
+techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuffle", "atomic"]
 dtypes       = ["int32", "uint32", "int8", "uint8"]
 ops          = ["sum"]
 +++*/

@@ -13,7 +13,7 @@ items_bytes  = 64
 vector_bytes = 16
 block        = 512
 blocks       = [32, 64, 128, 256, 512, 1024]
-techniques   = ["no_divergence", "multi_add", "shuffle", "last_block", "order_kept"]
+techniques   = ["no_divergence", "multi_add", "wide_load", "shuffle", "last_block", "order_kept"]
 +++*/
 // A lane's four packs lie 512 bytes apart, with other lanes' packs between. So lanes fold first, neighbours
 // before more distant ones, the lower lane on the left: four trees at once, of which a lane hands over half

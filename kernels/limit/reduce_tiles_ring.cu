@@ -15,7 +15,7 @@ blocks         = [32, 64, 128, 256, 512]
 dynamic_shared = "384 bytes a thread"
 min_cc         = "9.0"
 requires       = ["tma"]
-techniques     = ["no_divergence", "multi_add", "grid_stride", "shuffle", "last_block"]
+techniques     = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuffle", "last_block"]
 +++*/
 // A thread that loads into registers waits for them before it asks for more. A bulk copy needs neither
 // threads nor registers: one thread asks for a whole tile, and a barrier in shared memory counts its
