@@ -129,6 +129,8 @@ def operator_nets(case: Case) -> Iterator[Net]:
             other = replace(case, reduction=found, block=block)
             tile, limits = tile_of(other), _tiny(other)
             sizes = {33, tile, 2 * tile + 1, *_rounds(other, limits)}
+            if other.kernel.vector > 1:  # most elements behind the last load
+                sizes.add(2 * tile - 1)
             shapes = (*((n, 1) for n in sorted(sizes) if n <= _FEW), *_rows(other)[:2])
             yield Net(case=other, shapes=shapes, limits=limits, care="full")
 
