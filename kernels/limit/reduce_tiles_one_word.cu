@@ -20,7 +20,8 @@ ops          = ["sum"]
 // The sum is in the upper 32 bits, where what wraps falls out of the word; the count is in the lower 32,
 // where it never carries, for a grid has fewer blocks. What an atomic returns is the word before it: the
 // block that finds all others counted there knows the whole sum, and nothing has to be ordered. Whole
-// numbers only: a float sum is not that of its bits. Even so the order of blocks shows nowhere.
+// numbers only: a float sum is not that of its bits, and the atomic of a float2 (cc 9.0) adds each half
+// for itself, so that a count may be seen before its sum. Whole numbers hide the order of blocks, too.
 #include <cuda/atomic>
 
 using Word = unsigned long long;

@@ -56,8 +56,8 @@ def taken(of: Plan, step: Pass) -> np.ndarray:
         end = np.minimum(begin + tile, n)
         row = np.zeros(step.grid, int)
     elif kernel.walk == "grid_stride":
-        begin = np.arange(step.grid) * block
-        stride, end, row = step.grid * block, np.full(step.grid, n), np.zeros(step.grid, int)
+        begin = np.arange(step.grid) % parts * block
+        stride, end, row = parts * block, np.full(step.grid, n), np.arange(step.grid) // parts
     else:
         share = -(-n // parts)
         begin = np.arange(step.grid) % parts * share
