@@ -15,12 +15,13 @@ from cudareduce.launch.case import Case, Prepared, build, planned
 from cudareduce.library.foreign import Guesses, adopt
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import load_registry
-from cudareduce.problem.operators import reduction_of
+from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.verify.far import far_net, verify_far
 from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.job import Job
 from cudareduce.verify.verdict import Verdict
 from tests.conftest import ROOT
+from tests.verify.test_kernels import usual
 
 WRONG = ROOT / "tests" / "wrong_kernels"
 _KERNEL = """/*+++
@@ -162,27 +163,21 @@ def test_wrong_kernels(isolation: Isolation, name: str, op: str, dtype: str, cac
     assert _judged(isolation, case, cache).outcome == "fail"
 
 
-def _takes(kernel: Kernel) -> tuple[str, str]:
-    """An operator and a type that a kernel takes, sums of float32 first."""
-    both = [("sum", "float32"), ("sum", "int32"), ("argmax", "float32")]
-    return next(one for one in both if kernel.why_not(reduction_of(*one)) is None)
-
-
 KERNELS = [kernel for kernel in load_registry().kernels.values() if not kernel.requires]
 
 
 @pytest.mark.parametrize(
-    ("kernel", "op", "dtype"),
+    ("kernel", "reduction"),
     [
-        *((kernel, *_takes(kernel)) for kernel in KERNELS),
-        *((kernel, "matmul", "uint32") for kernel in KERNELS if kernel.order == "kept"),
+        *((kernel, usual(kernel, "float32")) for kernel in KERNELS),
+        *((one, reduction_of("matmul", "uint32")) for one in KERNELS if one.order == "kept"),
     ],
-    ids=lambda one: getattr(one, "id", one),
+    ids=lambda one: one.id if isinstance(one, Kernel) else one.op.name,
 )
 def test_those_of_the_package_reach_every_element(
-    kernel: Kernel, op: str, dtype: str, cpu: CpuBackend
+    kernel: Kernel, reduction: Reduction, cpu: CpuBackend
 ) -> None:
-    case = _case(kernel, op, dtype)
+    case = Case(kernel, reduction, kernel.block, kernel.items)
     [net] = far_net(case)
     plans, refusals = planned(case, net.shapes, net.limits)
     assert not refusals
