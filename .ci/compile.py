@@ -36,7 +36,8 @@ def units() -> Iterator[tuple[Source, int]]:
                 reduction = reduction_of(op, dtype)
                 if kernel.why_not(reduction) is None:
                     for stage in ("only",) if reduction.one_stage else get_args(Stage):
-                        yield source(kernel, reduction, stage, kernel.block, kernel.items), 90
+                        items = kernel.items_of(reduction.dtype.size)
+                        yield source(kernel, reduction, stage, kernel.block, items), 90
 
 
 def compile_one(unit: tuple[Source, int]) -> str:

@@ -91,6 +91,7 @@ ATOMIC_INTEGER(atomicExch) ATOMIC(atomicExch, float)
 ATOMIC_INTEGER(atomicMin) ATOMIC(atomicMin, long long)
 ATOMIC_INTEGER(atomicMax) ATOMIC(atomicMax, long long)
 ATOMIC_INTEGER(atomicAnd) ATOMIC_INTEGER(atomicOr) ATOMIC_INTEGER(atomicXor)
+ATOMIC(atomicAdd, float2) ATOMIC(atomicAdd, float4)
 ATOMIC(atomicSub, int) ATOMIC(atomicSub, unsigned)
 ATOMIC(atomicInc, unsigned) ATOMIC(atomicDec, unsigned)
 __device__ int atomicCAS(int *address, int expected, int desired);

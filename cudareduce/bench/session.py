@@ -18,6 +18,7 @@ from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.settings import Settings
 from cudareduce.errors import BuildError, OutOfMemory
 from cudareduce.host import cpu_count
+from cudareduce.launch.bound import Workspaces
 from cudareduce.launch.case import Case, Prepared, Shape, build, planned
 from cudareduce.launch.plan import Plan
 from cudareduce.library.registry import Choice
@@ -59,10 +60,12 @@ class Session:
         self.settings, self.phase = settings, phase
         self.jobs = Jobs(backend, spec, settings)
         self._isolation = Isolation()
+        self._workspaces = Workspaces(backend)
 
     def close(self) -> None:
-        """End the child processes, if there are any."""
+        """End the child processes, if there are any, and free what kernels keep."""
         self._isolation.close()
+        self._workspaces.release()
 
     def cases(
         self, choices: Sequence[Choice], reduction: Reduction
@@ -73,11 +76,12 @@ class Session:
         for choice in choices:
             kernel = choice.kernel
             block = settings.block or choice.block or kernel.block
-            items = settings.items or choice.items or kernel.items
+            size = reduction.dtype.size
+            items = settings.items or choice.items or kernel.items_of(size)
             reason = (
                 kernel.why_not(reduction)
                 or kernel.why_not_block(block)
-                or kernel.why_not_items(items)
+                or kernel.why_not_items(items, size)
             )
             lacking = next((word for word in kernel.requires if word in lacks), None)
             verdict = skipped("unfit", reason) if reason else None
@@ -251,6 +255,7 @@ class Session:
             return verify(
                 self.backend, prepared, shape, seed=self.settings.seed,
                 care="full" if nbytes < LARGE_BYTES else "least", only=self.settings.only_pattern,
+                workspaces=self._workspaces,
             )  # fmt: skip
         except OutOfMemory as error:
             return dict.fromkeys(cases, skipped("machine", str(error)))

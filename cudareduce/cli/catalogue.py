@@ -13,6 +13,8 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.report.sections import Section
 
+#: The most kernels that an error names.
+_NAMED = 10
 #: What may stand in a source besides what can be seen.
 _LAYOUT = "\n\t"
 
@@ -92,7 +94,8 @@ def show_text(registry: Registry, name: str, diff: bool) -> str:
     UsageError if the name is not that of one kernel, or if there is no predecessor."""
     found = registry.choose([name])
     if len(found) != 1:
-        names = ", ".join(choice.kernel.id for choice in found)
+        names = ", ".join(choice.kernel.id for choice in found[:_NAMED])
+        names += ", ... (see cudareduce list)" if len(found) > _NAMED else ""
         raise UsageError(f"{name!r} names {len(found)} kernels; show one of: {names}")
     kernel = found[0].kernel
     if diff:

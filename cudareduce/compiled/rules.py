@@ -40,7 +40,7 @@ def broken_rules(
         yield f"the assembler says: {line.strip()}"
     if not kernel.foreign and used.spill_bytes:
         yield f"spills {used.spill_bytes} bytes a thread; no kernel of this package may"
-    wide = kernel.vector * reduction.dtype.size >= 16
+    wide = kernel.vector_of(reduction.dtype.size) * reduction.dtype.size >= 16
     if wide and "tma" not in kernel.requires and not _WIDE.search(compiled.ptx):
         yield f"its header says vector = {kernel.vector}, but no load brings 16 bytes"
     if kernel.finish == "last_block":

@@ -209,20 +209,28 @@ class CudaBackend:
                 grid, block, values, dynamic_shared, self.stream_handle, self.limits().sm_count
             )
         function = program.function
+        if dynamic_shared > 48 * 1024:  # more must be asked for
+            most = self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+            with self._refused(f"{dynamic_shared} bytes of shared memory a block"):
+                function.set_attribute(most, dynamic_shared)
         function.prepare("P" * len(values))  # pointers and sizes are both 64 bits wide
         call = function.prepared_async_call
         shape = (grid, 1), (block, 1, 1)
         launch = partial(call, *shape, self.stream, *values, shared_size=dynamic_shared)
 
         def checked() -> None:
-            try:
+            with self._refused(f"to launch {grid} blocks of {block} threads"):
                 launch()
-            except self._driver.Error as error:
-                raise KernelFault(
-                    f"the GPU refuses to launch {grid} blocks of {block} threads: {error}"
-                ) from None
 
         return checked
+
+    @contextmanager
+    def _refused(self, what: str) -> Iterator[None]:
+        """Words for what the driver does not do."""
+        try:
+            yield
+        except self._driver.Error as error:
+            raise KernelFault(f"the GPU refuses {what}: {error}") from None
 
     @staticmethod
     def printed() -> list[str]:

@@ -6,11 +6,37 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from cudareduce.backend import Backend, Buffer, Launch
-from cudareduce.launch.case import Programs
+from cudareduce.launch.case import Case, Prepared, Programs
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.identity import identity, of_nothing
 from cudareduce.problem.inputs import Array
 from cudareduce.problem.reference import reference
+
+#: Scratch buffers that are zeroed when they are allocated, and then left to the kernel.
+KEPT = frozenset({"counter", "workspace"})
+
+
+class Workspaces:
+    """The workspace of each case: launches of all sizes follow one another there, as they would in
+    a program."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._held: dict[Case, Buffer] = {}
+
+    def of(self, prepared: Prepared) -> Buffer | None:
+        """That of a case, with room for all its plans, zeroed when it is first asked for; None if
+        it has none. May raise OutOfMemory."""
+        most = max(plan.scratch.get("workspace", 0) for plan in prepared.plans.values())
+        held = self._held.get(prepared.case)
+        if held is None and most:
+            held = self._held[prepared.case] = self._backend.allocate(most)
+            self._backend.zero(held)
+        return held
+
+    def release(self) -> None:
+        """Free them."""
+        self._backend.free(*self._held.values())
 
 
 class Bound:
@@ -18,19 +44,25 @@ class Bound:
     answers.
 
     May raise OutOfMemory when made. A launch that goes wrong is a KernelFault: on the CPU when it
-    is enqueued, on the GPU when it is waited for.
+    is enqueued, on the GPU when it is waited for. A `workspace` that is given holds what launches
+    of this kernel have left there, of whatever size, and is not freed here.
     """
 
-    def __init__(self, backend: Backend, plan: Plan, programs: Programs, given: Buffer) -> None:
+    def __init__(
+        self, backend: Backend, plan: Plan, programs: Programs, given: Buffer,
+        workspace: Buffer | None = None,
+    ) -> None:  # fmt: skip
         self.plan = plan
         self._backend = backend
         reduction = plan.problem.reduction
         self.out = backend.allocate(max(plan.outputs, 1) * reduction.result_size)
         self._buffers: dict[str, Buffer] = {"in": given, "out": self.out}
+        self._shared = () if workspace is None else (workspace,)
         for name, nbytes in plan.scratch.items():
-            self._buffers[name] = backend.allocate(nbytes)
-        if "counter" in plan.scratch:
-            backend.zero(self._buffers["counter"])  # once: from then on the kernel resets it
+            shared = workspace if name == "workspace" else None
+            self._buffers[name] = shared or backend.allocate(nbytes)
+            if name in KEPT and shared is None:
+                backend.zero(self._buffers[name])  # once: from then on it is the kernel's
         self._launches = tuple(self._steps(programs))
 
     def _steps(self, programs: Programs) -> Iterable[Launch]:
@@ -47,8 +79,7 @@ class Bound:
             args: list[Buffer | int] = [source, target, step.n]
             if plan.kernel.scope in ("rows", "warp"):
                 args.append(plan.problem.rows)
-            if "partials" in plan.scratch:
-                args += [self._buffers["partials"], self._buffers["counter"]]
+            args += [self._buffers[name] for name in plan.behind]
             shared = plan.kernel.shared_bytes(plan.problem.reduction, plan.block)
             yield backend.launcher(program, step.grid, plan.block, args, shared)
 
@@ -78,19 +109,24 @@ class Bound:
 
     @property
     def own(self) -> tuple[Buffer, ...]:
-        """All its buffers but the input."""
-        return tuple(buffer for name, buffer in self._buffers.items() if name != "in")
+        """All its buffers but the input and what it shares with others."""
+        return tuple(
+            buffer
+            for name, buffer in self._buffers.items()
+            if name != "in" and buffer not in self._shared
+        )
 
     def reset(self) -> None:
         """Overwrite all that is its own: another kernel may have written there."""
         self.poison()
-        if "counter" in self._buffers:
-            self._backend.zero(self._buffers["counter"])
+        for name in self._buffers.keys() & KEPT:
+            self._backend.zero(self._buffers[name])
 
     def poison(self, byte: int = 0xFF) -> None:
-        """Overwrite everything an earlier run may have left, but for the arrival counter."""
+        """Overwrite everything an earlier run may have left, but for what it may leave to the
+        next: its arrival counter and its workspace."""
         for name, buffer in self._buffers.items():
-            if name not in ("in", "counter"):
+            if name != "in" and name not in KEPT:
                 self._backend.poison(buffer, byte)
 
     def answers(self) -> Array:

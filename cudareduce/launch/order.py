@@ -22,6 +22,9 @@ def claimed(kernel: Kernel, shapes: Sequence[tuple[int, int]], block: int, items
     forest = Forest(range(n))
     values = list(range(n))
     for blocks, _ in shapes:
+        if kernel.vector_bytes:  # which thread takes what depends on where the input starts
+            values = [forest.join(values)]
+            break
         shares = _shares(kernel, len(values), blocks, block, items)
         values = [_folded(forest, kernel, values, share) for share in shares if any(share)]
     return forest.tree(n, forest.join(values) if values else None)

@@ -77,6 +77,11 @@ class Plan:
         return tuple(dict.fromkeys(step.stage for step in self.passes))
 
     @property
+    def behind(self) -> tuple[str, ...]:
+        """The scratch buffers that the entry point takes behind its counts."""
+        return tuple(name for name in ("partials", "counter", "workspace") if name in self.scratch)
+
+    @property
     def outputs(self) -> int:
         """How many values the last launch leaves: answers, or partials for the host to fold."""
         return self.passes[0].grid if self.folds_on_host else self.problem.rows
@@ -118,7 +123,7 @@ def plan(
     if reason:
         raise UsageError(f"{kernel.id} {reason}")
     block = block or kernel.block
-    items = items or kernel.items
+    items = items or kernel.items_of(problem.reduction.dtype.size)
     shapes = _shapes(kernel, problem, block, items, limits)
     passes: list[Pass] = []
     scratch: dict[str, int] = {}
@@ -141,6 +146,8 @@ def plan(
         source = target
     if kernel.finish == "last_block" and shapes:
         scratch |= {"partials": shapes[0][0] * problem.reduction.acc_size, "counter": 4}
+    if kernel.workspace and shapes:
+        scratch["workspace"] = kernel.workspace_bytes(problem.reduction, shapes[0][0])
     answers_preset = kernel.finish == "atomic" or not shapes
     preset = "out" if problem.rows and answers_preset else None
     depth = sum(  # a block may take several rows
@@ -172,6 +179,8 @@ def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: Dev
             return cover
         case "fill":
             return min(cover, limits.sm_count * (limits.threads_per_sm // block))
+        case "per_sm":
+            return min(cover, limits.sm_count)
         case "fixed":
             return min(cover, kernel.fixed_grid or 1)
         case "block_per_row":
@@ -191,6 +200,10 @@ def _depth(kernel: Kernel, blocks: int, n: int, block: int, items: int) -> int:
             return n - 1
         case "lane":
             return _steps(32)
+        case "warp_stride":
+            return items * _parts(n, 32 * items) - 1 + (kernel.vector > 1) + _steps(32)
+        case "warp_stream":  # a tile's elements and lanes, then the tiles
+            own = items + _steps(32) + _parts(n, block * items * blocks)
         case "tile":
             own = items
         case "grid_stride":
@@ -199,10 +212,10 @@ def _depth(kernel: Kernel, blocks: int, n: int, block: int, items: int) -> int:
             own = _parts(_parts(n, blocks), block)
     serial = kernel.fold == "warps_then_serial"
     folded = _steps(32) + block // 32 - 1 if serial else _steps(block)
-    depth = own - 1 + folded
-    if kernel.finish == "atomic":
+    depth = own - 1 + folded + (kernel.vector > 1)  # the ends of which wide loads leave
+    if kernel.finish in ("atomic", "self_reset", "one_word"):
         depth += blocks - 1
-    if kernel.finish == "last_block":
+    if kernel.finish in ("last_block", "mailbox"):
         depth += _parts(blocks, block) - 1 + folded
     return depth
 

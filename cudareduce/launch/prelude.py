@@ -121,7 +121,11 @@ def stage_of(reduction: Reduction, index: int, count: int) -> Stage:
 
 def source(kernel: Kernel, reduction: Reduction, stage: Stage, block: int, items: int) -> Source:
     """The translation unit of a kernel for one stage of a reduction, with `block` threads a block
-    and `items` elements a thread."""
-    head = prelude(reduction, stage, block, items, kernel.vector)
+    and `items` elements a thread; where the header counts them in bytes, partials as many bytes."""
+    first = stage in ("only", "first")
+    size = reduction.dtype.size if first else reduction.acc_size
+    if kernel.items_bytes and not first:
+        items = max(1, items * reduction.dtype.size // size)
+    head = prelude(reduction, stage, block, items, kernel.vector_of(size))
     text = f'{head}#line 1 "{kernel.path}"\n{kernel.text}'
     return Source(text, kernel.entry, kernel.path)

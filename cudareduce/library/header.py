@@ -7,7 +7,7 @@ the line, the key and the words allowed, and never a default that was not meant.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,12 +19,16 @@ from cudareduce.problem.operators import OPERATORS
 _OPENS, _CLOSES = "/*+++", "+++*/"
 
 Scope = Literal["grid", "block", "warp", "rows"]
-Grid = Literal["cover", "fill", "fixed", "one", "block_per_row", "warp_per_row"]
-Walk = Literal["element", "tile", "grid_stride", "contiguous", "stream_fold", "lane"]
+Grid = Literal["cover", "fill", "per_sm", "fixed", "one", "block_per_row", "warp_per_row"]
+Walk = Literal[
+    "element", "tile", "grid_stride", "contiguous", "stream_fold", "warp_stream", "lane",
+    "warp_stride",
+]  # fmt: skip
 Fold = Literal["tree", "warps_then_serial"]
 Finish = Literal[
-    "relaunch", "relaunch_one_block", "atomic", "last_block", "reshape", "none", "host"
-]
+    "relaunch", "relaunch_one_block", "atomic", "last_block", "mailbox", "self_reset", "one_word",
+    "reshape", "none", "host",
+]  # fmt: skip
 Order = Literal["any", "kept"]
 
 #: What one launch of the kernel reduces.
@@ -39,6 +43,7 @@ SCOPES: dict[Scope, str] = {
 GRIDS: dict[Grid, str] = {
     "cover": "as many as rows * elements / (block * items) needs",
     "fill": "as many as cover, but no more than the SMs hold at once",
+    "per_sm": "as many as cover, but no more than one for each SM",
     "fixed": "as many as cover, but no more than fixed_grid",
     "one": "one",
     "block_per_row": "one for each row",
@@ -52,7 +57,9 @@ WALKS: dict[Walk, str] = {
     "grid_stride": "the threads of the whole grid stride over the input, items at a time",
     "contiguous": "each block an equal contiguous share of its row; its threads stride over it",
     "stream_fold": "shares as in contiguous; the block folds neighbours while tiles stream in",
+    "warp_stream": "each warp an equal contiguous share, whose tiles it folds in their order",
     "lane": "each warp one row of at most 32 elements, a lane each",
+    "warp_stride": "each warp one row, or some; its lanes stride over it, items at a time",
 }
 
 #: How a block folds what its threads hold.
@@ -67,10 +74,15 @@ FINISHES: dict[Finish, str] = {
     "relaunch_one_block": "the kernel is launched on the partials with one block",
     "atomic": "the memory system combines them",
     "last_block": "the block that arrives last folds them",
+    "mailbox": "each is posted in the workspace; block 0 waits for all and folds them",
+    "self_reset": "atomics combine them in the workspace, which the last block clears again",
+    "one_word": "as in self_reset, in one word with the count of blocks",
     "reshape": "the partials of each row are a shorter row, launched until it is one partial long",
     "none": "there are none: each row is one block's or one warp's work",
     "host": "they stay partials; the host folds them, which is not timed",
 }
+#: What goes by memory that outlives a launch.
+_KEEPING: tuple[Finish, ...] = ("mailbox", "self_reset", "one_word")
 #: What may become of the partials of a file without a header.
 FOREIGN_FINISHES: tuple[Finish, ...] = ("relaunch", "relaunch_one_block", "atomic", "none", "host")
 #: What becomes of the order of operands.
@@ -91,6 +103,7 @@ TECHNIQUES = {
     "warp_unroll": "the last warp works without block barriers",
     "template_unroll": "the block size is a constant, so every step unrolls",
     "multi_add": "each thread adds many elements before the tree",
+    "wide_load": "one load brings 16 bytes, whatever the type",
     "shuffle": "lanes exchange values in registers",
     "grid_stride": "a fixed grid walks an input of any size",
     "atomic": "the memory system combines values",
@@ -118,31 +131,36 @@ _LISTS: dict[str, tuple[Any, ...]] = {
 }
 _TEXTS = ("title", "change", "expect", "after", "min_cc")
 #: Whole numbers from 1 up to what still makes sense: CUDA has no larger blocks and grids.
-_COUNTS = {"block": 1024, "items": 1024, "vector": 1024, "fixed_grid": 2**31 - 1}
+_COUNTS = {
+    "block": 1024, "items": 1024, "vector": 1024, "items_bytes": 1024, "vector_bytes": 1024,
+    "fixed_grid": 2**31 - 1,
+}  # fmt: skip
+#: Counts in elements that a header may give in bytes instead: of any type as many as have room.
+_IN_BYTES = {"items": "items_bytes", "vector": "vector_bytes"}
 _CC = re.compile(r"[1-9]\d?\.\d")
 #: Lists that may be empty: what they name, a kernel may do without.
 _MAY_BE_EMPTY = ("techniques", "requires")
 _REQUIRED = ("title", "change", "scope", "grid", "walk", "finish", "block", "blocks")
-#: Shared memory that a launch gives each block: bytes, or so many of something in each part of it.
-_SHARED = "dynamic_shared"
-_SHARED_WORDS = re.compile(
+#: Memory that a launch is given: bytes, or so many of something in each of some places. Shared
+#: memory of a block, and global memory of a grid that outlives the launch.
+_MEMORY_WORDS = re.compile(
     r"(?:(?P<count>[1-9]\d{0,4}) )?(?P<unit>bytes|Acc|Scalar|Element)"
     r" a (?P<place>thread|warp|block)"
 )
-_MOST_SHARED = 49152
-KEYS = (*_TEXTS, *_COUNTS, _SHARED, *_WORDS, *_LISTS)
+_PLACES = {"dynamic_shared": ("thread", "warp", "block"), "workspace": ("block",)}
+_MOST_BYTES = {"dynamic_shared": 49152, "workspace": 2**20}
+KEYS = (*_TEXTS, *_COUNTS, *_PLACES, *_WORDS, *_LISTS)
 
 
-def shared_bytes(says: int | str, sizes: Mapping[str, int], block: int) -> int:
-    """Bytes of dynamic shared memory a block of so many threads, as a header says it; `sizes` are
-    those of `Acc`, `Scalar` and `Element` in bytes."""
+def memory_bytes(says: int | str, sizes: Mapping[str, int], places: Mapping[str, int]) -> int:
+    """Bytes of memory as a header says it; `sizes` are those of `Acc`, `Scalar` and `Element` in
+    bytes, `places` the numbers of threads, warps or blocks that share it."""
     if isinstance(says, int):
         return says
-    words = _SHARED_WORDS.fullmatch(says)
+    words = _MEMORY_WORDS.fullmatch(says)
     assert words is not None  # read_header has seen it
     unit = 1 if words["unit"] == "bytes" else sizes[words["unit"]]
-    places = {"thread": block, "warp": -(-block // 32), "block": 1}[words["place"]]
-    return int(words["count"] or 1) * unit * places
+    return int(words["count"] or 1) * unit * places[words["place"]]
 
 
 def read_header(path: Path, text: str) -> Mapping[str, Any] | None:
@@ -178,11 +196,23 @@ def read_header(path: Path, text: str) -> Mapping[str, Any] | None:
             allowed = _WORDS.get(key)
             hint = f" (one of: {', '.join(allowed)})" if allowed else ""
             raise fail(key, f"this key is missing from the header{hint}")
-    if values["block"] not in values["blocks"]:
-        raise fail("block", f"the default {values['block']} is not among blocks {values['blocks']}")
-    if (values["grid"] == "fixed") != ("fixed_grid" in values):
-        raise fail("grid", 'fixed_grid, the number of blocks, goes with grid = "fixed" and only so')
+    for key, what in _unfit(values):
+        raise fail(key, what)
     return values
+
+
+def _unfit(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Keys that do not go with others, and why."""
+    if values["block"] not in values["blocks"]:
+        yield "block", f"the default {values['block']} is not among blocks {values['blocks']}"
+    if (values["grid"] == "fixed") != ("fixed_grid" in values):
+        yield "grid", 'fixed_grid, the number of blocks, goes with grid = "fixed" and only so'
+    if (values["finish"] in _KEEPING) != ("workspace" in values):
+        finishes = " or ".join(f'"{finish}"' for finish in _KEEPING)
+        yield "finish", f"workspace, which outlives a launch, goes with {finishes} and only so"
+    for key, other in _IN_BYTES.items():
+        if key in values and other in values:
+            yield key, f"{other} says the same in bytes: leave one of them out"
 
 
 def _problem(key: str, value: Any) -> str | None:
@@ -194,8 +224,8 @@ def _problem(key: str, value: Any) -> str | None:
     if key in _COUNTS:
         good = type(value) is int and 0 < value <= _COUNTS[key]  # to isinstance true is a number
         return None if good else f"must be a whole number above 0, at most {_COUNTS[key]}"
-    if key == _SHARED:
-        return _shared_problem(value)
+    if key in _PLACES:
+        return _memory_problem(key, value)
     if key in _WORDS:
         words = _WORDS[key]
         return None if value in words else f"{quoted(value)} is not one of: {', '.join(words)}"
@@ -204,14 +234,17 @@ def _problem(key: str, value: Any) -> str | None:
     return f"unknown key; the keys are: {', '.join(KEYS)}"
 
 
-def _shared_problem(value: Any) -> str | None:
-    if type(value) is int and 0 <= value <= _MOST_SHARED:
+def _memory_problem(key: str, value: Any) -> str | None:
+    places, most = _PLACES[key], _MOST_BYTES[key]
+    if type(value) is int and 0 <= value <= most:
         return None
-    if isinstance(value, str) and _SHARED_WORDS.fullmatch(value):
+    words = _MEMORY_WORDS.fullmatch(value) if isinstance(value, str) else None
+    if words and words["place"] in places:
         return None
+    last = f"{', '.join(places[:-1])} or {places[-1]}" if places[1:] else places[0]
     return (
-        f'must be bytes a block, at most {_MOST_SHARED}, or a text such as "1 Acc a thread": so '
-        "many bytes, Acc, Scalar or Element a thread, warp or block"
+        f"must be bytes{' a block' * (len(places) > 1)}, at most {most}, or a text such as "
+        f'"1 Acc a {places[0]}": so many bytes, Acc, Scalar or Element a {last}'
     )
 
 

@@ -18,8 +18,8 @@ from cudareduce.library.header import (
     Order,
     Scope,
     Walk,
+    memory_bytes,
     read_header,
-    shared_bytes,
 )
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, Operator, Reduction
@@ -28,7 +28,8 @@ from cudareduce.problem.operators import OPERATORS, Operator, Reduction
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
     """One kernel file: its header's fields, its text, and what follows from them. `block` is in
-    threads, `items` in elements a thread, `vector` in elements a load, `fixed_grid` in blocks."""
+    threads, `items` in elements a thread, `vector` in elements a load, `fixed_grid` in blocks.
+    Where `items_bytes` or `vector_bytes` count, `items` and `vector` are those of 4-byte types."""
 
     id: str
     path: Path
@@ -48,6 +49,8 @@ class Kernel:
     order: Order = "any"
     items: int = 1
     vector: int = 1
+    items_bytes: int | None = None
+    vector_bytes: int | None = None
     fixed_grid: int | None = None
     techniques: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = tuple(DTYPES)
@@ -57,6 +60,7 @@ class Kernel:
     requires: tuple[str, ...] = ()
     symbol: str | None = None  # where the entry point does not bear the file's name
     dynamic_shared: int | str = 0  # bytes a block, or in the words of a header
+    workspace: int | str = 0  # bytes a grid that outlive a launch, or in the words of a header
     whole_tiles: bool = False  # takes no count, so only multiples of block * items
     most: int | None = None  # elements, where its count is of a type that holds no more
     foreign: bool = True  # not one of the package: on a GPU it is verified in a child process
@@ -85,12 +89,20 @@ class Kernel:
 
     def shared_bytes(self, reduction: Reduction, block: int) -> int:
         """Bytes of dynamic shared memory that a launch gives each block of so many threads."""
-        sizes = {
-            "Acc": reduction.acc_size,
-            "Scalar": reduction.acc.size,
-            "Element": reduction.dtype.size,
-        }
-        return shared_bytes(self.dynamic_shared, sizes, block)
+        places = {"thread": block, "warp": -(-block // 32), "block": 1}
+        return memory_bytes(self.dynamic_shared, _sizes(reduction), places)
+
+    def workspace_bytes(self, reduction: Reduction, grid: int) -> int:
+        """Bytes of global memory that outlive a launch of so many blocks."""
+        return memory_bytes(self.workspace, _sizes(reduction), {"block": grid})
+
+    def items_of(self, size: int) -> int:
+        """Elements a thread unless asked otherwise, of so many bytes each."""
+        return max(1, self.items_bytes // size) if self.items_bytes else self.items
+
+    def vector_of(self, size: int) -> int:
+        """Elements a load, of so many bytes each."""
+        return max(1, self.vector_bytes // size) if self.vector_bytes else self.vector
 
     def why_not(self, reduction: Reduction) -> str | None:
         """Why this kernel does not take a reduction, in words, or None if it does."""
@@ -133,11 +145,22 @@ class Kernel:
             return None
         return f"takes blocks of {', '.join(map(str, self.blocks))} threads, not {block}"
 
-    def why_not_items(self, items: int) -> str | None:
-        """Why this kernel does not take a number of items a thread, or None if it does."""
-        if items == self.items or re.search(r"\bITEMS\b", self.text):
-            return None
-        return f"takes {self.items} item{'s' * (self.items > 1)} a thread, not {items}"
+    def why_not_items(self, items: int, size: int = 4) -> str | None:
+        """Why this kernel does not take a number of items of so many bytes a thread, or None if it
+        does."""
+        own, load = self.items_of(size), self.vector_of(size) if self.vector_bytes else 1
+        if items != own and not re.search(r"\bITEMS\b", self.text):
+            return f"takes {own} item{'s' * (own > 1)} a thread, not {items}"
+        if items % load:
+            return f"loads {load} items at a time, so it takes a multiple of them, not {items}"
+        return None
+
+
+def _sizes(reduction: Reduction) -> dict[str, int]:
+    """The bytes of what a header may count memory in."""
+    return {
+        "Acc": reduction.acc_size, "Scalar": reduction.acc.size, "Element": reduction.dtype.size,
+    }  # fmt: skip
 
 
 def _definition(text: str, name: str, head: str) -> int | None:
@@ -153,7 +176,7 @@ def _definition(text: str, name: str, head: str) -> int | None:
 def _why_not_op(op: Operator, order: Order, finish: Finish) -> str | None:
     if order == "any" and not op.commutative:
         return f"{op.name} does not commute and this kernel does not keep the order of operands"
-    if finish == "atomic" and not op.has_atomic:
+    if finish in ("atomic", "self_reset", "one_word") and not op.has_atomic:
         return f"combines in memory, and {op.name} has no atomic form"
     if finish == "host" and (op.has_finish or op.words > 1):
         return f"leaves partials to the host, which does not fold those of {op.name}"
@@ -225,6 +248,9 @@ def load_kernel(
     fields: dict[str, Any] = {
         key: tuple(v) if isinstance(v, list) else v for key, v in header.items()
     }
+    for key in ("items", "vector"):
+        if f"{key}_bytes" in fields:
+            fields[key] = max(1, fields[f"{key}_bytes"] // 4)
     order, finish = fields.get("order", "any"), fields["finish"]
     fields["any_op"] = "ops" not in fields
     declared = fields.get("ops", tuple(OPERATORS))

@@ -19,6 +19,7 @@ import numpy as np
 from cudareduce.backend import Buffer, PlacedBuffer, SparseBackend
 from cudareduce.device import DeviceLimits
 from cudareduce.errors import KernelFault, OutOfMemory
+from cudareduce.launch.bound import KEPT
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.identity import identity
@@ -45,6 +46,12 @@ _ROW, _SHORT_ROW, _LONG_ROW = 257, 31, 4097
 #: Seconds of a processor that one block is worth, and that it has where it is not to be expected
 #: that those are enough, in case it ends at once.
 _MOST_S, _GLANCE_S = 0.4, 0.03
+#: Where a block leaves its partial of one word for the block that folds them: the buffer, how many
+#: words it has there for each block, and which of them.
+_TOGETHER = {
+    "last_block": ("partials", 1, 0), "mailbox": ("workspace", 2, 0),
+    "self_reset": ("workspace", 0, 0), "one_word": ("workspace", 0, 1),
+}  # fmt: skip
 #: Seconds, and times as long as before, that what should end is waited for.
 _START_S, _SLOWER = 0.1, 20
 
@@ -79,9 +86,13 @@ def far_net(case: Case) -> Iterator[Net]:
     kernel, tile, size = case.kernel, tile_of(case), case.reduction.dtype.size
     if kernel.whole_tiles:
         return  # who takes no count says nothing of how far it goes
-    grid = kernel.fixed_grid or max(1, _TURN // tile) if kernel.grid in ("fill", "fixed") else 1
+    grid = (
+        kernel.fixed_grid or max(1, _TURN // tile)
+        if kernel.grid in ("fill", "per_sm", "fixed")
+        else 1
+    )
     limits = DeviceLimits(sm_count=grid, threads_per_sm=case.block)
-    strides = kernel.grid in ("fill", "fixed", "one")
+    strides = kernel.grid in ("fill", "per_sm", "fixed", "one")
     if kernel.scope == "grid" and kernel.finish == "none" and kernel.grid != "one":
         return  # where its blocks leave what they find is its own affair
     by_row = kernel.scope == "warp" or (kernel.scope == "rows" and kernel.finish == "none")
@@ -153,13 +164,12 @@ def _seen(
         args: list[Buffer | int] = [buffers["in"], buffers[step.target], step.n]
         if plan.kernel.scope in ("rows", "warp"):
             args.append(problem.rows)
-        if "partials" in plan.scratch:
-            args += [buffers["partials"], buffers["counter"]]
+        args += [buffers[name] for name in plan.behind]
         for k, probe in enumerate(probes):
             left = _left(plan, probe, buffers)
             left[:] = np.frombuffer(_before(plan), left.dtype)
-            if "counter" in buffers:
-                backend.zero(buffers["counter"])
+            for name in buffers.keys() & KEPT:
+                backend.zero(buffers[name])
             seconds: float | None = 0.0
             try:
                 seconds = backend.run_alone(
@@ -225,22 +235,23 @@ def _part(buffer: PlacedBuffer, first: int, dtype: np.dtype, count: int) -> Arra
 
 def _finished(plan: Plan) -> bool:
     """Whether the first launch leaves answers, and not partials."""
-    alone = plan.kernel.finish != "last_block" or plan.passes[0].grid == 1
+    alone = plan.kernel.finish not in _TOGETHER or plan.passes[0].grid == 1
     return len(plan.passes) == 1 and alone and not plan.folds_on_host
 
 
 def _left(plan: Plan, probe: _Probe, buffers: Mapping[str, PlacedBuffer]) -> Array:
     """Where a block leaves its partial, or its answer."""
     reduction, finish = plan.problem.reduction, plan.kernel.finish
-    name = plan.passes[0].target
-    if finish == "last_block" and not _finished(plan):
-        name = "partials"
+    name, slot = plan.passes[0].target, 0 if finish == "atomic" else probe.slot
+    if finish in _TOGETHER and not _finished(plan):
+        name, slots_a_block, first = _TOGETHER[finish]
+        slot = slots_a_block * slot + first
     dtype = np.dtype(reduction.acc.storage if reduction.op.words == 1 else f"V{reduction.acc_size}")
     if reduction.op.indexed and _finished(plan):
         dtype = np.dtype("int64")
     elif reduction.op.indexed:
         dtype = np.dtype([("value", dtype), ("index", "int64")], align=True)
-    return _part(buffers[name], 0 if finish == "atomic" else probe.slot, dtype, 1)
+    return _part(buffers[name], slot, dtype, 1)
 
 
 def _before(plan: Plan) -> bytes:

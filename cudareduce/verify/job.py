@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec
 from cudareduce.errors import BuildError, OutOfMemory, TooManyBlocks
+from cudareduce.launch.bound import Workspaces
 from cudareduce.launch.case import Prepared, Shape, build
 from cudareduce.verify.far import verify_far
 from cudareduce.verify.inputs import Inputs, work
@@ -82,11 +83,13 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
         assert sparse is not None
         return verify_far(sparse, ready, job.shapes)
     verdict, left_out, ran = RIGHT, "", False
+    workspaces = Workspaces(backend)
     try:
         for shape, care in job.walk:
             try:
                 new = verify(
-                    backend, [ready], shape, inputs, seed=job.seed, care=care, only=job.only
+                    backend, [ready], shape, inputs, seed=job.seed, care=care, only=job.only,
+                    workspaces=workspaces,
                 )[case]  # fmt: skip
             except TooManyBlocks as error:
                 left_out = left_out or f"left out: n = {shape[0]}: {error}"
@@ -98,6 +101,8 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
         return skipped("machine", str(error))
     except MemoryError:
         return skipped("machine", "out of host memory")
+    finally:
+        workspaces.release()
     if left_out and not ran:
         return skipped("machine", left_out.removeprefix("left out: "))
     return replace(verdict, reason=verdict.reason or left_out)

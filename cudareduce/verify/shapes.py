@@ -129,6 +129,8 @@ def operator_nets(case: Case) -> Iterator[Net]:
             other = replace(case, reduction=found, block=block)
             tile, limits = tile_of(other), _tiny(other)
             sizes = {33, tile, 2 * tile + 1, *_rounds(other, limits)}
+            if other.kernel.vector > 1:  # most elements behind the last load
+                sizes.add(2 * tile - 1)
             shapes = (*((n, 1) for n in sorted(sizes) if n <= _FEW), *_rows(other)[:2])
             yield Net(case=other, shapes=shapes, limits=limits, care="full")
 
@@ -182,6 +184,8 @@ def _rounds(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
     grid = case.kernel.fixed_grid or 1
     if case.kernel.grid == "fill":
         grid = limits.sm_count * (limits.threads_per_sm // case.block)
+    elif case.kernel.grid == "per_sm":
+        grid = limits.sm_count
     elif case.kernel.grid != "fixed":
         return ()
     return 2 * grid * tile_of(case), 2 * grid * tile_of(case) + 1
@@ -211,11 +215,13 @@ def _rows(case: Case) -> tuple[Shape, ...]:
         warps = case.block // 32
         return (31, 2 * warps + 1), (32, 3 * warps), (7, max(1, warps - 1))
     if case.kernel.scope == "rows":
-        tile = tile_of(case)
-        return (2 * tile + 1, 3), (31, 9), (257, 3), (tile, 2)
+        tile, wide = tile_of(case), case.kernel.vector > 1
+        load = case.kernel.vector_of(case.reduction.dtype.size)
+        few_loads = (((load << k), 300) for k in range(6 * wide))  # as lanes share them
+        return (2 * tile + 1, 3), (31, 9), (257, 3), (tile, 2), *few_loads
     return ()
 
 
 def _tiny(case: Case) -> DeviceLimits:
     """A device of which three blocks are all that it holds."""
-    return DeviceLimits(sm_count=1, threads_per_sm=3 * case.block)
+    return DeviceLimits(sm_count=3, threads_per_sm=case.block)

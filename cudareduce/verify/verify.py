@@ -14,7 +14,7 @@ import numpy as np
 
 from cudareduce.backend import Backend, Buffer
 from cudareduce.errors import KernelFault
-from cudareduce.launch.bound import Bound
+from cudareduce.launch.bound import Bound, Workspaces
 from cudareduce.launch.case import Case, Prepared, Programs, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.inputs import Array
@@ -40,6 +40,7 @@ class _Ready:
     case: Case
     plan: Plan
     programs: Programs
+    workspace: Buffer | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,10 @@ def _verify_on(
             given.append(_Given(one, data, ref, buffer))
         for case in ready:
             with ExitStack() as bounds:
-                tied = [Bound(backend, case.plan, case.programs, one.buffer) for one in given]
+                tied = [
+                    Bound(backend, case.plan, case.programs, one.buffer, case.workspace)
+                    for one in given
+                ]
                 for bound in tied:
                     bounds.callback(bound.release)
                 yield case.case, _in_every_way(backend, tied, given, quick=quick)
@@ -162,6 +166,18 @@ def _is_open(verdict: Verdict | None, care: Care) -> bool:
     return verdict is None or (verdict.outcome != "fail" and care != "least")
 
 
+def _chosen(
+    alike: Sequence[_Ready], shape: Shape, seed: int, care: Care, only: str | None
+) -> list[Input]:
+    """The inputs of one shape for cases of one reduction."""
+    reduction = alike[0].case.reduction
+    tiles = [tile for one in alike for tile in tiles_of(one.plan)]
+    chosen = [(only, 0)] if only else inputs_for(reduction, shape, tiles, care)
+    # Of an operator of one's own the tolerance is a guess: no further random elements.
+    further = 0 if reduction.op.expression else _ANOTHER_SEED
+    return [Input(name, *shape, seed + further * (off > 0), off) for name, off in chosen]
+
+
 def verify(
     backend: Backend,
     prepared: Sequence[Prepared],
@@ -171,34 +187,32 @@ def verify(
     seed: int = 0,
     care: Care = "full",
     only: str | None = None,
+    workspaces: Workspaces | None = None,
 ) -> dict[Case, Verdict]:
     """Verify cases of one reduction at one shape, which all of them take; a case that failed is not
     run again. `only` names the one pattern to use, where a user wants to see what it does; `inputs`
-    outlive the call where given. Raises OutOfMemory."""
+    and `workspaces` outlive the call where given. Raises OutOfMemory."""
     verdicts: dict[Case, Verdict] = {}
     inputs = inputs or Inputs()
-    ready = [_Ready(one.case, one.plans[shape], one.programs) for one in prepared]
-    for own in dict.fromkeys((one.plan.problem.n, one.plan.problem.rows) for one in ready):
-        alike = [one for one in ready if (one.plan.problem.n, one.plan.problem.rows) == own]
-        tiles = [tile for one in alike for tile in tiles_of(one.plan)]
-        chosen = inputs_for(alike[0].case.reduction, own, tiles, care)
-        # Of an operator of one's own the tolerance is a guess: no further random elements.
-        further = 0 if alike[0].case.reduction.op.expression else _ANOTHER_SEED
-        given = [
-            Input(name, *own, seed + further * (offset > 0), offset)
-            for name, offset in ([(only, 0)] if only else chosen)
+    with ExitStack() as stack:
+        if workspaces is None:
+            workspaces = Workspaces(backend)
+            stack.callback(workspaces.release)
+        ready = [
+            _Ready(one.case, one.plans[shape], one.programs, workspaces.of(one)) for one in prepared
         ]
-        together = len(given) if own[0] * own[1] <= SMALL and care != "least" else 1
-        for first in range(0, len(given), together):
-            left = [one for one in alike if _is_open(verdicts.get(one.case), care)]
-            for case, found in (
-                _verify_on(
-                    backend, given[first : first + together], left, inputs, quick=care == "least"
-                )
-                if left else ()
-            ):  # fmt: skip
-                for verdict in found:
-                    if verdict is not None:
-                        verdicts[case] = worse(verdicts.get(case, RIGHT), verdict)
+        for own in dict.fromkeys((one.plan.problem.n, one.plan.problem.rows) for one in ready):
+            alike = [one for one in ready if (one.plan.problem.n, one.plan.problem.rows) == own]
+            given = _chosen(alike, own, seed, care, only)
+            together = len(given) if own[0] * own[1] <= SMALL and care != "least" else 1
+            for first in range(0, len(given), together):
+                left = [one for one in alike if _is_open(verdicts.get(one.case), care)]
+                group, quick = given[first : first + together], care == "least"
+                for case, found in (
+                    _verify_on(backend, group, left, inputs, quick=quick) if left else ()
+                ):
+                    for verdict in found:
+                        if verdict is not None:
+                            verdicts[case] = worse(verdicts.get(case, RIGHT), verdict)
     undecided = Verdict("fail", f"n = {shape[0]}: no pattern could decide; choose a smaller n")
-    return {one.case: verdicts.get(one.case, undecided) for one in ready}
+    return {one.case: verdicts.get(one.case, undecided) for one in prepared}

@@ -21,13 +21,13 @@ KERNELS = tuple(load_registry().kernels.values())
 def taken(made: Plan, step: Pass) -> Iterator[int]:
     """Elements of one row, as the blocks of that row take them, by the words of the header."""
     kernel, rows = made.kernel, made.problem.rows
-    blocks = max(1, step.grid // rows) if kernel.walk != "lane" else 1
+    blocks = max(1, step.grid // rows) if kernel.walk not in ("lane", "warp_stride") else 1
     tile = made.block * made.items
     match kernel.walk:
         case "element":
             threads = (b * made.block + t for b in range(blocks) for t in range(made.block))
             yield from (k for k in threads if k < step.n)
-        case "lane":
+        case "lane" | "warp_stride":
             yield from range(step.n)
         case "tile":
             for b in range(blocks):
@@ -69,10 +69,8 @@ def test_every_element_is_counted_once(
         assert step.n == left
         assert sorted(taken(made, step)) == list(range(step.n))
         left = max(1, step.grid // made.problem.rows)
-    one_launch = kernel.finish in ("atomic", "last_block", "none")
-    assert one_launch == (
-        len(made.passes) == 1 and kernel.finish in ("atomic", "last_block", "none")
-    )
+    one_launch = not kernel.relaunches
+    assert not one_launch or len(made.passes) == 1
     assert one_launch or left == 1
     assert made.passes[-1].target == "out"
     assert made.bytes_moved == made.problem.input_bytes + made.problem.rows * reduction.result_size

@@ -19,6 +19,10 @@ SIZES = (1, 2, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 4097, 24 * 1024 + 1,
 BATCHES = ((1, 3), (2, 1), (31, 9), (32, 8), (32, 1), (33, 2), (1000, 7), (16385, 3), (70001, 2))
 
 
+#: Finishes by which many blocks leave one answer in one launch.
+TOGETHER = ("atomic", "last_block", "mailbox", "self_reset", "one_word")
+
+
 def planned(
     kernel: Kernel | str, n: int, rows: int = 1, block: int | None = None, items: int | None = None
 ) -> Plan:
@@ -43,6 +47,8 @@ def taken(of: Plan, step: Pass) -> np.ndarray:
         there = (row < rows) & (lane < n)
         np.add.at(count, (row[there], lane[there]), 1)
         return count
+    if kernel.walk == "warp_stride":
+        return np.ones((rows, n), int)  # whichever warp takes which rows
     if kernel.walk in ("element", "tile"):
         each = 1 if kernel.walk == "element" else items
         tile, stride, end = block * each, block, np.full(step.grid, n)
@@ -50,8 +56,8 @@ def taken(of: Plan, step: Pass) -> np.ndarray:
         end = np.minimum(begin + tile, n)
         row = np.zeros(step.grid, int)
     elif kernel.walk == "grid_stride":
-        begin = np.arange(step.grid) * block
-        stride, end, row = step.grid * block, np.full(step.grid, n), np.zeros(step.grid, int)
+        begin = np.arange(step.grid) % parts * block
+        stride, end, row = parts * block, np.full(step.grid, n), np.arange(step.grid) // parts
     else:
         share = -(-n // parts)
         begin = np.arange(step.grid) % parts * share
@@ -85,10 +91,10 @@ def test_passes_lead_from_the_input_to_one_answer_a_row(kernel: Kernel) -> None:
                 assert (after.source, after.n) == (before.target, before.grid // rows)
             assert all(step.source != step.target for step in made.passes)
             assert all(1 <= step.grid <= MAX_GRID for step in made.passes)
-            if kernel.scope == "warp":
+            if kernel.grid == "warp_per_row":
                 assert (last.grid - 1) * block < rows * 32 <= last.grid * block
-            elif kernel.finish not in ("atomic", "last_block"):
-                assert last.grid == rows
+            elif kernel.finish not in TOGETHER:
+                assert last.grid == rows or kernel.grid == "fill"
             assert len(made.passes) == 1 or kernel.finish in (
                 "relaunch", "relaunch_one_block", "reshape",
             )  # fmt: skip
@@ -104,6 +110,9 @@ def test_scratch_holds_what_the_passes_write(kernel: Kernel) -> None:
             assert made.scratch[step.target] >= step.grid * size
         if kernel.finish == "last_block":
             assert made.scratch == {"partials": made.passes[0].grid * size, "counter": 4}
+        if kernel.workspace:
+            assert made.scratch.keys() == {"workspace"} == {*made.behind}
+            assert made.scratch["workspace"] >= size
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
@@ -139,6 +148,11 @@ def test_nothing_to_reduce_launches_nothing(kernel: Kernel) -> None:
         ("reduce_rows_broadcast", 32, 1, {"block": 1024}, 5 + 31),
         ("reduce_reshape", 262144, 2048, {"block": 256, "items": 64}, 63 + 5 + 7 + 5 + 7),
         ("reduce_warp_registers", 32, 1000, {}, 5),
+        ("reduce_rows_warp", 1000, 5, {}, 32 + 5),
+        ("reduce_tiles_ordered", 2**16, 1, {}, 16 + 5 + 1 + 20 + 20),
+        ("reduce_tiles", 2**25, 1, {}, 8 * 16 + 20 + 16 + 20),
+        ("reduce_tiles_mailbox", 2**16, 1, {}, 16 + 20 + 20),
+        ("reduce_tiles_self_reset", 2**16, 1, {}, 16 + 20 + 7),
     ],
 )
 def test_depth_is_what_one_counts_by_hand(

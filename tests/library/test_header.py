@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.errors import UsageError
+from cudareduce.launch.prelude import source
 from cudareduce.library.kernel import load_kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import reduction_of
@@ -39,6 +40,26 @@ def test_a_good_header(mine: Path) -> None:
     assert kernel.why_not_items(4) == "takes 1 item a thread, not 4"
 
 
+def test_what_is_counted_in_bytes_follows_the_type() -> None:
+    kernel = load_registry().kernels["reduce_tiles"]
+    assert [kernel.items_of(size) for size in (1, 2, 4, 8)] == [64, 32, 16, 8]
+    assert [kernel.vector_of(size) for size in (1, 2, 4, 8, 16)] == [16, 8, 4, 2, 1]
+    assert kernel.why_not_items(4, 4) is None
+    why = "loads 16 items at a time, so it takes a multiple of them, not 4"
+    assert kernel.why_not_items(4, 1) == why
+    int8 = reduction_of("argmax", "int8")
+    first, last = (source(kernel, int8, stage, 512, 64).text for stage in ("first", "last"))
+    assert "ITEMS = 64, VECTOR = 16;" in first
+    assert "ITEMS = 4, VECTOR = 1;" in last
+
+
+def test_a_workspace_grows_with_the_grid() -> None:
+    kernels = load_registry().kernels
+    argmax = reduction_of("argmax", "float32")
+    assert kernels["reduce_tiles_mailbox"].workspace_bytes(argmax, 100) == 100 * 2 * 16
+    assert kernels["reduce_tiles_self_reset"].workspace_bytes(argmax, 100) == 16
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -53,6 +74,13 @@ def test_a_good_header(mine: Path) -> None:
         ("block = 256", 'block = 256\ndynamic_shared = "1 Acc each"',
          ':9: dynamic_shared: must be bytes a block, at most 49152, or a text such as "1 Acc a'),
         ("block = 256", "block = 256\ndynamic_shared = 49153", ":9: dynamic_shared: must be bytes"),
+        ('finish = "relaunch"', 'finish = "mailbox"',
+         ':7: finish: workspace, which outlives a launch, goes with "mailbox" or "self_reset" or'),
+        ("block = 256", "block = 256\nworkspace = 8", ":7: finish: workspace, which outlives"),
+        ("block = 256", 'block = 256\nworkspace = "1 Acc a thread"',
+         ':9: workspace: must be bytes, at most 1048576, or a text such as "1 Acc a block"'),
+        ("block = 256", "block = 256\nitems = 4\nitems_bytes = 16",
+         ":9: items: items_bytes says the same in bytes: leave one of them out"),
         ("size_t n) {}", "size_t n) {\n  extern __shared__ float cells[];\n}",
          ":12: extern __shared__ memory has no size: give the header dynamic_shared"),
         ("[128, 256]", "[100, 256]", ":9: blocks: 100 is not one of: 32, 64"),

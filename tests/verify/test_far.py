@@ -14,12 +14,14 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case, Prepared, build, planned
 from cudareduce.library.foreign import Guesses, adopt
 from cudareduce.library.kernel import Kernel, load_kernel
-from cudareduce.problem.operators import reduction_of
+from cudareduce.library.registry import load_registry
+from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.verify.far import far_net, verify_far
 from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.job import Job
 from cudareduce.verify.verdict import Verdict
 from tests.conftest import ROOT
+from tests.verify.test_kernels import usual
 
 WRONG = ROOT / "tests" / "wrong_kernels"
 _KERNEL = """/*+++
@@ -161,9 +163,21 @@ def test_wrong_kernels(isolation: Isolation, name: str, op: str, dtype: str, cac
     assert _judged(isolation, case, cache).outcome == "fail"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "kernels").glob("*/*.cu")), ids=lambda p: p.stem)
-def test_those_of_the_package_reach_every_element(path: Path, cpu: CpuBackend) -> None:
-    case = _case(load_kernel(path))
+KERNELS = [kernel for kernel in load_registry().kernels.values() if not kernel.requires]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reduction"),
+    [
+        *((kernel, usual(kernel, "float32")) for kernel in KERNELS),
+        *((one, reduction_of("matmul", "uint32")) for one in KERNELS if one.order == "kept"),
+    ],
+    ids=lambda one: one.id if isinstance(one, Kernel) else one.op.name,
+)
+def test_those_of_the_package_reach_every_element(
+    kernel: Kernel, reduction: Reduction, cpu: CpuBackend
+) -> None:
+    case = Case(kernel, reduction, kernel.block, kernel.items)
     [net] = far_net(case)
     plans, refusals = planned(case, net.shapes, net.limits)
     assert not refusals
