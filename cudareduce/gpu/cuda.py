@@ -214,8 +214,7 @@ class CudaBackend:
             with self._refused(f"{dynamic_shared} bytes of shared memory a block"):
                 function.set_attribute(most, dynamic_shared)
         function.prepare("P" * len(values))  # pointers and sizes are both 64 bits wide
-        call = function.prepared_async_call
-        shape = (grid, 1), (block, 1, 1)
+        call, shape = function.prepared_async_call, ((grid, 1), (block, 1, 1))
         launch = partial(call, *shape, self.stream, *values, shared_size=dynamic_shared)
 
         def checked() -> None:
@@ -262,9 +261,8 @@ class CudaBackend:
     def overwrite(self, buffer: Buffer, offset: int, source: Buffer) -> None:
         assert isinstance(buffer, GuardedBuffer)
         assert isinstance(source, GuardedBuffer)
-        self._driver.memcpy_dtod_async(
-            buffer.address + offset, source.address, source.nbytes, self.stream
-        )
+        place = buffer.address + offset
+        self._driver.memcpy_dtod_async(place, source.address, source.nbytes, self.stream)
 
     @staticmethod
     def reset_persisting() -> None:
