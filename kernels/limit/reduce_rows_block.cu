@@ -1,7 +1,7 @@
 /*+++
 title        = "One block a row, four loads in front"
 change       = "A block takes a row by packs of 16 bytes, four a thread before the first addition."
-expect       = "Rows of some ten thousand elements and more at the speed of one array."
+expect       = "For rows of some ten thousand elements and more, where a warp alone has too few loads under way."
 after        = "reduce_rows_warp"
 scope        = "rows"
 grid         = "block_per_row"

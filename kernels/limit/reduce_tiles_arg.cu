@@ -1,7 +1,7 @@
 /*+++
 title        = "Tiles of the first extremum"
 change       = "A thread keeps its best value and counts the elements up to it; the index is made of that at the end."
-expect       = "Ten instructions an element without a jump, instead of thirty with jumps: memory is the limit again."
+expect       = "Ten instructions an element without a jump, instead of thirty with jumps."
 after        = "reduce_tiles_acq_rel"
 scope        = "grid"
 grid         = "fill"

@@ -1,7 +1,7 @@
 /*+++
 title        = "Tiles of one block"
 change       = "One block takes all tiles, so there are no partials and nothing to finish."
-expect       = "Quickest of all up to some ten thousand elements; beyond, one SM reads what all could (H200)."
+expect       = "One launch and no finish, for some ten thousand elements; beyond, one SM reads what all could."
 after        = "reduce_tiles"
 scope        = "block"
 grid         = "one"

@@ -1,7 +1,7 @@
 /*+++
 title        = "Tiles of a compensated sum"
 change       = "What an addition rounds away is computed exactly, added up beside the sum, and added to it at the end."
-expect       = "Errors of a unit or two in the last place of the blocks' sums, at the speed that memory allows."
+expect       = "Errors of a unit or two in the last place of the blocks' sums."
 after        = "reduce_tiles_acq_rel"
 scope        = "grid"
 grid         = "fill"

@@ -1,7 +1,7 @@
 /*+++
 title        = "Tiles, partials by mailbox"
 change       = "Each block posts its partial with the number of the launch; block 0 polls all and folds them."
-expect       = "0.6 to 1.1 us less up to 2^16, 0.3 at 2^20 (H200); from 2^22 on the polling costs up to 4 %."
+expect       = "0.6 to 1.1 us less up to 2^16, 0.3 at 2^20 (H200); from 2^22 on the polling costs 3 to 10 %."
 after        = "reduce_tiles_acq_rel"
 scope        = "grid"
 grid         = "fill"

@@ -1,7 +1,7 @@
 /*+++
 title        = "Tiles, sum and count in one word"
 change       = "One atomic adds a block's sum and its arrival, to the two halves of one word."
-expect       = "One trip to memory instead of two: a quarter of a microsecond above no finish at all (H200)."
+expect       = "One trip to memory instead of two: 4.4 us at 2^14 int32, 33.9 at 2^25, where CUB takes 7.0 and 37.2 (H200)."
 after        = "reduce_tiles_self_reset"
 scope        = "grid"
 grid         = "fill"

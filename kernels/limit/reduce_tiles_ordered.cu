@@ -1,7 +1,7 @@
 /*+++
 title        = "Tiles in order"
 change       = "Each warp streams a contiguous share and folds its tiles in order by a transposed butterfly."
-expect       = "Operators that do not commute at nearly the speed of those that do: no barrier until the end."
+expect       = "Operators that do not commute, with no barrier until the end."
 after        = "reduce_tiles_acq_rel"
 scope        = "grid"
 grid         = "fill"
