@@ -6,7 +6,6 @@ since figures of two contexts differ by 1 to 2 %: ratios are formed within it al
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +20,7 @@ from cudareduce.peers import catalogue, process
 from cudareduce.peers.contract import Peer
 from cudareduce.peers.job import Found, Job, Outcome, case_of, plan_of
 from cudareduce.results.record import Record
+from cudareduce.temporary import temporary_folder
 from cudareduce.timing.sampling import Method
 from cudareduce.verify.verdict import RIGHT, skipped, worse
 
@@ -92,7 +92,7 @@ def _all(
         why = _FIRST_PASS
     beside = Beside()
     with (
-        tempfile.TemporaryDirectory(prefix="cudareduce-") as temporary,
+        temporary_folder() as temporary,
         process.Processes(settings.time_limit_s) as processes,
         session.phase("measuring libraries", len(asked) * max(settings.rounds, 1)) as progress,
     ):

@@ -5,7 +5,6 @@ The only place that turns the values of options into settings.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from cudareduce.problem.operators import OPERATORS, Operator, Reduction, reducti
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Outputs
 from cudareduce.signals import held
+from cudareduce.temporary import temporary_folder
 from cudareduce.verify.isolate import Isolation
 
 
@@ -223,7 +223,7 @@ def opened(machine: Machine, settings: Settings) -> Iterator[Session]:
         say(remark, machine.quiet)
     with ExitStack() as stack:
         with held():
-            temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="cudareduce-"))
+            temporary = stack.enter_context(temporary_folder())
         spec = spec.with_cache(Path(temporary))
         backend = stack.enter_context(open_backend(spec))
         timed = backend.timed()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.problem.dtypes import DType, accumulator
 from cudareduce.problem.operators import Operator
+from cudareduce.temporary import temporary_folder
 
 #: Wider than the accumulator, so that the reference's own rounding does not count.
 _WIDE = {"float32": ("double", "float64"), "float64": ("long double", "longdouble")}
@@ -142,7 +142,7 @@ def compiled(op: Operator, dtype: DType, acc: DType) -> Compiled:
         element="float" if _is_half(dtype) else dtype.cpp, wide=cpp, narrow=acc.cpp,
         expression=op.expression, identity=op.identity_text,
     )  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="cudareduce-") as folder:
+    with temporary_folder() as folder:
         program = Path(folder, "operator")
         _compile(op, acc, text, program)
         return Compiled(op, _in_memory(program.read_bytes()), wide, acc.storage)
