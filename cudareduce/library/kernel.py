@@ -175,6 +175,9 @@ def _text(path: Path) -> str:
         if about.st_size > _LARGEST:
             raise UsageError(f"cannot read {path}: it has more than 4 MiB; name a kernel's source")
         return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        reason = f"{error.strerror}; check the name (`cudareduce list` shows those of kernels)"
+        raise UsageError(f"cannot read {path}: {reason}") from None
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not a text file"
         raise UsageError(f"cannot read {path}: {reason}") from None
