@@ -6,7 +6,7 @@ The only place that turns the values of options into settings.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -203,11 +203,16 @@ def _reductions(
 
 
 def _instead(problem: ReductionOptions) -> tuple[Reduction, ...]:
-    """What a kernel may be given where nobody has said what it is to reduce."""
+    """What a kernel may be given where nobody has said what it is to reduce; other accumulators
+    last, for a file without a header that writes these."""
     if problem.op_expr is not None or problem.acc is not None or (problem.op and problem.dtype):
         return ()
-    pairs = product(problem.op or OPERATORS, problem.dtype or DTYPES)
-    return tuple(reduction_of(op, dtype) for op, dtype in pairs)
+    pairs = list(product(problem.op or OPERATORS, problem.dtype or DTYPES))
+    found = [reduction_of(op, dtype) for op, dtype in pairs]
+    for (op, dtype), acc in product(pairs, DTYPES):
+        with suppress(UsageError):
+            found.append(reduction_of(op, dtype, acc))
+    return tuple(found)
 
 
 @contextmanager
