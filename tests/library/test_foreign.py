@@ -245,6 +245,16 @@ def test_what_cannot_be_called(text: str, says: Guesses, message: str) -> None:
     assert message in str(caught.value)
 
 
+def test_a_header_that_is_nowhere(cudareduce: Call, given: Callable[[str], Path]) -> None:
+    missing = '#include "stdio.h"\n#include "no such/one.h"\n'
+    code, out, _ = bench(cudareduce, given(missing + ATOMIC), "--dtype", "int32", "--quiet")
+    assert code == 2
+    assert "theirs.cu:2:10: fatal error: no such/one.h: No such file or directory: put" in out
+    path = given(f"#ifdef NEVER\n{missing}#endif\n{ATOMIC}")
+    code, out, _ = bench(cudareduce, path, "--dtype", "int32", "--n", 1000, "--quiet")
+    assert code == 0, out
+
+
 def test_lines_keep_their_numbers(cudareduce: Call, given: Callable[[str], Path]) -> None:
     path = given(TEMPLATES.replace("sum += cells[k];", "sum += nonsense[k];"))
     line = TEMPLATES[: TEMPLATES.index("sum += cells[k];")].count("\n") + 1
