@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-#: No pointers and no templates: these would not be the type of an element or a count.
+#: No pointers and no templates: these would not be the type of an element or a count. Nor has one
+#: more words, among which an end would be looked for from each.
 _ALIAS = re.compile(
-    r"\btypedef\s+(?P<old>[\w:]+(?:\s+[\w:]+)*?)\s+(?P<new>\w+)\s*;"
-    r"|\busing\s+(?P<used>\w+)\s*=\s*(?P<type>[\w:]+(?:\s+[\w:]+)*)\s*;"
+    r"\btypedef\s+(?P<old>[\w:]+(?:\s+[\w:]+){0,3}?)\s+(?P<new>\w+)\s*;"
+    r"|\busing\s+(?P<used>\w+)\s*=\s*(?P<type>[\w:]+(?:\s+[\w:]+){0,3})\s*;"
     r"|^[ \t]*#[ \t]*define[ \t]+(?P<macro>\w+)[ \t]+"
-    r"(?P<text>[A-Za-z_]\w*(?:[ \t]+[A-Za-z_]\w*)*)[ \t]*$",
+    r"(?P<text>[A-Za-z_]\w*(?:[ \t]+[A-Za-z_]\w*){0,3})[ \t]*$",
     re.MULTILINE,
 )
 _WORD = re.compile(r"(?<![\w:])(?:\w+::)*(?P<last>[A-Za-z_]\w*)")
-_NAME = re.compile(r"\w+$")
+_NAME = re.compile(r"\b\w+$")
 _NAMESPACE = re.compile(r"\bnamespace\s+(?P<name>[\w:]+)\s*$")
 #: An alias may be of an alias, and so on; in a circle that has no end.
 _MOST_STEPS = 4
@@ -41,16 +42,19 @@ def spelled_out(parameter: str, aliases: Mapping[str, str]) -> str:
     return kind + own
 
 
-def namespace_at(bare: str, end: int) -> str:
-    """The namespaces that a place lies in, as `one::two::`, in a text without comments; those
-    without a name are not named."""
+def namespaces(bare: str, places: Sequence[int]) -> list[str]:
+    """The namespaces that each of several places lies in, as `one::two::`, in a text without
+    comments; the places are in order, and namespaces without a name are not named."""
+    found: list[str] = []
     inside: list[str] = []
     begin = 0
-    for brace in re.finditer(r"[{};]", bare[:end]):
-        if brace[0] == "{":
-            opened = _NAMESPACE.search(bare, begin, brace.start())
+    for end in re.finditer(r"[{};]|\Z", bare):
+        while len(found) < len(places) and places[len(found)] < end.end():
+            found.append("".join(inside))
+        if end[0] == "{":
+            opened = _NAMESPACE.search(bare, begin, end.start())
             inside.append(f"{opened['name']}::" if opened else "")
-        elif brace[0] == "}" and inside:
+        elif end[0] == "}" and inside:
             inside.pop()
-        begin = brace.end()
-    return "".join(inside)
+        begin = end.end()
+    return found

@@ -9,11 +9,12 @@ reported; a wrong guess gives a wrong answer, which verification is there to fin
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.library.declared import namespace_at, spelled_out, type_aliases
+from cudareduce.library.declared import namespaces, spelled_out, type_aliases
 from cudareduce.library.device_part import COMMENT_OR_STRING, chunk_ends, device_part
 from cudareduce.library.elements import read_dtypes, written_dtype
 from cudareduce.library.header import BLOCKS, Finish
@@ -184,21 +185,21 @@ def _kernels(device: str) -> list[_Function]:
     found, aliases = [], type_aliases(bare)
     matches = list(_KERNEL.finditer(bare))
     stops = [*(match.start() for match in matches[1:]), len(bare)]
-    for match, stop in zip(matches, stops, strict=False):
+    scopes = namespaces(bare, [match.start() for match in matches])
+    for match, stop, scope in zip(matches, stops, scopes, strict=False):
         before = bare[max(0, match.start() - _TEMPLATE_WITHIN) : match.start()]
         head = _TEMPLATE.search(before)
         template = [" ".join(p.split()) for p in (head["parameters"] if head else "").split(",")]
-        hidden = {parameter.split()[-1] for parameter in template if parameter}
-        known = {name: kind for name, kind in aliases.items() if name not in hidden}
+        own = {parameter.split()[-1]: parameter.split()[-1] for parameter in template if parameter}
+        known = ChainMap(own, aliases)
         parameters = [
             spelled_out(" ".join(p.replace("*", " * ").split()), known)
             for p in match["parameters"].split(",")
         ]
         end = next(chunk_ends(bare[:stop], match.end() - 1), stop)
-        name = namespace_at(bare, match.start()) + match["name"]
         found.append(
-            _Function(name, tuple(filter(None, template)), tuple(filter(None, parameters)),
-                   bare[match.end() : end])
+            _Function(scope + match["name"], tuple(filter(None, template)),
+                   tuple(filter(None, parameters)), bare[match.end() : end])
         )  # fmt: skip
     return found
 

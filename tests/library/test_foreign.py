@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -253,6 +254,18 @@ def test_a_header_that_is_nowhere(cudareduce: Call, given: Callable[[str], Path]
     path = given(f"#ifdef NEVER\n{missing}#endif\n{ATOMIC}")
     code, out, _ = bench(cudareduce, path, "--dtype", "int32", "--n", 1000, "--quiet")
     assert code == 0, out
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["typedef " * 2**16, "using a = " + "b " * 2**18, "namespace a { " * 2**16,
+     "#define a " + "b " * 2**18 + "\n", "__global__ void k(" + "a" * 2**19 + " *a) {}"],
+)  # fmt: skip
+def test_a_long_text_is_read_once(text: str) -> None:
+    began = time.process_time()
+    kernel = "__global__ void k(const float *a, float *b, int n) {}"
+    adopt(Path("theirs.cu"), text + kernel, Guesses())
+    assert time.process_time() - began < 5
 
 
 def test_lines_keep_their_numbers(cudareduce: Call, given: Callable[[str], Path]) -> None:
