@@ -1,4 +1,4 @@
-"""Signals that end a run: SIGINT, SIGTERM and SIGHUP all end it in order, as Ctrl-C does."""
+"""Signals that end a run: all of them end it in order, as Ctrl-C does, SIGQUIT (Ctrl-\\) too."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Ended(KeyboardInterrupt):

@@ -28,7 +28,7 @@ import pytest
 from cudareduce.results.store import load
 from tests.test_attacks import CPU, RIGHT, end, environment, in_session, kernel, run_apart, soon
 
-CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGQUIT: 131}
 SEED = int(os.environ.get("CUDAREDUCE_INTERRUPT_SEED", "0")) or time.time_ns() % 10**9
 #: How long a run may take to end once it was told to, and to say its first word.
 END_S, START_S = 20.0, 60.0
@@ -261,6 +261,29 @@ def test_a_kill_under_a_terminal_shows_the_cursor_again(place: Place, cache_home
         orderly(run, place, signal.SIGTERM)
         assert run.process.returncode == 143
         kept(place)
+
+
+def test_ctrl_backslash_while_it_compiles(place: Place) -> None:
+    with started(("verify", RIGHT, "--n", "33", *CPU.split()), place.here, place.env) as run:
+        assert run.until(lambda: len(in_session(run.process.pid)) > 3, START_S), run.said
+        run.tell(signal.SIGQUIT, whole=True)
+        orderly(run, place, signal.SIGQUIT)
+        assert run.process.returncode == 131
+
+
+def test_what_a_killed_run_leaves_goes_with_the_next(place: Place, cache_home: Path) -> None:
+    env = place.env | {"XDG_CACHE_HOME": str(cache_home)}
+    with started(endless(place), place.here, env) as run:
+        assert run.until(lambda: run.says("verifying"), START_S), run.said
+        in_use = set(place.temporary.glob("cudareduce-*"))
+        words = ("verify", RIGHT, "--n", "1", *CPU.split())
+        assert run_apart(words, place.here, env, 60)[0] == 0
+        assert in_use and in_use == set(place.temporary.glob("cudareduce-*"))
+        run.tell(signal.SIGKILL, whole=False)
+        assert run.until(run.ended, END_S)
+    assert in_use == set(place.temporary.glob("cudareduce-*"))
+    assert run_apart(words, place.here, env, 60)[0] == 0
+    assert not set(place.temporary.glob("cudareduce-*"))
 
 
 def test_where_ctrl_c_is_ignored_a_run_goes_on_to_its_end(place: Place, cache_home: Path) -> None:

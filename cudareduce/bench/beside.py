@@ -6,7 +6,6 @@ since figures of two contexts differ by 1 to 2 %: ratios are formed within it al
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,6 +26,7 @@ from cudareduce.launch.case import Shape
 from cudareduce.peers import catalogue, process
 from cudareduce.peers.job import Found, Job, Outcome
 from cudareduce.results.record import Record
+from cudareduce.temporary import temporary_folder
 from cudareduce.timing.sampling import Method
 from cudareduce.verify.verdict import skipped
 
@@ -77,7 +77,7 @@ def _all(
         methods = ()
     beside, limits = Beside(), session.backend.limits()
     with (
-        tempfile.TemporaryDirectory(prefix="cudareduce-") as temporary,
+        temporary_folder() as temporary,
         process.Processes(settings.time_limit_s) as processes,
         session.phase(
             "measuring libraries", len(asked) * _rounds(settings.rounds, odd)

@@ -5,9 +5,8 @@ The only place that turns the values of options into settings.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -29,6 +28,7 @@ from cudareduce.problem.operators import OPERATORS, Operator, Reduction, reducti
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Outputs
 from cudareduce.signals import held
+from cudareduce.temporary import temporary_folder
 from cudareduce.verify.isolate import Isolation
 
 
@@ -203,11 +203,16 @@ def _reductions(
 
 
 def _instead(problem: ReductionOptions) -> tuple[Reduction, ...]:
-    """What a kernel may be given where nobody has said what it is to reduce."""
+    """What a kernel may be given where nobody has said what it is to reduce; other accumulators
+    last, for a file without a header that writes these."""
     if problem.op_expr is not None or problem.acc is not None or (problem.op and problem.dtype):
         return ()
-    pairs = product(problem.op or OPERATORS, problem.dtype or DTYPES)
-    return tuple(reduction_of(op, dtype) for op, dtype in pairs)
+    pairs = list(product(problem.op or OPERATORS, problem.dtype or DTYPES))
+    found = [reduction_of(op, dtype) for op, dtype in pairs]
+    for (op, dtype), acc in product(pairs, DTYPES):
+        with suppress(UsageError):
+            found.append(reduction_of(op, dtype, acc))
+    return tuple(found)
 
 
 @contextmanager
@@ -223,7 +228,7 @@ def opened(machine: Machine, settings: Settings) -> Iterator[Session]:
         say(remark, machine.quiet)
     with ExitStack() as stack:
         with held():
-            temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="cudareduce-"))
+            temporary = stack.enter_context(temporary_folder())
         spec = spec.with_cache(Path(temporary))
         backend = stack.enter_context(open_backend(spec))
         timed = backend.timed()

@@ -4,6 +4,7 @@ disk, nothing at all. Only what standard output cannot take is an error, and nev
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import os
 import select
@@ -19,16 +20,19 @@ if TYPE_CHECKING:
 class _Descriptor(io.FileIO):
     """A file descriptor that is written to until it fails once; what comes after is dropped, so
     that Python has nothing to complain of as it ends. `result` says that what is written is what
-    the command was asked for: there, a failure that is no reader's leaving is a UsageError."""
+    the command was asked for: there, a failure that is no reader's leaving is a UsageError, and so
+    is a descriptor that was closed."""
 
-    def __init__(self, number: int, result: bool) -> None:
+    def __init__(self, number: int, *, result: bool, closed: bool) -> None:
         super().__init__(number, "w", closefd=False)
-        self._result, self._lost = result, False
+        self._result, self._closed, self._lost = result, closed, False
 
     def write(self, data: ReadableBuffer, /) -> int:
         """Write some of it; None of the base class, a terminal set not to block, is waited for."""
         try:
             while not self._lost:
+                if self._closed:
+                    raise OSError(errno.EBADF, "it is closed")
                 written = super().write(data)
                 if written is not None:
                     return written
@@ -47,7 +51,7 @@ class _Descriptor(io.FileIO):
 def guard_streams() -> None:
     """Make standard output and standard error ones that do no harm: what cannot be written to
     standard error is dropped, and what cannot be written to standard output is a UsageError unless
-    its reader left. A closed one leads nowhere, and an encoding without ± spells it."""
+    its reader left, as it is where that is closed. An encoding without ± spells it."""
     sys.stdout = _guarded(1, sys.stdout, "cudareduce.spelled", result=True)
     sys.stderr = _guarded(2, sys.stderr, "backslashreplace", result=False)
 
@@ -56,7 +60,7 @@ def _guarded(number: int, stream: TextIO | None, errors: str, *, result: bool) -
     if stream is None:  # closed: the next file to be opened would take its number
         os.dup2(os.open(os.devnull, os.O_RDWR), number)
         os.set_inheritable(number, True)
-    buffer = io.BufferedWriter(_Descriptor(number, result))
+    buffer = io.BufferedWriter(_Descriptor(number, result=result, closed=stream is None))
     encoding = getattr(stream, "encoding", None) or "utf-8"
     lines = not result or os.isatty(number)
     return io.TextIOWrapper(buffer, encoding, errors, line_buffering=lines)

@@ -160,6 +160,8 @@ class Place(click.Path):
         try:
             mode = Path(value).stat().st_mode
         except OSError as error:  # whoever opens it says so, but resolves its name before
+            if str(value) == "-" and self._refused:  # to be read
+                return "standard input is not read: name a file"
             return f"{value} is a link to itself" if error.errno == errno.ELOOP else None
         if any(kind(mode) for kind in self._refused):
             return f"{value} is a device or a pipe: name a file"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from cudareduce.backend import NVCC_FLAGS, Source
 from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.host import installed
+from cudareduce.temporary import temporary_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Nvcc:
     def compile(self, source: Source, arch: int) -> Compiled | BuildError:
         """Compile one translation unit for sm_`arch`; what does not compile is returned, not
         raised."""
-        with TemporaryDirectory(prefix="cudareduce-") as folder:
+        with temporary_folder() as folder:
             Path(folder, "kernel.cu").write_text(source.text, encoding="utf-8")
             command = [
                 self.path, *NVCC_FLAGS, "-cubin", f"-arch=sm_{arch}", "-Xptxas", "-v", "-keep",

@@ -11,10 +11,10 @@ import subprocess
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.host import installed
+from cudareduce.temporary import temporary_folder
 
 #: What is counted, by the opcodes that stand for it on all architectures from sm_75 to sm_121.
 KINDS = {
@@ -42,7 +42,7 @@ class Disassembler:
     def count(self, cubin: bytes, entry: str) -> dict[str, int]:
         """Instructions of an entry point: all, and those of each kind. Raises EnvironmentProblem if
         it cannot read the machine code."""
-        with TemporaryDirectory(prefix="cudareduce-") as folder:
+        with temporary_folder() as folder:
             file = Path(folder, "kernel.cubin")
             file.write_bytes(cubin)
             command = [self.path, "-sass", str(file)]

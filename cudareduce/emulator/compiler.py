@@ -35,6 +35,8 @@ _CXX_LIBRARY = {
 }
 _NO_LIBRARY = "cannot be used in a kernel: no C++ library is linked to it"
 _NO_EXCEPTIONS = "exception handling disabled, use '-fexceptions' to enable"
+_NO_HEADER = re.compile(r"fatal error: .+: No such file or directory$", re.MULTILINE)
+_NO_HEADER_ADVICE = "put it beside the file, or take the line out if only host code needs it"
 _SHOWN_LINES = 10
 
 
@@ -161,6 +163,7 @@ def _kill(process: subprocess.Popen[str]) -> None:
 def _complaint(errors: str) -> str:
     """The compiler's own lines, and of the linker's one for each place that lacks something."""
     errors = errors.replace(_NO_EXCEPTIONS, f"throw {_NO_LIBRARY}")
+    errors = _NO_HEADER.sub(rf"\g<0>: {_NO_HEADER_ADVICE}", errors)
     undefined: dict[str, list[str]] = {}
     for line in errors.splitlines():
         found = _UNDEFINED.match(line)

@@ -7,7 +7,6 @@ speed. Every CUDA thread is a fiber; the runtime in `emulator/` runs them in a c
 from __future__ import annotations
 
 import ctypes
-import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -30,6 +29,7 @@ from cudareduce.emulator.runtime import load_runtime
 from cudareduce.emulator.toolchain import Toolchain, archs
 from cudareduce.errors import BuildError, EnvironmentProblem, OutOfMemory
 from cudareduce.host import cpu_count, cpu_model, host_name
+from cudareduce.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -66,7 +66,7 @@ class CpuBackend:
         self, *, cache: Path | None, hazards: bool = False, threads: int | None = None
     ) -> None:
         self._schedule, self._hazards = SCHEDULES[0], hazards
-        self._temporary = tempfile.TemporaryDirectory() if cache is None else None
+        self._temporary = temporary_folder() if cache is None else None
         folder = Path(self._temporary.name) if self._temporary else cast(Path, cache)
         self._toolchain = Toolchain(folder, hazards)
         self._os_threads = threads or min(cpu_count(), MAX_OS_THREADS)

@@ -18,6 +18,8 @@ from cudareduce.budget import Deadline
 from cudareduce.emulator.cache import Cache
 from cudareduce.emulator.compiler import Compiler
 from cudareduce.emulator.host_calls import mark_host_calls
+from cudareduce.emulator.program import SHARED_LIMIT
+from cudareduce.errors import BuildError
 
 FOLDER = Path(__file__).parent
 
@@ -84,6 +86,9 @@ _EXTERN_C_VARIABLE = re.compile(r'extern\s+"C"\s+((?:__constant__|__device__)\s[
 _ALIGNED_SHARED = re.compile(
     rf"(?P<words>(?:static\s+)?__shared__\s+(?:static\s+)?)(?P<aligned>alignas\s*{_ARGUMENTS})"
 )
+
+#: The linker, of more than it can place in what a thread has for itself, where shared memory is.
+_TOO_LARGE = re.compile(r"relocation truncated to fit: \S*(?:TPOFF|TLS)")
 
 _LOCATION = re.compile(r"\{([^{}\n]+)\+0x([0-9a-f]+)\}")
 
@@ -226,7 +231,15 @@ class Toolchain:
                 *(["-lstdc++"] if _STREAMS.search(source.text) else []),
                 *("-lm", "-lc", "-lgcc"),
             ]
-            self._compiler.make(made, arguments, text, deadline)
+            try:
+                self._compiler.make(made, arguments, text, deadline)
+            except BuildError as error:
+                if not _TOO_LARGE.search(str(error)):
+                    raise
+                raise BuildError(
+                    f"{source.path}: error: {source.entry} declares more than 2 GiB of shared "
+                    f"memory, and no kernel may declare more than {SHARED_LIMIT} bytes"
+                ) from None
         return self._cache.folder / name
 
 

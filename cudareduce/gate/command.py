@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -39,6 +38,7 @@ from cudareduce.report.publish import Texts
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Run
 from cudareduce.results.store import check_writable, to_json, write_text
+from cudareduce.temporary import temporary_folder
 
 
 def compare_files(request: CompareRequest) -> int:
@@ -105,7 +105,7 @@ def check_base(request: BaseRequest) -> int:
     choices = base_choices(remeasuring.kernels, heads, registry)
     thresholds = load_thresholds(request.judging.thresholds, request.judging.threshold)
     rules = Rules(thresholds, paired=True, same_code=not request.judging.no_same_code)
-    with tempfile.TemporaryDirectory(prefix="cudareduce-base-") as temporary:
+    with temporary_folder() as temporary:
         base, problems = load_tree(base_folders(request.base, heads, Path(temporary)))
         batches = base_batches(choices, base, request)
         with _opened(remeasuring, registry) as bencher:

@@ -10,7 +10,6 @@ from functools import cached_property
 from math import inf
 from os import cpu_count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import numpy as np
@@ -21,6 +20,7 @@ from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.gpu import driver
 from cudareduce.gpu.cooperative import CooperativeFunction, waits_for_grid
 from cudareduce.host import installed
+from cudareduce.temporary import temporary_folder
 
 
 class CudaProgram:
@@ -78,7 +78,7 @@ class Modules:
 
     def __init__(self, pycuda_driver: Any, device: Any, *, cache: Path | None) -> None:
         self._driver, self._device = pycuda_driver, device
-        self._temporary = TemporaryDirectory(prefix="cudareduce-") if cache is None else None
+        self._temporary = temporary_folder() if cache is None else None
         self._folder = (
             Path(self._temporary.name) if self._temporary else cast(Path, cache) / "cubin"
         )

@@ -33,18 +33,35 @@ _DEVICE_HEADERS = frozenset(
                  "cmath", "limits", "type_traits", "utility")
 )  # fmt: skip
 
+#: Headers of the toolkit and of NVIDIA's samples that serve host code, as files name them in quotes
+#: too; so does what the compiler has for C and C++.
+_HOST_HEADER = re.compile(
+    r"cuda(?:_runtime_api|_profiler_api|Profiler|_device_runtime_api)?\.h|driver_types\.h"
+    r"|(?:device_launch_parameters|device_functions|vector_types|vector_functions|host_defines"
+    r"|device_atomic_functions|sm_\d+_\w+|math_functions|device_types|builtin_types)\.h(?:pp)?"
+    r"|cu(?:blas|fft|rand|sparse|solver|pti)\w*\.h|nv[A-Z_]\w+\.h|(?:thrust|cub|nvtx3|cute)/.*"
+    r"|helper_(?:cuda|cuda_drvapi|functions|gl|image|math|multiprocess|string|timer)\.h|exception\.h"
+)
+_SYSTEM = Path("/usr/include")
+
 
 def device_part(text: str, folder: Path) -> str:
     """The file without its host functions and host headers; every line keeps its number. `folder`
-    is its own: a header in quotes that lies there is kept."""
+    is its own: a header in quotes that lies there is kept, and so is one that is nowhere, of which
+    the compiler has to say so."""
 
     def include(match: re.Match[str]) -> str:
-        name = match["name"]
+        name, bare = match["name"], match["name"][1:-1]
+        quoted = name.startswith('"')
         with suppress(OSError, ValueError):  # a name that no file can have
-            beside = folder / name[1:-1]
-            if name.startswith('"') and beside.is_file():
+            beside = folder / bare
+            if quoted and beside.is_file():
                 return f'#include "{beside.resolve()}"'
-        return match[0] if name in _DEVICE_HEADERS or name.startswith("<cuda/") else ""
+            if quoted and not _is_known(bare):
+                return match[0]
+        known = f"<{bare}>"
+        device = known in _DEVICE_HEADERS or bare.startswith("cuda/")
+        return f"#include {known}" if device else ""
 
     text = _INCLUDE.sub(include, text)
     masked = _blank(COMMENT_OR_STRING, text, keep='"C"')
@@ -62,6 +79,17 @@ def device_part(text: str, folder: Path) -> str:
         parts.append(own if keep or not chunk.strip(" \n\t{};") else _only_directives(own, chunk))
         start = end
     return "".join(parts) + text[start:]
+
+
+def _is_known(header: str) -> bool:
+    """Whether a compiler for CUDA finds a header wherever the file is that names it."""
+    return (
+        f"<{header}>" in _DEVICE_HEADERS
+        or bool(_HOST_HEADER.fullmatch(header))
+        or header.startswith("cuda/")
+        or "." not in header  # of C++
+        or (_SYSTEM / header).is_file()
+    )
 
 
 def _only_directives(text: str, masked: str) -> str:

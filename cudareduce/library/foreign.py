@@ -9,14 +9,17 @@ reported; a wrong guess gives a wrong answer, which verification is there to fin
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
+from cudareduce.library.declared import namespaces, spelled_out, type_aliases
 from cudareduce.library.device_part import COMMENT_OR_STRING, chunk_ends, device_part
+from cudareduce.library.elements import read_dtypes, written_dtype
 from cudareduce.library.header import BLOCKS, Finish
 from cudareduce.library.kernel import Kernel
-from cudareduce.problem.dtypes import DTYPES, accumulator
+from cudareduce.problem.dtypes import DTYPES
 
 #: What stands before `__global__`, looked for from there in so many characters: from each word on
 #: it would take time that grows with the square of their number.
@@ -34,12 +37,6 @@ _INTEGERS = re.compile(r"^(?:const )?(?:unsigned|signed|int|long|short|size_t|u?
 #: Bits of a count's value, by what its type says; of others they suffice for every array.
 _BITS = (("short", 15), ("int16_t", 15), ("int32_t", 31), ("long", 63), ("64_t", 63),
          ("size_t", 64), ("int8_t", 7), ("", 31))  # fmt: skip
-
-_ELEMENTS = {
-    "float": "float32", "double": "float64", "int": "int32", "int32_t": "int32",
-    "unsigned": "uint32", "unsigned int": "uint32", "uint": "uint32", "uint32_t": "uint32",
-    "long long": "int64", "int64_t": "int64", "unsigned long long": "uint64", "uint64_t": "uint64",
-}  # fmt: skip
 
 _BEFORE = """#pragma push_macro("__global__")
 #pragma push_macro("__launch_bounds__")
@@ -103,15 +100,20 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     doubled = re.findall(r"(?<![\w.])([\w.]+)\s*\*\s*2\b", function.body)
     twice = any("block" in name.lower() for name in doubled)
     strides = "gridDim" in function.body
-    finish = says.finish or _finish(function, call.write, counted)
-    dtypes, shared = _dtypes(function, call.read), says.shared
+    dtypes = read_dtypes(function.name, _type(call.read), function.template)
+    partials = written_dtype(function.name, _type(call.write), function.template, dtypes)
+    again = counted and partials in (None, *dtypes)  # or it could not read what it has written
+    finish, shared = says.finish or _finish(function, call.write, again), says.shared
+    if finish.startswith(("relaunch", "reshape")) and not again:
+        raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
     if shared is None:
         widest = max(DTYPES[name].size for name in dtypes)
         shared = block * widest if re.search(r"\bextern\s+__shared__\b", device) else 0
-    entry = f"run_{function.name}"
+    bare_name = function.name.rpartition("::")[2]
+    entry = f"run_{bare_name}"
     last = _AFTER.format(entry=entry, call=call.text, arguments=call.arguments)
     kernel = Kernel(
-        id=path.stem if path.stem.isidentifier() else function.name,
+        id=path.stem if path.stem.isidentifier() else bare_name,
         path=path,
         family="user",
         text=f'{_BEFORE}#line 1 "{path}"\n{device}{last}',
@@ -128,6 +130,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
         dtypes=dtypes,
         ops=("sum", "prod", "min", "max"),
         symbol=entry,
+        partials=partials or "of its elements",
         dynamic_shared=shared,
         whole_tiles=not counted,
         most=_most(_type(call.count)) if call.count else None,
@@ -156,7 +159,10 @@ def _called(path: Path, function: _Function, says: Guesses) -> _Call:
             "header instead"
         )
     read, write = _read_and_write(pointers)
-    text = says.entry if says.entry and "<" in says.entry else _instance(path, function)
+    given = says.entry[says.entry.index("<") :] if says.entry and "<" in says.entry else ""
+    if given and not function.template:
+        raise UsageError(f"{path}: {function.name} is no template: say --entry {function.name}")
+    text = function.name + given if given else _instance(path, function)
     names = {read: "(In *)in", write: "out"} | {count: f"({_type(count)})n" for count in counts}
     arguments = ", ".join(names[p] for p in function.parameters)
     return _Call(text, read, write, counts[0] if counts else None, arguments)
@@ -176,20 +182,24 @@ def _assumption(kernel: Kernel, call: _Call) -> str:
 
 def _kernels(device: str) -> list[_Function]:
     bare = COMMENT_OR_STRING.sub(lambda m: m[0] if m[0] == '"C"' else " ", device)
-    found = []
+    found, aliases = [], type_aliases(bare)
     matches = list(_KERNEL.finditer(bare))
     stops = [*(match.start() for match in matches[1:]), len(bare)]
-    for match, stop in zip(matches, stops, strict=False):
-        parameters = [
-            " ".join(p.replace("*", " * ").split()) for p in match["parameters"].split(",")
-        ]
+    scopes = namespaces(bare, [match.start() for match in matches])
+    for match, stop, scope in zip(matches, stops, scopes, strict=False):
         before = bare[max(0, match.start() - _TEMPLATE_WITHIN) : match.start()]
         head = _TEMPLATE.search(before)
         template = [" ".join(p.split()) for p in (head["parameters"] if head else "").split(",")]
+        own = {parameter.split()[-1]: parameter.split()[-1] for parameter in template if parameter}
+        known = ChainMap(own, aliases)
+        parameters = [
+            spelled_out(" ".join(p.replace("*", " * ").split()), known)
+            for p in match["parameters"].split(",")
+        ]
         end = next(chunk_ends(bare[:stop], match.end() - 1), stop)
         found.append(
-            _Function(match["name"], tuple(filter(None, template)), tuple(filter(None, parameters)),
-                   bare[match.end() : end])
+            _Function(scope + match["name"], tuple(filter(None, template)),
+                   tuple(filter(None, parameters)), bare[match.end() : end])
         )  # fmt: skip
     return found
 
@@ -201,8 +211,11 @@ def _choose(path: Path, found: list[_Function], entry: str | None) -> _Function:
             f"{path}: no header and no __global__ function: begin the file with a /*+++ ... +++*/ "
             "comment; `cudareduce show reduce_v0_baseline` prints an example"
         )
-    wanted = entry.partition("<")[0].strip() if entry else None
-    chosen = [kernel for kernel in found if wanted in (None, kernel.name)]
+    wanted = entry.partition("<")[0].strip().removeprefix("::") if entry else None
+    chosen = [
+        kernel for kernel in found
+        if wanted is None or f"::{kernel.name}".endswith(f"::{wanted}")
+    ]  # fmt: skip
     if not chosen:
         raise UsageError(f"{path}: there is no __global__ function {wanted}; it has: {names}")
     if len({kernel.name for kernel in chosen}) > 1:
@@ -226,21 +239,10 @@ def _most(count: str) -> int | None:
     return None if bits > 32 else 2 ** (bits + bool(re.search(r"\bu", count))) - 1
 
 
-def _finish(function: _Function, write: str, counted: bool) -> Finish:
+def _finish(function: _Function, write: str, again: bool) -> Finish:
     if re.search(rf"\batomic\w+\s*\(\s*&?\s*{_name(write)}\b", function.body):
         return "atomic"
-    return "relaunch" if counted else "host"
-
-
-def _dtypes(function: _Function, read: str) -> tuple[str, ...]:
-    """The element types a kernel reads: the one it names, or any where a template names it."""
-    element = re.sub(r"\b(?:const|volatile|__restrict__|restrict)\b", "", _type(read))
-    element = " ".join(element.replace("*", "").split())
-    if any(p.split()[-1] == element for p in function.template):
-        return tuple(name for name, dtype in DTYPES.items() if accumulator(dtype) == dtype)
-    if element in _ELEMENTS:
-        return (_ELEMENTS[element],)
-    raise UsageError(f"{function.name} reads {element}, which is none of: {', '.join(_ELEMENTS)}")
+    return "relaunch" if again else "host"
 
 
 def _instance(path: Path, function: _Function) -> str:

@@ -62,6 +62,7 @@ class Kernel:
     dynamic_shared: int | str = 0  # bytes a block, or in the words of a header
     workspace: int | str = 0  # bytes a grid that outlive a launch, or in the words of a header
     whole_tiles: bool = False  # takes no count, so only multiples of block * items
+    partials: str | None = None  # a file without a header: their type, or "of its elements"
     most: int | None = None  # elements, where its count is of a type that holds no more
     foreign: bool = True  # not one of the package: on a GPU it is verified in a child process
 
@@ -111,14 +112,28 @@ class Kernel:
             return undefined
         if reduction.dtype.name not in self.dtypes:
             return f"takes {', '.join(self.dtypes)}, not {reduction.dtype.name}"
+        taken = reduction.op.name in self.ops or (self.any_op and reduction.op.expression)
+        if self.partials is not None and not taken:
+            return (
+                f"has no header, and so takes {', '.join(self.ops)}, not {reduction.op.name}: a "
+                "header with `ops` says what else it computes"
+            )
         reason = _why_not_op(reduction.op, self.order, self.finish)
-        if (
-            reason is None
-            and reduction.op.name not in self.ops
-            and not (self.any_op and reduction.op.expression)
-        ):
+        if reason is None and not taken:
             return f"takes {', '.join(self.ops)}, not {reduction.op.name}"
-        return reason
+        return reason or self._why_not_partials(reduction)
+
+    def _why_not_partials(self, reduction: Reduction) -> str | None:
+        """Why a file without a header does not write what a reduction is accumulated in."""
+        if self.partials is None:
+            return None
+        written = DTYPES.get(self.partials, reduction.dtype)
+        if written == reduction.acc:
+            return None
+        return (
+            f"has no header and writes {written.name}, not {reduction.acc.name}: say "
+            f"--acc {written.name}, or give it a header, whose kernels write Out"
+        )
 
     def shape(self, n: int, rows: int) -> tuple[int, int]:
         """Elements a row and rows, as this kernel takes `rows` rows of `n` elements: to a warp
@@ -198,6 +213,9 @@ def _text(path: Path) -> str:
         if about.st_size > _LARGEST:
             raise UsageError(f"cannot read {path}: it has more than 4 MiB; name a kernel's source")
         return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        reason = f"{error.strerror}; check the name (`cudareduce list` shows those of kernels)"
+        raise UsageError(f"cannot read {path}: {reason}") from None
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not a text file"
         raise UsageError(f"cannot read {path}: {reason}") from None

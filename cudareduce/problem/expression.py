@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.problem.dtypes import DType, accumulator
 from cudareduce.problem.operators import Operator
+from cudareduce.temporary import temporary_folder
 
 #: Wider than the accumulator, so that the reference's own rounding does not count.
 _WIDE = {"float32": ("double", "float64"), "float64": ("long double", "longdouble")}
@@ -124,12 +124,16 @@ class Compiled:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise UsageError(f"{called} does not end: mend the expression") from None
+            raise UsageError(
+                f"{called} does not end in {limit_s:.2g} s: mend the expression"
+            ) from None
         if done.returncode < 0:
             name = signal.Signals(-done.returncode).name
             raise UsageError(f"{called} crashes with {name}: mend the expression")
         if done.returncode or len(done.stdout) != count * np.dtype(kind).itemsize:
-            raise UsageError(f"{called} ends the process it runs in: mend the expression")
+            raise UsageError(
+                f"{called} prints, or ends the process it runs in: mend the expression"
+            )
         return np.frombuffer(done.stdout, kind)
 
 
@@ -142,7 +146,7 @@ def compiled(op: Operator, dtype: DType, acc: DType) -> Compiled:
         element="float" if _is_half(dtype) else dtype.cpp, wide=cpp, narrow=acc.cpp,
         expression=op.expression, identity=op.identity_text,
     )  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="cudareduce-") as folder:
+    with temporary_folder() as folder:
         program = Path(folder, "operator")
         _compile(op, acc, text, program)
         return Compiled(op, _in_memory(program.read_bytes()), wide, acc.storage)
@@ -193,6 +197,8 @@ def own_operator(expression: str, identity: str | None, dtype: DType, rtol: floa
     Whether the operator commutes is found out here; that it is associative is what every kernel
     relies on, so `broken_law` says when it is not.
     """
+    if not expression.strip():
+        raise UsageError("--op-expr is empty: write C++ in a and b, such as 'a > b ? a : b'")
     if not identity or not identity.strip():
         raise UsageError(
             "--op-expr needs --identity, the value that changes nothing, such as --identity 0"
@@ -203,6 +209,7 @@ def own_operator(expression: str, identity: str | None, dtype: DType, rtol: floa
                     identity_text=identity, rtol=rtol)  # fmt: skip
     one = compiled(bare, dtype, accumulator(dtype))
     a, b, _ = _values(one)
+    one.combine(a[:1], b[:1])  # what prints, ends or crashes does so at once
     rounding = _LAW_ROUNDINGS * accumulator(dtype).epsilon
     neutral = np.full(len(a), np.frombuffer(one.identity(), one.narrow)[0], one.wide)
     for side in (one.combine(neutral, a), one.combine(a, neutral)):

@@ -12,7 +12,6 @@ import pickle
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from cudareduce.backends import BackendSpec, open_timed
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, programs_of
 from cudareduce.problem.inputs import make
+from cudareduce.temporary import temporary_folder
 
 _METRIC = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
 _CHILD = (
@@ -53,7 +53,7 @@ def profile(spec: BackendSpec, cases: Sequence[Case], n: int, rows: int, pattern
     ncu = shutil.which("ncu")
     if ncu is None:
         return Profile({}, "Nsight Compute (ncu) was not found")
-    with tempfile.TemporaryDirectory(prefix="cudareduce-") as folder:
+    with temporary_folder() as folder:
         task = Path(folder, "task")
         task.write_bytes(pickle.dumps(_Task(spec, tuple(cases), n, rows, pattern)))
         names = "|".join(case.kernel.entry for case in cases)

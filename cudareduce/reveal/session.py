@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from cudareduce.reveal.process import Processes
 from cudareduce.reveal.rows import order_of, refused
 from cudareduce.reveal.table import Order
 from cudareduce.signals import held
+from cudareduce.temporary import temporary_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ def found(what: Chosen, shapes: Shapes, where: Where) -> Finding:
         say(remark, where.quiet)
     with ExitStack() as stack:
         with held():
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cudareduce-"))
+            folder = stack.enter_context(temporary_folder())
         spec = spec.with_cache(Path(folder))
         with open_backend(spec) as backend:
             device, limits, lacks = backend.info().name, backend.limits(), backend.traits.lacks

@@ -25,6 +25,7 @@ from cudareduce.errors import CudareduceError, EnvironmentProblem
 from cudareduce.launch.case import Case
 from cudareduce.progress import say
 from cudareduce.signals import held
+from cudareduce.temporary import temporary_folder
 from cudareduce.verify.child import COMPILED, STARTED, serve
 from cudareduce.verify.children import end_group
 from cudareduce.verify.job import Job, both, told
@@ -152,7 +153,7 @@ class Isolation:
         free = next(iter(idle), None)
         if free is None:
             with held():
-                self._folder = self._folder or tempfile.TemporaryDirectory(prefix="cudareduce-")
+                self._folder = self._folder or temporary_folder()
                 free = _Child(self.prepare(), Path(self._folder.name), self._print, gpu=gpu)
                 self._children.append(free)
         return free

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import monotonic
 
 import cudareduce
@@ -25,6 +24,7 @@ from cudareduce.backends import open_backend
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.host import packaged
+from cudareduce.temporary import temporary_folder
 from cudareduce.verify.inputs import Inputs
 from cudareduce.verify.job import Job, verify_job
 from cudareduce.verify.verdict import RIGHT, Verdict
@@ -63,7 +63,7 @@ def sanitized(job: Job, deadline: Deadline) -> Verdict:
     """The verdict of all tools on a job: wrong with what the first of them finds, and marked where
     one could not tell. Raises EnvironmentProblem without the tools."""
     sanitizer = find_sanitizer()
-    with TemporaryDirectory(prefix="cudareduce-") as folder:
+    with temporary_folder() as folder:
         task = Path(folder, "job")
         task.write_bytes(pickle.dumps(job))
         ends = monotonic() + min(_START_S + _SLOWER * job.limit_s, deadline.left_s)

@@ -14,7 +14,8 @@ from tests.conftest import ROOT
 DATA = "tests/data/simulated"
 VERIFY = "verify reduce_v7_shuffle --n 1 --backend cpu"
 COMPARE = f"compare {DATA}-before.json {DATA}-after.json"
-FULL = "cudareduce: cannot write to standard output: No space left on device; choose another place"
+FULL_DISK = "No space left on device"
+FULL = f"cudareduce: cannot write to standard output: {FULL_DISK}; choose another place"
 
 
 def shell(line: str, cache: Path, folder: Path, **environment: str) -> tuple[int, str]:
@@ -41,6 +42,17 @@ def test_a_full_disk_is_a_usage_error_of_every_command(
     assert "Traceback" not in err and "Exception ignored" not in err
 
 
+@pytest.mark.parametrize("words", ["--help", "list", "completion bash", COMPARE, VERIFY])
+def test_a_closed_standard_output_is_a_usage_error(words: str, cache: Path, tmp_path: Path) -> None:
+    code, err = shell(f"cudareduce {words} >&-", cache, tmp_path)
+    assert (code, err.splitlines()[-1]) == (2, FULL.replace(FULL_DISK, "it is closed"))
+    assert "Traceback" not in err and "Exception ignored" not in err
+
+
+def test_all_of_them_closed(cache: Path, tmp_path: Path) -> None:
+    assert shell("cudareduce list >&- 2>&- <&-", cache, tmp_path) == (2, "")
+
+
 def test_completion_into_a_full_disk(cache: Path, tmp_path: Path) -> None:
     line = "cudareduce >/dev/full"
     code, err = shell(line, cache, tmp_path, _CUDAREDUCE_COMPLETE="bash_source")
@@ -50,7 +62,7 @@ def test_completion_into_a_full_disk(cache: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code"), [(f"{COMPARE} --threshold 2%", 1), (VERIFY, 0), ("banch", 2)]
 )
-@pytest.mark.parametrize("where", ["2>/dev/full", "2>&-", ">&- 2>&- <&-"])
+@pytest.mark.parametrize("where", ["2>/dev/full", "2>&-", "2>&- <&-"])
 def test_what_cannot_be_said_on_standard_error_changes_nothing(
     words: str, code: int, where: str, cache: Path, tmp_path: Path
 ) -> None:

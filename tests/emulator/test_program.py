@@ -87,6 +87,16 @@ def test_shared_memory_has_the_limit_of_a_gpu(backend: CpuBackend) -> None:
         load(backend, "debug.cu", "too_much")
 
 
+def test_more_shared_memory_than_can_be_linked_has_it_too(cpu: CpuBackend) -> None:
+    text = (
+        'extern "C" __global__ void mine(char *out) {\n'
+        "__shared__ char much[1ull << 40]; much[threadIdx.x] = 1; *out = much[0]; }"
+    )
+    [error] = cpu.build([Source(text, "mine", Path("mine.cu"))])
+    assert isinstance(error, BuildError)
+    assert "mine.cu: error: mine declares more than 2 GiB of shared memory, and no" in str(error)
+
+
 def test_dynamic_shared_memory_has_the_same_limit(cpu: CpuBackend) -> None:
     program = load(cpu, "right.cu", "dynamic_tree")
     cpu.launcher(program, 1, 32, [0, 0, 0], 49152)

