@@ -67,6 +67,8 @@ def closing_line(
     elif interrupted:
         return f"interrupted: {line}"
     elif not counts["pass"]:
-        late = any(record.cause == "time" for record in records)
-        following = "a longer --max-time" if late else "see above why nothing was tried"
+        late = [record.reason for record in records if record.cause == "time"]
+        hung = any("--time-limit" in reason for reason in late)
+        limit = "a longer --time-limit" if hung else "a longer --max-time"
+        following = limit if late else "see above why nothing was tried"
     return f"{line}; next: {following}"

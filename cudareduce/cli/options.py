@@ -78,7 +78,7 @@ add_device = click.option(
 )
 add_time_limit = click.option(
     "--time-limit", type=seconds, metavar="SECONDS",
-    help="When the verification of one kernel counts as hanging.",
+    help="When a kernel that gives no answer is ended: WRONG on a GPU, undecided on the CPU.",
 )  # fmt: skip
 add_no_cache = click.option("--no-cache", is_flag=True, help="Compile everything anew.")
 add_quiet = click.option(
