@@ -230,6 +230,14 @@ class Session:
 
         yield from self._isolation.verify(shared, count, self.settings.deadline, started)
 
+    def tried(self, case: Case, net: Net) -> Verdict | None:
+        """The verdict on a case from one net alone; None if it takes nothing of that, or in no
+        time that there is."""
+        plans, refusals = planned(net.case, net.shapes, net.limits)
+        jobs = self.jobs.of(Prepared(case, {}, refusals, {}), (), [net]) if plans else []
+        found = self._isolation.verify({case: jobs}, 1, self.settings.deadline, lambda _: None)
+        return next((verdict for _, verdict in found), None)
+
     def why_cut(self) -> str:
         """The reason of a case that there was no time for."""
         return (

@@ -59,6 +59,7 @@ class Kernel:
     dynamic_shared: int | str = 0  # bytes a block, or in the words of a header
     whole_tiles: bool = False  # takes no count, so only multiples of block * items
     most: int | None = None  # elements, where its count is of a type that holds no more
+    guessed: tuple[str, ...] | None = None  # of a file without a header: what nobody has said
     foreign: bool = True  # not one of the package: on a GPU it is verified in a child process
 
     @property

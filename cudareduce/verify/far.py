@@ -81,6 +81,8 @@ def far_net(case: Case) -> Iterator[Net]:
     kernel, tile, size = case.kernel, tile_of(case), case.reduction.dtype.size
     if kernel.whole_tiles:
         return  # who takes no count says nothing of how far it goes
+    if kernel.scope == "grid" and kernel.finish == "none" and kernel.grid != "one":
+        return  # all blocks leave one answer among them, and single ones nothing
     grid = kernel.fixed_grid or max(1, _TURN // tile) if kernel.grid in ("fill", "fixed") else 1
     limits = DeviceLimits(sm_count=grid, threads_per_sm=case.block)
     strides = kernel.grid in ("fill", "fixed", "one")
