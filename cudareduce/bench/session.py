@@ -162,9 +162,8 @@ class Session:
                     self._all_apart(apart, shapes, nets or {}, progress),
                 ):
                     verdicts[case] = both(verdicts.get(case, RIGHT), verdict)
-                    if case in refused:
-                        left_out = replace(RIGHT, reason=f"left out: {refused[case]}")
-                        verdicts[case] = both(verdicts[case], left_out)
+                    for remark in _remarks(shapes[case], refused.get(case)):
+                        verdicts[case] = both(verdicts[case], replace(RIGHT, reason=remark))
                     unverified.discard(case)
                     progress.step()
         except KeyboardInterrupt:
@@ -287,6 +286,14 @@ def _refused(prepared: Sequence[Prepared], shapes: Shapes) -> Iterator[tuple[Cas
         why = next((refusals[shape] for shape in shapes[one.case] if shape in refusals), None)
         if why:
             yield one.case, why
+
+
+def _remarks(shapes: Sequence[Shape], refused: str | None) -> Iterator[str]:
+    """What a verdict on these shapes does not rest on."""
+    if refused:
+        yield f"left out: {refused}"
+    if all(n * rows == 0 for n, rows in shapes):
+        yield f"nothing is launched at {_size_text(shapes[0])}"
 
 
 def _is_open(case: Case, verdicts: Mapping[Case, Verdict]) -> bool:

@@ -62,6 +62,8 @@ def closing_line(
             f"{count} {what if count > 1 else what[:-1]}" for what, count in tried.items() if count
         )
         line += f"; up to {listed} each, {size_text(launches)} launches in all"
+    elif counts["pass"] and not any(record.n * record.rows for record in records):
+        line += "; nothing was launched"
     if counts["fail"]:
         following = "mend what is WRONG"
     elif interrupted:

@@ -120,6 +120,12 @@ def test_no_elements_give_the_identity(cudareduce: Call) -> None:
     assert {r["passes"] for r in records if r["verdict"] == "pass"} == {0}
 
 
+def test_it_is_said_where_nothing_is_launched(cudareduce: Call) -> None:
+    code, out, _ = cudareduce("verify", "reduce_rows_tree", "--n", 0, "--rows", 5, *ON_CPU)
+    assert code == 0
+    assert "nothing is launched at n = 0 x 5 rows" in out
+
+
 def test_a_kernel_of_ones_own_is_one_file(cudareduce: Call, mine: Path) -> None:
     code, out, _ = cudareduce("bench", mine, "--n", 70000, *ON_CPU)
     assert code == 0
