@@ -135,6 +135,11 @@ def _in_every_way(
             new, bits = _once(bound, one, way)
             verdicts[k] = worse(old, new) if new else None
             if new and new.outcome == "fail":
+                # The launch before was right: what this one was given may be why it is not.
+                changed = _changed(backend, one) if answers[k] else None
+                if changed:
+                    why = f"{one.input}: {changed}"
+                    verdicts[k] = replace(verdicts[k] or new, reason=why, error=None, bound=None)
                 return verdicts
             answers[k].append(bits)
     for k, (one, bits_of_one) in enumerate(zip(given, answers, strict=True)):
