@@ -9,6 +9,7 @@ from typing import Any
 
 from cudareduce.backends import BackendSpec
 from cudareduce.bench.group import Group
+from cudareduce.bench.guesses import settled
 from cudareduce.bench.records import Recorder
 from cudareduce.bench.request import BenchRequest, bench_settings, chosen, opened
 from cudareduce.bench.runner import Part, measured
@@ -79,7 +80,7 @@ def timed_choices(
         recorder = Recorder(session.backend.name, device.peak_gb_s, settings, registry)
         if session.backend.timed() is None:
             say(job_text(len(choices), settings) or "", request.machine.quiet)
-        parts = measured(session, choices)
+        parts = measured(session, settled(session, choices, request.machine.quiet))
         records = recorder.all_records(parts)
         how = protocol(session, request.selection.kernels, parts)
         interrupted = any(part.interrupted for part in parts)

@@ -18,7 +18,7 @@ from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
 from cudareduce.library.foreign import Guesses, adopt
-from cudareduce.library.header import Finish
+from cudareduce.library.header import Finish, GridRule
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.problem.dtypes import DTYPES
@@ -35,14 +35,15 @@ from cudareduce.verify.isolate import Isolation
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """Which kernels, and what the user says of files without a header: `block` threads, `items`
-    elements a thread, `grid` blocks, `shared` bytes a block; None leaves it to each kernel."""
+    elements a thread, `grid` blocks or a rule for their number, `shared` bytes a block; None
+    leaves it to each kernel."""
 
     kernels: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
     block: int | None = None
     items: int | None = None
     entry: str | None = None
-    grid: int | None = None
+    grid: int | GridRule | None = None
     shared: int | None = None
     finish: Finish | None = None
 

@@ -166,9 +166,8 @@ class Session:
                     self._all_apart(apart, shapes, nets or {}, progress),
                 ):
                     verdicts[case] = both(verdicts.get(case, RIGHT), verdict)
-                    if case in refused:
-                        left_out = replace(RIGHT, reason=f"left out: {refused[case]}")
-                        verdicts[case] = both(verdicts[case], left_out)
+                    for remark in _remarks(shapes[case], refused.get(case)):
+                        verdicts[case] = both(verdicts[case], replace(RIGHT, reason=remark))
                     unverified.discard(case)
                     progress.step()
         except KeyboardInterrupt:
@@ -234,6 +233,14 @@ class Session:
 
         yield from self._isolation.verify(shared, count, self.settings.deadline, started)
 
+    def tried(self, case: Case, net: Net) -> Verdict | None:
+        """The verdict on a case from one net alone; None if it takes nothing of that, or in no
+        time that there is."""
+        plans, refusals = planned(net.case, net.shapes, net.limits)
+        jobs = self.jobs.of(Prepared(case, {}, refusals, {}), (), [net]) if plans else []
+        found = self._isolation.verify({case: jobs}, 1, self.settings.deadline, lambda _: None)
+        return next((verdict for _, verdict in found), None)
+
     def why_cut(self) -> str:
         """The reason of a case that there was no time for."""
         return (
@@ -284,6 +291,14 @@ def _refused(prepared: Sequence[Prepared], shapes: Shapes) -> Iterator[tuple[Cas
         why = next((refusals[shape] for shape in shapes[one.case] if shape in refusals), None)
         if why:
             yield one.case, why
+
+
+def _remarks(shapes: Sequence[Shape], refused: str | None) -> Iterator[str]:
+    """What a verdict on these shapes does not rest on."""
+    if refused:
+        yield f"left out: {refused}"
+    if all(n * rows == 0 for n, rows in shapes):
+        yield f"nothing is launched at {_size_text(shapes[0])}"
 
 
 def _is_open(case: Case, verdicts: Mapping[Case, Verdict]) -> bool:

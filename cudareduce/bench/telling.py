@@ -62,11 +62,15 @@ def closing_line(
             f"{count} {what if count > 1 else what[:-1]}" for what, count in tried.items() if count
         )
         line += f"; up to {listed} each, {size_text(launches)} launches in all"
+    elif counts["pass"] and not any(record.n * record.rows for record in records):
+        line += "; nothing was launched"
     if counts["fail"]:
         following = "mend what is WRONG"
     elif interrupted:
         return f"interrupted: {line}"
     elif not counts["pass"]:
-        late = any(record.cause == "time" for record in records)
-        following = "a longer --max-time" if late else "see above why nothing was tried"
+        late = [record.reason for record in records if record.cause == "time"]
+        hung = any("--time-limit" in reason for reason in late)
+        limit = "a longer --time-limit" if hung else "a longer --max-time"
+        following = limit if late else "see above why nothing was tried"
     return f"{line}; next: {following}"

@@ -9,6 +9,7 @@ from time import monotonic
 from cudareduce.backends import never_timed
 from cudareduce.bench.command import undecided_codes, verdict_codes
 from cudareduce.bench.group import Group
+from cudareduce.bench.guesses import settled
 from cudareduce.bench.records import Recorder
 from cudareduce.bench.request import Machine, VerifyRequest, chosen, opened, verify_settings
 from cudareduce.bench.session import Session
@@ -47,6 +48,7 @@ def verify(request: VerifyRequest) -> int:
         records: list[Record] = []
         groups: list[Group] = []
         codes: set[int] = set()
+        choices = settled(session, choices, request.machine.quiet)
         for reduction, some in settings.shares(choices).items():
             answers = _answers(session, some, reduction, sanitize=request.sanitize)
             records += recorder.records(answers.group, answers.cases)

@@ -57,6 +57,10 @@ _IDLE = (
     _Idle(("device",), "--backend cpu takes no GPU", _on_cpu),
     _Idle(("device",), "--compile takes no GPU", lambda values: bool(values.get("compiling"))),
     _Idle(
+        ("rows",), "without --n verify tries rows of its own",
+        lambda values: "n" in values and values["n"] is None,
+    ),
+    _Idle(
         ("entry", "grid", "shared", "finish"), "no file without a header is named",
         _all_have_headers,
     ),

@@ -10,8 +10,19 @@ from collections.abc import Callable, Sequence
 import click
 
 from cudareduce.cli.completion import Named
-from cudareduce.cli.types import Amount, Command, Count, Name, Place, Sizes, Word, Words, options_of
-from cudareduce.library.header import FOREIGN_FINISHES
+from cudareduce.cli.types import (
+    Amount,
+    Command,
+    Count,
+    CountOrWord,
+    Name,
+    Place,
+    Sizes,
+    Word,
+    Words,
+    options_of,
+)
+from cudareduce.library.header import FOREIGN_FINISHES, GRID_RULES
 from cudareduce.peers.names import NAMES as PEERS
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
@@ -78,7 +89,7 @@ add_device = click.option(
 )
 add_time_limit = click.option(
     "--time-limit", type=seconds, metavar="SECONDS",
-    help="When the verification of one kernel counts as hanging.",
+    help="When a kernel that gives no answer is ended: WRONG on a GPU, undecided on the CPU.",
 )  # fmt: skip
 add_no_cache = click.option("--no-cache", is_flag=True, help="Compile everything anew.")
 add_quiet = click.option(
@@ -125,8 +136,8 @@ add_problem = options_of(
                  help="Elements a thread.  [default: each kernel's]"),
     click.option("--entry", metavar="NAME", type=Name(),
                  help="Which of its kernels, with template arguments."),
-    click.option("--grid", type=Count(1, _MOST_BLOCKS), metavar="BLOCKS",
-                 help="How many blocks are launched."),
+    click.option("--grid", type=CountOrWord(1, _MOST_BLOCKS, GRID_RULES), metavar="BLOCKS",
+                 help="How many blocks are launched, or: cover, one tile each; fill, the device."),
     click.option("--shared", type=Count(0, _MOST_SHARED), metavar="BYTES",
                  help="Dynamic shared memory a block."),
     click.option("--finish", type=Word(FOREIGN_FINISHES), metavar="HOW",

@@ -70,6 +70,23 @@ class Count(click.ParamType[int]):
         return number
 
 
+class CountOrWord(click.ParamType[int | str]):
+    """A whole number between two limits, or one of some words in its place."""
+
+    name = "N"
+
+    def __init__(self, low: int, high: int, words: tuple[str, ...]) -> None:
+        self._count, self._words = Count(low, high), words
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int | str:
+        """The number, or the word."""
+        return value if value in self._words else self._count.convert(value, param, ctx)
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
+        """Words that begin so."""
+        return completed(self._words, incomplete)
+
+
 class Amount(click.ParamType[float]):
     """A finite number up to a limit; above 0, or from 0 on."""
 

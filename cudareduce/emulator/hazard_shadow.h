@@ -85,6 +85,8 @@ class Shadow {
     const size_t end = std::min(static_cast<size_t>(address - start_) + bytes, bytes_);
     return cells_ + (end - 1) / cell_bytes_;
   }
+  // Where the bytes of a cell begin.
+  const char *place(const Cell *cell) const { return start_ + (cell - cells_) * cell_bytes_; }
 
  private:
   void swap(Shadow &other) {

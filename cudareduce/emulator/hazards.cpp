@@ -5,15 +5,20 @@
 //
 // Two atomic operations never conflict. Nor does a plain read with others' atomic operations if the
 // same thread goes on to a compare-and-swap there, which finds out if the value has changed. That
-// shows later only, so such a finding waits until the end of the block. The findings hardly depend
-// on the schedule, since it is the missing order that is found and not its effect.
+// shows later only, so such a finding waits until the end of the block. Nor do two stores of one
+// value: of those of a warp to one place CUDA performs one, whichever it is, and so it does not matter
+// which of others comes last. That shows when the store is done, at the thread's next step. The
+// findings hardly depend on the schedule, since it is the missing order that is found and not its
+// effect.
 #include "hazards.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "diagnostics.h"
@@ -45,12 +50,30 @@ struct WatchedBlock {
 
 namespace {
 
+struct Attempt {
+  Manner manner;
+  const char *address;
+  Space space;
+  Me me;
+  Access access;
+};
+
+// A store over another one that nothing orders, and what stood there before.
+struct Overwrite {
+  Attempt now;
+  Access earlier;
+  const char *missing;
+  const char *place;
+  std::string before;
+};
+
 // The state of the launch at hand.
 struct Checker {
   const char *library = nullptr;
   const char *library_base = nullptr;
   WatchedBlock *block = nullptr;
   std::vector<Pending> pending;
+  std::vector<Overwrite> overwrites;  // of the store that is made now
   uint64_t looks = 0;  // since a value has changed
 };
 
@@ -81,14 +104,6 @@ std::string describe_thread(Access access) {
   return "block " + std::to_string(access.block()) + ", " + thread;
 }
 
-struct Attempt {
-  Manner manner;
-  const char *address;
-  Space space;
-  Me me;
-  Access access;
-};
-
 void report(const Attempt &now, Kind earlier_kind, Access earlier, const char *missing) {
   const Kind kind = now.manner.kind;
   char key[64];
@@ -108,6 +123,15 @@ void report(const Attempt &now, Kind earlier_kind, Access earlier, const char *m
   } else {
     diagnose_line(key, line);
   }
+}
+
+// The store that was being made is done.
+void stored() {
+  for (const Overwrite &over : checker.overwrites) {
+    if (memcmp(over.place, over.before.data(), over.before.size()) == 0) continue;
+    report(over.now, Kind::Write, over.earlier, over.missing);
+  }
+  checker.overwrites.clear();
 }
 
 // What this thread has read here was the start of a compare-and-swap.
@@ -160,7 +184,8 @@ bool excuse(const Attempt &now, Access earlier) {
   return !too_narrow || timeline.in_this_block(earlier);
 }
 
-void check_cell(Cell &cell, const Attempt &now) {
+// `place` are the bytes of the cell that are accessed.
+void check_cell(Cell &cell, const Attempt &now, std::string_view place) {
   const auto check = [&](Kind earlier_kind, Access earlier) {
     if (earlier.none() || excuse(now, earlier)) return;
     const char *missing = timeline.what_is_missing(earlier, now.me, now.space);
@@ -169,6 +194,11 @@ void check_cell(Cell &cell, const Attempt &now) {
     if (earlier_kind == Kind::Read && !same_block) missing = "unordered blocks";
     if (now.access.block_only() || earlier.block_only()) {
       missing = "atomic operations of a block are none to other blocks";
+    }
+    const bool stores = now.manner.kind == Kind::Write && earlier_kind == Kind::Write;
+    if (stores && !now.access.atomic() && !earlier.atomic()) {
+      checker.overwrites.push_back({now, earlier, missing, place.data(), std::string(place)});
+      return;
     }
     report(now, earlier.atomic() ? Kind::Atomic : earlier_kind, earlier, missing);
   };
@@ -221,7 +251,11 @@ uint32_t counter_of(const void *return_address) {
 
 void check_cells(const Shadow &shadow, size_t bytes, const Attempt &now) {
   Cell *last = shadow.last(now.address, bytes);
-  for (Cell *cell = shadow.first(now.address); cell <= last; cell++) check_cell(*cell, now);
+  for (Cell *cell = shadow.first(now.address); cell <= last; cell++) {
+    const char *from = std::max(shadow.place(cell), now.address);
+    const char *to = std::min(shadow.place(cell + 1), now.address + bytes);
+    check_cell(*cell, now, {from, static_cast<size_t>(to - from)});
+  }
 }
 
 // A thread looks at what another one may change; if nobody ever does, it looks for ever.
@@ -240,6 +274,7 @@ void Forget::operator()(WatchedBlock *block) const { delete block; }
 
 void access_memory(const void *pointer, size_t bytes, Manner manner, const void *return_address) {
   if (this_thread == nullptr) return;
+  stored();
   const char *address = static_cast<const char *>(pointer);
   const Shadow *shadow = find_in(checker.block->shared, address);
   const Space space = shadow != nullptr ? Space::Shared : Space::Global;
@@ -313,7 +348,10 @@ WatchedBlockPointer begin_block(uint64_t number, Segment shared, Segment dynamic
   return block;
 }
 
-void leave_block() { values.restore(); }
+void leave_block() {
+  stored();
+  values.restore();
+}
 
 void enter_block(WatchedBlock &block) {
   timeline.block_goes_on(block.order);
@@ -327,6 +365,7 @@ void warp_synchronised(unsigned warp, unsigned lanes) { timeline.warp_synchronis
 void thread_fenced(Scope scope) { timeline.thread_fenced({this_thread->rank}, scope); }
 
 void atomic_accessed(const void *pointer, size_t bytes, Scope scope, const void *return_address) {
+  stored();
   const char *address = static_cast<const char *>(pointer);
   look();
   values.restore();

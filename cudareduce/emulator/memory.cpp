@@ -42,11 +42,6 @@ std::vector<Buffer> buffers;
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
-bool is_poison(const char *from, const char *to) {
-  return std::all_of(from, to,
-                     [](char byte) { return static_cast<unsigned char>(byte) == POISON; });
-}
-
 // The position among the kernel's arguments of a pointer into this buffer, or -1.
 int argument_number(const Launch &launch, const Buffer &buffer) {
   for (unsigned i = 0; i < launch.entry->parameters; i++) {
@@ -142,6 +137,11 @@ void on_fault(int signal_number, siginfo_t *info, void *context) {
 }
 
 }  // namespace
+
+bool is_poison(const char *from, const char *to) {
+  return std::all_of(from, to,
+                     [](char byte) { return static_cast<unsigned char>(byte) == POISON; });
+}
 
 bool describe_address(const Launch &launch, const void *address, char *text, size_t capacity) {
   const char *byte = static_cast<const char *>(address);

@@ -8,6 +8,7 @@ namespace cudaemu {
 
 // What memory is filled with before anything is written to it: NaN as a float, -1 as an integer.
 constexpr unsigned char POISON = 0xff;
+bool is_poison(const char *from, const char *to);
 
 // Of the live buffer that holds `address`, or in whose guard pages it lies: what a reader needs to
 // know, e.g. "4 bytes past the end of argument 0 (4000 bytes)". False: it is near no buffer.

@@ -13,6 +13,8 @@ namespace {
 
 // Enough for blocks to meet in other orders, few enough for all to end soon.
 constexpr unsigned MAX_RANDOM_PAUSES = 16;
+// So many atomic operations, and a block that seems to wait for another one's thread lets it run.
+constexpr unsigned TURN = 1024;
 
 bool same_site(Site a, Site b) {
   return a.line == b.line && (a.file == b.file || __builtin_strcmp(a.file, b.file) == 0);
@@ -226,6 +228,8 @@ void Block::preempt() {
       yield();
     } else if (chance == 4 && random_pauses_++ < MAX_RANDOM_PAUSES) {
       pause();
+    } else if (++atomics_ % TURN == 0) {
+      pause();  // the holder of a lock may be in another block
     }
   } else if (++atomics_ % 4096 == 0) {
     yield();  // a thread that spins on a lock must let its holder run

@@ -22,6 +22,9 @@ constexpr unsigned MAX_RESIDENTS = 256;
 // of another OS thread may be what they wait for, and the machine may run that one late.
 constexpr unsigned ROUNDS_IN_VAIN = 64, ROUNDS_BESIDE_OTHERS = 100;
 constexpr timespec NAP = {0, 5'000'000};
+constexpr size_t SHARED_ALIGNMENT = 16;  // of dynamic shared memory
+
+size_t aligned(size_t bytes) { return (bytes + SHARED_ALIGNMENT - 1) / SHARED_ALIGNMENT * SHARED_ALIGNMENT; }
 
 }  // namespace
 
@@ -29,7 +32,7 @@ Resident::~Resident() {
   if (dynamic_end_ != nullptr) munmap(dynamic_end_ - MAX_DYNAMIC_SHARED, MAX_DYNAMIC_SHARED + PAGE);
 }
 
-// Ends at a guard page.
+// Ends, but for its alignment, at a guard page.
 char *Resident::dynamic_shared(size_t bytes) {
   if (bytes == 0) return nullptr;
   if (dynamic_end_ == nullptr) {
@@ -39,8 +42,7 @@ char *Resident::dynamic_shared(size_t bytes) {
     dynamic_end_ = static_cast<char *>(map) + MAX_DYNAMIC_SHARED;
     mprotect(dynamic_end_, PAGE, PROT_NONE);
   }
-  constexpr size_t alignment = 16;
-  return dynamic_end_ - (bytes + alignment - 1) / alignment * alignment;
+  return dynamic_end_ - aligned(bytes);
 }
 
 // Few visits to the shared counter where there are many blocks, yet a fair share for everyone.
@@ -64,12 +66,15 @@ void Worker::enter(Resident &resident) {
 }
 
 // When a block has ended: an index into what it was given may have gone past the end unseen.
-void Worker::look_behind_shared() const {
+void Worker::look_behind_shared(const Launch &launch, Resident &resident) const {
   const Segment &behind = segments_.behind_shared;
-  const bool intact = std::all_of(behind.start, behind.start + behind.bytes, [](char byte) {
-    return static_cast<unsigned char>(byte) == POISON;
-  });
-  if (!intact) diagnose_line("behind", "it wrote past the end of its shared memory");
+  const char *past = "it wrote past the end of its shared memory";
+  if (!is_poison(behind.start, behind.start + behind.bytes)) diagnose_line("behind", past);
+  const size_t bytes = launch.dynamic_shared;
+  const char *dynamic = resident.dynamic_shared(bytes);
+  if (dynamic == nullptr || is_poison(dynamic + bytes, dynamic + aligned(bytes))) return;
+  diagnose_line("behind", std::string(past) + ", of which " + std::to_string(bytes) +
+                              " bytes are dynamic");
 }
 
 // Of the block that comes next. In a random order the last comes first, if all can be there at once:
@@ -92,7 +97,7 @@ Resident *Worker::start_fresh(const Launch &launch) {
   resident.shared.clear();
   enter(resident);
   memset(segments_.shared.start, POISON, segments_.shared.bytes);
-  if (dynamic != nullptr) memset(dynamic, POISON, launch.dynamic_shared);
+  if (dynamic != nullptr) memset(dynamic, POISON, aligned(launch.dynamic_shared));
   if (launch.watched) {
     resident.watched = hazards::begin_block(number(launch), segments_.shared,
                                             {dynamic, launch.dynamic_shared});
@@ -166,7 +171,7 @@ void Worker::run(const Launch &launch, Handout &handout, unsigned workers) {
       continue;
     }
     __atomic_add_fetch(&launch.barrier.ended, 1, __ATOMIC_SEQ_CST);
-    look_behind_shared();
+    look_behind_shared(launch, *resident);
     resident->watched = nullptr;
     entered_ = nullptr;
     idle_.push_back(resident);

@@ -43,7 +43,7 @@ class Worker {
   bool has_fresh(const Launch &launch, Handout &handout);
   uint64_t number(const Launch &launch) const;
   void enter(Resident &resident);
-  void look_behind_shared() const;
+  void look_behind_shared(const Launch &launch, Resident &resident) const;
   Resident *start_fresh(const Launch &launch);
   Resident *choose_waiting(const Launch &launch);
   void drop_waiting();

@@ -164,7 +164,8 @@ def _shapes(
     n, rows = problem.n, problem.rows
     if problem.elements == 0:
         return []
-    shapes = [(_grid(kernel, rows, n, block, items, limits), n)]
+    asked = kernel.fixed_grid if kernel.guessed is not None else None
+    shapes = [(asked or _grid(kernel, rows, n, block, items, limits), n)]
     while kernel.relaunches and shapes[-1][0] > rows:
         n = shapes[-1][0] // rows
         once = kernel.finish == "relaunch_one_block"

@@ -17,7 +17,7 @@ from cudareduce.errors import UsageError
 from cudareduce.library.declared import namespaces, spelled_out, type_aliases
 from cudareduce.library.device_part import COMMENT_OR_STRING, chunk_ends, device_part
 from cudareduce.library.elements import read_dtypes, written_dtype
-from cudareduce.library.header import BLOCKS, Finish
+from cudareduce.library.header import BLOCKS, Finish, GridRule
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.dtypes import DTYPES
 
@@ -31,12 +31,18 @@ _KERNEL = re.compile(
     r"__global__\s+(?:__launch_bounds__\s*\([^()]*\)\s*)?(?:static\s+|inline\s+)*void\s+"
     r"(?:__launch_bounds__\s*\([^()]*\)\s*)?(?P<name>\w+)\s*\((?P<parameters>[^()]*)\)\s*\{"
 )
+#: Blocks that share the input: their number multiplies or divides something. One that is only
+#: compared with an arrival or a place says nothing of that.
+_SHARES = re.compile(r"[*/]\s*(?:\([^()]*\)\s*)?\(*gridDim|gridDim\s*\.\s*x\s*\)*\s*[*/](?!/)")
 _OUTPUT_NAME = re.compile(r"^(?:[dg]_?)?(?:o|out|dst|dest|res|result|y|sum|partial)", re.IGNORECASE)
 _INTEGERS = re.compile(r"^(?:const )?(?:unsigned|signed|int|long|short|size_t|u?int\d+_t|uint)\b")
 
 #: Bits of a count's value, by what its type says; of others they suffice for every array.
 _BITS = (("short", 15), ("int16_t", 15), ("int32_t", 31), ("long", 63), ("64_t", 63),
          ("size_t", 64), ("int8_t", 7), ("", 31))  # fmt: skip
+
+#: What of a launch the user may say, as `Guesses` calls it.
+_OPTIONS = ("block", "items", "grid", "shared", "finish")
 
 _BEFORE = """#pragma push_macro("__global__")
 #pragma push_macro("__launch_bounds__")
@@ -58,13 +64,14 @@ extern "C" __global__ void {entry}(const In *in, Out *out, size_t n)
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """What the user says of a file: `block` threads, `items` elements a thread, `grid` blocks,
-    `shared` bytes of dynamic shared memory a block. None leaves it to the file's own signs."""
+    """What the user says of a file: `block` threads, `items` elements a thread, `grid` blocks or a
+    rule for their number, `shared` bytes of dynamic shared memory a block. None leaves it to the
+    file's own signs."""
 
     entry: str | None = None
     block: int | None = None
     items: int | None = None
-    grid: int | None = None
+    grid: int | GridRule | None = None
     finish: Finish | None = None
     shared: int | None = None
 
@@ -99,7 +106,10 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     block, counted = says.block or 256, call.count is not None
     doubled = re.findall(r"(?<![\w.])([\w.]+)\s*\*\s*2\b", function.body)
     twice = any("block" in name.lower() for name in doubled)
-    strides = "gridDim" in function.body
+    blocks = says.grid if isinstance(says.grid, int) else None
+    rule: GridRule = "fill" if _SHARES.search(function.body) else "cover"
+    if isinstance(says.grid, str):
+        rule = says.grid
     dtypes = read_dtypes(function.name, _type(call.read), function.template)
     partials = written_dtype(function.name, _type(call.write), function.template, dtypes)
     again = counted and partials in (None, *dtypes)  # or it could not read what it has written
@@ -120,13 +130,13 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
         title=f"{function.name} of {path.name}",
         change="",
         scope="grid",
-        grid="fixed" if says.grid else "fill" if strides else "cover",
+        grid="fixed" if blocks else rule,
         walk="element",  # nothing is known of the order of its additions: the widest bound holds
         finish=finish,
         block=block,
         blocks=(block,) if says.block else BLOCKS,
         items=says.items or (2 if twice else 1),
-        fixed_grid=says.grid,
+        fixed_grid=blocks,
         dtypes=dtypes,
         ops=("sum", "prod", "min", "max"),
         symbol=entry,
@@ -134,6 +144,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
         dynamic_shared=shared,
         whole_tiles=not counted,
         most=_most(_type(call.count)) if call.count else None,
+        guessed=tuple(name for name in _OPTIONS if getattr(says, name) is None),
     )
     return Adopted(kernel, _assumption(kernel, call))
 

@@ -85,6 +85,9 @@ FINISHES: dict[Finish, str] = {
 _KEEPING: tuple[Finish, ...] = ("mailbox", "self_reset", "one_word")
 #: What may become of the partials of a file without a header.
 FOREIGN_FINISHES: tuple[Finish, ...] = ("relaunch", "relaunch_one_block", "atomic", "none", "host")
+#: Rules for how many blocks are launched of one.
+GridRule = Literal["cover", "fill"]
+GRID_RULES: tuple[GridRule, ...] = ("cover", "fill")
 #: What becomes of the order of operands.
 ORDERS: dict[Order, str] = {
     "any": "operands change places, so the operator must commute",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,7 @@ class Kernel:
     whole_tiles: bool = False  # takes no count, so only multiples of block * items
     partials: str | None = None  # a file without a header: their type, or "of its elements"
     most: int | None = None  # elements, where its count is of a type that holds no more
+    guessed: tuple[str, ...] | None = None  # of a file without a header: what nobody has said
     foreign: bool = True  # not one of the package: on a GPU it is verified in a child process
 
     @property
@@ -230,8 +231,32 @@ def has_header(path: Path) -> bool:
 #: Outside of comments that have a line of their own.
 _EXTERN_SHARED = re.compile(r"^[^/\n]*(?P<words>\bextern\s+__shared__\b)", re.MULTILINE)
 
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
 #: Makes a kernel of a file without a header.
 Adopt = Callable[[Path, str], Kernel]
+
+
+def _check_parameters(path: Path, text: str, header: Mapping[str, Any]) -> None:
+    """A UsageError where the entry point takes another number of parameters than the header has it
+    called with; none where macros may be among them."""
+    found = re.search(
+        rf"__global__ void[^;{{}}]*?\b{re.escape(path.stem)}\s*\((?P<all>[^()]*)\)", text
+    )
+    taken = [words.split() for words in _COMMENT.sub(" ", found["all"]).split(",")] if found else []
+    if found is None or not all(len(words) > 1 for words in taken):
+        return
+    called = ["in", "out", "n"]
+    called += ["rows"] if header["scope"] in ("rows", "warp") else []
+    called += ["partials", "counter"] if header["finish"] == "last_block" else []
+    called += ["workspace"] if "workspace" in header else []
+    if len(taken) != len(called):
+        line = text.count("\n", 0, found.start("all")) + 1
+        raise UsageError(
+            f"{path}:{line}: {path.stem} takes {len(taken)} parameters, but with scope = "
+            f'"{header["scope"]}" and finish = "{header["finish"]}" it is called with '
+            f"{len(called)}: {', '.join(called)}; give it those, or the header other words"
+        )
 
 
 def load_kernel(
@@ -256,6 +281,7 @@ def load_kernel(
             f'{path}:1: no entry point: the file must define extern "C" __global__ void '
             f"{path.stem}(...), which bears the file's name"
         )
+    _check_parameters(path, text, header)
     unsized = _EXTERN_SHARED.search(text)
     if unsized is not None and "dynamic_shared" not in header:
         line = text.count("\n", 0, unsized.start("words")) + 1

@@ -1,10 +1,10 @@
 """Whether a kernel reaches elements whose place, in elements or bytes, takes more than 31 or 32
-bits.
+bits, and those of blocks whose number takes more than 16.
 
 No machine need have the memory: the input is address space, 0 but for a few marked elements, and of
 the launch single blocks are run, each alone. What a block then leaves says which marks it counted.
 No kernel has to divide its work as its header says, so one is only judged so far out where it did
-what was expected of it at sizes that 31 bits hold. An access outside the input always is a fault.
+what was expected of it at sizes that these hold. An access outside the input always is a fault.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ _TURN = 2**19
 _MARKED_TURNS = 4
 #: The most elements that are marked, and that one block takes where its work is learned.
 _MOST_MARKED, _LEARNED_WORK = 2**23, 2**20
+#: Blocks, of a grid that grows, where its work is learned: an index of 16 bits holds as many.
+_LEARNED_BLOCKS = 2**15 - 1
 #: Numbers of 16 bits whose sum has more digits than they have. Below `_EXACT` float32 has all that
 #: the sum of two turns has, 2^24 of the small ones.
 _LARGE_SMALL, _EXACT = (256.0, 0.125), 2**21
@@ -101,7 +103,7 @@ def far_net(case: Case) -> Iterator[Net]:
     n = _SHORT_ROW if kernel.scope == "warp" else _LONG_ROW if strides else _ROW
     unit = (n if by_row else tile) * (grid * _MARKED_TURNS if strides else 1)
     borders = (_UNSIGNED, _SIGNED, _UNSIGNED // size, _PACKED)
-    most = min(_SIGNED // size // 2, grid * _LEARNED_WORK if strides else _SIGNED)
+    most = min(_SIGNED // size // 2, grid * _LEARNED_WORK if strides else _LEARNED_BLOCKS * unit)
     learned = ((2 if strides else 37) * unit, max(most // unit, 3) * unit)
     sizes = dict.fromkeys((*learned, *((border // unit + 2) * unit for border in borders)))
     shapes = tuple((n, elements // n) if by_row else (elements, 1) for elements in sizes)

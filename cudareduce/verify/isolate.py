@@ -29,7 +29,7 @@ from cudareduce.temporary import temporary_folder
 from cudareduce.verify.child import COMPILED, STARTED, serve
 from cudareduce.verify.children import end_group
 from cudareduce.verify.job import Job, both, told
-from cudareduce.verify.verdict import RIGHT, Verdict
+from cudareduce.verify.verdict import RIGHT, Verdict, skipped
 from cudareduce.verify.watchdog import Watchdog
 
 #: Seconds that a killed child is waited for before it is left to the operating system.
@@ -113,9 +113,10 @@ class Isolation:
         started: Callable[[Job], None],
     ) -> Iterator[tuple[Case, Verdict]]:
         """Verdicts on cases, each as soon as it stands, from up to `count` jobs at a time, of which
-        one uses the GPU; `started` is called as one begins. A crash of a child, and no answer in
-        time, is a failure. A case that the deadline cuts short has none. Raises what a child cannot
-        go on without, such as an EnvironmentProblem."""
+        one uses the GPU; `started` is called as one begins. A crash of a child is a failure, and on
+        a GPU no answer in time, which on the emulator decides nothing. A case that the deadline
+        cuts short has none. Raises what a child cannot go on without, such as an
+        EnvironmentProblem."""
         found = {case: _Found([None] * len(jobs)) for case, jobs in queues.items()}
         waiting = [(case, k, job) for case, jobs in queues.items() for k, job in enumerate(jobs)]
         busy: dict[_Child, tuple[Case, int]] = {}
@@ -228,7 +229,10 @@ class _Child:
             self.kill()
             limit_s = self._job.limit_s
             why = f"no answer after {limit_s:.4g} s: it hangs, or --time-limit is too short"
-            return told(self._job, Verdict("fail", why))
+            if self._job.spec.timed:
+                return told(self._job, Verdict("fail", why))
+            # Slowness is the emulator's own, and what it saw to wait for ever it has said.
+            return told(self._job, skipped("time", f"cannot be decided here: {why}"))
         try:
             said = self.pipe.recv()
         except Exception:  # it has ended, or a kernel has written to where it answers

@@ -109,12 +109,16 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
 
 
 def told(job: Job, verdict: Verdict) -> Verdict:
-    """A verdict as it counts for the case: with the job's label, and of an optional job that has
-    not decided only a remark."""
+    """A verdict as it counts for the case: with the job's label and, where the launch is a guess,
+    with that; of an optional job that has not decided only a remark."""
     if verdict.outcome == "fail" and _TOO_SMALL in verdict.reason:
         left = skipped("machine", f"cannot be decided here: {verdict.reason}")
         verdict = replace(left, effort=verdict.effort)
     reason = f"{job.label}: {verdict.reason}" if job.label and verdict.reason else verdict.reason
+    guessed = job.prepared.case.kernel.guessed
+    if guessed and verdict.outcome == "fail":
+        options = ", ".join(f"--{name}" for name in guessed)
+        reason += f"; its launch is a guess, {options} say better"
     undecided = verdict.outcome == "skip" or any(words in reason for words in _UNDECIDED)
     if job.optional and undecided and verdict.outcome != "pass":
         return replace(RIGHT, reason=reason, effort=verdict.effort, undecided=True)

@@ -19,7 +19,7 @@ from cudareduce.launch.case import Case, Prepared, Programs, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.inputs import Array
 from cudareduce.problem.nets import needs_schedules
-from cudareduce.problem.reference import Reference
+from cudareduce.problem.reference import Reference, reference
 from cudareduce.verify.inputs import REPEATS, SMALL, Input, Inputs, inputs_for, tiles_of
 from cudareduce.verify.shapes import Care
 from cudareduce.verify.verdict import RIGHT, Effort, Verdict, judge, worse
@@ -29,6 +29,9 @@ _GUARDED = ("random", "rising", "cancel")
 #: What memory holds before a launch, in turn: NaN and -1, ones and small numbers, and very large
 #: numbers of either sign, since no one of them shows in every sum and every extremum.
 _POISONS = (0xFF, 0x01, 0x7F, 0xFE)
+#: Up to so many elements others are put in the place of an input's: to find out who remembers it,
+#: any size does.
+_REPLACED_UP_TO = 4097
 #: What is added to the seed of elements that are misaligned: an operator may have one pattern only.
 _ANOTHER_SEED = 2**31
 
@@ -87,6 +90,35 @@ def _verify_on(
                 yield case.case, _in_every_way(backend, tied, given, quick=quick)
 
 
+def _in_its_place(backend: Backend, ready: _Ready, seed: int, inputs: Inputs) -> Verdict:
+    """The verdict on a launch whose input lies where that of the one before has lain, with the same
+    first, middle and last elements and others between: a kernel may know its input by these."""
+    problem = ready.plan.problem
+    reduction, n, rows = problem.reduction, problem.n, problem.rows
+    old, new = (Input("random", n, rows, seed + k * _ANOTHER_SEED) for k in (0, 1))
+    data, ref = inputs.of(old, reduction)
+    other = inputs.of(new, reduction)[0].copy()
+    ends = [0, n // 2, n - 1]
+    other.reshape(rows, n, -1)[:, ends] = data.reshape(rows, n, -1)[:, ends]
+    with ExitStack() as stack:
+        buffer = backend.upload(data)
+        stack.callback(backend.free, buffer)
+        bound = Bound(backend, ready.plan, ready.programs, buffer)
+        stack.callback(bound.release)
+        way = next(iter(backend.ways(1, quick=True)))
+        first, _ = _once(bound, _Given(old, data, ref, buffer), way)
+        if first is not None and first.outcome == "fail":
+            return first
+        backend.write(buffer, other)
+        bound.poison()
+        given = _Given(new, other, reference(reduction, other, rows), buffer)
+        second, _ = _once(bound, given, way)
+    if second is not None and second.outcome == "fail":
+        where = "in the place of another with the same first, middle and last elements"
+        return replace(second, reason=f"{where}: {second.reason}")
+    return worse(first or RIGHT, second or RIGHT)
+
+
 def _in_every_way(
     backend: Backend, bounds: Sequence[Bound], given: Sequence[_Given], *, quick: bool
 ) -> list[Verdict | None]:
@@ -107,6 +139,11 @@ def _in_every_way(
             new, bits = _once(bound, one, way)
             verdicts[k] = worse(old, new) if new else None
             if new and new.outcome == "fail":
+                # The launch before was right: what this one was given may be why it is not.
+                changed = _changed(backend, one) if answers[k] else None
+                if changed:
+                    why = f"{one.input}: {changed}"
+                    verdicts[k] = replace(verdicts[k] or new, reason=why, error=None, bound=None)
                 return verdicts
             answers[k].append(bits)
     for k, (one, bits_of_one) in enumerate(zip(given, answers, strict=True)):
@@ -214,5 +251,10 @@ def verify(
                     for verdict in found:
                         if verdict is not None:
                             verdicts[case] = worse(verdicts.get(case, RIGHT), verdict)
+            if care == "full" and 3 < own[0] * own[1] <= _REPLACED_UP_TO and not only:
+                for one in alike if not alike[0].case.reduction.op.expression else ():
+                    if _is_open(verdicts.get(one.case), care):
+                        after = _in_its_place(backend, one, seed, inputs)
+                        verdicts[one.case] = worse(verdicts.get(one.case, RIGHT), after)
     undecided = Verdict("fail", f"n = {shape[0]}: no pattern could decide; choose a smaller n")
     return {one.case: verdicts.get(one.case, undecided) for one in prepared}

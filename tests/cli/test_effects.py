@@ -39,6 +39,8 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
          f"--rounds, --peak-gb-s have {NO_TIMES}"),
         (("verify", "--backend", "cpu", "--device", "0"),
          "--device has no effect here: --backend cpu takes no GPU\n"),
+        (("verify", "--rows", "5"),
+         "--rows has no effect here: without --n verify tries rows of its own\n"),
         (("check", "--compile", "--baseline", "results/compile/nvcc-13.0.json", "--device", "1"),
          "--device has no effect here: --compile takes no GPU\n"),
         (("bench", "all", "--entry", "f", "--grid", "1", "--shared", "0", "--finish", "none"),

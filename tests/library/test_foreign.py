@@ -275,3 +275,75 @@ def test_lines_keep_their_numbers(cudareduce: Call, given: Callable[[str], Path]
                               "--quiet")  # fmt: skip
     assert code == 2
     assert f"theirs.cu:{line}:" in out.replace("\n", "")
+
+
+LAST_BLOCK = """__device__ unsigned arrived = 0;
+__device__ float parts[1 << 16];
+__global__ void last(const float *in, float *out, int n) {
+    __shared__ float cells[256];
+    __shared__ bool is_last;
+    unsigned t = threadIdx.x;
+    int i = blockIdx.x * 256 + t;
+    cells[t] = i < n ? in[i] : 0.0f;
+    __syncthreads();
+    for (unsigned s = 128; s > 0; s /= 2) {
+        if (t < s) cells[t] += cells[t + s];
+        __syncthreads();
+    }
+    if (t == 0) {
+        parts[blockIdx.x] = cells[0];
+        __threadfence();
+        %s
+        is_last = atomicAdd(&arrived, 1) == blocks - 1;
+    }
+    __syncthreads();
+    if (!is_last) return;
+    float sum = 0;
+    for (unsigned k = t; k < gridDim.x; k += 256) sum += __ldcg(parts + k);
+    cells[t] = sum;
+    __syncthreads();
+    if (t == 0) {
+        for (unsigned k = 1; k < 256; k++) sum += cells[k];
+        *out = sum;
+        arrived = 0;
+    }
+}
+"""
+ALWAYS_12 = """__global__ void twelfth(const float *in, float *out, int n) {
+    float sum = 0;
+    for (int i = blockIdx.x * 256 + threadIdx.x; i < n; i += 12 * 256) sum += in[i];
+    if (gridDim.x != 12) sum = 1e9f;
+    atomicAdd(out, sum);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "grid", "then"),
+    [
+        ("unsigned blocks = gridDim.x;", (), "cover", ""),
+        ("unsigned blocks = gridDim.x * 2 / 2;", (), "fill", "right, so it is launched with that"),
+        ("unsigned blocks = gridDim.x * 2 / 2;", ("--grid", "cover"), "cover", ""),
+    ],
+)
+def test_a_grid_that_is_compared_with_is_not_strided_by(
+    cudareduce: Call, given: Callable[[str], Path], text: str, options: tuple[str, ...],
+    grid: str, then: str,
+) -> None:  # fmt: skip
+    sizes = ("--n", "3,300000", "--finish", "none", "--backend", "cpu")
+    code, out, err = cudareduce("verify", given(LAST_BLOCK % text), *sizes, *options)
+    assert code == 0, out
+    assert f"grid {grid}," in err
+    assert then in err
+    assert ("with grid fill its answers are wrong" in err) == bool(then)
+
+
+def test_so_many_blocks_as_are_said_at_every_size(
+    cudareduce: Call, given: Callable[[str], Path]
+) -> None:
+    sizes = ("--n", "1,3073,100000", "--backend", "cpu")
+    code, out, _ = cudareduce("verify", given(ALWAYS_12), *sizes, "--grid", 12)
+    assert code == 0, out
+    code, out, _ = cudareduce("verify", given(ALWAYS_12), *sizes, "--items", 1)
+    assert code == 3
+    assert "its launch is a guess, --block, --grid, --shared, --finish say better" in out

@@ -11,6 +11,7 @@ from cudareduce.launch.prelude import source
 from cudareduce.library.kernel import load_kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import reduction_of
+from tests.conftest import ROOT
 
 GOOD = """/*+++
 title = "Mine"
@@ -159,3 +160,17 @@ def test_shared_memory_that_a_launch_gives(mine: Path, says: str, nbytes: int) -
     header = GOOD.replace("block = 256", f"block = 256\ndynamic_shared = {says}")
     mine.write_text(header.replace("{}", "{ extern __shared__ Acc cells[]; }"))
     assert load_kernel(mine).shared_bytes(reduction_of("argmax", "float32"), 256) == nbytes
+
+
+def test_parameters_that_do_not_fit_the_header_are_told(tmp_path: Path) -> None:
+    text = (ROOT / "kernels" / "rows" / "reduce_rows_tree.cu").read_text()
+    path = tmp_path / "reduce_rows_tree.cu"
+    path.write_text(text)
+    assert load_kernel(path).scope == "rows"
+    path.write_text(text.replace(", size_t rows)", ")"))
+    with pytest.raises(UsageError) as caught:
+        load_kernel(path)
+    assert str(caught.value).startswith(f"{path}:17: reduce_rows_tree takes 3 parameters, but")
+    assert "it is called with 4: in, out, n, rows; give it those, or" in str(caught.value)
+    path.write_text(text.replace(", size_t rows)", ", PARAMETERS)"))
+    load_kernel(path)  # a macro may be anything

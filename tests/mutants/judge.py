@@ -108,4 +108,5 @@ def fate_of(verdict: Verdict) -> Fate:
     """What a verdict makes of a mutant."""
     if verdict.outcome == "skip" and verdict.cause == "unbuilt":
         return "unbuilt"
-    return "killed" if verdict.outcome == "fail" else "survived"
+    hangs = verdict.outcome == "skip" and verdict.cause == "time"
+    return "killed" if verdict.outcome == "fail" or hangs else "survived"

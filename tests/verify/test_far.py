@@ -76,6 +76,8 @@ _CASES = {
     "tile_signed": (
         _TILE, f"int i = {_THREAD}; if (i < (long long)n) acc = Op::lift(in[i], i);",
         "before the start"),
+    "tile_short_block": (
+        _TILE, f"unsigned short b = blockIdx.x; size_t i = b * 32ull + tid; {_TAKE}", "expected"),
     "tile_atomic_int": ({**_TILE, "finish": "atomic"}, f"int i = {_THREAD}; {_TAKE}", "expected"),
     "stride_64": (_STRIDE, _loop("size_t", "n"), ""),
     "stride_int": (_STRIDE, _loop("int", "n"), "expected"),
@@ -241,3 +243,15 @@ def test_no_file_is_given_more_than_its_count_holds(
         with pytest.raises(UsageError, match=f"holds {most} at most, not {most + 1}"):
             case.plan(most + 1)
     assert _judged(isolation, case, cache).outcome == outcome
+
+
+def test_a_block_whose_number_is_kept_in_16_bits(
+    isolation: Isolation, cache: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "bare.cu"
+    text = _BARE.format(count="int", index="int")
+    path.write_text(text.replace("blockIdx.x * (int)", "(unsigned short)blockIdx.x * "))
+    kernel = adopt(path, path.read_text(), Guesses(block=32)).kernel
+    verdict = _judged(isolation, _case(kernel), cache)
+    assert verdict.outcome == "fail"
+    assert ", block " in verdict.reason

@@ -39,11 +39,14 @@ def test_a_file_named_like_a_module_is_not_imported(cache: Path, tmp_path: Path)
     assert done.returncode == 0, done.stderr
 
 
-def test_many_that_are_overdue_at_once_are_each_a_wrong_kernel(cudareduce: Call) -> None:
+def test_who_gives_no_answer_in_time_is_undecided_on_the_emulator(cudareduce: Call) -> None:
+    """It may hang, and it may be that the emulator is slow."""
     code, out, err = cudareduce("verify", *TWO, "--n", 4097, "--time-limit", 0.001,
                                 "--backend", "cpu")  # fmt: skip
-    assert code == 3, err
-    assert out.count("no answer after 0.001 s") == 2
+    assert code == 4, err
+    assert "skipped: cannot be decided here: no answer after 0.001 s: it hangs, or" in out
+    assert "0 wrong, 2 skipped" in err
+    assert "next: a longer --time-limit" in err
 
 
 def test_a_child_that_does_not_start_is_no_fault_of_a_kernel(

@@ -365,3 +365,23 @@ def test_bench_on_a_gpu_has_the_emulator_watch_files_of_a_user(
     with fake_gpu(monkeypatch, cache):
         code, out, err = cudareduce("bench", FENCE, "--n", 1000, "--rounds", 1)
     assert code == 0, out + err
+
+
+IN_PLACE = """__global__ void folds(int *d_in, int *d_out, int n) {
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    for (unsigned k = 1; k < blockDim.x; k *= 2) {
+        if (t % (2 * k) == 0 && i + k < n) d_in[i] += d_in[i + k];
+        __syncthreads();
+    }
+    if (t == 0) d_out[blockIdx.x] = d_in[i];
+}
+"""
+
+
+def test_who_consumes_its_input_is_told_so(cudareduce: Call, tmp_path: Path) -> None:
+    path = tmp_path / "folds.cu"
+    path.write_text(IN_PLACE)
+    code, out, _ = cudareduce("verify", path, "--n", 255, "--backend", "cpu")
+    assert code == 3
+    assert "n = 255, random: it wrote to its input, at element 0" in out
+    assert "expected" not in out
