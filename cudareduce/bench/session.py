@@ -26,7 +26,7 @@ from cudareduce.problem.operators import Reduction
 from cudareduce.progress import Progress
 from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.job import Job, both
-from cudareduce.verify.shapes import FAR, Net
+from cudareduce.verify.shapes import Net
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, unbuilt, worse
 from cudareduce.verify.verify import verify
 
@@ -208,7 +208,9 @@ class Session:
         queues: dict[Case, list[Job]] = {}
         for one in prepared:
             queue = self.jobs.of(one, shapes[one.case], nets.get(one.case, ()))
-            too_large = why_too_large(max(map(_bytes, queue)) * self.backend.traits.host_copies)
+            too_large = why_too_large(
+                max(job.input_bytes for job in queue) * self.backend.traits.host_copies
+            )
             if too_large:
                 yield one.case, skipped("machine", too_large)
             else:
@@ -216,7 +218,7 @@ class Session:
         jobs = [job for queue in queues.values() for job in queue]
         if not jobs:
             return
-        largest = max(map(_bytes, jobs)) * self.backend.traits.host_copies
+        largest = max(job.input_bytes for job in jobs) * self.backend.traits.host_copies
         cores = cpu_count()
         count = next(
             (k for k in range(min(cores, len(jobs)), 1, -1) if why_too_large(k * largest) is None),
@@ -266,13 +268,6 @@ class Session:
             )  # fmt: skip
         except OutOfMemory as error:
             return dict.fromkeys(cases, skipped("machine", str(error)))
-
-
-def _bytes(job: Job) -> int:
-    """Of the largest input of a job."""
-    shapes = () if job.care == FAR else job.shapes  # which take next to nothing
-    elements = max((n * rows for n, rows in shapes), default=0)
-    return elements * job.prepared.case.reduction.dtype.size
 
 
 def _size_text(shape: Shape) -> str:

@@ -107,9 +107,6 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     doubled = re.findall(r"(?<![\w.])([\w.]+)\s*\*\s*2\b", function.body)
     twice = any("block" in name.lower() for name in doubled)
     blocks = says.grid if isinstance(says.grid, int) else None
-    rule: GridRule = "fill" if _SHARES.search(function.body) else "cover"
-    if isinstance(says.grid, str):
-        rule = says.grid
     dtypes = read_dtypes(function.name, _type(call.read), function.template)
     partials = written_dtype(function.name, _type(call.write), function.template, dtypes)
     again = counted and partials in (None, *dtypes)  # or it could not read what it has written
@@ -130,7 +127,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
         title=f"{function.name} of {path.name}",
         change="",
         scope="grid",
-        grid="fixed" if blocks else rule,
+        grid="fixed" if blocks else _grid(says, function),
         walk="element",  # nothing is known of the order of its additions: the widest bound holds
         finish=finish,
         block=block,
@@ -147,6 +144,13 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
         guessed=tuple(name for name in _OPTIONS if getattr(says, name) is None),
     )
     return Adopted(kernel, _assumption(kernel, call))
+
+
+def _grid(says: Guesses, function: _Function) -> GridRule:
+    """As the user says, else as the kernel's text looks."""
+    if isinstance(says.grid, str):
+        return says.grid
+    return "fill" if _SHARES.search(function.body) else "cover"
 
 
 @dataclass(frozen=True, slots=True)

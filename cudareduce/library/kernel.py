@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
+from cudareduce.library.entry import check_parameters, definition
 from cudareduce.library.header import (
     Finish,
     Fold,
@@ -75,7 +76,7 @@ class Kernel:
     @property
     def entry_line(self) -> int:
         """The line on which the entry point begins; the first where it is not found."""
-        begins = _definition(self.text, self.entry, "__global__")
+        begins = definition(self.text, self.entry, "__global__")
         return 1 if begins is None else self.text.count("\n", 0, begins) + 1
 
     @property
@@ -179,16 +180,6 @@ def _sizes(reduction: Reduction) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _definition(text: str, name: str, head: str) -> int | None:
-    """Where a function begins whose definition begins with `head`; None if there is none."""
-    for found in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
-        begins = text.rfind(head, 0, found.start())
-        ended = max(text.rfind(end, 0, found.start()) for end in ";{")
-        if begins > ended:
-            return begins
-    return None
-
-
 def _why_not_op(op: Operator, order: Order, finish: Finish) -> str | None:
     if order == "any" and not op.commutative:
         return f"{op.name} does not commute and this kernel does not keep the order of operands"
@@ -231,32 +222,9 @@ def has_header(path: Path) -> bool:
 #: Outside of comments that have a line of their own.
 _EXTERN_SHARED = re.compile(r"^[^/\n]*(?P<words>\bextern\s+__shared__\b)", re.MULTILINE)
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 #: Makes a kernel of a file without a header.
 Adopt = Callable[[Path, str], Kernel]
-
-
-def _check_parameters(path: Path, text: str, header: Mapping[str, Any]) -> None:
-    """A UsageError where the entry point takes another number of parameters than the header has it
-    called with; none where macros may be among them."""
-    found = re.search(
-        rf"__global__ void[^;{{}}]*?\b{re.escape(path.stem)}\s*\((?P<all>[^()]*)\)", text
-    )
-    taken = [words.split() for words in _COMMENT.sub(" ", found["all"]).split(",")] if found else []
-    if found is None or not all(len(words) > 1 for words in taken):
-        return
-    called = ["in", "out", "n"]
-    called += ["rows"] if header["scope"] in ("rows", "warp") else []
-    called += ["partials", "counter"] if header["finish"] == "last_block" else []
-    called += ["workspace"] if "workspace" in header else []
-    if len(taken) != len(called):
-        line = text.count("\n", 0, found.start("all")) + 1
-        raise UsageError(
-            f"{path}:{line}: {path.stem} takes {len(taken)} parameters, but with scope = "
-            f'"{header["scope"]}" and finish = "{header["finish"]}" it is called with '
-            f"{len(called)}: {', '.join(called)}; give it those, or the header other words"
-        )
 
 
 def load_kernel(
@@ -276,12 +244,12 @@ def load_kernel(
             f"{path}:1: no header: begin the file with a /*+++ ... +++*/ comment; "
             f"`cudareduce show reduce_v0_baseline` prints an example"
         )
-    if _definition(text, path.stem, 'extern "C" __global__ void ') is None:
+    if definition(text, path.stem, 'extern "C" __global__ void ') is None:
         raise UsageError(
             f'{path}:1: no entry point: the file must define extern "C" __global__ void '
             f"{path.stem}(...), which bears the file's name"
         )
-    _check_parameters(path, text, header)
+    check_parameters(path, text, header)
     unsized = _EXTERN_SHARED.search(text)
     if unsized is not None and "dynamic_shared" not in header:
         line = text.count("\n", 0, unsized.start("words")) + 1

@@ -54,6 +54,13 @@ class Job:
         down = tuple((shape, LEAST) for shape in reversed(self.shapes[:-1]))
         return up + down if self.care == "full" else up
 
+    @property
+    def input_bytes(self) -> int:
+        """Of the largest input."""
+        shapes = () if self.care == FAR else self.shapes  # which take next to nothing
+        elements = max((n * rows for n, rows in shapes), default=0)
+        return elements * self.prepared.case.reduction.dtype.size
+
 
 def limited(job: Job, asked_s: float | None) -> Job:
     """The job with the limit that the user asked for, else with one that follows the work."""

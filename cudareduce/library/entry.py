@@ -1,0 +1,44 @@
+"""The entry point of a kernel file: where it is, and whether it takes what it is called with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cudareduce.errors import UsageError
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def definition(text: str, name: str, head: str) -> int | None:
+    """Where a function begins whose definition begins with `head`; None if there is none."""
+    for found in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
+        begins = text.rfind(head, 0, found.start())
+        ended = max(text.rfind(end, 0, found.start()) for end in ";{")
+        if begins > ended:
+            return begins
+    return None
+
+
+def check_parameters(path: Path, text: str, header: Mapping[str, Any]) -> None:
+    """A UsageError where the entry point takes another number of parameters than the header has it
+    called with; none where macros may be among them."""
+    found = re.search(
+        rf"__global__ void[^;{{}}]*?\b{re.escape(path.stem)}\s*\((?P<all>[^()]*)\)", text
+    )
+    taken = [words.split() for words in _COMMENT.sub(" ", found["all"]).split(",")] if found else []
+    if found is None or not all(len(words) > 1 for words in taken):
+        return
+    called = ["in", "out", "n"]
+    called += ["rows"] if header["scope"] in ("rows", "warp") else []
+    called += ["partials", "counter"] if header["finish"] == "last_block" else []
+    called += ["workspace"] if "workspace" in header else []
+    if len(taken) != len(called):
+        line = text.count("\n", 0, found.start("all")) + 1
+        raise UsageError(
+            f"{path}:{line}: {path.stem} takes {len(taken)} parameters, but with scope = "
+            f'"{header["scope"]}" and finish = "{header["finish"]}" it is called with '
+            f"{len(called)}: {', '.join(called)}; give it those, or the header other words"
+        )
