@@ -20,7 +20,7 @@ min_cc       = "9.0"
 // Fault: from compute capability 9.0 on an atomic adds two floats at once, so a sum and a count could go
 // together as whole numbers do in one word. But each of the two is added as a whole, not both: a block
 // may find all others counted whose sums are not yet in. An H200 never showed it, and no promise says so.
-// Rejected by: schedule.
+// `verify` finds it at another block size.
 static_assert(sizeof(Acc) == 4, "a sum and a count are two floats");
 
 struct alignas(16) Pack { In at[VECTOR]; };
