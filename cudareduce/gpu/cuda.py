@@ -211,25 +211,21 @@ class CudaBackend:
         function = program.function
         if dynamic_shared > 48 * 1024:  # more must be asked for
             most = self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-            with self._refused(f"{dynamic_shared} bytes of shared memory a block"):
+            try:
                 function.set_attribute(most, dynamic_shared)
+            except self._driver.Error as error:
+                raise _refusal(f"{dynamic_shared} bytes of shared memory", error) from None
         function.prepare("P" * len(values))  # pointers and sizes are both 64 bits wide
         call, shape = function.prepared_async_call, ((grid, 1), (block, 1, 1))
         launch = partial(call, *shape, self.stream, *values, shared_size=dynamic_shared)
 
         def checked() -> None:
-            with self._refused(f"to launch {grid} blocks of {block} threads"):
+            try:
                 launch()
+            except self._driver.Error as error:
+                raise _refusal(f"to launch {grid} blocks of {block} threads", error) from None
 
         return checked
-
-    @contextmanager
-    def _refused(self, what: str) -> Iterator[None]:
-        """Words for what the driver does not do."""
-        try:
-            yield
-        except self._driver.Error as error:
-            raise KernelFault(f"the GPU refuses {what}: {error}") from None
 
     @staticmethod
     def printed() -> list[str]:
@@ -298,3 +294,7 @@ class CudaBackend:
     def elapsed_us(self, start: Any, end: Any) -> float:
         """Microseconds between two events that have both been reached."""
         return float(end.time_since(start)) * 1e3
+
+
+def _refusal(what: str, error: Exception) -> KernelFault:
+    return KernelFault(f"the GPU refuses {what}: {error}")
