@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
-from multiprocessing import set_start_method
 from multiprocessing.connection import Connection
 from statistics import median
 from time import perf_counter
@@ -14,7 +12,6 @@ import numpy as np
 
 from cudareduce.backend import TimedBackend
 from cudareduce.backends import open_timed
-from cudareduce.errors import CudareduceError
 from cudareduce.peers.contract import Given, Peer
 from cudareduce.peers.examine import examined, loaded
 from cudareduce.peers.faults import Runtimes, faulty, runtimes
@@ -24,32 +21,15 @@ from cudareduce.peers.timed import CALLS, WARM_CALLS, Trial
 from cudareduce.problem.inputs import make
 from cudareduce.problem.reference import reference
 from cudareduce.timing.timer import DeviceTimer
-from cudareduce.verify.children import follow_parent
+from cudareduce.verify.children import answer_jobs, begin_spawned
 from cudareduce.verify.inputs import Inputs
 from cudareduce.verify.verdict import RIGHT, judge, worse
 
 
 def serve(pipe: Connection, cells: Cells, log: str) -> None:
     """The child: jobs until the pipe closes; the last line of its standard error is kept."""
-    follow_parent()
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
-    for standard in (1, 2):
-        os.dup2(descriptor, standard)
-    # A spawned process keeps the names of its semaphores, and whoever ends it hears of those that
-    # libraries have left; those of this way have none.
-    set_start_method("fork", force=True)
-    worker = _Worker(Teller(pipe.send, cells))
-    while True:
-        try:
-            job: Job = pipe.recv()
-        except EOFError:
-            return
-        try:
-            pipe.send(worker.done(job))
-        except (BrokenError, CudareduceError) as error:
-            pipe.send(error)
-        except Exception as error:
-            pipe.send(CudareduceError(f"internal error: {type(error).__name__}: {error}"))
+    begin_spawned(log)
+    answer_jobs(pipe, _Worker(Teller(pipe.send, cells)).done, BrokenError)
 
 
 class _Worker:

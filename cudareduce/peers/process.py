@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.sharedctypes import RawArray
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -21,7 +16,7 @@ from cudareduce.peers.child import serve
 from cudareduce.peers.job import Found, Job, Outcome
 from cudareduce.peers.scene import BrokenError
 from cudareduce.signals import held
-from cudareduce.verify.children import end_group
+from cudareduce.verify.children import Spawned
 from cudareduce.verify.verdict import Verdict, skipped
 
 #: What a process runs; tests put in what has no GPU.
@@ -30,7 +25,6 @@ Serve = Callable[[Connection, Any, str], None]
 _PREPARES_S, _RUNS_S = 300.0, 60.0
 #: Seconds between two looks at whether launches go on.
 _LOOK_S = 0.25
-_END_WAIT_S = 2.0
 _CUT = "--max-time was spent before it was tried"
 
 
@@ -122,25 +116,18 @@ class _Child:
     """A process that does one job after the other."""
 
     def __init__(self, target: Serve, prepares_s: float, runs_s: float) -> None:
-        context = get_context("spawn")
         self._prepares_s, self._runs_s = prepares_s, runs_s
-        self._pipe, theirs = context.Pipe()
         self._cells = RawArray("q", 2)
-        handle, self._log = tempfile.mkstemp(suffix=".log")
-        os.close(handle)
-        self._process = context.Process(target=target, args=(theirs, self._cells, self._log),
-                                        daemon=True)  # fmt: skip
-        self._process.start()
-        theirs.close()
+        self._spawned = Spawned(target, self._cells)
 
     def asked(self, job: Job, step: Callable[[], None]) -> Outcome:
         """The outcome of a job. Raises LostError, and what the child raises."""
         name, names, limit_s, times = "", (), _PREPARES_S, False
         with suppress(BrokenPipeError, ConnectionResetError):  # where answers are read it will show
-            self._pipe.send(job)
+            self._spawned.pipe.send(job)
         seen, since = -1, monotonic()
         while True:
-            if not self._pipe.poll(_LOOK_S):
+            if not self._spawned.pipe.poll(_LOOK_S):
                 if times:
                     name = names[self._cells[1]]
                 if self._cells[0] != seen:
@@ -150,7 +137,7 @@ class _Child:
                     raise LostError(name, why)
                 continue
             try:
-                said = self._pipe.recv()
+                said = self._spawned.pipe.recv()
             except (EOFError, OSError):
                 culprit = names[self._cells[1]] if times else name
                 raise LostError(culprit, self._how_it_ended()) from None
@@ -170,16 +157,9 @@ class _Child:
                     step()
 
     def _how_it_ended(self) -> str:
-        self._process.join(_END_WAIT_S)
-        code = self._process.exitcode
-        lines = Path(self._log).read_text(errors="replace").strip().splitlines()
-        last = f" ({lines[-1].strip()[:160]})" if lines else ""
-        if code is not None and code < 0:
-            return f"ends its process by {signal.Signals(-code).name}{last}"
-        return f"ends its process with code {code}{last}"
+        how, last = self._spawned.how_it_ended()
+        return f"{how} ({last[:160]})" if last else how
 
     def end(self) -> None:
         """End it with all that it has started."""
-        end_group(self._process, _END_WAIT_S)
-        self._pipe.close()
-        Path(self._log).unlink(missing_ok=True)
+        self._spawned.end()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from multiprocessing import set_start_method
 from multiprocessing.connection import Connection
 from time import monotonic
 
@@ -14,7 +12,7 @@ import numpy as np
 
 from cudareduce.backend import Backend
 from cudareduce.backends import open_backend
-from cudareduce.errors import BuildError, CudareduceError, KernelFault, OutOfMemory
+from cudareduce.errors import BuildError, KernelFault, OutOfMemory
 from cudareduce.launch.case import build
 from cudareduce.peers.examine import loaded
 from cudareduce.peers.faults import Runtimes, faulty
@@ -23,7 +21,7 @@ from cudareduce.reveal.call import Call, kernel_call, own_call, peer_call
 from cudareduce.reveal.examine import Examination
 from cudareduce.reveal.found import Found
 from cudareduce.reveal.job import Job, KernelCall, PeerCall, Prepare
-from cudareduce.verify.children import follow_parent
+from cudareduce.verify.children import answer_jobs, begin_spawned
 
 #: What a child sends when the call begins to run, and now and then while probes go on.
 RUNS, ALIVE = "runs", "alive"
@@ -32,23 +30,8 @@ _BEAT_S = 0.25
 
 def serve(pipe: Connection, log: str) -> None:
     """The child: jobs until the pipe closes; the last line of its standard error is kept."""
-    follow_parent()
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
-    for standard in (1, 2):
-        os.dup2(descriptor, standard)
-    set_start_method("fork", force=True)  # as where libraries are timed
-    worker = _Worker(pipe.send)
-    while True:
-        try:
-            job: Job | Prepare = pipe.recv()
-        except EOFError:
-            return
-        try:
-            pipe.send(worker.done(job))
-        except CudareduceError as error:
-            pipe.send(error)
-        except Exception as error:
-            pipe.send(CudareduceError(f"internal error: {type(error).__name__}: {error}"))
+    begin_spawned(log)
+    answer_jobs(pipe, _Worker(pipe.send).done)
 
 
 class _Worker:

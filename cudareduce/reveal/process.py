@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 from cudareduce.backends import BackendSpec
 from cudareduce.emulator.toolchain import resolve_locations
@@ -18,14 +13,13 @@ from cudareduce.reveal.child import RUNS, serve
 from cudareduce.reveal.found import Found
 from cudareduce.reveal.job import Job, KernelCall, Prepare
 from cudareduce.signals import held
-from cudareduce.verify.children import end_group
+from cudareduce.verify.children import Spawned
 
 #: What a process runs; tests put in what has no GPU.
 Serve = Callable[[Connection, str], None]
 #: Seconds without a sign of life: while something may be imported or compiled, and, above the time
 #: limit, while probes are made.
 _PREPARES_S, _GRACE_S = 300.0, 5.0
-_END_WAIT_S = 2.0
 
 
 class _LostError(Exception):
@@ -83,25 +77,19 @@ class _Child:
     """A process that does one job after the other."""
 
     def __init__(self, target: Serve) -> None:
-        context = get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        handle, self._log = tempfile.mkstemp(suffix=".log")
-        os.close(handle)
-        self._process = context.Process(target=target, args=(theirs, self._log), daemon=True)
-        self._process.start()
-        theirs.close()
+        self._spawned = Spawned(target)
 
     def asked(self, job: Job | Prepare, limit_s: float) -> Found | None:
         """What a job gives. Raises _LostError, and the CudareduceError that the child sends."""
         with suppress(BrokenPipeError, ConnectionResetError):  # where answers are read it will show
-            self._pipe.send(job)
+            self._spawned.pipe.send(job)
         silent_s = _PREPARES_S
         while True:
-            if not self._pipe.poll(silent_s):
+            if not self._spawned.pipe.poll(silent_s):
                 why = f"no answer after {silent_s:.4g} s: it hangs, or --time-limit is too short"
                 raise _LostError(why)
             try:
-                said = self._pipe.recv()
+                said = self._spawned.pipe.recv()
             except (EOFError, OSError):
                 raise _LostError(self._how_it_ended()) from None
             if said == RUNS:
@@ -112,15 +100,9 @@ class _Child:
                 return said
 
     def _how_it_ended(self) -> str:
-        self._process.join(_END_WAIT_S)
-        code = self._process.exitcode
-        lines = Path(self._log).read_text(errors="replace").strip().splitlines()
-        last = f" ({resolve_locations(lines[-1].strip())})" if lines else ""
-        how = f"by {signal.Signals(-code).name}" if code and code < 0 else f"with code {code}"
-        return f"ends its process {how}{last}"
+        how, last = self._spawned.how_it_ended()
+        return f"{how} ({resolve_locations(last)})" if last else how
 
     def end(self) -> None:
         """End it with all that it has started."""
-        end_group(self._process, _END_WAIT_S)
-        self._pipe.close()
-        Path(self._log).unlink(missing_ok=True)
+        self._spawned.end()
