@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from cudareduce.backend import Backend, Buffer, Launch
 from cudareduce.launch.case import Case, Prepared, Programs
-from cudareduce.launch.plan import Plan
+from cudareduce.launch.plan import Pass, Plan
 from cudareduce.problem.identity import identity, of_nothing
 from cudareduce.problem.inputs import Array
 from cudareduce.problem.reference import reference
 
 #: Scratch buffers that are zeroed when they are allocated, and then left to the kernel.
 KEPT = frozenset({"counter", "workspace"})
+
+
+def arguments(plan: Plan, step: Pass, buffers: Mapping[str, Buffer]) -> list[Buffer | int]:
+    """What the entry point is launched with in one step of a plan."""
+    args: list[Buffer | int] = [buffers[step.source], buffers[step.target], step.n]
+    if plan.kernel.scope in ("rows", "warp"):
+        args.append(plan.problem.rows)
+    return args + [buffers[name] for name in plan.behind]
 
 
 class Workspaces:
@@ -75,11 +83,7 @@ class Bound:
             program = programs[step.stage]
             if plan.problem.reduction.op.needs_count:
                 program.set_constant("COUNT", plan.problem.n)
-            source, target = self._buffers[step.source], self._buffers[step.target]
-            args: list[Buffer | int] = [source, target, step.n]
-            if plan.kernel.scope in ("rows", "warp"):
-                args.append(plan.problem.rows)
-            args += [self._buffers[name] for name in plan.behind]
+            args = arguments(plan, step, self._buffers)
             shared = plan.kernel.shared_bytes(plan.problem.reduction, plan.block)
             yield backend.launcher(program, step.grid, plan.block, args, shared)
 

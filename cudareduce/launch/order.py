@@ -21,10 +21,8 @@ def claimed(kernel: Kernel, shapes: Sequence[tuple[int, int]], block: int, items
     n = shapes[0][1] if shapes else 0
     forest = Forest(range(n))
     values = list(range(n))
-    for blocks, _ in shapes:
-        if kernel.vector_bytes:  # which thread takes what depends on where the input starts
-            values = [forest.join(values)]
-            break
+    # With wide loads, which thread takes what depends on where the input starts: all is left open.
+    for blocks, _ in () if kernel.vector_bytes else shapes:
         shares = _shares(kernel, len(values), blocks, block, items)
         values = [_folded(forest, kernel, values, share) for share in shares if any(share)]
     return forest.tree(n, forest.join(values) if values else None)

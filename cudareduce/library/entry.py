@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
-
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+from cudareduce.library.device_part import COMMENT_OR_STRING
 
 
 def definition(text: str, name: str, head: str) -> int | None:
@@ -28,8 +27,10 @@ def check_parameters(path: Path, text: str, header: Mapping[str, Any]) -> None:
     found = re.search(
         rf"__global__ void[^;{{}}]*?\b{re.escape(path.stem)}\s*\((?P<all>[^()]*)\)", text
     )
-    taken = [words.split() for words in _COMMENT.sub(" ", found["all"]).split(",")] if found else []
-    if found is None or not all(len(words) > 1 for words in taken):
+    if found is None:
+        return
+    taken = [words.split() for words in COMMENT_OR_STRING.sub(" ", found["all"]).split(",")]
+    if not all(len(words) > 1 for words in taken):
         return
     called = ["in", "out", "n"]
     called += ["rows"] if header["scope"] in ("rows", "warp") else []

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cudareduce.backend import Buffer, PlacedBuffer, SparseBackend
+from cudareduce.backend import PlacedBuffer, SparseBackend
 from cudareduce.device import DeviceLimits
 from cudareduce.errors import KernelFault, OutOfMemory
-from cudareduce.launch.bound import KEPT
+from cudareduce.launch.bound import KEPT, arguments
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.identity import identity
@@ -163,10 +163,7 @@ def _seen(
         for k, probe in enumerate(probes if sign else ()):
             values = stored(_numbers(reduction, probe, sign * (k + 1), narrow), reduction.dtype)
             _part(buffers["in"], probe.start, values.dtype, probe.count)[:] = values
-        args: list[Buffer | int] = [buffers["in"], buffers[step.target], step.n]
-        if plan.kernel.scope in ("rows", "warp"):
-            args.append(problem.rows)
-        args += [buffers[name] for name in plan.behind]
+        args = arguments(plan, step, buffers)
         for k, probe in enumerate(probes):
             left = _left(plan, probe, buffers)
             left[:] = np.frombuffer(_before(plan), left.dtype)

@@ -103,7 +103,7 @@ def _in_its_place(backend: Backend, ready: _Ready, seed: int, inputs: Inputs) ->
     with ExitStack() as stack:
         buffer = backend.upload(data)
         stack.callback(backend.free, buffer)
-        bound = Bound(backend, ready.plan, ready.programs, buffer)
+        bound = Bound(backend, ready.plan, ready.programs, buffer, ready.workspace)
         stack.callback(bound.release)
         way = next(iter(backend.ways(1, quick=True)))
         first, _ = _once(bound, _Given(old, data, ref, buffer), way)
