@@ -13,6 +13,7 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.order import claimed
 from cudareduce.launch.prelude import Stage, stage_of
 from cudareduce.launch.tree import Tree
+from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import Reduction
 
@@ -214,7 +215,7 @@ def _depth(kernel: Kernel, blocks: int, n: int, block: int, items: int) -> int:
     serial = kernel.fold == "warps_then_serial"
     folded = _steps(32) + block // 32 - 1 if serial else _steps(block)
     depth = own - 1 + folded + (kernel.vector > 1)  # the ends of which wide loads leave
-    if kernel.finish in ("atomic", "self_reset", "one_word"):
+    if kernel.finish in UNORDERED:
         depth += blocks - 1
     if kernel.finish in ("last_block", "mailbox"):
         depth += _parts(blocks, block) - 1 + folded

@@ -81,6 +81,8 @@ FINISHES: dict[Finish, str] = {
     "none": "there are none: each row is one block's or one warp's work",
     "host": "they stay partials; the host folds them, which is not timed",
 }
+#: What combines partials in whatever order blocks end.
+UNORDERED: tuple[Finish, ...] = ("atomic", "self_reset", "one_word")
 #: What goes by memory that outlives a launch.
 _KEEPING: tuple[Finish, ...] = ("mailbox", "self_reset", "one_word")
 #: What may become of the partials of a file without a header.

@@ -13,6 +13,7 @@ from typing import Any
 from cudareduce.errors import UsageError
 from cudareduce.library.entry import check_parameters, definition
 from cudareduce.library.header import (
+    UNORDERED,
     Finish,
     Fold,
     Grid,
@@ -183,7 +184,7 @@ def _sizes(reduction: Reduction) -> dict[str, int]:
 def _why_not_op(op: Operator, order: Order, finish: Finish) -> str | None:
     if order == "any" and not op.commutative:
         return f"{op.name} does not commute and this kernel does not keep the order of operands"
-    if finish in ("atomic", "self_reset", "one_word") and not op.has_atomic:
+    if finish in UNORDERED and not op.has_atomic:
         return f"combines in memory, and {op.name} has no atomic form"
     if finish == "host" and (op.has_finish or op.words > 1):
         return f"leaves partials to the host, which does not fold those of {op.name}"
