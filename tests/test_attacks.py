@@ -32,7 +32,7 @@ from click.testing import CliRunner
 from cudareduce.backends import BackendSpec
 from cudareduce.cli.main import cli
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.verify.isolate import Isolation
+from cudareduce.verify.forking import fork_server
 from tests.cli.test_main import MINE as MINE_CU
 from tests.conftest import ROOT
 
@@ -804,7 +804,7 @@ def processes(found: Callable[[int, int], bool]) -> set[int]:
 
 def children() -> set[int]:
     """Living child processes of this one, and of the one that its children are forked from."""
-    Isolation.prepare()
+    fork_server()
     forked_from = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     return processes(lambda parent, session: parent in (os.getpid(), forked_from))
 

@@ -29,7 +29,7 @@ from cudareduce.progress import phase, say
 from cudareduce.report.publish import Outputs
 from cudareduce.signals import held
 from cudareduce.temporary import temporary_folder
-from cudareduce.verify.isolate import Isolation
+from cudareduce.verify.forking import fork_server
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +237,6 @@ def opened(machine: Machine, settings: Settings) -> Iterator[Session]:
             timed.require_bindings()  # before anything is compiled
         session = Session(backend, spec, settings, partial(phase, quiet=machine.quiet))
         if backend.traits.isolated:
-            Isolation.prepare()  # while this process plans and compiles
+            fork_server()  # it gets ready while this process plans and compiles
         stack.callback(session.close)
         yield session

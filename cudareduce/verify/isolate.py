@@ -11,10 +11,10 @@ import signal
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
-from multiprocessing import connection, forkserver, get_context, resource_tracker
+from multiprocessing import connection
 from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
 from time import monotonic
@@ -28,6 +28,7 @@ from cudareduce.signals import held
 from cudareduce.temporary import temporary_folder
 from cudareduce.verify.child import COMPILED, STARTED, serve
 from cudareduce.verify.children import end_group
+from cudareduce.verify.forking import fork_server, safe_path
 from cudareduce.verify.job import Job, both, told
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped
 from cudareduce.verify.watchdog import Watchdog
@@ -67,21 +68,6 @@ def _next(waiting: list[tuple[Case, int, Job]], *, gpu_taken: bool) -> tuple[Cas
     return None if first is None else waiting.pop(first)
 
 
-@contextmanager
-def _safe_path() -> Iterator[None]:
-    """Processes started meanwhile import nothing from the current folder, where a user's file may
-    bear the name of a module."""
-    before = os.environ.get("PYTHONSAFEPATH")
-    os.environ["PYTHONSAFEPATH"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PYTHONSAFEPATH"]
-        else:
-            os.environ["PYTHONSAFEPATH"] = before
-
-
 class Isolation:
     """Child processes that do jobs, and are replaced when they die."""
 
@@ -89,21 +75,6 @@ class Isolation:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._children: list[_Child] = []
         self._printed: Counter[str] = Counter()
-
-    @staticmethod
-    def prepare() -> ForkServerContext | SpawnContext:
-        """What makes children: a process that has loaded all they need, from which they are forked.
-        It takes as long to start as this one took. Where its socket cannot be made, as in a
-        temporary folder with a long name, each child is started anew."""
-        forkserver.set_forkserver_preload(["cudareduce.verify.child", "cudareduce.emulator.cpu"])
-        with _safe_path():
-            resource_tracker.ensure_running()  # by itself: it lets go of signals that are held
-            try:
-                with held():  # what is started inherits that, and ends with this process
-                    forkserver.ensure_running()
-            except OSError:
-                return get_context("spawn")
-        return get_context("forkserver")
 
     def verify(
         self,
@@ -155,7 +126,7 @@ class Isolation:
         if free is None:
             with held():
                 self._folder = self._folder or temporary_folder()
-                free = _Child(self.prepare(), Path(self._folder.name), self._print, gpu=gpu)
+                free = _Child(fork_server(), Path(self._folder.name), self._print, gpu=gpu)
                 self._children.append(free)
         return free
 
@@ -198,7 +169,7 @@ class _Child:
         self._log = Path(name)
         self._process = context.Process(target=serve, args=(theirs, name), daemon=True)
         try:
-            with _safe_path():
+            with safe_path():
                 self._process.start()
         except (OSError, EOFError) as error:  # what children are forked from has ended
             raise EnvironmentProblem(f"{_NO_CHILD}: {error}") from None

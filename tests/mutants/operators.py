@@ -13,8 +13,8 @@ from cudareduce.backends import open_backend
 from cudareduce.launch import prelude
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import OPERATORS, reduction_of
+from cudareduce.verify.forking import fork_server
 from cudareduce.verify.inputs import Inputs
-from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.job import Job, verify_job
 from cudareduce.verify.verdict import RIGHT, Verdict
 from tests.mutants.judge import Judge, Judged, fate_of
@@ -62,7 +62,7 @@ def judge_operator(judge: Judge, name: str, mutants: Sequence[Mutant]) -> Iterat
 
 def _verdict(judge: Judge, name: str, text: str, queue: Sequence[Job]) -> Verdict:
     """What the jobs find in a process of their own, which may hang."""
-    context = Isolation.prepare()
+    context = fork_server()
     ours, theirs = context.Pipe()
     child = context.Process(target=_serve, args=(theirs, name, text, queue), daemon=True)
     child.start()
