@@ -101,7 +101,7 @@ class Runner:
         path.chmod(0o755)
 
     def __call__(self, script: str) -> tuple[int, str]:
-        lines = re.sub(r"2\^2\d[\d^,]*", "70000", script)
+        lines = re.sub(r"2\^2\d[\d^,]*", "4097", script)
         done = subprocess.run(
             ["bash", "-e", "-c", lines], cwd=self.checkout, env=self.environment,
             capture_output=True, text=True,
