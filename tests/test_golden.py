@@ -76,7 +76,8 @@ ERRORS: dict[str, tuple[str, ...]] = {
 ON_CPU: dict[str, tuple[str, ...]] = {
     "bench-cpu": ("bench", "fastcuda", "--n", "1000,4096", *CPU, *FILES),
     "bench-cpu-many": ("bench", "reduce_atomic", "reduce_v[01]*", "reduce_warp_*",
-                       "reduce_rows_tree", "reduce_tiles", "reduce_tiles_ring", "--n", "4096", *CPU),
+                       "reduce_rows_tree", "reduce_tiles", "reduce_tiles_ring",
+                       "--n", "4096", *CPU),
     "bench-cpu-csv": ("bench", "reduce_v0_baseline", "--n", "33", "--format", "csv", *CPU),
     "bench-cpu-json": ("bench", "reduce_v0_baseline", "--n", "33", "--format", "json", *CPU),
     "bench-cpu-markdown": ("bench", "leimao", "--n", "5000", "--format", "markdown", *CPU),
