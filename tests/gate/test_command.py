@@ -63,7 +63,7 @@ def baseline(cudareduce: Call, tree: Path, tmp_path: Path, kept: dict[str, str])
         path.write_text(kept["json"])
         return path
     code, _, err = cudareduce(
-        "bench", "kernel_*", "--kernels", tree, "--n", "70000,100000", "--json", path,
+        "bench", "kernel_*", "--kernels", tree, "--n", "3000,5000", "--json", path,
         "--quiet", "--backend", "cuda",
     )  # fmt: skip
     assert code == 0, err
@@ -229,7 +229,7 @@ def test_two_trees_in_the_same_rounds(cudareduce: Call, tree: Path, tmp_path: Pa
     for path in tree.iterdir():
         (base / path.name).write_text(path.read_text())
     slow(tree, 3)
-    ask = ("check", "kernel_*", "--base", base, "--kernels", tree, "--n", 70000, "--quiet",
+    ask = ("check", "kernel_*", "--base", base, "--kernels", tree, "--n", 3000, "--quiet",
            "--format", "json")  # fmt: skip
     code, out, _ = cudareduce(*ask, "--threshold", "2%")
     assert (code, verdicts(out)) == (1, {"kernel_a": {"SAME"}, "kernel_b": {"SLOWER"}})
@@ -251,7 +251,7 @@ def test_a_revision(cudareduce: Call, tree: Path) -> None:
     git(tree.parent, "add", "mine")
     git(tree.parent, "commit", "-qm", "before")
     slow(tree, 10)
-    ask = ("check", "kernel_*", "--kernels", tree, "--n", 70000, "--quiet", "--format", "json")
+    ask = ("check", "kernel_*", "--kernels", tree, "--n", 3000, "--quiet", "--format", "json")
     code, out, err = cudareduce(*ask, "--base", "HEAD")
     assert err == ""
     assert (code, verdicts(out)) == (1, {"kernel_a": {"SAME"}, "kernel_b": {"SLOWER"}})
@@ -293,7 +293,7 @@ def test_a_warp_kernel_is_asked_again_for_what_it_was_asked_for(
 ) -> None:
     path = tmp_path / "baseline.json"
     kernels = ("reduce_warp_registers", "reduce_rows_tree")
-    ask = ("--n", 65536, "--json", path, "--quiet", "--backend", "cuda")
+    ask = ("--n", 4096, "--json", path, "--quiet", "--backend", "cuda")
     assert cudareduce("bench", *kernels, *ask)[0] == 0
     code, out, _ = cudareduce("check", "--baseline", path, "--quiet", "--format", "json", "--all")
     assert code == 0, out
@@ -310,7 +310,7 @@ def test_a_slower_warp_kernel_is_measured_twice_like_any_other(
     (tree / "kernel_w.cu").write_text(text)
     path = tmp_path / "baseline.json"
     ask = ("--kernels", tree, "--quiet")
-    bench = ("bench", "kernel_w", "--n", 65536, "--json", path, "--backend", "cuda")
+    bench = ("bench", "kernel_w", "--n", 4096, "--json", path, "--backend", "cuda")
     assert cudareduce(*bench, *ask)[0] == 0
     (tree / "kernel_w.cu").write_text(text + "\n// slower: 10 %\n")
     code, out, _ = cudareduce("check", "--baseline", path, *ask, "--format", "json")
@@ -378,7 +378,7 @@ def test_a_base_that_is_broken_does_not_fail_what_mends_it(
     base = tmp_path / "base"
     shutil.copytree(tree, base)
     edit(base, "Acc value = Op::identity();", "Acc value = nonsense;")
-    ask = ("check", "kernel_*", "--base", base, "--kernels", tree, "--n", 70000, "--quiet",
+    ask = ("check", "kernel_*", "--base", base, "--kernels", tree, "--n", 3000, "--quiet",
            "--format", "json")  # fmt: skip
     code, out, _ = cudareduce(*ask)
     assert (code, verdicts(out)["kernel_b"]) == (0, {"NEW"})
@@ -396,7 +396,7 @@ def test_a_threshold_finer_than_both_trees_can_tell_is_refused(
     table.write_text('default = "5%"\n[kernel]\nkernel_b = "0.001%"\n')
     limit = ("--threshold", "0.001%") if where == "option" else ("--thresholds", table)
     code, _, err = cudareduce(
-        "check", "kernel_*", "--base", tree, "--kernels", tree, "--n", 70000, "--quiet", *limit
+        "check", "kernel_*", "--base", tree, "--kernels", tree, "--n", 3000, "--quiet", *limit
     )
     assert code == 2
     assert "a threshold of 0.001% is finer than these measurements can tell" in err
