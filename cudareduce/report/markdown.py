@@ -10,22 +10,25 @@ from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.escapes import lines_shown
+from cudareduce.report.by_size import by_size
 from cudareduce.report.sections import Section, alignment, sections
 from cudareduce.results.record import Run
 from cudareduce.results.store import load
 
-_OPEN = re.compile(r"<!--\s*cudareduce:\s*(?P<file>.+?)\s*-->")
+_OPEN = re.compile(r"<!--\s*cudareduce:\s*(?P<file>.+?)(?P<by_size>,\s*by size)?\s*-->")
 _CLOSE = re.compile(r"<!--\s*/cudareduce\s*-->")
 _FENCE = re.compile(r"(?P<fence>`{3,}|~{3,})[^`]*")
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a table stands: the lines of its two markers, counted from 0, and the file it shows."""
+    """Where a table stands: the lines of its two markers, counted from 0, the file it shows, and
+    whether libraries are shown by sizes."""
 
     first: int
     last: int
     file: str
+    by_size: bool
 
 
 #: Makes the sections of a run.
@@ -67,7 +70,8 @@ def update_readme(path: Path, tables: Tables = sections) -> tuple[str, str]:
     new, done = [], 0
     for place in _places(path, lines):
         try:
-            table = to_markdown(tables(load(path.parent / place.file)))
+            made = by_size if place.by_size else tables
+            table = to_markdown(made(load(path.parent / place.file)))
         except UsageError as error:
             raise UsageError(f"{path}:{place.first + 1}: {error}") from None
         head = lines[place.first]
@@ -96,7 +100,7 @@ def _read(path: Path) -> str:
 
 def _places(path: Path, lines: Sequence[str]) -> Iterator[_Place]:
     """The pairs of markers, each on a line of its own."""
-    opened: tuple[int, str] | None = None
+    opened: tuple[int, str, bool] | None = None
     for k, text in _prose(lines):
         begins, ends = _OPEN.fullmatch(text), _CLOSE.fullmatch(text)
         if begins and opened:
@@ -104,9 +108,9 @@ def _places(path: Path, lines: Sequence[str]) -> Iterator[_Place]:
         if ends and not opened:
             raise UsageError(f"{path}:{k + 1}: this marker closes no table: take it out")
         if begins:
-            opened = k, begins["file"]
+            opened = k, begins["file"], bool(begins["by_size"])
         elif ends and opened:
-            yield _Place(opened[0], k, opened[1])
+            yield _Place(opened[0], k, *opened[1:])
             opened = None
     if opened:
         raise _unpaired(path, opened[0], "the file ends")

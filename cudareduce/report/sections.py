@@ -59,7 +59,7 @@ def _section(
 ) -> Section:
     first, what = records[0], _what(records[0], records[0].n)
     shown = [record for record in records if record.verdict != "skip"]
-    notes = _skips(records)
+    notes = skips(records)
     marked = [(_label(r), r.reason) for r in shown if r.verdict == "pass" and r.reason]
     notes += [
         f"{', '.join(dict.fromkeys(members))}: {reason}"
@@ -94,7 +94,7 @@ def _what(record: Record, n: int) -> str:
     return what
 
 
-def _skips(records: Sequence[Record]) -> list[str]:
+def skips(records: Sequence[Record]) -> list[str]:
     """What was skipped, by reasons."""
     skipped = [(_label(r), r.reason) for r in records if r.verdict == "skip"]
     return [
@@ -125,7 +125,7 @@ def _odd(run: Run, records: Sequence[Record]) -> Section:
             failed.setdefault((_label(r), r.reason), []).append("off" if r.offset else "n + 1")
     wrong = [f"{name}, {' or '.join(where)}: WRONG: {why}" for (name, why), where in failed.items()]
     notes = (
-        *wrong, *_skips(records),
+        *wrong, *skips(records),
         "x: how many times longer than on what was asked for, in the same rounds",
     )  # fmt: skip
     return Section(title, ("kernel", "n + 1 us", "x", "off us", "x"), rows, notes)
@@ -152,7 +152,7 @@ def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) 
     headings = {column.heading for column in columns}
     notes = [*_reference_notes(timed, headings), *_share_notes(run, first, headings)]
     notes += [*_kind_notes(kinds, timed), *_answer_notes(timed), *_interval_notes(timed)]
-    notes += _library_notes(records)
+    notes += library_notes(records)
     headings_in_order = tuple(column.heading for column in columns)
     return Section(title, headings_in_order, rows, tuple(notes))
 
@@ -250,7 +250,7 @@ def _answer_notes(timed: Sequence[Record]) -> Iterator[str]:
         yield f"answers differ in their bits (distinct/launches): {', '.join(loose)}"
 
 
-def _library_notes(records: Sequence[Record]) -> Iterator[str]:
+def library_notes(records: Sequence[Record]) -> Iterator[str]:
     """Which call of which version each library's row is of."""
     if any(r.context for r in records):
         yield (

@@ -1,0 +1,91 @@
+"""What was timed beside libraries over many sizes: a row for each, a column for each size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from cudareduce.errors import UsageError
+from cudareduce.report.columns import COLUMNS, label
+from cudareduce.report.numbers import DASH, short_size, size_text
+from cudareduce.report.sections import Section, library_notes, skips
+from cudareduce.results.record import Record, Run
+
+#: The tables of a reduction: what each shows, and the column of a record that fills it.
+_TABLES = {
+    "us": "time",
+    "% of what a kernel that only reads reached": "ceiling",
+    "us of the host for a call": "host",
+}
+_FASTEST = "the shortest time of each size stands out"
+
+
+def by_size(run: Run) -> list[Section]:
+    """Tables for each reduction of a run with libraries: times, shares of the ceiling, the host's
+    times, and how much longer odd layouts take. A run without libraries is a UsageError."""
+    groups: dict[tuple[object, ...], list[Record]] = {}
+    for r in run.records:
+        if r.context:
+            groups.setdefault((r.op, r.dtype, r.acc, r.rows), []).append(r)
+    if not groups:
+        raise UsageError("this run was timed beside no library: name one of bench --peers")
+    return [section for group in groups.values() for section in _tables(run, group)]
+
+
+def _tables(run: Run, records: Sequence[Record]) -> Iterator[Section]:
+    first, even = records[0], [r for r in records if r.aligned_n is None]
+    what = f"{first.op} of {first.dtype}"
+    if first.rows != 1:
+        what += f" x {size_text(first.rows)} rows"
+    if first.acc != first.dtype:
+        what += f", accumulated in {first.acc}"
+    about = f"{first.timing}, {run.device.name}, beside libraries"
+    for unit, column in _TABLES.items():
+        shown = [r for r in even if r.verdict == "fail" or COLUMNS[column].cell(r) != DASH]
+        notes = [_FASTEST] if column == "time" else []
+        if column == "host":
+            notes = [*_wrong(even), *skips(even), *library_notes(even)]
+        yield _matrix(f"{what}, {unit}, {about}", shown, _cell(column, even), notes)
+    odd = [r for r in records if r.aligned_n is not None and r.slowdown is not None]
+    for side, some in (
+        ("with one element more", [r for r in odd if not r.offset]),
+        ("starting one element off", [r for r in odd if r.offset]),
+    ):
+        if some:
+            title = f"{what}, {side}: how many times longer, {about}"
+            yield _matrix(title, some, COLUMNS["slowdown"].cell, [])
+
+
+def _cell(column: str, records: Sequence[Record]) -> Callable[[Record], str]:
+    """What stands for a record; of times the shortest of each size in bold."""
+    text = COLUMNS[column].cell
+    best: dict[int, float] = {}
+    for r in records:
+        if column == "time" and r.time_us is not None:
+            best[r.n] = min(r.time_us, best.get(r.n, r.time_us))
+
+    def cell(r: Record) -> str:
+        if r.verdict == "fail":
+            return "WRONG"
+        return f"**{text(r)}**" if r.time_us is not None and best.get(r.n) == r.time_us else text(r)
+
+    return cell
+
+
+def _matrix(
+    title: str, records: Sequence[Record], cell: Callable[[Record], str], notes: Sequence[str]
+) -> Section:
+    sizes = sorted({r.aligned_n or r.n for r in records})
+    cells = {(label(r), r.aligned_n or r.n): cell(r) for r in records}
+    rows = tuple(
+        (name, *(cells.get((name, n), DASH) for n in sizes))
+        for name in dict.fromkeys(map(label, records))
+    )
+    return Section(title, ("", *map(short_size, sizes)), rows, tuple(notes))
+
+
+def _wrong(records: Sequence[Record]) -> list[str]:
+    return [
+        f"{label(r)} at {short_size(r.n)}: WRONG: {r.reason}"
+        for r in records
+        if r.verdict == "fail"
+    ]

@@ -1,0 +1,66 @@
+"""Libraries by sizes: which tables a run gives, and what stands in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from cudareduce.report.by_size import by_size
+from cudareduce.results.store import load
+from tests.conftest import ROOT
+
+Call = Callable[..., tuple[int, str, str]]
+RUN = load(ROOT / "results" / "nvidia-h200" / "libraries-float32.json")
+
+
+def test_three_tables_of_all_sizes() -> None:
+    found = by_size(RUN)
+    sizes = ("", *(f"2^{k}" for k in (10, 12, 14, 16, 18, 20, 22, 24, 25, 26, 28, 30)))
+    assert [section.header for section in found] == [sizes] * 3
+    assert [section.title.split(", ")[1] for section in found] == [
+        "us", "% of what a kernel that only reads reached", "us of the host for a call",
+    ]  # fmt: skip
+    times, shares, host = ({row[0]: row[1:] for row in section.rows} for section in found)
+    assert set(times) == set(shares) < set(host)
+    assert "peer:jax" in set(host) - set(times)
+    assert {r.kernel for r in RUN.records if r.context and r.time_us} == set(times)
+
+
+def test_the_shortest_time_of_each_size_stands_out() -> None:
+    times = by_size(RUN)[0]
+    for k, n in enumerate(times.header[1:], 1):
+        timed = [r for r in RUN.records if r.context and f"2^{r.n.bit_length() - 1}" == n]
+        best = min((r for r in timed if r.time_us), key=lambda r: r.time_us or 0)
+        assert [row[0] for row in times.rows if row[k].startswith("**")] == [best.kernel]
+
+
+def test_what_is_wrong_is_no_time() -> None:
+    times = by_size(RUN)[0]
+    [row] = [row for row in times.rows if row[0] == "peer:cub:gpu_to_gpu"]
+    assert row[-1] == "WRONG"
+    assert any("gpu_to_gpu at 2^30: WRONG: n = " in note for note in by_size(RUN)[2].notes)
+
+
+def test_odd_layouts_have_tables_of_their_own() -> None:
+    some = [r for r in RUN.records if r.context and r.time_us and r.n == 4096]
+    odd = [replace(r, n=4097, aligned_n=4096, slowdown=1.5, slowdown_low=1.4, slowdown_high=1.6)
+           for r in some]  # fmt: skip
+    off = [replace(r, n=4096, aligned_n=4096, offset=1, slowdown=2.0, slowdown_low=2.0,
+                   slowdown_high=2.0) for r in some]  # fmt: skip
+    *_, more, start = by_size(replace(RUN, records=(*some, *odd, *off)))
+    assert "with one element more: how many times longer" in more.title
+    assert "starting one element off: how many times longer" in start.title
+    assert more.header == start.header == ("", "2^12")
+    assert {row[1] for row in more.rows} == {"1.5±.1"}
+    assert len(start.rows) == len(some)
+
+
+def test_a_run_without_libraries_has_no_such_table(cudareduce: Call, tmp_path: Path) -> None:
+    bench = ROOT / "results" / "nvidia-h200" / "bench-2p25-float32.json"
+    page = tmp_path / "page.md"
+    page.write_text(f"<!-- cudareduce: {bench}, by size -->\n<!-- /cudareduce -->\n")
+    code, _, err = cudareduce("report", page)
+    assert code == 2
+    assert re.search(r"page.md:1: .* was timed beside no library", err)
