@@ -87,7 +87,7 @@ def timed_choices(
         if request.peers and not interrupted:
             from cudareduce.bench import beside
 
-            odd = len(settings.sizes) == 1
+            odd = len(settings.sizes) == 1 and settings.sms == (None,)
             done = beside.timed_beside(session, parts, recorder, request.peers, odd=odd)
             records, how = beside.joined(records, how, done, request.peers)
             interrupted = done.interrupted
@@ -132,6 +132,7 @@ def protocol(session: Session, names: Sequence[str], parts: Sequence[Part]) -> d
         "rows": settings.rows,
         "block": settings.block,
         "items": settings.items,
+        "sms": list(filter(None, settings.sms)) or None,
         "timing": ",".join(settings.timings),
         "graph": settings.graph,
         "region": settings.region,

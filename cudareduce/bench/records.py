@@ -77,9 +77,11 @@ class Recorder:
         records = []
         for k, case in enumerate(known):
             baseline = self._baseline(case, known)
-            before = _find(known, case.kernel.after)
+            before = _find(known, case.kernel.after, case.sms)
             if case.suite:
-                before = known[k - 1] if k and known[k - 1].suite == case.suite else None
+                above = known[k - 1] if k else case
+                same = above is not case and (above.suite, above.sms) == (case.suite, case.sms)
+                before = above if same else None
             timed = [
                 replace(plain[case], timing=label, verdict="fail", reason=alarms[label, case])
                 if (label, case) in alarms
@@ -129,6 +131,7 @@ class Recorder:
             source_sha=case.kernel.sha,
             cubin_sha=group.shas.get(case),
             cause=verdict.cause,
+            sms=case.sms,
             **_effort(verdict),
         )
 
@@ -158,12 +161,14 @@ class Recorder:
         )
 
     def _baseline(self, case: Case, known: Sequence[Case]) -> Case | None:
-        """The kernel asked for, else the suite's first row, else the root of the lineage."""
+        """The kernel asked for, else the suite's first row, else the root of the lineage, each on
+        as many SMs."""
         if self.settings.baseline_kernel:
-            return _find(known, self.settings.baseline_kernel)
+            return _find(known, self.settings.baseline_kernel, case.sms)
         if case.suite:
-            return next(other for other in known if other.suite == case.suite)
-        return _find(known, self.registry.root(case.kernel).id)
+            same = case.suite, case.sms
+            return next(other for other in known if (other.suite, other.sms) == same)
+        return _find(known, self.registry.root(case.kernel).id, case.sms)
 
 
 def _effort(verdict: Verdict) -> dict[str, Any]:
@@ -176,8 +181,8 @@ def _effort(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _find(cases: Sequence[Case], kernel: str | None) -> Case | None:
-    return next((case for case in cases if case.kernel.id == kernel), None)
+def _find(cases: Sequence[Case], kernel: str | None, sms: int | None) -> Case | None:
+    return next((case for case in cases if (case.kernel.id, case.sms) == (kernel, sms)), None)
 
 
 def _bandwidth(

@@ -13,6 +13,7 @@ from itertools import chain
 
 from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, open_backend
+from cudareduce.bench.cases import cases_of
 from cudareduce.bench.jobs import LARGE_BYTES, Jobs, Shapes
 from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.settings import Settings
@@ -70,28 +71,9 @@ class Session:
     def cases(
         self, choices: Sequence[Choice], reduction: Reduction
     ) -> list[tuple[Case, Verdict | None]]:
-        """A case for each choice, with a verdict where it cannot run."""
-        settings, lacks = self.settings, self.backend.traits.lacks
-        cases = []
-        for choice in choices:
-            kernel = choice.kernel
-            block = settings.block or choice.block or kernel.block
-            size = reduction.dtype.size
-            items = settings.items or choice.items or kernel.items_of(size)
-            reason = (
-                kernel.why_not(reduction)
-                or kernel.why_not_block(block)
-                or kernel.why_not_items(items, size)
-            )
-            lacking = next((word for word in kernel.requires if word in lacks), None)
-            verdict = skipped("unfit", reason) if reason else None
-            if verdict is None and lacking is not None:
-                verdict = skipped(
-                    "machine", f"needs hardware that the CPU does not emulate: {lacking}"
-                )
-            case = Case(kernel, reduction, block, items, choice.suite, choice.name)
-            cases.append((case, verdict))
-        return cases
+        """A case for each choice on each number of SMs, with a verdict where it cannot run."""
+        lacks = self.backend.traits.lacks
+        return list(cases_of(choices, reduction, self.settings, lacks))
 
     def prepare(
         self, cases: Sequence[Case], shapes: Shapes, nets: Nets | None = None

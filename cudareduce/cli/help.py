@@ -18,7 +18,7 @@ GROUPS = {
         "n", "rows", "op", "dtype", "acc", "op_expr", "identity", "rtol", "pattern",
         "only_pattern", "seed",
     ),
-    "Which kernels": ("folders", "block", "items", "peers"),
+    "Which kernels": ("folders", "block", "items", "sms", "peers"),
     "Files without a header": ("entry", "grid", "shared", "finish"),
     "What it is compared with": (
         "baseline", "base", "compiling", "arch", "update_baseline", "compare",

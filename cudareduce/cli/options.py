@@ -15,6 +15,7 @@ from cudareduce.cli.types import (
     Command,
     Count,
     CountOrWord,
+    Counts,
     Name,
     Place,
     Sizes,
@@ -33,6 +34,7 @@ from cudareduce.problem.sizes import LARGEST
 #: anyone waits for; Python itself waits for no more than 24 days.
 MOST_ROUNDS, MOST_SECONDS = 10_000, 1e6
 _MOST_THREADS, _MOST_ITEMS, _MOST_BLOCKS, _MOST_SHARED = 1024, 2**16, 2**31 - 1, 2**20
+_MOST_SMS = 1024
 
 _FLOATS = ", ".join(name for name, dtype in DTYPES.items() if dtype.kind == "float")
 
@@ -134,6 +136,9 @@ add_problem = options_of(
                  help="Threads a block.  [default: each kernel's]"),
     click.option("--items", type=Count(1, _MOST_ITEMS),
                  help="Elements a thread.  [default: each kernel's]"),
+    click.option("--sms", type=Counts(1, _MOST_SMS), default=(),
+                 help="Leave the other SMs free: launch no more than N blocks, of the kernel's "
+                 "largest size unless --block says; several with commas.  [default: all SMs]"),
     click.option("--entry", metavar="NAME", type=Name(),
                  help="Which of its kernels, with template arguments."),
     click.option("--grid", type=CountOrWord(1, _MOST_BLOCKS, GRID_RULES), metavar="BLOCKS",

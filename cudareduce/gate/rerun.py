@@ -132,6 +132,7 @@ def _baseline_batches(
             rows=rows,
             block=protocol.get("block"),
             items=protocol.get("items"),
+            sms=tuple(dict.fromkeys(r.sms for r in records)),
             pattern=pattern,
             region=region,
             seed=int(protocol.get("seed") or 0),

@@ -56,7 +56,8 @@ class Pass:
 class Plan:
     """Everything that is launched for one problem, and what follows from it.
 
-    A block has `block` threads, a thread takes `items` elements at a time. `preset` names the
+    A block has `block` threads, a thread takes `items` elements at a time; no launch has more than
+    `sms` blocks, so that no more SMs work. `preset` names the
     buffer that must hold the identity, or without elements the answer, when the first pass starts;
     writing it is part of the timed region. `scratch` gives the bytes of each buffer besides input
     and output. `depth` bounds the number of roundings any element passes through, so that a sum is
@@ -71,6 +72,7 @@ class Plan:
     scratch: dict[str, int]
     preset: str | None
     depth: int
+    sms: int | None = None
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -114,8 +116,10 @@ def plan(
     block: int | None = None,
     items: int | None = None,
     limits: DeviceLimits = DEFAULT_LIMITS,
+    sms: int | None = None,
 ) -> Plan:
-    """Plan the launches of one problem; `block` and `items` are the kernel's own unless given.
+    """Plan the launches of one problem; `block` and `items` are the kernel's own unless given, and
+    `sms` is how many SMs may work, at most.
 
     What the kernel or CUDA cannot take is a UsageError: rows, or a length of them, that the kernel
     does not reduce, a part of a tile where it takes whole ones, more than 2^31 - 1 blocks.
@@ -125,7 +129,7 @@ def plan(
         raise UsageError(f"{kernel.id} {reason}")
     block = block or kernel.block
     items = items or kernel.items_of(problem.reduction.dtype.size)
-    shapes = _shapes(kernel, problem, block, items, limits)
+    shapes = _shapes(kernel, problem, block, items, limits, sms)
     passes: list[Pass] = []
     scratch: dict[str, int] = {}
     source = "in"
@@ -154,19 +158,21 @@ def plan(
     depth = sum(  # a block may take several rows
         _depth(kernel, max(1, grid // problem.rows), n, block, items) for grid, n in shapes
     )
-    return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth)
+    return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth, sms)
 
 
 def _shapes(
-    kernel: Kernel, problem: Problem, block: int, items: int, limits: DeviceLimits
+    kernel: Kernel, problem: Problem, block: int, items: int, limits: DeviceLimits, sms: int | None
 ) -> list[tuple[int, int]]:
     """Grid and elements per row of each pass. Without elements nothing is launched; answers are
-    preset."""
+    preset. A cap on SMs is one on blocks, since several blocks spread over SMs before they share
+    one; whoever asks for it asks only kernels whose blocks stride."""
     n, rows = problem.n, problem.rows
     if problem.elements == 0:
         return []
     asked = kernel.fixed_grid if kernel.guessed is not None else None
-    shapes = [(asked or _grid(kernel, rows, n, block, items, limits), n)]
+    grid = asked or _grid(kernel, rows, n, block, items, limits)
+    shapes = [(min(grid, sms or grid), n)]
     while kernel.relaunches and shapes[-1][0] > rows:
         n = shapes[-1][0] // rows
         once = kernel.finish == "relaunch_one_block"

@@ -163,6 +163,14 @@ class Kernel:
             return None
         return f"takes blocks of {', '.join(map(str, self.blocks))} threads, not {block}"
 
+    def why_not_sms(self) -> str | None:
+        """Why its work does not fit on fewer SMs by launching fewer blocks, or None if it does."""
+        if self.grid in ("fill", "per_sm") or (self.grid == "fixed" and self.guessed is None):
+            return None
+        if self.guessed is not None:
+            return "takes no --sms beside that grid; if its blocks stride, give it --grid fill"
+        return "takes no --sms: its blocks do not stride, so fewer would not take all of its input"
+
     def why_not_items(self, items: int, size: int = 4) -> str | None:
         """Why this kernel does not take a number of items of so many bytes a thread, or None if it
         does."""

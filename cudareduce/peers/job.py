@@ -115,8 +115,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """What one method found in one process: timings by the name of a peer and the id of a kernel,
-    each `keyed` by its layout; the fastest read-only launch; and how the rounds went."""
+    """What one method found in one process: timings by the name of a peer or kernel, each
+    `keyed` by its layout; the fastest read-only launch; and how the rounds went."""
 
     timings: Mapping[str, Timing] = field(default_factory=dict)
     ceiling: Timing | None = None
@@ -134,6 +134,12 @@ class Outcome:
     kernels: Mapping[tuple[int, int], Verdict] = field(default_factory=dict)
     passes: Mapping[str, Pass] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+
+
+def kernel_name(plan: Plan) -> str:
+    """What tells a kernel from the others of a job."""
+    on = f" on {plan.sms} SMs" if plan.sms else ""
+    return f"{plan.kernel.id}{on}"
 
 
 def keyed(name: str, layout: int) -> str:

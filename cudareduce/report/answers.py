@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from cudareduce.report.columns import distinct_text
-from cudareduce.report.columns import label as _label
-from cudareduce.report.numbers import DASH, error_text
+from cudareduce.report.columns import distinct_text, label
+from cudareduce.report.numbers import DASH, error_text, sms_text
 from cudareduce.report.sections import Section, by_reason
 from cudareduce.results.record import Record
 
@@ -40,3 +39,8 @@ def _reason_notes(told: Iterable[tuple[Record, str]]) -> Iterator[str]:
             alike.setdefault(", ".join(dict.fromkeys(whats)), []).append(name)
         who = "; ".join(f"{', '.join(names)} ({whats})" for whats, names in alike.items())
         yield f"{reason} ({len(records)} rows): {who}"
+
+
+def _label(record: Record) -> str:
+    """What a row is called here, where one table holds them all."""
+    return label(record) + (f" on {sms_text(record.sms)}" if record.sms else "")

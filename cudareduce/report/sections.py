@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 
 from cudareduce.report.columns import COLUMNS, chosen, distinct_text
 from cudareduce.report.columns import label as _label
-from cudareduce.report.numbers import DASH, error_text, plain_text, size_text
+from cudareduce.report.numbers import DASH, error_text, plain_text, size_text, sms_text
 from cudareduce.results.record import Record, Run
 
 _What = TypeVar("_What")
@@ -41,7 +41,7 @@ def sections(
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in run.records:
         odd, n = r.aligned_n is not None, r.n if r.aligned_n is None else r.aligned_n
-        groups.setdefault((r.op, r.dtype, r.acc, n, r.rows, r.context, odd), []).append(r)
+        groups.setdefault((r.op, r.dtype, r.acc, n, r.rows, r.context, r.sms, odd), []).append(r)
     found = [
         _odd(run, group) if odd else _section(run, group, more, roots or {})
         for (*_, odd), group in groups.items()
@@ -91,7 +91,7 @@ def _what(record: Record, n: int) -> str:
         what += f" x {size_text(record.rows)} rows"
     if record.acc != record.dtype:
         what += f", accumulated in {record.acc}"
-    return what
+    return what if record.sms is None else f"{what}, on {sms_text(record.sms)}"
 
 
 def _skips(records: Sequence[Record]) -> list[str]:
