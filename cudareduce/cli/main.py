@@ -176,10 +176,11 @@ cli.add_command(check)
     "sweep",
     epilog="""cudareduce sweep fastcuda
 cudareduce sweep reduce_v6_multi_add reduce_v7_shuffle --n 2^10..2^28
+cudareduce sweep reduce_tiles_ring --sms 8,16,24,32,40,48,64,96,132 --peers cub
 cudareduce sweep all --max-time 300 --json sweep.json""",
 )
 @add_kernels
-@add_sizes("2^10..2^30", "At least 3 sizes: a range doubles.")
+@add_sizes(None, "At least 3 sizes: a range doubles.  [default: 2^10..2^30; with --sms 2^28]")
 @add_timing
 @add_peers
 @add_problem
@@ -188,6 +189,7 @@ def sweep_(arguments: list[str], /, **options: Any) -> int:
     """Launch floor, bandwidth, and who overtakes whom where.
 
     Times kernels over a range of sizes, and fits a line to each one's times; it takes a GPU.
+    With --sms it is bandwidth over the number of SMs, with a bar for each.
     """
     from cudareduce.bench.request import BenchRequest
     from cudareduce.sweep.command import sweep
