@@ -135,6 +135,7 @@ def protocol(session: Session, names: Sequence[str], parts: Sequence[Part]) -> d
         "sms": list(filter(None, settings.sms)) or None,
         "timing": ",".join(settings.timings),
         "graph": settings.graph,
+        "energy": settings.energy,
         "region": settings.region,
         "rounds": settings.rounds,
         "max_time_s": settings.deadline.seconds,

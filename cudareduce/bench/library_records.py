@@ -130,8 +130,10 @@ class LibraryRecords:
             for label, result in outcome.passes.items()
         }  # fmt: skip
         ours = {one.kernels[place][0]: plan for place, plan in plans.items()}
+        counted = next((result.joules for result in outcome.passes.values()), {})
         return replace(
             one.group, n=shape[0], times=times, verdicts=verdicts, tried=False,
+            joules={places[name]: took for name, took in counted.items() if name in places},
             plans={**{case: plan_of(case, problem) for case in found}, **ours},
         )  # fmt: skip
 

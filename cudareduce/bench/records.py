@@ -87,7 +87,7 @@ class Recorder:
                 if (label, case) in alarms
                 else self._timed(
                     replace(plain[case], timing=label), group.plans[case], times, case,
-                    _speedups(sound[label], case, baseline, before),
+                    _speedups(sound[label], case, baseline, before), group.joules.get(case),
                 )
                 for label, times in group.times.items()
                 if case in times.timings
@@ -147,9 +147,10 @@ class Recorder:
         return roofline_alarm(label, moved / timing.median_us / 1e3, self.peak_gb_s)
 
     def _timed(
-        self, record: Record, plan: Plan, times: Times, case: Case, speedups: Mapping[str, Any]
-    ) -> Record:
-        """The record with what one method found."""
+        self, record: Record, plan: Plan, times: Times, case: Case, speedups: Mapping[str, Any],
+        joules: float | None,
+    ) -> Record:  # fmt: skip
+        """The record with what one method found, and the joules of a launch."""
         timing = times.timings[case]
         moved, read = self._bytes(plan)
         ceiling = read / times.ceiling.median_us / 1e3 if times.ceiling else None
@@ -158,6 +159,7 @@ class Recorder:
             **_bandwidth(timing, moved, self.peak_gb_s, ceiling),
             **speedups,
             **_conditions(times.conditions),
+            joules_per_gb=None if joules is None else joules / moved * 1e9,
         )
 
     def _baseline(self, case: Case, known: Sequence[Case]) -> Case | None:

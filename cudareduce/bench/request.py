@@ -84,10 +84,11 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingOptions:
-    """How times are taken, and what speed-ups and bandwidths compare with."""
+    """How times are taken, energy too or not, and what speed-ups and bandwidths compare with."""
 
     timing: tuple[str, ...] = ("cold",)
     graph: bool = False
+    energy: bool = False
     rounds: int = 9
     pattern: str = "random"
     region: str = "total"
@@ -154,7 +155,7 @@ def bench_settings(request: BenchRequest, deadline: Deadline | None = None) -> S
         Settings(
             reductions=(), sizes=(), pattern=timing.pattern, region=timing.region,
             rounds=timing.rounds, peak_gb_s=timing.peak_gb_s, timings=timing.timing,
-            graph=timing.graph, baseline_kernel=timing.baseline_kernel,
+            graph=timing.graph, energy=timing.energy, baseline_kernel=timing.baseline_kernel,
         ),
     )  # fmt: skip
 

@@ -23,7 +23,7 @@ class Settings:
     where the driver's is not to be used. Each of `timings` is `cold` or `warm`, `region` is `total`
     or `first-pass`; each of `sms` is how many SMs may work, None for all. `timed_seed` is of the
     input that is timed: another than verification has, so that what a kernel may have kept from
-    there, or knows beforehand, is of no use.
+    there, or knows beforehand, is of no use. `energy` is counted, too.
     """
 
     reductions: tuple[Reduction, ...]
@@ -44,6 +44,7 @@ class Settings:
     time_limit_s: float | None = None
     timings: tuple[str, ...] = ("cold",)
     graph: bool = False
+    energy: bool = False
     deadline: Deadline = field(default_factory=Deadline)
 
     def shares(self, choices: Sequence[Choice]) -> dict[Reduction, list[Choice]]:

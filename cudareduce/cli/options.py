@@ -157,6 +157,8 @@ add_timing = options_of(
                  help="From a displaced cache, from a warm one, or both: cold,warm."),
     click.option("--graph", is_flag=True,
                  help="Also replay each kernel as a captured CUDA graph."),
+    click.option("--energy", is_flag=True,
+                 help="Also the joules that a GB takes: 1.5 s of launches a row, back to back."),
     add_rounds,
     click.option("--pattern", default="random", show_default=True, metavar="NAME",
                  type=Word(USER_PATTERNS),

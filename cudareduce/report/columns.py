@@ -96,6 +96,7 @@ COLUMNS: dict[str, Column] = {
     "memory": Column("mem MHz", lambda r: _whole(r.memory_mhz)),
     "power": Column("W", lambda r: _whole(r.power_w)),
     "temperature": Column("C", lambda r: _whole(r.temperature_c)),
+    "energy": Column("J/GB", lambda r: plain_text(r.joules_per_gb)),
     "reasons": Column("throttled", lambda r: r.event_reasons or DASH),
 }
 
@@ -113,4 +114,6 @@ def chosen(records: Sequence[Record], more: Sequence[str]) -> list[Column]:
         names.append("batch")
     if any("graph" in r.timing for r in timed):
         names = [*(name for name in names if name != "peak"), "host"]
+    if any(r.joules_per_gb for r in timed):
+        names.append("energy")
     return [COLUMNS[name] for name in dict.fromkeys([*names, *more])]

@@ -31,7 +31,8 @@ class Record:
     `primary` for what was timed beside libraries in the primary context of one process. The input
     starts `offset` elements behind an aligned address; `slowdown` is how many times longer it takes
     so, or with one element more, than `aligned_n` elements a row do from an aligned one. On `sms`
-    SMs at most it worked by launching no more blocks; None is all of them.
+    SMs at most it worked by launching no more blocks; None is all of them. `joules_per_gb` is the
+    whole GPU's energy over 10^9 of `bytes`, while launches followed each other.
     """
 
     kernel: str
@@ -105,6 +106,7 @@ class Record:
     slowdown_low: float | None = None
     slowdown_high: float | None = None
     sms: int | None = None
+    joules_per_gb: float | None = None
 
     @property
     def medians_us(self) -> tuple[float, ...]:

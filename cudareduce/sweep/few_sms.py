@@ -48,6 +48,7 @@ def dips(curve: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
 def _section(run: Run, records: Sequence[Record]) -> Section:
     found, first = curves(records), records[0]
     columns = [COLUMNS["rate"], COLUMNS["ceiling"]]
+    columns += [COLUMNS["energy"]] * any(r.joules_per_gb for curve in found for r in curve)
     header = ("kernel", "SMs", *(c.heading for c in columns), "of the ceiling")
     rows: list[tuple[str, ...]] = []
     rules = []

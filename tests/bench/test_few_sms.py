@@ -16,7 +16,7 @@ from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import reduction_of
-from tests.fake_gpu import FakeGpu, fake_gpu, quick, use
+from tests.fake_gpu import WATTS, FakeGpu, fake_gpu, quick, use
 from tests.peers.fakes import use_fakes
 from tests.simulate import record
 
@@ -153,10 +153,13 @@ def test_beside_libraries(cudareduce: Call, cache: Path, monkeypatch: pytest.Mon
     with fake_gpu(monkeypatch, cache):
         found = run(
             cudareduce, "bench", TILES, "--sms", "1,2", "--n", "2^15", "--peers",
-            "all",
+            "all", "--energy",
         )  # fmt: skip
     primary = [r for r in found["records"] if r["context"]]
     assert {(r["kernel"], r["sms"]) for r in primary if r["time_us"]} == {
         ("peer:fine", None), (TILES, 1), (TILES, 2),
     }  # fmt: skip
     assert all(r["grid"] == r["sms"] for r in primary if r["sms"])
+    for r in found["records"]:
+        if r["time_us"]:
+            assert r["joules_per_gb"] == pytest.approx(WATTS / r["gb_s"], rel=0.05)
