@@ -175,8 +175,7 @@ cli.add_command(check)
 @cli.command(
     "sweep",
     epilog="""cudareduce sweep fastcuda
-cudareduce sweep reduce_v6_multi_add reduce_v7_shuffle --n 2^10..2^28
-cudareduce sweep reduce_tiles_ring --sms 8,16,24,32,40,48,64,96,132 --peers cub
+cudareduce sweep reduce_tiles_ring --sms 8,16,32,64,132 --peers cub
 cudareduce sweep all --max-time 300 --json sweep.json""",
 )
 @add_kernels
