@@ -35,7 +35,8 @@ def gpu(cache: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
 
 
 def run(call: Call, *arguments: object) -> Any:
-    code, out, err = call(*arguments, "--rounds", "6", "--format", "json", "--quiet")
+    rounds = () if "--rounds" in arguments else ("--rounds", "6")
+    code, out, err = call(*arguments, *rounds, "--format", "json", "--quiet")
     assert code == 0, err
     return json.loads(out)
 
@@ -163,3 +164,17 @@ def test_beside_libraries(cudareduce: Call, cache: Path, monkeypatch: pytest.Mon
     for r in found["records"]:
         if r["time_us"]:
             assert r["joules_per_gb"] == pytest.approx(WATTS / r["gb_s"], rel=0.05)
+
+
+@pytest.mark.gpu
+def test_few_sms_of_a_gpu_read_less_and_take_less_power(cudareduce: Call) -> None:
+    """Four SMs are busy enough to be timed, and far from what the memory gives; a GPU takes more
+    than nothing, and hardly more than its limit."""
+    arguments = ("bench", TILES, "--n", "2^26", "--rounds", "3", "--energy")
+    few = run(cudareduce, *arguments, "--sms", "4")
+    whole = run(cudareduce, *arguments)
+    (four,), (all_sms,) = few["records"], whole["records"]
+    assert 0 < four["gb_s"] < all_sms["gb_s"] / 2
+    watts = [r["joules_per_gb"] * r["gb_s"] for r in (four, all_sms)]
+    limit = whole["device"]["power_limit_w"]
+    assert 20 < watts[0] < watts[1] < 1.2 * (limit or 1500)
