@@ -79,8 +79,8 @@ class Recorder:
             baseline = self._baseline(case, known)
             before = _find(known, case.kernel.after, case.sms)
             if case.suite:
-                above = known[k - 1] if k else case
-                same = above is not case and (above.suite, above.sms) == (case.suite, case.sms)
+                above = known[k - 1] if k else None
+                same = above and (above.suite, above.sms) == (case.suite, case.sms)
                 before = above if same else None
             timed = [
                 replace(plain[case], timing=label, verdict="fail", reason=alarms[label, case])
