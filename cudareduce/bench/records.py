@@ -14,7 +14,8 @@ from cudareduce.device import Conditions
 from cudareduce.intervals import interval, paired
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan
-from cudareduce.library.registry import Registry
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import AUTO, AUTO_FIXED, Registry
 from cudareduce.results.record import Record
 from cudareduce.timing.rounds import Timing
 from cudareduce.verify.verdict import Verdict
@@ -129,6 +130,7 @@ class Recorder:
             source_sha=case.kernel.sha,
             cubin_sha=group.shas.get(case),
             cause=verdict.cause,
+            chosen=_chosen(case.kernel),
             **_effort(verdict),
         )
 
@@ -164,6 +166,12 @@ class Recorder:
         if case.suite:
             return next(other for other in known if other.suite == case.suite)
         return _find(known, self.registry.root(case.kernel).id)
+
+
+def _chosen(kernel: Kernel) -> str | None:
+    """What was chosen under the name of `auto`; None of what goes by its own name."""
+    automatic = kernel.id in (AUTO, AUTO_FIXED) and kernel.entry != kernel.id
+    return kernel.entry if automatic else None
 
 
 def _effort(verdict: Verdict) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from cudareduce.backends import never_timed
+from cudareduce.bench.cases import cases as cases_of
 from cudareduce.bench.command import undecided_codes, verdict_codes
 from cudareduce.bench.group import Group
 from cudareduce.bench.guesses import settled
@@ -85,7 +86,7 @@ class _Answers:
 def _answers(
     session: Session, choices: Sequence[Choice], reduction: Reduction, *, sanitize: bool
 ) -> _Answers:
-    settings, cases = session.settings, session.cases(choices, reduction)
+    settings, cases = session.settings, cases_of(session, choices, reduction)
     verdicts = {case: verdict for case, verdict in cases if verdict}
     runnable = [case for case, verdict in cases if verdict is None]
     shapes = {case: _shapes(session, case) for case in runnable}
@@ -149,5 +150,5 @@ def _sizes(shapes: Mapping[Case, Sequence[Shape]], settings: Settings) -> list[i
 def _shapes(session: Session, case: Case) -> Sequence[Shape]:
     """What was asked for, or where this kernel may go wrong."""
     settings, backend = session.settings, session.backend
-    asked = [(n, settings.rows) for n in settings.sizes]
+    asked = [(n, settings.rows) for n in settings.sizes if case.at(n)]
     return asked or edges(case, backend.limits(), large=backend.traits.large)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from cudareduce.report.columns import distinct_text
 from cudareduce.report.columns import label as _label
 from cudareduce.report.numbers import DASH, error_text
-from cudareduce.report.sections import Section, by_reason
+from cudareduce.report.sections import Section, by_reason, choice_notes
 from cudareduce.results.record import Record
 
 
-def verdict_section(records: Iterable[Record], title: str) -> Section:
+def verdict_section(records: Sequence[Record], title: str) -> Section:
     """What `verify` found, one line a case."""
     header = ("kernel", "op", "dtype", "answer", "error", "%bound", "ulp", "distinct")
     rows = []
@@ -23,7 +23,8 @@ def verdict_section(records: Iterable[Record], title: str) -> Section:
         if r.reason:
             kind = {"fail": "WRONG: ", "skip": "skipped: "}.get(r.verdict, "")
             told.append((r, kind + r.reason))
-    return Section(title, header, tuple(rows), tuple(_reason_notes(told)), 4)
+    notes = (*_reason_notes(told), *choice_notes(records))
+    return Section(title, header, tuple(rows), notes, 4)
 
 
 def _reason_notes(told: Iterable[tuple[Record, str]]) -> Iterator[str]:

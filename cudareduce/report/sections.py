@@ -65,6 +65,7 @@ def _section(
         f"{', '.join(dict.fromkeys(members))}: {reason}"
         for reason, members in by_reason(marked).items()
     ]
+    notes += choice_notes(records)
     wrong = [f"{_label(r)}: WRONG: {r.reason}" for r in shown if r.verdict == "fail"]
     if any(record.time_us is not None for record in shown):
         timed = _timed(run, what, shown, more)
@@ -92,6 +93,16 @@ def _what(record: Record, n: int) -> str:
     if record.acc != record.dtype:
         what += f", accumulated in {record.acc}"
     return what
+
+
+def choice_notes(records: Iterable[Record]) -> Iterator[str]:
+    """What `auto` took, and in which launch shapes."""
+    taken: dict[str, dict[str, None]] = {}
+    for r in records:
+        if r.chosen is not None:
+            shape = f"{r.chosen}, {r.block} threads x {r.items} elements"
+            taken.setdefault(_label(r), {})[shape] = None
+    yield from (f"{name}: {'; '.join(shapes)}" for name, shapes in taken.items())
 
 
 def _skips(records: Sequence[Record]) -> list[str]:

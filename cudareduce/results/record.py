@@ -31,6 +31,7 @@ class Record:
     `primary` for what was timed beside libraries in the primary context of one process. The input
     starts `offset` elements behind an aligned address; `slowdown` is how many times longer it takes
     so, or with one element more, than `aligned_n` elements a row do from an aligned one.
+    Where `kernel` is `auto`, `chosen` is the kernel that it took.
     """
 
     kernel: str
@@ -103,6 +104,7 @@ class Record:
     slowdown: float | None = None
     slowdown_low: float | None = None
     slowdown_high: float | None = None
+    chosen: str | None = None
 
     @property
     def medians_us(self) -> tuple[float, ...]:
