@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from cudareduce.auto.formula import Facts, Pick, picks
+from cudareduce.auto.table import Table
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.header import UNORDERED
@@ -23,10 +24,13 @@ class Chooser:
     name: str
     kernels: Mapping[str, Kernel]
     facts: Facts
+    tables: tuple[Table, ...] = ()
 
     def choose(self, reduction: Reduction, n: int, rows: int) -> Case | None:
         """The case for `rows` rows of `n` elements; None if no kernel takes them."""
-        found = chain(picks(reduction, n, rows, self.facts), self._others())
+        fixed = self.name == AUTO_FIXED
+        known = (t.picks(reduction, n, rows, self.kernels, fixed=fixed) for t in self.tables)
+        found = chain(*known, picks(reduction, n, rows, self.facts), self._others())
         return next(self._taking(found, reduction, n, rows), None)
 
     def _others(self) -> Iterator[Pick]:

@@ -1,4 +1,4 @@
-"""Cases from choices: what each choice is launched as for one reduction, and what cannot run."""
+"""Cases from choices: what each choice is launched as for each reduction, and what cannot run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from dataclasses import replace
 
 from cudareduce.auto.choose import Chooser
 from cudareduce.auto.formula import Facts
+from cudareduce.auto.table import Table, tables_of
+from cudareduce.backend import Backend
 from cudareduce.bench.session import Session
 from cudareduce.launch.case import Case, Shape
+from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice
 from cudareduce.problem.operators import Reduction
 from cudareduce.verify.shapes import ROW_SHAPES
@@ -18,22 +21,37 @@ from cudareduce.verify.verdict import Verdict, skipped
 _ANYWHERE: tuple[Shape, ...] = (*((2**k, 1) for k in range(31)), *ROW_SHAPES)
 
 
-def cases(
-    session: Session, choices: Sequence[Choice], reduction: Reduction
-) -> list[tuple[Case, Verdict | None]]:
-    """A case for each choice, with a verdict where it cannot run; for `auto` one for each shape
-    that it takes at the sizes of the run."""
-    return [
-        one
-        for choice in choices
-        for one in (
-            _chosen(session, choice, reduction) if choice.among
-            else [_case(session, choice, reduction)]
-        )
-    ]  # fmt: skip
+#: Cases in the order asked for, with a verdict where one cannot run.
+Cases = list[tuple[Case, Verdict | None]]
 
 
-def _case(session: Session, choice: Choice, reduction: Reduction) -> tuple[Case, Verdict | None]:
+def cases(session: Session, choices: Sequence[Choice]) -> dict[Reduction, Cases]:
+    """A case for each choice and reduction; for `auto` one for each shape that it takes at the
+    sizes of the run. A table that does not load is a UsageError."""
+    tables = tables_of(session.backend.info()) if any(c.among for c in choices) else ()
+    found: dict[Reduction, Cases] = {}
+    for reduction, some in session.settings.shares(choices).items():
+        mine = found[reduction] = []
+        for choice in some:
+            if choice.among:
+                mine += _chosen(session, choice, reduction, tables)
+            else:
+                mine.append(case(session, choice, reduction))
+    return found
+
+
+def why_left_out(session: Session, choices: Sequence[Choice]) -> str:
+    """What tables say that does not count, in a line each; a table that does not load is a
+    UsageError."""
+    automatic = next((choice for choice in choices if choice.among), None)
+    if automatic is None:
+        return ""
+    found = [t.stale(_by_id(automatic)) for t in tables_of(session.backend.info())]
+    return "\n".join(text for text in found if text)
+
+
+def case(session: Session, choice: Choice, reduction: Reduction) -> tuple[Case, Verdict | None]:
+    """The case of a kernel that is named, in the shape asked for."""
     settings, kernel, size = session.settings, choice.kernel, reduction.dtype.size
     block = settings.block or choice.block or kernel.block
     items = settings.items or choice.items or kernel.items_of(size)
@@ -51,19 +69,19 @@ def _case(session: Session, choice: Choice, reduction: Reduction) -> tuple[Case,
 
 
 def _chosen(
-    session: Session, choice: Choice, reduction: Reduction
+    session: Session, choice: Choice, reduction: Reduction, tables: tuple[Table, ...]
 ) -> Iterator[tuple[Case, Verdict | None]]:
     """What `auto` takes, each with the sizes for which it is taken."""
     sizes, rows = session.settings.sizes, session.settings.rows
-    chooser = _chooser(session, choice)
+    chooser = Chooser(choice.kernel.id, _by_id(choice), facts_of(session.backend), tables)
     found: dict[Case | None, list[int]] = {}
     for n, in_rows in [(n, rows) for n in sizes] or _ANYWHERE:
         found.setdefault(chooser.choose(reduction, n, in_rows), []).append(n)
-    for case, taken in found.items():
+    for best, taken in found.items():
         only = frozenset(taken) if sizes else None
-        if case is not None:
-            own = replace(choice, kernel=case.kernel, block=case.block, items=case.items)
-            launched, verdict = _case(session, own, reduction)
+        if best is not None:
+            own = replace(choice, kernel=best.kernel, block=best.block, items=best.items)
+            launched, verdict = case(session, own, reduction)
             yield replace(launched, only=only), verdict
         elif sizes:
             none = Case(choice.kernel, reduction, choice.kernel.block, 1, only=only)
@@ -71,10 +89,10 @@ def _chosen(
             yield none, skipped("unfit", why)
 
 
-def _chooser(session: Session, choice: Choice) -> Chooser:
-    backend = session.backend
-    return Chooser(
-        name=choice.kernel.id,
-        kernels={kernel.id: kernel for kernel in choice.among},
-        facts=Facts(backend.limits(), backend.info(), backend.traits.lacks),
-    )
+def facts_of(backend: Backend) -> Facts:
+    """What a choice depends on."""
+    return Facts(backend.limits(), backend.info(), backend.traits.lacks)
+
+
+def _by_id(choice: Choice) -> dict[str, Kernel]:
+    return {kernel.id: kernel for kernel in choice.among}

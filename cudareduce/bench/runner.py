@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from cudareduce.backend import Monitor
-from cudareduce.bench.cases import cases as cases_of
+from cudareduce.bench.cases import cases
 from cudareduce.bench.group import Group, Times
 from cudareduce.bench.session import Session
 from cudareduce.bench.trial import Trial
@@ -44,10 +44,9 @@ def measured(session: Session, choices: Sequence[Choice]) -> list[Part]:
     timed = session.backend.timed()
     runner = _Runner(session, timed.monitor() if timed else None)
     parts: list[Part] = []
-    shares = session.settings.shares(choices)
-    for k, (reduction, some) in enumerate(shares.items()):
-        ahead = len(shares) - k - 1
-        parts.append(runner.part(reduction, cases_of(session, some, reduction), ahead))
+    found = cases(session, choices)
+    for k, (reduction, some) in enumerate(found.items()):
+        parts.append(runner.part(reduction, some, len(found) - k - 1))
         if parts[-1].interrupted:
             break
     return parts
