@@ -70,14 +70,11 @@ class Chooser:
 
     def _why_left_out(self, kernel: Kernel, reduction: Reduction) -> bool:
         """Whether nothing of a kernel is to be chosen."""
-        cc = self.facts.info.cc
         return (
             kernel.foreign
-            or kernel.finish == "host"
             or kernel.whole_tiles
             or kernel.why_not(reduction) is not None
-            or bool(set(kernel.requires) & set(self.facts.lacks))
-            or (cc is not None and float(cc) < float(kernel.min_cc))
+            or not self.facts.run(kernel)
             or self._varies(kernel, reduction)
         )
 

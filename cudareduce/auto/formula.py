@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from cudareduce.device import DeviceInfo, DeviceLimits
 from cudareduce.library.header import Grid
+from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import Reduction
 
 #: One load of a thread, and those that kernels of tiles have under way at a time, in bytes.
@@ -39,6 +40,11 @@ class Facts:
     limits: DeviceLimits
     info: DeviceInfo
     lacks: tuple[str, ...] = ()
+
+    def run(self, kernel: Kernel) -> bool:
+        """Whether the device has what a kernel needs, and the kernel leaves answers there."""
+        enough = self.info.cc is None or float(self.info.cc) >= float(kernel.min_cc)
+        return enough and not set(kernel.requires) & set(self.lacks) and kernel.finish != "host"
 
     @property
     def under_way(self) -> float:
