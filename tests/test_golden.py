@@ -30,7 +30,7 @@ FILES = ("--json", "{out}/run.json", "--csv", "{out}/run.csv", "--markdown", "{o
 HELP = {
     f"help-{name or 'all'}": (*([name] if name else []), "--help")
     for name in ("", "bench", "verify", "list", "show", "reproduce", "compare", "check", "sweep",
-                 "selftest", "report", "info", "completion", "reveal")
+                 "selftest", "report", "info", "completion", "reveal", "tune")
 }  # fmt: skip
 STATIC: dict[str, tuple[str, ...]] = {
     "list": ("list",),
@@ -71,6 +71,8 @@ ERRORS: dict[str, tuple[str, ...]] = {
     "check-missing": ("check", "--baseline", "{out}/none.json"),
     "report-none": ("report", "{out}/none.md"),
     "show-many": ("show", "fastcuda"),
+    "show-auto": ("show", "auto"),
+    "tune-unknown": ("tune", "limits"),
     "folder-missing": ("list", "--kernels", "{out}/none"),
 }
 ON_CPU: dict[str, tuple[str, ...]] = {

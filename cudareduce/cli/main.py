@@ -202,7 +202,8 @@ def sweep_(arguments: list[str], /, **options: Any) -> int:
 cudareduce tune auto --op sum,argmax --dtype float32,int32 --n 2^10..2^28
 cudareduce tune reduce_tiles_mailbox --n 2^16,2^20 --json tuned.json""",
 )
-@click.argument("kernels", nargs=-1, metavar="[KERNEL|FAMILY|GLOB|auto]...", type=Named("KERNEL"))
+@click.argument("kernels", nargs=-1, metavar="[KERNEL|FAMILY|GLOB|auto]...",
+                type=Named("KERNEL", words=("auto",)))  # fmt: skip
 @add_sizes("2^10,2^12,2^14,2^16,2^18,2^20,2^22,2^24,2^25,2^26,2^28", f"Elements: {_SIZES}.")
 @add_tune
 @click.pass_obj

@@ -68,8 +68,8 @@ def add_sizes(default: str | None, what: str) -> Callable[[Command], Command]:
 
 seconds = Amount(MOST_SECONDS)
 add_kernels = click.argument(
-    "kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all]...",
-    type=Named("KERNEL", suites=True),
+    "kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all|auto]...",
+    type=Named("KERNEL", suites=True, words=("auto",)),
 )  # fmt: skip
 add_debug = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 add_folders = click.option(

@@ -44,18 +44,26 @@ class Registry:
     kernels: Mapping[str, Kernel]
     suites: Mapping[str, Suite]
 
-    def choose(self, patterns: Sequence[str], adopt: Adopt | None = None) -> list[Choice]:
+    def choose(
+        self, patterns: Sequence[str], adopt: Adopt | None = None, *, auto: bool = False
+    ) -> list[Choice]:
         """The kernels that KERNEL, SUITE, GLOB, FILE.cu, `all`, `auto` and `auto:fixed` name, in
         order, each once.
 
-        No patterns mean `all`, which `auto` is no part of. `adopt` makes a kernel of a file without
-        a header; without it such a file is a UsageError, as a name is that is not known. Of two
-        kernels of one name the file is called by its path.
+        No patterns mean `all`, which `auto` is no part of; it is a UsageError unless `auto` says
+        that it may be named. `adopt` makes a kernel of a file without a header; without it such a
+        file is a UsageError, as a name is that is not known. Of two kernels of one name the file is
+        called by its path.
         """
         chosen: dict[tuple[str, int | None, int | None], Choice] = {}
         taken = {name: kernel.path.resolve() for name, kernel in self.kernels.items()}
         for pattern in patterns or ["all"]:
             for choice in self._match(pattern, adopt):
+                if choice.among and not auto:
+                    raise UsageError(
+                        f"{pattern} stands for another kernel from problem to problem: name one "
+                        f"here (`cudareduce bench {pattern}` says which it takes)"
+                    )
                 kernel = choice.kernel
                 if taken.setdefault(kernel.id, kernel.path.resolve()) != kernel.path.resolve():
                     kernel = replace(kernel, id=str(kernel.path), symbol=kernel.entry)

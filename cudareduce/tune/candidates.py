@@ -10,7 +10,7 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.header import Grid
 from cudareduce.library.kernel import Kernel
-from cudareduce.library.registry import AUTO, Registry
+from cudareduce.library.registry import AUTO, AUTO_FIXED, Registry
 from cudareduce.problem.operators import Reduction
 
 #: Threads a block that are tried besides a kernel's own: fewer need too many blocks to fill an SM.
@@ -31,7 +31,7 @@ def kernels_named(names: Sequence[str], registry: Registry, rows: int) -> list[K
     automatic = _OF_ARRAYS if rows == 1 else _OF_ROWS
     found: dict[str, Kernel] = {}
     for name in names or (AUTO,):
-        wanted = automatic if name == AUTO else (name,) if name in families else ()
+        wanted = automatic if name in (AUTO, AUTO_FIXED) else (name,) if name in families else ()
         mine = [kernel for kernel in registry.kernels.values() if kernel.family in wanted]
         for kernel in mine or [choice.kernel for choice in registry.choose([name])]:
             found[kernel.id] = kernel
