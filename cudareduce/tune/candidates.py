@@ -14,25 +14,28 @@ from cudareduce.library.registry import AUTO, AUTO_FIXED, Registry
 from cudareduce.problem.operators import Reduction
 
 #: Threads a block that are tried besides a kernel's own: fewer need too many blocks to fill an SM.
-_BLOCKS = (128, 256, 512, 1024)
+_BLOCKS = (256, 512, 1024)
 #: Elements a thread that are tried, as shares of a kernel's own.
 _SHARES = (0.25, 0.5, 1, 2)
 #: Rules for the grid that a kernel written for one of them takes as well: its blocks go on from
 #: tile to tile.
 _STRIDING: tuple[Grid, ...] = ("fill", "per_sm", "cover")
-#: Families whose kernels are tried for `auto`: of arrays, and of rows.
+#: Families whose kernels are tried for `auto`: of arrays, where one launch does, and of rows.
 _OF_ARRAYS, _OF_ROWS = ("limit",), ("limit", "rows", "warp")
 
 
 def kernels_named(names: Sequence[str], registry: Registry, rows: int) -> list[Kernel]:
     """The kernels that KERNEL, FAMILY, GLOB and `auto` name, each once; no names are `auto`. One
     that is not known, or is not of the package, is a UsageError."""
-    families = {kernel.family for kernel in registry.kernels.values()}
     automatic = _OF_ARRAYS if rows == 1 else _OF_ROWS
     found: dict[str, Kernel] = {}
     for name in names or (AUTO,):
-        wanted = automatic if name in (AUTO, AUTO_FIXED) else (name,) if name in families else ()
-        mine = [kernel for kernel in registry.kernels.values() if kernel.family in wanted]
+        mine = [k for k in registry.kernels.values() if k.family == name]
+        if name in (AUTO, AUTO_FIXED):
+            mine = [
+                k for k in registry.kernels.values()
+                if k.family in automatic and not (rows == 1 and k.relaunches)
+            ]  # fmt: skip
         for kernel in mine or [choice.kernel for choice in registry.choose([name])]:
             found[kernel.id] = kernel
     foreign = next((kernel for kernel in found.values() if kernel.id not in registry.kernels), None)

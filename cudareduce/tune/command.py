@@ -13,7 +13,7 @@ from cudareduce.backends import choose_backend, open_timed
 from cudareduce.bench.command import verdict_codes
 from cudareduce.budget import Deadline
 from cudareduce.device import DeviceInfo
-from cudareduce.errors import worst_exit_code
+from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import AUTO, AUTO_FIXED, load_registry
 from cudareduce.problem.operators import reduction_of
@@ -63,6 +63,7 @@ def tune(request: TuneRequest) -> int:
         device = backend.info()
         shown = partial(phase, quiet=request.quiet)
         search = Search(backend, spec, registry, tables_of(device), shown)
+        search.compile(kernels, problems, deadline.share(2))
         found = list(_searched(search, kernels, problems, deadline))
     _write(found, device, request)
     protocol = {"kernels": list(request.kernels or (AUTO,)), "max_time_s": request.max_time,
@@ -79,13 +80,17 @@ def tune(request: TuneRequest) -> int:
 
 def _problems(request: TuneRequest) -> list[Problem]:
     """Every problem that is asked for and makes sense, small ones first, so that what time cuts is
-    the large ones."""
+    the large ones. None is a UsageError."""
     reductions = [reduction_of(op, dtype) for op, dtype in product(request.op, request.dtype)]
-    return [
+    undefined = [why for reduction in reductions if (why := reduction.why_undefined())]
+    found = [
         Problem(reduction=reduction, n=n, rows=request.rows)
         for n in sorted(n for n in request.n if n)
         for reduction in reductions if reduction.why_undefined() is None
     ]  # fmt: skip
+    if not found:
+        raise UsageError(f"there is nothing to tune: {(*undefined, 'give --n a size above 0')[0]}")
+    return found
 
 
 def _searched(

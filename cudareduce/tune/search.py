@@ -21,13 +21,14 @@ from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
 from cudareduce.errors import OutOfMemory
 from cudareduce.intervals import MIN_ROUNDS, interval, paired
-from cudareduce.launch.case import Case
+from cudareduce.launch.case import Case, build
+from cudareduce.launch.plan import Plan
 from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import AUTO, AUTO_FIXED, Choice, Registry
 from cudareduce.results.record import Record
 from cudareduce.tune.candidates import candidates, case_of, own_case
-from cudareduce.tune.heats import Heats, Interrupted, Problem, heats
+from cudareduce.tune.heats import Heats, Problem, heats
 from cudareduce.tune.race import race
 
 #: How many of a race are measured in fresh contexts.
@@ -87,9 +88,29 @@ class Search:
         self._tables, self._phase = tables, phase
         self._monitor, self._facts = backend.monitor(), facts_of(backend)
 
+    def compile(
+        self, kernels: Sequence[Kernel], problems: Sequence[Problem], deadline: Deadline
+    ) -> None:
+        """Compile whatever will be tried, so that no problem pays for it in its share of the
+        time."""
+        plans: dict[Case, list[Plan]] = {}
+        for problem in problems:
+            for case in self._candidates(kernels, problem):
+                plan = case.plan(problem.n, problem.rows, self._facts.limits)
+                plans.setdefault(case, []).append(plan)
+        units = {
+            (case.kernel.id, case.reduction, case.block, case.items, stage)
+            for case, some in plans.items() for plan in some for stage in plan.stages
+        }  # fmt: skip
+        with self._phase("compiling", len(units)) as progress:
+            build(self._backend, plans, progress.step, deadline)
+
+    def _candidates(self, kernels: Sequence[Kernel], problem: Problem) -> list[Case]:
+        return candidates(kernels, problem.reduction, problem.n, problem.rows, self._facts)
+
     def fastest(self, kernels: Sequence[Kernel], problem: Problem, deadline: Deadline) -> Found:
         """What is fastest for a problem; Ctrl-C ends it with what there is."""
-        cases = candidates(kernels, problem.reduction, problem.n, problem.rows, self._facts)
+        cases = self._candidates(kernels, problem)
         nbytes = problem.n * problem.rows * problem.reduction.dtype.size
         why = why_too_large(nbytes * self._backend.traits.host_copies)
         if not cases or why or deadline.passed:
@@ -104,7 +125,7 @@ class Search:
                 ) as running,
             ):  # fmt: skip
                 finalists = self._raced(running, cases)
-        except Interrupted:
+        except KeyboardInterrupt:
             return Found(problem=problem, tried=len(cases), interrupted=True)
         except OutOfMemory as error:
             return Found(problem=problem, tried=len(cases), why=str(error))

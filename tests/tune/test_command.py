@@ -15,7 +15,7 @@ from cudareduce.auto.table import Entry, read_table, write_table
 from cudareduce.backend import Buffer, Launch, Program, Source
 from cudareduce.device import Conditions
 from cudareduce.errors import UsageError
-from cudareduce.tune.heats import Heats, Interrupted
+from cudareduce.tune.heats import Heats
 from tests.fake_gpu import FakeGpu, FakeMonitor, FakeProgram, use
 from tests.simulate import H200
 
@@ -89,7 +89,7 @@ def test_a_planted_best_is_found_and_auto_takes_it(
     assert {(e.kernel, e.block, e.items, e.n) for e in entries(folder)} == {(KERNEL, *BEST, 4096)}
     tuned = json.loads(out_json.read_text())["protocol"]["tuned"]
     assert [one["name"] for one in tuned] == [KERNEL, "auto", "auto:fixed"]
-    assert all(one["tried"] == 16 and 1.2 < one["speedup"] < 1.3 for one in tuned)
+    assert all(one["tried"] == 12 and 1.2 < one["speedup"] < 1.3 for one in tuned)
     assert tuned[1]["before"] == f"{KERNEL}, 256 x 16 one"
     code, out, _ = cudareduce("bench", "auto", "--n", "2^12", "--quiet", "--format", "json")
     [record] = json.loads(out)["records"]
@@ -110,10 +110,10 @@ def test_without_a_gain_nothing_changes_and_that_is_said(
 def test_what_is_fast_because_it_does_nothing_is_wrong_and_does_not_win(
     cudareduce: Call, gpu: type[Planted], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu, "idle", frozenset({(128, 16)}))
+    monkeypatch.setattr(gpu, "idle", frozenset({(256, 4)}))
     code, out, _ = cudareduce(*TUNE)
     assert code == 3
-    assert f"2^12: {KERNEL}, 128 x 16 one: WRONG" in out
+    assert f"2^12: {KERNEL}, 256 x 4 one: WRONG" in out
     assert {(e.block, e.items) for e in entries(folder)} == {BEST}
 
 
@@ -134,7 +134,7 @@ def test_ctrl_c_keeps_what_there_was(
     def interrupted(self: Heats, names: Sequence[str], rounds: int) -> Any:
         asked.append(rounds)
         if rounds == 1 and asked.count(1) == 2:
-            raise Interrupted
+            raise KeyboardInterrupt
         return heat(self, names, rounds)
 
     monkeypatch.setattr(Heats, "heat", interrupted)
@@ -168,6 +168,7 @@ def test_a_bad_table_is_said_before_anything_is_measured(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [(("tune", "--op", "median"), 2, "median"), (("tune", "reduce_v9"), 2, "reduce_v9"),
+     (("tune", "--n", "0"), 2, "above 0"), (("tune", "--op", "affine"), 2, "not float32"),
      (("tune", "--max-time", "0"), 2, "--max-time"), (("tune", "--rows", "0"), 2, "--rows"),
      (("tune", "--json", "/no/such/folder/x"), 2, "does not exist"), (("tune",), 6, "PyCUDA")],
 )  # fmt: skip
