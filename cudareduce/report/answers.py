@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from cudareduce.report.columns import distinct_text
+from cudareduce.report.columns import distinct_text, full_label
 from cudareduce.report.columns import label as _label
 from cudareduce.report.numbers import DASH, error_text
 from cudareduce.report.sections import Section, by_reason, choice_notes
@@ -31,7 +31,7 @@ def _reason_notes(told: Iterable[tuple[Record, str]]) -> Iterator[str]:
     """A line for each reason, with the rows it is of; what is WRONG has one each."""
     for reason, records in by_reason(told).items():
         if len(records) == 1 or records[0].verdict == "fail":
-            yield from (f"{_label(r)} {r.op} {r.dtype}: {reason}" for r in records)
+            yield from (f"{full_label(r)} {r.op} {r.dtype}: {reason}" for r in records)
             continue
         reductions: dict[str, list[str]] = {}
         for r in records:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from cudareduce.report.columns import COLUMNS, chosen, distinct_text
+from cudareduce.report.columns import COLUMNS, chosen, distinct_text, full_label
 from cudareduce.report.columns import label as _label
 from cudareduce.report.numbers import DASH, error_text, plain_text, size_text
 from cudareduce.results.record import Record, Run
@@ -60,13 +60,13 @@ def _section(
     first, what = records[0], _what(records[0], records[0].n)
     shown = [record for record in records if record.verdict != "skip"]
     notes = _skips(records)
-    marked = [(_label(r), r.reason) for r in shown if r.verdict == "pass" and r.reason]
+    marked = [(full_label(r), r.reason) for r in shown if r.verdict == "pass" and r.reason]
     notes += [
         f"{', '.join(dict.fromkeys(members))}: {reason}"
         for reason, members in by_reason(marked).items()
     ]
     notes += choice_notes(records)
-    wrong = [f"{_label(r)}: WRONG: {r.reason}" for r in shown if r.verdict == "fail"]
+    wrong = [f"{full_label(r)}: WRONG: {r.reason}" for r in shown if r.verdict == "fail"]
     if any(record.time_us is not None for record in shown):
         timed = _timed(run, what, shown, more)
         notes = [*wrong, *notes, *timed.notes]

@@ -25,7 +25,7 @@ from cudareduce.results.store import run_texts
 from cudareduce.tune.candidates import kernels_named
 from cudareduce.tune.heats import Problem
 from cudareduce.tune.search import Found, Search, entry_of
-from cudareduce.tune.tables import tune_sections
+from cudareduce.tune.tables import told, tune_sections
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def tune(request: TuneRequest) -> int:
         shown = partial(phase, quiet=request.quiet)
         search = Search(backend, spec, registry, tables_of(device), shown)
         search.compile(kernels, problems, deadline.share(2))
-        found = list(_searched(search, kernels, problems, deadline))
+        found = list(_searched(search, kernels, problems, deadline, request.quiet))
     _write(found, device, request)
     protocol = {"kernels": list(request.kernels or (AUTO,)), "max_time_s": request.max_time,
                 "rounds": 9, "tuned": _as_json(found)}  # fmt: skip
@@ -94,11 +94,13 @@ def _problems(request: TuneRequest) -> list[Problem]:
 
 
 def _searched(
-    search: Search, kernels: Sequence[Kernel], problems: Sequence[Problem], deadline: Deadline
-) -> Iterator[Found]:
-    """What is found for each problem in its share of the time, up to Ctrl-C."""
+    search: Search, kernels: Sequence[Kernel], problems: Sequence[Problem], deadline: Deadline,
+    quiet: bool,
+) -> Iterator[Found]:  # fmt: skip
+    """What is found for each problem in its share of the time, told as it comes, up to Ctrl-C."""
     for k, problem in enumerate(problems):
         found = search.fastest(kernels, problem, deadline.share(len(problems) - k))
+        say(told(found), quiet)
         yield found
         if found.interrupted:
             return

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from statistics import median
 
 from cudareduce.backend import Launch, Monitor, TimedBackend
 from cudareduce.bench.timed_input import TimedData
 from cudareduce.budget import Deadline
 from cudareduce.errors import BuildError, CudareduceError, OutOfMemory
+from cudareduce.intervals import known
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
 from cudareduce.problem.operators import Reduction
@@ -63,7 +65,6 @@ class Heats:
         """The medians of rounds in which all of these took turns, forward and backward; nothing
         once time is spent. The GPU is warm: a heat begins at once."""
         found: dict[str, list[float | None]] = {}
-        self._progress.now(f"{len(names)} launch shapes")
         for _ in range(rounds):
             taken: dict[str, list[float]] = {name: [] for name in names}
             for name in (*names, *reversed(names)):
@@ -74,6 +75,8 @@ class Heats:
             for name, us in taken.items():
                 found.setdefault(name, []).append(median(us) if us else None)
         self._progress.step()
+        leader = min(found, key=lambda name: median(known(found[name]) or [inf]), default="")
+        self._progress.now(f"{leader} leads {len(names)}")
         return found
 
 

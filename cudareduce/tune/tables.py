@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cudareduce.device import EVENT_TICK_US
 from cudareduce.library.registry import AUTO_FIXED
 from cudareduce.report.numbers import HALF_TICK_US, measured_text, short_size
 from cudareduce.report.sections import Section, by_reason
@@ -29,6 +28,18 @@ def tune_sections(found: Sequence[Found], device: str) -> list[Section]:
         )
         for (op, dtype, rows), group in groups.items()
     ]  # fmt: skip
+
+
+def told(found: Found) -> str:
+    """What was found for one problem, in a line."""
+    problem, what = found.problem, [
+        f"{outcome.name}: {outcome.best.name}, {_time(outcome.record)} us, "
+        + (f"{_speedup(outcome)} times as fast as before" if outcome.gains else "as before")
+        for outcome in shown(found)
+    ]  # fmt: skip
+    rows = f" x {problem.rows} rows" if problem.rows != 1 else ""
+    name = f"{problem.reduction.op.name} of {short_size(problem.n)} {problem.reduction.dtype.name}"
+    return f"{name}{rows}: {'; '.join(what) or found.why or 'interrupted'}"
 
 
 def _rows(found: Sequence[Found]) -> Iterator[tuple[str, ...]]:
@@ -60,7 +71,7 @@ def _speedup(outcome: Outcome) -> str:
     """1 of what there was before, which is so by definition."""
     if outcome.record == outcome.against:
         return "1"
-    finest = EVENT_TICK_US / 2 / (outcome.record.time_us or 1.0)
+    finest = HALF_TICK_US / (outcome.record.time_us or 1.0)
     return measured_text(outcome.speedup, outcome.speedup_low, outcome.speedup_high, finest)
 
 
