@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any
 
 from cudareduce.backends import BackendSpec
+from cudareduce.bench.cases import why_left_out
 from cudareduce.bench.group import Group
 from cudareduce.bench.guesses import settled
 from cudareduce.bench.records import Recorder
@@ -77,6 +78,7 @@ def timed_choices(
     with opened(request.machine, settings) as session:
         info = session.backend.info()
         device = replace(info, peak_gb_s=settings.peak_gb_s or info.peak_gb_s)
+        say(why_left_out(session, choices), request.machine.quiet)
         recorder = Recorder(session.backend.name, device.peak_gb_s, settings, registry)
         if session.backend.timed() is None:
             say(job_text(len(choices), settings) or "", request.machine.quiet)

@@ -14,7 +14,8 @@ from cudareduce.device import Conditions
 from cudareduce.intervals import interval, paired
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan
-from cudareduce.library.registry import Registry
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import AUTO, AUTO_FIXED, Registry
 from cudareduce.results.record import Record
 from cudareduce.timing.rounds import Timing
 from cudareduce.verify.verdict import Verdict
@@ -132,6 +133,7 @@ class Recorder:
             cubin_sha=group.shas.get(case),
             cause=verdict.cause,
             sms=case.sms,
+            chosen=_chosen(case.kernel),
             **_effort(verdict),
         )
 
@@ -171,6 +173,12 @@ class Recorder:
             same = case.suite, case.sms
             return next(other for other in known if (other.suite, other.sms) == same)
         return _find(known, self.registry.root(case.kernel).id, case.sms)
+
+
+def _chosen(kernel: Kernel) -> str | None:
+    """What was chosen under the name of `auto`; None of what goes by its own name."""
+    automatic = kernel.id in (AUTO, AUTO_FIXED) and kernel.entry != kernel.id
+    return kernel.entry if automatic else None
 
 
 def _effort(verdict: Verdict) -> dict[str, Any]:

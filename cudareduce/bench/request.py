@@ -143,7 +143,7 @@ def chosen(selection: Selection, registry: Registry, quiet: bool) -> list[Choice
         say(adopted.assumed, quiet)
         return adopted.kernel
 
-    return registry.choose(selection.kernels, take)
+    return registry.choose(selection.kernels, take, auto=True)
 
 
 def bench_settings(request: BenchRequest, deadline: Deadline | None = None) -> Settings:

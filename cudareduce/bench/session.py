@@ -13,7 +13,6 @@ from itertools import chain
 
 from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, open_backend
-from cudareduce.bench.cases import cases_of
 from cudareduce.bench.jobs import LARGE_BYTES, Jobs, Shapes
 from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.settings import Settings
@@ -22,8 +21,6 @@ from cudareduce.host import cpu_count
 from cudareduce.launch.bound import Workspaces
 from cudareduce.launch.case import Case, Prepared, Shape, build, planned
 from cudareduce.launch.plan import Plan
-from cudareduce.library.registry import Choice
-from cudareduce.problem.operators import Reduction
 from cudareduce.progress import Progress
 from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.job import Job, both
@@ -67,13 +64,6 @@ class Session:
         """End the child processes, if there are any, and free what kernels keep."""
         self._isolation.close()
         self._workspaces.release()
-
-    def cases(
-        self, choices: Sequence[Choice], reduction: Reduction
-    ) -> list[tuple[Case, Verdict | None]]:
-        """A case for each choice on each number of SMs, with a verdict where it cannot run."""
-        lacks = self.backend.traits.lacks
-        return list(cases_of(choices, reduction, self.settings, lacks))
 
     def prepare(
         self, cases: Sequence[Case], shapes: Shapes, nets: Nets | None = None

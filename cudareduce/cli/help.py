@@ -33,7 +33,7 @@ GROUPS = {
     "The machine": ("backend", "device", "max_time", "time_limit", "no_cache"),
     _LAST: (
         "style", "columns", "everything", "diff", "check", "csv", "json", "markdown", "junit",
-        "benchmark_json", "quiet", "debug",
+        "benchmark_json", "write", "quiet", "debug",
     ),
 }  # fmt: skip
 

@@ -32,6 +32,7 @@ from cudareduce.cli.options import (
     add_sizes,
     add_strict,
     add_timing,
+    add_tune,
     one_of,
 )
 from cudareduce.cli.requests import made
@@ -194,6 +195,28 @@ def sweep_(arguments: list[str], /, **options: Any) -> int:
     from cudareduce.sweep.command import sweep
 
     return sweep(made(BenchRequest, options | {"argv": tuple(arguments)}))
+
+
+@cli.command(
+    "tune",
+    epilog="""cudareduce tune auto --max-time 300
+cudareduce tune auto --op sum,argmax --dtype float32,int32 --n 2^10..2^28
+cudareduce tune reduce_tiles_mailbox --n 2^16,2^20 --json tuned.json""",
+)
+@click.argument("kernels", nargs=-1, metavar="[KERNEL|FAMILY|GLOB|auto]...",
+                type=Named("KERNEL", words=("auto",)))  # fmt: skip
+@add_sizes("2^10,2^12,2^14,2^16,2^18,2^20,2^22,2^24,2^25,2^26,2^28", f"Elements: {_SIZES}.")
+@add_tune
+@click.pass_obj
+def tune_(arguments: list[str], /, **options: Any) -> int:
+    """Search launch shapes, and write the table that auto reads.
+
+    Threads, elements a thread and the grid of every kernel named, against what auto takes now; it
+    takes a GPU.
+    """
+    from cudareduce.tune.command import TuneRequest, tune
+
+    return tune(made(TuneRequest, options | {"argv": tuple(arguments)}))
 
 
 @cli.command(

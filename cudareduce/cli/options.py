@@ -70,8 +70,8 @@ def add_sizes(default: str | None, what: str) -> Callable[[Command], Command]:
 
 seconds = Amount(MOST_SECONDS)
 add_kernels = click.argument(
-    "kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all]...",
-    type=Named("KERNEL", suites=True),
+    "kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all|auto]...",
+    type=Named("KERNEL", suites=True, words=("auto",)),
 )  # fmt: skip
 add_debug = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 add_folders = click.option(
@@ -181,6 +181,27 @@ add_strict = click.option(
 add_peers = click.option(
     "--peers", type=Words("NAMES", PEERS), default=(),
     help=f"Libraries beside kernels, with commas, or all: {', '.join(PEERS)}.",
+)  # fmt: skip
+add_tune = options_of(
+    click.option("--op", type=Words("OPS", tuple(OPERATORS)), default="sum", show_default=True,
+                 help=f"Operators, with commas, or all: {', '.join(OPERATORS)}."),
+    click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32",
+                 show_default=True,
+                 help=f"Element types, with commas, or all: {', '.join(DTYPES)}."),
+    click.option("--rows", type=Count(1, LARGEST), default=1, show_default=True,
+                 help="Reduce this many rows of --n elements each."),
+    click.option("--max-time", type=seconds, default=300.0, show_default=True, metavar="SECONDS",
+                 help="Bound the whole search; small sizes come first."),
+    click.option("--write", is_flag=True,
+                 help="Put the table into the package, too, for all who use it."),
+    add_device,
+    add_no_cache,
+    add_quiet,
+    add_file("--csv", "CSV"),
+    add_json,
+    add_file("--markdown", "Markdown"),
+    add_format("table", "markdown", "csv", "json"),
+    add_debug,
 )  # fmt: skip
 add_selftest = options_of(
     click.option("--max-time", type=seconds, default=180.0, show_default=True, metavar="SECONDS",

@@ -29,6 +29,13 @@ def label(record: Record) -> str:
     return record.name or record.kernel
 
 
+def full_label(record: Record) -> str:
+    """What a row is called where its reasons stand: with the kernel that `auto` took."""
+    if record.chosen is None:
+        return label(record)
+    return f"{label(record)} ({record.chosen}, {record.block} x {record.items})"
+
+
 def distinct_text(record: Record) -> str:
     """Different answers in so many launches; 1/10 is an answer that is always the same."""
     return DASH if record.distinct is None else f"{record.distinct}/{record.launches}"
