@@ -164,5 +164,6 @@ using In = Element;
 using Out = Result;
 struct Op : Operator {};
 [[maybe_unused]] constexpr unsigned BLOCK = 256, ITEMS = 8, VECTOR = 1;
+[[maybe_unused]] constexpr unsigned FIXED_WARPS = 4096;
 
 #endif

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from cudareduce.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.errors import UsageError
+from cudareduce.launch.fixed_warps import fixed_warps
 from cudareduce.launch.order import claimed
 from cudareduce.launch.prelude import Stage, stage_of
 from cudareduce.launch.tree import Tree
@@ -97,6 +98,9 @@ class Plan:
         """The order in which the first row is added up, as far as the kernel's header determines
         it: what must have come together before others do. Costs a moment an element."""
         rows = max(1, self.problem.rows)
+        if self.kernel.fixed_warps and self.passes:
+            size = self.problem.reduction.dtype.size
+            return fixed_warps(self.kernel, self.problem.n, size).tree()
         shapes = [(max(1, step.grid // rows), step.n) for step in self.passes]
         return claimed(self.kernel, shapes, self.block, self.items)
 
@@ -126,6 +130,8 @@ def plan(
     block = block or kernel.block
     items = items or kernel.items_of(problem.reduction.dtype.size)
     shapes = _shapes(kernel, problem, block, items, limits)
+    size = problem.reduction.dtype.size
+    fixed = fixed_warps(kernel, problem.n, size) if kernel.fixed_warps else None
     passes: list[Pass] = []
     scratch: dict[str, int] = {}
     source = "in"
@@ -146,13 +152,15 @@ def plan(
         passes.append(Pass(stage, grid, n, source, target))
         source = target
     if kernel.finish == "last_block" and shapes:
-        scratch |= {"partials": shapes[0][0] * problem.reduction.acc_size, "counter": 4}
+        count = fixed.partials if fixed else shapes[0][0]
+        scratch |= {"partials": count * problem.reduction.acc_size, "counter": 4}
     if kernel.workspace and shapes:
         scratch["workspace"] = kernel.workspace_bytes(problem.reduction, shapes[0][0])
     answers_preset = kernel.finish == "atomic" or not shapes
     preset = "out" if problem.rows and answers_preset else None
     depth = sum(  # a block may take several rows
-        _depth(kernel, max(1, grid // problem.rows), n, block, items) for grid, n in shapes
+        fixed.depth if fixed else _depth(kernel, max(1, grid // problem.rows), n, block, items)
+        for grid, n in shapes
     )
     return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth)
 
@@ -176,6 +184,8 @@ def _shapes(
 
 def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: DeviceLimits) -> int:
     cover = rows * _parts(n, block * items)
+    if kernel.fixed_warps:
+        cover = min(cover, _parts(32 * kernel.fixed_warps, block))
     match kernel.grid:
         case "cover":
             return cover
