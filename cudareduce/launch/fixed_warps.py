@@ -59,10 +59,12 @@ class FixedWarps:
         return _in_halves(forest, [_in_turn(forest, slot) for slot in slots])
 
 
-def fixed_warps(kernel: Kernel, n: int, size: int) -> FixedWarps:
-    """Those of a kernel whose walk they are, on `n` elements of so many bytes."""
+def fixed_warps(kernel: Kernel, n: int, size: int) -> FixedWarps | None:
+    """Those of a kernel on `n` elements of so many bytes; None if it has none."""
+    if kernel.fixed_warps is None:
+        return None
     load = kernel.vector_of(size)
-    return FixedWarps(n, kernel.fixed_warps or 1, kernel.items_of(size) // load, _WARP * load)
+    return FixedWarps(n, kernel.fixed_warps, kernel.items_of(size) // load, _WARP * load)
 
 
 def _in_turn(forest: Forest, parts: Sequence[int | None]) -> int | None:

@@ -98,9 +98,9 @@ class Plan:
         """The order in which the first row is added up, as far as the kernel's header determines
         it: what must have come together before others do. Costs a moment an element."""
         rows = max(1, self.problem.rows)
-        if self.kernel.fixed_warps and self.passes:
-            size = self.problem.reduction.dtype.size
-            return fixed_warps(self.kernel, self.problem.n, size).tree()
+        fixed = fixed_warps(self.kernel, self.problem.n, self.problem.reduction.dtype.size)
+        if fixed and self.passes:
+            return fixed.tree()
         shapes = [(max(1, step.grid // rows), step.n) for step in self.passes]
         return claimed(self.kernel, shapes, self.block, self.items)
 
@@ -130,8 +130,7 @@ def plan(
     block = block or kernel.block
     items = items or kernel.items_of(problem.reduction.dtype.size)
     shapes = _shapes(kernel, problem, block, items, limits)
-    size = problem.reduction.dtype.size
-    fixed = fixed_warps(kernel, problem.n, size) if kernel.fixed_warps else None
+    fixed = fixed_warps(kernel, problem.n, problem.reduction.dtype.size)
     passes: list[Pass] = []
     scratch: dict[str, int] = {}
     source = "in"
@@ -151,11 +150,8 @@ def plan(
         stage = stage_of(problem.reduction, index, len(shapes))
         passes.append(Pass(stage, grid, n, source, target))
         source = target
-    if kernel.finish == "last_block" and shapes:
-        count = fixed.partials if fixed else shapes[0][0]
-        scratch |= {"partials": count * problem.reduction.acc_size, "counter": 4}
-    if kernel.workspace and shapes:
-        scratch["workspace"] = kernel.workspace_bytes(problem.reduction, shapes[0][0])
+    if shapes:
+        scratch |= _behind(kernel, problem, fixed.partials if fixed else shapes[0][0])
     answers_preset = kernel.finish == "atomic" or not shapes
     preset = "out" if problem.rows and answers_preset else None
     depth = sum(  # a block may take several rows
@@ -163,6 +159,15 @@ def plan(
         for grid, n in shapes
     )
     return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth)
+
+
+def _behind(kernel: Kernel, problem: Problem, partials: int) -> dict[str, int]:
+    """Bytes of each buffer that the entry point takes behind its counts."""
+    if kernel.finish == "last_block":
+        return {"partials": partials * problem.reduction.acc_size, "counter": 4 * problem.rows}
+    if kernel.workspace:
+        return {"workspace": kernel.workspace_bytes(problem.reduction, partials)}
+    return {}
 
 
 def _shapes(
@@ -199,6 +204,9 @@ def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: Dev
             return rows
         case "warp_per_row":
             return _parts(rows, block // 32)
+        case "fill_by_row":
+            held = limits.sm_count * (limits.threads_per_sm // block)
+            return rows * max(1, min(_parts(n, block * items), held // rows))
         case _:
             return 1
 

@@ -19,7 +19,9 @@ from cudareduce.problem.operators import OPERATORS
 _OPENS, _CLOSES = "/*+++", "+++*/"
 
 Scope = Literal["grid", "block", "warp", "rows"]
-Grid = Literal["cover", "fill", "per_sm", "fixed", "one", "block_per_row", "warp_per_row"]
+Grid = Literal[
+    "cover", "fill", "per_sm", "fixed", "one", "block_per_row", "warp_per_row", "fill_by_row",
+]  # fmt: skip
 Walk = Literal[
     "element", "tile", "grid_stride", "contiguous", "stream_fold", "warp_stream", "lane",
     "warp_stride", "fixed_warps",
@@ -48,6 +50,7 @@ GRIDS: dict[Grid, str] = {
     "one": "one",
     "block_per_row": "one for each row",
     "warp_per_row": "one for each block / 32 rows",
+    "fill_by_row": "as fill, but as many for each row, and at least one",
 }
 
 #: Which elements a thread takes.

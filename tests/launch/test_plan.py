@@ -110,7 +110,7 @@ def test_scratch_holds_what_the_passes_write(kernel: Kernel) -> None:
             assert made.scratch[step.target] >= step.grid * size
         if kernel.finish == "last_block":
             count = min(kernel.fixed_warps or 0, -(-n // 1024)) or made.passes[0].grid
-            assert made.scratch == {"partials": count * size, "counter": 4}
+            assert made.scratch == {"partials": count * size, "counter": 4 * rows}
         if kernel.workspace:
             assert made.scratch.keys() == {"workspace"} == {*made.behind}
             assert made.scratch["workspace"] >= size
@@ -154,6 +154,7 @@ def test_nothing_to_reduce_launches_nothing(kernel: Kernel) -> None:
         ("reduce_tiles", 2**25, 1, {}, 8 * 16 + 20 + 16 + 20),
         ("reduce_tiles_mailbox", 2**16, 1, {}, 16 + 20 + 20),
         ("reduce_tiles_self_reset", 2**16, 1, {}, 16 + 20 + 7),
+        ("reduce_rows_split", 2**18, 16, {}, 16 + 12 + 12),
         ("reduce_tiles_reproducible", 2**25, 1, {}, 8 * 8 - 1 + 7 + 4 - 1 + 5 + 5),
     ],
 )
@@ -184,6 +185,9 @@ def test_depth_reaches_what_any_tree_over_the_elements_needs(kernel: Kernel) -> 
         ("reduce_reshape", 40003, 1, {"block": 32, "items": 1}, [1251, 40, 2, 1]),
         ("reduce_warp_registers", 32, 2**20, {"block": 256}, [2**17]),
         ("reduce_warp_registers", 3, 9, {"block": 256}, [2]),
+        ("reduce_rows_split", 2**24, 16, {}, [16 * 66]),
+        ("reduce_rows_split", 4097, 16, {}, [16 * 2]),
+        ("reduce_rows_split", 2**18, 2048, {}, [2048]),
     ],
 )
 def test_grids_are_those_of_the_published_launches(
