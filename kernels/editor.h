@@ -114,6 +114,8 @@ __device__ float __int_as_float(int value);
 __device__ float __uint_as_float(unsigned value);
 __device__ long long __double_as_longlong(double value);
 __device__ double __longlong_as_double(long long value);
+__device__ int __dp4a(int a, int b, int c);
+__device__ unsigned __dp4a(unsigned a, unsigned b, unsigned c);
 __device__ int __popc(unsigned value);
 __device__ int __popcll(unsigned long long value);
 __device__ int __clz(int value);
