@@ -20,6 +20,8 @@ from cudareduce.problem.operators import Reduction
 
 #: Largest grid in x that CUDA launches (CUDA C++ Programming Guide, technical specifications).
 MAX_GRID = 2**31 - 1
+#: Blocks of a cluster: no more are portable (the same, thread block clusters).
+CLUSTER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,8 @@ def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: Dev
             return rows
         case "warp_per_row":
             return _parts(rows, block // 32)
+        case "cluster":
+            return CLUSTER
         case "fill_by_row":
             held = limits.sm_count * (limits.threads_per_sm // block)
             return rows * max(1, min(_parts(n, block * items), held // rows))
@@ -233,7 +237,7 @@ def _depth(kernel: Kernel, blocks: int, n: int, block: int, items: int) -> int:
     serial = kernel.fold == "warps_then_serial"
     folded = _steps(32) + block // 32 - 1 if serial else _steps(block)
     depth = own - 1 + folded + (kernel.vector > 1)  # the ends of which wide loads leave
-    if kernel.finish in UNORDERED:
+    if kernel.finish in (*UNORDERED, "cluster"):
         depth += blocks - 1
     if kernel.finish in ("last_block", "mailbox"):
         depth += _parts(blocks, block) - 1 + folded

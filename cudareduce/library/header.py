@@ -20,7 +20,8 @@ _OPENS, _CLOSES = "/*+++", "+++*/"
 
 Scope = Literal["grid", "block", "warp", "rows"]
 Grid = Literal[
-    "cover", "fill", "per_sm", "fixed", "one", "block_per_row", "warp_per_row", "fill_by_row",
+    "cover", "fill", "per_sm", "fixed", "one", "block_per_row", "warp_per_row", "cluster",
+    "fill_by_row",
 ]  # fmt: skip
 Walk = Literal[
     "element", "tile", "grid_stride", "contiguous", "stream_fold", "warp_stream", "lane",
@@ -29,7 +30,7 @@ Walk = Literal[
 Fold = Literal["tree", "warps_then_serial"]
 Finish = Literal[
     "relaunch", "relaunch_one_block", "atomic", "last_block", "mailbox", "self_reset", "one_word",
-    "reshape", "none", "host",
+    "cluster", "reshape", "none", "host",
 ]  # fmt: skip
 Order = Literal["any", "kept"]
 
@@ -50,6 +51,7 @@ GRIDS: dict[Grid, str] = {
     "one": "one",
     "block_per_row": "one for each row",
     "warp_per_row": "one for each block / 32 rows",
+    "cluster": "eight, which are one cluster",
     "fill_by_row": "as fill, but as many for each row, and at least one",
 }
 
@@ -81,6 +83,7 @@ FINISHES: dict[Finish, str] = {
     "mailbox": "each is posted in the workspace; block 0 waits for all and folds them",
     "self_reset": "atomics combine them in the workspace, which the last block clears again",
     "one_word": "as in self_reset, in one word with the count of blocks",
+    "cluster": "they meet in the shared memory of one block of a cluster, which folds them",
     "reshape": "the partials of each row are a shorter row, launched until it is one partial long",
     "none": "there are none: each row is one block's or one warp's work",
     "host": "they stay partials; the host folds them, which is not timed",
