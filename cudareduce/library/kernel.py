@@ -54,6 +54,7 @@ class Kernel:
     items_bytes: int | None = None
     vector_bytes: int | None = None
     fixed_grid: int | None = None
+    fixed_warps: int | None = None
     techniques: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = tuple(DTYPES)
     ops: tuple[str, ...] = ()
