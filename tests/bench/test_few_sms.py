@@ -51,8 +51,7 @@ def test_no_launch_has_more_blocks_and_none_has_fewer_than_it_may(kernel: Kernel
         whole = replace(case, sms=None).plan(2**28 // rows, rows)
         assert plan.passes[0].grid == min(sms, whole.passes[0].grid)
         assert max(step.grid for step in plan.passes) <= sms == plan.sms
-        if kernel.finish == "last_block":
-            assert plan.scratch["partials"] == plan.passes[0].grid * reduction.acc_size
+        assert plan.scratch.get("partials", 0) <= whole.scratch.get("partials", 0)
 
 
 def test_which_kernels_take_it() -> None:
