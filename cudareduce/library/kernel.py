@@ -170,7 +170,7 @@ class Kernel:
             return None
         if self.guessed is not None:
             return "takes no --sms beside that grid; if its blocks stride, give it --grid fill"
-        return "takes no --sms: its blocks do not stride, so fewer would not take all of its input"
+        return "takes no --sms: fewer blocks would not take all of its input"
 
     def why_not_items(self, items: int, size: int = 4) -> str | None:
         """Why this kernel does not take a number of items of so many bytes a thread, or None if it
