@@ -8,7 +8,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from cudareduce.auto.table import shipped_folder, tables_of, user_folder, write_table
+from cudareduce.auto import table
 from cudareduce.backends import choose_backend, open_timed
 from cudareduce.bench.command import verdict_codes
 from cudareduce.budget import Deadline
@@ -62,7 +62,7 @@ def tune(request: TuneRequest) -> int:
     with open_timed(spec) as backend:
         device = backend.info()
         shown = partial(phase, quiet=request.quiet)
-        search = Search(backend, spec, registry, tables_of(device), shown)
+        search = Search(backend, spec, registry, table.tables_of(device), shown)
         search.compile(kernels, problems, deadline.share(2))
         found = list(_searched(search, kernels, problems, deadline, request.quiet))
     _write(found, device, request)
@@ -113,8 +113,9 @@ def _write(found: Sequence[Found], device: DeviceInfo, request: TuneRequest) -> 
         for one in found for outcome in one.outcomes if outcome.name in (AUTO, AUTO_FIXED)
     ]  # fmt: skip
     if entries:
-        for folder in [user_folder(), *([shipped_folder()] if request.write else [])]:
-            path = write_table(folder, device, entries)
+        shipped = [table.shipped_folder()] if request.write else []
+        for folder in [table.user_folder(), *shipped]:
+            path = table.write_table(folder, device, entries)
             say(f"What auto takes on {device.name} is in {path}.", request.quiet)
 
 

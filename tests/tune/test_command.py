@@ -53,7 +53,6 @@ class Planted(FakeGpu):
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cudareduce: Call) -> Path:
     """Where the user's tables are."""
-    monkeypatch.setattr("cudareduce.tune.command.user_folder", lambda: tmp_path)
     monkeypatch.setattr("cudareduce.auto.table.user_folder", lambda: tmp_path)
     return tmp_path
 
@@ -148,7 +147,7 @@ def test_a_table_goes_into_the_package_on_request(
     cudareduce: Call, gpu: type[Planted], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shipped = folder / "package" / "tables"
-    monkeypatch.setattr("cudareduce.tune.command.shipped_folder", lambda: shipped)
+    monkeypatch.setattr("cudareduce.auto.table.shipped_folder", lambda: shipped)
     code, _, err = cudareduce(*TUNE[:-1], "--write")
     assert code == 0
     assert entries(shipped) == entries(folder)
