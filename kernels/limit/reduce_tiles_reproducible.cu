@@ -11,14 +11,16 @@ fixed_warps  = 4096
 items_bytes  = 128
 vector_bytes = 16
 block        = 512
-blocks       = [32, 64, 128, 256, 512, 1024]
+blocks       = [64, 128, 256, 512, 1024]
 techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuffle", "last_block"]
+dtypes       = ["float32", "float64", "float16", "bfloat16"]
+ops          = ["sum", "prod", "mean"]
 +++*/
 // A float sum differs in its last bits wherever its order does: with the grid, so with the GPU, and with
 // where packs begin, so with the start. Here tile t is fixed warp t % 4096's, and its element k goes to
 // slot k % WIDTH of that warp. Where packs begin `head` elements late, all slots are as many further on,
-// and the last lane's last ones get what the pack of the row before has there. To fold in halves, slots
-// may begin anywhere in their circle. The price: a partial a fixed warp, where there was one a block.
+// and the last lane's last ones get what its pack of the row above has there. To fold in halves, slots may
+// begin anywhere in their circle. The price: a partial a fixed warp, where there was one a block.
 #include <cuda/atomic>
 
 struct alignas(16) Pack { In at[VECTOR]; };
@@ -42,15 +44,11 @@ __device__ void add_packs(Acc (&slot)[VECTOR], const Pack *first, size_t tile, u
     for (unsigned l = 0; l < LOADS; l++)
         pack[l] = first[l * 32];
 #pragma unroll
-    for (unsigned l = LOADS; l-- > 0 && mine % VECTOR > 0;)
-        for (unsigned e = 0; e < VECTOR; e++)
-            if (mine + e >= WIDTH)
-                pack[l].at[e] = l > 0 ? pack[l - 1].at[e] : before.at[e];
-#pragma unroll
     for (unsigned k = 0; k < LOADS * VECTOR; k++) {
         const unsigned l = k / VECTOR, e = k % VECTOR;
-        const size_t index = tile + l * WIDTH + (mine + e) % WIDTH;
-        slot[e] = Op::combine(slot[e], Op::lift(pack[l].at[e], index));
+        const Pack &above = l > 0 ? pack[l - 1] : before;
+        const In x = mine + e < WIDTH ? pack[l].at[e] : above.at[e];
+        slot[e] = Op::combine(slot[e], Op::lift(x, tile + l * WIDTH + (mine + e) % WIDTH));
     }
 }
 
@@ -58,20 +56,20 @@ __device__ void add_packs(Acc (&slot)[VECTOR], const Pack *first, size_t tile, u
 __device__ Acc load_tiles(const In *in, size_t n, unsigned warp)
 {
     const unsigned lane = threadIdx.x % 32, head = (0 - (size_t)in) % 16 / sizeof(In);
-    const unsigned mine = lane * VECTOR + head;
-    const Pack *middle = (const Pack *)(in + head) + lane;
+    const Pack *middle = (const Pack *)(in + head);
     Acc slot[VECTOR];
     for (Acc &value : slot)
         value = Op::identity();
     for (size_t tile = (size_t)warp * TILE; tile < n; tile += (size_t)FIXED_WARPS * TILE)
         if (tile >= head && tile + TILE + head <= n)
-            add_packs(slot, middle + tile / VECTOR, tile, mine);
+            add_packs(slot, middle + tile / VECTOR + lane, tile, lane * VECTOR + head);
         else
-            for (unsigned k = 0; k < LOADS * VECTOR; k++) {
-                const size_t index = tile + k / VECTOR * WIDTH + (mine + k % VECTOR) % WIDTH;
-                if (index < n)
-                    slot[k % VECTOR] = Op::combine(slot[k % VECTOR], Op::lift(in[index], index));
-            }
+            for (unsigned e = 0; e < VECTOR; e++)
+                for (unsigned l = 0; l < LOADS; l++) {
+                    const size_t index = tile + l * WIDTH + (lane * VECTOR + head + e) % WIDTH;
+                    if (index < n)
+                        slot[e] = Op::combine(slot[e], Op::lift(in[index], index));
+                }
     for (Acc &value : slot)
         value = fold_warp(value);
     for (unsigned half = VECTOR / 2; half > 0; half /= 2)
@@ -80,12 +78,14 @@ __device__ Acc load_tiles(const In *in, size_t n, unsigned warp)
     return slot[0];
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK)
+// Bounded for 1024 threads on an SM, the compiler has registers enough to load first and add then.
+extern "C" __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
 reduce_tiles_reproducible(const In *in, Out *out, size_t n, Acc *partials, unsigned *counter)
 {
     __shared__ Acc of_warp[32];
     __shared__ bool is_last;
-    const unsigned tid = threadIdx.x, count = min((n + TILE - 1) / TILE, (size_t)FIXED_WARPS);
+    const unsigned tid = threadIdx.x;
+    const unsigned count = min((n + TILE - 1) / TILE, (size_t)FIXED_WARPS);
 
     // Load and tree: one partial a fixed warp.
     for (unsigned w = blockIdx.x * (BLOCK / 32) + tid / 32; w < count; w += gridDim.x * (BLOCK / 32)) {

@@ -17,7 +17,7 @@ from cudareduce.library.registry import Registry
 from cudareduce.problem.operators import reduction_of
 from tests.same_bits import NAME, STORED, answer, answers, elements
 
-BLOCKS = (32, 64, 128, 512, 1024)
+BLOCKS = (64, 128, 256, 512, 1024)
 SMS = (1, 2, 3, 7, 132)
 
 
