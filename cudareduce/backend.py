@@ -212,6 +212,9 @@ class Monitor(Protocol):
     def read(self) -> Conditions:
         """The state at this moment."""
 
+    def energy_j(self) -> float | None:
+        """Joules that the GPU has taken since its driver was loaded."""
+
     def other_processes(self) -> int:
         """How many processes besides this one and its children compute on the GPU."""
 

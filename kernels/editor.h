@@ -13,6 +13,7 @@
 #define __shared__ __attribute__((shared))
 #define __constant__ __attribute__((constant))
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+#define __cluster_dims__(...)
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
@@ -114,6 +115,8 @@ __device__ float __int_as_float(int value);
 __device__ float __uint_as_float(unsigned value);
 __device__ long long __double_as_longlong(double value);
 __device__ double __longlong_as_double(long long value);
+__device__ int __dp4a(int a, int b, int c);
+__device__ unsigned __dp4a(unsigned a, unsigned b, unsigned c);
 __device__ int __popc(unsigned value);
 __device__ int __popcll(unsigned long long value);
 __device__ int __clz(int value);
@@ -164,5 +167,6 @@ using In = Element;
 using Out = Result;
 struct Op : Operator {};
 [[maybe_unused]] constexpr unsigned BLOCK = 256, ITEMS = 8, VECTOR = 1;
+[[maybe_unused]] constexpr unsigned FIXED_WARPS = 4096;
 
 #endif

@@ -68,6 +68,7 @@ def cudareduce(
 ) -> Callable[..., tuple[int, str, str]]:
     """Run the command line here: exit code, standard output, standard error."""
     monkeypatch.setattr("cudareduce.backends.default_cache", lambda: cache)
+    monkeypatch.setattr("cudareduce.auto.table.user_folder", lambda: cache / "no-tables")
 
     def call(*arguments: object) -> tuple[int, str, str]:
         code = run([str(argument) for argument in arguments])

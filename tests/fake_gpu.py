@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ from cudareduce.verify.job import Job, both, verify_job
 from cudareduce.verify.verdict import RIGHT, Verdict
 from tests.simulate import H200
 
-PEAK_GB_S = 4000.0
+PEAK_GB_S, WATTS = 4000.0, 600.0
 CALM = Conditions(1980.0, 3201.0, 300.0, 40.0, 0)
 #: A card whose memory is slow, so that small sizes take a time that grows with them.
 SLOW = DeviceInfo("Fake GPU", l2_bytes=2**20, peak_gb_s=PEAK_GB_S, cc="9.0")
@@ -63,12 +63,21 @@ class FakeMonitor:
     """Tells what it was told to; the last state stays."""
 
     def __init__(
-        self, states: Sequence[Conditions] = (CALM,), problem: str | None = None, others: int = 0
-    ) -> None:
+        self, states: Sequence[Conditions] = (CALM,), problem: str | None = None, others: int = 0,
+        watts: float | None = None,
+    ) -> None:  # fmt: skip
         self.states, self.problem, self.others = list(states), problem, others
+        self.watts, self.gpu = watts, cast("FakeGpu | None", None)
 
     def read(self) -> Conditions:
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+
+    def energy_j(self) -> float | None:
+        """Renewed at every look, which takes the host 50 ms: a second of it is soon over."""
+        if self.watts is None or self.gpu is None:
+            return None
+        self.gpu.host += 5e4
+        return self.watts * self.gpu.host / 1e6
 
     def other_processes(self) -> int:
         return self.others
@@ -358,6 +367,7 @@ class FakeGpu:
         pass
 
     def monitor(self) -> Monitor:
+        self.states.gpu = self
         return self.states
 
     def mark(self) -> float:
@@ -466,7 +476,7 @@ def quick(cache: Path, seed: int, device: DeviceInfo = H200) -> FakeGpu:
     """One that reads 4 TB/s and runs kernels only where their inputs have changed."""
     return FakeGpu(
         cache, seed, device, floor_us=2.7, bytes_per_us=4e6, event_us=0.0, noise=0.005, lazy=True,
-        states=FakeMonitor([Conditions()]),
+        states=FakeMonitor([Conditions()], watts=WATTS),
     )  # fmt: skip
 
 

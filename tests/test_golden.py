@@ -30,7 +30,7 @@ FILES = ("--json", "{out}/run.json", "--csv", "{out}/run.csv", "--markdown", "{o
 HELP = {
     f"help-{name or 'all'}": (*([name] if name else []), "--help")
     for name in ("", "bench", "verify", "list", "show", "reproduce", "compare", "check", "sweep",
-                 "selftest", "report", "info", "completion", "reveal")
+                 "selftest", "report", "info", "completion", "reveal", "tune")
 }  # fmt: skip
 STATIC: dict[str, tuple[str, ...]] = {
     "list": ("list",),
@@ -71,6 +71,8 @@ ERRORS: dict[str, tuple[str, ...]] = {
     "check-missing": ("check", "--baseline", "{out}/none.json"),
     "report-none": ("report", "{out}/none.md"),
     "show-many": ("show", "fastcuda"),
+    "show-auto": ("show", "auto"),
+    "tune-unknown": ("tune", "limits"),
     "folder-missing": ("list", "--kernels", "{out}/none"),
 }
 ON_CPU: dict[str, tuple[str, ...]] = {
@@ -85,6 +87,12 @@ ON_CPU: dict[str, tuple[str, ...]] = {
                       "--op", "max,argmin,matmul", "--dtype", "int32,float16", *CPU),
     "bench-cpu-own": ("bench", "reduce_v7_shuffle", "--n", "1000", "--op-expr", "a > b ? a : b",
                       "--identity=-INFINITY", "--backend", "cpu"),
+    "bench-cpu-auto": ("bench", "auto", "auto:fixed", "--n", "1000,50000", "--op", "max,affine",
+                       "--dtype", "int32", *CPU, "--json", "{out}/run.json"),
+    "bench-cpu-auto-rows": ("bench", "auto", "--n", "100", "--rows", "30", "--op", "max,matmul",
+                            "--dtype", "int32", *CPU),
+    "verify-cpu-auto": ("verify", "auto", "--n", "33,50000", "--op", "max", "--dtype", "int32",
+                        *CPU),
     "verify-cpu": ("verify", "reduce_v7_shuffle", "reduce_last_block", "--n", "33,1000", *CPU,
                    *FILES),
     "verify-cpu-wrong": ("verify", "tests/wrong_kernels/lost_tail.cu", "--n", "1000", *CPU),

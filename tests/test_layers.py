@@ -25,6 +25,7 @@ COMMANDS = (
     "bench.command.bench", "bench.verify_command.verify", "gate.command.check",
     "gate.command.check_base", "gate.command.compare_files", "sweep.command.sweep",
     "reproduce.command.reproduce", "selftest.command.selftest", "reveal.command.reveal",
+    "tune.command.tune",
 )  # fmt: skip
 MOST_LINES_OF_A_COMMAND = 40
 each_module = pytest.mark.parametrize("module", MODULES)

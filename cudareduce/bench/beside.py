@@ -91,7 +91,7 @@ def _all(
                 folder=str(session.spec.cache or temporary), kernels=one.kernels,
                 methods=methods, rounds=settings.rounds if methods else 0,
                 pattern=settings.pattern, only=settings.only_pattern, seed=settings.seed,
-                left_out=frozenset(why),
+                left_out=frozenset(why), energy=settings.energy,
             )  # fmt: skip
             try:
                 outcome = processes.outcome(job, settings.deadline, progress.step)

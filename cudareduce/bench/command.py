@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any
 
 from cudareduce.backends import BackendSpec
+from cudareduce.bench.cases import why_left_out
 from cudareduce.bench.group import Group
 from cudareduce.bench.guesses import settled
 from cudareduce.bench.records import Recorder
@@ -77,6 +78,7 @@ def timed_choices(
     with opened(request.machine, settings) as session:
         info = session.backend.info()
         device = replace(info, peak_gb_s=settings.peak_gb_s or info.peak_gb_s)
+        say(why_left_out(session, choices), request.machine.quiet)
         recorder = Recorder(session.backend.name, device.peak_gb_s, settings, registry)
         if session.backend.timed() is None:
             say(job_text(len(choices), settings) or "", request.machine.quiet)
@@ -87,7 +89,7 @@ def timed_choices(
         if request.peers and not interrupted:
             from cudareduce.bench import beside
 
-            odd = len(settings.sizes) == 1
+            odd = len(settings.sizes) == 1 and settings.sms == (None,)
             done = beside.timed_beside(session, parts, recorder, request.peers, odd=odd)
             records, how = beside.joined(records, how, done, request.peers)
             interrupted = done.interrupted
@@ -132,8 +134,10 @@ def protocol(session: Session, names: Sequence[str], parts: Sequence[Part]) -> d
         "rows": settings.rows,
         "block": settings.block,
         "items": settings.items,
+        "sms": list(filter(None, settings.sms)) or None,
         "timing": ",".join(settings.timings),
         "graph": settings.graph,
+        "energy": settings.energy,
         "region": settings.region,
         "rounds": settings.rounds,
         "max_time_s": settings.deadline.seconds,

@@ -31,7 +31,8 @@ class Group:
 
     `plans` holds the plan of each case that takes the size, `shas` the hash of its machine code,
     `times` what each method found, by its label, and `condition_numbers` how far cancellation
-    magnifies errors, by shape. `stories` tell how rounds went, `remarks` what a reader must know.
+    magnifies errors, by shape; `joules` are those of one launch. `stories` tell how rounds went,
+    `remarks` what a reader must know.
     `tried`: timing was begun. `interrupted`: Ctrl-C ended it, and it holds what there was by then.
     """
 
@@ -42,6 +43,7 @@ class Group:
     shas: Mapping[Case, str | None] = field(default_factory=dict)
     times: Mapping[str, Times] = field(default_factory=dict)
     condition_numbers: Mapping[Shape, float] = field(default_factory=dict)
+    joules: Mapping[Case, float] = field(default_factory=dict)
     stories: tuple[Mapping[str, Any], ...] = ()
     remarks: tuple[str, ...] = ()
     tried: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from cudareduce.bench.cases import case
 from cudareduce.bench.session import Session
 from cudareduce.library.header import GridRule
 from cudareduce.library.registry import Choice
@@ -37,8 +38,8 @@ def _settled(session: Session, choice: Choice, quiet: bool) -> Choice:
 def _is_right(session: Session, choice: Choice) -> bool | None:
     """Whether a launch on a few blocks gives right answers; None where that is not to be had."""
     reduction = next(iter(session.settings.shares([choice])))
-    [(case, refused)] = session.cases([choice], reduction)
+    found, refused = case(session, choice, reduction)
     if refused is not None or session.jobs.emulator is None:
         return None
-    verdict = session.tried(case, guess_net(case))
+    verdict = session.tried(found, guess_net(found))
     return None if verdict is None or verdict.outcome == "skip" else verdict.outcome == "pass"

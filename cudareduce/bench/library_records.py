@@ -20,7 +20,17 @@ from cudareduce.intervals import MIN_ROUNDS, interval, paired
 from cudareduce.launch.case import Case, Shape
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.peers.contract import Peer
-from cudareduce.peers.job import ODD, PLAIN, Found, Job, Outcome, case_of, keyed, plan_of
+from cudareduce.peers.job import (
+    ODD,
+    PLAIN,
+    Found,
+    Job,
+    Outcome,
+    case_of,
+    kernel_name,
+    keyed,
+    plan_of,
+)
 from cudareduce.peers.laid import plans_of
 from cudareduce.results.record import Record
 from cudareduce.verify.verdict import RIGHT, skipped, worse
@@ -103,7 +113,7 @@ class LibraryRecords:
         shape = self.job.layouts[number].shape(one.shape)
         problem = Problem(self.job.reduction, *shape)
         places = {keyed(p.name, number): case_of(p, self.job.reduction) for p in self.peers}
-        places |= {keyed(case.kernel.id, number): case for case, _ in one.kernels}
+        places |= {keyed(kernel_name(plan), number): case for case, plan in one.kernels}
         verdicts = {case: f.verdict for case, f in found.items()}
         plans, refusals = plans_of(self.job, number, self.limits)
         for place, (case, _) in enumerate(one.kernels):
@@ -120,8 +130,10 @@ class LibraryRecords:
             for label, result in outcome.passes.items()
         }  # fmt: skip
         ours = {one.kernels[place][0]: plan for place, plan in plans.items()}
+        counted = next((result.joules for result in outcome.passes.values()), {})
         return replace(
             one.group, n=shape[0], times=times, verdicts=verdicts, tried=False,
+            joules={places[name]: took for name, took in counted.items() if name in places},
             plans={**{case: plan_of(case, problem) for case in found}, **ours},
         )  # fmt: skip
 

@@ -14,7 +14,8 @@ from cudareduce.device import Conditions
 from cudareduce.intervals import interval, paired
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan
-from cudareduce.library.registry import Registry
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import AUTO, AUTO_FIXED, Registry
 from cudareduce.results.record import Record
 from cudareduce.timing.rounds import Timing
 from cudareduce.verify.verdict import Verdict
@@ -77,15 +78,17 @@ class Recorder:
         records = []
         for k, case in enumerate(known):
             baseline = self._baseline(case, known)
-            before = _find(known, case.kernel.after)
+            before = _find(known, case.kernel.after, case.sms)
             if case.suite:
-                before = known[k - 1] if k and known[k - 1].suite == case.suite else None
+                above = known[k - 1] if k else None
+                same = above and (above.suite, above.sms) == (case.suite, case.sms)
+                before = above if same else None
             timed = [
                 replace(plain[case], timing=label, verdict="fail", reason=alarms[label, case])
                 if (label, case) in alarms
                 else self._timed(
                     replace(plain[case], timing=label), group.plans[case], times, case,
-                    _speedups(sound[label], case, baseline, before),
+                    _speedups(sound[label], case, baseline, before), group.joules.get(case),
                 )
                 for label, times in group.times.items()
                 if case in times.timings
@@ -129,6 +132,8 @@ class Recorder:
             source_sha=case.kernel.sha,
             cubin_sha=group.shas.get(case),
             cause=verdict.cause,
+            sms=case.sms,
+            chosen=_chosen(case.kernel),
             **_effort(verdict),
         )
 
@@ -144,9 +149,10 @@ class Recorder:
         return roofline_alarm(label, moved / timing.median_us / 1e3, self.peak_gb_s)
 
     def _timed(
-        self, record: Record, plan: Plan, times: Times, case: Case, speedups: Mapping[str, Any]
-    ) -> Record:
-        """The record with what one method found."""
+        self, record: Record, plan: Plan, times: Times, case: Case, speedups: Mapping[str, Any],
+        joules: float | None,
+    ) -> Record:  # fmt: skip
+        """The record with what one method found, and the joules of a launch."""
         timing = times.timings[case]
         moved, read = self._bytes(plan)
         ceiling = read / times.ceiling.median_us / 1e3 if times.ceiling else None
@@ -155,15 +161,24 @@ class Recorder:
             **_bandwidth(timing, moved, self.peak_gb_s, ceiling),
             **speedups,
             **_conditions(times.conditions),
+            joules_per_gb=None if joules is None else joules / moved * 1e9,
         )
 
     def _baseline(self, case: Case, known: Sequence[Case]) -> Case | None:
-        """The kernel asked for, else the suite's first row, else the root of the lineage."""
+        """The kernel asked for, else the suite's first row, else the root of the lineage, each on
+        as many SMs."""
         if self.settings.baseline_kernel:
-            return _find(known, self.settings.baseline_kernel)
+            return _find(known, self.settings.baseline_kernel, case.sms)
         if case.suite:
-            return next(other for other in known if other.suite == case.suite)
-        return _find(known, self.registry.root(case.kernel).id)
+            same = case.suite, case.sms
+            return next(other for other in known if (other.suite, other.sms) == same)
+        return _find(known, self.registry.root(case.kernel).id, case.sms)
+
+
+def _chosen(kernel: Kernel) -> str | None:
+    """What was chosen under the name of `auto`; None of what goes by its own name."""
+    automatic = kernel.id in (AUTO, AUTO_FIXED) and kernel.entry != kernel.id
+    return kernel.entry if automatic else None
 
 
 def _effort(verdict: Verdict) -> dict[str, Any]:
@@ -176,8 +191,8 @@ def _effort(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _find(cases: Sequence[Case], kernel: str | None) -> Case | None:
-    return next((case for case in cases if case.kernel.id == kernel), None)
+def _find(cases: Sequence[Case], kernel: str | None, sms: int | None) -> Case | None:
+    return next((case for case in cases if (case.kernel.id, case.sms) == (kernel, sms)), None)
 
 
 def _bandwidth(

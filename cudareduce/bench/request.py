@@ -12,6 +12,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
+from cudareduce.backend import Backend
 from cudareduce.backends import choose_backend, open_backend
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
@@ -36,12 +37,13 @@ from cudareduce.verify.forking import fork_server
 class Selection:
     """Which kernels, and what the user says of files without a header: `block` threads, `items`
     elements a thread, `grid` blocks or a rule for their number, `shared` bytes a block; None
-    leaves it to each kernel."""
+    leaves it to each kernel. Each is run on every number of `sms`, without any on all SMs."""
 
     kernels: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
     block: int | None = None
     items: int | None = None
+    sms: tuple[int, ...] = ()
     entry: str | None = None
     grid: int | GridRule | None = None
     shared: int | None = None
@@ -82,10 +84,11 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingOptions:
-    """How times are taken, and what speed-ups and bandwidths compare with."""
+    """How times are taken, energy too or not, and what speed-ups and bandwidths compare with."""
 
     timing: tuple[str, ...] = ("cold",)
     graph: bool = False
+    energy: bool = False
     rounds: int = 9
     pattern: str = "random"
     region: str = "total"
@@ -140,7 +143,7 @@ def chosen(selection: Selection, registry: Registry, quiet: bool) -> list[Choice
         say(adopted.assumed, quiet)
         return adopted.kernel
 
-    return registry.choose(selection.kernels, take)
+    return registry.choose(selection.kernels, take, auto=True)
 
 
 def bench_settings(request: BenchRequest, deadline: Deadline | None = None) -> Settings:
@@ -152,7 +155,7 @@ def bench_settings(request: BenchRequest, deadline: Deadline | None = None) -> S
         Settings(
             reductions=(), sizes=(), pattern=timing.pattern, region=timing.region,
             rounds=timing.rounds, peak_gb_s=timing.peak_gb_s, timings=timing.timing,
-            graph=timing.graph, baseline_kernel=timing.baseline_kernel,
+            graph=timing.graph, energy=timing.energy, baseline_kernel=timing.baseline_kernel,
         ),
     )  # fmt: skip
 
@@ -180,7 +183,8 @@ def _settings(
             raise UsageError(reason)
     return replace(
         special, reductions=reductions, instead=_instead(problem), sizes=problem.n or (),
-        rows=problem.rows, block=selection.block, items=selection.items, seed=machine.seed or 0,
+        rows=problem.rows, block=selection.block, items=selection.items,
+        sms=selection.sms or (None,), seed=machine.seed or 0,
         timed_seed=special.timed_seed if machine.seed is None else machine.seed + 1,
         time_limit_s=machine.time_limit, deadline=deadline or Deadline(machine.max_time),
     )  # fmt: skip
@@ -232,6 +236,7 @@ def opened(machine: Machine, settings: Settings) -> Iterator[Session]:
             temporary = stack.enter_context(temporary_folder())
         spec = spec.with_cache(Path(temporary))
         backend = stack.enter_context(open_backend(spec))
+        _check_sms(settings, backend)
         timed = backend.timed()
         if timed is not None and any(method.needs_bindings for method in settings.methods):
             timed.require_bindings()  # before anything is compiled
@@ -240,3 +245,10 @@ def opened(machine: Machine, settings: Settings) -> Iterator[Session]:
             fork_server()  # it gets ready while this process plans and compiles
         stack.callback(session.close)
         yield session
+
+
+def _check_sms(settings: Settings, backend: Backend) -> None:
+    """A device has as many SMs as it has: more is a UsageError."""
+    most, asked = backend.limits().sm_count, max(filter(None, settings.sms), default=0)
+    if asked > most:
+        raise UsageError(f"--sms {asked} is more than there are: give at most {most}")

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from cudareduce.backend import Monitor
+from cudareduce.bench.cases import cases
 from cudareduce.bench.group import Group, Times
 from cudareduce.bench.session import Session
 from cudareduce.bench.trial import Trial
@@ -43,10 +44,9 @@ def measured(session: Session, choices: Sequence[Choice]) -> list[Part]:
     timed = session.backend.timed()
     runner = _Runner(session, timed.monitor() if timed else None)
     parts: list[Part] = []
-    shares = session.settings.shares(choices)
-    for k, (reduction, some) in enumerate(shares.items()):
-        ahead = len(shares) - k - 1
-        parts.append(runner.part(reduction, session.cases(some, reduction), ahead))
+    found = cases(session, choices)
+    for k, (reduction, some) in enumerate(found.items()):
+        parts.append(runner.part(reduction, some, len(found) - k - 1))
         if parts[-1].interrupted:
             break
     return parts
@@ -72,8 +72,11 @@ class _Runner:
             session = self._session
             edges_of = {case: self._edges(case) for case in runnable}
             nets = {case: session.jobs.nets(case, every=_of_a_user(case)) for case in runnable}
-            sizes = [(n, self._settings.rows) for n in self._settings.sizes]
-            shapes = {case: [*some, *sizes] for case, some in edges_of.items()}
+            rows, sizes = self._settings.rows, self._settings.sizes
+            shapes = {
+                case: [*some, *((n, rows) for n in sizes if case.at(n))]
+                for case, some in edges_of.items()
+            }
             prepared, unbuilt = session.prepare(runnable, shapes, nets)
             verdicts = {case: verdict for case, verdict in cases if verdict}
             at_edges = session.verify(prepared, edges_of, {}, nets=nets, skip_others=True)
@@ -81,10 +84,11 @@ class _Runner:
             verdicts |= {case: _elsewhere(verdict) for case, verdict in at_edges.verdicts.items()}
             if at_edges.interrupted:
                 raise KeyboardInterrupt
-            for k, n in enumerate(self._settings.sizes):
-                later = self._settings.sizes[k + 1 :]
-                ahead = [*later, *self._settings.sizes * reductions_ahead]
-                groups.append(self._group(reduction, n, prepared, verdicts, ahead))
+            for k, n in enumerate(sizes):
+                ahead = [*sizes[k + 1 :], *sizes * reductions_ahead]
+                here = [one for one in prepared if one.case.at(n)]
+                known = {case: verdict for case, verdict in verdicts.items() if case.at(n)}
+                groups.append(self._group(reduction, n, here, known, ahead))
                 if groups[-1].interrupted:
                     interrupted = True
                     break

@@ -21,8 +21,6 @@ from cudareduce.host import cpu_count
 from cudareduce.launch.bound import Workspaces
 from cudareduce.launch.case import Case, Prepared, Shape, build, planned
 from cudareduce.launch.plan import Plan
-from cudareduce.library.registry import Choice
-from cudareduce.problem.operators import Reduction
 from cudareduce.progress import Progress
 from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.job import Job, both
@@ -66,32 +64,6 @@ class Session:
         """End the child processes, if there are any, and free what kernels keep."""
         self._isolation.close()
         self._workspaces.release()
-
-    def cases(
-        self, choices: Sequence[Choice], reduction: Reduction
-    ) -> list[tuple[Case, Verdict | None]]:
-        """A case for each choice, with a verdict where it cannot run."""
-        settings, lacks = self.settings, self.backend.traits.lacks
-        cases = []
-        for choice in choices:
-            kernel = choice.kernel
-            block = settings.block or choice.block or kernel.block
-            size = reduction.dtype.size
-            items = settings.items or choice.items or kernel.items_of(size)
-            reason = (
-                kernel.why_not(reduction)
-                or kernel.why_not_block(block)
-                or kernel.why_not_items(items, size)
-            )
-            lacking = next((word for word in kernel.requires if word in lacks), None)
-            verdict = skipped("unfit", reason) if reason else None
-            if verdict is None and lacking is not None:
-                verdict = skipped(
-                    "machine", f"needs hardware that the CPU does not emulate: {lacking}"
-                )
-            case = Case(kernel, reduction, block, items, choice.suite, choice.name)
-            cases.append((case, verdict))
-        return cases
 
     def prepare(
         self, cases: Sequence[Case], shapes: Shapes, nets: Nets | None = None

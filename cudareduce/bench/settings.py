@@ -21,8 +21,9 @@ class Settings:
     `only_pattern` verifies with this input alone; `baseline_kernel` is what speed-ups compare with;
     `time_limit_s` is when the verification of one kernel counts as hanging; `peak_gb_s` is theory,
     where the driver's is not to be used. Each of `timings` is `cold` or `warm`, `region` is `total`
-    or `first-pass`. `timed_seed` is of the input that is timed: another than verification has, so
-    that what a kernel may have kept from there, or knows beforehand, is of no use.
+    or `first-pass`; each of `sms` is how many SMs may work, None for all. `timed_seed` is of the
+    input that is timed: another than verification has, so that what a kernel may have kept from
+    there, or knows beforehand, is of no use. `energy` is counted, too.
     """
 
     reductions: tuple[Reduction, ...]
@@ -31,6 +32,7 @@ class Settings:
     rows: int = 1
     block: int | None = None
     items: int | None = None
+    sms: tuple[int | None, ...] = (None,)
     pattern: str = "random"
     only_pattern: str | None = None
     region: str = "total"
@@ -42,6 +44,7 @@ class Settings:
     time_limit_s: float | None = None
     timings: tuple[str, ...] = ("cold",)
     graph: bool = False
+    energy: bool = False
     deadline: Deadline = field(default_factory=Deadline)
 
     def shares(self, choices: Sequence[Choice]) -> dict[Reduction, list[Choice]]:

@@ -20,6 +20,7 @@ from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, Prepared, programs_of
 from cudareduce.problem.reference import Reference
 from cudareduce.timing.contexts import Context, new_context
+from cudareduce.timing.energy import joules
 from cudareduce.timing.late_work import late_work
 from cudareduce.timing.remarks import remarks
 from cudareduce.timing.rounds import Measurement, measure, over
@@ -70,6 +71,7 @@ class Trial:
         self._given: TimedInput | None = None
         self._keep_cache = False
         self._after: dict[Case, Verdict] = {}
+        self._joules: dict[Case, float] = {}
         self._undecided: set[Case] = set()
         self._home, self._monitor = home, monitor
         self._open = ExitStack()
@@ -183,6 +185,7 @@ class Trial:
             with self._context() as context:
                 self._judge()
                 if not hurried:
+                    self._count(context, costs_us)
                     self._repeat(context, costs_us)
         self.close()
         verdicts = {case: self._after.get(case, RIGHT) for case in self._bounds}
@@ -202,8 +205,9 @@ class Trial:
         taken = {(plan.problem.n, plan.problem.rows) for plan in self._plans.values()}
         numbers = {shape: _condition_number(self._data.reference(shape, 0)) for shape in taken}
         return replace(
-            group, condition_numbers={s: number for s, number in numbers.items() if number}
-        )
+            group, condition_numbers={s: number for s, number in numbers.items() if number},
+            joules=self._joules,
+        )  # fmt: skip
 
     def _judge(self) -> None:
         """Look at what one more launch in the open context gives from poisoned memory."""
@@ -221,6 +225,14 @@ class Trial:
                 self._undecided.add(case)
             else:
                 self._after[case] = worse(self._after.get(case, RIGHT), verdict)
+
+    def _count(self, context: Context[DeviceTimer], costs_us: Mapping[Case, float]) -> None:
+        """The energy of launches that were timed, as far as there is time."""
+        for k, case in enumerate(self._plans if self._settings.energy else ()):
+            if case in costs_us and not self._settings.deadline.passed:
+                run, counter = context.entrants[str(k)], self._monitor.energy_j
+                took = joules(context.timer, run, costs_us[case], counter)
+                self._joules |= {} if took is None else {case: took}
 
     def _repeat(self, context: Context[DeviceTimer], costs_us: Mapping[Case, float]) -> None:
         """Whether launches leave work behind, and how many answers ten of them give."""

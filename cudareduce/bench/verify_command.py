@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from cudareduce.backends import never_timed
+from cudareduce.bench.cases import Cases, cases, why_left_out
 from cudareduce.bench.command import undecided_codes, verdict_codes
 from cudareduce.bench.group import Group
 from cudareduce.bench.guesses import settled
@@ -18,7 +19,7 @@ from cudareduce.bench.telling import closing_line
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
-from cudareduce.library.registry import Choice, load_registry
+from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import Reduction
 from cudareduce.progress import say
 from cudareduce.report.answers import verdict_section
@@ -35,21 +36,20 @@ from cudareduce.verify.verdict import Verdict
 def verify(request: VerifyRequest) -> int:
     """Only the answers, at the sizes asked for or at those where reductions go wrong; the exit
     code. Raises UsageError and EnvironmentProblem."""
-    began = monotonic()
+    began, quiet = monotonic(), request.machine.quiet
     registry = load_registry(request.selection.folders)
-    choices = chosen(request.selection, registry, request.machine.quiet)
+    choices = chosen(request.selection, registry, quiet)
     request.outputs.check(*(choice.kernel.path for choice in choices))
     settings = verify_settings(request)
     with opened(request.machine, settings) as session:
         if request.sanitize:
             _check_sanitizer(session, request.machine)
-        device = session.backend.info()
+        say(why_left_out(session, choices), quiet)
         recorder = Recorder(session.backend.name, None, settings, registry)
         records: list[Record] = []
         groups: list[Group] = []
         codes: set[int] = set()
-        choices = settled(session, choices, request.machine.quiet)
-        for reduction, some in settings.shares(choices).items():
+        for reduction, some in cases(session, settled(session, choices, quiet)).items():
             answers = _answers(session, some, reduction, sanitize=request.sanitize)
             records += recorder.records(answers.group, answers.cases)
             if request.strict:
@@ -58,6 +58,7 @@ def verify(request: VerifyRequest) -> int:
             if answers.group.interrupted:
                 codes |= {130}
                 break
+        device = session.backend.info()
         if request.peers and not codes:
             from cudareduce.bench.beside import verified_beside
 
@@ -70,7 +71,7 @@ def verify(request: VerifyRequest) -> int:
     )
     following = "cudareduce bench, which times what is right"
     line = closing_line(records, monotonic() - began, following, interrupted=130 in codes)
-    say(line, request.machine.quiet)
+    say(line, quiet)
     return 130 if 130 in codes else worst_exit_code(codes | verdict_codes(records))
 
 
@@ -82,12 +83,10 @@ class _Answers:
     group: Group
 
 
-def _answers(
-    session: Session, choices: Sequence[Choice], reduction: Reduction, *, sanitize: bool
-) -> _Answers:
-    settings, cases = session.settings, session.cases(choices, reduction)
-    verdicts = {case: verdict for case, verdict in cases if verdict}
-    runnable = [case for case, verdict in cases if verdict is None]
+def _answers(session: Session, some: Cases, reduction: Reduction, *, sanitize: bool) -> _Answers:
+    settings = session.settings
+    verdicts = {case: verdict for case, verdict in some if verdict}
+    runnable = [case for case, verdict in some if verdict is None]
     shapes = {case: _shapes(session, case) for case in runnable}
     nets = {case: session.jobs.nets(case, every=not settings.sizes) for case in runnable}
     prepared: list[Prepared] = []
@@ -107,7 +106,7 @@ def _answers(
         reduction=reduction, n=max(_sizes(shapes, settings)), plans=plans, verdicts=verdicts,
         interrupted=interrupted,
     )  # fmt: skip
-    return _Answers(tuple(case for case, _ in cases), group)
+    return _Answers(tuple(case for case, _ in some), group)
 
 
 def _check_sanitizer(session: Session, machine: Machine) -> None:
@@ -149,5 +148,5 @@ def _sizes(shapes: Mapping[Case, Sequence[Shape]], settings: Settings) -> list[i
 def _shapes(session: Session, case: Case) -> Sequence[Shape]:
     """What was asked for, or where this kernel may go wrong."""
     settings, backend = session.settings, session.backend
-    asked = [(n, settings.rows) for n in settings.sizes]
+    asked = [(n, settings.rows) for n in settings.sizes if case.at(n)]
     return asked or edges(case, backend.limits(), large=backend.traits.large)

@@ -23,10 +23,13 @@ INSTALL = {
 
 class Named(click.ParamType[str]):
     """What is called by its name: a kernel, and where `files` and `suites` say so a file or a
-    published experiment, too."""
+    published experiment, too; or one of some further `words`."""
 
-    def __init__(self, name: str, *, kernels: bool = True, suites: bool = False) -> None:
-        self.name, self._kernels, self._suites = name, kernels, suites
+    def __init__(
+        self, name: str, *, kernels: bool = True, suites: bool = False,
+        words: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        self.name, self._kernels, self._suites, self._words = name, kernels, suites, words
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
         """The same text, if anything can be called so."""
@@ -52,7 +55,7 @@ class Named(click.ParamType[str]):
             names += _stems(folders, "suites/*.toml")
         if self._kernels and self._suites:
             names.append("all")
-        found = completed(names, incomplete)
+        found = completed([*names, *self._words], incomplete)
         return found or [CompletionItem(incomplete, type="file")] * self._kernels
 
 

@@ -50,8 +50,8 @@ def _without_columns(values: Values) -> bool:
 #: What may be without effect, of all commands.
 _IDLE = (
     _Idle(
-        ("timing", "graph", "region", "rounds", "pattern", "peak_gb_s", "baseline_kernel",
-         "columns"),
+        ("timing", "graph", "energy", "region", "rounds", "pattern", "peak_gb_s",
+         "baseline_kernel", "columns"),
         "--backend cpu times nothing", _on_cpu,
     ),
     _Idle(("device",), "--backend cpu takes no GPU", _on_cpu),

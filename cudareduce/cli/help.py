@@ -18,13 +18,13 @@ GROUPS = {
         "n", "rows", "op", "dtype", "acc", "op_expr", "identity", "rtol", "pattern",
         "only_pattern", "seed",
     ),
-    "Which kernels": ("folders", "block", "items", "peers"),
+    "Which kernels": ("folders", "block", "items", "sms", "peers"),
     "Files without a header": ("entry", "grid", "shared", "finish"),
     "What it is compared with": (
         "baseline", "base", "compiling", "arch", "update_baseline", "compare",
     ),
     "How it is timed": (
-        "timing", "graph", "region", "rounds", "peak_gb_s", "baseline_kernel",
+        "timing", "graph", "energy", "region", "rounds", "peak_gb_s", "baseline_kernel",
     ),
     "How it is judged": (
         "threshold", "thresholds", "no_same_code", "cross_device", "allow_gone", "strict",
@@ -33,7 +33,7 @@ GROUPS = {
     "The machine": ("backend", "device", "max_time", "time_limit", "no_cache"),
     _LAST: (
         "style", "columns", "everything", "diff", "check", "csv", "json", "markdown", "junit",
-        "benchmark_json", "quiet", "debug",
+        "benchmark_json", "write", "quiet", "debug",
     ),
 }  # fmt: skip
 

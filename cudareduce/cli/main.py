@@ -32,6 +32,7 @@ from cudareduce.cli.options import (
     add_sizes,
     add_strict,
     add_timing,
+    add_tune,
     one_of,
 )
 from cudareduce.cli.requests import made
@@ -177,11 +178,11 @@ cli.add_command(check)
 @cli.command(
     "sweep",
     epilog="""cudareduce sweep fastcuda
-cudareduce sweep reduce_v6_multi_add reduce_v7_shuffle --n 2^10..2^28
+cudareduce sweep reduce_tiles_ring --sms 8,16,32,64,132 --peers cub
 cudareduce sweep all --max-time 300 --json sweep.json""",
 )
 @add_kernels
-@add_sizes("2^10..2^30", "At least 3 sizes: a range doubles.")
+@add_sizes(None, "At least 3 sizes: a range doubles.  [default: 2^10..2^30; with --sms 2^28]")
 @add_timing
 @add_peers
 @add_problem
@@ -190,11 +191,34 @@ def sweep_(arguments: list[str], /, **options: Any) -> int:
     """Launch floor, bandwidth, and who overtakes whom where.
 
     Times kernels over a range of sizes, and fits a line to each one's times; it takes a GPU.
+    With --sms it is bandwidth over the number of SMs, with a bar for each.
     """
     from cudareduce.bench.request import BenchRequest
     from cudareduce.sweep.command import sweep
 
     return sweep(made(BenchRequest, options | {"argv": tuple(arguments)}))
+
+
+@cli.command(
+    "tune",
+    epilog="""cudareduce tune auto --max-time 300
+cudareduce tune auto --op sum,argmax --dtype float32,int32 --n 2^10..2^28
+cudareduce tune reduce_tiles_mailbox --n 2^16,2^20 --json tuned.json""",
+)
+@click.argument("kernels", nargs=-1, metavar="[KERNEL|FAMILY|GLOB|auto]...",
+                type=Named("KERNEL", words=("auto",)))  # fmt: skip
+@add_sizes("2^10,2^12,2^14,2^16,2^18,2^20,2^22,2^24,2^25,2^26,2^28", f"Elements: {_SIZES}.")
+@add_tune
+@click.pass_obj
+def tune_(arguments: list[str], /, **options: Any) -> int:
+    """Search launch shapes, and write the table that auto reads.
+
+    Threads, elements a thread and the grid of every kernel named, against what auto takes now; it
+    takes a GPU.
+    """
+    from cudareduce.tune.command import TuneRequest, tune
+
+    return tune(made(TuneRequest, options | {"argv": tuple(arguments)}))
 
 
 @cli.command(

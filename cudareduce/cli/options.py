@@ -15,6 +15,7 @@ from cudareduce.cli.types import (
     Command,
     Count,
     CountOrWord,
+    Counts,
     Name,
     Place,
     Sizes,
@@ -33,6 +34,7 @@ from cudareduce.problem.sizes import LARGEST
 #: anyone waits for; Python itself waits for no more than 24 days.
 MOST_ROUNDS, MOST_SECONDS = 10_000, 1e6
 _MOST_THREADS, _MOST_ITEMS, _MOST_BLOCKS, _MOST_SHARED = 1024, 2**16, 2**31 - 1, 2**20
+_MOST_SMS = 1024
 
 _FLOATS = ", ".join(name for name, dtype in DTYPES.items() if dtype.kind == "float")
 
@@ -68,8 +70,8 @@ def add_sizes(default: str | None, what: str) -> Callable[[Command], Command]:
 
 seconds = Amount(MOST_SECONDS)
 add_kernels = click.argument(
-    "kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all]...",
-    type=Named("KERNEL", suites=True),
+    "kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all|auto]...",
+    type=Named("KERNEL", suites=True, words=("auto",)),
 )  # fmt: skip
 add_debug = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 add_folders = click.option(
@@ -134,6 +136,9 @@ add_problem = options_of(
                  help="Threads a block.  [default: each kernel's]"),
     click.option("--items", type=Count(1, _MOST_ITEMS),
                  help="Elements a thread.  [default: each kernel's]"),
+    click.option("--sms", type=Counts(1, _MOST_SMS), default=(),
+                 help="Leave the other SMs free: launch no more than N blocks, of the kernel's "
+                 "largest size unless --block says; several with commas.  [default: all SMs]"),
     click.option("--entry", metavar="NAME", type=Name(),
                  help="Which of its kernels, with template arguments."),
     click.option("--grid", type=CountOrWord(1, _MOST_BLOCKS, GRID_RULES), metavar="BLOCKS",
@@ -152,6 +157,8 @@ add_timing = options_of(
                  help="From a displaced cache, from a warm one, or both: cold,warm."),
     click.option("--graph", is_flag=True,
                  help="Also replay each kernel as a captured CUDA graph."),
+    click.option("--energy", is_flag=True,
+                 help="Also the joules that a GB takes: 1.5 s of launches a row, back to back."),
     add_rounds,
     click.option("--pattern", default="random", show_default=True, metavar="NAME",
                  type=Word(USER_PATTERNS),
@@ -174,6 +181,27 @@ add_strict = click.option(
 add_peers = click.option(
     "--peers", type=Words("NAMES", PEERS), default=(),
     help=f"Libraries beside kernels, with commas, or all: {', '.join(PEERS)}.",
+)  # fmt: skip
+add_tune = options_of(
+    click.option("--op", type=Words("OPS", tuple(OPERATORS)), default="sum", show_default=True,
+                 help=f"Operators, with commas, or all: {', '.join(OPERATORS)}."),
+    click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32",
+                 show_default=True,
+                 help=f"Element types, with commas, or all: {', '.join(DTYPES)}."),
+    click.option("--rows", type=Count(1, LARGEST), default=1, show_default=True,
+                 help="Reduce this many rows of --n elements each."),
+    click.option("--max-time", type=seconds, default=300.0, show_default=True, metavar="SECONDS",
+                 help="Bound the whole search; small sizes come first."),
+    click.option("--write", is_flag=True,
+                 help="Put the table into the package, too, for all who use it."),
+    add_device,
+    add_no_cache,
+    add_quiet,
+    add_file("--csv", "CSV"),
+    add_json,
+    add_file("--markdown", "Markdown"),
+    add_format("table", "markdown", "csv", "json"),
+    add_debug,
 )  # fmt: skip
 add_selftest = options_of(
     click.option("--max-time", type=seconds, default=180.0, show_default=True, metavar="SECONDS",

@@ -70,6 +70,22 @@ class Count(click.ParamType[int]):
         return number
 
 
+class Counts(click.ParamType[tuple[int, ...]]):
+    """Whole numbers between two limits, with commas."""
+
+    name = "N,..."
+
+    def __init__(self, low: int, high: int) -> None:
+        self._count = Count(low, high)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
+        """The numbers, each once."""
+        if isinstance(value, tuple):
+            return value
+        numbers = (self._count.convert(part, param, ctx) for part in value.split(","))
+        return tuple(dict.fromkeys(numbers))
+
+
 class CountOrWord(click.ParamType[int | str]):
     """A whole number between two limits, or one of some words in its place."""
 

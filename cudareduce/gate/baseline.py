@@ -20,7 +20,7 @@ from cudareduce.results.store import is_missing, load
 #: What two records of one run may not share; the launch shape stands last.
 IDENTITY = (
     "kernel", "op", "dtype", "acc", "n", "rows", "offset", "timing", "region", "pattern", "context",
-    "block", "items",
+    "sms", "block", "items",
 )  # fmt: skip
 Identity = tuple[object, ...]
 _identity = attrgetter(*IDENTITY)
@@ -32,7 +32,7 @@ _KNOWN = {
     "verdict": ("pass", "fail", "skip"),
 }
 #: The least that counts can be, of a record and of what was asked for.
-_COUNTS = {"n": 0, "rows": 0, "offset": 0, "block": 1, "items": 1, "bytes": 0}
+_COUNTS = {"n": 0, "rows": 0, "offset": 0, "block": 1, "items": 1, "sms": 1, "bytes": 0}
 _ASKED = {"rounds": 0, "seed": 0, "rows": 0, "block": 1, "items": 1}
 _FIGURES = ("time_us", "time_us_low", "time_us_high", "gb_s", "ceiling_gb_s", "pct_ceiling")
 _CLOCKS = ("sm_mhz", "memory_mhz")

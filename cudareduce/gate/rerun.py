@@ -74,7 +74,7 @@ def _baseline_choices(run: Run, names: Sequence[str], registry: Registry) -> lis
     if names:
         gone = [n for n in names if not _still_there(n, registry) and _in_baseline(run, n)]
         left = [n for n in names if n not in gone]
-        return registry.choose(left) if left else []
+        return registry.choose(left, auto=True) if left else []
     names_then = run.protocol.get("kernels")
     if not isinstance(names_then, list | tuple):  # a file from before this was written down
         shapes = dict.fromkeys((r.kernel, r.block, r.items) for r in run.records)
@@ -84,7 +84,7 @@ def _baseline_choices(run: Run, names: Sequence[str], registry: Registry) -> lis
             if kernel in registry.kernels
         ]
     left = [name for name in names_then if _still_there(name, registry)]
-    return registry.choose(left) if left else []
+    return registry.choose(left, auto=True) if left else []
 
 
 def _in_baseline(run: Run, name: str) -> bool:
@@ -96,7 +96,7 @@ def _still_there(name: str, registry: Registry) -> bool:
     if name.endswith(".cu"):
         return Path(name).exists()
     try:
-        registry.choose([name])
+        registry.choose([name], auto=True)
     except UsageError:
         return False
     return True
@@ -132,6 +132,7 @@ def _baseline_batches(
             rows=rows,
             block=protocol.get("block"),
             items=protocol.get("items"),
+            sms=tuple(dict.fromkeys(r.sms for r in records)),
             pattern=pattern,
             region=region,
             seed=int(protocol.get("seed") or 0),

@@ -12,7 +12,14 @@ from typing import Any
 from cudareduce.gate.compare import VERDICTS, Row, twin_changes
 from cudareduce.gate.policy import Policy
 from cudareduce.report.ci import Finding
-from cudareduce.report.numbers import DASH, change_text, share_text, short_size, time_text
+from cudareduce.report.numbers import (
+    DASH,
+    change_text,
+    share_text,
+    short_size,
+    sms_text,
+    time_text,
+)
 from cudareduce.report.sections import Section
 from cudareduce.results.record import Record
 
@@ -40,6 +47,7 @@ def _shape_text(record: Record) -> str:
     ways = [value for key, word in usual.items() if (value := getattr(record, key)) != word]
     ways += ["beside libraries"] if record.context else []
     ways += [f"starting {record.offset} off"] if record.offset else []
+    ways += [f"on {sms_text(record.sms)}"] if record.sms else []
     how = f", {' '.join(ways)}" if ways else ""
     return f"{short_size(record.n)}{rows}{how}"
 
@@ -222,6 +230,7 @@ def _plain(row: Row) -> dict[str, Any]:
         "pattern": record.pattern,
         "context": record.context,
         "offset": record.offset,
+        "sms": record.sms,
         "verdict": row.verdict,
         "reason": _why(row),
         "confirmed": row.confirmed,

@@ -92,6 +92,14 @@ class NvmlMonitor:
             reasons=self._ask("event reasons", lambda: _reasons(nvml, handle)),
         )
 
+    def energy_j(self) -> float | None:
+        """Joules that the GPU has taken since its driver was loaded."""
+        if self._handle is None:
+            return None
+        read = self._nvml.nvmlDeviceGetTotalEnergyConsumption
+        millijoules = self._ask("energy", lambda: read(self._handle))
+        return None if millijoules is None else millijoules / 1e3
+
     def other_processes(self) -> int:
         """How many processes besides this one and its children compute on the GPU.
 

@@ -150,7 +150,8 @@ class Bound:
         """What the launches have written outside their buffers or left behind, in words; None if
         nothing."""
         if "counter" in self._buffers:
-            left = int(self._backend.download(self._buffers["counter"], "uint32", 1)[0])
+            counts = self.plan.problem.rows
+            left = int(self._backend.download(self._buffers["counter"], "uint32", counts).max())
             if left:
                 return f"it leaves the counter at {left} to the next launch, not at 0"
         for name, buffer in self._buffers.items():

@@ -22,7 +22,8 @@ Programs = Mapping[Stage, Program]
 @dataclass(frozen=True, slots=True)
 class Case:
     """One line of a run: a kernel, what it computes, and its launch shape, `block` threads of
-    `items` elements each; `name` is what `suite` calls it."""
+    `items` elements each on `sms` SMs at most; `name` is what `suite` calls it. Where it was chosen
+    for some sizes of a run and not for others, `only` are those, in elements a row."""
 
     kernel: Kernel
     reduction: Reduction
@@ -30,12 +31,20 @@ class Case:
     items: int
     suite: str | None = None
     name: str | None = None
+    only: frozenset[int] | None = None
+    sms: int | None = None
+
+    def at(self, n: int) -> bool:
+        """Whether it is to be measured on rows of `n` elements."""
+        return self.only is None or n in self.only
 
     def plan(self, n: int, rows: int = 1, limits: DeviceLimits = DEFAULT_LIMITS) -> Plan:
         """The launches for `rows` reductions of `n` elements, in the shape this kernel takes. One
         that it cannot take is a UsageError."""
         problem = Problem(self.reduction, *self.kernel.shape(n, rows))
-        return plan(self.kernel, problem, block=self.block, items=self.items, limits=limits)
+        return plan(
+            self.kernel, problem, block=self.block, items=self.items, limits=limits, sms=self.sms
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from cudareduce.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.errors import UsageError
+from cudareduce.launch.fixed_warps import fixed_warps
 from cudareduce.launch.order import claimed
 from cudareduce.launch.prelude import Stage, stage_of
 from cudareduce.launch.tree import Tree
@@ -19,6 +20,8 @@ from cudareduce.problem.operators import Reduction
 
 #: Largest grid in x that CUDA launches (CUDA C++ Programming Guide, technical specifications).
 MAX_GRID = 2**31 - 1
+#: Blocks of a cluster: no more are portable (the same, thread block clusters).
+CLUSTER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,8 @@ class Pass:
 class Plan:
     """Everything that is launched for one problem, and what follows from it.
 
-    A block has `block` threads, a thread takes `items` elements at a time. `preset` names the
+    A block has `block` threads, a thread takes `items` elements at a time; no launch has more than
+    `sms` blocks, so that no more SMs work. `preset` names the
     buffer that must hold the identity, or without elements the answer, when the first pass starts;
     writing it is part of the timed region. `scratch` gives the bytes of each buffer besides input
     and output. `depth` bounds the number of roundings any element passes through, so that a sum is
@@ -71,6 +75,7 @@ class Plan:
     scratch: dict[str, int]
     preset: str | None
     depth: int
+    sms: int | None = None
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -97,6 +102,9 @@ class Plan:
         """The order in which the first row is added up, as far as the kernel's header determines
         it: what must have come together before others do. Costs a moment an element."""
         rows = max(1, self.problem.rows)
+        fixed = fixed_warps(self.kernel, self.problem.n, self.problem.reduction.dtype.size)
+        if fixed and self.passes:
+            return fixed.tree()
         shapes = [(max(1, step.grid // rows), step.n) for step in self.passes]
         return claimed(self.kernel, shapes, self.block, self.items)
 
@@ -114,8 +122,10 @@ def plan(
     block: int | None = None,
     items: int | None = None,
     limits: DeviceLimits = DEFAULT_LIMITS,
+    sms: int | None = None,
 ) -> Plan:
-    """Plan the launches of one problem; `block` and `items` are the kernel's own unless given.
+    """Plan the launches of one problem; `block` and `items` are the kernel's own unless given, and
+    `sms` is how many SMs may work, at most.
 
     What the kernel or CUDA cannot take is a UsageError: rows, or a length of them, that the kernel
     does not reduce, a part of a tile where it takes whole ones, more than 2^31 - 1 blocks.
@@ -125,7 +135,8 @@ def plan(
         raise UsageError(f"{kernel.id} {reason}")
     block = block or kernel.block
     items = items or kernel.items_of(problem.reduction.dtype.size)
-    shapes = _shapes(kernel, problem, block, items, limits)
+    shapes = _shapes(kernel, problem, block, items, limits, sms)
+    fixed = fixed_warps(kernel, problem.n, problem.reduction.dtype.size)
     passes: list[Pass] = []
     scratch: dict[str, int] = {}
     source = "in"
@@ -145,28 +156,38 @@ def plan(
         stage = stage_of(problem.reduction, index, len(shapes))
         passes.append(Pass(stage, grid, n, source, target))
         source = target
-    if kernel.finish == "last_block" and shapes:
-        scratch |= {"partials": shapes[0][0] * problem.reduction.acc_size, "counter": 4}
-    if kernel.workspace and shapes:
-        scratch["workspace"] = kernel.workspace_bytes(problem.reduction, shapes[0][0])
+    if shapes:
+        scratch |= _behind(kernel, problem, fixed.partials if fixed else shapes[0][0])
     answers_preset = kernel.finish == "atomic" or not shapes
     preset = "out" if problem.rows and answers_preset else None
     depth = sum(  # a block may take several rows
-        _depth(kernel, max(1, grid // problem.rows), n, block, items) for grid, n in shapes
+        fixed.depth if fixed else _depth(kernel, max(1, grid // problem.rows), n, block, items)
+        for grid, n in shapes
     )
-    return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth)
+    return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth, sms)
+
+
+def _behind(kernel: Kernel, problem: Problem, partials: int) -> dict[str, int]:
+    """Bytes of each buffer that the entry point takes behind its counts."""
+    if kernel.finish == "last_block":
+        return {"partials": partials * problem.reduction.acc_size, "counter": 4 * problem.rows}
+    if kernel.workspace:
+        return {"workspace": kernel.workspace_bytes(problem.reduction, partials)}
+    return {}
 
 
 def _shapes(
-    kernel: Kernel, problem: Problem, block: int, items: int, limits: DeviceLimits
+    kernel: Kernel, problem: Problem, block: int, items: int, limits: DeviceLimits, sms: int | None
 ) -> list[tuple[int, int]]:
     """Grid and elements per row of each pass. Without elements nothing is launched; answers are
-    preset."""
+    preset. A cap on SMs is one on blocks, since several blocks spread over SMs before they share
+    one; whoever asks for it asks only kernels whose blocks stride."""
     n, rows = problem.n, problem.rows
     if problem.elements == 0:
         return []
     asked = kernel.fixed_grid if kernel.guessed is not None else None
-    shapes = [(asked or _grid(kernel, rows, n, block, items, limits), n)]
+    grid = asked or _grid(kernel, rows, n, block, items, limits)
+    shapes = [(min(grid, sms or grid), n)]
     while kernel.relaunches and shapes[-1][0] > rows:
         n = shapes[-1][0] // rows
         once = kernel.finish == "relaunch_one_block"
@@ -176,6 +197,8 @@ def _shapes(
 
 def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: DeviceLimits) -> int:
     cover = rows * _parts(n, block * items)
+    if kernel.fixed_warps:
+        cover = min(cover, _parts(32 * kernel.fixed_warps, block))
     match kernel.grid:
         case "cover":
             return cover
@@ -189,6 +212,11 @@ def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: Dev
             return rows
         case "warp_per_row":
             return _parts(rows, block // 32)
+        case "cluster":
+            return CLUSTER
+        case "fill_by_row":
+            held = limits.sm_count * (limits.threads_per_sm // block)
+            return rows * max(1, min(_parts(n, block * items), held // rows))
         case _:
             return 1
 
@@ -215,7 +243,7 @@ def _depth(kernel: Kernel, blocks: int, n: int, block: int, items: int) -> int:
     serial = kernel.fold == "warps_then_serial"
     folded = _steps(32) + block // 32 - 1 if serial else _steps(block)
     depth = own - 1 + folded + (kernel.vector > 1)  # the ends of which wide loads leave
-    if kernel.finish in UNORDERED:
+    if kernel.finish in (*UNORDERED, "cluster"):
         depth += blocks - 1
     if kernel.finish in ("last_block", "mailbox"):
         depth += _parts(blocks, block) - 1 + folded

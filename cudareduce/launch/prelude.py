@@ -127,5 +127,7 @@ def source(kernel: Kernel, reduction: Reduction, stage: Stage, block: int, items
     if kernel.items_bytes and not first:
         items = max(1, items * reduction.dtype.size // size)
     head = prelude(reduction, stage, block, items, kernel.vector_of(size))
+    if kernel.fixed_warps:
+        head += f"constexpr unsigned FIXED_WARPS = {kernel.fixed_warps};\n"
     text = f'{head}#line 1 "{kernel.path}"\n{kernel.text}'
     return Source(text, kernel.entry, kernel.path)

@@ -19,15 +19,18 @@ from cudareduce.problem.operators import OPERATORS
 _OPENS, _CLOSES = "/*+++", "+++*/"
 
 Scope = Literal["grid", "block", "warp", "rows"]
-Grid = Literal["cover", "fill", "per_sm", "fixed", "one", "block_per_row", "warp_per_row"]
+Grid = Literal[
+    "cover", "fill", "per_sm", "fixed", "one", "block_per_row", "warp_per_row", "cluster",
+    "fill_by_row",
+]  # fmt: skip
 Walk = Literal[
     "element", "tile", "grid_stride", "contiguous", "stream_fold", "warp_stream", "lane",
-    "warp_stride",
+    "warp_stride", "fixed_warps",
 ]  # fmt: skip
 Fold = Literal["tree", "warps_then_serial"]
 Finish = Literal[
     "relaunch", "relaunch_one_block", "atomic", "last_block", "mailbox", "self_reset", "one_word",
-    "reshape", "none", "host",
+    "cluster", "reshape", "none", "host",
 ]  # fmt: skip
 Order = Literal["any", "kept"]
 
@@ -48,6 +51,8 @@ GRIDS: dict[Grid, str] = {
     "one": "one",
     "block_per_row": "one for each row",
     "warp_per_row": "one for each block / 32 rows",
+    "cluster": "eight, which are one cluster",
+    "fill_by_row": "as fill, but as many for each row, and at least one",
 }
 
 #: Which elements a thread takes.
@@ -60,6 +65,7 @@ WALKS: dict[Walk, str] = {
     "warp_stream": "each warp an equal contiguous share, whose tiles it folds in their order",
     "lane": "each warp one row of at most 32 elements, a lane each",
     "warp_stride": "each warp one row, or some; its lanes stride over it, items at a time",
+    "fixed_warps": "so many warps, whatever the grid, stride over tiles of 32 * items elements",
 }
 
 #: How a block folds what its threads hold.
@@ -77,6 +83,7 @@ FINISHES: dict[Finish, str] = {
     "mailbox": "each is posted in the workspace; block 0 waits for all and folds them",
     "self_reset": "atomics combine them in the workspace, which the last block clears again",
     "one_word": "as in self_reset, in one word with the count of blocks",
+    "cluster": "they meet in the shared memory of one block of a cluster, which folds them",
     "reshape": "the partials of each row are a shorter row, launched until it is one partial long",
     "none": "there are none: each row is one block's or one warp's work",
     "host": "they stay partials; the host folds them, which is not timed",
@@ -138,7 +145,7 @@ _TEXTS = ("title", "change", "expect", "after", "min_cc")
 #: Whole numbers from 1 up to what still makes sense: CUDA has no larger blocks and grids.
 _COUNTS = {
     "block": 1024, "items": 1024, "vector": 1024, "items_bytes": 1024, "vector_bytes": 1024,
-    "fixed_grid": 2**31 - 1,
+    "fixed_grid": 2**31 - 1, "fixed_warps": 2**16,
 }  # fmt: skip
 #: Counts in elements that a header may give in bytes instead: of any type as many as have room.
 _IN_BYTES = {"items": "items_bytes", "vector": "vector_bytes"}
@@ -212,6 +219,8 @@ def _unfit(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "block", f"the default {values['block']} is not among blocks {values['blocks']}"
     if (values["grid"] == "fixed") != ("fixed_grid" in values):
         yield "grid", 'fixed_grid, the number of blocks, goes with grid = "fixed" and only so'
+    if (values["walk"] == "fixed_warps") != ("fixed_warps" in values):
+        yield "walk", 'fixed_warps, how many, goes with walk = "fixed_warps" and only so'
     if (values["finish"] in _KEEPING) != ("workspace" in values):
         finishes = " or ".join(f'"{finish}"' for finish in _KEEPING)
         yield "finish", f"workspace, which outlives a launch, goes with {finishes} and only so"

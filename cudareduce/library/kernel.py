@@ -54,6 +54,7 @@ class Kernel:
     items_bytes: int | None = None
     vector_bytes: int | None = None
     fixed_grid: int | None = None
+    fixed_warps: int | None = None
     techniques: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = tuple(DTYPES)
     ops: tuple[str, ...] = ()
@@ -162,6 +163,14 @@ class Kernel:
         if block in self.blocks:
             return None
         return f"takes blocks of {', '.join(map(str, self.blocks))} threads, not {block}"
+
+    def why_not_sms(self) -> str | None:
+        """Why its work does not fit on fewer SMs by launching fewer blocks, or None if it does."""
+        if self.grid in ("fill", "per_sm") or (self.grid == "fixed" and self.guessed is None):
+            return None
+        if self.guessed is not None:
+            return "takes no --sms beside that grid; if its blocks stride, give it --grid fill"
+        return "takes no --sms: fewer blocks would not take all of its input"
 
     def why_not_items(self, items: int, size: int = 4) -> str | None:
         """Why this kernel does not take a number of items of so many bytes a thread, or None if it

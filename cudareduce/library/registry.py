@@ -19,15 +19,22 @@ from cudareduce.library.suite import Suite, load_suite
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
+#: What is no kernel, but the best one for a problem: in any order of blocks, and in a fixed one, in
+#: which a sum of floats has the same bits each time.
+AUTO, AUTO_FIXED = "auto", "auto:fixed"
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A kernel to run, under a suite's name for it where a suite was asked for."""
+    """A kernel to run, under a suite's name for it where a suite was asked for. One of `among` is
+    to be chosen for each problem where there are any, and `kernel` only stands for it."""
 
     kernel: Kernel
     suite: str | None = None
     name: str | None = None
     block: int | None = None
     items: int | None = None
+    among: tuple[Kernel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +44,14 @@ class Registry:
     kernels: Mapping[str, Kernel]
     suites: Mapping[str, Suite]
 
-    def choose(self, patterns: Sequence[str], adopt: Adopt | None = None) -> list[Choice]:
-        """The kernels that KERNEL, SUITE, GLOB, FILE.cu and `all` name, in order, each once.
+    def choose(
+        self, patterns: Sequence[str], adopt: Adopt | None = None, *, auto: bool = False
+    ) -> list[Choice]:
+        """The kernels that KERNEL, SUITE, GLOB, FILE.cu, `all`, `auto` and `auto:fixed` name, in
+        order, each once.
 
-        No patterns mean `all`. `adopt` makes a kernel of a file without a header; without it such a
+        No patterns mean `all`, which `auto` is no part of; it is a UsageError unless `auto` says
+        that it may be named. `adopt` makes a kernel of a file without a header; without it such a
         file is a UsageError, as a name is that is not known. Of two kernels of one name the file is
         called by its path.
         """
@@ -48,6 +59,11 @@ class Registry:
         taken = {name: kernel.path.resolve() for name, kernel in self.kernels.items()}
         for pattern in patterns or ["all"]:
             for choice in self._match(pattern, adopt):
+                if choice.among and not auto:
+                    raise UsageError(
+                        f"{pattern} stands for another kernel from problem to problem: name one "
+                        f"here (`cudareduce bench {pattern}` says which it takes)"
+                    )
                 kernel = choice.kernel
                 if taken.setdefault(kernel.id, kernel.path.resolve()) != kernel.path.resolve():
                     kernel = replace(kernel, id=str(kernel.path), symbol=kernel.entry)
@@ -65,6 +81,10 @@ class Registry:
             return [Choice(kernel) for kernel in self.kernels.values()]
         if pattern in self.kernels:
             return [Choice(self.kernels[pattern])]
+        if pattern in (AUTO, AUTO_FIXED):
+            among = tuple(self.kernels.values())
+            stand_in = replace(among[0], id=pattern, after=None)
+            return [Choice(stand_in, among=among)]
         if pattern in self.suites:
             return [
                 Choice(self.kernels[row.kernel], pattern, row.name, row.block, row.items)
@@ -79,7 +99,7 @@ class Registry:
         raise UsageError(self._unknown(pattern))
 
     def _unknown(self, name: str) -> str:
-        names = [*self.kernels, *self.suites]
+        names = [*self.kernels, *self.suites, AUTO, AUTO_FIXED]
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
         near += [other for other in names if name in other and other not in near][:3]
         hint = f"did you mean {' or '.join(near)}?" if near else "`cudareduce list` shows them"

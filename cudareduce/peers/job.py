@@ -58,6 +58,7 @@ class Job:
     alone: str | None = None
     methods: tuple[Method, ...] = ()
     rounds: int = 0
+    energy: bool = False
     pattern: str = "random"
     only: str | None = None
     seed: int = 0
@@ -115,14 +116,16 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """What one method found in one process: timings by the name of a peer and the id of a kernel,
-    each `keyed` by its layout; the fastest read-only launch; and how the rounds went."""
+    """What one method found in one process: timings by the name of a peer or kernel, each
+    `keyed` by its layout; the fastest read-only launch; how the rounds went; and the joules of a
+    launch, by the same names."""
 
     timings: Mapping[str, Timing] = field(default_factory=dict)
     ceiling: Timing | None = None
     conditions: Conditions = field(default_factory=Conditions)
     story: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    joules: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +137,12 @@ class Outcome:
     kernels: Mapping[tuple[int, int], Verdict] = field(default_factory=dict)
     passes: Mapping[str, Pass] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+
+
+def kernel_name(plan: Plan) -> str:
+    """What tells a kernel from the others of a job."""
+    on = f" on {plan.sms} SMs" if plan.sms else ""
+    return f"{plan.kernel.id}{on}"
 
 
 def keyed(name: str, layout: int) -> str:

@@ -11,7 +11,7 @@ from cudareduce.launch.bound import Bound as KernelBound
 from cudareduce.launch.case import planned
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.peers.contract import Peer
-from cudareduce.peers.job import Found, Job, Layout, case_of, keyed, plan_of
+from cudareduce.peers.job import Found, Job, Layout, case_of, kernel_name, keyed, plan_of
 from cudareduce.peers.scene import Bound
 from cudareduce.problem.inputs import Array, make
 from cudareduce.problem.reference import Reference, reference
@@ -76,7 +76,7 @@ class Tied:
     def name(self) -> str:
         """What the parent knows it by."""
         if isinstance(self.bound, KernelBound):
-            return keyed(self.bound.plan.kernel.id, self.laid.number)
+            return keyed(kernel_name(self.bound.plan), self.laid.number)
         return keyed(self.bound.peer.name, self.laid.number)
 
     def verdict(self, backend: TimedBackend) -> Verdict | None:

@@ -23,6 +23,7 @@ from cudareduce.peers.job import Found, Job, Pass, keyed
 from cudareduce.peers.laid import Laid, Tied, laid_out
 from cudareduce.peers.scene import Bound, BrokenError, Memory, Teller, memory, verdict_on
 from cudareduce.timing.contexts import Context
+from cudareduce.timing.energy import joules
 from cudareduce.timing.late_work import late_work
 from cudareduce.timing.remarks import remarks
 from cudareduce.timing.rounds import measure, over
@@ -85,7 +86,9 @@ class Trial:
             for k, method in enumerate(methods):
                 passes[method.label] = self._pass(method, deadline.share(len(methods) - k))
             if not deadline.passed and not self._job.odd:
-                with self._context():
+                with self._context() as context:
+                    if self._job.energy:
+                        passes = self._counted(passes, context)
                     self._repeat(passes)
                     for peer in self._job.peers():
                         if peer.host_only and self.found[peer.name].verdict.outcome == "pass":
@@ -226,6 +229,20 @@ class Trial:
             return
         found = self.found[one.name]
         self.found[one.name] = replace(found, verdict=worse(found.verdict, new))
+
+    def _counted(
+        self, passes: Mapping[str, Pass], context: Context[DeviceTimer]
+    ) -> dict[str, Pass]:
+        """The passes, with the energy of what was timed."""
+        costs = {name: t.median_us for one in passes.values() for name, t in one.timings.items()}
+        found: dict[str, float] = {}
+        for key, tied in self._tied.items():
+            if tied.name in costs:
+                run, counter = context.entrants[key], self._monitor.energy_j
+                self._teller.at(tied.name if tied.place is None else "")
+                took = joules(self._timer, run, costs[tied.name], counter)
+                found |= {} if took is None else {tied.name: took}
+        return {label: replace(one, joules=found) for label, one in passes.items()}
 
     def _repeat(self, passes: Mapping[str, Pass]) -> None:
         """Whether peers leave work behind, and how many answers ten launches of each give."""

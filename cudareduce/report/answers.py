@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from cudareduce.report.columns import distinct_text
-from cudareduce.report.columns import label as _label
-from cudareduce.report.numbers import DASH, error_text
-from cudareduce.report.sections import Section, by_reason
+from cudareduce.report.columns import distinct_text, full_label, label
+from cudareduce.report.numbers import DASH, error_text, sms_text
+from cudareduce.report.sections import Section, by_reason, choice_notes
 from cudareduce.results.record import Record
 
 
-def verdict_section(records: Iterable[Record], title: str) -> Section:
+def verdict_section(records: Sequence[Record], title: str) -> Section:
     """What `verify` found, one line a case."""
     header = ("kernel", "op", "dtype", "answer", "error", "%bound", "ulp", "distinct")
     rows = []
@@ -23,14 +22,15 @@ def verdict_section(records: Iterable[Record], title: str) -> Section:
         if r.reason:
             kind = {"fail": "WRONG: ", "skip": "skipped: "}.get(r.verdict, "")
             told.append((r, kind + r.reason))
-    return Section(title, header, tuple(rows), tuple(_reason_notes(told)), 4)
+    notes = (*_reason_notes(told), *choice_notes(records))
+    return Section(title, header, tuple(rows), notes, 4)
 
 
 def _reason_notes(told: Iterable[tuple[Record, str]]) -> Iterator[str]:
     """A line for each reason, with the rows it is of; what is WRONG has one each."""
     for reason, records in by_reason(told).items():
         if len(records) == 1 or records[0].verdict == "fail":
-            yield from (f"{_label(r)} {r.op} {r.dtype}: {reason}" for r in records)
+            yield from (f"{full_label(r)}{_on(r)} {r.op} {r.dtype}: {reason}" for r in records)
             continue
         reductions: dict[str, list[str]] = {}
         for r in records:
@@ -40,3 +40,12 @@ def _reason_notes(told: Iterable[tuple[Record, str]]) -> Iterator[str]:
             alike.setdefault(", ".join(dict.fromkeys(whats)), []).append(name)
         who = "; ".join(f"{', '.join(names)} ({whats})" for whats, names in alike.items())
         yield f"{reason} ({len(records)} rows): {who}"
+
+
+def _label(record: Record) -> str:
+    """What a row is called here, where one table holds them all."""
+    return label(record) + _on(record)
+
+
+def _on(record: Record) -> str:
+    return f" on {sms_text(record.sms)}" if record.sms else ""

@@ -29,6 +29,13 @@ def label(record: Record) -> str:
     return record.name or record.kernel
 
 
+def full_label(record: Record) -> str:
+    """What a row is called where its reasons stand: with the kernel that `auto` took."""
+    if record.chosen is None:
+        return label(record)
+    return f"{label(record)} ({record.chosen}, {record.block} x {record.items})"
+
+
 def distinct_text(record: Record) -> str:
     """Different answers in so many launches; 1/10 is an answer that is always the same."""
     return DASH if record.distinct is None else f"{record.distinct}/{record.launches}"
@@ -96,6 +103,7 @@ COLUMNS: dict[str, Column] = {
     "memory": Column("mem MHz", lambda r: _whole(r.memory_mhz)),
     "power": Column("W", lambda r: _whole(r.power_w)),
     "temperature": Column("C", lambda r: _whole(r.temperature_c)),
+    "energy": Column("J/GB", lambda r: plain_text(r.joules_per_gb)),
     "reasons": Column("throttled", lambda r: r.event_reasons or DASH),
 }
 
@@ -113,4 +121,6 @@ def chosen(records: Sequence[Record], more: Sequence[str]) -> list[Column]:
         names.append("batch")
     if any("graph" in r.timing for r in timed):
         names = [*(name for name in names if name != "peak"), "host"]
+    if any(r.joules_per_gb for r in timed):
+        names.append("energy")
     return [COLUMNS[name] for name in dict.fromkeys([*names, *more])]

@@ -108,3 +108,8 @@ def change_text(ratio: float, low: float, high: float) -> str:
     """A ratio, new over old, with its interval as a signed change in per cent: +7.0±.3%."""
     half = max(100 * (high - low) / 2, 0.01)
     return f"{_with_half(100 * (ratio - 1), half, max(0, decimals(half)), '+')}%"
+
+
+def sms_text(sms: int) -> str:
+    """A number of SMs."""
+    return f"{sms} SM{'s' * (sms != 1)}"

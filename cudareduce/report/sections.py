@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from cudareduce.report.columns import COLUMNS, chosen, distinct_text
+from cudareduce.report.columns import COLUMNS, chosen, distinct_text, full_label
 from cudareduce.report.columns import label as _label
-from cudareduce.report.numbers import DASH, error_text, plain_text, size_text
+from cudareduce.report.numbers import DASH, error_text, plain_text, size_text, sms_text
 from cudareduce.results.record import Record, Run
 
 _What = TypeVar("_What")
@@ -41,7 +41,7 @@ def sections(
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in run.records:
         odd, n = r.aligned_n is not None, r.n if r.aligned_n is None else r.aligned_n
-        groups.setdefault((r.op, r.dtype, r.acc, n, r.rows, r.context, odd), []).append(r)
+        groups.setdefault((r.op, r.dtype, r.acc, n, r.rows, r.context, r.sms, odd), []).append(r)
     found = [
         _odd(run, group) if odd else _section(run, group, more, roots or {})
         for (*_, odd), group in groups.items()
@@ -60,12 +60,13 @@ def _section(
     first, what = records[0], _what(records[0], records[0].n)
     shown = [record for record in records if record.verdict != "skip"]
     notes = skips(records)
-    marked = [(_label(r), r.reason) for r in shown if r.verdict == "pass" and r.reason]
+    marked = [(full_label(r), r.reason) for r in shown if r.verdict == "pass" and r.reason]
     notes += [
         f"{', '.join(dict.fromkeys(members))}: {reason}"
         for reason, members in by_reason(marked).items()
     ]
-    wrong = [f"{_label(r)}: WRONG: {r.reason}" for r in shown if r.verdict == "fail"]
+    notes += choice_notes(records)
+    wrong = [f"{full_label(r)}: WRONG: {r.reason}" for r in shown if r.verdict == "fail"]
     if any(record.time_us is not None for record in shown):
         timed = _timed(run, what, shown, more)
         notes = [*wrong, *notes, *timed.notes]
@@ -91,7 +92,17 @@ def _what(record: Record, n: int) -> str:
         what += f" x {size_text(record.rows)} rows"
     if record.acc != record.dtype:
         what += f", accumulated in {record.acc}"
-    return what
+    return what if record.sms is None else f"{what}, on {sms_text(record.sms)}"
+
+
+def choice_notes(records: Iterable[Record]) -> Iterator[str]:
+    """What `auto` took, and in which launch shapes."""
+    taken: dict[str, dict[str, None]] = {}
+    for r in records:
+        if r.chosen is not None:
+            shape = f"{r.chosen}, {r.block} threads x {r.items} elements"
+            taken.setdefault(_label(r), {})[shape] = None
+    yield from (f"{name}: {'; '.join(shapes)}" for name, shapes in taken.items())
 
 
 def skips(records: Sequence[Record]) -> list[str]:

@@ -30,7 +30,10 @@ class Record:
     10^9 bytes a second. Of a library `called` is the very call and `version` its own; `context` is
     `primary` for what was timed beside libraries in the primary context of one process. The input
     starts `offset` elements behind an aligned address; `slowdown` is how many times longer it takes
-    so, or with one element more, than `aligned_n` elements a row do from an aligned one.
+    so, or with one element more, than `aligned_n` elements a row do from an aligned one. On `sms`
+    SMs at most it worked by launching no more blocks; None is all of them. `joules_per_gb` is the
+    whole GPU's energy over 10^9 of `bytes`, while launches followed each other.
+    Where `kernel` is `auto`, `chosen` is the kernel that it took.
     """
 
     kernel: str
@@ -103,6 +106,9 @@ class Record:
     slowdown: float | None = None
     slowdown_low: float | None = None
     slowdown_high: float | None = None
+    sms: int | None = None
+    joules_per_gb: float | None = None
+    chosen: str | None = None
 
     @property
     def medians_us(self) -> tuple[float, ...]:

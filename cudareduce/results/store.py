@@ -141,26 +141,26 @@ def load(path: Path) -> Run:
     try:
         for name, kind in _PARTS.items():
             if type(data.get(name)) is not kind:
-                raise _Unfit(f"{name} is {_misfit(data.get(name), kind)}")
+                raise Unfit(f"{name} is {_misfit(data.get(name), kind)}")
         for name in ("tool", "protocol"):
             if not _finite(data[name]):  # could not be written again
-                raise _Unfit(f"{name} holds what is not a finite number")
+                raise Unfit(f"{name} holds what is not a finite number")
         place = "protocol: "
         for name, fits in _PROTOCOL.items():
             if data["protocol"].get(name) is not None and not fits(data["protocol"][name]):
-                raise _Unfit(f"{name} is not what tables are made of")
+                raise Unfit(f"{name} is not what tables are made of")
         place = "device: "
-        device = DeviceInfo(*_values(DeviceInfo, data["device"]))
+        device = DeviceInfo(*values_of(DeviceInfo, data["device"]))
         records = []
         for number, values in enumerate(data["records"], 1):
             place = f"record {number}: "
-            records.append(Record(*_values(Record, values)))
-    except _Unfit as error:
+            records.append(Record(*values_of(Record, values)))
+    except Unfit as error:
         raise UsageError(f"{path}: {place}{error}; bench again") from None
     return Run(data["tool"], device, data["protocol"], tuple(records), data["created"])
 
 
-class _Unfit(Exception):
+class Unfit(Exception):
     """What is wrong with a field, in words."""
 
 
@@ -178,20 +178,20 @@ def _misfit(value: Any, kind: type) -> str:
     return "missing" if value is None else f"not {_WORDS[kind]}"
 
 
-def _values(kind: type, found: Any) -> list[Any]:
+def values_of(kind: type, found: Any) -> list[Any]:
     """The values of all fields, in their order. One that is not there is its default, or unknown;
     one of a newer version with the same schema is left out."""
     if type(found) is not dict:
-        raise _Unfit("it is not an object")
+        raise Unfit("it is not an object")
     values, defaults = [], _defaults(kind)
     for name, types in _types(kind):
         value: Any = found.get(name, defaults.get(name))
         if type(value) not in types:  # not isinstance, for which true is a whole number
             value = _converted(name, value, types)
         elif type(value) in _NUMBERS and not -_LARGEST <= value <= _LARGEST:
-            raise _Unfit(f"{name} is not a finite number")
+            raise Unfit(f"{name} is not a finite number")
         elif type(value) is str and not value.isascii() and not _printable(value):
-            raise _Unfit(f"{name} holds half a character, which cannot be printed")
+            raise Unfit(f"{name} holds half a character, which cannot be printed")
         values.append(value)
     return values
 
@@ -238,13 +238,13 @@ def _converted(name: str, value: Any, types: tuple[type, ...]) -> Any:
         return ()
     if types[0] is tuple and type(value) is list and _NUMBERS_OR_NONE.issuperset(map(type, value)):
         if not all(number is None or -_LARGEST <= number <= _LARGEST for number in value):
-            raise _Unfit(f"{name} holds what is not a finite number")
+            raise Unfit(f"{name} holds what is not a finite number")
         return tuple(None if number is None else float(number) for number in value)
     if types[0] is float and type(value) is int:
         if not -_LARGEST <= value <= _LARGEST:
-            raise _Unfit(f"{name} is not a finite number")
+            raise Unfit(f"{name} is not a finite number")
         return float(value)
-    raise _Unfit(f"{name} is {_misfit(value, types[0])}")
+    raise Unfit(f"{name} is {_misfit(value, types[0])}")
 
 
 @cache

@@ -1,27 +1,44 @@
-"""`sweep`: the times of kernels over a range of sizes, and what follows from them."""
+"""`sweep`: the times of kernels over a range of sizes, or of SMs, and what follows from them."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, replace
 
 from cudareduce.backends import never_timed
-from cudareduce.bench.command import timed_run
+from cudareduce.bench.command import Benched, timed_run
 from cudareduce.bench.request import BenchRequest
 from cudareduce.errors import UsageError
 from cudareduce.report.publish import publish
 from cudareduce.results.store import run_texts
+from cudareduce.sweep.few_sms import curve_sections
 from cudareduce.sweep.latency import MIN_SIZES, crossovers, fit, lines
 from cudareduce.sweep.tables import sweep_sections
 
+#: What is swept unless asked for: sizes, and over SMs a size that memory decides.
+_SIZES, _SIZE = tuple(2**k for k in range(10, 31)), (2**28,)
+
 
 def sweep(request: BenchRequest) -> int:
-    """Time a range, fit, print, store; the exit code. Raises UsageError for a backend without times
-    or too few sizes, and EnvironmentProblem without a GPU."""
+    """Time a range of sizes, or every size on several numbers of SMs; the exit code. Raises
+    UsageError for a backend without times or too few sizes, and EnvironmentProblem without a
+    GPU."""
     if never_timed(request.machine.backend):
         raise UsageError("sweep fits times, and the CPU emulator has none: use --backend cuda")
-    if len([n for n in request.problem.n or () if n]) < MIN_SIZES:
+    over_sms = bool(request.selection.sms)
+    sizes = request.problem.n or (_SIZE if over_sms else _SIZES)
+    if not over_sms and len([n for n in sizes if n]) < MIN_SIZES:
         raise UsageError(f"sweep fits a line: give --n at least {MIN_SIZES} sizes, as 2^10..2^30")
-    done = timed_run(replace(request, machine=replace(request.machine, backend="cuda")))
+    problem, machine = replace(request.problem, n=sizes), replace(request.machine, backend="cuda")
+    done = timed_run(replace(request, problem=problem, machine=machine))
+    if over_sms:
+        publish(request.outputs, curve_sections(done.run), run_texts(done.run))
+    else:
+        _fitted(request, done)
+    return done.exit_code
+
+
+def _fitted(request: BenchRequest, done: Benched) -> None:
+    """Fit lines to times over sizes, print, store."""
     # Beside libraries kernels have further times, and only those compare with theirs.
     beside = [record for record in done.run.records if record.context]
     by_kernel = lines(beside or done.run.records)
@@ -34,4 +51,3 @@ def sweep(request: BenchRequest) -> int:
     }
     run = replace(done.run, protocol=protocol)
     publish(request.outputs, sweep_sections(run, by_kernel, models, crossings), run_texts(run))
-    return done.exit_code

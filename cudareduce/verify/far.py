@@ -90,15 +90,15 @@ def far_net(case: Case) -> Iterator[Net]:
         return  # who takes no count says nothing of how far it goes
     grid = (
         kernel.fixed_grid or max(1, _TURN // tile)
-        if kernel.grid in ("fill", "per_sm", "fixed")
+        if kernel.grid in ("fill", "per_sm", "fixed", "fill_by_row")
         else 1
     )
     limits = DeviceLimits(sm_count=grid, threads_per_sm=case.block)
-    strides = kernel.grid in ("fill", "per_sm", "fixed", "one")
+    strides = kernel.grid in ("fill", "per_sm", "fixed", "one", "fill_by_row")
     if kernel.scope == "grid" and kernel.finish == "none" and kernel.grid != "one":
         return  # where its blocks leave what they find is its own affair
     by_row = kernel.scope == "warp" or (kernel.scope == "rows" and kernel.finish == "none")
-    if kernel.scope == "rows" and strides and not by_row:
+    if kernel.scope == "rows" and strides and not by_row and kernel.grid != "fill_by_row":
         return  # several blocks a row and several rows a block: no header says which
     n = _SHORT_ROW if kernel.scope == "warp" else _LONG_ROW if strides else _ROW
     unit = (n if by_row else tile) * (grid * _MARKED_TURNS if strides else 1)
@@ -214,7 +214,7 @@ def _probes(plan: Plan) -> Iterator[_Probe]:
             else:
                 first = 0 if kernel.grid == "block_per_row" else b * tile
                 yield _Probe(b, b, b * per_block, per_block, per_block, first)
-    elif kernel.scope == "rows":
+    elif kernel.scope == "rows" and rows > 1:
         row = rows - grid + grid // 2
         yield _Probe(row % grid, row, row * n, n, n, 0)
     elif kernel.walk in ("contiguous", "stream_fold") or grid == 1:

@@ -114,7 +114,7 @@ def tiles_of(plan: Plan) -> list[int]:
     """What a block of a plan takes at a time and, if that is little, what all of them take."""
     tile = plan.block * plan.items
     turn = tile * plan.passes[0].grid if plan.passes else tile
-    grows = plan.kernel.grid not in ("fill", "per_sm", "fixed")
+    grows = plan.kernel.grid not in ("fill", "per_sm", "fixed", "fill_by_row")
     return [tile] if grows or turn > _IN_TURNS_UP_TO else [tile, turn]
 
 

@@ -189,7 +189,7 @@ def _folds(case: Case) -> tuple[int, ...]:
 def _rounds(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
     """Where every block of a grid that does not grow any more takes its turn a third time."""
     grid = case.kernel.fixed_grid or 1
-    if case.kernel.grid == "fill":
+    if case.kernel.grid in ("fill", "fill_by_row"):
         grid = limits.sm_count * (limits.threads_per_sm // case.block)
     elif case.kernel.grid == "per_sm":
         grid = limits.sm_count
@@ -230,5 +230,5 @@ def _rows(case: Case) -> tuple[Shape, ...]:
 
 
 def _tiny(case: Case) -> DeviceLimits:
-    """A device of which three blocks are all that it holds."""
-    return DeviceLimits(sm_count=3, threads_per_sm=case.block)
+    """A device of which three blocks are all that it holds, or two for each of three rows."""
+    return DeviceLimits(6 if case.kernel.grid == "fill_by_row" else 3, threads_per_sm=case.block)

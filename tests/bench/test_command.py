@@ -102,6 +102,19 @@ def test_cold_and_warm_stand_in_one_table(cudareduce: Call, gpu: FakeGpu) -> Non
     ]  # fmt: skip
 
 
+def test_energy_is_counted_when_asked_for(cudareduce: Call, gpu: FakeGpu) -> None:
+    gpu.lazy, gpu.states = True, FakeMonitor(watts=350.0)
+    _, run, _ = bench(cudareduce, "--rounds", "1", names=TWO[1:])
+    assert [r["joules_per_gb"] for r in run["records"]] == [None]
+    code, out, _ = cudareduce(
+        "bench", TWO[1], "--n", "2^20", "--energy", "--rounds", "1", "--quiet"
+    )
+    assert code == 0
+    head, _, row = (line.split() for line in out.splitlines()[2:5])
+    assert head[-1] == "J/GB"
+    assert float(row[-1]) == pytest.approx(350.0 / float(row[head.index("GB/s")]), rel=0.02)
+
+
 def test_a_graph_is_a_row_of_its_own_with_the_hosts_cost(cudareduce: Call, gpu: FakeGpu) -> None:
     _, run, _ = bench(cudareduce, "--timing", "warm", "--graph")
     assert [r["timing"] for r in run["records"]] == ["warm", "warm graph"] * 2

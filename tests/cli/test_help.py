@@ -76,7 +76,7 @@ def test_an_example_is_understood(line: str, registry: Registry) -> None:
     program, name, *arguments = told.stdout.splitlines()
     assert program == "cudareduce"
     values = cli.commands[name].make_context(name, arguments).params
-    registry.choose(values.get("kernels") or ["all"])
+    registry.choose(values.get("kernels") or ["all"], auto=True)
     if values.get("suite"):
         registry.suite(values["suite"])
     for key in ("old", "new", "baseline", "file"):

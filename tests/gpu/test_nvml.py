@@ -36,6 +36,7 @@ def fake(**refused: str) -> Any:
         nvmlShutdown=lambda: None,
         nvmlDeviceGetHandleByPciBusId=answer("handle", "gpu"),
         nvmlDeviceGetClockInfo=answer("clock", 1980),
+        nvmlDeviceGetTotalEnergyConsumption=answer("energy", 81_250),
         nvmlDeviceGetPowerUsage=answer("power", 312_500),
         nvmlDeviceGetTemperature=answer("temperature", 41),
         nvmlDeviceGetCurrentClocksEventReasons=answer("reasons", 0x4 | 0x1),
@@ -59,6 +60,7 @@ def test_it_reads_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     found = monitor(monkeypatch, fake())
     assert found.read() == Conditions(1980, 1980, 312.5, 41, 5)
     assert found.read().throttled == ("power cap",)
+    assert found.energy_j() == 81.25
     assert found.other_processes() == 1
     assert found.problem is None
 
@@ -66,6 +68,7 @@ def test_it_reads_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     found = monitor(monkeypatch, None)
     assert found.read() == Conditions()
+    assert found.energy_j() is None
     assert found.other_processes() == 0
     assert found.problem is not None and "pip install nvidia-ml-py" in found.problem
 
@@ -77,6 +80,9 @@ def test_without_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.problem is not None
     assert "NVML does not tell the power of this GPU (Insufficient Permissions)" in found.problem
     assert "ask the administrator" in found.problem
+    uncounted = monitor(monkeypatch, fake(energy="Not Supported"))
+    assert uncounted.energy_j() is None
+    assert "NVML does not tell the energy of this GPU (Not Supported)" in (uncounted.problem or "")
     shut = monitor(monkeypatch, fake(init=words))
     assert shut.read() == Conditions()
     assert "does not tell the state" in (shut.problem or "")

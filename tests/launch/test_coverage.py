@@ -15,19 +15,21 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import reduction_of
 
+#: Walks of which no header says what a block takes.
+_BY_WARP = ("lane", "warp_stride", "fixed_warps")
 KERNELS = tuple(load_registry().kernels.values())
 
 
 def taken(made: Plan, step: Pass) -> Iterator[int]:
     """Elements of one row, as the blocks of that row take them, by the words of the header."""
     kernel, rows = made.kernel, made.problem.rows
-    blocks = max(1, step.grid // rows) if kernel.walk not in ("lane", "warp_stride") else 1
+    blocks = max(1, step.grid // rows) if kernel.walk not in _BY_WARP else 1
     tile = made.block * made.items
     match kernel.walk:
         case "element":
             threads = (b * made.block + t for b in range(blocks) for t in range(made.block))
             yield from (k for k in threads if k < step.n)
-        case "lane" | "warp_stride":
+        case "lane" | "warp_stride" | "fixed_warps":
             yield from range(step.n)
         case "tile":
             for b in range(blocks):

@@ -20,7 +20,7 @@ BATCHES = ((1, 3), (2, 1), (31, 9), (32, 8), (32, 1), (33, 2), (1000, 7), (16385
 
 
 #: Finishes by which many blocks leave one answer in one launch.
-TOGETHER = ("atomic", "last_block", "mailbox", "self_reset", "one_word")
+TOGETHER = ("atomic", "last_block", "mailbox", "self_reset", "one_word", "cluster")
 
 
 def planned(
@@ -47,7 +47,7 @@ def taken(of: Plan, step: Pass) -> np.ndarray:
         there = (row < rows) & (lane < n)
         np.add.at(count, (row[there], lane[there]), 1)
         return count
-    if kernel.walk == "warp_stride":
+    if kernel.walk in ("warp_stride", "fixed_warps"):
         return np.ones((rows, n), int)  # whichever warp takes which rows
     if kernel.walk in ("element", "tile"):
         each = 1 if kernel.walk == "element" else items
@@ -109,7 +109,8 @@ def test_scratch_holds_what_the_passes_write(kernel: Kernel) -> None:
         for step in made.passes[:-1]:
             assert made.scratch[step.target] >= step.grid * size
         if kernel.finish == "last_block":
-            assert made.scratch == {"partials": made.passes[0].grid * size, "counter": 4}
+            count = min(kernel.fixed_warps or 0, -(-n // 1024)) or made.passes[0].grid
+            assert made.scratch == {"partials": count * size, "counter": 4 * rows}
         if kernel.workspace:
             assert made.scratch.keys() == {"workspace"} == {*made.behind}
             assert made.scratch["workspace"] >= size
@@ -153,6 +154,9 @@ def test_nothing_to_reduce_launches_nothing(kernel: Kernel) -> None:
         ("reduce_tiles", 2**25, 1, {}, 8 * 16 + 20 + 16 + 20),
         ("reduce_tiles_mailbox", 2**16, 1, {}, 16 + 20 + 20),
         ("reduce_tiles_self_reset", 2**16, 1, {}, 16 + 20 + 7),
+        ("reduce_tiles_cluster", 2**16, 1, {}, 16 + 20 + 7),
+        ("reduce_rows_split", 2**18, 16, {}, 16 + 12 + 12),
+        ("reduce_tiles_reproducible", 2**25, 1, {}, 8 * 8 - 1 + 7 + 4 - 1 + 5 + 5),
     ],
 )
 def test_depth_is_what_one_counts_by_hand(
@@ -182,6 +186,10 @@ def test_depth_reaches_what_any_tree_over_the_elements_needs(kernel: Kernel) -> 
         ("reduce_reshape", 40003, 1, {"block": 32, "items": 1}, [1251, 40, 2, 1]),
         ("reduce_warp_registers", 32, 2**20, {"block": 256}, [2**17]),
         ("reduce_warp_registers", 3, 9, {"block": 256}, [2]),
+        ("reduce_tiles_cluster", 1, 1, {}, [8]),
+        ("reduce_rows_split", 2**24, 16, {}, [16 * 66]),
+        ("reduce_rows_split", 4097, 16, {}, [16 * 2]),
+        ("reduce_rows_split", 2**18, 2048, {}, [2048]),
     ],
 )
 def test_grids_are_those_of_the_published_launches(

@@ -111,6 +111,7 @@ def test_a_workspace_grows_with_the_grid() -> None:
         ('title = "Mine"', "title = Mine", ":2: the header is not valid TOML"),
         ("+++*/", "*/", ":1: the header opened by /*+++ is never closed by +++*/"),
         ('grid = "cover"', 'grid = "fixed"', ":5: grid: fixed_grid, the number of blocks, goes"),
+        ('walk = "tile"', 'walk = "fixed_warps"', ":6: walk: fixed_warps, how many, goes with"),
         ("void mine(", "void yours(", ":1: no entry point: the file must define"),
     ],
     ids=lambda text: text[:30],

@@ -19,7 +19,7 @@ from tests.conftest import ROOT
 
 KERNELS = ROOT / "kernels"
 README = (KERNELS / "README.md").read_text(encoding="utf-8")
-FAMILIES = sorted(path for path in KERNELS.iterdir() if path.is_dir() and any(path.glob("*.*")))
+FAMILIES = sorted(path for path in KERNELS.iterdir() if any(path.glob("*.[ct]*")))
 FLAT: tuple[Iterable[object], ...] = (header.BLOCKS, DTYPES, OPERATORS)
 WORDS: dict[str, Iterable[str]] = {
     "scope": header.SCOPES,

@@ -16,6 +16,7 @@ import pytest
 from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec
 from cudareduce.bench import session as session_module
+from cudareduce.bench.cases import case
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.emulator.cpu import CpuBackend
@@ -245,9 +246,9 @@ class Full(Isolation):
     def verify(
         self, queues: Mapping[Case, Sequence[Job]], *_: Any
     ) -> Iterator[tuple[Case, Verdict]]:
-        for case, jobs in queues.items():
+        for one, jobs in queues.items():
             self.jobs += jobs
-            yield case, Verdict("skip", "out of GPU memory: 2 GiB wanted")
+            yield one, Verdict("skip", "out of GPU memory: 2 GiB wanted")
 
     def close(self) -> None:
         pass
@@ -264,7 +265,7 @@ def test_a_foreign_kernel_on_a_gpu_is_verified_as_thoroughly_as_others(
     with gpu:
         session = Session(gpu, BackendSpec("cuda"), settings, partial(phase, quiet=True))
         [choice] = load_registry([folder]).choose(["mine"])
-        cases = [case for case, _ in session.cases([choice], reduction)]
+        cases = [case(session, choice, reduction)[0]]
         shapes = [(n, 1) for n in (1000, 2**21, 2**31)]
         plans, refusals = planned(cases[0], shapes, gpu.limits())
         prepared = [Prepared(cases[0], plans, refusals, {})]

@@ -205,7 +205,11 @@ def test_kernels_add_as_their_headers_claim(registry: Registry, cpu: CpuBackend,
 
 @pytest.mark.parametrize(
     ("name", "n"),
-    [("reduce_v0_baseline", 700), ("reduce_grid_stride", 1030)],
+    [
+        ("reduce_v0_baseline", 700),
+        ("reduce_grid_stride", 1030),
+        ("reduce_tiles_reproducible", 1100),
+    ],
 )
 def test_several_blocks_add_as_their_headers_claim(
     registry: Registry, cpu: CpuBackend, name: str, n: int

@@ -51,7 +51,13 @@ def _cases() -> Sequence[object]:
 
 def usual(kernel: Kernel, dtype: str) -> Reduction:
     """A sum of this type, or what a kernel takes in its place."""
-    wanted = (("sum", dtype), ("sum", "int32"), ("argmax", dtype), ("sum", "float32"))
+    wanted = (
+        ("sum", dtype),
+        ("sum", "int32"),
+        ("argmax", dtype),
+        ("sum", "float32"),
+        ("sum", "int8"),
+    )
     found = (reduction_of(*one) for one in wanted)
     return next(reduction for reduction in found if kernel.why_not(reduction) is None)
 

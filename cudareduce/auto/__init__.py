@@ -1,0 +1,1 @@
+"""Which kernel, in which launch shape, for which problem: what `auto` stands for."""

@@ -1,0 +1,85 @@
+"""The choice for one problem: what a table says, else what the formula says, else what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from cudareduce.auto.formula import Facts, Pick, picks
+from cudareduce.auto.table import Table
+from cudareduce.errors import UsageError
+from cudareduce.launch.case import Case
+from cudareduce.library.header import UNORDERED
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import AUTO_FIXED
+from cudareduce.problem.operators import Reduction
+
+
+@dataclass(frozen=True, slots=True)
+class Chooser:
+    """Chooses among the kernels of the package under one of the names in `AUTO`, which is what
+    they are then called."""
+
+    name: str
+    kernels: Mapping[str, Kernel]
+    facts: Facts
+    tables: tuple[Table, ...] = ()
+
+    def choose(self, reduction: Reduction, n: int, rows: int) -> Case | None:
+        """The case for `rows` rows of `n` elements; None if no kernel takes them."""
+        fixed = self.name == AUTO_FIXED
+        known = (t.picks(reduction, n, rows, self.kernels, fixed=fixed) for t in self.tables)
+        found = chain(*known, picks(reduction, n, rows, self.facts), self._others())
+        return next(self._taking(found, reduction, n, rows), None)
+
+    def _others(self) -> Iterator[Pick]:
+        """Every kernel, those at the limit of the memory first."""
+        yield from (Pick(name) for name, k in self.kernels.items() if k.family == "limit")
+        yield from (Pick(name) for name, k in self.kernels.items() if k.family != "limit")
+
+    def _taking(
+        self, found: Iterable[Pick], reduction: Reduction, n: int, rows: int
+    ) -> Iterator[Case]:
+        """Of these, what takes the problem."""
+        for pick in found:
+            case = self.case(pick, reduction)
+            if case is None or case.kernel.shape(n, rows) != (n, rows):
+                continue  # warp kernels take an array as rows, which is another problem
+            try:
+                case.plan(n, rows, self.facts.limits)
+            except UsageError:
+                continue
+            yield case
+
+    def case(self, pick: Pick, reduction: Reduction) -> Case | None:
+        """A case of what was picked; None if it is not here, or not for this reduction, or not on
+        this device."""
+        kernel = self.kernels.get(pick.kernel)
+        if kernel is None or self._why_left_out(kernel, reduction):
+            return None
+        size = reduction.dtype.size
+        block, items = pick.block or kernel.block, pick.items or kernel.items_of(size)
+        if kernel.why_not_block(block) or kernel.why_not_items(items, size):
+            return None
+        called = replace(
+            kernel, id=self.name, symbol=kernel.entry, after=kernel.id,
+            grid=pick.grid or kernel.grid,
+        )  # fmt: skip
+        return Case(called, reduction, block, items)
+
+    def _why_left_out(self, kernel: Kernel, reduction: Reduction) -> bool:
+        """Whether nothing of a kernel is to be chosen."""
+        return (
+            kernel.foreign
+            or kernel.whole_tiles
+            or kernel.why_not(reduction) is not None
+            or not self.facts.run(kernel)
+            or self._varies(kernel, reduction)
+        )
+
+    def _varies(self, kernel: Kernel, reduction: Reduction) -> bool:
+        """Whether bits of the answer may hang on the order in which blocks arrive, where they must
+        not."""
+        loose = kernel.finish in UNORDERED and reduction.acc.kind == "float"
+        return self.name == AUTO_FIXED and loose

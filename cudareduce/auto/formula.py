@@ -1,0 +1,114 @@
+"""What `auto` takes on a GPU that nobody has tuned it for: launch shapes by rules, from the number
+of SMs, the size of the L2 and the bandwidth.
+
+The rules are fitted to times of one NVIDIA H200; they are stated in what other cards differ in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cudareduce.device import DeviceInfo, DeviceLimits
+from cudareduce.library.header import Grid
+from cudareduce.library.kernel import Kernel
+from cudareduce.problem.operators import Reduction
+
+#: One load of a thread, and those that kernels of tiles have under way at a time, in bytes.
+_LOAD, _LOADS = 16, 64
+#: The shapes of kernels of tiles, threads a block and bytes a thread, from small tiles to large.
+_SHAPES = ((256, _LOAD), (256, _LOADS), (512, _LOADS))
+#: From so many times the L2 on bulk copies are ahead: on an H200 by 0.4 % at 17 times, 1 % at 68.
+_MANY_L2 = 16
+#: Compute capabilities whose SMs have room for a ring of 192 KiB; those of 12 have 99 KiB.
+_RING = ("9.", "10.")
+#: Where the driver does not tell them, those of an H200: bytes, and GB/s.
+_L2_BYTES, _PEAK_GB_S = 60 * 2**20, 4814.3
+#: How long a load from memory takes, in us: bandwidth times this must be under way at any time.
+_LATENCY_US = 0.8
+#: Bytes that a warp and a block of 256 threads of the kernels of rows have under way.
+_OF_WARP, _OF_BLOCK = 2**12, 2**14
+#: A row of so many bytes keeps a block busy; a whole input of so many is worth a second launch.
+_LONG_ROW, _LARGE = 2**15, 2**22
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a choice depends on: the device's limits, what is known of it, and hardware that is
+    missing."""
+
+    limits: DeviceLimits
+    info: DeviceInfo
+    lacks: tuple[str, ...] = ()
+
+    def run(self, kernel: Kernel) -> bool:
+        """Whether the device has what a kernel needs, and the kernel leaves answers there."""
+        enough = self.info.cc is None or float(self.info.cc) >= float(kernel.min_cc)
+        return enough and not set(kernel.requires) & set(self.lacks) and kernel.finish != "host"
+
+    @property
+    def under_way(self) -> float:
+        """Bytes that must be under way to keep the memory busy."""
+        return (self.info.peak_gb_s or _PEAK_GB_S) * 1e3 * _LATENCY_US
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """A kernel by its name, and a launch shape: threads a block, elements a thread and the rule for
+    the grid; None is the kernel's own."""
+
+    kernel: str
+    block: int | None = None
+    items: int | None = None
+    grid: Grid | None = None
+
+
+def picks(reduction: Reduction, n: int, rows: int, facts: Facts) -> Iterator[Pick]:
+    """What to take for `rows` rows of `n` elements, best first; some of it may not take them."""
+    if rows != 1:
+        yield from _of_rows(reduction.dtype.size * n, rows, facts)
+    elif not reduction.op.commutative:
+        yield Pick("reduce_tiles_ordered")
+    else:
+        yield from _of_array(reduction, n, facts)
+
+
+def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
+    """One block as long as it asks for all of the input at once: nobody waits for another. Then, as
+    long as no SM has more than a tile, what hands partials over fastest among few blocks, in the
+    smallest tiles that do; then what disturbs many blocks least."""
+    size = reduction.dtype.size
+    nbytes, large = n * size, (facts.info.l2_bytes or _L2_BYTES) * _MANY_L2
+    for block in (256, 512, 1024):
+        if nbytes <= block * _LOADS:
+            yield Pick("reduce_tiles_block", block)
+            break
+    for block, thread in _SHAPES:
+        if nbytes <= facts.limits.sm_count * block * thread:
+            yield Pick("reduce_tiles_one_word", block, thread // size)
+            yield Pick("reduce_tiles_mailbox", block, thread // size)
+            break
+    if reduction.op.indexed:
+        yield Pick("reduce_tiles_arg")
+    if nbytes >= large and size >= 4 and (facts.info.cc or "").startswith(_RING):
+        yield Pick("reduce_tiles_ring")
+    yield Pick("reduce_tiles_one_word")
+    yield Pick("reduce_tiles_self_reset")
+    yield Pick("reduce_tiles_acq_rel")
+
+
+def _of_rows(row: int, rows: int, facts: Facts) -> Iterator[Pick]:
+    """Rows of `row` bytes: several a warp where they are a power of two of packs, else a warp each,
+    or a block each where rows are long or too few for warps to keep the memory busy; very few long
+    ones are cut into pieces that blocks of two launches take."""
+    packs = row // _LOAD
+    if row % _LOAD == 0 and packs in (1, 2, 4, 8, 16, 32):
+        yield Pick("reduce_rows_butterfly")
+    if rows * 4 * _OF_BLOCK < facts.under_way / 2 and row * rows >= _LARGE:
+        yield Pick("reduce_reshape")
+    few = rows * _OF_WARP < facts.under_way
+    if row >= _LONG_ROW or (few and row > _OF_WARP):
+        alone = rows * _OF_BLOCK < facts.under_way and row > _OF_BLOCK
+        yield Pick("reduce_rows_block", 1024 if alone else 256)
+    yield Pick("reduce_rows_warp")
+    yield Pick("reduce_warp_registers")

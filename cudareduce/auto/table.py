@@ -1,0 +1,222 @@
+"""Tables: what `tune` found fastest on a GPU, kept as JSON in the user's data folder, or shipped.
+
+A table holds for GPUs that are alike in what decides how fast a reduction is; the driver is no part
+of that. An entry holds for the kernel's text that was measured, and for sizes near its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import inf, log2
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from cudareduce.auto.formula import Pick
+from cudareduce.device import DeviceInfo
+from cudareduce.errors import UsageError
+from cudareduce.library.header import Grid
+from cudareduce.library.kernel import Kernel
+from cudareduce.problem.operators import Reduction, reduction_of
+from cudareduce.results.store import Unfit, is_missing, read_json, values_of, write_text
+
+#: Raised when a reader of the old one would misread a table.
+SCHEMA = 1
+#: What GPUs of one table have in common.
+_ALIKE = ("name", "cc", "sm_count", "l2_bytes", "memory_clock_khz", "bus_bits")
+#: An entry speaks for sizes and numbers of rows up to so many times its own, or a part of it.
+_NEAR = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What was fastest for `rows` rows of `n` elements: threads a block, elements a thread and the
+    rule for the grid, of the kernel whose text has this hash. `fixed`: among those that add floats
+    in a fixed order. `time_us` with its 95 % interval is what it took when it was `measured`."""
+
+    op: str
+    dtype: str
+    acc: str
+    n: int
+    rows: int
+    fixed: bool
+    kernel: str
+    block: int
+    items: int
+    grid: str
+    source_sha: str
+    time_us: float
+    time_us_low: float | None = None
+    time_us_high: float | None = None
+    measured: str = ""
+
+    @property
+    def problem(self) -> tuple[object, ...]:
+        """What it is the answer to: a table holds one entry for each."""
+        return self.op, self.dtype, self.acc, self.n, self.rows, self.fixed
+
+    @property
+    def pick(self) -> Pick:
+        """What it says to take."""
+        return Pick(self.kernel, self.block, self.items, cast(Grid, self.grid))
+
+    def distance(self, reduction: Reduction, n: int, rows: int) -> float:
+        """How far a problem is from this one: 0 is itself; infinite where this says nothing of it.
+        Another operator counts as near if it is as wide and no less than that of its kind."""
+        if (self.rows == 1) != (rows == 1) or not (n and rows and self.n and self.rows):
+            return inf
+        steps = max(abs(log2(n / self.n)), abs(log2(rows / self.rows)))
+        if steps > log2(_NEAR):
+            return inf
+        own = reduction.op.name, reduction.dtype.name, reduction.acc.name
+        if own == (self.op, self.dtype, self.acc):
+            return steps
+        return 1 + steps if _kind(self.reduction) == _kind(reduction) else inf
+
+    @property
+    def reduction(self) -> Reduction:
+        """What was computed; names that are not known are a KeyError, and what makes no sense is a
+        UsageError."""
+        natural = reduction_of(self.op, self.dtype)
+        if natural.acc.name == self.acc:
+            return natural
+        return reduction_of(self.op, self.dtype, self.acc)
+
+
+def _kind(reduction: Reduction) -> tuple[object, ...]:
+    """What reductions have in common that cost alike."""
+    op = reduction.op
+    return reduction.dtype.size, reduction.acc_size, op.indexed, op.commutative, op.has_finish
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What is known of one kind of GPU, with the `path` that it was read from."""
+
+    path: Path
+    entries: tuple[Entry, ...]
+
+    def picks(
+        self, reduction: Reduction, n: int, rows: int, kernels: Mapping[str, Kernel], *, fixed: bool
+    ) -> Iterator[Pick]:
+        """What it says of a problem, nearest first; nothing of kernels that have changed."""
+        near = [
+            (entry.distance(reduction, n, rows), entry)
+            for entry in self.entries
+            if entry.fixed == fixed and not is_stale(entry, kernels)
+        ]
+        for distance, entry in sorted(near, key=lambda one: one[0]):
+            if distance < inf:
+                yield entry.pick
+
+    def stale(self, kernels: Mapping[str, Kernel]) -> str | None:
+        """Which kernels have changed since, in a sentence; None if none has."""
+        changed = dict.fromkeys(e.kernel for e in self.entries if is_stale(e, kernels))
+        if not changed:
+            return None
+        return (
+            f"{self.path} was measured with other texts of {', '.join(changed)}: what it says of "
+            "these is left out; cudareduce tune measures them again"
+        )
+
+
+def is_stale(entry: Entry, kernels: Mapping[str, Kernel]) -> bool:
+    """Whether the kernel that was measured is not the one that is here."""
+    kernel = kernels.get(entry.kernel)
+    return kernel is None or kernel.sha != entry.source_sha
+
+
+def file_name(info: DeviceInfo) -> str:
+    """What the table of a GPU is called, on every machine."""
+    alike = json.dumps(_alike(info), sort_keys=True)
+    slug = re.sub(r"[^a-z0-9]+", "-", info.name.lower()).strip("-")[:40]
+    return f"{slug}-{hashlib.sha256(alike.encode()).hexdigest()[:8]}.json"
+
+
+def _alike(info: DeviceInfo) -> dict[str, Any]:
+    return {name: getattr(info, name) for name in _ALIKE}
+
+
+def user_folder() -> Path:
+    """Where tables of the user's are kept."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("cudareduce", appauthor=False)) / "tables"
+
+
+def shipped_folder() -> Path:
+    """Where those are that come with the package."""
+    return Path(__file__).resolve().parent / "tables"
+
+
+def tables_of(info: DeviceInfo) -> tuple[Table, ...]:
+    """The user's table for a GPU, and the shipped one, as far as they are there; one that does not
+    load is a UsageError."""
+    places = [folder / file_name(info) for folder in (user_folder(), shipped_folder())]
+    return tuple(read_table(place) for place in places if not is_missing(place))
+
+
+def read_table(path: Path) -> Table:
+    """Read a table; what is none is a UsageError that says what to do with it."""
+    place = ""
+    try:
+        data = read_json(path)
+        if type(data) is not dict or type(data.get("entries")) is not list:
+            raise Unfit("it has no entries")
+        if data.get("schema") != SCHEMA or type(data["schema"]) is not int:
+            raise Unfit(f"it has not schema {SCHEMA}")
+        entries = []
+        for number, values in enumerate(data["entries"], 1):
+            place = f"entry {number}: "
+            entries.append(_checked(Entry(**_named(values))))
+    except (Unfit, UsageError) as error:
+        why = f"{place}{error}".removesuffix("; make it again")
+        raise UsageError(
+            f"{path} is no table of cudareduce tune: {why}; tune again, or delete it"
+        ) from None
+    return Table(path, tuple(entries))
+
+
+def _named(values: Any) -> dict[str, Any]:
+    return dict(zip(Entry.__dataclass_fields__, values_of(Entry, values), strict=True))
+
+
+def _checked(entry: Entry) -> Entry:
+    """The entry, if it can be one."""
+    try:
+        _ = entry.reduction
+    except (KeyError, UsageError):
+        raise Unfit(f"there is no {entry.op} of {entry.dtype} in {entry.acc}") from None
+    for name in ("n", "rows", "block", "items", "time_us"):
+        if getattr(entry, name) <= 0:
+            raise Unfit(f"{name} is not above 0")
+    if entry.grid not in get_args(Grid):
+        raise Unfit(f"grid is not one of {', '.join(get_args(Grid))}")
+    return entry
+
+
+def write_table(folder: Path, info: DeviceInfo, entries: Sequence[Entry]) -> Path:
+    """Put entries into the table of a GPU, in the place of those for the same problems; where it
+    is. What cannot be written is a UsageError, and so is a table there that does not load."""
+    if not folder.is_absolute():  # where there is no home, platformdirs leaves its `~` as it is
+        raise UsageError("there is no home folder to keep a table in: set XDG_DATA_HOME")
+    path = folder / file_name(info)
+    before: Iterable[Entry] = () if is_missing(path) else read_table(path).entries
+    kept = {entry.problem: entry for entry in (*before, *entries)}
+    whole = {
+        "schema": SCHEMA, "device": _alike(info),
+        "entries": [asdict(entry) for entry in sorted(kept.values(), key=_order)],
+    }  # fmt: skip
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}; choose another place") from None
+    write_text(path, json.dumps(whole, indent=1, allow_nan=False) + "\n")
+    return path
+
+
+def _order(entry: Entry) -> tuple[object, ...]:
+    return entry.op, entry.dtype, entry.acc, entry.fixed, entry.rows, entry.n

@@ -1,0 +1,106 @@
+"""Cases from choices: what each choice is launched as for each reduction, and what cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+
+from cudareduce.auto.choose import Chooser
+from cudareduce.auto.formula import Facts
+from cudareduce.auto.table import Table, tables_of
+from cudareduce.backend import Backend
+from cudareduce.bench.session import Session
+from cudareduce.launch.case import Case, Shape
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import Choice
+from cudareduce.problem.operators import Reduction
+from cudareduce.verify.shapes import ROW_SHAPES
+from cudareduce.verify.verdict import Verdict, skipped
+
+#: Where a choice may differ: what is verified where no sizes are asked for.
+_ANYWHERE: tuple[Shape, ...] = (*((2**k, 1) for k in range(31)), *ROW_SHAPES)
+
+
+#: Cases in the order asked for, with a verdict where one cannot run.
+Cases = list[tuple[Case, Verdict | None]]
+
+
+def cases(session: Session, choices: Sequence[Choice]) -> dict[Reduction, Cases]:
+    """A case for each choice and reduction; for `auto` one for each shape that it takes at the
+    sizes of the run. A table that does not load is a UsageError."""
+    tables = tables_of(session.backend.info()) if any(c.among for c in choices) else ()
+    found: dict[Reduction, Cases] = {}
+    for reduction, some in session.settings.shares(choices).items():
+        mine = found[reduction] = []
+        for sms, choice in product(session.settings.sms, some):
+            if choice.among:
+                mine += _chosen(session, choice, reduction, tables, sms)
+            else:
+                mine.append(case(session, choice, reduction, sms))
+    return found
+
+
+def why_left_out(session: Session, choices: Sequence[Choice]) -> str:
+    """What tables say that does not count, in a line each; a table that does not load is a
+    UsageError."""
+    automatic = next((choice for choice in choices if choice.among), None)
+    if automatic is None:
+        return ""
+    found = [t.stale(_by_id(automatic)) for t in tables_of(session.backend.info())]
+    return "\n".join(text for text in found if text)
+
+
+def case(
+    session: Session, choice: Choice, reduction: Reduction, sms: int | None = None
+) -> tuple[Case, Verdict | None]:
+    """The case of a kernel that is named, in the shape asked for, on so many SMs. A block that has
+    an SM to itself is the largest that the header names: it alone keeps the SM's loads under
+    way."""
+    settings, kernel, size = session.settings, choice.kernel, reduction.dtype.size
+    own = kernel.block if sms is None or kernel.guessed is not None else max(kernel.blocks)
+    block = settings.block or choice.block or own
+    items = settings.items or choice.items or kernel.items_of(size)
+    reason = (
+        kernel.why_not(reduction)
+        or kernel.why_not_block(block)
+        or kernel.why_not_items(items, size)
+        or (None if sms is None else kernel.why_not_sms())
+    )  # fmt: skip
+    verdict = skipped("unfit", reason) if reason else None
+    lacks = session.backend.traits.lacks
+    lacking = next((word for word in kernel.requires if word in lacks), None)
+    if verdict is None and lacking is not None:
+        verdict = skipped("machine", f"needs hardware that the CPU does not emulate: {lacking}")
+    return Case(kernel, reduction, block, items, choice.suite, choice.name, sms=sms), verdict
+
+
+def _chosen(
+    session: Session, choice: Choice, reduction: Reduction, tables: tuple[Table, ...],
+    sms: int | None,
+) -> Iterator[tuple[Case, Verdict | None]]:  # fmt: skip
+    """What `auto` takes, each with the sizes for which it is taken."""
+    sizes, rows = session.settings.sizes, session.settings.rows
+    chooser = Chooser(choice.kernel.id, _by_id(choice), facts_of(session.backend), tables)
+    found: dict[Case | None, list[int]] = {}
+    for n, in_rows in [(n, rows) for n in sizes] or _ANYWHERE:
+        found.setdefault(chooser.choose(reduction, n, in_rows), []).append(n)
+    for best, taken in found.items():
+        only = frozenset(taken) if sizes else None
+        if best is not None:
+            own = replace(choice, kernel=best.kernel, block=best.block, items=best.items)
+            launched, verdict = case(session, own, reduction, sms)
+            yield replace(launched, only=only), verdict
+        elif sizes:
+            none = Case(choice.kernel, reduction, choice.kernel.block, 1, only=only, sms=sms)
+            why = reduction.why_undefined() or "no kernel of the package takes these rows"
+            yield none, skipped("unfit", why)
+
+
+def facts_of(backend: Backend) -> Facts:
+    """What a choice depends on."""
+    return Facts(backend.limits(), backend.info(), backend.traits.lacks)
+
+
+def _by_id(choice: Choice) -> dict[str, Kernel]:
+    return {kernel.id: kernel for kernel in choice.among}

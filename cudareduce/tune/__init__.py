@@ -1,0 +1,1 @@
+"""Which launch shape is fastest on this GPU? Searched, verified, measured, kept for `auto`."""

@@ -1,0 +1,87 @@
+/*+++
+title        = "Several blocks a row"
+change       = "As many blocks as the GPU holds share the rows evenly; the last block of each row folds its partials."
+expect       = "Rows fewer than SMs at the speed of one array: all SMs read, whatever the number of rows."
+after        = "reduce_rows_block"
+scope        = "rows"
+grid         = "fill_by_row"
+walk         = "grid_stride"
+fold         = "warps_then_serial"
+finish       = "last_block"
+items_bytes  = 64
+vector_bytes = 16
+block        = 256
+blocks       = [32, 64, 128, 256, 512, 1024]
+techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuffle", "last_block"]
++++*/
+// 16 rows of a block each keep 16 SMs busy, and the others wait. Here a row has as many blocks as there
+// is room for, and they take its tiles in turn, as those of a whole grid would. Each row has a count of
+// its own: who arrives last in a row folds the partials of that row alone, while other rows go on.
+#include <cuda/atomic>
+
+struct alignas(16) Pack { In at[VECTOR]; };
+
+// Thread 0 gets the block's value.
+__device__ Acc fold_block(Acc value)
+{
+    __shared__ Acc of_warp[BLOCK / 32];
+    for (unsigned lanes = 16; lanes > 0; lanes /= 2)
+        value = Op::combine(value, __shfl_down_sync(0xffffffffu, value, lanes));
+    if (threadIdx.x % 32 == 0)
+        of_warp[threadIdx.x / 32] = value;
+    __syncthreads();
+    for (unsigned warp = 1; warp < BLOCK / 32; warp++)
+        value = Op::combine(value, of_warp[warp]);
+    return value;
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK)
+reduce_rows_split(const In *in, Out *out, size_t n, size_t rows, Acc *partials, unsigned *counter)
+{
+    constexpr unsigned LOADS = ITEMS / VECTOR, TILE = LOADS * BLOCK;
+    __shared__ bool is_last;
+    const unsigned tid = threadIdx.x, parts = gridDim.x / rows, part = blockIdx.x % parts;
+    const size_t index = blockIdx.x / parts;
+    const In *row = in + index * n;
+    const size_t head = min((0 - (size_t)row) % 16 / sizeof(In), n), packs = (n - head) / VECTOR;
+    const Pack *middle = (const Pack *)(row + head);
+
+    // Load: of the ends one element, then packs.
+    const size_t end = tid + (tid < head ? 0 : packs * VECTOR);
+    Acc value = part == parts - 1 && end < n ? Op::lift(row[end], end) : Op::identity();
+    for (size_t first = part * TILE + tid; first < packs; first += (size_t)parts * TILE) {
+        Pack pack[LOADS];
+#pragma unroll
+        for (unsigned l = 0; l < LOADS; l++)
+            if (first + l * BLOCK < packs)
+                pack[l] = middle[first + l * BLOCK];
+#pragma unroll
+        for (unsigned k = 0; k < ITEMS; k++) {
+            const unsigned l = k / VECTOR, e = k % VECTOR;
+            const size_t p = first + l * BLOCK;
+            if (p < packs)
+                value = Op::combine(value, Op::lift(pack[l].at[e], head + p * VECTOR + e));
+        }
+    }
+
+    // Tree.
+    value = fold_block(value);
+
+    // Write: one partial a block; the last block of a row to arrive folds them and writes its answer.
+    if (tid == 0) {
+        cuda::atomic_ref<unsigned, cuda::thread_scope_device> arrivals(counter[index]);
+        partials[blockIdx.x] = value;
+        is_last = arrivals.fetch_add(1, cuda::std::memory_order_acq_rel) == parts - 1;
+        if (is_last)
+            arrivals.store(0, cuda::std::memory_order_relaxed);
+    }
+    __syncthreads();
+    if (!is_last)
+        return;
+    value = Op::identity();
+    for (unsigned k = tid; k < parts; k += BLOCK)
+        value = Op::combine(value, partials[index * parts + k]);
+    value = fold_block(value);
+    if (tid == 0)
+        out[index] = Op::finish(value);
+}

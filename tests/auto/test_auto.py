@@ -1,0 +1,98 @@
+"""`auto` among the kernels of commands: one row a size, of another kernel where that is better."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudareduce.report.answers import verdict_section
+from cudareduce.report.sections import sections
+from cudareduce.results.record import Run
+from tests.fake_gpu import fake_gpu
+from tests.simulate import H200, record
+
+Call = Callable[..., tuple[int, str, str]]
+ON_CPU = ("--backend", "cpu", "--quiet", "--format", "json")
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[None]:
+    with fake_gpu(monkeypatch, cache):
+        yield
+
+
+def records(answer: tuple[int, str, str]) -> list[dict[str, Any]]:
+    code, out, err = answer
+    assert code == 0, err
+    found: list[dict[str, Any]] = json.loads(out)["records"]
+    return found
+
+
+def test_it_takes_another_kernel_from_size_to_size(
+    cudareduce: Call, gpu: None, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.json"
+    asked = ("auto", "reduce_tiles_block", "--n", "2^12,2^16", "--quiet", "--rounds", "6")
+    code, out, _ = cudareduce("bench", *asked, "--json", path)
+    assert code == 0
+    assert "\nauto: reduce_tiles_block, 256 threads x 16 elements\n" in out
+    assert "\nauto: reduce_tiles_mailbox, 256 threads x 4 elements\n" in out
+    stored = json.loads(path.read_text())["records"]
+    mine = [r for r in stored if r["kernel"] == "auto"]
+    taken = [(r["n"], r["chosen"], r["block"], r["items"], r["grid"]) for r in mine]
+    assert taken == [
+        (4096, "reduce_tiles_block", 256, 16, 1), (65536, "reduce_tiles_mailbox", 256, 4, 64)
+    ]  # fmt: skip
+    assert all(r["time_us"] and r["verdict"] == "pass" for r in mine)
+    assert {r["chosen"] for r in stored if r["kernel"] != "auto"} == {None}
+    code, out, _ = cudareduce("check", "--baseline", path, "--quiet")
+    assert code == 0
+    assert "4 compared: 4 SAME" in out
+    code, out, _ = cudareduce("check", "auto", "--baseline", path, "--quiet")
+    assert "2 compared: 2 SAME" in out
+
+
+def test_a_sweep_has_one_line_of_it(cudareduce: Call, gpu: None) -> None:
+    asked = ("auto", "reduce_tiles_block", "--n", "2^10,2^13,2^16", "--quiet", "--rounds", "6")
+    code, out, _ = cudareduce("sweep", *asked)
+    assert code == 0
+    assert "1 auto, 2 reduce_tiles_block" in out
+
+
+def test_a_shape_that_is_asked_for_overrules_its_own(cudareduce: Call) -> None:
+    [one] = records(cudareduce("bench", "auto", "--n", "1000", "--block", "128", *ON_CPU))
+    assert (one["chosen"], one["block"], one["verdict"]) == ("reduce_tiles_block", 128, "pass")
+
+
+def test_it_takes_operators_of_ones_own(cudareduce: Call) -> None:
+    own = ("--op-expr", "a > b ? a : b", "--identity=-INFINITY")
+    [one] = records(cudareduce("bench", "auto", "--n", "1000", *own, *ON_CPU))
+    assert (one["chosen"], one["verdict"]) == ("reduce_tiles_block", "pass")
+
+
+def test_nothing_is_launched_at_0(cudareduce: Call) -> None:
+    [one] = records(cudareduce("bench", "auto", "--n", "0", *ON_CPU))
+    assert (one["kernel"], one["verdict"], one["passes"]) == ("auto", "pass", 0)
+
+
+def test_what_is_wrong_is_told_with_the_kernel_that_was_taken() -> None:
+    failed = replace(
+        record("auto", 2**20, (5.0,)), chosen="reduce_tiles", block=256, items=8, verdict="fail",
+        reason="off by one", time_us=None,
+    )  # fmt: skip
+    [section] = sections(Run({}, H200, {}, (failed,)))
+    assert "auto (reduce_tiles, 256 x 8): WRONG: off by one" in section.notes
+    answers = verdict_section([failed], "answers")
+    assert "auto (reduce_tiles, 256 x 8) sum float32: WRONG: off by one" in answers.notes
+
+
+def test_where_no_kernel_takes_it_that_is_said(cudareduce: Call) -> None:
+    asked = ("bench", "auto", "--n", "100", "--rows", "30", "--op", "affine", "--dtype", "int32")
+    code, out, _ = cudareduce(*asked, "--backend", "cpu", "--quiet")
+    assert code == 2
+    assert "auto: skipped, no kernel of the package takes these rows" in out

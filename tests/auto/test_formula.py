@@ -1,0 +1,153 @@
+"""What `auto` takes on GPUs that it was never tuned on: sound there, and what was measured here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from cudareduce.auto.choose import Chooser
+from cudareduce.auto.formula import Facts
+from cudareduce.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
+from cudareduce.launch.case import Case
+from cudareduce.launch.plan import MAX_GRID
+from cudareduce.library.registry import AUTO, AUTO_FIXED, Registry
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.operators import OPERATORS, reduction_of
+from tests.simulate import H200
+
+
+@dataclass(frozen=True)
+class Card:
+    """What NVIDIA's tables say of a GPU; `shared` is bytes that a block can have."""
+
+    cc: str
+    sms: int
+    threads: int
+    l2_mib: float
+    peak_gb_s: float
+    shared: int
+
+    @property
+    def facts(self) -> Facts:
+        info = DeviceInfo(
+            "card", cc=self.cc, sm_count=self.sms, threads_per_sm=self.threads,
+            l2_bytes=int(self.l2_mib * 2**20), peak_gb_s=self.peak_gb_s,
+        )  # fmt: skip
+        return Facts(DeviceLimits(self.sms, self.threads), info)
+
+
+CARDS = {
+    "T4": Card("7.5", 40, 1024, 4, 320, 64 * 1024),
+    "A100": Card("8.0", 108, 2048, 40, 1555, 163 * 1024),
+    "RTX 4090": Card("8.9", 128, 1536, 72, 1008, 99 * 1024),
+    "L4": Card("8.9", 58, 1536, 48, 300, 99 * 1024),
+    "B200": Card("10.0", 148, 2048, 126, 8000, 227 * 1024),
+    "RTX 5090": Card("12.0", 170, 1536, 96, 1792, 99 * 1024),
+}
+SIZES = (0, 1, 33, 2**10, 2**13 + 1, 2**16, 2**20, 2**24 + 1, 2**28, 2**31, 2**31 + 7, 2**34)
+ROWS = ((0, 5), (1, 7), (31, 3), (32, 2**20), (1000, 2**18), (2**20, 64), (2**27, 2), (4097, 3))
+H200_FACTS = Facts(DEFAULT_LIMITS, H200)
+
+
+def taken(
+    registry: Registry, facts: Facts, n: int, rows: int = 1, name: str = AUTO,
+    of: tuple[str, str] = ("sum", "float32"),
+) -> Case | None:  # fmt: skip
+    return Chooser(name, registry.kernels, facts).choose(reduction_of(*of), n, rows)
+
+
+@pytest.mark.parametrize("card", CARDS)
+@pytest.mark.parametrize("op", OPERATORS)
+def test_what_it_takes_can_be_launched_on_cards_nobody_has_tried(
+    registry: Registry, card: str, op: str
+) -> None:
+    facts, shapes = CARDS[card].facts, [*((n, 1) for n in SIZES), *ROWS]
+    for dtype in OPERATORS[op].only:
+        for n, rows in shapes:
+            case = taken(registry, facts, n, rows, of=(op, dtype))
+            if case is None:  # nothing here keeps the order of long rows
+                assert not OPERATORS[op].commutative and rows != 1 and n > 32
+                continue
+            plan = case.plan(n, rows, facts.limits)
+            assert (plan.problem.n, plan.problem.rows) == (n, rows)
+            assert all(0 < step.grid <= MAX_GRID for step in plan.passes)
+            assert case.block <= 1024 and case.block <= CARDS[card].threads
+            assert float(case.kernel.min_cc) <= float(CARDS[card].cc)
+            dynamic = case.kernel.shared_bytes(case.reduction, case.block)
+            assert dynamic <= CARDS[card].shared
+            if rows == 1 and n >= 2**24:
+                assert plan.passes[0].grid >= CARDS[card].sms
+
+
+@pytest.mark.parametrize(
+    ("n", "kernel", "shape"),
+    [(2**10, "reduce_tiles_block", (256, 16)), (2**12, "reduce_tiles_block", (256, 16)),
+     (2**14, "reduce_tiles_block", (1024, 16)), (2**16, "reduce_tiles_mailbox", (256, 4)),
+     (2**18, "reduce_tiles_mailbox", (256, 16)), (2**20, "reduce_tiles_mailbox", (512, 16)),
+     (2**22, "reduce_tiles_self_reset", (512, 16)), (2**25, "reduce_tiles_self_reset", (512, 16)),
+     (2**30, "reduce_tiles_ring", (512, 16))],
+)  # fmt: skip
+def test_on_an_h200_it_takes_what_was_fastest_there(
+    registry: Registry, n: int, kernel: str, shape: tuple[int, int]
+) -> None:
+    case = taken(registry, H200_FACTS, n)
+    assert case is not None
+    assert (case.kernel.entry, case.block, case.items) == (kernel, *shape)
+    assert (case.kernel.id, case.kernel.after) == (AUTO, kernel)
+
+
+def test_with_fewer_sms_polling_ends_sooner(registry: Registry) -> None:
+    few, many = (taken(registry, CARDS[card].facts, 2**19) for card in ("T4", "A100"))
+    assert few is not None and few.kernel.entry == "reduce_tiles_self_reset"
+    assert many is not None and many.kernel.entry == "reduce_tiles_mailbox"
+
+
+def test_a_fixed_order_leaves_out_what_adds_floats_as_blocks_arrive(registry: Registry) -> None:
+    for n in SIZES:
+        case = taken(registry, H200_FACTS, n, name=AUTO_FIXED)
+        assert case is not None
+        assert case.kernel.finish not in ("atomic", "self_reset", "one_word")
+    whole = taken(registry, H200_FACTS, 2**25, name=AUTO_FIXED, of=("sum", "int32"))
+    assert whole is not None and whole.kernel.entry == "reduce_tiles_one_word"
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "kernel"),
+    [("sum", "int32", "reduce_tiles_one_word"), ("argmax", "float32", "reduce_tiles_arg"),
+     ("max", "float64", "reduce_tiles_acq_rel"), ("affine", "int32", "reduce_tiles_ordered")],
+)  # fmt: skip
+def test_each_operator_has_a_way_of_its_own(
+    registry: Registry, op: str, dtype: str, kernel: str
+) -> None:
+    case = taken(registry, H200_FACTS, 2**23, of=(op, dtype))
+    assert case is not None
+    assert case.kernel.entry == kernel
+
+
+@pytest.mark.parametrize(
+    ("n", "rows", "kernel", "block"),
+    [(32, 2**20, "reduce_rows_butterfly", 256), (1000, 2**18, "reduce_rows_warp", 256),
+     (2**18, 2048, "reduce_rows_block", 256), (2**22, 64, "reduce_rows_block", 1024),
+     (2**26, 2, "reduce_reshape", 256)],
+)  # fmt: skip
+def test_rows_are_shared_out_by_their_number_and_length(
+    registry: Registry, n: int, rows: int, kernel: str, block: int
+) -> None:
+    case = taken(registry, H200_FACTS, n, rows)
+    assert case is not None
+    assert (case.kernel.entry, case.block) == (kernel, block)
+
+
+def test_what_a_machine_lacks_is_not_taken(registry: Registry) -> None:
+    lacking = Facts(DEFAULT_LIMITS, H200, ("tma",))
+    case = taken(registry, lacking, 2**30)
+    assert case is not None and case.kernel.entry == "reduce_tiles_self_reset"
+
+
+def test_every_type_keeps_one_block_busy_with_the_same_bytes(registry: Registry) -> None:
+    for dtype, of_type in DTYPES.items():
+        most = taken(registry, H200_FACTS, 2**16 // of_type.size, of=("min", dtype))
+        more = taken(registry, H200_FACTS, 2**16 // of_type.size + 1, of=("min", dtype))
+        assert most is not None and most.kernel.entry == "reduce_tiles_block"
+        assert more is not None and more.kernel.entry == "reduce_tiles_mailbox"

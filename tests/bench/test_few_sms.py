@@ -1,0 +1,179 @@
+"""`--sms`: no more blocks than that, which kernels take it, and what tells two such runs apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudareduce.bench.jobs import Jobs
+from cudareduce.gate.baseline import identity, problem
+from cudareduce.launch.case import Case
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import load_registry
+from cudareduce.problem.operators import reduction_of
+from tests.fake_gpu import WATTS, FakeGpu, fake_gpu, quick, use
+from tests.peers.fakes import use_fakes
+from tests.simulate import record
+
+Call = Callable[..., tuple[int, str, str]]
+TILES, FILL, V7 = "reduce_tiles_acq_rel", "reduce_fill", "reduce_v7_shuffle"
+KERNELS = load_registry().kernels
+CAPPED = [k for k in KERNELS.values() if k.why_not_sms() is None]
+
+
+@pytest.fixture
+def gpu(cache: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    monkeypatch.setattr(Jobs, "emulator", None)
+    made = replace(quick(cache, 1), factors={FILL: 2.0})
+    use(monkeypatch, made)
+    return made
+
+
+def run(call: Call, *arguments: object) -> Any:
+    rounds = () if "--rounds" in arguments else ("--rounds", "6")
+    code, out, err = call(*arguments, *rounds, "--format", "json", "--quiet")
+    assert code == 0, err
+    return json.loads(out)
+
+
+@pytest.mark.parametrize("kernel", CAPPED, ids=lambda kernel: kernel.id)
+def test_no_launch_has_more_blocks_and_none_has_fewer_than_it_may(kernel: Kernel) -> None:
+    reduction = reduction_of(kernel.ops[0], kernel.dtypes[0])
+    rows = 2**20 if kernel.scope == "rows" else 1
+    for sms in (1, 8, 131, 132):
+        case = Case(kernel, reduction, max(kernel.blocks), kernel.items_of(4), sms=sms)
+        plan = case.plan(2**28 // rows, rows)
+        whole = replace(case, sms=None).plan(2**28 // rows, rows)
+        assert plan.passes[0].grid == min(sms, whole.passes[0].grid)
+        assert max(step.grid for step in plan.passes) <= sms == plan.sms
+        assert plan.scratch.get("partials", 0) <= whole.scratch.get("partials", 0)
+
+
+def test_which_kernels_take_it() -> None:
+    """Those whose blocks stride: of others fewer blocks would leave elements out."""
+    assert {kernel.grid for kernel in CAPPED} == {"fill", "per_sm", "fixed"}
+    assert {"reduce_tiles_ring", TILES, FILL} <= {kernel.id for kernel in CAPPED}
+    others = [kernel for kernel in KERNELS.values() if kernel.why_not_sms()]
+    assert {kernel.walk for kernel in others} >= {"tile", "element", "lane"}
+
+
+def test_a_bench_on_few_sms(cudareduce: Call, gpu: FakeGpu) -> None:
+    """A row of each kernel on each number, and why others are skipped."""
+    found = run(cudareduce, "bench", TILES, FILL, V7, "--sms", "2,1", "--n", "2^15")
+    records = {(r["kernel"], r["sms"]): r for r in found["records"]}
+    assert [*records] == [(k, sms) for sms in (2, 1) for k in (TILES, FILL, V7)]
+    for (kernel, sms), one in records.items():
+        if kernel == V7:
+            assert (one["verdict"], one["cause"], one["grid"]) == ("skip", "unfit", None)
+            assert one["reason"].startswith("takes no --sms")
+        else:
+            assert (one["grid"], one["block"]) == (sms, 1024)
+            assert one["gb_s"] > 0
+    assert found["protocol"]["sms"] == [2, 1]
+    [own] = run(cudareduce, "bench", TILES, "--sms", "1", "--block", "64", "--n", "2^15")["records"]
+    assert (own["grid"], own["block"]) == (1, 64)
+    [whole] = run(cudareduce, "bench", TILES, "--n", "2^15")["records"]
+    assert (whole["sms"], whole["block"]) == (None, KERNELS[TILES].block)
+    assert whole["grid"] > 2 and whole["block"] < 1024
+
+
+def test_speedups_are_against_the_same_number(cudareduce: Call, gpu: FakeGpu) -> None:
+    records = run(
+        cudareduce, "bench", TILES, FILL, "--sms", "2,1", "--n", "2^15", "--baseline-kernel", FILL
+    )["records"]
+    for one in records:
+        assert one["baseline"] == FILL
+        assert (one["speedup"] == 1) == (one["kernel"] == FILL)
+
+
+def test_tables_say_on_how_many(cudareduce: Call, gpu: FakeGpu) -> None:
+    _, out, _ = cudareduce("bench", FILL, "--sms", "2,1", "--n", "2^12", "--rounds", "1", "--quiet")
+    titles = [line for line in out.splitlines() if line.startswith("sum of")]
+    assert [title.split(", ")[1] for title in titles] == ["on 2 SMs", "on 1 SM"]
+    _, out, _ = cudareduce(
+        "bench", FILL, "--sms", "8", "--n", "2^12", "--rounds", "1", "--quiet", "--format", "csv"
+    )
+    head, row = (line.split(",") for line in out.splitlines())
+    assert row[head.index("sms")] == "8"
+
+
+def test_answers_on_few_sms(cudareduce: Call) -> None:
+    """On the emulator: one block, and several, take all of the input."""
+    code, out, err = cudareduce(
+        "verify", TILES, "--sms", "1,3", "--n", "100003", "--backend", "cpu", "--quiet"
+    )
+    assert code == 0, err
+    assert [line.split()[:4] for line in out.splitlines() if " right " in line] == [
+        [TILES, "on", "1", "SM"], [TILES, "on", "3", "SMs"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [("133", "--sms 133 is more than there are: give at most 132"), ("0", "from 1 to"),
+     ("8,", "is not a whole number"), ("8,x", "is not a whole number")],
+)  # fmt: skip
+def test_a_number_that_there_is_not(cudareduce: Call, gpu: FakeGpu, asked: str, why: str) -> None:
+    code, out, err = cudareduce("bench", FILL, "--n", "2^12", "--sms", asked)
+    assert (code, out) == (2, "")
+    assert why in err
+
+
+def test_a_number_of_sms_is_part_of_what_a_record_is() -> None:
+    one = record(TILES, 2**20, [10.0] * 9)
+    few = replace(one, sms=32)
+    assert identity(one) != identity(few)
+    assert problem(one) != problem(few)
+    assert problem(few) == problem(replace(few, block=64))
+
+
+def test_a_check_measures_on_the_same_sms_again(
+    cudareduce: Call, gpu: FakeGpu, tmp_path: Path
+) -> None:
+    stored = tmp_path / "old.json"
+    run(cudareduce, "bench", TILES, "--sms", "1,2", "--n", "2^15", "--json", stored)
+    code, out, err = cudareduce(
+        "check", "--baseline", stored, "--quiet", "--no-same-code", "--format", "json"
+    )
+    assert code == 0, err
+    rows = json.loads(out)
+    assert [(row["kernel"], row["sms"], row["verdict"]) for row in rows] == [
+        (TILES, 1, "SAME"), (TILES, 2, "SAME"),
+    ]  # fmt: skip
+
+
+def test_beside_libraries(cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries take no cap: their rows are of all SMs, and kernels are told apart by theirs."""
+    use_fakes(monkeypatch, "FINE")
+    with fake_gpu(monkeypatch, cache):
+        found = run(
+            cudareduce, "bench", TILES, "--sms", "1,2", "--n", "2^15", "--peers",
+            "all", "--energy",
+        )  # fmt: skip
+    primary = [r for r in found["records"] if r["context"]]
+    assert {(r["kernel"], r["sms"]) for r in primary if r["time_us"]} == {
+        ("peer:fine", None), (TILES, 1), (TILES, 2),
+    }  # fmt: skip
+    assert all(r["grid"] == r["sms"] for r in primary if r["sms"])
+    for r in found["records"]:
+        if r["time_us"]:
+            assert r["joules_per_gb"] == pytest.approx(WATTS / r["gb_s"], rel=0.05)
+
+
+@pytest.mark.gpu
+def test_few_sms_of_a_gpu_read_less_and_take_less_power(cudareduce: Call) -> None:
+    """Four SMs are busy enough to be timed, and far from what the memory gives; a GPU takes more
+    than nothing, and hardly more than its limit."""
+    arguments = ("bench", TILES, "--n", "2^26", "--rounds", "3", "--energy")
+    few = run(cudareduce, *arguments, "--sms", "4")
+    whole = run(cudareduce, *arguments)
+    (four,), (all_sms,) = few["records"], whole["records"]
+    assert 0 < four["gb_s"] < all_sms["gb_s"] / 2
+    watts = [r["joules_per_gb"] * r["gb_s"] for r in (four, all_sms)]
+    limit = whole["device"]["power_limit_w"]
+    assert 20 < watts[0] < watts[1] < 1.2 * (limit or 1500)

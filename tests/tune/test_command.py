@@ -1,0 +1,193 @@
+"""`tune` on a fake GPU: a planted best is found, verified and kept; what is wrong never wins."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudareduce.auto.table import Entry, read_table, write_table
+from cudareduce.backend import Buffer, Launch, Program, Source
+from cudareduce.device import Conditions
+from cudareduce.errors import UsageError
+from cudareduce.tune.heats import Heats
+from tests.fake_gpu import FakeGpu, FakeMonitor, FakeProgram, use
+from tests.simulate import H200
+
+Call = Callable[..., tuple[int, str, str]]
+Shape = tuple[int, int]
+KERNEL = "reduce_tiles_block"
+TUNE = ("tune", KERNEL, "--n", "2^12", "--quiet")
+#: Elements and threads of a planted best shape, and how long it takes beside the others.
+BEST, SHARE = (512, 8), 0.8
+
+
+class Planted(FakeGpu):
+    """One on which a launch shape is faster than the others, and `idle` ones do nothing."""
+
+    planted: dict[Shape, float]
+    idle: frozenset[Shape] = frozenset()
+
+    @staticmethod
+    def _program(source: Source, inner: Program | None) -> FakeProgram:
+        found = re.search(r"BLOCK = (\d+), ITEMS = (\d+)", source.text)
+        shape = (int(found[1]), int(found[2])) if found else (0, 0)
+        made = FakeGpu._program(source, inner)
+        factor = Planted.planted.get(shape, 1.0)
+        return replace(made, factor=0.0 if shape in Planted.idle else factor)
+
+    def _launch(
+        self, program: FakeProgram, grid: int, block: int, args: Sequence[Buffer | int],
+        dynamic_shared: int,
+    ) -> Launch:  # fmt: skip
+        if program.factor == 0.0:
+            return self._spending(0.1, 1.0)
+        return super()._launch(program, grid, block, args, dynamic_shared)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cudareduce: Call) -> Path:
+    """Where the user's tables are."""
+    monkeypatch.setattr("cudareduce.auto.table.user_folder", lambda: tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch, cache: Path, folder: Path) -> type[Planted]:
+    """A GPU whose best shape is planted."""
+    monkeypatch.setattr(Planted, "planted", {BEST: SHARE}, raising=False)
+    seeds = iter(range(1, 100))
+    use(monkeypatch, lambda: Planted(
+        cache, next(seeds), H200, floor_us=2.7, bytes_per_us=4e6, event_us=0.0, noise=0.005,
+        lazy=True, states=FakeMonitor([Conditions()]),
+    ))  # fmt: skip
+    return Planted
+
+
+def entries(folder: Path) -> tuple[Entry, ...]:
+    [path] = folder.glob("*.json")
+    return read_table(path).entries
+
+
+def test_a_planted_best_is_found_and_auto_takes_it(
+    cudareduce: Call, gpu: type[Planted], folder: Path, tmp_path: Path
+) -> None:
+    out_json = tmp_path / "out" / "run.json"
+    out_json.parent.mkdir()
+    code, out, err = cudareduce(*TUNE, "--json", out_json)
+    assert (code, err) == (0, ""), out
+    assert re.search(rf"2\^12 +{KERNEL} +{KERNEL} +512 x 8 one +2\.1\S+ +1\.2[45]", out)
+    assert re.search(rf"2\^12 +auto +{KERNEL} +512 x 8 one +2\.1\S+ +1\.2[45]", out)
+    assert "no gain" not in out
+    assert {e.fixed for e in entries(folder)} == {True, False}
+    assert {(e.kernel, e.block, e.items, e.n) for e in entries(folder)} == {(KERNEL, *BEST, 4096)}
+    tuned = json.loads(out_json.read_text())["protocol"]["tuned"]
+    assert [one["name"] for one in tuned] == [KERNEL, "auto", "auto:fixed"]
+    assert all(one["tried"] == 12 and 1.2 < one["speedup"] < 1.3 for one in tuned)
+    assert tuned[1]["before"] == f"{KERNEL}, 256 x 16 one"
+    code, out, _ = cudareduce("bench", "auto", "--n", "2^12", "--quiet", "--format", "json")
+    [record] = json.loads(out)["records"]
+    assert (record["kernel"], record["chosen"]) == ("auto", KERNEL)
+    assert (record["block"], record["items"]) == BEST
+
+
+def test_without_a_gain_nothing_changes_and_that_is_said(
+    cudareduce: Call, gpu: type[Planted], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "planted", {})
+    code, out, _ = cudareduce(*TUNE)
+    assert code == 0
+    assert f"no gain outside the noise, and so no change: 2^12 {KERNEL}, 2^12 auto" in out
+    assert {(e.block, e.items) for e in entries(folder)} == {(256, 16)}
+
+
+def test_what_is_fast_because_it_does_nothing_is_wrong_and_does_not_win(
+    cudareduce: Call, gpu: type[Planted], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "idle", frozenset({(256, 4)}))
+    code, out, _ = cudareduce(*TUNE)
+    assert code == 3
+    assert f"2^12: {KERNEL}, 256 x 4 one: WRONG" in out
+    assert {(e.block, e.items) for e in entries(folder)} == {BEST}
+
+
+def test_no_time_is_said_and_nothing_written(
+    cudareduce: Call, gpu: type[Planted], folder: Path
+) -> None:
+    code, out, _ = cudareduce(*TUNE, "--max-time", "0.0001")
+    assert code == 4
+    assert "2^12: --max-time was spent before it" in out
+    assert not list(folder.glob("*.json"))
+
+
+def test_ctrl_c_keeps_what_there_was(
+    cudareduce: Call, gpu: type[Planted], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heat, asked = Heats.heat, []
+
+    def interrupted(self: Heats, names: Sequence[str], rounds: int) -> Any:
+        asked.append(rounds)
+        if rounds == 1 and asked.count(1) == 2:
+            raise KeyboardInterrupt
+        return heat(self, names, rounds)
+
+    monkeypatch.setattr(Heats, "heat", interrupted)
+    code, out, _ = cudareduce("tune", KERNEL, "--n", "2^10,2^12", "--quiet")
+    assert code == 130
+    assert "2^10" in out
+    assert {e.n for e in entries(folder)} == {1024}
+
+
+def test_a_table_goes_into_the_package_on_request(
+    cudareduce: Call, gpu: type[Planted], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = folder / "package" / "tables"
+    monkeypatch.setattr("cudareduce.auto.table.shipped_folder", lambda: shipped)
+    code, _, err = cudareduce(*TUNE[:-1], "--write")
+    assert code == 0
+    assert entries(shipped) == entries(folder)
+    assert str(shipped) in err and "What auto takes on NVIDIA H200 is in " in err
+
+
+def test_a_bad_table_is_said_before_anything_is_measured(
+    cudareduce: Call, gpu: type[Planted], folder: Path
+) -> None:
+    path = write_table(folder, H200, [])
+    path.write_text("{")
+    code, out, err = cudareduce(*TUNE)
+    assert (code, out) == (2, "")
+    assert "tune again, or delete it" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [(("tune", "--op", "median"), 2, "median"), (("tune", "reduce_v9"), 2, "reduce_v9"),
+     (("tune", "--n", "0"), 2, "above 0"), (("tune", "--op", "affine"), 2, "not float32"),
+     (("tune", "--max-time", "0"), 2, "--max-time"), (("tune", "--rows", "0"), 2, "--rows"),
+     (("tune", "--json", "/no/such/folder/x"), 2, "does not exist"), (("tune",), 6, "PyCUDA")],
+)  # fmt: skip
+def test_what_cannot_be_is_one_sentence(
+    cudareduce: Call, folder: Path, arguments: tuple[str, ...], code: int, said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    def missing(spec: object) -> None:
+        from cudareduce.errors import EnvironmentProblem
+
+        raise EnvironmentProblem("PyCUDA is not installed")
+
+    monkeypatch.setattr("cudareduce.backends.open_cuda", missing)
+    found, out, err = cudareduce(*arguments)
+    assert (found, out) == (code, "")
+    assert said in err and err.count("\n") == 1
+
+
+def test_wrong_names_are_refused_where_auto_is_no_kernel(registry: Any) -> None:
+    with pytest.raises(UsageError, match="stands for another kernel from problem to problem"):
+        registry.choose(["auto"])
+    [choice] = registry.choose(["auto"], auto=True)
+    assert choice.among == tuple(registry.kernels.values())

@@ -1,0 +1,47 @@
+"""`tune` and `auto` on a GPU. Skipped, with the reason, where there is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudareduce.auto.table import read_table
+
+Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cudareduce: Call) -> Path:
+    monkeypatch.setattr("cudareduce.auto.table.user_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def test_what_is_tuned_is_what_auto_takes(cudareduce: Call, folder: Path) -> None:
+    code, out, err = cudareduce(
+        "tune", "reduce_tiles_mailbox", "--n", "2^16", "--max-time", "90", "--quiet"
+    )
+    assert code == 0, err
+    assert "WRONG" not in out and "left out" not in out
+    [path] = folder.glob("*.json")
+    entries = {entry.fixed: entry for entry in read_table(path).entries}
+    code, out, err = cudareduce("bench", "auto", "--n", "2^16", "--quiet", "--format", "json")
+    assert code == 0, err
+    [record] = json.loads(out)["records"]
+    tuned = entries[False]
+    assert (record["chosen"], record["block"], record["items"]) == (
+        tuned.kernel, tuned.block, tuned.items
+    )  # fmt: skip
+    assert record["time_us"] == pytest.approx(tuned.time_us, rel=0.1)
+
+
+@pytest.mark.parametrize("op", ["sum", "argmax", "affine"])
+def test_auto_is_right_at_every_size(cudareduce: Call, folder: Path, op: str) -> None:
+    sizes = "1,1000,2^14,2^16,2^20,2^22,1e7"
+    asked = ("--n", sizes, "--op", op, "--dtype", "int32", "--quiet", "--rounds", "1")
+    code, out, err = cudareduce("bench", "auto", "auto:fixed", *asked, "--format", "json")
+    assert code == 0, err
+    assert {record["verdict"] for record in json.loads(out)["records"]} == {"pass"}
