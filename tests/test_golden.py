@@ -85,7 +85,7 @@ ON_CPU: dict[str, tuple[str, ...]] = {
                       "--op", "max,argmin,matmul", "--dtype", "int32,float16", *CPU),
     "bench-cpu-own": ("bench", "reduce_v7_shuffle", "--n", "1000", "--op-expr", "a > b ? a : b",
                       "--identity=-INFINITY", "--backend", "cpu"),
-    "bench-cpu-auto": ("bench", "auto", "--n", "1000,50000", "--op", "max",
+    "bench-cpu-auto": ("bench", "auto", "auto:fixed", "--n", "1000", "--op", "max",
                        "--dtype", "int32", *CPU),
     "bench-cpu-auto-rows": ("bench", "auto", "--n", "100", "--rows", "30", "--op", "max,matmul",
                             "--dtype", "int32", *CPU),
