@@ -28,10 +28,29 @@ class Chooser:
 
     def choose(self, reduction: Reduction, n: int, rows: int) -> Case | None:
         """The case for `rows` rows of `n` elements; None if no kernel takes them."""
-        fixed = self.name == AUTO_FIXED
-        known = (t.picks(reduction, n, rows, self.kernels, fixed=fixed) for t in self.tables)
-        found = chain(*known, picks(reduction, n, rows, self.facts), self._others())
+        found = chain(self._known(reduction, n, rows), self._ruled(reduction, n, rows))
         return next(self._taking(found, reduction, n, rows), None)
+
+    def _known(self, reduction: Reduction, n: int, rows: int) -> Iterator[Pick]:
+        """What tables say. What they say of another operator or type counts only where the rules
+        take one kernel for both: a sum of integers has ways that one of floats has not."""
+        fixed = self.name == AUTO_FIXED
+        for table in self.tables:
+            for entry in table.near(reduction, n, rows, self.kernels, fixed=fixed):
+                other = entry.reduction
+                if entry.is_of(reduction) or (
+                    self._rule(other, n, rows) == self._rule(reduction, n, rows)
+                ):
+                    yield entry.pick
+
+    def _rule(self, reduction: Reduction, n: int, rows: int) -> str:
+        """The kernel that is taken without a table."""
+        found = self._taking(self._ruled(reduction, n, rows), reduction, n, rows)
+        return next((case.kernel.entry for case in found), "")
+
+    def _ruled(self, reduction: Reduction, n: int, rows: int) -> Iterator[Pick]:
+        """What the formula says, then what there is."""
+        return chain(picks(reduction, n, rows, self.facts), self._others())
 
     def _others(self) -> Iterator[Pick]:
         """Every kernel, those at the limit of the memory first."""

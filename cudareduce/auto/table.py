@@ -71,10 +71,14 @@ class Entry:
         steps = max(abs(log2(n / self.n)), abs(log2(rows / self.rows)))
         if steps > log2(_NEAR):
             return inf
-        own = reduction.op.name, reduction.dtype.name, reduction.acc.name
-        if own == (self.op, self.dtype, self.acc):
+        if self.is_of(reduction):
             return steps
         return 1 + steps if _kind(self.reduction) == _kind(reduction) else inf
+
+    def is_of(self, reduction: Reduction) -> bool:
+        """Whether it was measured with this very operator on these types."""
+        own = reduction.op.name, reduction.dtype.name, reduction.acc.name
+        return own == (self.op, self.dtype, self.acc)
 
     @property
     def reduction(self) -> Reduction:
@@ -99,10 +103,11 @@ class Table:
     path: Path
     entries: tuple[Entry, ...]
 
-    def picks(
+    def near(
         self, reduction: Reduction, n: int, rows: int, kernels: Mapping[str, Kernel], *, fixed: bool
-    ) -> Iterator[Pick]:
-        """What it says of a problem, nearest first; nothing of kernels that have changed."""
+    ) -> Iterator[Entry]:
+        """What may say something of a problem, nearest first; nothing of kernels that have
+        changed."""
         near = [
             (entry.distance(reduction, n, rows), entry)
             for entry in self.entries
@@ -110,7 +115,7 @@ class Table:
         ]
         for distance, entry in sorted(near, key=lambda one: one[0]):
             if distance < inf:
-                yield entry.pick
+                yield entry
 
     def stale(self, kernels: Mapping[str, Kernel]) -> str | None:
         """Which kernels have changed since, in a sentence; None if none has."""

@@ -37,6 +37,9 @@ _FINALISTS = 4
 _HEATS = 8
 #: The rounds of the measurement that decides.
 _ROUNDS = 9
+#: Elements a second of which an input and its answer are made, and how many a problem takes: one to
+#: race on, one to be timed.
+_MADE_PER_S, _INPUTS = 1.5e8, 2
 #: The share of the time for a problem that its race may take.
 _RACING = 0.4
 
@@ -113,7 +116,8 @@ class Search:
         cases = self._candidates(kernels, problem)
         nbytes = problem.n * problem.rows * problem.reduction.dtype.size
         why = why_too_large(nbytes * self._backend.traits.host_copies)
-        if not cases or why or deadline.passed:
+        late = _INPUTS * problem.n * problem.rows / _MADE_PER_S >= deadline.left_s
+        if not cases or why or late:
             return Found(problem=problem, why=why or _why_none(cases))
         seeded = self._seeded(kernels, problem)
         try:
@@ -246,4 +250,4 @@ def _title(problem: Problem) -> str:
 
 
 def _why_none(cases: Sequence[Case]) -> str:
-    return "--max-time was spent before it" if cases else "no kernel that was named takes it"
+    return "--max-time leaves no time for it" if cases else "no kernel that was named takes it"

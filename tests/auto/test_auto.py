@@ -14,6 +14,7 @@ from cudareduce.report.answers import verdict_section
 from cudareduce.report.sections import sections
 from cudareduce.results.record import Run
 from tests.fake_gpu import fake_gpu
+from tests.peers.fakes import use_fakes
 from tests.simulate import H200, record
 
 Call = Callable[..., tuple[int, str, str]]
@@ -96,3 +97,17 @@ def test_where_no_kernel_takes_it_that_is_said(cudareduce: Call) -> None:
     code, out, _ = cudareduce(*asked, "--backend", "cpu", "--quiet")
     assert code == 2
     assert "auto: skipped, no kernel of the package takes these rows" in out
+
+
+def test_it_stands_beside_libraries(
+    cudareduce: Call, gpu: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    use_fakes(monkeypatch, "FINE")
+    path = tmp_path / "run.json"
+    asked = ("bench", "auto", "--n", "2^12,2^16", "--rounds", "6", "--quiet", "--peers", "all")
+    assert cudareduce(*asked, "--json", path)[0] == 0
+    beside = [r for r in json.loads(path.read_text())["records"] if r["context"]]
+    assert [(r["n"], r["chosen"]) for r in beside if r["kernel"] == "auto"] == [
+        (4096, "reduce_tiles_block"), (65536, "reduce_tiles_mailbox")
+    ]  # fmt: skip
+    assert sum(r["kernel"] == "peer:fine" for r in beside) == 2

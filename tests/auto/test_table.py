@@ -93,7 +93,8 @@ def test_an_entry_decides_for_what_is_near(registry: Registry, folder: Path, ent
     for n, rows, name, of in (
         (2**17, 1, AUTO, ("sum", "float32")), (2**10, 2**10, AUTO, ("sum", "float32")),
         (2**20, 1, AUTO_FIXED, ("sum", "float32")), (2**20, 1, AUTO, ("sum", "float64")),
-        (2**20, 1, AUTO, ("argmax", "float32")), (0, 1, AUTO, ("sum", "float32")),
+        (2**20, 1, AUTO, ("argmax", "float32")), (2**20, 1, AUTO, ("sum", "int32")),
+        (0, 1, AUTO, ("sum", "float32")),
     ):  # fmt: skip
         assert taken(registry, n, rows, name, of).kernel.entry != "reduce_tiles_last_block"
 
