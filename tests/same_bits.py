@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -22,10 +23,9 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.inputs import Array, stored
 from cudareduce.problem.operators import Reduction, reduction_of
-from tests.conftest import ROOT
 
 NAME = "reduce_tiles_reproducible"
-STORED = ROOT / "tests" / "data" / "same_bits.json"
+STORED = Path(__file__).resolve().parent / "data" / "same_bits.json"
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 #: Less than a row, a tile and a bit, several blocks, and more tiles than there are fixed warps.
 SIZES = (1, 100, 1025, 100003, 2**22 + 4099)

@@ -26,7 +26,6 @@ ops          = ["sum", "prod", "mean"]
 struct alignas(16) Pack { In at[VECTOR]; };
 constexpr unsigned LOADS = 8, WIDTH = 32 * VECTOR, TILE = LOADS * WIDTH;
 
-// All lanes get the warp's value.
 __device__ Acc fold_warp(Acc value)
 {
     for (unsigned lanes = 16; lanes > 0; lanes /= 2)
@@ -87,14 +86,14 @@ reduce_tiles_reproducible(const In *in, Out *out, size_t n, Acc *partials, unsig
     const unsigned tid = threadIdx.x;
     const unsigned count = min((n + TILE - 1) / TILE, (size_t)FIXED_WARPS);
 
-    // Load and tree: one partial a fixed warp.
+    // Load and tree.
     for (unsigned w = blockIdx.x * (BLOCK / 32) + tid / 32; w < count; w += gridDim.x * (BLOCK / 32)) {
         const Acc value = load_tiles(in, n, w);
         if (tid % 32 == 0)
             partials[w] = value;
     }
 
-    // Write: the last block to arrive folds them as 32 warps would and writes the answer.
+    // Write: one partial a fixed warp; the last block to arrive folds them as 32 warps would.
     __syncthreads();
     if (tid == 0) {
         cuda::atomic_ref<unsigned, cuda::thread_scope_device> arrivals(*counter);

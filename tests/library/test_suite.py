@@ -39,6 +39,15 @@ NAMES = {
         "V7 shuffle",
     ],
     "five-steps": ["reduce1", "reduce2", "reduce2, block atomic", "reduce3", "reduce4", "reduce5"],
+    "gpumode": [
+        "ladder, last step",
+        "tiles",
+        "tiles, last block",
+        "tiles, no fence",
+        "tiles, mailbox",
+        "tiles, self-clearing",
+        "tiles, same bits",
+    ],
     "leimao": ["batched_reduce_sum_v1", "batched_reduce_sum_v2", "large arrays"],
     "stackoverflow": [
         "sumCommSingleBlock",
@@ -203,6 +212,7 @@ def test_what_was_wrong_in_print_is_said() -> None:
         "bbuf: reduce_v3_idle_threads_free",
         "five-steps: reduce2",
         "five-steps: reduce2, block atomic",
+        *(f"gpumode: {name}" for name in NAMES["gpumode"]),  # they were never in print
         "leimao: batched_reduce_sum_v2",
         "leimao: large arrays",
         "stackoverflow: sumCommSingleBlock",

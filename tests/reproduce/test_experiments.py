@@ -40,6 +40,7 @@ def run_of(registry: Registry, suite: str, **more: object) -> Run:
         ("stackoverflow", [(10_000, 1), (1_000_000, 1), (100_000_000, 1), (32, 1048576)]),
         ("leimao", [(262144, 2048)]),
         ("fastcuda", [(2**20, 1)]),
+        ("gpumode", [(51200 * 2**k, 1) for k in range(5, 11)]),
         ("bbuf", [(2**25, 1)]),
     ],
 )
@@ -48,7 +49,8 @@ def test_sizes_are_the_authors(
 ) -> None:
     found = experiments(registry.suites[suite], registry.kernels)
     assert [(e.n, e.rows) for e in found] == shapes
-    assert sum(len(e.choices) for e in found) == len(registry.suites[suite].rows)
+    versions = {choice.name for e in found for choice in e.choices}
+    assert versions == {row.name for row in registry.suites[suite].rows}
 
 
 def test_bbuf_sets_its_figures_beside_ours_and_answers_its_question(registry: Registry) -> None:
