@@ -128,9 +128,10 @@ def _kernel_call(
 ) -> KernelCall | Refused:
     kernel, reduction = choice.kernel, problem.reduction
     block = shapes.block or choice.block or kernel.block
-    items = shapes.items or choice.items or kernel.items
+    size = reduction.dtype.size
+    items = shapes.items or choice.items or kernel.items_of(size)
     case = Case(kernel, reduction, block, items)
-    reason = kernel.why_not_block(block) or kernel.why_not_items(items)
+    reason = kernel.why_not_block(block) or kernel.why_not_items(items, size)
     if reduction.op.name == "sum":
         reason = kernel.why_not(reduction) or reason
     if reason is None:

@@ -63,6 +63,15 @@ def test_kernels(cudareduce: Call, tmp_path: Path) -> None:
     assert f"{names[0]}, n = 300: CHANGED: depth 9, now 9" in out
 
 
+def test_items_that_follow_the_type(cudareduce: Call, tmp_path: Path) -> None:
+    """A kernel that counts its items in bytes is launched as `bench` launches it."""
+    stored = tmp_path / "orders.json"
+    asked = ("reduce_tiles", "--n", 40, "--dtype", "float16,float64", *CPU, "--json", stored)
+    assert cudareduce("reveal", *asked)[0] == 0
+    orders = json.loads(stored.read_text())["orders"]
+    assert [order["items"] for order in orders] == [32, 8]
+
+
 def test_two_names(cudareduce: Call) -> None:
     both = ("reveal", "--compare", "reduce_v0_baseline", "reduce_v2_no_bank_conflict")
     code, out, _ = cudareduce(*both, "--n", "33", *CPU, "--format", "json")
