@@ -16,10 +16,12 @@ techniques   = ["no_divergence", "multi_add", "wide_load", "shuffle"]
 // A block a row has most threads idle where rows are short, and all of them at barriers. A warp has 4 KiB
 // of loads under way at once: a whole row of 1024 float32. Warps never wait for each other, so while one
 // folds, the others load. Where n is odd, rows begin anywhere: each has a head and a tail of its own,
-// together fewer elements than a warp has lanes.
+// together fewer elements than a warp has lanes. A compiler that saves registers, or finds a load under
+// the condition of its addition, puts the two together, and one load is under way instead of eight: so
+// behind the end a lane loads the last pack again, and a bound of 1024 threads an SM grants 64 registers.
 struct alignas(16) Pack { In at[VECTOR]; };
 
-extern "C" __global__ void __launch_bounds__(BLOCK)
+extern "C" __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
 reduce_rows_warp(const In *in, Out *out, size_t n, size_t rows)
 {
     constexpr unsigned LOADS = ITEMS / VECTOR;
@@ -38,8 +40,7 @@ reduce_rows_warp(const In *in, Out *out, size_t n, size_t rows)
         Pack pack[LOADS];
 #pragma unroll
         for (unsigned l = 0; l < LOADS; l++)
-            if (first + l * 32 < packs)
-                pack[l] = middle[first + l * 32];
+            pack[l] = middle[min(first + l * 32, packs - 1)];
 #pragma unroll
         for (unsigned k = 0; k < ITEMS; k++) {
             const unsigned l = k / VECTOR, e = k % VECTOR;
