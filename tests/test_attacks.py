@@ -219,6 +219,7 @@ BARE = [
     row("bare-reveal", "reveal", 2, "name a kernel"),
     row("bare-sweep", "sweep", 6, "GPU|CUDA"),
     row("bare-selftest", "selftest", 6, "GPU|CUDA"),
+    row("bare-tune", "tune", 6, "GPU|CUDA"),
     row("bare-report", "report", 2, "README.md"),
     row("version", "--version", 0, "cudareduce"),
     row("help-short", "-h", 0, "Usage:"),
@@ -1034,7 +1035,7 @@ def examples() -> dict[str, tuple[str, ...]]:
 EXAMPLES = examples()
 #: How an example is made small; what takes a GPU says so.
 CODES = {"bench": (0,), "verify": (0,), "compare": (0, 1), "check": (2, 6), "sweep": (6,),
-         "selftest": (6,), "reproduce": (6,), "reveal": (0, 1)}  # fmt: skip
+         "selftest": (6,), "reproduce": (6,), "reveal": (0, 1), "tune": (6,)}  # fmt: skip
 SMALL = {"--n": "33,34", "--op": "sum", "--dtype": "float32", "--backend": "cpu", "--rows": "1"}
 
 
