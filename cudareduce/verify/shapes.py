@@ -14,6 +14,7 @@ from typing import Literal
 from cudareduce.device import DeviceLimits
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case, Shape
+from cudareduce.library.registry import AUTO, AUTO_FIXED
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import Reduction, reduction_of
 
@@ -103,7 +104,7 @@ def block_nets(case: Case) -> Iterator[Net]:
         other = replace(case, block=block)
         limits, tile = _tiny(other), tile_of(other)
         sizes = {1, tile - 1, 2 * tile + 1, 2 * tile, *_rounds(other, limits), *_folds(other)}
-        shapes = (*((n, 1) for n in sorted(sizes) if n <= _FEW), *_rows(other)[:1])
+        shapes = (*((n, 1) for n in sorted(sizes) if n <= _FEW), *_rows(other)[:2])
         yield Net(case=other, shapes=shapes, limits=limits, care="some")
 
 
@@ -160,8 +161,10 @@ def arrival_net(case: Case, limits: DeviceLimits, *, any_block: bool = True) -> 
 
 
 def _blocks(case: Case) -> tuple[int, ...]:
-    """The blocks that the header names; of a file without one nobody has said any."""
-    return case.kernel.blocks if case.kernel.symbol is None else (case.block,)
+    """The blocks that the header names; of a file without one nobody has said any, and `auto` has
+    chosen one."""
+    settled = case.kernel.guessed is not None or case.kernel.id in (AUTO, AUTO_FIXED)
+    return (case.block,) if settled else case.kernel.blocks
 
 
 def tile_of(case: Case) -> int:
@@ -218,14 +221,15 @@ def _arrivals(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
 
 def _rows(case: Case) -> tuple[Shape, ...]:
     """Rows, several of them a block or several blocks a row, of even and of odd length."""
+    warps = case.block // 32
     if case.kernel.scope == "warp":
-        warps = case.block // 32
         return (31, 2 * warps + 1), (32, 3 * warps), (7, max(1, warps - 1))
     if case.kernel.scope == "rows":
         tile, wide = tile_of(case), case.kernel.vector > 1
         load = case.kernel.vector_of(case.reduction.dtype.size)
         few_loads = (((load << k), 300) for k in range(6 * wide))  # as lanes share them
-        return (2 * tile + 1, 3), (31, 9), (257, 3), (tile, 2), *few_loads
+        several = 2 * warps + 1 if case.kernel.grid == "warp_per_row" else 9
+        return (2 * tile + 1, 3), (31, several), (257, 3), (tile, 2), *few_loads
     return ()
 
 

@@ -239,6 +239,20 @@ def test_a_file_without_a_header_is_tried_in_its_own_block_only(
     assert record["tried_sizes"] > 5
 
 
+def test_a_file_that_bears_the_name_of_a_kernel_is_tried_in_its_other_blocks(
+    cudareduce: Call, tmp_path: Path
+) -> None:
+    """Of 1024 / 31 rows a block only those of the largest one are too many."""
+    own = ROOT / "kernels" / "limit" / "reduce_rows_warp.cu"
+    path = tmp_path / own.name
+    text = own.read_text()
+    assert "blockIdx.x * (BLOCK / 32)" in text
+    path.write_text(text.replace("blockIdx.x * (BLOCK / 32)", "blockIdx.x * (BLOCK / 31)"))
+    code, out, _ = cudareduce("verify", path, "--backend", "cpu", "--quiet", "--format", "json")
+    [record] = json.loads(out)["records"]
+    assert (code, record["reason"].split(",")[0]) == (3, "block 1024: n = 31 x 65 rows")
+
+
 def _case(name: str) -> Case:
     kernel = load_kernel(next((ROOT / "kernels").glob(f"*/{name}.cu")))
     return Case(kernel, reduction_of("sum", "float32"), kernel.block, kernel.items)
