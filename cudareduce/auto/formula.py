@@ -28,7 +28,7 @@ _L2_BYTES, _PEAK_GB_S = 60 * 2**20, 4814.3
 _LATENCY_US = 0.8
 #: Bytes that a warp and a block of 256 threads of the kernels of rows have under way.
 _OF_WARP, _OF_BLOCK = 2**12, 2**14
-#: A row of so many bytes keeps a block busy; a whole input of so many is worth a second launch.
+#: A row of so many bytes keeps a block busy; an input of so many is worth several blocks a row.
 _LONG_ROW, _LARGE = 2**15, 2**22
 
 
@@ -76,7 +76,7 @@ def picks(reduction: Reduction, n: int, rows: int, facts: Facts) -> Iterator[Pic
 def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
     """One block as long as it asks for all of the input at once: nobody waits for another. Then, as
     long as no SM has more than a tile, what hands partials over fastest among few blocks, in the
-    smallest tiles that do; then what disturbs many blocks least."""
+    smallest tiles that do; then what disturbs many blocks least, and adds bytes four at a time."""
     size = reduction.dtype.size
     nbytes, large = n * size, (facts.info.l2_bytes or _L2_BYTES) * _MANY_L2
     for block in (256, 512, 1024):
@@ -90,6 +90,8 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
             break
     if reduction.op.indexed:
         yield Pick("reduce_tiles_arg")
+    if size == 1:
+        yield Pick("reduce_tiles_dp4a")
     if nbytes >= large and size >= 4 and (facts.info.cc or "").startswith(_RING):
         yield Pick("reduce_tiles_ring")
     yield Pick("reduce_tiles_one_word")
@@ -100,12 +102,12 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
 def _of_rows(row: int, rows: int, facts: Facts) -> Iterator[Pick]:
     """Rows of `row` bytes: several a warp where they are a power of two of packs, else a warp each,
     or a block each where rows are long or too few for warps to keep the memory busy; very few long
-    ones are cut into pieces that blocks of two launches take."""
+    ones are shared by several blocks each."""
     packs = row // _LOAD
     if row % _LOAD == 0 and packs in (1, 2, 4, 8, 16, 32):
         yield Pick("reduce_rows_butterfly")
     if rows * 4 * _OF_BLOCK < facts.under_way / 2 and row * rows >= _LARGE:
-        yield Pick("reduce_reshape")
+        yield Pick("reduce_rows_split")
     few = rows * _OF_WARP < facts.under_way
     if row >= _LONG_ROW or (few and row > _OF_WARP):
         alone = rows * _OF_BLOCK < facts.under_way and row > _OF_BLOCK
