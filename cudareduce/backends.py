@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cudareduce.backend import TIMED_BACKENDS, Backend, BackendName, TimedBackend
 from cudareduce.errors import EnvironmentProblem
+from cudareduce.host import user_dir
 
 if TYPE_CHECKING:
     from cudareduce.gpu.cuda import CudaBackend
@@ -46,13 +47,13 @@ def default_cache() -> Path:
     """Where compiled kernels are kept between runs."""
     import platformdirs
 
-    return Path(platformdirs.user_cache_dir("cudareduce", appauthor=False))
+    return user_dir(platformdirs.user_cache_dir)
 
 
 def why_unusable(folder: Path) -> str | None:
     """Why nothing can be kept in a folder, or it cannot be made; None if it can. Nothing is left
     there."""
-    if not folder.is_absolute():  # where there is no home, platformdirs leaves its `~` as it is
+    if not folder.is_absolute():
         return "there is no home folder"
     there = next(path for path in (folder, *folder.parents) if path.exists())
     try:

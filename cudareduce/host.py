@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,15 @@ from threading import Timer
 ANSWER_LIMIT_S = 10.0
 #: No tool has more to say of its version; a broken one may never stop talking.
 _MOST_BYTES = 64 << 10
+
+
+def user_dir(find: Callable[..., str]) -> Path:
+    """The folder of the user's that a function of platformdirs names; where there is no home, and
+    nothing in its place, a path that is not absolute."""
+    try:
+        return Path(find("cudareduce", appauthor=False))
+    except RuntimeError:  # Path.expanduser, which found none
+        return Path("~")
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,7 +208,9 @@ class FakeGpu:
         probes = all(source.path.name == "probes.cu" for source in sources)
         inner = [None] * len(sources) if probes else self._cpu.build(sources, progress, deadline)
         return [
-            made if isinstance(made, BuildError) else self._program(source, made)
+            made
+            if isinstance(made, BuildError) or (made is None and not probes)
+            else self._program(source, made)
             for source, made in zip(sources, inner, strict=True)
         ]
 

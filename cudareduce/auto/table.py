@@ -18,6 +18,7 @@ from typing import Any, cast, get_args
 from cudareduce.auto.formula import Pick
 from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
+from cudareduce.host import user_dir
 from cudareduce.library.header import Grid
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import Reduction, reduction_of
@@ -27,6 +28,8 @@ from cudareduce.results.store import Unfit, is_missing, read_json, values_of, wr
 SCHEMA = 1
 #: What GPUs of one table have in common.
 _ALIKE = ("name", "cc", "sm_count", "l2_bytes", "memory_clock_khz", "bus_bits")
+#: As on the command line.
+_MOST_ITEMS = 2**16
 #: An entry speaks for sizes and numbers of rows up to so many times its own, or a part of it.
 _NEAR = 2.0
 
@@ -149,7 +152,7 @@ def user_folder() -> Path:
     """Where tables of the user's are kept."""
     import platformdirs
 
-    return Path(platformdirs.user_data_dir("cudareduce", appauthor=False)) / "tables"
+    return user_dir(platformdirs.user_data_dir) / "tables"
 
 
 def shipped_folder() -> Path:
@@ -180,7 +183,7 @@ def read_table(path: Path) -> Table:
     except (Unfit, UsageError) as error:
         why = f"{place}{error}".removesuffix("; make it again")
         raise UsageError(
-            f"{path} is no table of cudareduce tune: {why}; tune again, or delete it"
+            f"{path} is no table of cudareduce tune: {why}; delete it, and tune again"
         ) from None
     return Table(path, tuple(entries))
 
@@ -198,6 +201,8 @@ def _checked(entry: Entry) -> Entry:
     for name in ("n", "rows", "block", "items", "time_us"):
         if getattr(entry, name) <= 0:
             raise Unfit(f"{name} is not above 0")
+    if entry.items > _MOST_ITEMS:  # a block would never come to an end of them
+        raise Unfit(f"items is above {_MOST_ITEMS}")
     if entry.grid not in get_args(Grid):
         raise Unfit(f"grid is not one of {', '.join(get_args(Grid))}")
     return entry
@@ -206,7 +211,7 @@ def _checked(entry: Entry) -> Entry:
 def write_table(folder: Path, info: DeviceInfo, entries: Sequence[Entry]) -> Path:
     """Put entries into the table of a GPU, in the place of those for the same problems; where it
     is. What cannot be written is a UsageError, and so is a table there that does not load."""
-    if not folder.is_absolute():  # where there is no home, platformdirs leaves its `~` as it is
+    if not folder.is_absolute():  # where there is no home
         raise UsageError("there is no home folder to keep a table in: set XDG_DATA_HOME")
     path = folder / file_name(info)
     before: Iterable[Entry] = () if is_missing(path) else read_table(path).entries

@@ -88,7 +88,8 @@ def _chosen(
     for best, taken in found.items():
         only = frozenset(taken) if sizes else None
         if best is not None:
-            own = replace(choice, kernel=best.kernel, block=best.block, items=best.items)
+            shape = (best.block, best.items) if sms is None else (None, None)
+            own = replace(choice, kernel=best.kernel, block=shape[0], items=shape[1])
             launched, verdict = case(session, own, reduction, sms)
             yield replace(launched, only=only), verdict
         elif sizes:

@@ -166,7 +166,8 @@ class Kernel:
 
     def why_not_sms(self) -> str | None:
         """Why its work does not fit on fewer SMs by launching fewer blocks, or None if it does."""
-        if self.grid in ("fill", "per_sm") or (self.grid == "fixed" and self.guessed is None):
+        own = self.grid == "fixed" and self.guessed is None
+        if own or self.grid in ("fill", "per_sm", "one"):
             return None
         if self.guessed is not None:
             return "takes no --sms beside that grid; if its blocks stride, give it --grid fill"

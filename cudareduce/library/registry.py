@@ -57,6 +57,7 @@ class Registry:
         """
         chosen: dict[tuple[str, int | None, int | None], Choice] = {}
         taken = {name: kernel.path.resolve() for name, kernel in self.kernels.items()}
+        taken |= dict.fromkeys((AUTO, AUTO_FIXED), Path())  # which no file may bear
         for pattern in patterns or ["all"]:
             for choice in self._match(pattern, adopt):
                 if choice.among and not auto:
@@ -65,7 +66,8 @@ class Registry:
                         f"here (`cudareduce bench {pattern}` says which it takes)"
                     )
                 kernel = choice.kernel
-                if taken.setdefault(kernel.id, kernel.path.resolve()) != kernel.path.resolve():
+                path = Path() if choice.among else kernel.path.resolve()
+                if taken.setdefault(kernel.id, path) != path:
                     kernel = replace(kernel, id=str(kernel.path), symbol=kernel.entry)
                 own = replace(choice, kernel=kernel)
                 chosen.setdefault((kernel.id, choice.block, choice.items), own)

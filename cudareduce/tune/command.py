@@ -65,12 +65,12 @@ def tune(request: TuneRequest) -> int:
         search = Search(backend, spec, registry, table.tables_of(device), shown)
         search.compile(kernels, problems, deadline.share(2))
         found = list(_searched(search, kernels, problems, deadline, request.quiet))
-    _write(found, device, request)
     protocol = {"kernels": list(request.kernels or (AUTO,)), "max_time_s": request.max_time,
                 "rounds": 9, "tuned": _as_json(found)}  # fmt: skip
     records = tuple(record for one in found for record in one.records)
     run = Run(tool(request.argv), device, protocol, records)
     publish(request.outputs, tune_sections(found, device.name), run_texts(run))
+    _write(found, device, request)
     if any(one.interrupted for one in found):
         return 130
     wrong = {3} if any(one.wrong for one in found) else set()
@@ -107,10 +107,11 @@ def _searched(
 
 
 def _write(found: Sequence[Found], device: DeviceInfo, request: TuneRequest) -> None:
-    """Put what `auto` is to take into its table, and say where that is."""
+    """Put what `auto` is to take instead of before into its table, and say where that is."""
     entries = [
         entry_of(outcome)
-        for one in found for outcome in one.outcomes if outcome.name in (AUTO, AUTO_FIXED)
+        for one in found for outcome in one.outcomes
+        if outcome.gains and outcome.name in (AUTO, AUTO_FIXED)
     ]  # fmt: skip
     if entries:
         shipped = [table.shipped_folder()] if request.write else []

@@ -22,18 +22,19 @@ Heat = Callable[[Sequence[str], int], Mapping[str, Sequence[float | None]]]
 
 def race(names: Sequence[str], heat: Heat, finalists: int) -> list[str]:
     """The fastest so many of some entrants, fastest first, or fewer where the others are clearly
-    slower or could not be measured; in the order given where nothing could be."""
-    alive, rounds = list(names), 1
+    slower or could not be measured: none where there was no time to measure any."""
+    alive, rounds, cut = list(names), 1, False
     taken: dict[str, list[float | None]] = {name: [] for name in names}
     while len(alive) > finalists:
         found = heat(alive, rounds)
         if not found:
+            cut = True
             break
         for name, by_round in found.items():
             taken[name] += by_round
         alive = _survivors([name for name in alive if name in found], taken, finalists)
         rounds = min(2 * rounds, _MOST_ROUNDS)
-    return alive[:finalists]
+    return [name for name in alive if known(taken[name])][:finalists] if cut else alive[:finalists]
 
 
 def _survivors(

@@ -146,7 +146,7 @@ def refused(path: Path) -> str:
         read_table(path)
     said = str(caught.value)
     assert said.startswith(f"{path} is no table of cudareduce tune: ")
-    assert said.endswith("; tune again, or delete it") and "\n" not in said
+    assert said.endswith("; delete it, and tune again") and "\n" not in said
     return said
 
 
@@ -200,7 +200,7 @@ def test_bench_says_what_is_wrong_with_a_table(
     (folder / file_name(cpu_info)).write_text("{}")
     code, out, err = cudareduce("bench", "auto", "--n", "100", "--backend", "cpu", "--quiet")
     assert (code, out) == (2, "")
-    assert "tune again, or delete it" in err and err.count("\n") == 1
+    assert "delete it, and tune again" in err and err.count("\n") == 1
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def test_no_launch_has_more_blocks_and_none_has_fewer_than_it_may(kernel: Kernel
 
 def test_which_kernels_take_it() -> None:
     """Those whose blocks stride: of others fewer blocks would leave elements out."""
-    assert {kernel.grid for kernel in CAPPED} == {"fill", "per_sm", "fixed"}
+    assert {kernel.grid for kernel in CAPPED} == {"fill", "fixed", "one", "per_sm"}
     assert {"reduce_tiles_ring", TILES, FILL} <= {kernel.id for kernel in CAPPED}
     others = [kernel for kernel in KERNELS.values() if kernel.why_not_sms()]
     assert {kernel.walk for kernel in others} >= {"tile", "element", "lane"}
@@ -177,3 +177,10 @@ def test_few_sms_of_a_gpu_read_less_and_take_less_power(cudareduce: Call) -> Non
     watts = [r["joules_per_gb"] * r["gb_s"] for r in (four, all_sms)]
     limit = whole["device"]["power_limit_w"]
     assert 20 < watts[0] < watts[1] < 1.2 * (limit or 1500)
+
+
+def test_auto_on_few_sms_takes_the_largest_block(cudareduce: Call, gpu: FakeGpu) -> None:
+    """And one block alone is within any number."""
+    found = run(cudareduce, "bench", "auto", "--sms", "2", "--n", "2^10,2^18")
+    taken = [(r["chosen"], r["block"], r["grid"]) for r in found["records"]]
+    assert taken == [("reduce_tiles_block", 1024, 1), ("reduce_tiles_mailbox", 1024, 2)]

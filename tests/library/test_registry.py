@@ -274,3 +274,12 @@ def test_a_foreign_kernel_on_a_gpu_is_verified_as_thoroughly_as_others(
             verdicts = session.verify(prepared, {cases[0]: [shape]}, {}).verdicts
             assert verdicts[cases[0]] == Verdict("skip", "out of GPU memory: 2 GiB wanted")
     assert [job.care for job in child.jobs] == ["full", "full", "least"]
+
+
+def test_a_file_called_auto_goes_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "auto.cu"
+    own = load_registry().kernels["reduce_v7_shuffle"]
+    path.write_text(own.text.replace(own.id, "auto"))
+    for names in ([str(path), "auto"], ["auto", str(path)]):
+        called = {choice.kernel.id for choice in load_registry().choose(names, auto=True)}
+        assert called == {"auto", str(path)}
