@@ -10,7 +10,6 @@ from cudareduce.auto.formula import Facts, Pick, picks
 from cudareduce.auto.table import Table
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
-from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import AUTO_FIXED
 from cudareduce.problem.operators import Reduction
@@ -94,11 +93,5 @@ class Chooser:
             or kernel.whole_tiles
             or kernel.why_not(reduction) is not None
             or not self.facts.run(kernel)
-            or self._varies(kernel, reduction)
+            or (self.name == AUTO_FIXED and kernel.varies(reduction))
         )
-
-    def _varies(self, kernel: Kernel, reduction: Reduction) -> bool:
-        """Whether bits of the answer may hang on the order in which blocks arrive, where they must
-        not."""
-        loose = kernel.finish in UNORDERED and reduction.acc.kind == "float"
-        return self.name == AUTO_FIXED and loose

@@ -139,6 +139,10 @@ class Kernel:
             f"--acc {written.name}, or give it a header, whose kernels write Out"
         )
 
+    def varies(self, reduction: Reduction) -> bool:
+        """Whether the bits of its answers hang on the order in which blocks arrive."""
+        return self.finish in UNORDERED and reduction.acc.kind == "float"
+
     def shape(self, n: int, rows: int) -> tuple[int, int]:
         """Elements a row and rows, as this kernel takes `rows` rows of `n` elements: to a warp
         kernel one array of a multiple of 32 elements is many rows of 32."""

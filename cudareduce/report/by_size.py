@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from cudareduce.errors import UsageError
 from cudareduce.report.columns import COLUMNS, label
-from cudareduce.report.numbers import DASH, short_size, size_text
-from cudareduce.report.sections import Section, library_notes, skips
+from cudareduce.report.numbers import DASH, short_size
+from cudareduce.report.sections import Section, library_notes, skips, what_text
 from cudareduce.results.record import Record, Run
 
 #: The tables of a reduction: what each shows, and the column of a record that fills it.
@@ -33,11 +33,7 @@ def by_size(run: Run) -> list[Section]:
 
 def _tables(run: Run, records: Sequence[Record]) -> Iterator[Section]:
     first, even = records[0], [r for r in records if r.aligned_n is None]
-    what = f"{first.op} of {first.dtype}"
-    if first.rows != 1:
-        what += f" x {size_text(first.rows)} rows"
-    if first.acc != first.dtype:
-        what += f", accumulated in {first.acc}"
+    what = what_text(first, None)
     about = f"{first.timing}, {run.device.name}, beside libraries"
     for unit, column in _TABLES.items():
         shown = [r for r in even if r.verdict == "fail" or COLUMNS[column].cell(r) != DASH]

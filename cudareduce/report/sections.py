@@ -57,7 +57,7 @@ def sections(
 def _section(
     run: Run, records: Sequence[Record], more: Sequence[str], roots: Mapping[str, str]
 ) -> Section:
-    first, what = records[0], _what(records[0], records[0].n)
+    first, what = records[0], what_text(records[0], records[0].n)
     shown = [record for record in records if record.verdict != "skip"]
     notes = skips(records)
     marked = [(full_label(r), r.reason) for r in shown if r.verdict == "pass" and r.reason]
@@ -86,8 +86,9 @@ def _section(
     return Section(title, header, rows, (*wrong, *notes), rules=_rules(shown, roots))
 
 
-def _what(record: Record, n: int) -> str:
-    what = f"{record.op} of {size_text(n)} {record.dtype}"
+def what_text(record: Record, n: int | None) -> str:
+    """What was reduced, in the words of titles; without `n` of any size."""
+    what = f"{record.op} of {'' if n is None else f'{size_text(n)} '}{record.dtype}"
     if record.rows != 1:
         what += f" x {size_text(record.rows)} rows"
     if record.acc != record.dtype:
@@ -119,7 +120,7 @@ def _odd(run: Run, records: Sequence[Record]) -> Section:
     """What one element more costs, and a start one element off, each against the same without."""
     first = records[0]
     title = (
-        f"{_what(first, first.aligned_n or 0)}, {first.timing}, {run.device.name}, beside "
+        f"{what_text(first, first.aligned_n or 0)}, {first.timing}, {run.device.name}, beside "
         "libraries: the same with one element more, and starting one element off"
     )
     more = {_label(r): r for r in records if not r.offset}

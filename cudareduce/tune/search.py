@@ -23,7 +23,6 @@ from cudareduce.errors import OutOfMemory
 from cudareduce.intervals import MIN_ROUNDS, interval, paired
 from cudareduce.launch.case import Case, build
 from cudareduce.launch.plan import Plan
-from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import AUTO, AUTO_FIXED, Choice, Registry
 from cudareduce.results.record import Record
@@ -160,8 +159,8 @@ class Search:
         """The fastest of a race, and of another among those of a fixed order that it has left."""
         by_name = {case.name: case for case in cases}
         best = race(running.names, running.heat, _FINALISTS)
-        if all(is_loose(by_name[name]) for name in best):
-            fixed = [name for name in running.names if not is_loose(by_name[name])]
+        if all(_varies(by_name[name]) for name in best):
+            fixed = [name for name in running.names if not _varies(by_name[name])]
             best += race(fixed, running.heat, _FINALISTS // 2)
         return [by_name[name] for name in best]
 
@@ -198,9 +197,8 @@ class Search:
         )  # fmt: skip
 
 
-def is_loose(case: Case) -> bool:
-    """Whether the bits of its answers hang on the order in which blocks arrive."""
-    return case.kernel.finish in UNORDERED and case.reduction.acc.kind == "float"
+def _varies(case: Case) -> bool:
+    return case.kernel.varies(case.reduction)
 
 
 def _outcome(
@@ -225,7 +223,7 @@ def _outcome(
 def _may_be(name: str, case: Case) -> bool:
     """Whether a case may be taken under a name: that of a kernel is its own."""
     if name in (AUTO, AUTO_FIXED):
-        return not (name == AUTO_FIXED and is_loose(case))
+        return not (name == AUTO_FIXED and _varies(case))
     return case.kernel.id == name
 
 
