@@ -39,10 +39,12 @@ def grown(leaves: Sequence[int], n: int, meets: Meets) -> Tree:
     forest, exact = Forest(leaves), n == len(leaves)
     below = dict.fromkeys(range(len(leaves)), 1)
 
-    def checked(tree: int, leaf: int) -> int:
-        size, held = forest.size(tree), below[tree]
-        if held > size or (exact and held != size):
+    def fits(leaf: int, size: int, held: int, *, all_of_it: bool) -> None:
+        if held > size or (all_of_it and held != size):
             raise Contradiction(f"element {leaf} is in a sum of {size} elements that holds {held}")
+
+    def checked(tree: int, leaf: int) -> int:
+        fits(leaf, forest.size(tree), below[tree], all_of_it=exact)
         return tree
 
     def whole(group: Sequence[int]) -> int:
@@ -52,7 +54,8 @@ def grown(leaves: Sequence[int], n: int, meets: Meets) -> Tree:
             if leaf != pivot:
                 levels.setdefault(meets(leaves[pivot], leaves[leaf]), []).append(leaf)
         tree = pivot
-        for size in sorted(levels):
+        for size in sorted(levels):  # too many are seen before all of them are compared
+            fits(leaves[pivot], size, below[tree] + len(levels[size]), all_of_it=False)
             beside = whole(levels[size])
             several = forest.size(beside) == size  # they meet each other there, too
             others = forest.parts(beside) if several else (checked(beside, leaves[pivot]),)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import fsum
+
 import numpy as np
 import pytest
 
@@ -76,6 +78,14 @@ def test_a_more_exact_accumulator_has_no_bound_of_ours(adds: Sum, why: str) -> N
     found = revealed(adds, 100)
     assert (found.outcome, found.bound) == ("other", None)
     assert found.reason == f"not only additions in float32: {why}"
+
+
+def test_what_loses_nothing_is_seen_before_all_are_compared() -> None:
+    found = revealed(fsum, 400)
+    assert (found.outcome, found.probes) == ("other", 1 + 399)
+    assert found.reason == (
+        "not only additions: element 200 is in a sum of 2 elements that holds 400"
+    )
 
 
 def test_four_at_once_are_not_only_additions() -> None:
