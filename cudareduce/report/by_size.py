@@ -14,14 +14,15 @@ from cudareduce.results.record import Record, Run
 _TABLES = {
     "us": "time",
     "% of what a kernel that only reads reached": "ceiling",
+    "speed-up, by rounds": "speedup",
     "us of the host for a call": "host",
 }
 _FASTEST = "the shortest time of each size stands out"
 
 
 def by_size(run: Run) -> list[Section]:
-    """Tables for each reduction of a run with libraries: times, shares of the ceiling, the host's
-    times, and how much longer odd layouts take. A run without libraries is a UsageError."""
+    """Tables for each reduction of a run with libraries: times, shares of the ceiling, ratios, the
+    host's times, and how much longer odd layouts take. A run without libraries is a UsageError."""
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in run.records:
         if r.context:
@@ -38,6 +39,8 @@ def _tables(run: Run, records: Sequence[Record]) -> Iterator[Section]:
     for unit, column in _TABLES.items():
         shown = [r for r in even if r.verdict == "fail" or COLUMNS[column].cell(r) != DASH]
         notes = [_FASTEST] if column == "time" else []
+        if column == "speedup":
+            notes = ["against the kernel that has 1; what is below 1 is slower"]
         if column == "host":
             notes = [*_wrong(even), *skips(even), *library_notes(even)]
         yield _matrix(f"{what}, {unit}, {about}", shown, _cell(column, even), notes)

@@ -15,17 +15,20 @@ Call = Callable[..., tuple[int, str, str]]
 RUN = load(ROOT / "results" / "nvidia-h200" / "libraries-float32.json")
 
 
-def test_three_tables_of_all_sizes() -> None:
+def test_tables_of_all_sizes() -> None:
     found = by_size(RUN)
     sizes = ("", *(f"2^{k}" for k in (10, 12, 14, 16, 18, 20, 22, 24, 25, 26, 28, 30)))
-    assert [section.header for section in found] == [sizes] * 3
+    assert [section.header for section in found] == [sizes] * 4
     assert [section.title.split(", ")[1] for section in found] == [
-        "us", "% of what a kernel that only reads reached", "us of the host for a call",
+        "us", "% of what a kernel that only reads reached",
+        "speed-up", "us of the host for a call",
     ]  # fmt: skip
-    times, shares, host = ({row[0]: row[1:] for row in section.rows} for section in found)
-    assert set(times) == set(shares) < set(host)
+    times, shares, ratios, host = ({row[0]: row[1:] for row in section.rows} for section in found)
+    assert set(times) == set(shares) == set(ratios) < set(host)
     assert "peer:jax" in set(host) - set(times)
     assert {r.kernel for r in RUN.records if r.context and r.time_us} == set(times)
+    for k in range(len(sizes) - 1):
+        assert sum(row[k] == "1" for row in ratios.values()) == 1
 
 
 def test_the_shortest_time_of_each_size_stands_out() -> None:
@@ -40,7 +43,7 @@ def test_what_is_wrong_is_no_time() -> None:
     times = by_size(RUN)[0]
     [row] = [row for row in times.rows if row[0] == "peer:cub:gpu_to_gpu"]
     assert row[-1] == "WRONG"
-    assert any("gpu_to_gpu at 2^30: WRONG: n = " in note for note in by_size(RUN)[2].notes)
+    assert any("gpu_to_gpu at 2^30: WRONG: n = " in note for note in by_size(RUN)[-1].notes)
 
 
 def test_odd_layouts_have_tables_of_their_own() -> None:
