@@ -13,8 +13,6 @@ import numpy as np
 from cudareduce.backend import Launch, Monitor, TimedBackend
 from cudareduce.bench.group import Group, Times
 from cudareduce.bench.session import Session
-from cudareduce.bench.timed_input import WROTE_INPUT, TimedData, TimedInput
-from cudareduce.bench.witness import Memory, Witness
 from cudareduce.budget import Deadline
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, Prepared, programs_of
@@ -28,7 +26,9 @@ from cudareduce.timing.sampling import Method
 from cudareduce.timing.timer import DeviceTimer
 from cudareduce.verify.inputs import repeats
 from cudareduce.verify.job import both
+from cudareduce.verify.timed_input import WROTE_INPUT, TimedData, TimedInput
 from cudareduce.verify.verdict import RIGHT, Verdict, worse
+from cudareduce.verify.witness import Memory, Witness
 
 FLOOR_EVENTS, FLOOR_LAUNCH = "floor: two events", "floor: an empty kernel"
 #: Inputs up to this are uploaded to a new context for each half round. Reading more takes 60 us and
@@ -66,7 +66,7 @@ class Trial:
             self._plans.values(),
         )  # fmt: skip
         self._bounds: dict[Case, Bound] = {}
-        self._witnesses: dict[Case, Witness] = {}
+        self._witnesses: dict[Case, Witness[Case]] = {}
         self._readers: tuple[str, ...] = ()
         self._given: TimedInput | None = None
         self._keep_cache = False
@@ -104,14 +104,14 @@ class Trial:
         memory = Memory(self._bounds, timer)
         self._witnesses = {
             case: Witness(
-                case, bound, given, memory, timer, first_only=first_only,
-                keep_cache=self._keep_cache,
+                case, bound, given, memory, timer, keep_cache=self._keep_cache,
+                first=bound if first_only else None,
             ) for case, bound in self._bounds.items()
         }  # fmt: skip
         _ = timer.displace  # allocates
         return entrants
 
-    def _watches(self) -> Mapping[str, Witness]:
+    def _watches(self) -> Mapping[str, Witness[Case]]:
         """What watches the entrants that `_set_up` made, by their names."""
         return {str(k): self._witnesses[case] for k, case in enumerate(self._plans)}
 

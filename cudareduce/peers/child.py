@@ -12,18 +12,19 @@ import numpy as np
 
 from cudareduce.backend import TimedBackend
 from cudareduce.backends import open_timed
+from cudareduce.budget import Deadline
+from cudareduce.peers.as_called import CALLS, WARM_CALLS
 from cudareduce.peers.contract import Given, Peer
-from cudareduce.peers.examine import examined, loaded
+from cudareduce.peers.examine import UNVERIFIED, Examination, loaded
 from cudareduce.peers.faults import Runtimes, faulty, runtimes
-from cudareduce.peers.job import Found, Job, Outcome, case_of, keyed, plan_of
+from cudareduce.peers.job import Found, Job, Outcome, keyed, plan_for
 from cudareduce.peers.scene import BrokenError, Cells, Teller
-from cudareduce.peers.timed import CALLS, WARM_CALLS, Trial
-from cudareduce.problem.inputs import make
-from cudareduce.problem.reference import reference
+from cudareduce.peers.timed import Trial
 from cudareduce.timing.timer import DeviceTimer
 from cudareduce.verify.children import answer_jobs, begin_spawned
 from cudareduce.verify.inputs import Inputs
-from cudareduce.verify.verdict import RIGHT, judge, worse
+from cudareduce.verify.timed_input import TimedData
+from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
 
 
 def serve(pipe: Connection, cells: Cells, log: str) -> None:
@@ -41,16 +42,21 @@ class _Worker:
 
     def done(self, job: Job) -> Outcome:
         """Do a job. Raises BrokenError, OutOfMemory and EnvironmentProblem."""
+        deadline = Deadline(job.deadline_s)
         if job.alone is not None:
-            return Outcome(peers={peer.name: self._by_itself(job, peer) for peer in job.peers()})
+            return Outcome(
+                peers={peer.name: self._by_itself(job, peer, deadline) for peer in job.peers()}
+            )
         if self._opened is None:
             made = open_timed(job.spec)
             self._opened = made, DeviceTimer(made, made.monitor())
         backend, timer = self._opened
-        found = self._examined(job, backend)
+        found = self._examined(
+            Examination(job, backend, timer, self._teller, self._inputs, self._runtimes, deadline)
+        )
         if not job.rounds or all(one.verdict.outcome != "pass" for one in found.values()):
             return Outcome(peers=self._marked(found))
-        trial = Trial(job, backend, timer, self._teller, found)
+        trial = Trial(job, backend, timer, self._teller, found, deadline)
         passes = trial.passes()
         loaded_here = runtimes()
         said: tuple[str, ...] = ()
@@ -72,47 +78,61 @@ class _Worker:
             for name, one in found.items()
         }  # fmt: skip
 
-    def _examined(self, job: Job, backend: TimedBackend) -> dict[str, Found]:
+    def _examined(self, examination: Examination) -> dict[str, Found]:
         """A verdict on every peer with every layout; what is asked for was verified before where
         there are others."""
         found: dict[str, Found] = {}
+        job = examination.job
         for number, layout in enumerate(job.layouts):
             if job.odd and not number:
                 found |= loaded(job.peers(), job.problem, self._teller, self._runtimes)
                 continue
-            one = examined(job, backend, self._teller, self._inputs, self._runtimes, layout)
+            one = examination.found(layout)
             found |= {keyed(name, number): verdict for name, verdict in one.items()}
         return found
 
-    def _by_itself(self, job: Job, peer: Peer) -> Found:
+    def _by_itself(self, job: Job, peer: Peer, deadline: Deadline) -> Found:
         """A library on streams of its own, with no backend of ours beside it: host time alone."""
-        found = loaded([peer], job.problem, self._teller, self._runtimes)[peer.name]
+        found = loaded([peer], job.problem, self._teller, self._runtimes, deadline)[peer.name]
         for pattern, seed in (("random", job.seed), (job.pattern, job.seed + 1)):
             if found.verdict.outcome != "pass":
                 break
-            data = make(pattern, job.reduction, *job.shapes[-1], seed)
-            given = Given(
-                problem=job.problem, data=data, address=0, out=0, stream=0, native=None,
-                allocate=lambda nbytes: 0, upload=lambda array: 0, arch=0, folder=job.folder,
-            )  # fmt: skip
+            if deadline.passed:
+                return replace(found, verdict=skipped("time", UNVERIFIED))
             try:
-                ready = peer.prepare(given)
-                taken = []
-                for k in range(WARM_CALLS + CALLS):
-                    began = perf_counter()
-                    ready.run()
-                    if k >= WARM_CALLS:
-                        taken.append(1e6 * (perf_counter() - began))
-                    else:
-                        self._teller.at(peer.name)
-                assert ready.fetch is not None
-                answers = np.atleast_1d(np.asarray(ready.fetch()))
+                verdict, host_us = self._called(job, peer, pattern, seed)
             except Exception as error:
                 return replace(found, verdict=faulty(peer, error))
-            answers = answers.astype(job.reduction.result_dtype).reshape(-1)
-            plan = plan_of(case_of(peer, job.reduction), job.problem)
-            ref = reference(job.reduction, data, job.problem.rows)
-            verdict = judge(plan, answers, ref, pattern) or RIGHT
-            host_us = median(taken) if job.rounds else None
-            found = replace(found, verdict=worse(found.verdict, verdict), host_us=host_us)
+            verdict = worse(found.verdict, verdict)
+            found = replace(found, verdict=verdict, host_us=host_us if job.rounds else None)
         return found
+
+    def _called(self, job: Job, peer: Peer, pattern: str, seed: int) -> tuple[Verdict, float]:
+        """A verdict on answers to one input, and to another in its place where the library takes
+        that; and what a call takes."""
+        problem, plan = job.problem, plan_for(peer.name, job.problem)
+        data = TimedData(pattern, job.reduction, problem.n, problem.rows, seed, [plan])
+        given = Given(
+            problem=problem, data=data.elements, address=0, out=0, stream=0, native=None,
+            allocate=lambda nbytes: 0, upload=lambda array: 0, arch=0, folder=job.folder,
+        )  # fmt: skip
+        ready = peer.prepare(given)
+        assert ready.fetch is not None
+        taken = []
+        for k in range(WARM_CALLS + CALLS):
+            began = perf_counter()
+            ready.run()
+            if k >= WARM_CALLS:
+                taken.append(1e6 * (perf_counter() - began))
+            else:
+                self._teller.at(peer.name)
+        verdict = RIGHT
+        for number in (0, 1) if ready.refill else (0,):
+            if ready.refill and number:
+                data.place(number)
+                ready.refill()
+                ready.run()
+            answers = np.atleast_1d(np.asarray(ready.fetch()))
+            answers = answers.astype(job.reduction.result_dtype).reshape(-1)
+            verdict = worse(verdict, data.judged(plan, answers, number) or RIGHT)
+        return verdict, median(taken)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cudareduce.backend import Buffer, TimedBackend
+from cudareduce.backend import TimedBackend
+from cudareduce.budget import Deadline
 from cudareduce.launch.case import Shape
-from cudareduce.launch.plan import Plan, Problem
+from cudareduce.launch.plan import Problem
 from cudareduce.peers.contract import Peer
 from cudareduce.peers.faults import Runtimes, absent
-from cudareduce.peers.job import PLAIN, Found, Job, Layout, case_of, plan_of
+from cudareduce.peers.job import CUT, PLAIN, Found, Job, Layout, plan_for
 from cudareduce.peers.scene import Bound, Memory, Teller, memory, verdict_on
-from cudareduce.problem.inputs import Array
 from cudareduce.problem.nets import patterns_for
 from cudareduce.problem.reference import Reference
+from cudareduce.timing.timer import DeviceTimer
 from cudareduce.verify.inputs import SMALL, Input, Inputs
+from cudareduce.verify.timed_input import WROTE_INPUT, TimedData, TimedInput
 from cudareduce.verify.verdict import RIGHT, Effort, Verdict, judge, skipped, worse
 
 #: What becomes of NaN, infinities and zeros of both signs is each library's own, and no fault.
@@ -24,24 +26,25 @@ _ORDINARY = ("exact", "random", "positive", "rising", "falling", "one-sided", "e
 #: No library says what its tile is; positions of extrema are tried at the edges of this one.
 _TILE = 4096
 _POISONS = (0xFF, 0x01)
+UNVERIFIED = "--max-time was spent before it was verified"
 _UNDECIDED = "no pattern could decide; choose a smaller n"
 
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """An input on the device, with what it must give."""
+    """An input on the device, with another that differs in a chunk, and what it must give."""
 
     input: Input
-    plan_of: Mapping[str, Plan]
-    data: Array
+    timed: TimedInput
     ref: Reference
-    buffer: Buffer
 
 
 def loaded(
-    peers: Sequence[Peer], problem: Problem, teller: Teller, runtimes: Runtimes
-) -> dict[str, Found]:
-    """Import every library: a verdict on those that are not here or do not take the problem."""
+    peers: Sequence[Peer], problem: Problem, teller: Teller, runtimes: Runtimes,
+    deadline: Deadline | None = None,
+) -> dict[str, Found]:  # fmt: skip
+    """Import every library: a verdict on those that are not here or do not take the problem, and
+    those that are left when the deadline has passed."""
     found = {}
     for peer in peers:
         teller.at(peer.name, prepares=True)
@@ -50,6 +53,9 @@ def loaded(
             found[peer.name] = Found(verdict=skipped("unfit", reason))
             continue
         called = peer.called(problem)
+        if deadline is not None and deadline.passed:
+            found[peer.name] = Found(verdict=skipped("time", CUT), called=called)
+            continue
         try:
             found[peer.name] = Found(verdict=RIGHT, called=called, version=peer.load())
         except Exception as error:
@@ -58,38 +64,99 @@ def loaded(
     return found
 
 
-def examined(
-    job: Job,
-    backend: TimedBackend,
-    teller: Teller,
-    inputs: Inputs,
-    runtimes: Runtimes,
-    layout: Layout = PLAIN,
-) -> dict[str, Found]:
-    """A verdict on every peer of a job, with inputs laid out so. Raises BrokenError, and
-    OutOfMemory where an input finds no place."""
-    peers = {peer.name: peer for peer in job.peers()}
-    found = loaded(list(peers.values()), job.problem_of(layout), teller, runtimes)
-    for name, peer in peers.items():
-        reason = peer.why_not_from(layout.offset * job.reduction.dtype.size)
-        if reason and found[name].verdict.outcome == "pass":
-            found[name] = replace(found[name], verdict=skipped("unfit", reason))
-    decided: set[str] = set()
-    shapes = [layout.shape(shape) for shape in job.shapes]
-    for shape in dict.fromkeys(shapes):
-        for pattern in _patterns(job, shape):
-            left = [p for p in peers.values() if found[p.name].verdict.outcome == "pass"]
-            given = Input(pattern, *shape, job.seed, layout.offset)
-            for name, verdict in _on(job, backend, teller, inputs, left, given).items():
-                if verdict is not None:
-                    decided |= {name} if shape == shapes[-1] else set()
-                    both = worse(found[name].verdict, verdict)
-                    found[name] = replace(found[name], verdict=both)
-    for name, one in found.items():
-        if one.verdict.outcome == "pass" and name not in decided:
-            why = f"n = {shapes[-1][0]}: {_UNDECIDED}"
-            found[name] = replace(one, verdict=Verdict("fail", why))
-    return found
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What libraries are examined with, until the `deadline`."""
+
+    job: Job
+    backend: TimedBackend
+    timer: DeviceTimer
+    teller: Teller
+    inputs: Inputs
+    runtimes: Runtimes
+    deadline: Deadline
+
+    def found(self, layout: Layout = PLAIN) -> dict[str, Found]:
+        """A verdict on every peer of the job, with inputs laid out so. Raises BrokenError, and
+        OutOfMemory where an input finds no place."""
+        job = self.job
+        peers = {peer.name: peer for peer in job.peers()}
+        found = loaded(
+            list(peers.values()), job.problem_of(layout), self.teller, self.runtimes, self.deadline
+        )
+        for name, peer in peers.items():
+            reason = peer.why_not_from(layout.offset * job.reduction.dtype.size)
+            if reason and found[name].verdict.outcome == "pass":
+                found[name] = replace(found[name], verdict=skipped("unfit", reason))
+        decided: set[str] = set()
+        shapes = [layout.shape(shape) for shape in job.shapes]
+        for shape in dict.fromkeys(shapes):
+            for pattern in _patterns(job, shape):
+                left = [p for p in peers.values() if found[p.name].verdict.outcome == "pass"]
+                given = Input(pattern, *shape, job.seed, layout.offset)
+                for name, verdict in self._on(left, given).items():
+                    if verdict is not None:
+                        decided |= {name} if shape == shapes[-1] else set()
+                        both = worse(found[name].verdict, verdict)
+                        found[name] = replace(found[name], verdict=both)
+        for name, one in found.items():
+            if one.verdict.outcome == "pass" and name not in decided:
+                why = f"n = {shapes[-1][0]}: {_UNDECIDED}"
+                found[name] = replace(one, verdict=Verdict("fail", why))
+        return found
+
+    def _on(self, peers: Sequence[Peer], one: Input) -> dict[str, Verdict | None]:
+        """Verdicts of the peers that take its shape on an input; None where it does not decide."""
+        reduction, backend = self.job.reduction, self.backend
+        problem = Problem(reduction, one.n, one.rows)
+        taking = [peer for peer in peers if peer.why_not(problem) is None]
+        if not taking or self.deadline.passed:
+            return {peer.name: skipped("time", UNVERIFIED) for peer in taking}
+        elements, ref = self.inputs.of(one, reduction)
+        data = TimedData(
+            one.pattern, reduction, one.n, one.rows, one.seed,
+            [plan_for(peer.name, problem) for peer in taking], elements,
+        )  # fmt: skip
+        timed = TimedInput(backend, self.timer, data, one.offset * reduction.dtype.size)
+        verdicts: dict[str, Verdict | None] = {}
+        try:
+            for peer in taking:
+                if self.deadline.passed:
+                    verdicts[peer.name] = skipped("time", UNVERIFIED)
+                    continue
+                self.teller.at(peer.name, prepares=True)
+                with memory(backend) as held:
+                    verdict = self._verdict(peer, problem, _Given(one, timed, ref), held)
+                if not timed.restored():
+                    verdict = Verdict("fail", f"{one}: {WROTE_INPUT}")
+                verdicts[peer.name] = verdict
+        finally:
+            timed.release()
+            self.timer.release()
+        return verdicts
+
+    def _verdict(self, peer: Peer, problem: Problem, given: _Given, held: Memory) -> Verdict | None:
+        """The verdict on one peer's answers, from memory that held one thing and another. Its first
+        call is on the other input: what keeps that answer has a wrong one from then on."""
+        verdict: Verdict | None = None
+        data, buffer = given.timed.data.elements, given.timed.buffer
+        try:
+            bound = held.bind(peer, problem, data, buffer, self.job.folder)
+            given.timed.turn_to(1)
+            bound.run()  # what compiles at its first call
+            bound.answers()
+            given.timed.turn_to(0)
+            self.teller.at(peer.name)
+            for poison in _POISONS:
+                new = _once(bound, given, poison)
+                if new is not None:
+                    verdict = worse(verdict or RIGHT, new)
+        except Exception as error:
+            verdict = verdict_on(peer, error, held.backend, f"{given.input}: ")
+        if verdict is None:
+            return None
+        launches = Effort(launches=1 + len(_POISONS))
+        return replace(verdict, effort=given.input.effort + launches)
 
 
 def _patterns(job: Job, shape: Shape) -> list[str]:
@@ -103,61 +170,13 @@ def _patterns(job: Job, shape: Shape) -> list[str]:
     return names[:1] if n * rows > SMALL or job.odd else names
 
 
-def _on(
-    job: Job, backend: TimedBackend, teller: Teller, inputs: Inputs, peers: Sequence[Peer],
-    one: Input,
-) -> dict[str, Verdict | None]:  # fmt: skip
-    """Verdicts of the peers that take its shape on an input; None where it does not decide."""
-    problem = Problem(job.reduction, one.n, one.rows)
-    taking = [peer for peer in peers if peer.why_not(problem) is None]
-    if not taking:
-        return {}
-    data, ref = inputs.of(one, job.reduction)
-    plans = {peer.name: plan_of(case_of(peer, job.reduction), problem) for peer in taking}
-    verdicts: dict[str, Verdict | None] = {}
-    buffer = backend.upload(data, one.offset * job.reduction.dtype.size)
-    try:
-        given = _Given(one, plans, data, ref, buffer)
-        for peer in taking:
-            teller.at(peer.name, prepares=True)
-            with memory(backend) as held:
-                verdicts[peer.name] = _verdict(peer, problem, given, held, job.folder, teller)
-    finally:
-        backend.free(buffer)
-    return verdicts
-
-
-def _verdict(
-    peer: Peer, problem: Problem, given: _Given, held: Memory, folder: str, teller: Teller
-) -> Verdict | None:
-    """The verdict on one peer's answers, from memory that held one thing and another."""
-    verdict: Verdict | None = None
-    try:
-        bound = held.bind(peer, problem, given.data, given.buffer, folder)
-        bound.ready.run()  # what compiles at its first call
-        bound.answers(held.backend)
-        teller.at(peer.name)
-        for poison in _POISONS:
-            new = _once(bound, held, given, poison)
-            if new is not None:
-                verdict = worse(verdict or RIGHT, new)
-    except Exception as error:
-        verdict = verdict_on(peer, error, held.backend, f"{given.input}: ")
-    if verdict is None:
-        return None
-    launches = Effort(launches=1 + len(_POISONS))
-    return replace(verdict, effort=given.input.effort + launches)
-
-
-def _once(bound: Bound, held: Memory, given: _Given, poison: int) -> Verdict | None:
-    assert bound.out is not None
-    held.backend.poison(bound.out, poison)
-    bound.ready.run()
-    plan = given.plan_of[bound.peer.name]
-    verdict = judge(plan, bound.answers(held.backend), given.ref, given.input.pattern)
-    damage = held.backend.damage(bound.out)
+def _once(bound: Bound, given: _Given, poison: int) -> Verdict | None:
+    bound.poison(poison)
+    bound.run()
+    verdict = judge(bound.plan, bound.answers(), given.ref, given.input.pattern)
+    damage = bound.damage()
     if damage:
-        verdict = Verdict("fail", f"it wrote outside its answers: {damage}")
+        verdict = Verdict("fail", damage)
     if verdict is not None and verdict.outcome == "fail":
         return replace(verdict, reason=f"{given.input}: {verdict.reason}")
     return verdict

@@ -13,16 +13,15 @@ from cudareduce.verify.verdict import Verdict
 
 def uncaptured(
     timer: DeviceTimer, backend: TimedBackend, one: Bound,
-    judged: Callable[[TimedBackend], Verdict | None],
+    judged: Callable[[], Verdict | None],
 ) -> str | None:  # fmt: skip
     """Why a call has no graph, or None if the replay of one gives its answer. Raises BrokenError
     where the device is of no more use after it."""
     try:
         replay = timer.captured(one.run, 1)
-        if one.out is not None:
-            backend.poison(one.out)
+        one.poison()
         replay()
-        verdict = judged(backend)
+        verdict = judged()
     except Exception as error:
         verdict_on(one.peer, error, backend)  # raises if nothing goes on
         inner = error.__context__  # what the call said, before the driver said that nothing came

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from cudareduce.problem.operators import Reduction
 from cudareduce.timing.rounds import Timing
 from cudareduce.timing.sampling import MAX_LAUNCHES, Method
 from cudareduce.verify.verdict import Verdict
+
+#: Why a library has no verdict where there was no time.
+CUT = "--max-time was spent before it was tried"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,8 @@ class Job:
     at most so many launches of each half.
 
     `listings` say where the peers stand, `left_out` which of them are not to be tried. No `rounds`
-    is no timing; `only` is the one pattern to verify with, `deadline_s` what timing may take.
-    `folder` is where what is compiled is kept.
+    is no timing; `only` is the one pattern to verify with, `deadline_s` what it may take of the
+    `max_time_s` that were asked for. `folder` is where what is compiled is kept.
     """
 
     spec: BackendSpec
@@ -63,6 +67,7 @@ class Job:
     only: str | None = None
     seed: int = 0
     deadline_s: float | None = None
+    max_time_s: float | None = None
     layouts: tuple[Layout, ...] = (PLAIN,)
     most: int = MAX_LAUNCHES
 
@@ -164,3 +169,10 @@ def plan_of(case: Case, problem: Problem) -> Plan:
     """What is known of how a library adds: nothing but that no element passes through more
     additions than there are."""
     return Plan(case.kernel, problem, 0, 0, (), {}, None, max(problem.n - 1, 0))
+
+
+@lru_cache
+def plan_for(peer: str, problem: Problem) -> Plan:
+    """The plan of a peer by its name: one and the same for one problem, since verdicts are kept by
+    plans."""
+    return plan_of(case_of(peer, problem.reduction), problem)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from cudareduce.backend import Buffer, TimedBackend
+from cudareduce.backend import TimedBackend
 from cudareduce.device import DeviceLimits
 from cudareduce.launch.bound import Bound as KernelBound
 from cudareduce.launch.case import planned
@@ -13,27 +13,9 @@ from cudareduce.launch.plan import Plan, Problem
 from cudareduce.peers.contract import Peer
 from cudareduce.peers.job import Found, Job, Layout, case_of, kernel_name, keyed, plan_of
 from cudareduce.peers.scene import Bound
-from cudareduce.problem.inputs import Array, make
-from cudareduce.problem.reference import Reference, reference
-from cudareduce.verify.verdict import Verdict, judge
-
-
-@dataclass(frozen=True, slots=True)
-class Elements:
-    """The elements of one problem, and right answers by the number of rows."""
-
-    problem: Problem
-    pattern: str
-    data: Array
-    refs: dict[int, Reference] = field(default_factory=dict)
-
-    def judged(self, plan: Plan, answers: Array) -> Verdict | None:
-        """The verdict on answers, None where the pattern does not decide. Kernels of warps have
-        rows of their own."""
-        rows = plan.problem.rows
-        if rows not in self.refs:
-            self.refs[rows] = reference(self.problem.reduction, self.data, rows)
-        return judge(plan, answers, self.refs[rows], self.pattern)
+from cudareduce.timing.timer import DeviceTimer
+from cudareduce.verify.timed_input import TimedData, TimedInput
+from cudareduce.verify.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,35 +24,25 @@ class Laid:
 
     number: int
     layout: Layout
-    elements: Elements
+    problem: Problem
+    data: TimedData
     plans: Mapping[int, Plan]
     peers: tuple[Peer, ...]
 
-    @property
-    def problem(self) -> Problem:
-        """What is reduced there."""
-        return self.elements.problem
-
-    def upload(self, backend: TimedBackend) -> Buffer:
+    def upload(self, backend: TimedBackend, timer: DeviceTimer) -> TimedInput:
         """The input on the device. Raises OutOfMemory."""
         size = self.problem.reduction.dtype.size
-        return backend.upload(self.elements.data, self.layout.offset * size)
+        return TimedInput(backend, timer, self.data, self.layout.offset * size)
 
 
 @dataclass(frozen=True, slots=True)
 class Tied:
-    """An entrant with its memory: a peer's call, or a kernel by its place."""
+    """An entrant with its memory and its input: a peer's call, or a kernel by its place."""
 
     bound: Bound | KernelBound
     laid: Laid
+    given: TimedInput
     place: int | None = None
-
-    @property
-    def plan(self) -> Plan:
-        """What its answers are judged by."""
-        if isinstance(self.bound, KernelBound):
-            return self.bound.plan
-        return plan_of(case_of(self.bound.peer, self.laid.problem.reduction), self.laid.problem)
 
     @property
     def name(self) -> str:
@@ -79,13 +51,10 @@ class Tied:
             return keyed(kernel_name(self.bound.plan), self.laid.number)
         return keyed(self.bound.peer.name, self.laid.number)
 
-    def verdict(self, backend: TimedBackend) -> Verdict | None:
+    def verdict(self) -> Verdict | None:
         """On the answers that it has left; None where the input does not decide."""
-        return self.laid.elements.judged(self.plan, self._answers(backend))
-
-    def _answers(self, backend: TimedBackend) -> Array:
-        one = self.bound
-        return one.answers() if isinstance(one, KernelBound) else one.answers(backend)
+        data, number = self.given.data, self.given.number
+        return data.judged(self.bound.plan, self.bound.answers(), number)
 
 
 def plans_of(job: Job, number: int, limits: DeviceLimits) -> tuple[dict[int, Plan], dict[int, str]]:
@@ -106,19 +75,22 @@ def plans_of(job: Job, number: int, limits: DeviceLimits) -> tuple[dict[int, Pla
 
 def laid_out(job: Job, found: Mapping[str, Found], limits: DeviceLimits) -> list[Laid]:
     """The layouts of a job with the peers that were right there, and are timed on the device."""
-    elements: dict[Problem, Elements] = {}
+    inputs: dict[Problem, TimedData] = {}
     made = []
     for number, layout in enumerate(job.layouts):
         problem = job.problem_of(layout)
-        if problem not in elements:
-            data = make(job.pattern, job.reduction, problem.n, problem.rows, job.seed + 1)
-            elements[problem] = Elements(problem, job.pattern, data)
         plans, _ = plans_of(job, number, limits)
+        if problem not in inputs:
+            all_plans = [plan_of(case_of("", job.reduction), problem), *plans.values()]
+            inputs[problem] = TimedData(
+                job.pattern, job.reduction, problem.n, problem.rows, job.seed + 1, all_plans
+            )
         peers = tuple(
             peer for peer in job.peers()
             if not peer.host_only and found[keyed(peer.name, number)].verdict.outcome == "pass"
         )  # fmt: skip
         made.append(Laid(
-            number=number, layout=layout, elements=elements[problem], plans=plans, peers=peers,
+            number=number, layout=layout, problem=problem, data=inputs[problem], plans=plans,
+            peers=peers,
         ))  # fmt: skip
     return made

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from cudareduce.backend import Buffer, Launch, TimedBackend
-from cudareduce.launch.plan import Problem
+from cudareduce.launch.plan import Plan, Problem
 from cudareduce.peers.contract import Given, Peer, Ready
 from cudareduce.peers.faults import faulty
+from cudareduce.peers.job import plan_for
 from cudareduce.problem.inputs import Array
 from cudareduce.verify.verdict import Verdict
 
@@ -68,26 +69,50 @@ class Teller:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A prepared call with the memory for its answers, None where it has a place of its own."""
+    """A prepared call with the memory that was `given` for its answers."""
 
     peer: Peer
-    problem: Problem
+    plan: Plan
     ready: Ready
-    out: Buffer | None
+    given: Buffer
+    backend: TimedBackend
 
     @property
     def run(self) -> Launch:
         """Enqueues the call."""
         return self.ready.run
 
-    def answers(self, backend: TimedBackend) -> Array:
+    @property
+    def out(self) -> Buffer | None:
+        """Where it leaves its answers, None where it has a place of its own."""
+        return self.given if self.ready.fetch is None else None
+
+    @property
+    def own(self) -> tuple[Buffer, ...]:
+        """What no other call may write to."""
+        return (self.given,)
+
+    def poison(self, byte: int = 0xFF) -> None:
+        """Overwrite the answers."""
+        self.backend.poison(self.given, byte)
+
+    def reset(self) -> None:
+        """Overwrite the answers, where another call has."""
+        self.poison()
+
+    def answers(self) -> Array:
         """Wait, and bring the answers to the host."""
-        dtype = self.problem.reduction.result_dtype
+        problem = self.plan.problem
+        dtype = problem.reduction.result_dtype
         if self.ready.fetch is None:
-            assert self.out is not None
-            return backend.download(self.out, dtype, self.problem.rows)
-        backend.synchronize()
+            return self.backend.download(self.given, dtype, problem.rows)
+        self.backend.synchronize()
         return np.atleast_1d(np.asarray(self.ready.fetch())).astype(dtype).reshape(-1)
+
+    def damage(self) -> str | None:
+        """What it has written outside its answers, in words; None if nothing."""
+        found = self.backend.damage(self.given)
+        return f"it wrote outside its answers: {found}" if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +144,7 @@ class Memory:
             allocate=self.allocate, upload=self.upload, arch=10 * int(major) + int(minor),
             folder=folder,
         )  # fmt: skip
-        return Bound(peer, problem, peer.prepare(given), out)
+        return Bound(peer, plan_for(peer.name, problem), peer.prepare(given), out, backend)
 
 
 @contextmanager

@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import asdict, replace
 from math import inf
 from random import Random
-from statistics import median
 
-from cudareduce.backend import Buffer, Launch, Monitor, TimedBackend
+from cudareduce.backend import Launch, Monitor, TimedBackend
 from cudareduce.budget import Deadline
 from cudareduce.launch.bound import Bound as KernelBound
 from cudareduce.launch.case import Programs, programs_of
+from cudareduce.peers.as_called import called
 from cudareduce.peers.contract import Peer
 from cudareduce.peers.graphs import uncaptured
 from cudareduce.peers.job import Found, Job, Pass, keyed
@@ -29,15 +29,15 @@ from cudareduce.timing.remarks import remarks
 from cudareduce.timing.rounds import measure, over
 from cudareduce.timing.sampling import Method
 from cudareduce.timing.timer import DeviceTimer
+from cudareduce.verify import witness
 from cudareduce.verify.inputs import repeats
+from cudareduce.verify.timed_input import WROTE_INPUT, TimedInput
 from cudareduce.verify.verdict import RIGHT, Verdict, worse
 
 _READER, _FLOOR = "reader ", "floor"
 #: Inputs up to this move with each half round, as in fresh contexts.
 _MOVED_BYTES = 2**28
 _STEPS, _STEP_BYTES = 2048, 512
-#: Calls as people make them: some that are not counted, and some that are.
-WARM_CALLS, CALLS = 3, 30
 
 
 class Trial:
@@ -52,8 +52,10 @@ class Trial:
         timer: DeviceTimer,
         teller: Teller,
         found: Mapping[str, Found],
+        deadline: Deadline,
     ) -> None:
         self._job, self._backend, self._timer, self._teller = job, backend, timer, teller
+        self._deadline = deadline
         self.found = dict(found)
         self._laid = laid_out(job, found, backend.limits())
         self.kernels: dict[tuple[int, int], Verdict] = {
@@ -65,7 +67,8 @@ class Trial:
         self._tied: dict[str, Tied] = {}
         self._no_graph: dict[str, str] = {}
         self._kept: Context[DeviceTimer] | None = None
-        self._start: Buffer | None = None
+        self._start: TimedInput | None = None
+        self._witnesses: dict[str, witness.Witness[str]] = {}
 
     def _built(self, laid: Laid) -> Mapping[int, Programs]:
         """The programs of its kernels; each layout has its own, which may hold its count."""
@@ -76,11 +79,11 @@ class Trial:
     def passes(self) -> dict[str, Pass]:
         """A pass by each method; then what launches leave, and what calls cost the host. Raises
         BrokenError, OutOfMemory and EnvironmentProblem."""
-        methods, deadline = self._job.methods, Deadline(self._job.deadline_s)
+        methods, deadline = self._job.methods, self._deadline
         passes: dict[str, Pass] = {}
         with ExitStack() as stack:
-            if max(laid.elements.data.nbytes for laid in self._laid) > _MOVED_BYTES:
-                self._kept = stack.enter_context(self._place())
+            if max(laid.data.elements.nbytes for laid in self._laid) > _MOVED_BYTES:
+                self._kept = stack.enter_context(self._place(keep_cache=False))
             if any(method.graph for method in methods):
                 self._capture()
             for k, method in enumerate(methods):
@@ -93,8 +96,6 @@ class Trial:
                     for peer in self._job.peers():
                         if peer.host_only and self.found[peer.name].verdict.outcome == "pass":
                             self._call(peer)
-            if self._kept is not None:
-                self._judge()
         return passes
 
     def _capture(self) -> None:
@@ -103,6 +104,7 @@ class Trial:
             for key, one in self._tied.items():
                 if isinstance(one.bound, Bound):
                     self._teller.at(one.bound.peer.name, prepares=True)
+                    one.given.restored()  # whoever was prepared before may have changed it
                     why = uncaptured(context.timer, self._backend, one.bound, one.verdict)
                     if why:
                         self._no_graph[key] = why
@@ -115,13 +117,13 @@ class Trial:
         @contextmanager
         def judged() -> Iterator[Context[DeviceTimer]]:
             """A place for half a round, and a look at what it has left there."""
-            with self._context() as context:
+            with self._context(keep_cache=not method.cold) as context:
                 names.update((key, one.name) for key, one in self._tied.items())
                 left = self._no_graph if method.graph else {}
                 runs = {name: r for name, r in context.entrants.items() if name not in left}
-                yield Context(context.timer, runs) if left else context
-                if self._kept is None:
-                    self._judge()
+                yield Context(context.timer, runs, context.watches) if left else context
+                for key, one in self._tied.items():
+                    self._stands(one, self._witnesses[key].verdict)
 
         try:
             measured = measure(
@@ -136,7 +138,7 @@ class Trial:
         timings.pop(_FLOOR, None)
         readers = [timings.pop(name) for name in list(timings) if name.startswith(_READER)]
         late = [names[name] for name in measured.lost if name in names]
-        said = list(remarks(measured, self._job.deadline_s, others))
+        said = list(remarks(measured, self._job.max_time_s, others))
         if late:
             said.append(
                 f"no launch of {', '.join(late)} was enqueued while the GPU was busy: it waits for "
@@ -161,11 +163,11 @@ class Trial:
             return error
         return BrokenError(peer.name, verdict_on(peer, error, self._backend))
 
-    def _context(self) -> AbstractContextManager[Context[DeviceTimer]]:
-        return nullcontext(self._kept) if self._kept is not None else self._place()
+    def _context(self, keep_cache: bool = False) -> AbstractContextManager[Context[DeviceTimer]]:
+        return nullcontext(self._kept) if self._kept is not None else self._place(keep_cache)
 
     @contextmanager
-    def _place(self) -> Iterator[Context[DeviceTimer]]:
+    def _place(self, keep_cache: bool) -> Iterator[Context[DeviceTimer]]:
         """The input, answers and workspaces somewhere else than before, and what runs there."""
         backend = self._backend
         with memory(backend) as held, ExitStack() as stack:
@@ -173,27 +175,39 @@ class Trial:
             entrants: dict[str, Launch] = {_FLOOR: lambda: None}
             self._tied = {}
             for laid in self._laid:
-                start = laid.upload(backend)
-                held.held.append(start)
+                given = laid.upload(backend, self._timer)
+                stack.callback(given.release)
                 if not laid.number:
-                    self._start = start
-                    readers = self._timer.readers(start)
+                    self._start = given
+                    readers = self._timer.readers(given.buffer)
                     entrants |= {_READER + name: run for name, run in readers.items()}
                 for place, plan in laid.plans.items():
                     programs = self._programs[laid.number][place]
-                    kernel = KernelBound(backend, plan, programs, start)
+                    kernel = KernelBound(backend, plan, programs, given.buffer)
                     stack.callback(kernel.release)
-                    self._tied[keyed(f"kernel {place}", laid.number)] = Tied(kernel, laid, place)
+                    key = keyed(f"kernel {place}", laid.number)
+                    self._tied[key] = Tied(kernel, laid, given, place)
                 for peer in laid.peers:
-                    bound = self._bound(peer, laid, held, start)
-                    self._tied[keyed(peer.name, laid.number)] = Tied(bound, laid)
+                    bound = self._bound(peer, laid, held, given)
+                    self._tied[keyed(peer.name, laid.number)] = Tied(bound, laid, given)
             entrants |= {key: one.bound.run for key, one in self._tied.items()}
             _ = self._timer.displace  # allocates
             told = {key: self._told(key, run) for key, run in entrants.items()}
+            self._witnesses = self._watching(keep_cache)
             self._teller.say(("times", tuple(self._teller.names)))
-            yield Context(self._timer, told)
+            yield Context(self._timer, told, self._witnesses)
             backend.finish()
             self._timer.release()
+
+    def _watching(self, keep_cache: bool) -> dict[str, witness.Witness[str]]:
+        """Who judges every timed launch, as those of kernels are judged elsewhere."""
+        others = witness.Memory({key: one.bound for key, one in self._tied.items()}, self._timer)
+        return {
+            key: witness.Witness(
+                key, one.bound, one.given, others, self._timer, keep_cache=keep_cache
+            )
+            for key, one in self._tied.items()
+        }
 
     def _told(self, key: str, run: Launch) -> Launch:
         """A launch that says whose it is: that of a peer on whatever layout."""
@@ -201,24 +215,18 @@ class Trial:
         bound = one.bound if one else None
         return self._teller.told(bound.peer.name if isinstance(bound, Bound) else key, run)
 
-    def _bound(self, peer: Peer, laid: Laid, held: Memory, start: Buffer) -> Bound:
+    def _bound(self, peer: Peer, laid: Laid, held: Memory, given: TimedInput) -> Bound:
         """A peer's call. Without one that cannot be prepared any more, rounds begin anew."""
         self._teller.at(peer.name, prepares=True)
         try:
-            bound = held.bind(peer, laid.problem, laid.elements.data, start, self._job.folder)
+            data = laid.data.elements
+            bound = held.bind(peer, laid.problem, data, given.buffer, self._job.folder)
             bound.run()  # what compiles at its first call
             self._backend.synchronize()
         except Exception as error:
             verdict = verdict_on(peer, error, self._backend)
             raise BrokenError(peer.name, verdict) from error
         return bound
-
-    def _judge(self) -> None:
-        """Look at the answers that the last launches have left."""
-        for one in self._tied.values():
-            verdict = one.verdict(self._backend)
-            if verdict is not None:
-                self._stands(one, verdict)
 
     def _stands(self, one: Tied, new: Verdict) -> None:
         if new.outcome == "fail":
@@ -252,38 +260,28 @@ class Trial:
             if not isinstance(one, Bound) or name not in costs:
                 continue
             self._teller.at(name)
+            tied.given.restored()
             wrong = late_work(self._timer, one.run, costs.get(name, inf))
             if wrong:
                 self._stands(tied, Verdict("fail", wrong))
             launches = repeats(costs[name])
             seen = set()
             for _ in range(launches):
-                assert one.out is not None
-                self._backend.poison(one.out)
+                one.poison()
                 one.run()
-                seen.add(one.answers(self._backend).tobytes())
+                seen.add(one.answers().tobytes())
             self._stands(tied, replace(RIGHT, distinct=len(seen), launches=launches))
+            if not tied.given.restored():
+                self._stands(tied, Verdict("fail", WROTE_INPUT))
 
     def _call(self, peer: Peer) -> None:
-        """What a call takes the host, from a displaced cache to its answer."""
+        """What a call as people make it takes the host."""
         self._teller.at(peer.name, prepares=True)
-        backend, taken, start, laid = self._backend, [], self._start, self._laid[0]
-        assert start is not None
-        with memory(backend) as held:
-            try:
-                data = laid.elements.data
-                bound = held.bind(peer, laid.problem, data, start, self._job.folder)
-                for k in range(WARM_CALLS + CALLS):
-                    self._timer.displace()
-                    backend.synchronize()
-                    began = backend.host_us()
-                    bound.run()
-                    if k >= WARM_CALLS:
-                        taken.append(backend.host_us() - began)
-                verdict = Tied(bound, laid).verdict(backend)
-            except Exception as error:
-                verdict = verdict_on(peer, error, backend)
+        assert self._start is not None
+        verdict, host_us = called(
+            self._backend, self._timer, peer, self._laid[0], self._start, self._job.folder
+        )
         found = self.found[peer.name]
-        stands = worse(found.verdict, verdict or RIGHT)
-        host_us = median(taken) if taken and stands.outcome == "pass" else None
-        self.found[peer.name] = replace(found, verdict=stands, host_us=host_us)
+        self.found[peer.name] = replace(
+            found, verdict=worse(found.verdict, verdict), host_us=host_us
+        )

@@ -72,7 +72,7 @@ def peer_call(
 
             def answer() -> float:
                 bound.ready.run()
-                return float(bound.answers(backend)[0])
+                return float(bound.answers()[0])
 
             yield Call(write, answer, lambda repeats: repeat("", repeats))
     finally:

@@ -48,6 +48,7 @@ class DeviceTimer:
     def __init__(self, backend: TimedBackend, monitor: Monitor | None = None) -> None:
         self._backend, self._monitor = backend, monitor
         self._graphs: list[Graph] = []
+        self._sums: list[Buffer] = []
         self.mark, self.reached = backend.mark, backend.reached
         self.elapsed_us, self.synchronize = backend.elapsed_us, backend.synchronize
         self.finish, self.host_us = backend.finish, backend.host_us
@@ -107,10 +108,12 @@ class DeviceTimer:
         return graph.launch
 
     def release(self) -> None:
-        """Give captured graphs back."""
+        """Give captured graphs back, and what digests are taken in."""
         for graph in self._graphs:
             graph.close()
+        self._backend.free(*self._sums)
         self._graphs.clear()
+        self._sums.clear()
 
     def in_step(self, launches: int) -> DeviceTimer:
         """This timer for samples of so many launches, each beginning one place further on than the
@@ -184,9 +187,11 @@ class DeviceTimer:
         return self._reader(*_READ_SHAPES[0], buffer, nbytes)
 
     def digests(self, buffers: Sequence[Buffer]) -> Callable[[], list[int]]:
-        """A call that waits, and gives a hash of what each of these buffers holds."""
+        """A call that waits, and gives a hash of what each of these buffers holds; valid until
+        `release`."""
         backend, probe = self._backend, self._probes["digest"]
         sums = backend.allocate(8 * max(1, len(buffers)))
+        self._sums.append(sums)
         launches = [
             backend.launcher(
                 probe, min(_DIGEST_BLOCKS, 1 + buffer.nbytes // _DIGEST_BYTES), 256,

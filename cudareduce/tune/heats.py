@@ -13,7 +13,6 @@ from math import inf
 from statistics import median
 
 from cudareduce.backend import Launch, Monitor, TimedBackend
-from cudareduce.bench.timed_input import TimedData
 from cudareduce.budget import Deadline
 from cudareduce.errors import BuildError, CudareduceError, OutOfMemory
 from cudareduce.intervals import known
@@ -25,6 +24,7 @@ from cudareduce.timing.contexts import Context, new_context
 from cudareduce.timing.sampling import COLD, sampler
 from cudareduce.timing.timer import DeviceTimer
 from cudareduce.timing.warmup import warm_up
+from cudareduce.verify.timed_input import TimedData
 
 #: Launches of an entrant in half a round: one sample of short kernels.
 _LAUNCHES = 8

@@ -74,7 +74,7 @@ def test_a_large_input_stays_in_one_context_which_is_left_before_verifying_again
         return verify(self, *arguments, **options)
 
     monkeypatch.setattr("cudareduce.bench.trial._RENEWED_BYTES", 0)
-    monkeypatch.setattr("cudareduce.bench.timed_input.judge", lambda *_: None)  # undecided
+    monkeypatch.setattr("cudareduce.verify.timed_input.judge", lambda *_: None)  # undecided
     monkeypatch.setattr(Session, "verify", watched)
     code, run, _ = bench(cudareduce)
     assert code == 0

@@ -20,8 +20,6 @@ import pytest
 from cudareduce.backend import Launch
 from cudareduce.backends import BackendSpec, open_cuda
 from cudareduce.bench.jobs import Jobs
-from cudareduce.bench.timed_input import TimedData, TimedInput
-from cudareduce.bench.witness import Memory, Witness
 from cudareduce.budget import Deadline
 from cudareduce.device import DEFAULT_LIMITS
 from cudareduce.gpu import driver
@@ -40,9 +38,11 @@ from cudareduce.timing.timer import DeviceTimer
 from cudareduce.timing.warmup import warm_up
 from cudareduce.verify.job import Job
 from cudareduce.verify.sanitize import sanitized
-from tests.bench.test_timed_input import COOPERATIVE, RIGHT_KERNEL
+from cudareduce.verify.timed_input import TimedData, TimedInput
+from cudareduce.verify.witness import Memory, Witness
 from tests.cli.test_main import MINE
 from tests.conftest import ROOT
+from tests.verify.test_timed_input import COOPERATIVE, RIGHT_KERNEL
 
 pytestmark = pytest.mark.gpu
 Call = Callable[..., tuple[int, str, str]]
@@ -253,7 +253,7 @@ def test_being_watched_changes_no_time(timer: DeviceTimer, gpu: CudaBackend) -> 
         given = TimedInput(gpu, timer, data)
         tied = Bound(gpu, plan, programs_of(gpu, {case: plan})[case], given.buffer)
         memory = Memory({case: tied}, timer)
-        watch = Witness(case, tied, given, memory, timer, first_only=False, keep_cache=False)
+        watch = Witness(case, tied, given, memory, timer, keep_cache=False)
         plain, watched = [], []
         for _ in range(3):  # in turn: the clock may drift
             for context, times in (

@@ -117,6 +117,36 @@ def breaking(given: Given) -> Ready:
     return Ready(run)
 
 
+def keeping(given: Given) -> Ready:
+    """What adds once, and gives that answer ever after."""
+    ready, kept = summed(given), list[bytes]()
+
+    def run() -> None:
+        ready.run()
+        kept[:] = kept or [ctypes.string_at(given.out, 4 * given.problem.rows)]
+        ctypes.memmove(given.out, kept[0], len(kept[0]))
+
+    return Ready(run)
+
+
+def later(given: Given, after: int, act: Callable[[], object]) -> Ready:
+    """What is right in so many calls, and then does something else besides."""
+    ready, calls = summed(given), [0]
+
+    def run() -> None:
+        ready.run()
+        calls[0] += 1
+        if calls[0] > after:
+            act()
+
+    return Ready(run)
+
+
+def writing(given: Given, after: int = 0) -> Ready:
+    """What overwrites its input, from one of its calls on."""
+    return later(given, after, lambda: ctypes.memset(given.address, 0, given.problem.input_bytes))
+
+
 def runtime(name: str) -> Callable[[], str]:
     """What maps a file of this name, as a library does that brings its own CUDA runtime."""
 
@@ -218,6 +248,14 @@ OWN = (
         "own", lambda given: Ready(lambda: None, lambda: given.data.astype(np.float64).sum()),
         context="own",
     ),
+)  # fmt: skip
+KEEPING = (fake("keeps", keeping),)
+WRITING = (fake("writes", writing), fake("writes_later", lambda given: writing(given, 6)))
+LATER = (
+    fake("later", lambda given: later(given, 6, lambda: ctypes.memset(given.out, 0, 4))),
+    fake("later:as_called", lambda given: Ready(
+        later(given, 6, lambda: ctypes.memset(given.out, 0, 4)).run, called(given).fetch,
+    ), as_called=True),
 )  # fmt: skip
 BREAKING = (fake("breaks", breaking),)
 RUNTIMES = (

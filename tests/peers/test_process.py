@@ -83,6 +83,22 @@ def test_each_is_a_row(registry: Registry, cache: Path, processes: Processes) ->
     assert reasons(again) == {name: reasons(outcome)[name] for name in ("crashes",)}
 
 
+def test_what_is_timed_is_judged(registry: Registry, cache: Path, processes: Processes) -> None:
+    """At every launch, as those of kernels are, whether one is right at first or not."""
+    names = ("KEEPING", "WRITING", "LATER", "FINE")  # who comes last is measured on what is left
+    outcome = processes.outcome(job(registry, cache, *names, rounds=1), Deadline(), lambda: None)
+    found = reasons(outcome)
+    assert found.pop("keeps").startswith("fail: n = 33, exact: got ")
+    assert found.pop("writes") == "fail: n = 33, exact: it wrote to its input"
+    launch, why = found.pop("writes_later").split(": ", 3)[2:]
+    assert (launch[:12], why) == ("timed launch", "it wrote to its input")
+    assert found.pop("later").startswith("fail: after timing: timed launch ")
+    assert found.pop("later:as_called").startswith("fail: got 0, expected ")
+    assert found == {"fine": "pass: ", "fine:as_called": "pass: "}
+    assert [verdict.outcome for verdict in outcome.kernels.values()] == ["pass"]
+    assert outcome.peers["later:as_called"].host_us is None
+
+
 def test_a_hang(registry: Registry, cache: Path) -> None:
     """It alone is given little time: on a busy machine the others might need more."""
     with Processes(3.0, serve_fake) as processes:

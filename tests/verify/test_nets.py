@@ -24,9 +24,9 @@ from cudareduce.verify.job import Job, both, limited, told
 from cudareduce.verify.shapes import edges, hazard_net
 from cudareduce.verify.verdict import Verdict, skipped
 from cudareduce.verify.watchdog import Watchdog
-from tests.bench.test_timed_input import COOPERATIVE
 from tests.conftest import ROOT
 from tests.fake_gpu import fake_gpu
+from tests.verify.test_timed_input import COOPERATIVE
 
 Call = Callable[..., tuple[int, str, str]]
 

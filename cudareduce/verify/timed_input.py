@@ -29,7 +29,8 @@ _EXTREMA = ("min", "max", "argmin", "argmax")
 
 class TimedData:
     """Two inputs of one pattern, as the host knows them: number 0 as it was made, and number 1,
-    which differs in a chunk somewhere. A `seed` gives the same."""
+    which differs in a chunk somewhere. A `seed` gives the same; `elements` are what it would
+    make."""
 
     def __init__(
         self,
@@ -39,13 +40,15 @@ class TimedData:
         rows: int,
         seed: int,
         plans: Iterable[Plan],
+        elements: Array | None = None,
     ) -> None:
         self.pattern, self.reduction = pattern, reduction
-        self.elements = make(pattern, reduction, n, rows, seed)
+        self.elements = make(pattern, reduction, n, rows, seed) if elements is None else elements
         used = min((plan.problem.elements for plan in plans), default=0)
         count = max(1, min(used // _SHARE, _MOST_BYTES // reduction.dtype.size))
         self.start = Random(seed).randrange(max(1, used - count))
-        old = self.elements[self.start : self.start + count].copy()
+        self._chunk = slice(self.start, self.start + count)
+        old = self.elements[self._chunk].copy()
         exact = rounds_nothing(pattern, reduction)
         self.chunks = (old, _other(old, self.elements, reduction, exact))
         self._refs: dict[tuple[Shape, int], Reference] = {}
@@ -56,12 +59,15 @@ class TimedData:
         """The right answers of the first elements of an input, taken as this shape."""
         key = shape, number
         if key not in self._refs:
-            place = slice(self.start, self.start + len(self.chunks[0]))
-            self.elements[place] = self.chunks[number]  # in place: it may fill half of the memory
+            self.place(number)
             used = self.elements[: shape[0] * shape[1]]
             self._refs[key] = reference(self.reduction, used, shape[1])
-            self.elements[place] = self.chunks[0]
+            self.place(0)
         return self._refs[key]
+
+    def place(self, number: int) -> None:
+        """Make the elements those of an input; in place, since they may fill half of the memory."""
+        self.elements[self._chunk] = self.chunks[number]
 
     def judged(self, plan: Plan, answers: Array, number: int) -> Verdict | None:
         """The verdict on answers; None where the bound is too wide to tell. The same bits are
@@ -119,9 +125,11 @@ def _beyond(data: Array, dtype: DType, *, highest: bool) -> object:
 class TimedInput:
     """The timed input on the device, in one context."""
 
-    def __init__(self, backend: TimedBackend, timer: DeviceTimer, given: TimedData) -> None:
+    def __init__(
+        self, backend: TimedBackend, timer: DeviceTimer, given: TimedData, misalign: int = 0
+    ) -> None:
         self._backend, self.data = backend, given
-        self.buffer: Buffer = backend.upload(given.elements)
+        self.buffer: Buffer = backend.upload(given.elements, misalign)
         self._chunks = tuple(backend.upload(chunk) for chunk in given.chunks)
         self._digest = timer.digests([self.buffer])
         self._right = self._digest()
@@ -143,3 +151,7 @@ class TimedInput:
         self._backend.overwrite(self.buffer, 0, fresh)
         self._backend.free(fresh)
         return False
+
+    def release(self) -> None:
+        """Free it, where the context goes on."""
+        self._backend.free(self.buffer, *self._chunks)

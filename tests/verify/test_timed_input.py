@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudareduce.bench.timed_input import TimedData
-from cudareduce.bench.witness import Memory
 from cudareduce.device import DEFAULT_LIMITS
 from cudareduce.errors import NotEmulated
 from cudareduce.launch.case import Case, build
 from cudareduce.library.registry import Registry
 from cudareduce.problem.operators import reduction_of
 from cudareduce.timing.sampling import COLD, Sampler
+from cudareduce.verify.timed_input import TimedData
+from cudareduce.verify.witness import Memory
 from tests.fake_gpu import FakeGpu, use
 
 Call = Callable[..., tuple[int, str, str]]
