@@ -55,11 +55,9 @@ def verified_beside(
 ) -> Beside:
     """Verify libraries on the problems of a run, at the sizes asked for or at those that hurt."""
     rows = session.settings.rows
-    asked = [
-        Asked(group, shape, ())
-        for group in groups
-        for shape in [(n, rows) for n in session.settings.sizes] or [_MORE_EDGES[-1]]
-    ]
+    sizes = sorted(session.settings.sizes)
+    *others, largest = [(n, rows) for n in sizes] or [_MORE_EDGES[-1]]
+    asked = [Asked(group, largest, others=tuple(others)) for group in groups]
     return _all(session, asked, recorder, names, ())
 
 
@@ -87,7 +85,8 @@ def _all(
             edges = _EDGES if methods else _MORE_EDGES
             job = Job(
                 spec=session.spec, listings=listings, reduction=one.group.reduction,
-                shapes=(*(() if settings.only_pattern else edges), one.shape),
+                shapes=(*(() if settings.only_pattern else edges), *one.others, one.shape),
+                asked=1 + len(one.others), max_time_s=settings.deadline.seconds,
                 folder=str(session.spec.cache or temporary), kernels=one.kernels,
                 methods=methods, rounds=settings.rounds if methods else 0,
                 pattern=settings.pattern, only=settings.only_pattern, seed=settings.seed,

@@ -188,7 +188,9 @@ def undecided_codes(
 def verdict_codes(records: Sequence[Record]) -> set[int]:
     """The exit codes that verdicts stand for: 3 for a wrong answer, 2 for what does not compile;
     if nothing was tried, 6 where the machine is the cause, 4 where time was, else 2."""
-    verdicts, causes = {r.verdict for r in records}, {r.cause for r in records}
+    verdicts = {r.verdict for r in records}
+    ours = [r for r in records if r.scope != "library"]
+    causes = {r.cause for r in ours or records}
     codes = ({3} if "fail" in verdicts else set()) | ({2} if "unbuilt" in causes else set())
     if verdicts == {"skip"}:
         codes.add(6 if "machine" in causes else 4 if "time" in causes else 2)

@@ -48,11 +48,13 @@ _NO_SPEEDUP: dict[str, Any] = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One reduction at one size, with the kernels to measure there."""
+    """One reduction at one size, with the kernels to measure there, and `others` where it is only
+    verified."""
 
     group: Group
     shape: Shape
-    kernels: tuple[tuple[Case, Plan], ...]
+    kernels: tuple[tuple[Case, Plan], ...] = ()
+    others: tuple[Shape, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ _EMULATED_PER_S = 15e6
 _START_S = 0.15
 #: A job that takes longer is told beforehand.
 _WORTH_TELLING_S = 20.0
+#: Of several verdicts on one the last of these counts.
+_RANK = ("skip", "pass", "fail")
 
 
 def job_text(cases: int, settings: Settings) -> str | None:
@@ -42,15 +44,14 @@ def job_text(cases: int, settings: Settings) -> str | None:
 def closing_line(
     records: Sequence[Record], seconds: float, following: str, *, interrupted: bool
 ) -> str:
-    """How many kernels were right, wrong and skipped, how long it took, what verdicts rest on, and
-    what to do next, which is what `following` says if there is nothing else."""
+    """How many kernels and libraries were right, wrong and skipped, how long it took, what verdicts
+    rest on, and what to do next, which is what `following` says if there is nothing else."""
     counts = Counter(record.verdict for record in records)
-    kernels = len({record.kernel for record in records}) == len(records)
-    unit = " kernel" + "s" * (counts["pass"] != 1) if kernels else ""
-    line = (
-        f"{counts['pass']}{unit} right, {counts['fail']} wrong, {counts['skip']} skipped, "
-        f"{duration_text(seconds)}"
-    )
+    libraries = [record for record in records if record.scope == "library"]
+    ours = [record for record in records if record.scope != "library"]
+    told = [_counted(ours, "kernel", "kernels")] if ours or not libraries else []
+    told += [_counted(libraries, "library", "libraries")] if libraries else []
+    line = f"{'; '.join(told)}, {duration_text(seconds)}"
     launches = sum(record.tried_launches or 0 for record in records)
     if launches:
         tried = {
@@ -74,3 +75,17 @@ def closing_line(
         limit = "a longer --time-limit" if hung else "a longer --max-time"
         following = limit if late else "see above why nothing was tried"
     return f"{line}; next: {following}"
+
+
+def _counted(records: Sequence[Record], one: str, many: str) -> str:
+    """What came of each on each problem; what is timed beside libraries too, and with odd starts,
+    counts once, as wrong where it is wrong once."""
+    found: dict[tuple[object, ...], str] = {}
+    for r in records:
+        n = r.n if r.aligned_n is None else r.aligned_n
+        key = (r.kernel, r.block, r.items, r.name, r.op, r.dtype, r.acc, n, r.rows, r.sms, r.timing)
+        found[key] = max(found.get(key, r.verdict), r.verdict, key=_RANK.index)
+    counts = Counter(found.values())
+    alike = len({key[0] for key in found}) == len(found)
+    unit = (f" {one}" if counts["pass"] == 1 else f" {many}") if alike or one != "kernel" else ""
+    return f"{counts['pass']}{unit} right, {counts['fail']} wrong, {counts['skip']} skipped"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from multiprocessing.connection import Connection
 from statistics import median
 from time import perf_counter
@@ -13,11 +14,12 @@ import numpy as np
 from cudareduce.backend import TimedBackend
 from cudareduce.backends import open_timed
 from cudareduce.budget import Deadline
+from cudareduce.launch.plan import Problem
 from cudareduce.peers.as_called import CALLS, WARM_CALLS
 from cudareduce.peers.contract import Given, Peer
-from cudareduce.peers.examine import UNVERIFIED, Examination, loaded
+from cudareduce.peers.examine import Examination, loaded
 from cudareduce.peers.faults import Runtimes, faulty, runtimes
-from cudareduce.peers.job import Found, Job, Outcome, keyed, plan_for
+from cudareduce.peers.job import UNVERIFIED, Found, Job, Outcome, keyed, plan_for
 from cudareduce.peers.scene import BrokenError, Cells, Teller
 from cudareduce.peers.timed import Trial
 from cudareduce.timing.timer import DeviceTimer
@@ -25,6 +27,8 @@ from cudareduce.verify.children import answer_jobs, begin_spawned
 from cudareduce.verify.inputs import Inputs
 from cudareduce.verify.timed_input import TimedData
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
+
+_NONE = "no library could be timed, so no kernel was timed beside them"
 
 
 def serve(pipe: Connection, cells: Cells, log: str) -> None:
@@ -55,11 +59,12 @@ class _Worker:
             Examination(job, backend, timer, self._teller, self._inputs, self._runtimes, deadline)
         )
         if not job.rounds or all(one.verdict.outcome != "pass" for one in found.values()):
-            return Outcome(peers=self._marked(found))
+            said: tuple[str, ...] = (_NONE,) if job.rounds and job.kernels and not job.odd else ()
+            return Outcome(peers=self._marked(found), remarks=said)
         trial = Trial(job, backend, timer, self._teller, found, deadline)
         passes = trial.passes()
         loaded_here = runtimes()
-        said: tuple[str, ...] = ()
+        said = ()
         if len(loaded_here) > 1:
             said = (
                 f"the libraries loaded {len(loaded_here)} CUDA runtimes into one process "
@@ -94,23 +99,28 @@ class _Worker:
     def _by_itself(self, job: Job, peer: Peer, deadline: Deadline) -> Found:
         """A library on streams of its own, with no backend of ours beside it: host time alone."""
         found = loaded([peer], job.problem, self._teller, self._runtimes, deadline)[peer.name]
-        for pattern, seed in (("random", job.seed), (job.pattern, job.seed + 1)):
+        seeds = ("random", job.seed), (job.pattern, job.seed + 1)
+        problems = [job.problem_at(shape) for shape in job.shapes[-job.asked :]]
+        taken = [problem for problem in problems if not peer.why_not(problem)]
+        for problem, (pattern, seed) in product(taken, seeds):
             if found.verdict.outcome != "pass":
                 break
             if deadline.passed:
                 return replace(found, verdict=skipped("time", UNVERIFIED))
             try:
-                verdict, host_us = self._called(job, peer, pattern, seed)
+                verdict, host_us = self._called(job, peer, problem, pattern, seed)
             except Exception as error:
                 return replace(found, verdict=faulty(peer, error))
             verdict = worse(found.verdict, verdict)
             found = replace(found, verdict=verdict, host_us=host_us if job.rounds else None)
         return found
 
-    def _called(self, job: Job, peer: Peer, pattern: str, seed: int) -> tuple[Verdict, float]:
+    def _called(
+        self, job: Job, peer: Peer, problem: Problem, pattern: str, seed: int
+    ) -> tuple[Verdict, float]:
         """A verdict on answers to one input, and to another in its place where the library takes
         that; and what a call takes."""
-        problem, plan = job.problem, plan_for(peer.name, job.problem)
+        plan = plan_for(peer.name, problem)
         data = TimedData(pattern, job.reduction, problem.n, problem.rows, seed, [plan])
         given = Given(
             problem=problem, data=data.elements, address=0, out=0, stream=0, native=None,

@@ -11,7 +11,7 @@ from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Problem
 from cudareduce.peers.contract import Peer
 from cudareduce.peers.faults import Runtimes, absent
-from cudareduce.peers.job import CUT, PLAIN, Found, Job, Layout, plan_for
+from cudareduce.peers.job import CUT, PLAIN, UNVERIFIED, Found, Job, Layout, plan_for
 from cudareduce.peers.scene import Bound, Memory, Teller, memory, verdict_on
 from cudareduce.problem.nets import patterns_for
 from cudareduce.problem.reference import Reference
@@ -25,8 +25,8 @@ _ORDINARY = ("exact", "random", "positive", "rising", "falling", "one-sided", "e
              "spread", "factors", "lowest", "highest")  # fmt: skip
 #: No library says what its tile is; positions of extrema are tried at the edges of this one.
 _TILE = 4096
+_LONGEST_VERSION = 40
 _POISONS = (0xFF, 0x01)
-UNVERIFIED = "--max-time was spent before it was verified"
 _UNDECIDED = "no pattern could decide; choose a smaller n"
 
 
@@ -47,7 +47,7 @@ def loaded(
     those that are left when the deadline has passed."""
     found = {}
     for peer in peers:
-        teller.at(peer.name, prepares=True)
+        teller.at(peer.name, "imports")
         reason = peer.why_not(problem)
         if reason:
             found[peer.name] = Found(verdict=skipped("unfit", reason))
@@ -57,11 +57,16 @@ def loaded(
             found[peer.name] = Found(verdict=skipped("time", CUT), called=called)
             continue
         try:
-            found[peer.name] = Found(verdict=RIGHT, called=called, version=peer.load())
+            found[peer.name] = Found(verdict=RIGHT, called=called, version=_told(peer.load()))
         except Exception as error:
             found[peer.name] = Found(verdict=absent(peer, error), called=called)
         runtimes.after(peer)
     return found
+
+
+def _told(version: str | None) -> str | None:
+    """What fits a line."""
+    return version and " ".join(version.split())[:_LONGEST_VERSION]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ class Examination:
             reason = peer.why_not_from(layout.offset * job.reduction.dtype.size)
             if reason and found[name].verdict.outcome == "pass":
                 found[name] = replace(found[name], verdict=skipped("unfit", reason))
-        decided: set[str] = set()
+        decided: set[tuple[str, Shape]] = set()
         shapes = [layout.shape(shape) for shape in job.shapes]
         for shape in dict.fromkeys(shapes):
             for pattern in _patterns(job, shape):
@@ -96,19 +101,21 @@ class Examination:
                 given = Input(pattern, *shape, job.seed, layout.offset)
                 for name, verdict in self._on(left, given).items():
                     if verdict is not None:
-                        decided |= {name} if shape == shapes[-1] else set()
+                        decided.add((name, shape))
                         both = worse(found[name].verdict, verdict)
                         found[name] = replace(found[name], verdict=both)
         for name, one in found.items():
-            if one.verdict.outcome == "pass" and name not in decided:
-                why = f"n = {shapes[-1][0]}: {_UNDECIDED}"
+            taken = [s for s in shapes[-job.asked :] if not peers[name].why_not(job.problem_at(s))]
+            open_ = [shape for shape in taken if (name, shape) not in decided]
+            if one.verdict.outcome == "pass" and open_:
+                why = f"n = {open_[0][0]}: {_UNDECIDED}"
                 found[name] = replace(one, verdict=Verdict("fail", why))
         return found
 
     def _on(self, peers: Sequence[Peer], one: Input) -> dict[str, Verdict | None]:
         """Verdicts of the peers that take its shape on an input; None where it does not decide."""
         reduction, backend = self.job.reduction, self.backend
-        problem = Problem(reduction, one.n, one.rows)
+        problem = self.job.problem_at((one.n, one.rows))
         taking = [peer for peer in peers if peer.why_not(problem) is None]
         if not taking or self.deadline.passed:
             return {peer.name: skipped("time", UNVERIFIED) for peer in taking}
@@ -124,7 +131,7 @@ class Examination:
                 if self.deadline.passed:
                     verdicts[peer.name] = skipped("time", UNVERIFIED)
                     continue
-                self.teller.at(peer.name, prepares=True)
+                self.teller.at(peer.name, "prepares")
                 with memory(backend) as held:
                     verdict = self._verdict(peer, problem, _Given(one, timed, ref), held)
                 if not timed.restored():

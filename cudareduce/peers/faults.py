@@ -26,7 +26,12 @@ def absent(peer: Peer, error: Exception) -> Verdict:
     name = getattr(error, "name", None)
     if isinstance(error, ModuleNotFoundError) and name:
         return skipped("machine", f"not installed: {peer.install}")
-    return skipped("machine", f"cannot be imported ({line(error)}): {peer.install}")
+    return not_imported(peer, line(error))
+
+
+def not_imported(peer: Peer, how: str) -> Verdict:
+    """The verdict on a library whose import fails so."""
+    return skipped("machine", f"cannot be imported ({how}): {peer.install}")
 
 
 def faulty(peer: Peer, error: Exception) -> Verdict:
@@ -34,6 +39,8 @@ def faulty(peer: Peer, error: Exception) -> Verdict:
     text = line(error)
     if isinstance(error, AbsentError | ImportError):
         return absent(peer, error)
+    if isinstance(error, MemoryError) and "out of memory" not in text.lower():
+        return skipped("machine", f"found no memory on the host for its own ({text})")
     if isinstance(error, OutOfMemory | MemoryError):
         return skipped("machine", f"found no memory on the GPU for its own ({text})")
     for words, meaning in _SAID:

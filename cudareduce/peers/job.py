@@ -20,8 +20,9 @@ from cudareduce.timing.rounds import Timing
 from cudareduce.timing.sampling import MAX_LAUNCHES, Method
 from cudareduce.verify.verdict import Verdict
 
-#: Why a library has no verdict where there was no time.
+#: Why a library has no verdict where there was no time: at all, or for all of it.
 CUT = "--max-time was spent before it was tried"
+UNVERIFIED = "--max-time was spent before it was verified"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,9 @@ PLAIN, ODD = Layout(), (Layout(more=1), Layout(offset=1))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Verify libraries on `shapes`, then time them on the last of them, beside `kernels`, which
-    come without programs. Each of several `layouts` of the input is timed in the same rounds, in
-    at most so many launches of each half.
+    """Verify libraries on `shapes`, the last of which, so many as are `asked`, were asked for; then
+    time them on the last one, beside `kernels`, which come without programs. Each of several
+    `layouts` of the input is timed in the same rounds, in at most so many launches of each half.
 
     `listings` say where the peers stand, `left_out` which of them are not to be tried. No `rounds`
     is no timing; `only` is the one pattern to verify with, `deadline_s` what it may take of the
@@ -59,6 +60,7 @@ class Job:
     folder: str
     kernels: tuple[tuple[Case, Plan], ...] = ()
     left_out: frozenset[str] = frozenset()
+    asked: int = 1
     alone: str | None = None
     methods: tuple[Method, ...] = ()
     rounds: int = 0
@@ -78,7 +80,11 @@ class Job:
 
     def problem_of(self, layout: Layout) -> Problem:
         """What is timed, so laid out."""
-        return Problem(self.reduction, *layout.shape(self.shapes[-1]))
+        return self.problem_at(layout.shape(self.shapes[-1]))
+
+    def problem_at(self, shape: Shape) -> Problem:
+        """The reduction at a shape."""
+        return Problem(self.reduction, *shape)
 
     @property
     def odd(self) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.sharedctypes import RawArray
 from time import monotonic
@@ -13,8 +13,10 @@ from typing import Any
 from cudareduce.budget import Deadline
 from cudareduce.errors import CudareduceError
 from cudareduce.peers.child import serve
-from cudareduce.peers.job import Found, Job, Outcome
-from cudareduce.peers.scene import BrokenError
+from cudareduce.peers.contract import Peer
+from cudareduce.peers.faults import not_imported
+from cudareduce.peers.job import CUT, UNVERIFIED, Found, Job, Outcome
+from cudareduce.peers.scene import BrokenError, Phase
 from cudareduce.signals import held
 from cudareduce.verify.children import Spawned
 from cudareduce.verify.verdict import Verdict, skipped
@@ -25,15 +27,36 @@ Serve = Callable[[Connection, Any, str], None]
 _PREPARES_S, _RUNS_S = 300.0, 60.0
 #: Seconds between two looks at whether launches go on.
 _LOOK_S = 0.25
-_CUT = "--max-time was spent before it was tried"
+#: Seconds behind the deadline without a sign of life: the child looks at it between calls.
+_GRACE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _At:
+    """What a process is at: a peer by its name, empty if none, what that does, and how many bytes
+    had been said before. Of several `names` the cells say whose the last launch is."""
+
+    name: str = ""
+    phase: Phase = "prepares"
+    said: int = 0
+    names: tuple[str, ...] = ()
 
 
 class LostError(Exception):
-    """The process has ended or hangs; `name` is what it was at, empty if nothing."""
+    """The process has ended or hangs, in words, or is `late`; and what it was at."""
 
-    def __init__(self, name: str, reason: str) -> None:
+    def __init__(self, at: _At, reason: str, *, late: bool = False) -> None:
         super().__init__(reason)
-        self.name, self.reason = name, reason
+        self.at, self.reason, self.late = at, reason, late
+
+    def verdict(self, peers: Sequence[Peer]) -> Verdict:
+        """The verdict on the peer that it was at."""
+        if self.late:
+            return skipped("time", self.reason)
+        peer = next((peer for peer in peers if peer.name == self.at.name), None)
+        if peer is not None and self.at.phase == "imports":
+            return not_imported(peer, self.reason)
+        return Verdict("fail", self.reason)
 
 
 class Processes:
@@ -78,16 +101,17 @@ class Processes:
         while True:
             names = [peer.name for peer in left.peers()]
             if deadline.passed or not names:
-                cut = Found(verdict=skipped("time", _CUT))
+                cut = Found(verdict=skipped("time", CUT))
                 return Outcome(peers=lost | dict.fromkeys(names, cut))
             left = replace(left, deadline_s=_left_s(deadline))
             try:
-                outcome = self._asked(left, step)
+                outcome = self._asked(left, deadline, step)
             except BrokenError as error:
                 name, verdict = error.name, error.verdict
             except LostError as error:
-                name, verdict = error.name, Verdict("fail", error.reason)
-                self._lost[name] = verdict
+                name, verdict = error.at.name, error.verdict(left.peers())
+                if not error.late:
+                    self._lost[name] = verdict
             except CudareduceError as error:
                 cause = skipped("machine", str(error))
                 return Outcome(peers=lost | dict.fromkeys(names, Found(verdict=cause)))
@@ -95,17 +119,19 @@ class Processes:
                 return replace(outcome, peers={**lost, **outcome.peers})
             self._end(job.alone)
             if name not in names:  # no library was at it
+                if verdict.cause == "time":
+                    continue  # which it is for all of them
                 cause = skipped("machine", f"its process ended beside it: {verdict.reason}")
                 return Outcome(peers=lost | dict.fromkeys(names, Found(verdict=cause)))
             called = next(p.called(job.problem) for p in left.peers() if p.name == name)
             lost[name] = Found(verdict=verdict, called=called)
             left = left.without(name)
 
-    def _asked(self, job: Job, step: Callable[[], None]) -> Outcome:
+    def _asked(self, job: Job, deadline: Deadline, step: Callable[[], None]) -> Outcome:
         if job.alone not in self._children:
             with held():
                 self._children[job.alone] = _Child(self._target, *self._limits_s)
-        return self._children[job.alone].asked(job, step)
+        return self._children[job.alone].asked(job, deadline, step)
 
 
 def _left_s(deadline: Deadline) -> float | None:
@@ -120,44 +146,49 @@ class _Child:
         self._cells = RawArray("q", 2)
         self._spawned = Spawned(target, self._cells)
 
-    def asked(self, job: Job, step: Callable[[], None]) -> Outcome:
+    def asked(self, job: Job, deadline: Deadline, step: Callable[[], None]) -> Outcome:
         """The outcome of a job. Raises LostError, and what the child raises."""
-        name, names, limit_s, times = "", (), _PREPARES_S, False
         with suppress(BrokenPipeError, ConnectionResetError):  # where answers are read it will show
             self._spawned.pipe.send(job)
-        seen, since = -1, monotonic()
+        at, seen, since = _At(), -1, monotonic()
         while True:
             if not self._spawned.pipe.poll(_LOOK_S):
-                if times:
-                    name = names[self._cells[1]]
                 if self._cells[0] != seen:
                     seen, since = self._cells[0], monotonic()
-                if monotonic() - since > limit_s:
-                    why = f"no answer after {limit_s:.4g} s: it hangs, or --time-limit is too short"
-                    raise LostError(name, why)
+                self._check(at, monotonic() - since, deadline)
                 continue
             try:
-                said = self._spawned.pipe.recv()
-            except (EOFError, OSError):
-                culprit = names[self._cells[1]] if times else name
-                raise LostError(culprit, self._how_it_ended()) from None
+                said = self._spawned.heard()
+            except EOFError:
+                raise LostError(self._culprit(at), self._how_it_ended(at.said)) from None
             since = monotonic()
             if isinstance(said, Outcome):
                 return said
             if isinstance(said, Exception):
                 raise said
             match said:
-                case ("at", who, prepares):
-                    name, times = who, False
-                    limit_s = self._prepares_s if prepares else self._runs_s
-                    limit_s = limit_s if name else _PREPARES_S  # kernels of ours are compiled
-                case ("times", entrants):
-                    names, times, limit_s = entrants, True, self._runs_s
+                case ("at", name, phase, before):
+                    at = _At(name, phase, before)
+                case ("times", names, before):
+                    at = _At("", "runs", before, names)
                 case _:
                     step()
 
-    def _how_it_ended(self) -> str:
-        how, last = self._spawned.how_it_ended()
+    def _check(self, at: _At, silent_s: float, deadline: Deadline) -> None:
+        """Raise LostError if it has been silent for too long, or for long behind the deadline."""
+        limit_s = self._runs_s if at.phase == "runs" else self._prepares_s
+        limit_s = limit_s if at.name or at.names else _PREPARES_S  # kernels of ours are compiled
+        if deadline.passed and silent_s > _GRACE_S:
+            raise LostError(self._culprit(at), UNVERIFIED, late=True)
+        if silent_s > limit_s:
+            why = f"no answer after {limit_s:.4g} s: it hangs, or --time-limit is too short"
+            raise LostError(self._culprit(at), why)
+
+    def _culprit(self, at: _At) -> _At:
+        return replace(at, name=at.names[self._cells[1]]) if at.names else at
+
+    def _how_it_ended(self, since: int) -> str:
+        how, last = self._spawned.how_it_ended(since)
         return f"{how} ({last[:160]})" if last else how
 
     def end(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -15,7 +15,11 @@ from cudareduce.peers.contract import Given, Peer, Ready
 from cudareduce.peers.faults import faulty
 from cudareduce.peers.job import plan_for
 from cudareduce.problem.inputs import Array
+from cudareduce.verify.children import said_bytes
 from cudareduce.verify.verdict import Verdict
+
+#: What a peer does: an import and what it may compile take time.
+Phase = Literal["imports", "prepares", "runs"]
 
 
 class Cells(Protocol):
@@ -44,9 +48,13 @@ class Teller:
     cells: Cells
     names: list[str] = field(default_factory=list)
 
-    def at(self, name: str, *, prepares: bool = False) -> None:
-        """A peer begins: to be imported and compiled if it `prepares`, else to run."""
-        self.say(("at", name, prepares))
+    def at(self, name: str, phase: Phase = "runs") -> None:
+        """A peer begins something; none, if its name is empty."""
+        self.say(("at", name, phase, said_bytes()))
+
+    def times(self) -> None:
+        """From here on `cells` say who is at it, of those whose launches were `told`."""
+        self.say(("times", tuple(self.names), said_bytes()))
 
     def told(self, name: str, run: Launch) -> Launch:
         """The launch of an entrant, which says so."""

@@ -62,7 +62,7 @@ class Trial:
             (place, laid.number): RIGHT for laid in self._laid for place in laid.plans
         }
         self._monitor: Monitor = backend.monitor()
-        teller.at("", prepares=True)
+        teller.at("", "prepares")
         self._programs = [self._built(laid) for laid in self._laid]
         self._tied: dict[str, Tied] = {}
         self._no_graph: dict[str, str] = {}
@@ -94,7 +94,8 @@ class Trial:
                         passes = self._counted(passes, context)
                     self._repeat(passes)
                     for peer in self._job.peers():
-                        if peer.host_only and self.found[peer.name].verdict.outcome == "pass":
+                        right = self.found[peer.name].verdict.outcome == "pass"
+                        if peer.host_only and right and not deadline.passed:
                             self._call(peer)
         return passes
 
@@ -103,7 +104,7 @@ class Trial:
         with self._context() as context:
             for key, one in self._tied.items():
                 if isinstance(one.bound, Bound):
-                    self._teller.at(one.bound.peer.name, prepares=True)
+                    self._teller.at(one.bound.peer.name, "prepares")
                     one.given.restored()  # whoever was prepared before may have changed it
                     why = uncaptured(context.timer, self._backend, one.bound, one.verdict)
                     if why:
@@ -194,7 +195,7 @@ class Trial:
             _ = self._timer.displace  # allocates
             told = {key: self._told(key, run) for key, run in entrants.items()}
             self._witnesses = self._watching(keep_cache)
-            self._teller.say(("times", tuple(self._teller.names)))
+            self._teller.times()
             yield Context(self._timer, told, self._witnesses)
             backend.finish()
             self._timer.release()
@@ -217,7 +218,7 @@ class Trial:
 
     def _bound(self, peer: Peer, laid: Laid, held: Memory, given: TimedInput) -> Bound:
         """A peer's call. Without one that cannot be prepared any more, rounds begin anew."""
-        self._teller.at(peer.name, prepares=True)
+        self._teller.at(peer.name, "prepares")
         try:
             data = laid.data.elements
             bound = held.bind(peer, laid.problem, data, given.buffer, self._job.folder)
@@ -245,7 +246,7 @@ class Trial:
         costs = {name: t.median_us for one in passes.values() for name, t in one.timings.items()}
         found: dict[str, float] = {}
         for key, tied in self._tied.items():
-            if tied.name in costs:
+            if tied.name in costs and not self._deadline.passed:
                 run, counter = context.entrants[key], self._monitor.energy_j
                 self._teller.at(tied.name if tied.place is None else "")
                 took = joules(self._timer, run, costs[tied.name], counter)
@@ -257,7 +258,7 @@ class Trial:
         costs = {name: t.median_us for one in passes.values() for name, t in one.timings.items()}
         for tied in self._tied.values():
             one, name = tied.bound, tied.name
-            if not isinstance(one, Bound) or name not in costs:
+            if not isinstance(one, Bound) or name not in costs or self._deadline.passed:
                 continue
             self._teller.at(name)
             tied.given.restored()
@@ -276,7 +277,7 @@ class Trial:
 
     def _call(self, peer: Peer) -> None:
         """What a call as people make it takes the host."""
-        self._teller.at(peer.name, prepares=True)
+        self._teller.at(peer.name, "prepares")
         assert self._start is not None
         verdict, host_us = called(
             self._backend, self._timer, peer, self._laid[0], self._start, self._job.folder

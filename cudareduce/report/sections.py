@@ -75,7 +75,8 @@ def _section(
     header = ("kernel", "blocks", "passes", "answer", "error", "%bound", "ulp", "distinct")
     rows = tuple(
         (
-            _label(r), str(r.grid), str(r.passes), "right" if r.verdict == "pass" else "WRONG",
+            _label(r), *(DASH if k is None else str(k) for k in (r.grid, r.passes)),
+            "right" if r.verdict == "pass" else "WRONG",
             error_text(r.error), error_text(r.pct_bound), error_text(r.error_ulp), distinct_text(r),
         )
         for r in shown
@@ -271,7 +272,7 @@ def library_notes(records: Sequence[Record]) -> Iterator[str]:
         )
     for r in {r.kernel: r for r in records if r.called}.values():
         library = _label(r).removeprefix("peer:").partition(":")[0]
-        yield f"{_label(r)}: {library} {r.version or ''} {r.called}"
+        yield f"{_label(r)}: {' '.join(filter(None, (library, r.version, r.called)))}"
 
 
 def by_reason(told: Iterable[tuple[_What, str]]) -> dict[str, list[_What]]:

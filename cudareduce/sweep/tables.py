@@ -53,13 +53,27 @@ def _times(run: Run, lines: Sequence[Line]) -> list[Section]:
         named = ", ".join(f"{k} {label(line[0])}{_kind(run, line[0])}" for k, line in shown)
         tables.append(Section(title, ("n", *(str(k) for k, _ in shown)), rows, (named,)))
     last = tables[-1]
-    skipped = dict.fromkeys(
-        f"{label(r)}{_kind(run, r)} at {size_text(elements(r))}: {r.reason}"
-        for r in run.records
-        if r.time_us is None and r.reason
-    )
-    tables[-1] = replace(last, notes=(*last.notes, *_row_notes(run, lines), *skipped))
+    notes = (*last.notes, *_row_notes(run, lines), *_missing(run))
+    tables[-1] = replace(last, notes=notes)
     return tables
+
+
+def _missing(run: Run) -> Iterator[str]:
+    """What has no time on the device, and at which sizes."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for r in run.records:
+        if r.time_us is None and r.reason:
+            kind = "WRONG: " if r.verdict == "fail" else ""
+            found.setdefault((label(r) + _kind(run, r), kind + r.reason), []).append(elements(r))
+    for (name, why), sizes in found.items():
+        more = f" and {len(sizes) - 1} more sizes" if len(sizes) > 1 else ""
+        yield f"{name} at {size_text(sizes[0])}{more}: {why}"
+    called = [r for r in run.records if r.verdict == "pass" and r.time_us is None and r.host_us]
+    if called:
+        yield (
+            f"no line, since only the host's time is known, which --json stores: "
+            f"{', '.join(dict.fromkeys(label(r) for r in called))}"
+        )
 
 
 def _title(run: Run, lines: Sequence[Line]) -> str:

@@ -147,9 +147,7 @@ class TimedInput:
         self.turn_to(0)
         if self._digest() == self._right:
             return True
-        fresh = self._backend.upload(self.data.elements)
-        self._backend.overwrite(self.buffer, 0, fresh)
-        self._backend.free(fresh)
+        self._backend.write(self.buffer, self.data.elements)  # the digest has waited
         return False
 
     def release(self) -> None:

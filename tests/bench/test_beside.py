@@ -130,11 +130,42 @@ def test_verify(beside: Call) -> None:
     assert rows["peer:no_memory"] == ["sum", "float32", "-"]
 
 
+def test_verify_at_several_sizes(beside: Call) -> None:
+    """A row and a count for each, as for the kernel."""
+    code, out, err = beside("FINE,WRONG_CUB", "verify", KERNEL, "--n", "2^13,2^12")
+    assert code == 3
+    rows = [line.split()[0] for line in out.splitlines() if " float32 " in line and "  " in line]
+    assert rows == [KERNEL, "peer:fine", "peer:fine:as_called", "peer:cub"]
+    assert "1 kernel right, 0 wrong, 0 skipped; 2 libraries right, 1 wrong, 0 skipped" in err
+
+
+def test_where_no_library_is_right(beside: Call) -> None:
+    code, out, err = beside("WRONG_CUB,LONG,MISSING", "bench", KERNEL, "--n", "2^13")
+    assert code == 3
+    assert "None" not in out
+    assert "1 kernel right, 0 wrong, 0 skipped; 1 library right, 1 wrong, 3 skipped" in err
+    assert f"peer:long: long 1.2 +{'z' * 35} fake.sum, long" in " ".join(out.split())
+    code, out, err = beside("WRONG_CUB", "bench", KERNEL, "--n", "2^13", "--format", "markdown")
+    assert "None" not in out
+    assert "peer:cub: cub 1.2.3 fake.sum" not in out  # nothing of it was timed
+    assert "no library could be timed, so no kernel was timed beside them" in out
+
+
 def test_sweep(beside: Call) -> None:
-    """Lines are those of the pass that libraries are in."""
-    code, out, err = beside("FINE", "sweep", KERNEL, "--n", "2^10..2^12", "--rounds", "6")
-    assert code == 0, err
-    assert f"1 peer:fine, 2 {KERNEL}" in " ".join(out.split())
+    """Lines are those of the pass that libraries are in; what has none is told once."""
+    code, out, err = beside("FINE,WRONG_CUB", "sweep", KERNEL, "--n", "2^10..2^12", "--rounds", "6")
+    assert code == 3, err
+    said = " ".join(out.split())
+    assert f"1 peer:fine, 2 {KERNEL}" in said
+    assert "peer:cub at 1 024 (2^10) and 2 more sizes: WRONG: n = 1, exact: got" in said
+    assert said.count("peer:cub") == 1
+    assert "only the host's time is known, which --json stores: peer:fine:as_called" in said
+
+
+def test_what_is_too_much_stays_so(cudareduce: Call) -> None:
+    """Libraries, which are skipped here, make no other thing of it."""
+    ask = ("bench", KERNEL, "--n", "2^31", "--backend", "cpu", "--max-time", "1", "--quiet")
+    assert [cudareduce(*ask, *more)[0] for more in ((), ("--peers", "cub"))] == [4, 4]
 
 
 def test_on_the_cpu(cudareduce: Call) -> None:

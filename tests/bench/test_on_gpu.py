@@ -273,7 +273,8 @@ def test_warm_times_and_graphs_are_judged_too(cudareduce: Call) -> None:
         assert record["verdict"] == "pass", record["reason"]
 
 
-def test_a_digest_sees_every_byte(timer: DeviceTimer, gpu: CudaBackend) -> None:
+@pytest.mark.parametrize("misalign", range(4))
+def test_a_digest_sees_every_byte(timer: DeviceTimer, gpu: CudaBackend, misalign: int) -> None:
     for nbytes in (1, 3, 4, 5, 4096, 10**6 + 7):
         values = np.arange(nbytes, dtype=np.uint8)
         seen = set()
@@ -281,9 +282,9 @@ def test_a_digest_sees_every_byte(timer: DeviceTimer, gpu: CudaBackend) -> None:
             changed = values.copy()
             if place is not None:
                 changed[place] ^= 1 + place % 100
-            seen.add(timer.digests([gpu.upload(changed)])()[0])
+            seen.add(timer.digests([gpu.upload(changed, misalign)])()[0])
         assert len(seen) == min(4, nbytes + 1)
-        assert timer.digests([gpu.upload(values)])()[0] in seen
+        assert timer.digests([gpu.upload(values, misalign)])()[0] in seen
 
 
 def test_lines_that_persist_are_reset(gpu: CudaBackend) -> None:

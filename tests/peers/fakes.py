@@ -6,9 +6,12 @@ import ctypes
 import mmap
 import multiprocessing
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -160,6 +163,29 @@ def runtime(name: str) -> Callable[[], str]:
     return load
 
 
+def garbling() -> None:
+    """Write to every socket that is open, as if it were one's own."""
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            if str(entry.readlink()).startswith("socket:"):
+                os.write(int(entry.name), b"\0\0\0\4what")
+
+
+def noisy() -> str:
+    print("what it always says")
+    return "1.0"
+
+
+def spawning() -> str:
+    """A library whose helper is in a session of its own, and whose version is that process."""
+    return str(subprocess.Popen(["sleep", "99"], start_new_session=True).pid)
+
+
+def slow(given: Given) -> Ready:
+    time.sleep(1)
+    return summed(given)
+
+
 def absent() -> str:
     raise ModuleNotFoundError("No module named 'absent'", name="absent")
 
@@ -242,6 +268,12 @@ FAILING = (
     fake("raises", raising(ValueError("what is this?\nmore"))),
 )  # fmt: skip
 CRASHING = (fake("crashes", ending(lambda: os.abort())),)
+NOISY = (fake("noisy", load=noisy),)
+EXITING = (fake("exits", load=lambda: sys.exit(3)),)
+GARBLING = (fake("garbles", ending(garbling)),)
+SPAWNING = (fake("spawns", load=spawning),)
+SLOW = (fake("slow", slow),)
+LONG = (fake("long", load=lambda: "1.2\n+" + "z" * 200),)
 HANGING = (fake("hangs", ending(lambda: time.sleep(99))),)
 OWN = (
     fake(

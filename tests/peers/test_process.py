@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
@@ -97,6 +98,52 @@ def test_what_is_timed_is_judged(registry: Registry, cache: Path, processes: Pro
     assert found == {"fine": "pass: ", "fine:as_called": "pass: "}
     assert [verdict.outcome for verdict in outcome.kernels.values()] == ["pass"]
     assert outcome.peers["later:as_called"].host_us is None
+
+
+def test_what_takes_its_process_down(registry: Registry, cache: Path) -> None:
+    """Each is told in words of its own, and nothing of it is left behind."""
+    with Processes(None, serve_fake) as processes:
+        asked = job(
+            registry, cache, "NOISY", "EXITING", "GARBLING", "CRASHING", "SPAWNING", rounds=0
+        )
+        outcome = processes.outcome(asked, Deadline(), lambda: None)
+        helper = Path("/proc", outcome.peers["spawns"].version or "")
+        assert (helper / "cmdline").read_bytes() == b"sleep\x0099\0"
+    assert reasons(outcome) == {
+        "noisy": "pass: ",
+        "exits": "skip: cannot be imported (ends its process with code 3): pip install fake",
+        "garbles": "fail: answers nonsense: it writes to files that it has not opened",
+        "crashes": "fail: ends its process by SIGABRT",
+        "spawns": "pass: ",
+    }
+    wait_until(lambda: not (helper / "cmdline").exists() or not (helper / "cmdline").read_bytes())
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    ends = monotonic() + 30
+    while not done():
+        assert monotonic() < ends
+        sleep(0.05)
+
+
+@pytest.mark.parametrize("name", ["SLOW", "HANGING"])
+def test_examination_ends_in_time(
+    registry: Registry, cache: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:  # fmt: skip
+    """Between two calls, and where there is no end of one."""
+    monkeypatch.setattr("cudareduce.peers.process._GRACE_S", 1.5)
+    began = monotonic()
+    outcome = processes.outcome(job(registry, cache, name, rounds=0), Deadline(3.0), lambda: None)
+    assert set(reasons(outcome).values()) == {"skip: --max-time was spent before it was verified"}
+    assert monotonic() - began < 20  # and 40 inputs of a second each
+
+
+def test_what_was_typed_is_quoted(registry: Registry, cache: Path, processes: Processes) -> None:
+    """Of the limit of a run libraries have what is left."""
+    asked = replace(job(registry, cache, "FINE", rounds=10**6), max_time_s=77.0)
+    outcome = processes.outcome(asked, Deadline(6.0), lambda: None)
+    assert "--max-time 77 s cut 1000000 rounds to" in " ".join(outcome.passes["cold"].remarks)
 
 
 def test_a_hang(registry: Registry, cache: Path) -> None:

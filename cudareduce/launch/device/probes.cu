@@ -59,19 +59,23 @@ extern "C" __global__ void read_8(const uint4 *in, unsigned *never, size_t words
 }
 
 // Adds a hash of memory to sums[slot]: whether bytes have changed, without bringing them to the host.
-// Every word is mixed with its place, so that two which have changed places show too.
-extern "C" __global__ void digest(const unsigned *words, size_t bytes, unsigned long long *sums,
-                                  size_t slot)
+// Every word is mixed with its place, so that two which have changed places show too; the bytes in
+// front of the first one, where memory starts off it, and those behind the last are one more.
+extern "C" __global__ void digest(const unsigned char *start, size_t bytes,
+                                  unsigned long long *sums, size_t slot)
 {
-    const size_t whole = bytes / 4, step = (size_t)gridDim.x * blockDim.x;
+    const size_t off = (4 - (size_t)start % 4) % 4, front = off < bytes ? off : bytes;
+    const unsigned *words = reinterpret_cast<const unsigned *>(start + front);
+    const size_t whole = (bytes - front) / 4, step = (size_t)gridDim.x * blockDim.x;
     unsigned long long folded = 0;
     for (size_t k = blockIdx.x * (size_t)blockDim.x + threadIdx.x; k <= whole; k += step) {
-        unsigned word = 0;
+        unsigned long long word = 0;
         if (k < whole)
             word = words[k];
-        else
-            for (size_t b = 4 * whole; b < bytes; b++)
-                word = 256 * word + reinterpret_cast<const unsigned char *>(words)[b];
+        for (size_t b = 0; k == whole && b < front; b++)
+            word = 256 * word + start[b];
+        for (size_t b = front + 4 * whole; k == whole && b < bytes; b++)
+            word = 256 * word + start[b];
         unsigned long long mixed = (k + 1) * 0x9E3779B97F4A7C15 ^ word * 0xC2B2AE3D27D4EB4F;
         mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9;
         folded += mixed ^ mixed >> 32;
