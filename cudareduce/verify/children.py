@@ -26,6 +26,8 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _END_WAIT_S = 2.0
 #: Seconds for the rest of a message once it has begun: what a library writes there has no end.
 _REST_S = 10
+#: Bytes in which the last line is looked for.
+_LAST_BYTES = 2**16
 
 
 def follow_parent() -> None:
@@ -128,8 +130,9 @@ class Spawned:
         """In words, and the last line that it said after so many bytes, empty without one."""
         self._process.join(_END_WAIT_S)
         code = self._process.exitcode
-        said = Path(self._log).read_bytes()[since:].decode(errors="replace")
-        lines = said.strip().splitlines()
+        with Path(self._log).open("rb") as log:
+            log.seek(max(since, log.seek(0, os.SEEK_END) - _LAST_BYTES))
+            lines = log.read().decode(errors="replace").strip().splitlines()
         last = lines[-1].strip() if lines else ""
         if self._garbles or code is None:
             return "answers nonsense: it writes to files that it has not opened", ""
