@@ -56,7 +56,9 @@ def _unfenced(ptx: str) -> str | None:
     and the arrival counts, even under a condition that does not hold wherever the arrival is
     reached. Nor does it see whether the last block has a fence before it reads the partials.
     """
-    arrival = _ARRIVAL.search(ptx)
+    arrival = None
+    for arrival in _ARRIVAL.finditer(ptx):  # the last one: others before it hand out work
+        pass
     if arrival is None:
         return "its finish is last_block, but nothing is counted"
     if _releases(arrival[0]):
