@@ -64,28 +64,27 @@ reduce_ring_tickets(const In *in, Out *out, size_t n, Acc *partials, unsigned *c
     const size_t end = tid + (tid < head ? 0 : packs * VECTOR);
     Acc value = blockIdx.x == gridDim.x - 1 && end < n ? Op::lift(in[end], end) : Op::identity();
     size_t next = blockIdx.x;
-    unsigned drawn = tid == FOLDING ? atomicInc(&counter[1], 0x7fffffff) : 0;
-    for (unsigned i = 0, s = 0; tid == FOLDING; s = ++i % STAGES) {
+    unsigned i = 0, s = 0, drawn = tid == FOLDING ? atomicInc(&counter[1], 0x7fffffff) : 0;
+    for (bool more = tid == FOLDING; more; s = ++i % STAGES) {
+        Pack *stage = &ring[s * TILE];
         const size_t tile = min(next * TILE, packs), bytes = 16 * min(packs - tile, (size_t)TILE);
         while (!ptx::mbarrier_try_wait_parity(&empty[s], ~(i / STAGES) % 2))
             ;
         tiles[s] = tile;
         ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, &full[s], bytes);
-        if (bytes == 0)
-            break;
-        ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, &ring[s * TILE], &middle[tile], bytes, &full[s]);
+        more = bytes > 0;
+        if (more)
+            ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, stage, &middle[tile], bytes, &full[s]);
         next += i + 1 < STAGES ? gridDim.x : 1;
         if (i + 1 >= STAGES && (i + 1 - STAGES) % TICKET == 0) {
             next = (size_t)gridDim.x * STAGES + (size_t)drawn * TICKET;
             drawn = atomicInc(&counter[1], 0x7fffffff);
         }
     }
-    for (unsigned i = 0, s = 0; tid < FOLDING; s = ++i % STAGES) {
+    for (size_t tile = tid < FOLDING ? 0 : packs; tile < packs; s = ++i % STAGES) {
         while (!ptx::mbarrier_try_wait_parity(&full[s], i / STAGES % 2))
             ;
-        const size_t tile = tiles[s];
-        if (tile >= packs)
-            break;
+        tile = tiles[s];
         Pack pack[LOADS];
         Acc sum[LOADS];
         for (unsigned l = 0; l < LOADS; l++)
