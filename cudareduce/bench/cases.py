@@ -81,8 +81,8 @@ def _chosen(
 ) -> Iterator[tuple[Case, Verdict | None]]:  # fmt: skip
     """What `auto` takes, each with the sizes for which it is taken. Tables are of all SMs."""
     sizes, rows = session.settings.sizes, session.settings.rows
-    chooser = Chooser(choice.kernel.id, _by_id(choice), facts_of(session.backend, sms),
-                      tables if sms is None else ())
+    facts, known = facts_of(session.backend, sms), tables if sms is None else ()
+    chooser = Chooser(choice.kernel.id, _by_id(choice), facts, known)
     found: dict[Case | None, list[int]] = {}
     for n, in_rows in [(n, rows) for n in sizes] or _ANYWHERE:
         found.setdefault(chooser.choose(reduction, n, in_rows), []).append(n)

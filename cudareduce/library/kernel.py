@@ -13,8 +13,8 @@ from typing import Any
 from cudareduce.errors import UsageError
 from cudareduce.library.entry import check_parameters, definition
 from cudareduce.library.header import (
-    UNORDERED,
     UNASSIGNED,
+    UNORDERED,
     Finish,
     Fold,
     Grid,
