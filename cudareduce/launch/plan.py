@@ -236,7 +236,7 @@ def _depth(kernel: Kernel, blocks: int, n: int, block: int, items: int) -> int:
         case "warp_stream":  # a tile's elements and lanes, then the tiles
             own = items + _steps(32) + _parts(n, block * items * blocks)
         case "tickets":  # chance may leave all tiles to one block; each is a sum of its own
-            own = items + _parts(n, (block - 32) * items)
+            own = items + _parts(n, max(32, block - 32) * items)
         case "tile":
             own = items
         case "grid_stride":
