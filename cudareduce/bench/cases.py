@@ -79,9 +79,10 @@ def _chosen(
     session: Session, choice: Choice, reduction: Reduction, tables: tuple[Table, ...],
     sms: int | None,
 ) -> Iterator[tuple[Case, Verdict | None]]:  # fmt: skip
-    """What `auto` takes, each with the sizes for which it is taken."""
+    """What `auto` takes, each with the sizes for which it is taken. Tables are of all SMs."""
     sizes, rows = session.settings.sizes, session.settings.rows
-    chooser = Chooser(choice.kernel.id, _by_id(choice), facts_of(session.backend), tables)
+    facts, known = facts_of(session.backend, sms), tables if sms is None else ()
+    chooser = Chooser(choice.kernel.id, _by_id(choice), facts, known)
     found: dict[Case | None, list[int]] = {}
     for n, in_rows in [(n, rows) for n in sizes] or _ANYWHERE:
         found.setdefault(chooser.choose(reduction, n, in_rows), []).append(n)
@@ -98,9 +99,9 @@ def _chosen(
             yield none, skipped("unfit", why)
 
 
-def facts_of(backend: Backend) -> Facts:
-    """What a choice depends on."""
-    return Facts(backend.limits(), backend.info(), backend.traits.lacks)
+def facts_of(backend: Backend, sms: int | None = None) -> Facts:
+    """What a choice depends on, where so many SMs may work."""
+    return Facts(backend.limits(), backend.info(), backend.traits.lacks, sms)
 
 
 def _by_id(choice: Choice) -> dict[str, Kernel]:

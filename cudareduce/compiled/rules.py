@@ -44,21 +44,23 @@ def broken_rules(
     if wide and "tma" not in kernel.requires and not _WIDE.search(compiled.ptx):
         yield f"its header says vector = {kernel.vector}, but no load brings 16 bytes"
     if kernel.finish == "last_block":
-        reason = _unfenced(compiled.ptx)
+        reason = _unfenced(compiled.ptx, drawn=kernel.walk == "tickets")
         if reason:
             yield reason
 
 
-def _unfenced(ptx: str) -> str | None:
-    """Why a block may count as arrived before its partial can be seen by the others.
+def _unfenced(ptx: str, *, drawn: bool) -> str | None:
+    """Why a block may count as arrived before its partial can be seen by the others; where tickets
+    are `drawn` it arrives at the last count.
 
     This reads the text from top to bottom, and sees no branches: a fence between the last store
     and the arrival counts, even under a condition that does not hold wherever the arrival is
     reached. Nor does it see whether the last block has a fence before it reads the partials.
     """
-    arrival = _ARRIVAL.search(ptx)
-    if arrival is None:
+    counts = list(_ARRIVAL.finditer(ptx))
+    if not counts:
         return "its finish is last_block, but nothing is counted"
+    arrival = counts[-1 if drawn else 0]
     if _releases(arrival[0]):
         return None
     before = ptx[: arrival.start()]

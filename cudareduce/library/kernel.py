@@ -13,6 +13,7 @@ from typing import Any
 from cudareduce.errors import UsageError
 from cudareduce.library.entry import check_parameters, definition
 from cudareduce.library.header import (
+    UNASSIGNED,
     UNORDERED,
     Finish,
     Fold,
@@ -141,7 +142,8 @@ class Kernel:
 
     def varies(self, reduction: Reduction) -> bool:
         """Whether the bits of its answers hang on the order in which blocks arrive."""
-        return self.finish in UNORDERED and reduction.acc.kind == "float"
+        chance = self.finish in UNORDERED or self.walk in UNASSIGNED
+        return chance and reduction.acc.kind == "float"
 
     def shape(self, n: int, rows: int) -> tuple[int, int]:
         """Elements a row and rows, as this kernel takes `rows` rows of `n` elements: to a warp

@@ -13,7 +13,7 @@ import pytest
 from cudareduce.bench.jobs import Jobs
 from cudareduce.gate.baseline import identity, problem
 from cudareduce.launch.case import Case
-from cudareduce.library.kernel import Kernel
+from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import reduction_of
 from tests.fake_gpu import WATTS, FakeGpu, fake_gpu, quick, use
@@ -21,6 +21,7 @@ from tests.peers.fakes import use_fakes
 from tests.simulate import record
 
 Call = Callable[..., tuple[int, str, str]]
+ROOT = Path(__file__).parents[2]
 TILES, FILL, V7 = "reduce_tiles_acq_rel", "reduce_fill", "reduce_v7_shuffle"
 KERNELS = load_registry().kernels
 CAPPED = [k for k in KERNELS.values() if k.why_not_sms() is None]
@@ -113,6 +114,19 @@ def test_answers_on_few_sms(cudareduce: Call) -> None:
     ]  # fmt: skip
 
 
+def test_tiles_that_are_drawn_on_few_sms(cudareduce: Call) -> None:
+    """By the words of `walk = "tickets"` alone: one block that draws all of them, and several."""
+    path = ROOT / "tests" / "right_kernels" / "reduce_drawn_tiles.cu"
+    kernel = load_kernel(path)
+    assert kernel.varies(reduction_of("sum", "float32"))
+    assert not kernel.varies(reduction_of("sum", "int32"))
+    code, out, err = cudareduce(
+        "verify", path, "--sms", "1,3", "--n", "100003", "--backend", "cpu", "--quiet"
+    )
+    assert code == 0, err
+    assert out.count(" right ") == 2
+
+
 @pytest.mark.parametrize(
     ("asked", "why"),
     [("133", "--sms 133 is more than there are: give at most 132"), ("0", "from 1 to"),
@@ -181,6 +195,6 @@ def test_few_sms_of_a_gpu_read_less_and_take_less_power(cudareduce: Call) -> Non
 
 def test_auto_on_few_sms_takes_the_largest_block(cudareduce: Call, gpu: FakeGpu) -> None:
     """And one block alone is within any number."""
-    found = run(cudareduce, "bench", "auto", "--sms", "2", "--n", "2^10,2^18")
+    found = run(cudareduce, "bench", "auto", "--sms", "2", "--n", "2^10,2^16")
     taken = [(r["chosen"], r["block"], r["grid"]) for r in found["records"]]
     assert taken == [("reduce_tiles_block", 1024, 1), ("reduce_tiles_mailbox", 1024, 2)]
