@@ -31,7 +31,21 @@ reduce_rows_staged(const In *in, Out *out, size_t n, size_t rows)
 {
     constexpr unsigned LOADS = ITEMS / VECTOR, TILE = ITEMS * BLOCK;
     __shared__ uint4 tile[LOADS * BLOCK + 2];
-    const unsigned tid = threadIdx.x, length = n, fit = n > TILE ? BLOCK / 32 : TILE / length;
+    const unsigned tid = threadIdx.x, warps = gridDim.x * (BLOCK / 32);
+
+    // Rows that have no room: load and tree at once.
+    for (size_t row = (size_t)blockIdx.x * (BLOCK / 32) + tid / 32; n > TILE && row < rows;
+         row += warps) {
+        Acc value = Op::identity();
+        for (size_t k = tid % 32; k < n; k += 32)
+            value = Op::combine(value, Op::lift(in[row * n + k], k));
+        value = fold_lanes(value, 32);
+        if (tid % 32 == 0)
+            out[row] = Op::finish(value);
+    }
+    if (n > TILE)
+        return;
+    const unsigned length = n, fit = TILE / length;
     unsigned bits = 0, skew = 1;
     while (bits < 5 && ITEMS << bits < n)
         bits++;
@@ -42,15 +56,6 @@ reduce_rows_staged(const In *in, Out *out, size_t n, size_t rows)
     for (size_t first = (size_t)blockIdx.x * fit; first < rows; first += (size_t)gridDim.x * fit) {
         const unsigned here = min(rows - first, (size_t)fit);
         const In *stretch = in + first * n;
-        if (n > TILE) {
-            Acc value = Op::identity();
-            for (size_t k = tid % 32; tid / 32 < here && k < n; k += 32)
-                value = Op::combine(value, Op::lift(stretch[tid / 32 * n + k], k));
-            value = fold_lanes(value, 32);
-            if (tid % 32 == 0 && tid / 32 < here)
-                out[first + tid / 32] = Op::finish(value);
-            continue;
-        }
 
         // Load: packs, and of the ends one element.
         const unsigned count = here * length;

@@ -62,7 +62,9 @@ __device__ Acc load_tiles(const In *in, size_t n)
     Acc value = Op::identity();
     if (blockIdx.x == gridDim.x - 1 && end < n)
         value = Op::lift(in[end], end);
-    Scalar best = Op::identity().value;
+    if (begin >= packs)
+        return value;
+    Scalar best = Scalar(middle[min(begin + threadIdx.x, packs - 1)].at[0]);
     unsigned place = 0, turn = 0;
     for (size_t tile = begin; tile < packs; tile += step, turn++) {
         const Pack *here = middle + tile;
@@ -91,11 +93,9 @@ __device__ Acc load_tiles(const In *in, size_t n)
             place = turn * ITEMS + won * VECTOR + e;
         }
     }
-    if (turn == 0)
-        return value;
     const unsigned k = place % ITEMS;
     const size_t p = min(begin + threadIdx.x + place / ITEMS * step + k / VECTOR * BLOCK, packs - 1);
-    return Op::combine(value, Acc{best, (long long)(head + p * VECTOR + k % VECTOR)});
+    return Op::combine(value, Op::lift(In(best), head + p * VECTOR + k % VECTOR));
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK, ROOM / BLOCK)

@@ -17,6 +17,6 @@ struct Operator {
     static __device__ bool precedes(Acc a, Acc b)
     {
         const bool first = (unsigned long long)a.index < (unsigned long long)b.index;
-        return better(a.value, b.value) | (first & !better(b.value, a.value));
+        return first ? !better(b.value, a.value) : better(a.value, b.value);
     }
 };
