@@ -28,6 +28,8 @@ _L2_BYTES, _PEAK_GB_S = 60 * 2**20, 4814.3
 _LATENCY_US = 0.8
 #: Bytes that a warp and a block of 256 threads of the kernels of rows have under way.
 _OF_WARP, _OF_BLOCK = 2**12, 2**14
+#: Up to so many bytes a row leaves most lanes of its warp idle.
+_SHORT_ROW = 2**10
 #: A row of so many bytes keeps a block busy; an input of so many is worth several blocks a row.
 _LONG_ROW, _LARGE = 2**15, 2**22
 
@@ -111,12 +113,14 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
 
 
 def _of_rows(row: int, rows: int, facts: Facts) -> Iterator[Pick]:
-    """Rows of `row` bytes: several a warp where they are a power of two of packs, else a warp each,
-    or a block each where rows are long or too few for warps to keep the memory busy; very few long
-    ones are shared by several blocks each."""
+    """Rows of `row` bytes: several a warp where they are a power of two of packs, other short ones
+    through shared memory; else a warp each, or a block each where rows are long or too few for
+    warps to keep the memory busy; very few long ones are shared by several blocks each."""
     packs = row // _LOAD
     if row % _LOAD == 0 and packs in (1, 2, 4, 8, 16, 32):
         yield Pick("reduce_rows_butterfly")
+    if row <= _SHORT_ROW:
+        yield Pick("reduce_rows_staged")
     if rows * 4 * _OF_BLOCK < facts.under_way / 2 and row * rows >= _LARGE:
         yield Pick("reduce_rows_split")
     few = rows * _OF_WARP < facts.under_way

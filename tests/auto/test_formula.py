@@ -149,7 +149,8 @@ def test_each_operator_has_a_way_of_its_own(
 
 @pytest.mark.parametrize(
     ("n", "rows", "kernel", "block"),
-    [(32, 2**20, "reduce_rows_butterfly", 256), (1000, 2**18, "reduce_rows_warp", 256),
+    [(32, 2**20, "reduce_rows_butterfly", 256), (33, 2**20, "reduce_rows_staged", 256),
+     (1000, 2**18, "reduce_rows_warp", 256),
      (2**18, 2048, "reduce_rows_block", 256), (2**22, 64, "reduce_rows_block", 1024),
      (2**26, 2, "reduce_rows_split", 256)],
 )  # fmt: skip
