@@ -100,8 +100,6 @@ def far_net(case: Case) -> Iterator[Net]:
     by_row = kernel.scope == "warp" or (kernel.scope == "rows" and kernel.finish == "none")
     if kernel.scope == "rows" and strides and not by_row and kernel.grid != "fill_by_row":
         return  # several blocks a row and several rows a block: no header says which
-    if kernel.scope == "rows" and by_row and kernel.grid == "cover":
-        return  # several rows a block: no header says which
     n = _SHORT_ROW if kernel.scope == "warp" else _LONG_ROW if strides else _ROW
     unit = (n if by_row else tile) * (grid * _MARKED_TURNS if strides else 1)
     borders = (_UNSIGNED, _SIGNED, _UNSIGNED // size, _PACKED)

@@ -116,7 +116,7 @@ def test_on_some_of_the_sms_it_takes_rings_once_they_are_full(registry: Registry
     assert names(few, full) == "reduce_ring_tickets" == names(few, 2**30)
     assert names(few, full - 1) == "reduce_tiles_mailbox"
     assert names(few, 2**28, AUTO_FIXED) == "reduce_tiles_ring"
-    assert names(few, 2**28, AUTO_FIXED, "int64") == "reduce_ring_tickets"
+    assert names(few, 2**28, AUTO_FIXED, "int32") == "reduce_ring_tickets"
     assert names(few, 2**28, dtype="int8") == "reduce_tiles_dp4a"
     for other in (replace(few, sms=132), replace(few, lacks=("tma",)), H200_FACTS):
         assert names(other, 2**25) == "reduce_tiles_self_reset"
