@@ -29,7 +29,7 @@ Cases = list[tuple[Case, Verdict | None]]
 def cases(session: Session, choices: Sequence[Choice]) -> dict[Reduction, Cases]:
     """A case for each choice and reduction; for `auto` one for each shape that it takes at the
     sizes of the run. A table that does not load is a UsageError."""
-    tables = tables_of(session.backend.info()) if any(c.among for c in choices) else ()
+    tables = _tables(session, choices)
     found: dict[Reduction, Cases] = {}
     for reduction, some in session.settings.shares(choices).items():
         mine = found[reduction] = []
@@ -44,11 +44,13 @@ def cases(session: Session, choices: Sequence[Choice]) -> dict[Reduction, Cases]
 def why_left_out(session: Session, choices: Sequence[Choice]) -> str:
     """What tables say that does not count, in a line each; a table that does not load is a
     UsageError."""
+    return "\n".join(said for table in _tables(session, choices) for said in table.left_out)
+
+
+def _tables(session: Session, choices: Sequence[Choice]) -> tuple[Table, ...]:
+    """What is known of the device, where `auto` is among the choices."""
     automatic = next((choice for choice in choices if choice.among), None)
-    if automatic is None:
-        return ""
-    found = [t.stale(_by_id(automatic)) for t in tables_of(session.backend.info())]
-    return "\n".join(text for text in found if text)
+    return tables_of(session.backend.info(), _by_id(automatic)) if automatic else ()
 
 
 def case(

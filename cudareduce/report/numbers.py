@@ -110,6 +110,11 @@ def change_text(ratio: float, low: float, high: float) -> str:
     return f"{_with_half(100 * (ratio - 1), half, max(0, decimals(half)), '+')}%"
 
 
+def counted(count: int, one: str, more: str | None = None) -> str:
+    """So many of something: 1 element, 2 elements."""
+    return f"{size_text(count)} {one if count == 1 else more or f'{one}s'}"
+
+
 def sms_text(sms: int) -> str:
     """A number of SMs."""
-    return f"{sms} SM{'s' * (sms != 1)}"
+    return counted(sms, "SM")

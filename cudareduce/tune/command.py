@@ -15,7 +15,7 @@ from cudareduce.budget import Deadline
 from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.library.kernel import Kernel
-from cudareduce.library.registry import AUTO, AUTO_FIXED, load_registry
+from cudareduce.library.registry import AUTO, AUTO_FIXED, Registry, load_registry
 from cudareduce.problem.operators import reduction_of
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Outputs, publish
@@ -62,7 +62,7 @@ def tune(request: TuneRequest) -> int:
     with open_timed(spec) as backend:
         device = backend.info()
         shown = partial(phase, quiet=request.quiet)
-        search = Search(backend, spec, registry, table.tables_of(device), shown)
+        search = Search(backend, spec, registry, table.tables_of(device, registry.kernels), shown)
         search.compile(kernels, problems, deadline.share(2))
         found = list(_searched(search, kernels, problems, deadline, request.quiet))
     protocol = {"kernels": list(request.kernels or (AUTO,)), "max_time_s": request.max_time,
@@ -70,7 +70,7 @@ def tune(request: TuneRequest) -> int:
     records = tuple(record for one in found for record in one.records)
     run = Run(tool(request.argv), device, protocol, records)
     publish(request.outputs, tune_sections(found, device.name), run_texts(run))
-    _write(found, device, request)
+    _write(found, device, registry, request)
     if any(one.interrupted for one in found):
         return 130
     wrong = {3} if any(one.wrong for one in found) else set()
@@ -106,17 +106,20 @@ def _searched(
             return
 
 
-def _write(found: Sequence[Found], device: DeviceInfo, request: TuneRequest) -> None:
-    """Put what `auto` is to take instead of before into its table, and say where that is."""
+def _write(
+    found: Sequence[Found], device: DeviceInfo, registry: Registry, request: TuneRequest
+) -> None:
+    """Put what `auto` is to take instead of before into its table, in which nothing is left that
+    no longer holds, and say where that is."""
     entries = [
         entry_of(outcome)
         for one in found for outcome in one.outcomes
         if outcome.gains and outcome.name in (AUTO, AUTO_FIXED)
     ]  # fmt: skip
-    if entries:
-        shipped = [table.shipped_folder()] if request.write else []
-        for folder in [table.user_folder(), *shipped]:
-            path = table.write_table(folder, device, entries)
+    shipped = [table.shipped_folder()] if request.write else []
+    for folder in [table.user_folder(), *shipped]:
+        path = table.write_table(folder, device, entries, registry.kernels)
+        if path is not None:
             say(f"What auto takes on {device.name} is in {path}.", request.quiet)
 
 

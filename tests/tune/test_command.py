@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cudareduce.auto.table import Entry, read_table, write_table
+from cudareduce.auto.table import Entry, file_name, read_table
 from cudareduce.backend import Buffer, Launch, Program, Source
 from cudareduce.device import Conditions
 from cudareduce.errors import UsageError
@@ -178,8 +178,7 @@ def test_a_table_goes_into_the_package_on_request(
 def test_a_bad_table_is_said_before_anything_is_measured(
     cudareduce: Call, gpu: type[Planted], folder: Path
 ) -> None:
-    path = write_table(folder, H200, [])
-    path.write_text("{")
+    (folder / file_name(H200)).write_text("{")
     code, out, err = cudareduce(*TUNE)
     assert (code, out) == (2, "")
     assert "delete it, and tune again" in err and err.count("\n") == 1
