@@ -81,23 +81,27 @@ def _chosen(
     session: Session, choice: Choice, reduction: Reduction, tables: tuple[Table, ...],
     sms: int | None,
 ) -> Iterator[tuple[Case, Verdict | None]]:  # fmt: skip
-    """What `auto` takes, each with the sizes for which it is taken."""
+    """What `auto` takes, each once, with the sizes for which it is taken."""
     sizes, rows = session.settings.sizes, session.settings.rows
     chooser = Chooser(choice.kernel.id, _by_id(choice), facts_of(session.backend), tables)
     found: dict[Case | None, list[int]] = {}
     for n, in_rows in [(n, rows) for n in sizes] or _ANYWHERE:
         found.setdefault(chooser.choose(reduction, n, in_rows), []).append(n)
+    launched: dict[Case, tuple[set[int], Verdict | None]] = {}
     for best, taken in found.items():
-        only = frozenset(taken) if sizes else None
         if best is not None:
             shape = (best.block, best.items) if sms is None else (None, None)
             own = replace(choice, kernel=best.kernel, block=shape[0], items=shape[1])
-            launched, verdict = case(session, own, reduction, sms)
-            yield replace(launched, only=only), verdict
+            one, verdict = case(session, own, reduction, sms)
         elif sizes:
-            none = Case(choice.kernel, reduction, choice.kernel.block, 1, only=only, sms=sms)
             why = reduction.why_undefined() or "no kernel of the package takes these rows"
-            yield none, skipped("unfit", why)
+            one = Case(choice.kernel, reduction, choice.kernel.block, 1, sms=sms)
+            verdict = skipped("unfit", why)
+        else:
+            continue
+        launched.setdefault(one, (set(), verdict))[0].update(taken)
+    for one, (at, verdict) in launched.items():
+        yield replace(one, only=frozenset(at) if sizes else None), verdict
 
 
 def facts_of(backend: Backend) -> Facts:

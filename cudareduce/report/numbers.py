@@ -112,7 +112,7 @@ def change_text(ratio: float, low: float, high: float) -> str:
 
 def counted(count: int, one: str, more: str | None = None) -> str:
     """So many of something: 1 element, 2 elements."""
-    return f"{size_text(count)} {one if count == 1 else more or f'{one}s'}"
+    return f"{count} {one if count == 1 else more or f'{one}s'}"
 
 
 def sms_text(sms: int) -> str:

@@ -108,9 +108,10 @@ def test_answers_on_few_sms(cudareduce: Call) -> None:
         "verify", TILES, "--sms", "1,3", "--n", "100003", "--backend", "cpu", "--quiet"
     )
     assert code == 0, err
-    assert [line.split()[:4] for line in out.splitlines() if " right " in line] == [
-        [TILES, "on", "1", "SM"], [TILES, "on", "3", "SMs"],
-    ]  # fmt: skip
+    shown = [line for line in out.splitlines() if " right " in line or "answers" in line]
+    assert [line.split()[0] for line in shown] == ["answers", TILES, "answers", TILES]
+    assert shown[0].endswith(", on 1 SM") and shown[2].endswith(", on 3 SMs")
+    assert max(map(len, out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(
