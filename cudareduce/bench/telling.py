@@ -39,6 +39,19 @@ def job_text(cases: int, settings: Settings) -> str | None:
     )
 
 
+def untimed_text(settings: Settings) -> str | None:
+    """Which options were given that say how to time, where nothing is timed; None if none was."""
+    given = {
+        "--timing": settings.timings != ("cold",), "--graph": settings.graph,
+        "--energy": settings.energy,
+    }  # fmt: skip
+    names = [name for name, is_given in given.items() if is_given]
+    if not names:
+        return None
+    need = "needs a GPU, and has" if len(names) == 1 else "need a GPU, and have"
+    return f"{', '.join(names)} {need} no effect here"
+
+
 def closing_line(
     records: Sequence[Record], seconds: float, following: str, *, interrupted: bool
 ) -> str:

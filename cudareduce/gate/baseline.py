@@ -71,6 +71,11 @@ def load_timed(path: Path) -> Run:
     """A run of a GPU. A file that does not load, is empty, contradicts itself or comes from the CPU
     is a UsageError."""
     run = load(path)
+    if "tuned" in run.protocol:
+        raise UsageError(
+            f"{path} is of cudareduce tune, which times launch shapes against each other: bench "
+            "what is to be compared"
+        )
     if not run.records:
         raise UsageError(f"{path} holds no records: bench again")
     if not run.device.name.strip():

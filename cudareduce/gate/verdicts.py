@@ -166,13 +166,14 @@ def _reasons(rows: Sequence[Row], what: Callable[[Record], str]) -> Iterator[str
             names = ", ".join(f"{row.record.kernel} {what(row.record)}" for row in members)
             if len(members) not in smaller:
                 names = f"the other {len(members)}"
-            if why and (verdict != "SAME" or any(map(_other_version, members))):
+            if why and (verdict != "SAME" or any(map(_other_code, members))):
                 yield f"{verdict}: {why}" + (f": {names}" if len(reasons) > 1 else "")
 
 
-def _other_version(row: Row) -> bool:
-    """Whether it compares two versions of a library."""
-    return bool(row.old and row.new and row.old.version != row.new.version)
+def _other_code(row: Row) -> bool:
+    """Whether it compares two versions of a library, or two kernels that `auto` took."""
+    old, new = row.old, row.new
+    return bool(old and new and (old.version, old.chosen) != (new.version, new.chosen))
 
 
 def _why(row: Row) -> str:

@@ -49,9 +49,9 @@ class TuneRequest:
 
 
 def tune(request: TuneRequest) -> int:
-    """Search, verify, measure, write, print; 0, 3 if a launch shape was wrong, 4 if nothing could
-    be measured in time, and 130 after Ctrl-C, with what there was by then. Raises UsageError and,
-    without a GPU, EnvironmentProblem."""
+    """Search, verify, measure, write, print; 0, 2 if no kernel takes any of it, 3 if a launch shape
+    was wrong, 4 if nothing could be measured in time, and 130 after Ctrl-C, with what there was by
+    then. Raises UsageError and, without a GPU, EnvironmentProblem."""
     request.outputs.check()
     deadline, registry = Deadline(request.max_time), load_registry()
     kernels = kernels_named(request.kernels, registry, request.rows)
@@ -74,8 +74,10 @@ def tune(request: TuneRequest) -> int:
     if any(one.interrupted for one in found):
         return 130
     wrong = {3} if any(one.wrong for one in found) else set()
-    late = set() if any(one.outcomes for one in found) else {4}
-    return worst_exit_code(wrong | late | (verdict_codes(records) & {3}))
+    nothing = set() if any(one.outcomes for one in found) else {4}
+    if all(one.refused for one in found):
+        nothing = {2}
+    return worst_exit_code(wrong | nothing | (verdict_codes(records) & {3}))
 
 
 def _problems(request: TuneRequest) -> list[Problem]:

@@ -69,7 +69,7 @@ class Outcome:
 class Found:
     """The outcomes for one problem, none where there was no time; the records they rest on; why
     shapes were left out, by their names, and of those whose answers are wrong the reasons. `why` is
-    why there is no outcome."""
+    why there is no outcome; `refused`: no kernel takes the problem."""
 
     problem: Problem
     outcomes: tuple[Outcome, ...] = ()
@@ -78,6 +78,7 @@ class Found:
     wrong: Mapping[str, str] = field(default_factory=dict)
     tried: int = 0
     why: str | None = None
+    refused: bool = False
     interrupted: bool = False
 
 
@@ -118,8 +119,10 @@ class Search:
         nbytes = problem.n * problem.rows * problem.reduction.dtype.size
         why = why_too_large(nbytes * self._backend.traits.host_copies)
         late = _INPUTS * problem.n * problem.rows / _MADE_PER_S >= deadline.left_s
-        if not cases or why or late:
-            return Found(problem=problem, why=why or _why_none(cases))
+        if not cases:
+            return Found(problem=problem, why=_why_none(kernels, problem), refused=True)
+        if why or late:
+            return Found(problem=problem, why=why or "--max-time leaves no time for it")
         seeded = self._seeded(kernels, problem)
         try:
             with (
@@ -253,5 +256,10 @@ def _title(problem: Problem) -> str:
     return f"racing {problem.reduction.op.name} of {problem.n} {problem.reduction.dtype.name}{rows}"
 
 
-def _why_none(cases: Sequence[Case]) -> str:
-    return "--max-time leaves no time for it" if cases else "no kernel that was named takes it"
+def _why_none(kernels: Sequence[Kernel], problem: Problem) -> str:
+    """Why no kernel takes a problem; of a single one its own reason."""
+    for kernel in kernels[: len(kernels) == 1]:
+        why = kernel.why_not(problem.reduction) or kernel.why_not_shape(problem.n, problem.rows)
+        if why:
+            return f"{kernel.id} {why}"
+    return "no kernel that was named takes it"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cudareduce.library.registry import AUTO_FIXED
-from cudareduce.report.numbers import HALF_TICK_US, measured_text, short_size
+from cudareduce.report.numbers import HALF_TICK_US, counted, measured_text, short_size
 from cudareduce.report.sections import Section, by_reason
 from cudareduce.results.record import Record
 from cudareduce.tune.search import Found, Outcome
@@ -75,6 +75,18 @@ def _speedup(outcome: Outcome) -> str:
     return measured_text(outcome.speedup, outcome.speedup_low, outcome.speedup_high, finest)
 
 
+def _wrong(found: Sequence[Found]) -> Iterator[str]:
+    """A line for each kernel: the first launch shape whose answers are wrong, and how many are."""
+    wrong: dict[str, list[str]] = {}
+    for one in found:
+        for name, reason in one.wrong.items():
+            kernel, _, shape = name.partition(", ")
+            where = f"{shape} at {short_size(one.problem.n)}"
+            wrong.setdefault(kernel, []).append(f"{where}: {reason}")
+    for kernel, shapes in wrong.items():
+        yield f"{kernel}: WRONG in {counted(len(shapes), 'launch shape')}, first {shapes[0]}"
+
+
 def _notes(found: Sequence[Found]) -> Iterator[str]:
     """What speed-ups are against, where there is no gain, and what has no figures."""
     if any(one.outcomes for one in found):
@@ -91,9 +103,7 @@ def _notes(found: Sequence[Found]) -> Iterator[str]:
     why = [(short_size(one.problem.n), one.why) for one in found if one.why]
     for reason, sizes in by_reason(why).items():
         yield f"{', '.join(sizes)}: {reason}"
-    for one in found:
-        for name, reason in one.wrong.items():
-            yield f"{short_size(one.problem.n)}: {name}: WRONG: {reason}"
+    yield from _wrong(found)
     unfit = dict.fromkeys(
         (name, reason) for one in found for name, reason in one.unfit.items()
     )  # fmt: skip
