@@ -25,7 +25,7 @@ from cudareduce.host import user_dir
 from cudareduce.library.header import Grid
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import Reduction, reduction_of
-from cudareduce.report.numbers import counted
+from cudareduce.problem.sizes import counted
 from cudareduce.results.store import Unfit, is_missing, read_json, values_of, write_text
 
 #: Raised when a reader of the old one would misread a table.

@@ -120,7 +120,9 @@ def _unreadable(protocol: Mapping[str, Any]) -> Iterator[str]:
 def _too_many(record: Record, protocol: Mapping[str, Any]) -> str | None:
     """A run may have been cut short, and has no more rounds than were asked for."""
     rounds, asked = len(record.rounds_us), protocol.get("rounds")
-    return f"{rounds} rounds, and {asked} were asked for" if asked and rounds > asked else None
+    if not asked or rounds <= asked:
+        return None
+    return f"{rounds} rounds, and {counted(asked, 'was', 'were')} asked for"
 
 
 def _problems(record: Record) -> Iterator[str]:

@@ -17,6 +17,7 @@ import numpy as np
 from cudareduce.gate.baseline import identity, problem
 from cudareduce.gate.significance import MIN_ROUNDS, Change, changes
 from cudareduce.gate.thresholds import Thresholds
+from cudareduce.problem.sizes import counted
 from cudareduce.results.record import Record
 
 #: From worst to best: the order of tables and annotations.
@@ -122,11 +123,12 @@ def _why_not(old: Record, new: Record, rules: Rules) -> str:
             return f"{words} has no time for it"
         count = len(record.medians_us)
         if count < MIN_ROUNDS:
-            return f"{words} has {count} rounds, and a verdict takes {MIN_ROUNDS}"
+            return f"{words} has {counted(count, 'round')}, and a verdict takes {MIN_ROUNDS}"
         if rules.shares and not record.ceiling_gb_s:
             return f"another card, and {words} has no ceiling to take a share of"
     if rules.paired and (common := len(_rounds(old, new, rules)[0])) < MIN_ROUNDS:
-        return f"the two have {common} rounds in common, and a verdict takes {MIN_ROUNDS}"
+        shared = counted(common, "round")
+        return f"the two have {shared} in common, and a verdict takes {MIN_ROUNDS}"
     return ""
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from cudareduce.gate.compare import VERDICTS, Row, twin_changes
 from cudareduce.gate.policy import Policy
+from cudareduce.problem.sizes import counted
 from cudareduce.report.ci import Finding
 from cudareduce.report.numbers import (
     DASH,
@@ -135,7 +136,8 @@ def _worth_showing(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
     same = sum(row.verdict == "SAME" for row in shown)
     if len(shown) > _SHOW_ALL_UP_TO and same:
         shown = [row for row in shown if row.verdict != "SAME"]
-        told.append(f"{same} that are the SAME are not shown; --all shows them")
+        these = counted(same, "that is the SAME is", "that are the SAME are")
+        told.append(f"{these} not shown; --all shows {'it' if same == 1 else 'them'}")
     return shown, told
 
 

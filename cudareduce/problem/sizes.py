@@ -89,6 +89,11 @@ def parse_range(text: str) -> list[int]:
     return [low << k for k in range((high // low).bit_length())]
 
 
+def counted(count: int, one: str, more: str | None = None) -> str:
+    """So many of something, as a sentence has it: 1 element, 2 elements."""
+    return f"{count} {one if count == 1 else more or f'{one}s'}"
+
+
 def _surely_a_list(text: str) -> bool:
     """Whether what looks like groups of three digits is a list: 128,256,512 or 100,200 rise and are
     round, as hardly a number's groups are."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from cudareduce.problem.sizes import counted
 from cudareduce.report.columns import label
-from cudareduce.report.numbers import counted, short_size
+from cudareduce.report.numbers import short_size
 from cudareduce.results.record import Record
 
 

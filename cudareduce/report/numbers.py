@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import floor, log10
 
 from cudareduce.device import EVENT_TICK_US
+from cudareduce.problem.sizes import counted
 
 DASH = "-"
 #: The least that a time is uncertain by, in us: half a step of the event clock.
@@ -108,11 +109,6 @@ def change_text(ratio: float, low: float, high: float) -> str:
     """A ratio, new over old, with its interval as a signed change in per cent: +7.0±.3%."""
     half = max(100 * (high - low) / 2, 0.01)
     return f"{_with_half(100 * (ratio - 1), half, max(0, decimals(half)), '+')}%"
-
-
-def counted(count: int, one: str, more: str | None = None) -> str:
-    """So many of something: 1 element, 2 elements."""
-    return f"{count} {one if count == 1 else more or f'{one}s'}"
 
 
 def sms_text(sms: int) -> str:

@@ -25,6 +25,7 @@ from cudareduce.launch.case import Case, build
 from cudareduce.launch.plan import Plan
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import AUTO, AUTO_FIXED, Choice, Registry
+from cudareduce.problem.sizes import counted
 from cudareduce.results.record import Record
 from cudareduce.tune.candidates import candidates, case_of, own_case
 from cudareduce.tune.heats import Heats, Problem, heats
@@ -138,7 +139,7 @@ class Search:
         except OutOfMemory as error:
             return Found(problem=problem, tried=len(cases), why=str(error))
         if not finalists:
-            why = f"--max-time leaves no time to race its {len(cases)} launch shapes"
+            why = f"--max-time leaves no time to race its {counted(len(cases), 'launch shape')}"
             return Found(problem=problem, unfit=running.unfit, wrong=running.wrong, why=why)
         whole = {case.name: case for case in (*seeded.values(), *finalists)}
         found = self._measured(list(whole.values()), seeded, problem, deadline)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cudareduce.library.registry import AUTO_FIXED
-from cudareduce.report.numbers import HALF_TICK_US, counted, measured_text, short_size
+from cudareduce.problem.sizes import counted
+from cudareduce.report.numbers import HALF_TICK_US, measured_text, short_size
 from cudareduce.report.sections import Section, by_reason
 from cudareduce.results.record import Record
 from cudareduce.tune.search import Found, Outcome
