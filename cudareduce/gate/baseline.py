@@ -14,6 +14,7 @@ from typing import Any, get_args
 from cudareduce.backend import TIMED_BACKENDS, BackendName
 from cudareduce.errors import BaselineError, UsageError
 from cudareduce.problem.patterns import PATTERNS
+from cudareduce.problem.sizes import counted
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import is_missing, load
 

@@ -62,8 +62,8 @@ class CooperativeFunction:
         if grid > most:
             raise TooManyBlocks(
                 f"it waits for its whole grid, and of its {counted(grid, 'block')} of {block} "
-                f"threads this GPU holds {most} at one time: launch fewer, with --grid or with fixed_grid in "
-                "its header"
+                f"threads this GPU holds {most} at one time: launch fewer, with --grid or with "
+                "fixed_grid in its header"
             )
         held = [ctypes.c_uint64(word) for word in words]
         places = (ctypes.c_void_p * len(held))(*(ctypes.addressof(word) for word in held))

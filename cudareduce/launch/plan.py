@@ -17,6 +17,7 @@ from cudareduce.launch.tree import Tree
 from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import Reduction
+from cudareduce.problem.sizes import counted
 
 #: Largest grid in x that CUDA launches (CUDA C++ Programming Guide, technical specifications).
 MAX_GRID = 2**31 - 1
