@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from cudareduce.library.registry import AUTO_FIXED
@@ -109,4 +110,6 @@ def _notes(found: Sequence[Found]) -> Iterator[str]:
         (name, reason) for one in found for name, reason in one.unfit.items()
     )  # fmt: skip
     for reason, names in by_reason(unfit).items():
-        yield f"left out, {reason}: {', '.join(names)}"
+        kernels = Counter(name.partition(", ")[0] for name in names)
+        which = (f"{kernel} in {counted(k, 'launch shape')}" for kernel, k in kernels.items())
+        yield f"left out, {reason}: {', '.join(which)}"
