@@ -39,6 +39,6 @@ def few_blocks_notes(records: Iterable[Record]) -> Iterator[str]:
         few.setdefault((blocks, tuple(sms)), []).append(name)
     for (blocks, several), names in few.items():
         yield (
-            f"{', '.join(names)}: only {counted(blocks, 'block')} at this n, so what is on "
+            f"{', '.join(names)}: {counted(blocks, 'block')} at this n, so what is on "
             f"{', '.join(map(str, several))} SMs is on {blocks}"
         )

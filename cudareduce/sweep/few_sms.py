@@ -82,11 +82,11 @@ def _notes(records: Sequence[Record], found: Sequence[Sequence[Record]]) -> Iter
     if ceiling is not None:
         yield (
             f"%ceil: of {plain_text(ceiling)} GB/s, which a read-only kernel reached on all SMs in "
-            "the same rounds"
+            "these rounds"
         )
     for curve in found:
         for r, fewer in dips(curve):
             yield (
                 f"{label(r)}: slower on {sms_text(r.sms or 0)} than on {fewer.sms}: "
-                f"{share_text(r.pct_ceiling)} and {share_text(fewer.pct_ceiling)} % of the ceiling"
+                f"%ceil {share_text(r.pct_ceiling)} and {share_text(fewer.pct_ceiling)}"
             )

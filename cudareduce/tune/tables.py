@@ -33,7 +33,7 @@ def tune_sections(found: Sequence[Found], device: str) -> list[Section]:
 
 
 def told(found: Found) -> str:
-    """What was found for one problem, in a line."""
+    """What was found for one problem, a line each."""
     problem, what = found.problem, [
         f"{outcome.name}: {outcome.best.name}, {_time(outcome.record)} us, "
         + (f"{_speedup(outcome)} times as fast as before" if outcome.gains else "as before")
@@ -41,7 +41,8 @@ def told(found: Found) -> str:
     ]  # fmt: skip
     rows = f" x {problem.rows} rows" if problem.rows != 1 else ""
     name = f"{problem.reduction.op.name} of {short_size(problem.n)} {problem.reduction.dtype.name}"
-    return f"{name}{rows}: {'; '.join(what) or found.why or 'interrupted'}"
+    lines = what or [found.why or "interrupted"]
+    return "\n  ".join((f"{name}{rows}:", *lines))
 
 
 def _rows(found: Sequence[Found]) -> Iterator[tuple[str, ...]]:
@@ -92,10 +93,8 @@ def _wrong(found: Sequence[Found]) -> Iterator[str]:
 def _notes(found: Sequence[Found]) -> Iterator[str]:
     """What speed-ups are against, where there is no gain, and what has no figures."""
     if any(one.outcomes for one in found):
-        yield (
-            "threads a block x elements a thread, and how many blocks; speedup: against what was "
-            "taken before, of a kernel its header's shape"
-        )
+        yield "launch shape: threads a block x elements a thread, and how many blocks"
+        yield "speedup: against what was taken before, of a kernel its header's shape"
     same = [
         f"{short_size(one.problem.n)} {outcome.name}"
         for one in found for outcome in shown(one) if not outcome.gains
