@@ -17,7 +17,6 @@ from cudareduce.launch.tree import Tree
 from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import Reduction
-from cudareduce.problem.sizes import counted
 
 #: Largest grid in x that CUDA launches (CUDA C++ Programming Guide, technical specifications).
 MAX_GRID = 2**31 - 1
@@ -144,8 +143,7 @@ def plan(
     for index, (grid, n) in enumerate(shapes):
         if kernel.whole_tiles and n % (block * items):
             raise UsageError(
-                f"{kernel.id} takes no count, so {counted(n, 'element')} must be a multiple of "
-                f"{block * items}"
+                f"{kernel.id} takes no count, so n must be a multiple of {block * items}, not {n}"
             )
         if grid > MAX_GRID:
             raise UsageError(
