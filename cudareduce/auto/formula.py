@@ -73,6 +73,15 @@ class Pick:
     grid: Grid | None = None
 
 
+def packing(row: int) -> int:
+    """How rows of so many bytes lie to loads of 16 bytes, behind an aligned start: 0, where each
+    may begin between two; 1, of whole loads; 2, a power of two of them up to one for each lane."""
+    packs, rest = divmod(row, _LOAD)
+    if rest:
+        return 0
+    return 2 if packs in (1, 2, 4, 8, 16, 32) else 1
+
+
 def picks(reduction: Reduction, n: int, rows: int, facts: Facts) -> Iterator[Pick]:
     """What to take for `rows` rows of `n` elements, best first; some of it may not take them."""
     if rows != 1:
@@ -117,8 +126,7 @@ def _of_rows(row: int, rows: int, facts: Facts) -> Iterator[Pick]:
     """Rows of `row` bytes: several a warp where they are a power of two of packs, other short ones
     through shared memory; else a warp each, or a block each where rows are long or too few for
     warps to keep the memory busy; very few long ones are shared by several blocks each."""
-    packs = row // _LOAD
-    if row % _LOAD == 0 and packs in (1, 2, 4, 8, 16, 32):
+    if packing(row) == 2:
         yield Pick("reduce_rows_butterfly")
     if row <= _SHORT_ROW:
         yield Pick("reduce_rows_staged")

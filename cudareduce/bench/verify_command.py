@@ -22,7 +22,7 @@ from cudareduce.launch.plan import Plan
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import Reduction
 from cudareduce.progress import say
-from cudareduce.report.answers import verdict_section
+from cudareduce.report.answers import answer_sections
 from cudareduce.report.publish import publish
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
@@ -66,9 +66,8 @@ def verify(request: VerifyRequest) -> int:
             records += beside.records
             codes |= {130} if beside.interrupted else set()
     run = Run(tool(request.argv), device, {"sizes": list(settings.sizes)}, tuple(records))
-    publish(
-        request.outputs, [verdict_section(records, f"answers on {device.name}")], run_texts(run)
-    )
+    found = answer_sections(records, f"answers on {device.name}")
+    publish(request.outputs, found, run_texts(run))
     following = "cudareduce bench, which times what is right"
     line = closing_line(records, monotonic() - began, following, interrupted=130 in codes)
     say(line, quiet)

@@ -138,7 +138,8 @@ add_problem = options_of(
                  help="Elements a thread.  [default: each kernel's]"),
     click.option("--sms", type=Counts(1, _MOST_SMS), default=(),
                  help="Leave the other SMs free: launch no more than N blocks, of the kernel's "
-                 "largest size unless --block says; several with commas.  [default: all SMs]"),
+                 "largest size unless --block says; a list, or a range 8..128 that doubles.  "
+                 "[default: all SMs]"),
     click.option("--entry", metavar="NAME", type=Name(),
                  help="Which of its kernels, with template arguments."),
     click.option("--grid", type=CountOrWord(1, _MOST_BLOCKS, GRID_RULES), metavar="BLOCKS",

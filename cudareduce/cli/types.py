@@ -71,18 +71,30 @@ class Count(click.ParamType[int]):
 
 
 class Counts(click.ParamType[tuple[int, ...]]):
-    """Whole numbers between two limits, with commas."""
+    """Whole numbers between two limits, with commas, and ranges that double."""
 
     name = "N,..."
 
     def __init__(self, low: int, high: int) -> None:
-        self._count = Count(low, high)
+        self._low, self._high = low, high
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
         """The numbers, each once."""
+        from cudareduce.problem.sizes import parse_range
+
         if isinstance(value, tuple):
             return value
-        numbers = (self._count.convert(part, param, ctx) for part in value.split(","))
+        try:
+            numbers = [number for part in value.split(",") for number in parse_range(part)]
+        except UsageError:
+            numbers = []
+        if not numbers or not all(self._low <= number <= self._high for number in numbers):
+            limits = f"from {self._low} to {self._high}"
+            self.fail(
+                f"{reprlib.repr(value)} is no list of whole numbers {limits}: write 8, 8,16,132 or "
+                "8..128, which doubles",
+                param, ctx,
+            )  # fmt: skip
         return tuple(dict.fromkeys(numbers))
 
 

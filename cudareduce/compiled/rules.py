@@ -13,6 +13,7 @@ from cudareduce.compiled.nvcc import Compiled
 from cudareduce.compiled.resources import Resources
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import Reduction
+from cudareduce.problem.sizes import counted
 
 _IGNORED = re.compile(r".*will be ignored.*")
 #: A load of 16 bytes or more at once, or a bulk copy.
@@ -39,7 +40,7 @@ def broken_rules(
     for line in _IGNORED.findall(compiled.said):
         yield f"the assembler says: {line.strip()}"
     if not kernel.foreign and used.spill_bytes:
-        yield f"spills {used.spill_bytes} bytes a thread; no kernel of this package may"
+        yield f"spills {counted(used.spill_bytes, 'byte')} a thread; no kernel of this package may"
     wide = kernel.vector_of(reduction.dtype.size) * reduction.dtype.size >= 16
     if wide and "tma" not in kernel.requires and not _WIDE.search(compiled.ptx):
         yield f"its header says vector = {kernel.vector}, but no load brings 16 bytes"

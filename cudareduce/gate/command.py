@@ -33,6 +33,7 @@ from cudareduce.gate.significance import MIN_ROUNDS
 from cudareduce.gate.thresholds import load_thresholds
 from cudareduce.gate.trees import base_folders, load_tree
 from cudareduce.library.registry import Registry, kernels_folder, load_registry
+from cudareduce.problem.sizes import counted
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Texts
 from cudareduce.results.provenance import tool
@@ -157,7 +158,9 @@ def _opened(remeasuring: Remeasuring, registry: Registry) -> Iterator[Bencher]:
 
 
 def _longer(batches: Sequence[Batch], suspects: Sequence[Row], quiet: bool) -> list[Batch]:
-    say(f"{len(suspects)} look slower: measuring them again", quiet)
+    these = "it" if len(suspects) == 1 else "them"
+    looking = counted(len(suspects), "looks", "look")
+    say(f"{looking} slower: measuring {these} again", quiet)
     return only_suspects(batches, [row.record for row in suspects])
 
 

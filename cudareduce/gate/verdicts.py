@@ -11,6 +11,7 @@ from typing import Any
 
 from cudareduce.gate.compare import VERDICTS, Row, twin_changes
 from cudareduce.gate.policy import Policy
+from cudareduce.problem.sizes import counted
 from cudareduce.report.ci import Finding
 from cudareduce.report.numbers import (
     DASH,
@@ -135,7 +136,8 @@ def _worth_showing(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
     same = sum(row.verdict == "SAME" for row in shown)
     if len(shown) > _SHOW_ALL_UP_TO and same:
         shown = [row for row in shown if row.verdict != "SAME"]
-        told.append(f"{same} that are the SAME are not shown; --all shows them")
+        these = counted(same, "that is the SAME is", "that are the SAME are")
+        told.append(f"{these} not shown; --all shows {'it' if same == 1 else 'them'}")
     return shown, told
 
 
@@ -166,13 +168,14 @@ def _reasons(rows: Sequence[Row], what: Callable[[Record], str]) -> Iterator[str
             names = ", ".join(f"{row.record.kernel} {what(row.record)}" for row in members)
             if len(members) not in smaller:
                 names = f"the other {len(members)}"
-            if why and (verdict != "SAME" or any(map(_other_version, members))):
+            if why and (verdict != "SAME" or any(map(_other_code, members))):
                 yield f"{verdict}: {why}" + (f": {names}" if len(reasons) > 1 else "")
 
 
-def _other_version(row: Row) -> bool:
-    """Whether it compares two versions of a library."""
-    return bool(row.old and row.new and row.old.version != row.new.version)
+def _other_code(row: Row) -> bool:
+    """Whether it compares two versions of a library, or two kernels that `auto` took."""
+    old, new = row.old, row.new
+    return bool(old and new and (old.version, old.chosen) != (new.version, new.chosen))
 
 
 def _why(row: Row) -> str:

@@ -143,7 +143,7 @@ def plan(
     for index, (grid, n) in enumerate(shapes):
         if kernel.whole_tiles and n % (block * items):
             raise UsageError(
-                f"{kernel.id} takes no count, so {n} elements must be a multiple of {block * items}"
+                f"{kernel.id} takes no count, so n must be a multiple of {block * items}, not {n}"
             )
         if grid > MAX_GRID:
             raise UsageError(

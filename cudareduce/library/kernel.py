@@ -102,6 +102,13 @@ class Kernel:
         """Bytes of global memory that outlive a launch of so many blocks."""
         return memory_bytes(self.workspace, _sizes(reduction), {"block": grid})
 
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """The rules for the grid that it takes: blocks that fill a device go on from tile to tile,
+        and so may be any number."""
+        striding: tuple[Grid, ...] = ("fill", "per_sm", "cover")
+        return striding if self.grid in striding[:2] else (self.grid,)
+
     def items_of(self, size: int) -> int:
         """Elements a thread unless asked otherwise, of so many bytes each."""
         return max(1, self.items_bytes // size) if self.items_bytes else self.items

@@ -16,6 +16,7 @@ from cudareduce.backend import Launch
 from cudareduce.launch.plan import Problem
 from cudareduce.problem.inputs import Array
 from cudareduce.problem.operators import Reduction
+from cudareduce.problem.sizes import counted
 
 #: Where a library works: in whichever CUDA context is current, in the device's primary one alone,
 #: or only in a process of its own, on streams of its own.
@@ -123,7 +124,8 @@ class Peer:
     def why_not_from(self, nbytes: int) -> str | None:
         """Why it takes no input that starts so many bytes off, or None if it does."""
         if nbytes % self.alignment:
-            return f"reads words of {self.alignment} bytes, and its input starts {nbytes} bytes off"
+            off = counted(nbytes, "byte")
+            return f"reads words of {self.alignment} bytes, and its input starts {off} off"
         return None
 
 

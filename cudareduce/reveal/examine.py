@@ -11,6 +11,7 @@ from cudareduce.budget import Deadline
 from cudareduce.launch.plan import Problem
 from cudareduce.launch.tree import Tree
 from cudareduce.problem.inputs import Array, as_numbers
+from cudareduce.problem.sizes import counted
 from cudareduce.reveal.call import Call
 from cudareduce.reveal.found import Found
 from cudareduce.reveal.grow import grown, samples
@@ -147,7 +148,10 @@ def _probed_again(tree: Tree, prober: Prober) -> None:
 def _out_of_time(found: Found, probes: int) -> Found:
     """What there is when the time limit comes: a smaller sample, or nothing."""
     if found.tree is None:
-        why = f"--time-limit was spent after {probes} probes"
+        why = f"--time-limit was spent after {counted(probes, 'probe')}"
         return replace(found, reason=why, cause="time")
-    why = f"--time-limit was spent before more than {len(found.tree.leaves)} elements were compared"
+    why = (
+        "--time-limit was spent before more than "
+        f"{counted(len(found.tree.leaves), 'element')} were compared"
+    )
     return replace(found, reason=why)

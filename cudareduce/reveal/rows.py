@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from cudareduce.launch.plan import Problem
+from cudareduce.problem.sizes import counted
 from cudareduce.report.numbers import DASH, error_text, short_size
 from cudareduce.report.sections import Section
 from cudareduce.reveal.choose import Refused
@@ -114,7 +115,7 @@ def _notes(orders: Sequence[Order]) -> Iterator[str]:
 
 
 def _picture(order: Order) -> Section:
-    what = f"{order.kernel}, {_size(order)} {order.dtype}, {order.probes} probes"
+    what = f"{order.kernel}, {_size(order)} {order.dtype}, {counted(order.probes, 'probe')}"
     lines = [line.partition(_BETWEEN) for line in order.picture]
     rows = tuple((left, right) for left, _, right in lines)
     header = ("sum of", "made of") if order.exact else ("in a sum of", "element 0 meets")

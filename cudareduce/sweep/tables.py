@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import log2
 
 from cudareduce.report.columns import COLUMNS, label
+from cudareduce.report.launched import choice_notes
 from cudareduce.report.numbers import DASH, HALF_TICK_US, measured_text, short_size, size_text
 from cudareduce.report.sections import Section, listed
 from cudareduce.results.record import Record, Run
@@ -58,7 +59,9 @@ def _times(run: Run, lines: Sequence[Line]) -> list[Section]:
         for r in run.records
         if r.time_us is None and r.reason
     )
-    tables[-1] = replace(last, notes=(*last.notes, *_row_notes(run, lines), *skipped))
+    chosen = choice_notes(r for line in lines for r in line)
+    notes = (*last.notes, *_row_notes(run, lines), *chosen, *skipped)
+    tables[-1] = replace(last, notes=notes)
     return tables
 
 
