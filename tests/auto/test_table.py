@@ -183,8 +183,8 @@ def test_what_does_not_hold_any_more_leaves_the_table_when_it_is_written(
 
 @pytest.mark.parametrize(
     ("n", "kernel"),
-    [(64, "reduce_rows_block"), (32, "reduce_rows_block"), (33, "reduce_rows_warp"),
-     (48, "reduce_rows_warp"), (63, "reduce_rows_warp")],
+    [(64, "reduce_rows_block"), (32, "reduce_rows_block"), (33, "reduce_rows_staged"),
+     (48, "reduce_rows_staged"), (63, "reduce_rows_staged")],
 )  # fmt: skip
 def test_rows_that_lie_otherwise_are_another_problem(
     registry: Registry, folder: Path, entry: Entry, n: int, kernel: str
