@@ -59,11 +59,12 @@ def verify(request: VerifyRequest) -> int:
                 codes |= {130}
                 break
         device = session.backend.info()
-        if request.peers and not codes:
+        if request.peers and 130 not in codes:
             from cudareduce.bench.beside import verified_beside
 
             beside = verified_beside(session, groups, recorder, request.peers)
             records += beside.records
+            codes |= undecided_codes([], beside.records) if request.strict else set()
             codes |= {130} if beside.interrupted else set()
     run = Run(tool(request.argv), device, {"sizes": list(settings.sizes)}, tuple(records))
     publish(

@@ -233,8 +233,9 @@ add_reveal = options_of(
     click.option("--backend", type=Word(["auto", "cuda", "cpu"]), default="auto",
                  show_default=True, metavar="NAME", help="Where kernels run: cuda, cpu or auto."),
     add_device,
-    click.option("--time-limit", type=seconds, default=10.0, show_default=True,
-                 metavar="SECONDS", help="What the probes of one call may take."),
+    click.option("--time-limit", type=seconds, metavar="SECONDS",
+                 help="What the probes of one call may take, and a library up to its first answer. "
+                 " [default: 10, and 300]"),
     add_no_cache,
     add_quiet,
     add_json,

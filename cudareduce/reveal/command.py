@@ -21,8 +21,8 @@ from cudareduce.reveal.table import Table, load, to_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevealRequest:
-    """What `reveal` takes. `compare` are two tables or names of calls, in the place of `kernels`;
-    `time_limit` is seconds for the probes of one call."""
+    """What `reveal` takes. `compare` are two tables or names of calls, in the place of
+    `kernels`."""
 
     where: Where
     outputs: Outputs
@@ -57,6 +57,7 @@ def reveal(request: RevealRequest) -> int:
     say("interrupted: what is missing was not tried" * found.interrupted, request.where.quiet)
     codes = {3 for order in found.orders if order.outcome == "wrong"}
     codes |= {2 for order in found.orders if order.cause == "unbuilt"}
+    codes |= {4 for order in found.orders if order.cause == "time"}
     return 130 if found.interrupted else worst_exit_code(codes)
 
 

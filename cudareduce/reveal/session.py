@@ -17,16 +17,21 @@ from cudareduce.reveal.table import Order
 from cudareduce.signals import held
 from cudareduce.temporary import temporary_folder
 
+#: Seconds that the probes of one call may take, and a library up to its first answer: it may be
+#: compiling.
+_PROBES_S, _FIRST_S = 10.0, 300.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """Where calls run, and the seconds that the probes of one may take."""
+    """Where calls run. `time_limit` is the seconds that the probes of one may take, and a library
+    up to its first answer; None is some for the ones, and more for the other."""
 
     backend: str = "auto"
     device: int = 0
     no_cache: bool = False
     quiet: bool = False
-    time_limit: float = 10.0
+    time_limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +89,10 @@ class _Jobs:
     processes: Processes
     spec: BackendSpec
     folder: str
-    limit_s: float
+    time_limit: float | None
 
     def order(self, call: KernelCall | PeerCall) -> Order:
         """The row of one call."""
-        return order_of(call, self.processes.found(Job(self.spec, call, self.limit_s, self.folder)))
+        limit_s, first_s = self.time_limit or _PROBES_S, self.time_limit or _FIRST_S
+        job = Job(self.spec, call, limit_s, first_s, self.folder)
+        return order_of(call, self.processes.found(job))

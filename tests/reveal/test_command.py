@@ -159,7 +159,18 @@ def test_libraries_that_misbehave(beside: Call, monkeypatch: pytest.MonkeyPatch)
     assert rows["peer:cub:fine"][2] == "fixed"
     assert "peer:cub:raises, n = 40: skipped, raises ValueError: what is this?" in said
     assert "peer:cub:crashes, n = 40: WRONG: ends its process by SIGABRT" in said
-    assert "peer:cub:hangs, n = 40: WRONG: no answer after 1 s: it hangs" in said
+    silent = "within 0.1 s, nor in 0.9 more: it hangs, or needs a longer --time-limit"
+    assert f"peer:cub:hangs, n = 40: WRONG: no answer {silent}" in said
+    assert f"peer:cub:waits, n = 40: skipped, no first answer {silent}" in said
+    assert "peer:cub:garbles, n = 40: WRONG: what came from its process is no answer" in said
+
+
+def test_a_limit_that_leaves_nothing_to_tell_is_inconclusive(cudareduce: Call) -> None:
+    code, out, _ = cudareduce(
+        "reveal", "reduce_v7_shuffle", "--n", "4096", "--time-limit", "0.001", *CPU
+    )
+    assert code == 4
+    assert "reduce_v7_shuffle, n = 4096: skipped, --time-limit was spent after" in out
 
 
 KERNEL = """/*+++
