@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import fsum
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from cudareduce.backends import BackendSpec, open_cuda
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.launch.case import Case
-from cudareduce.launch.plan import Plan
+from cudareduce.launch.plan import Plan, Problem
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import Registry
 from cudareduce.problem.inputs import Array
@@ -22,6 +23,7 @@ from tests.conftest import ROOT
 from tests.reveal.simulated import (
     Sum,
     backwards,
+    call_of,
     compensated,
     cut_short,
     fours,
@@ -135,6 +137,37 @@ def test_an_order_that_changes_now_and_then() -> None:
 def test_what_loses_elements_is_wrong() -> None:
     found = revealed(lambda numbers: in_turn(numbers[1:]), 50)
     assert (found.outcome, found.reason) == ("wrong", "counts 49 of 50 ones: see cudareduce verify")
+
+
+@pytest.mark.parametrize("right", [3, 25])
+def test_what_is_wrong_now_and_then_is_no_order(right: int) -> None:
+    """Answers that differ are judged, at once and where probes have not agreed."""
+    calls = iter(range(10**6))
+
+    def adds(numbers: Array) -> float:
+        return in_turn(numbers) + 8 * (next(calls) >= right)
+
+    found = revealed(adds, 16)
+    assert found.outcome == "wrong"
+    assert found.reason.startswith("got ")
+    assert found.reason.endswith("see cudareduce verify")
+
+
+@pytest.mark.parametrize("right", [3, 25])
+def test_who_writes_to_its_input_is_told_so(right: int) -> None:
+    problem, calls = Problem(reduction_of("sum", "float32"), 16), iter(range(10**6))
+    call = call_of(in_turn, problem)
+
+    def answer() -> float:
+        found = call.answer()
+        if next(calls) >= right:
+            call.write(0, np.zeros(16, "float32"))
+        return found
+
+    found = Examination(replace(call, answer=answer), problem, 60).found()
+    assert (found.outcome, found.reason) == (
+        "wrong", "it writes to its input: see cudareduce verify",
+    )  # fmt: skip
 
 
 def test_large_sizes_are_sampled() -> None:
