@@ -16,6 +16,7 @@ from cudareduce.gate.compare import Row, Rules, compare
 from cudareduce.gate.judgement import (
     Judgement,
     half_widths,
+    host_notes,
     publish_judgement,
     rules_between,
     unused_notes,
@@ -53,7 +54,11 @@ def compare_files(request: CompareRequest) -> int:
         title=f"{request.new.name} against {request.old.name}, {new.device.name}",
         rows=tuple(compare(old.records, new.records, rules)),
         rules=rules,
-        notes=(*notes, *unused_notes(thresholds, [*old.records, *new.records])),
+        notes=(
+            *notes,
+            *host_notes(old.records, new.records),
+            *unused_notes(thresholds, [*old.records, *new.records]),
+        ),
     )
     return publish_judgement(judgement, request.judging, request.outputs, load_registry())
 
@@ -82,6 +87,7 @@ def check(request: CheckRequest) -> int:
             return [row.old for row in suspects if row.old], second.new
 
         rows = confirm(compare(old.records, measured.new, rules), once_more, rules)
+    notes += host_notes(old.records, measured.new)
     notes += unused_notes(thresholds, [*old.records, *measured.new])
     now = measured.as_run(now, again.rounds)
     judgement = Judgement(
