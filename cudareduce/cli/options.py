@@ -219,12 +219,13 @@ add_reveal = options_of(
                  help="Whether two add in one order: names, or files of --json."),
     click.option("--op", type=Word(OPERATORS), default="sum", show_default=True, metavar="OP",
                  help="Only a sum has an order that shows."),
-    click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32",
-                 show_default=True, help=f"Element types, with commas, or all: {_FLOATS}."),
+    click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)),
+                 help=f"Element types, with commas, or all: {_FLOATS}.  [default: float32]"),
     click.option("--acc", type=Word(DTYPES), metavar="DTYPE",
                  help="Accumulate in this wider type."),
-    click.option("--rows", type=Count(1, LARGEST), default=1, show_default=True,
-                 help="Reduce this many rows of --n elements each; the first is looked at."),
+    click.option("--rows", type=Count(1, LARGEST),
+                 help="Reduce this many rows of --n elements each; the first is looked at.  "
+                 "[default: 1]"),
     click.option("--block", type=Count(1, _MOST_THREADS), metavar="THREADS",
                  help="Threads a block.  [default: each kernel's]"),
     click.option("--items", type=Count(1, _MOST_ITEMS),
@@ -234,8 +235,8 @@ add_reveal = options_of(
                  show_default=True, metavar="NAME", help="Where kernels run: cuda, cpu or auto."),
     add_device,
     click.option("--time-limit", type=seconds, metavar="SECONDS",
-                 help="What the probes of one call may take, and a library up to its first answer. "
-                 " [default: 10, and 300]"),
+                 help="What the probes of one call may take, and a library up to its first "
+                 "answer.  [default: 10, and 300]"),
     add_no_cache,
     add_quiet,
     add_json,

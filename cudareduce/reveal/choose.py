@@ -46,6 +46,13 @@ class Chosen:
     kernels: tuple[Choice, ...] = ()
     peers: tuple[tuple[catalogue.Listing, Peer], ...] = ()
 
+    def only(self, name: str) -> Chosen:
+        """The one that results call so, if it is among them."""
+        return Chosen(
+            kernels=tuple(choice for choice in self.kernels if choice.kernel.id == name),
+            peers=tuple(pair for pair in self.peers if pair[1].id == name),
+        )
+
 
 def chosen(names: Sequence[str], registry: Registry, quiet: bool) -> Chosen:
     """What names stand for, each once. One that nothing is called is a UsageError."""
@@ -114,11 +121,10 @@ def calls(
                 yield _kernel_call(choice, problem, shapes, limits, lacks)
             for listing, peer in what.peers:
                 reason = why_not(reduction, n) or peer.why_not(problem)
-                name = f"peer:{peer.name}"
                 if reason:
-                    yield Refused(name, problem, reason)
+                    yield Refused(peer.id, problem, reason)
                 elif not gpu:
-                    yield Refused(name, problem, _ON_CPU, cause="machine")
+                    yield Refused(peer.id, problem, _ON_CPU, cause="machine")
                 else:
                     yield PeerCall(listing, peer.name, problem)
 

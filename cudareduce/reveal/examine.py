@@ -72,13 +72,17 @@ class Examination:
             for leaves in samples(n):
                 tree = grown(leaves, n, prober.meets)
                 _probed_again(tree, prober)
-                if not tree.exact:  # of an exact one random elements tell
-                    prober.absorbed(leaves[0], leaves[-1])
+                # Of an exact one random elements tell.
+                wider = "" if tree.exact else prober.less_absorbed(leaves[0], leaves[-1])
+                if wider:
+                    found = Found(outcome="other", reason=f"not only additions: {wider}")
+                    break
                 found = replace(found, outcome="fixed", trees=(*found.trees, tree))
         except OutOfTime:
             found = _out_of_time(found, prober.probes)
         except Contradiction as said:
-            found = Found(outcome="other", reason=f"not only additions: {said}")
+            why = f"not only additions in one order: {said}"
+            found = Found(outcome="other", reason=why)
         return replace(self._judged(found), probes=prober.probes)
 
     def _repeated(self, *, judged: bool) -> tuple[int, int, str]:
@@ -105,7 +109,11 @@ class Examination:
             return found
         if not tree.binary:
             more = sum(len(join.parts) > 2 for join in tree.joins)
-            why = f"not only additions of two values: {more} sums take in more at once"
+            sums = "1 sum takes" if more == 1 else f"{more} sums take"
+            why = (
+                f"not only additions of two values in one order: {sums} in more at once, or in an "
+                "order that depends on the values"
+            )
             return replace(found, outcome="other", reason=why)
         numbers, answers = self._trials()
         acc = reduction.acc.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,7 @@ class Finding:
         raise error(f"nothing was revealed: {'; '.join(reasons)}")
 
 
-def found(what: Chosen, shapes: Shapes, where: Where) -> Finding:
+def found(wanted: Sequence[tuple[Chosen, Shapes]], where: Where) -> Finding:
     """The order of every call. Raises EnvironmentProblem."""
     spec, remarks = choose_backend(where.backend, where.device, not where.no_cache)
     for remark in remarks:
@@ -66,7 +67,8 @@ def found(what: Chosen, shapes: Shapes, where: Where) -> Finding:
         spec = spec.with_cache(Path(folder))
         with open_backend(spec) as backend:
             device, limits, lacks = backend.info().name, backend.limits(), backend.traits.lacks
-        asked = list(calls(what, shapes, limits, lacks, gpu=spec.timed))
+        asked = [call for what, shapes in wanted
+                 for call in calls(what, shapes, limits, lacks, gpu=spec.timed)]  # fmt: skip
         orders: list[Order] = []
         processes = stack.enter_context(Processes())
         jobs = _Jobs(processes, spec, str(spec.cache or folder), where.time_limit)

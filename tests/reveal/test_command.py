@@ -60,7 +60,30 @@ def test_kernels(cudareduce: Call, tmp_path: Path) -> None:
     again.write_text(stored.read_text().replace(rows[names[0]][-1], "0123456789ab"))
     code, out, _ = cudareduce("reveal", "--compare", stored, again)
     assert code == 1
-    assert f"{names[0]}, n = 300: CHANGED: depth 9, now 9" in out
+    assert f"{names[0]}, n = 300: CHANGED: sums that no picture has a line for" in out
+
+
+def test_names_beside_a_file_are_those_that_it_holds(cudareduce: Call, tmp_path: Path) -> None:
+    """On its sizes and types, launched as there; what is typed comes first."""
+    stored, told = tmp_path / "orders.json", ("--format", "json", *CPU)
+    v7, ask = "reduce_v7_shuffle", ("--n", "7,40", "--dtype", "float32,float64", "--block", "64")
+    assert cudareduce("reveal", v7, *ask, *CPU, "--json", stored)[0] == 0
+    code, out, _ = cudareduce("reveal", "--compare", stored, "all", *told)
+    pairs = json.loads(out)
+    assert (code, len(pairs)) == (0, 4)
+    assert {(p["new"]["kernel"], p["new"]["block"], p["verdict"]) for p in pairs} == {
+        (v7, 64, "SAME")
+    }
+    code, out, _ = cudareduce("reveal", "--compare", "reduce_v0_baseline", stored, *told)
+    assert [pair["old"]["n"] for pair in json.loads(out)] == [7, 40, 7, 40]
+    code, _, err = cudareduce("reveal", "--compare", stored, v7, "--n", "9", *CPU)
+    assert code == 2
+    assert "one is of n = 7 float32, n = 40 float32, n = 7 float64" in err
+
+
+def test_the_accumulator_of_a_bound_is_said(cudareduce: Call) -> None:
+    _, out, _ = cudareduce("reveal", "reduce_v7_shuffle", "--n", "9", "--acc", "float64", *CPU)
+    assert "bound: gamma_depth, of the sum of magnitudes; float32 added up in float64" in out
 
 
 def test_items_that_follow_the_type(cudareduce: Call, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_what_loses_nothing_is_seen_before_all_are_compared() -> None:
     found = revealed(fsum, 400)
     assert (found.outcome, found.probes) == ("other", 1 + 399)
     assert found.reason == (
-        "not only additions: element 200 is in a sum of 2 elements that holds 400"
+        "not only additions in one order: element 200 is in a sum of 2 elements that holds 400"
     )
 
 
@@ -94,8 +94,20 @@ def test_four_at_once_are_not_only_additions() -> None:
     found = revealed(fours, 64)
     assert found.outcome == "other"
     assert found.tree is not None
-    assert found.reason == "not only additions of two values: 16 sums take in more at once"
+    assert found.reason == (
+        "not only additions of two values in one order: 16 sums take in more at once, or in an "
+        "order that depends on the values"
+    )
     assert found.tree.meets(0, 3) == 4
+
+
+def test_an_order_that_depends_on_the_values_is_none_of_its_own() -> None:
+    found = revealed(lambda numbers: in_turn(np.sort(numbers)), 16)
+    assert found.outcome == "other"
+    assert found.reason == (
+        "not only additions of two values in one order: 1 sum takes in more at once, or in an "
+        "order that depends on the values"
+    )
 
 
 def test_elements_cut_short_show_in_the_last_bits() -> None:
@@ -201,6 +213,7 @@ def test_what_has_no_order_that_shows() -> None:
 
     assert "exact" in why("sum", "int32", 5)
     assert "--op sum" in why("max", "float32", 5)
+    assert "as a sum alone, not as mean" in why("mean", "float32", 5)
     assert "--n 1" in why("sum", "float32", 0)
     assert "up to 32767" in why("sum", "float16", 2**15)
     assert not why("sum", "float16", 2**15 - 1)
