@@ -17,6 +17,7 @@ from cudareduce.cli.types import (
     CountOrWord,
     Counts,
     Name,
+    Peers,
     Place,
     Sizes,
     Word,
@@ -179,8 +180,9 @@ add_strict = click.option(
     "--strict", is_flag=True, help="Exit with 4 if anything could not be decided or measured."
 )
 add_peers = click.option(
-    "--peers", type=Words("NAMES", PEERS), default=(),
-    help=f"Libraries beside kernels, with commas, or all: {', '.join(PEERS)}.",
+    "--peers", type=Peers(PEERS), default=(),
+    help=f"Libraries beside kernels, with commas, or all: {', '.join(PEERS)}; or single rows of "
+    "`cudareduce list peers`.",
 )  # fmt: skip
 add_tune = options_of(
     click.option("--op", type=Words("OPS", tuple(OPERATORS)), default="sum", show_default=True,

@@ -26,7 +26,6 @@ from cudareduce.gate.request import BaseRequest, CheckRequest, CompareRequest, R
 from cudareduce.gate.rerun import (
     base_batches,
     base_choices,
-    library_of,
     only_suspects,
     repeated,
 )
@@ -34,6 +33,7 @@ from cudareduce.gate.significance import MIN_ROUNDS
 from cudareduce.gate.thresholds import load_thresholds
 from cudareduce.gate.trees import base_folders, load_tree
 from cudareduce.library.registry import Registry, kernels_folder, load_registry
+from cudareduce.peers.names import meant
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Texts
 from cudareduce.results.provenance import tool
@@ -147,8 +147,8 @@ def _stored(request: CheckRequest) -> Run:
         check_writable(request.baseline)
         if request.remeasuring.kernels:
             raise UsageError("--update-baseline takes no kernels: a baseline is one whole run")
-        held = {library_of(r) for r in stored.records if r.scope == "library"}
-        if not held <= set(request.remeasuring.peers):
+        held = {record.kernel for record in stored.records if record.scope == "library"}
+        if not all(meant(name, request.remeasuring.peers) for name in held):
             raise UsageError(
                 "--update-baseline would drop libraries that the baseline holds: give --peers all"
             )
