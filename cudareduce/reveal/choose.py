@@ -63,7 +63,8 @@ def chosen(names: Sequence[str], registry: Registry, quiet: bool) -> Chosen:
         say(adopted.assumed, quiet)
         return adopted.kernel
 
-    kernels = registry.choose(own, take) if own else []
+    libraries = (*NAMES, _ALL_PEERS)
+    kernels = registry.choose(own, take, libraries=libraries) if own else []
     peers = {
         peer.name: (listing, peer)
         for name in names for listing, peer in _peers(name, _library(name, registry))

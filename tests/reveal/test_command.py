@@ -114,6 +114,8 @@ def test_two_names(cudareduce: Call) -> None:
         (("reduce_v7_shuffle", "--dtype", "float16", "--n", "2^16"), 2, "up to 32767"),
         (("reduce_v7_shuffle", "--block", "33"), 2, "takes blocks of"),
         (("reduce_v7_shufle",), 2, "did you mean reduce_v7_shuffle"),
+        (("torhc",), 2, "no kernel, suite or library is called 'torhc': did you mean torch?"),
+        (("bogus",), 2, "called 'bogus': `cudareduce list` shows them"),
         (("peer:none",), 2, "no library is called 'peer:none'"),
         (("cub:none",), 2, "no library is called 'cub:none'"),
         (("cub",), 6, "runs on a GPU"),
