@@ -52,8 +52,6 @@ def verify(request: VerifyRequest) -> int:
         for reduction, some in cases(session, settled(session, choices, quiet)).items():
             answers = _answers(session, some, reduction, sanitize=request.sanitize)
             records += recorder.records(answers.group, answers.cases)
-            if request.strict:
-                codes |= undecided_codes([answers.group], records)
             groups.append(answers.group)
             if answers.group.interrupted:
                 codes |= {130}
@@ -64,8 +62,8 @@ def verify(request: VerifyRequest) -> int:
 
             beside = verified_beside(session, groups, recorder, request.peers)
             records += beside.records
-            codes |= undecided_codes([], beside.records) if request.strict else set()
             codes |= {130} if beside.interrupted else set()
+    codes |= undecided_codes(groups, records) if request.strict else set()
     run = Run(tool(request.argv), device, {"sizes": list(settings.sizes)}, tuple(records))
     publish(
         request.outputs, [verdict_section(records, f"answers on {device.name}")], run_texts(run)

@@ -37,6 +37,9 @@ def test_libraries_are_compared_with_themselves(
     said = " ".join(out.split())
     assert code == 0, out + err
     assert "7 compared: 7 SAME" in said
+    table = [line for line in out.splitlines() if line.startswith(" ")]
+    assert any("2^13, beside 1 off" in line for line in table)
+    assert max(map(len, table)) <= 80
     assert "version 1.2.3, now 1.3.0" in said
     assert json.loads(now.read_text())["protocol"]["peers"] == ["cub"]
     use_fakes(monkeypatch, "SLOW_CUB")
