@@ -179,6 +179,39 @@ class Words(click.ParamType[tuple[str, ...]]):
         return completed([f"{before}{comma}{word}" for word in words], incomplete)
 
 
+class Peers(click.ParamType[tuple[str, ...]]):
+    """Libraries, or single ways to call one as results name them, with commas, or `all`."""
+
+    name = "NAMES"
+
+    def __init__(self, known: tuple[str, ...]) -> None:
+        self._libraries = Words(self.name, known)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
+        """The names, each known, in small letters."""
+        if isinstance(value, tuple):
+            return value
+        words = [word.strip().lower().removeprefix("peer:") for word in value.split(",")]
+        libraries = [word.partition(":")[0] for word in words]
+        known = self._libraries.convert(",".join(libraries), param, ctx)
+        if words == libraries:
+            return known
+        from cudareduce.peers.catalogue import listings
+
+        peers = {peer.name for listing in listings(known) for peer in listing.peers()}
+        for word in words:
+            if ":" in word and word not in peers:
+                self.fail(
+                    f"{reprlib.repr(word)} is no way to call a library: `cudareduce list peers` "
+                    "shows them", param, ctx,
+                )  # fmt: skip
+        return known if "all" in words else tuple(dict.fromkeys(words))
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
+        """Libraries that may follow the last comma."""
+        return self._libraries.shell_complete(ctx, param, incomplete)
+
+
 def completed(words: Iterable[str], incomplete: str) -> list[CompletionItem[str]]:
     """Those that begin as what is typed does, for a shell."""
     from click.shell_completion import CompletionItem

@@ -89,6 +89,12 @@ def _nothing(old: Record | None, new: Record | None) -> bool:
     )
 
 
+def host_only(old: Sequence[Record], new: Sequence[Record]) -> list[tuple[Record, Record]]:
+    """The calls of libraries that both sides hold and `compare` has no row for: only the host's
+    time is known of them, which has no rounds to tell a change from noise by."""
+    return [(a, b) for a, b in _pair(old, new) if a and b and _host_only(a) and _host_only(b)]
+
+
 def _host_only(record: Record) -> bool:
     timed = record.time_us is not None
     return bool(record.called and record.host_us) and not timed and record.verdict == "pass"

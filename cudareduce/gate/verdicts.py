@@ -92,7 +92,7 @@ def verdict_sections(
     header = ["verdict", "kernel", subject, f"old {unit}", f"new {unit}", "change"]
     table = [
         [
-            row.verdict, row.record.kernel, what(row.record).replace(" rows", ""),
+            row.verdict, row.record.kernel, _short(what(row.record)),
             _figure(row.old, shares), _figure(row.new, shares), _moved_text(row) or DASH,
         ]
         for row in shown
@@ -105,8 +105,15 @@ def verdict_sections(
     alike = sum(row.same_code and (row.verdict == "SAME" or row.change is not None) for row in rows)
     if alike:
         told.append(f"{alike} ran the same machine code, launched the same way{_noise(rows)}")
+    if any(row.record.context for row in shown):
+        told.append("beside: in the rounds of libraries; off: where the input starts, in elements")
     notes = (counts_text(rows), *_reasons(shown, what), *told)
     return [Section(title, tuple(header), tuple(map(tuple, table)), notes, 3)]
+
+
+def _short(what: str) -> str:
+    """The same in the words of a narrow column."""
+    return what.replace(" rows", "").replace("beside libraries", "beside").replace("starting ", "")
 
 
 def _worth_showing(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:

@@ -58,11 +58,11 @@ def test_each_is_a_row(registry: Registry, cache: Path, processes: Processes) ->
         "fine:as_called": "pass: ",
         "own": "pass: ",
         "absent": "skip: not installed: pip install fake",
-        "too_old": "skip: fake 0.9 is too old: 1.0 or newer is needed: pip install fake",
+        "too_old": "skip: fake 0.9 is too old: 1.0 or newer is needed: pip install -U fake",
         "broken": "skip: cannot be imported (ImportError: libfake.so.1: cannot open shared object "
-        "file): pip install fake",
+        "file): pip install -U fake",
         "no_code": "skip: has no code for this GPU's architecture (RuntimeError: CUDA error: no "
-        "kernel image is available): pip install fake",
+        "kernel image is available): pip install -U fake",
         "no_memory": "skip: found no memory on the GPU for its own (OutOfMemory: its pool is "
         "empty)",
         "wrong": "fail: n = 33, exact: got -5.34386337e-13, expected -3.56257558e-13",
