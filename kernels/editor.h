@@ -158,6 +158,9 @@ struct Operator {
     static __device__ Acc lift(Element x, size_t) { return Acc(x); }
     static __device__ Acc combine(Acc a, Acc b) { return a + b; }
     static __device__ Result finish(Acc a) { return a; }
+    // Declared for `argmin` and `argmax` only.
+    static __device__ bool better(Scalar a, Scalar b);
+    static __device__ bool precedes(Acc a, Acc b);
 
     template <class T>
     static __device__ void atomic(T *address, T value) { atomicAdd(address, value); }

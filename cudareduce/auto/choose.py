@@ -35,7 +35,7 @@ class Chooser:
         take one kernel for both: a sum of integers has ways that one of floats has not."""
         fixed = self.name == AUTO_FIXED
         for table in self.tables:
-            for entry in table.near(reduction, n, rows, self.kernels, fixed=fixed):
+            for entry in table.near(reduction, n, rows, fixed=fixed):
                 other = entry.reduction
                 if entry.is_of(reduction) or (
                     self._rule(other, n, rows) == self._rule(reduction, n, rows)

@@ -20,31 +20,41 @@ _LOAD, _LOADS = 16, 64
 _SHAPES = ((256, _LOAD), (256, _LOADS), (512, _LOADS))
 #: From so many times the L2 on bulk copies are ahead: on an H200 by 0.4 % at 17 times, 1 % at 68.
 _MANY_L2 = 16
-#: Compute capabilities whose SMs have room for a ring of 192 KiB; those of 12 have 99 KiB.
-_RING = ("9.", "10.")
+#: Compute capabilities whose SMs have room for a ring of so many bytes; those of 12 have 99 KiB. Of
+#: eight bytes an element one block an SM adds too slowly: 616 us at 2^28 float64, tiles 475.
+_RING, _RING_BYTES = ("9.", "10."), 192 * 2**10
 #: Where the driver does not tell them, those of an H200: bytes, and GB/s.
 _L2_BYTES, _PEAK_GB_S = 60 * 2**20, 4814.3
 #: How long a load from memory takes, in us: bandwidth times this must be under way at any time.
 _LATENCY_US = 0.8
 #: Bytes that a warp and a block of 256 threads of the kernels of rows have under way.
 _OF_WARP, _OF_BLOCK = 2**12, 2**14
+#: Up to so many bytes a row leaves most lanes of its warp idle.
+_SHORT_ROW = 2**10
 #: A row of so many bytes keeps a block busy; an input of so many is worth several blocks a row.
 _LONG_ROW, _LARGE = 2**15, 2**22
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a choice depends on: the device's limits, what is known of it, and hardware that is
-    missing."""
+    """What a choice depends on: the device's limits, what is known of it, hardware that is missing,
+    and how many SMs may work, None for all."""
 
     limits: DeviceLimits
     info: DeviceInfo
     lacks: tuple[str, ...] = ()
+    sms: int | None = None
 
     def run(self, kernel: Kernel) -> bool:
         """Whether the device has what a kernel needs, and the kernel leaves answers there."""
         enough = self.info.cc is None or float(self.info.cc) >= float(kernel.min_cc)
         return enough and not set(kernel.requires) & set(self.lacks) and kernel.finish != "host"
+
+    @property
+    def rings(self) -> int:
+        """Bytes of the rings of some of the SMs, 0 where all may work."""
+        few = self.sms is not None and self.sms < self.limits.sm_count
+        return _RING_BYTES * (self.sms or 0) * few
 
     @property
     def under_way(self) -> float:
@@ -63,6 +73,15 @@ class Pick:
     grid: Grid | None = None
 
 
+def packing(row: int) -> int:
+    """How rows of so many bytes lie to loads of 16 bytes, behind an aligned start: 0, where each
+    may begin between two; 1, of whole loads; 2, a power of two of them up to one for each lane."""
+    packs, rest = divmod(row, _LOAD)
+    if rest:
+        return 0
+    return 2 if packs in (1, 2, 4, 8, 16, 32) else 1
+
+
 def picks(reduction: Reduction, n: int, rows: int, facts: Facts) -> Iterator[Pick]:
     """What to take for `rows` rows of `n` elements, best first; some of it may not take them."""
     if rows != 1:
@@ -74,15 +93,19 @@ def picks(reduction: Reduction, n: int, rows: int, facts: Facts) -> Iterator[Pic
 
 
 def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
-    """One block as long as it asks for all of the input at once: nobody waits for another. Then, as
-    long as no SM has more than a tile, what hands partials over fastest among few blocks, in the
-    smallest tiles that do; then what disturbs many blocks least, and adds bytes four at a time."""
+    """One block as long as it asks for all of the input at once: nobody waits for another. On some
+    of the SMs then what has most bytes under way on each, once it has. Else, as long as no SM has
+    more than a tile, what hands partials over fastest among few blocks, in the smallest tiles that
+    do; then what disturbs many blocks least, and adds bytes four at a time."""
     size = reduction.dtype.size
+    ring = size == 4 and (facts.info.cc or "").startswith(_RING)
     nbytes, large = n * size, (facts.info.l2_bytes or _L2_BYTES) * _MANY_L2
     for block in (256, 512, 1024):
         if nbytes <= block * _LOADS:
             yield Pick("reduce_tiles_block", block)
             break
+    if ring and not reduction.op.indexed and nbytes >= facts.rings > 0:
+        yield Pick("reduce_ring_tickets")
     for block, thread in _SHAPES:
         if nbytes <= facts.limits.sm_count * block * thread:
             yield Pick("reduce_tiles_one_word", block, thread // size)
@@ -92,7 +115,7 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
         yield Pick("reduce_tiles_arg")
     if size == 1:
         yield Pick("reduce_tiles_dp4a")
-    if nbytes >= large and size >= 4 and (facts.info.cc or "").startswith(_RING):
+    if nbytes >= large and ring:
         yield Pick("reduce_tiles_ring")
     yield Pick("reduce_tiles_one_word")
     yield Pick("reduce_tiles_self_reset")
@@ -100,12 +123,13 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
 
 
 def _of_rows(row: int, rows: int, facts: Facts) -> Iterator[Pick]:
-    """Rows of `row` bytes: several a warp where they are a power of two of packs, else a warp each,
-    or a block each where rows are long or too few for warps to keep the memory busy; very few long
-    ones are shared by several blocks each."""
-    packs = row // _LOAD
-    if row % _LOAD == 0 and packs in (1, 2, 4, 8, 16, 32):
+    """Rows of `row` bytes: several a warp where they are a power of two of packs, other short ones
+    through shared memory; else a warp each, or a block each where rows are long or too few for
+    warps to keep the memory busy; very few long ones are shared by several blocks each."""
+    if packing(row) == 2:
         yield Pick("reduce_rows_butterfly")
+    if row <= _SHORT_ROW:
+        yield Pick("reduce_rows_staged")
     if rows * 4 * _OF_BLOCK < facts.under_way / 2 and row * rows >= _LARGE:
         yield Pick("reduce_rows_split")
     few = rows * _OF_WARP < facts.under_way

@@ -1,7 +1,8 @@
 """Tables: what `tune` found fastest on a GPU, kept as JSON in the user's data folder, or shipped.
 
 A table holds for GPUs that are alike in what decides how fast a reduction is; the driver is no part
-of that. An entry holds for the kernel's text that was measured, and for sizes near its own.
+of that. An entry holds for the kernel's text that was measured, and for sizes near its own; for
+rows only where they lie alike to wide loads.
 """
 
 from __future__ import annotations
@@ -9,19 +10,22 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from math import inf, log2
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from cudareduce.auto.formula import Pick
+from cudareduce.auto.formula import Pick, packing
 from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
 from cudareduce.host import user_dir
 from cudareduce.library.header import Grid
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import Reduction, reduction_of
+from cudareduce.problem.sizes import counted
 from cudareduce.results.store import Unfit, is_missing, read_json, values_of, write_text
 
 #: Raised when a reader of the old one would misread a table.
@@ -72,11 +76,14 @@ class Entry:
         if (self.rows == 1) != (rows == 1) or not (n and rows and self.n and self.rows):
             return inf
         steps = max(abs(log2(n / self.n)), abs(log2(rows / self.rows)))
-        if steps > log2(_NEAR):
+        if steps > log2(_NEAR) or (rows != 1 and self._packing(self.n) != self._packing(n)):
             return inf
         if self.is_of(reduction):
             return steps
         return 1 + steps if _kind(self.reduction) == _kind(reduction) else inf
+
+    def _packing(self, n: int) -> int:
+        return packing(n * self.reduction.dtype.size)
 
     def is_of(self, reduction: Reduction) -> bool:
         """Whether it was measured with this very operator on these types."""
@@ -101,40 +108,65 @@ def _kind(reduction: Reduction) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is known of one kind of GPU, with the `path` that it was read from."""
+    """What is known of one kind of GPU, with the `path` that it was read from; `left_out` is what
+    does not hold here, in a line each."""
 
     path: Path
     entries: tuple[Entry, ...]
+    left_out: tuple[str, ...] = ()
 
-    def near(
-        self, reduction: Reduction, n: int, rows: int, kernels: Mapping[str, Kernel], *, fixed: bool
-    ) -> Iterator[Entry]:
-        """What may say something of a problem, nearest first; nothing of kernels that have
-        changed."""
+    def near(self, reduction: Reduction, n: int, rows: int, *, fixed: bool) -> Iterator[Entry]:
+        """What may say something of a problem, nearest first."""
         near = [
             (entry.distance(reduction, n, rows), entry)
-            for entry in self.entries
-            if entry.fixed == fixed and not is_stale(entry, kernels)
-        ]
+            for entry in self.entries if entry.fixed == fixed
+        ]  # fmt: skip
         for distance, entry in sorted(near, key=lambda one: one[0]):
             if distance < inf:
                 yield entry
 
-    def stale(self, kernels: Mapping[str, Kernel]) -> str | None:
-        """Which kernels have changed since, in a sentence; None if none has."""
-        changed = dict.fromkeys(e.kernel for e in self.entries if is_stale(e, kernels))
-        if not changed:
-            return None
-        return (
-            f"{self.path} was measured with other texts of {', '.join(changed)}: what it says of "
-            "these is left out; cudareduce tune measures them again"
-        )
+    def holding(self, kernels: Mapping[str, Kernel]) -> Table:
+        """The table without entries whose kernel has changed, or does not take what they say."""
+        stale = [entry for entry in self.entries if _is_stale(entry, kernels)]
+        fresh = [entry for entry in self.entries if not _is_stale(entry, kernels)]
+        whys = [_why_unfit(entry, kernels[entry.kernel]) for entry in fresh]
+        left_out = []
+        if stale:
+            names = ", ".join(dict.fromkeys(entry.kernel for entry in stale))
+            left_out.append(
+                f"{self.path} was measured with other texts of {names}: what it says of these is "
+                "left out; cudareduce tune measures them again"
+            )
+        unfit = [f"{e.kernel} {why}" for e, why in zip(fresh, whys, strict=True) if why]
+        if unfit:
+            more = ", and more" if len(set(unfit)) > 1 else ""
+            left_out.append(
+                f"{self.path}: {counted(len(unfit), 'entry', 'entries')} left out, since "
+                f"{unfit[0]}{more}; cudareduce tune writes it anew"
+            )
+        sound = tuple(e for e, why in zip(fresh, whys, strict=True) if not why)
+        return Table(self.path, sound, tuple(left_out))
 
 
-def is_stale(entry: Entry, kernels: Mapping[str, Kernel]) -> bool:
+def _is_stale(entry: Entry, kernels: Mapping[str, Kernel]) -> bool:
     """Whether the kernel that was measured is not the one that is here."""
     kernel = kernels.get(entry.kernel)
     return kernel is None or kernel.sha != entry.source_sha
+
+
+def _why_unfit(entry: Entry, kernel: Kernel) -> str | None:
+    """Why a kernel cannot have been launched as an entry says, in words, or None if it can."""
+    reduction = entry.reduction
+    if entry.grid not in kernel.grids:
+        return f"takes the grid {' or '.join(kernel.grids)}, not {entry.grid}"
+    if entry.fixed and kernel.varies(reduction):
+        return f"adds {reduction.acc.name} in no fixed order"
+    return (
+        kernel.why_not(reduction)
+        or kernel.why_not_shape(entry.n, entry.rows)
+        or kernel.why_not_block(entry.block)
+        or kernel.why_not_items(entry.items, reduction.dtype.size)
+    )
 
 
 def file_name(info: DeviceInfo) -> str:
@@ -160,17 +192,20 @@ def shipped_folder() -> Path:
     return Path(__file__).resolve().parent / "tables"
 
 
-def tables_of(info: DeviceInfo) -> tuple[Table, ...]:
-    """The user's table for a GPU, and the shipped one, as far as they are there; one that does not
-    load is a UsageError."""
+def tables_of(info: DeviceInfo, kernels: Mapping[str, Kernel]) -> tuple[Table, ...]:
+    """The user's table for a GPU, and the shipped one, as far as they are there and hold for these
+    kernels; one that does not load is a UsageError."""
     places = [folder / file_name(info) for folder in (user_folder(), shipped_folder())]
-    return tuple(read_table(place) for place in places if not is_missing(place))
+    return tuple(read_table(p).holding(kernels) for p in places if not is_missing(p))
 
 
 def read_table(path: Path) -> Table:
     """Read a table; what is none is a UsageError that says what to do with it."""
     place = ""
     try:
+        with suppress(OSError):  # of which reading tells
+            if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe might never end
+                raise Unfit("it is no plain file")
         data = read_json(path)
         if type(data) is not dict or type(data.get("entries")) is not list:
             raise Unfit("it has no entries")
@@ -208,14 +243,19 @@ def _checked(entry: Entry) -> Entry:
     return entry
 
 
-def write_table(folder: Path, info: DeviceInfo, entries: Sequence[Entry]) -> Path:
-    """Put entries into the table of a GPU, in the place of those for the same problems; where it
-    is. What cannot be written is a UsageError, and so is a table there that does not load."""
+def write_table(
+    folder: Path, info: DeviceInfo, entries: Sequence[Entry], kernels: Mapping[str, Kernel]
+) -> Path | None:
+    """Put entries into the table of a GPU, in the place of those for the same problems, and leave
+    out what no longer holds for these kernels; where it is, None where nothing has changed. What
+    cannot be written is a UsageError, and so is a table there that does not load."""
+    path = folder / file_name(info)
+    before = Table(path, ()) if is_missing(path) else read_table(path).holding(kernels)
+    if not entries and not before.left_out:
+        return None
     if not folder.is_absolute():  # where there is no home
         raise UsageError("there is no home folder to keep a table in: set XDG_DATA_HOME")
-    path = folder / file_name(info)
-    before: Iterable[Entry] = () if is_missing(path) else read_table(path).entries
-    kept = {entry.problem: entry for entry in (*before, *entries)}
+    kept = {entry.problem: entry for entry in (*before.entries, *entries)}
     whole = {
         "schema": SCHEMA, "device": _alike(info),
         "entries": [asdict(entry) for entry in sorted(kept.values(), key=_order)],

@@ -29,7 +29,7 @@ Cases = list[tuple[Case, Verdict | None]]
 def cases(session: Session, choices: Sequence[Choice]) -> dict[Reduction, Cases]:
     """A case for each choice and reduction; for `auto` one for each shape that it takes at the
     sizes of the run. A table that does not load is a UsageError."""
-    tables = tables_of(session.backend.info()) if any(c.among for c in choices) else ()
+    tables = _tables(session, choices)
     found: dict[Reduction, Cases] = {}
     for reduction, some in session.settings.shares(choices).items():
         mine = found[reduction] = []
@@ -44,11 +44,13 @@ def cases(session: Session, choices: Sequence[Choice]) -> dict[Reduction, Cases]
 def why_left_out(session: Session, choices: Sequence[Choice]) -> str:
     """What tables say that does not count, in a line each; a table that does not load is a
     UsageError."""
+    return "\n".join(said for table in _tables(session, choices) for said in table.left_out)
+
+
+def _tables(session: Session, choices: Sequence[Choice]) -> tuple[Table, ...]:
+    """What is known of the device, where `auto` is among the choices."""
     automatic = next((choice for choice in choices if choice.among), None)
-    if automatic is None:
-        return ""
-    found = [t.stale(_by_id(automatic)) for t in tables_of(session.backend.info())]
-    return "\n".join(text for text in found if text)
+    return tables_of(session.backend.info(), _by_id(automatic)) if automatic else ()
 
 
 def case(
@@ -79,28 +81,33 @@ def _chosen(
     session: Session, choice: Choice, reduction: Reduction, tables: tuple[Table, ...],
     sms: int | None,
 ) -> Iterator[tuple[Case, Verdict | None]]:  # fmt: skip
-    """What `auto` takes, each with the sizes for which it is taken."""
+    """What `auto` takes, each once, with the sizes for which it is taken. Tables are of all SMs."""
     sizes, rows = session.settings.sizes, session.settings.rows
-    chooser = Chooser(choice.kernel.id, _by_id(choice), facts_of(session.backend), tables)
+    facts, known = facts_of(session.backend, sms), tables if sms is None else ()
+    chooser = Chooser(choice.kernel.id, _by_id(choice), facts, known)
     found: dict[Case | None, list[int]] = {}
     for n, in_rows in [(n, rows) for n in sizes] or _ANYWHERE:
         found.setdefault(chooser.choose(reduction, n, in_rows), []).append(n)
+    launched: dict[Case, tuple[set[int], Verdict | None]] = {}
     for best, taken in found.items():
-        only = frozenset(taken) if sizes else None
         if best is not None:
             shape = (best.block, best.items) if sms is None else (None, None)
             own = replace(choice, kernel=best.kernel, block=shape[0], items=shape[1])
-            launched, verdict = case(session, own, reduction, sms)
-            yield replace(launched, only=only), verdict
+            one, verdict = case(session, own, reduction, sms)
         elif sizes:
-            none = Case(choice.kernel, reduction, choice.kernel.block, 1, only=only, sms=sms)
             why = reduction.why_undefined() or "no kernel of the package takes these rows"
-            yield none, skipped("unfit", why)
+            one = Case(choice.kernel, reduction, choice.kernel.block, 1, sms=sms)
+            verdict = skipped("unfit", why)
+        else:
+            continue
+        launched.setdefault(one, (set(), verdict))[0].update(taken)
+    for one, (at, verdict) in launched.items():
+        yield replace(one, only=frozenset(at) if sizes else None), verdict
 
 
-def facts_of(backend: Backend) -> Facts:
-    """What a choice depends on."""
-    return Facts(backend.limits(), backend.info(), backend.traits.lacks)
+def facts_of(backend: Backend, sms: int | None = None) -> Facts:
+    """What a choice depends on, where so many SMs may work."""
+    return Facts(backend.limits(), backend.info(), backend.traits.lacks, sms)
 
 
 def _by_id(choice: Choice) -> dict[str, Kernel]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
-from cudareduce.backends import BackendSpec
+from cudareduce.backends import BackendSpec, never_timed
 from cudareduce.bench.cases import why_left_out
 from cudareduce.bench.group import Group
 from cudareduce.bench.guesses import settled
@@ -16,7 +16,7 @@ from cudareduce.bench.request import BenchRequest, bench_settings, chosen, opene
 from cudareduce.bench.runner import Part, measured
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
-from cudareduce.bench.telling import closing_line, job_text
+from cudareduce.bench.telling import closing_line, job_text, untimed_text
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.intervals import CONFIDENCE, MIN_ROUNDS
 from cudareduce.launch.case import Case
@@ -82,6 +82,8 @@ def timed_choices(
         recorder = Recorder(session.backend.name, device.peak_gb_s, settings, registry)
         if session.backend.timed() is None:
             say(job_text(len(choices), settings) or "", request.machine.quiet)
+            if not never_timed(request.machine.backend):  # or it has been said
+                say(untimed_text(settings) or "", request.machine.quiet)
         parts = measured(session, settled(session, choices, request.machine.quiet))
         records = recorder.all_records(parts)
         how = protocol(session, request.selection.kernels, parts)

@@ -21,6 +21,7 @@ from cudareduce.host import cpu_count
 from cudareduce.launch.bound import Workspaces
 from cudareduce.launch.case import Case, Prepared, Shape, build, planned
 from cudareduce.launch.plan import Plan
+from cudareduce.problem.sizes import counted
 from cudareduce.progress import Progress
 from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.job import Job, both
@@ -157,7 +158,7 @@ class Session:
             deadline = self.settings.deadline
             if deadline.passed or shape[0] * shape[1] / _MADE_PER_S > deadline.left_s:
                 return
-            progress.now(f"{len(prepared)} kernels at {_size_text(shape)}")
+            progress.now(f"{counted(len(prepared), 'kernel')} at {_size_text(shape)}")
             left = [
                 one for one in prepared
                 if shape in _taken(one, shapes) and _is_open(one.case, verdicts)

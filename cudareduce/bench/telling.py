@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from cudareduce.bench.settings import Settings
 from cudareduce.host import cpu_count
+from cudareduce.problem.sizes import counted
 from cudareduce.progress import duration_text
 from cudareduce.report.numbers import size_text
 from cudareduce.results.record import Record
@@ -35,10 +36,23 @@ def job_text(cases: int, settings: Settings) -> str | None:
     if expected_s < max(_WORTH_TELLING_S, 2 * small_s):
         return None
     return (
-        f"Emulating {cases} kernels on {size_text(elements)} elements takes about "
-        f"{duration_text(expected_s)} on {cores} processors; --n 2^20 takes about "
+        f"Emulating {counted(cases, 'kernel')} on {size_text(elements)} elements takes about "
+        f"{duration_text(expected_s)} on {counted(cores, 'processor')}; --n 2^20 takes about "
         f"{duration_text(small_s)}."
     )
+
+
+def untimed_text(settings: Settings) -> str | None:
+    """Which options were given that say how to time, where nothing is timed; None if none was."""
+    given = {
+        "--timing": settings.timings != ("cold",), "--graph": settings.graph,
+        "--energy": settings.energy,
+    }  # fmt: skip
+    names = [name for name, is_given in given.items() if is_given]
+    if not names:
+        return None
+    need = "needs a GPU, and has" if len(names) == 1 else "need a GPU, and have"
+    return f"{', '.join(names)} {need} no effect here"
 
 
 def closing_line(
@@ -62,7 +76,7 @@ def closing_line(
         listed = ", ".join(
             f"{count} {what if count > 1 else what[:-1]}" for what, count in tried.items() if count
         )
-        line += f"; up to {listed} each, {size_text(launches)} launches in all"
+        line += f"; up to {listed} each, {size_text(launches)} launch{'es' * (launches > 1)} in all"
     elif counts["pass"] and not any(record.n * record.rows for record in records):
         line += "; nothing was launched"
     if counts["fail"]:

@@ -22,7 +22,7 @@ from cudareduce.launch.plan import Plan
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import Reduction
 from cudareduce.progress import say
-from cudareduce.report.answers import verdict_section
+from cudareduce.report.answers import answer_sections
 from cudareduce.report.publish import publish
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
@@ -52,23 +52,21 @@ def verify(request: VerifyRequest) -> int:
         for reduction, some in cases(session, settled(session, choices, quiet)).items():
             answers = _answers(session, some, reduction, sanitize=request.sanitize)
             records += recorder.records(answers.group, answers.cases)
-            if request.strict:
-                codes |= undecided_codes([answers.group], records)
             groups.append(answers.group)
             if answers.group.interrupted:
                 codes |= {130}
                 break
         device = session.backend.info()
-        if request.peers and not codes:
+        if request.peers and 130 not in codes:
             from cudareduce.bench.beside import verified_beside
 
             beside = verified_beside(session, groups, recorder, request.peers)
             records += beside.records
             codes |= {130} if beside.interrupted else set()
+    codes |= undecided_codes(groups, records) if request.strict else set()
     run = Run(tool(request.argv), device, {"sizes": list(settings.sizes)}, tuple(records))
-    publish(
-        request.outputs, [verdict_section(records, f"answers on {device.name}")], run_texts(run)
-    )
+    found = answer_sections(records, f"answers on {device.name}")
+    publish(request.outputs, found, run_texts(run))
     following = "cudareduce bench, which times what is right"
     line = closing_line(records, monotonic() - began, following, interrupted=130 in codes)
     say(line, quiet)

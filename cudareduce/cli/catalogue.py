@@ -11,6 +11,7 @@ from cudareduce.escapes import shown
 from cudareduce.library.header import TECHNIQUES
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry
+from cudareduce.problem.sizes import counted
 from cudareduce.report.sections import Section
 
 #: The most kernels that an error names.
@@ -63,7 +64,7 @@ def list_section(registry: Registry, suite: str | None) -> list[Section]:
             (c.name or "", c.kernel.id, c.kernel.title) for c in chosen
         )
     else:
-        title, errata = f"{len(chosen)} kernels", ()
+        title, errata = counted(len(chosen), "kernel"), ()
         header = ("kernel", "family", "scope", "what it is")
         rows = tuple((k.id, k.family, k.scope, k.title) for k in (c.kernel for c in chosen))
     begins = [k for k, c in enumerate(chosen) if k and not suite and c.kernel.after is None]

@@ -157,7 +157,10 @@ cudareduce reveal --compare reduce_v6_multi_add reduce_v7_shuffle""",
     "kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|PEER|all|peers]...",
     type=Named("KERNEL", suites=True),
 )  # fmt: skip
-@add_sizes("1024", f"Elements: {_SIZES}. Up to 4096 the whole tree is found.")
+@add_sizes(
+    None, f"Elements: {_SIZES}. Up to 4096 the whole tree is found.  "
+    "[default: 1024; beside a file, its own]",
+)  # fmt: skip
 @add_reveal
 @click.pass_obj
 def reveal_(arguments: list[str], /, **options: Any) -> int:

@@ -17,6 +17,7 @@ from cudareduce.cli.types import (
     CountOrWord,
     Counts,
     Name,
+    Peers,
     Place,
     Sizes,
     Word,
@@ -138,7 +139,8 @@ add_problem = options_of(
                  help="Elements a thread.  [default: each kernel's]"),
     click.option("--sms", type=Counts(1, _MOST_SMS), default=(),
                  help="Leave the other SMs free: launch no more than N blocks, of the kernel's "
-                 "largest size unless --block says; several with commas.  [default: all SMs]"),
+                 "largest size unless --block says; a list, or a range 8..128 that doubles.  "
+                 "[default: all SMs]"),
     click.option("--entry", metavar="NAME", type=Name(),
                  help="Which of its kernels, with template arguments."),
     click.option("--grid", type=CountOrWord(1, _MOST_BLOCKS, GRID_RULES), metavar="BLOCKS",
@@ -179,8 +181,9 @@ add_strict = click.option(
     "--strict", is_flag=True, help="Exit with 4 if anything could not be decided or measured."
 )
 add_peers = click.option(
-    "--peers", type=Words("NAMES", PEERS), default=(),
-    help=f"Libraries beside kernels, with commas, or all: {', '.join(PEERS)}.",
+    "--peers", type=Peers(PEERS), default=(),
+    help=f"Libraries beside kernels, with commas, or all: {', '.join(PEERS)}; or single rows of "
+    "`cudareduce list peers`.",
 )  # fmt: skip
 add_tune = options_of(
     click.option("--op", type=Words("OPS", tuple(OPERATORS)), default="sum", show_default=True,
@@ -219,12 +222,13 @@ add_reveal = options_of(
                  help="Whether two add in one order: names, or files of --json."),
     click.option("--op", type=Word(OPERATORS), default="sum", show_default=True, metavar="OP",
                  help="Only a sum has an order that shows."),
-    click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32",
-                 show_default=True, help=f"Element types, with commas, or all: {_FLOATS}."),
+    click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)),
+                 help=f"Element types, with commas, or all: {_FLOATS}.  [default: float32]"),
     click.option("--acc", type=Word(DTYPES), metavar="DTYPE",
                  help="Accumulate in this wider type."),
-    click.option("--rows", type=Count(1, LARGEST), default=1, show_default=True,
-                 help="Reduce this many rows of --n elements each; the first is looked at."),
+    click.option("--rows", type=Count(1, LARGEST),
+                 help="Reduce this many rows of --n elements each; the first is looked at.  "
+                 "[default: 1]"),
     click.option("--block", type=Count(1, _MOST_THREADS), metavar="THREADS",
                  help="Threads a block.  [default: each kernel's]"),
     click.option("--items", type=Count(1, _MOST_ITEMS),
@@ -233,8 +237,9 @@ add_reveal = options_of(
     click.option("--backend", type=Word(["auto", "cuda", "cpu"]), default="auto",
                  show_default=True, metavar="NAME", help="Where kernels run: cuda, cpu or auto."),
     add_device,
-    click.option("--time-limit", type=seconds, default=10.0, show_default=True,
-                 metavar="SECONDS", help="What the probes of one call may take."),
+    click.option("--time-limit", type=seconds, metavar="SECONDS",
+                 help="What the probes of one call may take, and a library up to its first "
+                 "answer.  [default: 10, and 300]"),
     add_no_cache,
     add_quiet,
     add_json,

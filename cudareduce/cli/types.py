@@ -71,18 +71,30 @@ class Count(click.ParamType[int]):
 
 
 class Counts(click.ParamType[tuple[int, ...]]):
-    """Whole numbers between two limits, with commas."""
+    """Whole numbers between two limits, with commas, and ranges that double."""
 
     name = "N,..."
 
     def __init__(self, low: int, high: int) -> None:
-        self._count = Count(low, high)
+        self._low, self._high = low, high
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
         """The numbers, each once."""
+        from cudareduce.problem.sizes import parse_range
+
         if isinstance(value, tuple):
             return value
-        numbers = (self._count.convert(part, param, ctx) for part in value.split(","))
+        try:
+            numbers = [number for part in value.split(",") for number in parse_range(part)]
+        except UsageError:
+            numbers = []
+        if not numbers or not all(self._low <= number <= self._high for number in numbers):
+            limits = f"from {self._low} to {self._high}"
+            self.fail(
+                f"{reprlib.repr(value)} is no list of whole numbers {limits}: write 8, 8,16,132 or "
+                "8..128, which doubles",
+                param, ctx,
+            )  # fmt: skip
         return tuple(dict.fromkeys(numbers))
 
 
@@ -165,6 +177,39 @@ class Words(click.ParamType[tuple[str, ...]]):
         taken = before.split(",")
         words = [word for word in self.known if word not in taken] + ([] if comma else ["all"])
         return completed([f"{before}{comma}{word}" for word in words], incomplete)
+
+
+class Peers(click.ParamType[tuple[str, ...]]):
+    """Libraries, or single ways to call one as results name them, with commas, or `all`."""
+
+    name = "NAMES"
+
+    def __init__(self, known: tuple[str, ...]) -> None:
+        self._libraries = Words(self.name, known)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
+        """The names, each known, in small letters."""
+        if isinstance(value, tuple):
+            return value
+        words = [word.strip().lower().removeprefix("peer:") for word in value.split(",")]
+        libraries = [word.partition(":")[0] for word in words]
+        known = self._libraries.convert(",".join(libraries), param, ctx)
+        if words == libraries:
+            return known
+        from cudareduce.peers.catalogue import listings
+
+        peers = {peer.name for listing in listings(known) for peer in listing.peers()}
+        for word in words:
+            if ":" in word and word not in peers:
+                self.fail(
+                    f"{reprlib.repr(word)} is no way to call a library: `cudareduce list peers` "
+                    "shows them", param, ctx,
+                )  # fmt: skip
+        return known if "all" in words else tuple(dict.fromkeys(words))
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
+        """Libraries that may follow the last comma."""
+        return self._libraries.shell_complete(ctx, param, incomplete)
 
 
 def completed(words: Iterable[str], incomplete: str) -> list[CompletionItem[str]]:

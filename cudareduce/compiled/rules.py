@@ -13,6 +13,7 @@ from cudareduce.compiled.nvcc import Compiled
 from cudareduce.compiled.resources import Resources
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import Reduction
+from cudareduce.problem.sizes import counted
 
 _IGNORED = re.compile(r".*will be ignored.*")
 #: A load of 16 bytes or more at once, or a bulk copy.
@@ -39,26 +40,28 @@ def broken_rules(
     for line in _IGNORED.findall(compiled.said):
         yield f"the assembler says: {line.strip()}"
     if not kernel.foreign and used.spill_bytes:
-        yield f"spills {used.spill_bytes} bytes a thread; no kernel of this package may"
+        yield f"spills {counted(used.spill_bytes, 'byte')} a thread; no kernel of this package may"
     wide = kernel.vector_of(reduction.dtype.size) * reduction.dtype.size >= 16
     if wide and "tma" not in kernel.requires and not _WIDE.search(compiled.ptx):
         yield f"its header says vector = {kernel.vector}, but no load brings 16 bytes"
     if kernel.finish == "last_block":
-        reason = _unfenced(compiled.ptx)
+        reason = _unfenced(compiled.ptx, drawn=kernel.walk == "tickets")
         if reason:
             yield reason
 
 
-def _unfenced(ptx: str) -> str | None:
-    """Why a block may count as arrived before its partial can be seen by the others.
+def _unfenced(ptx: str, *, drawn: bool) -> str | None:
+    """Why a block may count as arrived before its partial can be seen by the others; where tickets
+    are `drawn` it arrives at the last count.
 
     This reads the text from top to bottom, and sees no branches: a fence between the last store
     and the arrival counts, even under a condition that does not hold wherever the arrival is
     reached. Nor does it see whether the last block has a fence before it reads the partials.
     """
-    arrival = _ARRIVAL.search(ptx)
-    if arrival is None:
+    counts = list(_ARRIVAL.finditer(ptx))
+    if not counts:
         return "its finish is last_block, but nothing is counted"
+    arrival = counts[-1 if drawn else 0]
     if _releases(arrival[0]):
         return None
     before = ptx[: arrival.start()]

@@ -56,7 +56,7 @@ std::string describe_buffer(const Launch &launch, const Buffer &buffer) {
   const int argument = argument_number(launch, buffer);
   const std::string name =
       argument < 0 ? "a buffer that is no argument" : "argument " + std::to_string(argument);
-  return name + " (" + std::to_string(buffer.bytes) + " bytes)";
+  return name + " (" + std::to_string(buffer.bytes) + (buffer.bytes == 1 ? " byte)" : " bytes)");
 }
 
 // Null: no memory. Nothing but the margins takes any until it is touched.
@@ -149,11 +149,13 @@ bool describe_address(const Launch &launch, const void *address, char *text, siz
     if (byte < buffer.map || byte >= buffer.map + buffer.map_bytes) continue;
     const std::string name = describe_buffer(launch, buffer);
     if (byte >= buffer.end()) {
-      snprintf(text, capacity, "%zu bytes past the end of %s",
-               static_cast<size_t>(byte - buffer.end()), name.c_str());
+      const size_t past = byte - buffer.end();
+      snprintf(text, capacity, "%zu byte%s past the end of %s", past, past == 1 ? "" : "s",
+               name.c_str());
     } else if (byte < buffer.start) {
-      snprintf(text, capacity, "%zu bytes before the start of %s",
-               static_cast<size_t>(buffer.start - byte), name.c_str());
+      const size_t before = buffer.start - byte;
+      snprintf(text, capacity, "%zu byte%s before the start of %s", before, before == 1 ? "" : "s",
+               name.c_str());
     } else {
       snprintf(text, capacity, "inside %s", name.c_str());
     }

@@ -13,6 +13,7 @@ from pathlib import Path
 from cudareduce.backend import Source
 from cudareduce.emulator.runtime import Entry
 from cudareduce.errors import BuildError, KernelFault
+from cudareduce.problem.sizes import counted
 
 #: Bytes a block that a kernel may declare, and take in all where nobody has allowed it more.
 SHARED_LIMIT = 49152
@@ -59,8 +60,8 @@ class CpuProgram:
         allowed = ctypes.c_uint.in_dll(self._library, f"{_BOUNDS}{self.entry}").value
         if allowed < block <= MAX_THREADS:
             return (
-                f"is launched with {block} threads a block, and its __launch_bounds__ allow "
-                f"{allowed} at most"
+                f"is launched with {counted(block, 'thread')} a block, and its __launch_bounds__ "
+                f"allow {allowed} at most"
             )
         shared = self.shared_with(dynamic)
         if shared > SHARED_LIMIT:

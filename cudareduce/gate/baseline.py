@@ -14,6 +14,7 @@ from typing import Any, get_args
 from cudareduce.backend import TIMED_BACKENDS, BackendName
 from cudareduce.errors import BaselineError, UsageError
 from cudareduce.problem.patterns import PATTERNS
+from cudareduce.problem.sizes import counted
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import is_missing, load
 
@@ -71,6 +72,11 @@ def load_timed(path: Path) -> Run:
     """A run of a GPU. A file that does not load, is empty, contradicts itself or comes from the CPU
     is a UsageError."""
     run = load(path)
+    if "tuned" in run.protocol:
+        raise UsageError(
+            f"{path} is of cudareduce tune, which times launch shapes against each other: bench "
+            "what is to be compared"
+        )
     if not run.records:
         raise UsageError(f"{path} holds no records: bench again")
     if not run.device.name.strip():
@@ -115,7 +121,9 @@ def _unreadable(protocol: Mapping[str, Any]) -> Iterator[str]:
 def _too_many(record: Record, protocol: Mapping[str, Any]) -> str | None:
     """A run may have been cut short, and has no more rounds than were asked for."""
     rounds, asked = len(record.rounds_us), protocol.get("rounds")
-    return f"{rounds} rounds, and {asked} were asked for" if asked and rounds > asked else None
+    if not asked or rounds <= asked:
+        return None
+    return f"{rounds} rounds, and {counted(asked, 'was', 'were')} asked for"
 
 
 def _problems(record: Record) -> Iterator[str]:

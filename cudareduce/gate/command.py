@@ -16,6 +16,7 @@ from cudareduce.gate.compare import Row, Rules, compare
 from cudareduce.gate.judgement import (
     Judgement,
     half_widths,
+    host_notes,
     publish_judgement,
     rules_between,
     unused_notes,
@@ -25,7 +26,6 @@ from cudareduce.gate.request import BaseRequest, CheckRequest, CompareRequest, R
 from cudareduce.gate.rerun import (
     base_batches,
     base_choices,
-    library_of,
     only_suspects,
     repeated,
 )
@@ -33,6 +33,8 @@ from cudareduce.gate.significance import MIN_ROUNDS
 from cudareduce.gate.thresholds import load_thresholds
 from cudareduce.gate.trees import base_folders, load_tree
 from cudareduce.library.registry import Registry, kernels_folder, load_registry
+from cudareduce.peers.names import meant
+from cudareduce.problem.sizes import counted
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Texts
 from cudareduce.results.provenance import tool
@@ -53,7 +55,11 @@ def compare_files(request: CompareRequest) -> int:
         title=f"{request.new.name} against {request.old.name}, {new.device.name}",
         rows=tuple(compare(old.records, new.records, rules)),
         rules=rules,
-        notes=(*notes, *unused_notes(thresholds, [*old.records, *new.records])),
+        notes=(
+            *notes,
+            *host_notes(old.records, new.records),
+            *unused_notes(thresholds, [*old.records, *new.records]),
+        ),
     )
     return publish_judgement(judgement, request.judging, request.outputs, load_registry())
 
@@ -82,6 +88,7 @@ def check(request: CheckRequest) -> int:
             return [row.old for row in suspects if row.old], second.new
 
         rows = confirm(compare(old.records, measured.new, rules), once_more, rules)
+    notes += host_notes(old.records, measured.new)
     notes += unused_notes(thresholds, [*old.records, *measured.new])
     now = measured.as_run(now, again.rounds)
     judgement = Judgement(
@@ -141,8 +148,8 @@ def _stored(request: CheckRequest) -> Run:
         check_writable(request.baseline)
         if request.remeasuring.kernels:
             raise UsageError("--update-baseline takes no kernels: a baseline is one whole run")
-        held = {library_of(r) for r in stored.records if r.scope == "library"}
-        if not held <= set(request.remeasuring.peers):
+        held = {record.kernel for record in stored.records if record.scope == "library"}
+        if not all(meant(name, request.remeasuring.peers) for name in held):
             raise UsageError(
                 "--update-baseline would drop libraries that the baseline holds: give --peers all"
             )
@@ -157,7 +164,9 @@ def _opened(remeasuring: Remeasuring, registry: Registry) -> Iterator[Bencher]:
 
 
 def _longer(batches: Sequence[Batch], suspects: Sequence[Row], quiet: bool) -> list[Batch]:
-    say(f"{len(suspects)} look slower: measuring them again", quiet)
+    these = "it" if len(suspects) == 1 else "them"
+    looking = counted(len(suspects), "looks", "look")
+    say(f"{looking} slower: measuring {these} again", quiet)
     return only_suspects(batches, [row.record for row in suspects])
 
 

@@ -8,7 +8,7 @@ UNCERTAIN, with the reason.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import expm1, log, log1p
 
@@ -17,6 +17,7 @@ import numpy as np
 from cudareduce.gate.baseline import identity, problem
 from cudareduce.gate.significance import MIN_ROUNDS, Change, changes
 from cudareduce.gate.thresholds import Thresholds
+from cudareduce.problem.sizes import counted
 from cudareduce.results.record import Record
 
 #: From worst to best: the order of tables and annotations.
@@ -88,6 +89,12 @@ def _nothing(old: Record | None, new: Record | None) -> bool:
     )
 
 
+def host_only(old: Sequence[Record], new: Sequence[Record]) -> list[tuple[Record, Record]]:
+    """The calls of libraries that both sides hold and `compare` has no row for: only the host's
+    time is known of them, which has no rounds to tell a change from noise by."""
+    return [(a, b) for a, b in _pair(old, new) if a and b and _host_only(a) and _host_only(b)]
+
+
 def _host_only(record: Record) -> bool:
     timed = record.time_us is not None
     return bool(record.called and record.host_us) and not timed and record.verdict == "pass"
@@ -122,11 +129,12 @@ def _why_not(old: Record, new: Record, rules: Rules) -> str:
             return f"{words} has no time for it"
         count = len(record.medians_us)
         if count < MIN_ROUNDS:
-            return f"{words} has {count} rounds, and a verdict takes {MIN_ROUNDS}"
+            return f"{words} has {counted(count, 'round')}, and a verdict takes {MIN_ROUNDS}"
         if rules.shares and not record.ceiling_gb_s:
             return f"another card, and {words} has no ceiling to take a share of"
     if rules.paired and (common := len(_rounds(old, new, rules)[0])) < MIN_ROUNDS:
-        return f"the two have {common} rounds in common, and a verdict takes {MIN_ROUNDS}"
+        shared = counted(common, "round")
+        return f"the two have {shared} in common, and a verdict takes {MIN_ROUNDS}"
     return ""
 
 
@@ -157,13 +165,18 @@ def _row(old: Record | None, new: Record | None, change: Change | None, rules: R
     if rules.same_code and _twins(old, new):
         return Row(old, new, "SAME", SAME_CODE, threshold, change)
     verdict, reason = _judge(old, new, change, threshold, rules)
-    if (old.block, old.items) != (new.block, new.items):
-        shape = f"block x items {old.block} x {old.items}, now {new.block} x {new.items}"
-        reason = f"{reason}; {shape}" if reason else shape
-    if old.version != new.version:
-        versions = f"version {old.version or 'unknown'}, now {new.version or 'unknown'}"
-        reason = f"{reason}; {versions}" if reason else versions
+    reason = "; ".join(filter(None, (reason, *_others(old, new))))
     return Row(old, new, verdict, reason, threshold, change)
+
+
+def _others(old: Record, new: Record) -> Iterator[str]:
+    """What is not as it was, besides the times."""
+    if old.chosen and new.chosen and old.chosen != new.chosen:
+        yield f"took {old.chosen}, now {new.chosen}"
+    if (old.block, old.items) != (new.block, new.items):
+        yield f"block x items {old.block} x {old.items}, now {new.block} x {new.items}"
+    if old.version != new.version:
+        yield f"version {old.version or 'unknown'}, now {new.version or 'unknown'}"
 
 
 def _twins(old: Record, new: Record) -> bool:

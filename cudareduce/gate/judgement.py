@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 
 from cudareduce.bench.command import verdict_codes
 from cudareduce.errors import BaselineError, worst_exit_code
 from cudareduce.gate.bencher import Remeasured
-from cudareduce.gate.compare import Row, Rules
+from cudareduce.gate.compare import Row, Rules, host_only
 from cudareduce.gate.fingerprint import match
 from cudareduce.gate.policy import Policy
 from cudareduce.gate.request import Judging
@@ -18,6 +19,7 @@ from cudareduce.gate.verdicts import benchmark_series, findings, rows_json, verd
 from cudareduce.library.registry import Registry
 from cudareduce.progress import say
 from cudareduce.report.ci import junit, tell_ci
+from cudareduce.report.numbers import plain_text, short_size
 from cudareduce.report.publish import Outputs, Texts, publish
 from cudareduce.results.record import Record, Run
 
@@ -72,6 +74,25 @@ def unused_notes(thresholds: Thresholds, records: Sequence[Record]) -> list[str]
     """What thresholds name and no record bears."""
     names = thresholds.unused({record.kernel for record in records})
     return [f"thresholds: no kernel here is called {name!r}" for name in names]
+
+
+def host_notes(old: Sequence[Record], new: Sequence[Record]) -> list[str]:
+    """The calls of libraries that are not compared, each with the host's times that lie furthest
+    apart."""
+    calls: dict[str, list[tuple[float, float, int]]] = {}
+    for before, now in host_only(old, new):
+        assert before.host_us
+        assert now.host_us
+        calls.setdefault(now.kernel, []).append((before.host_us, now.host_us, now.n))
+    told = []
+    for name, times in calls.items():
+        old_us, new_us, n = max(times, key=lambda time: abs(log(time[1] / time[0])))
+        furthest = f", the furthest apart of {len(times)}" if len(times) > 1 else ""
+        text = f"{plain_text(old_us, 2)}, now {plain_text(new_us, 2)} at n = {short_size(n)}"
+        told.append(f"{name} {text}{furthest}")
+    if not told:
+        return []
+    return [f"not compared, as of these only the host's time in us is known: {'; '.join(told)}"]
 
 
 def publish_judgement(

@@ -15,6 +15,7 @@ from cudareduce.gate.bencher import BASE, Batch
 from cudareduce.gate.request import BaseRequest, Remeasuring
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry, asked_for
+from cudareduce.peers.names import meant
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, Reduction, reduction_of
 from cudareduce.results.record import Record, Run
@@ -59,13 +60,8 @@ def repeated(stored: Run, remeasuring: Remeasuring, registry: Registry) -> Repea
 def _is_beside(record: Record, peers: Sequence[str]) -> bool:
     """Whether it is one of these libraries, or a kernel that was timed beside libraries."""
     if record.scope == "library":
-        return library_of(record) in peers
+        return meant(record.kernel, peers)
     return bool(peers) and record.context is not None
-
-
-def library_of(record: Record) -> str:
-    """The name of a library, as --peers takes it."""
-    return record.kernel.removeprefix("peer:").partition(":")[0]
 
 
 def _baseline_choices(run: Run, names: Sequence[str], registry: Registry) -> list[Choice]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from cudareduce.gate.compare import VERDICTS, Row, twin_changes
 from cudareduce.gate.policy import Policy
+from cudareduce.problem.sizes import counted
 from cudareduce.report.ci import Finding
 from cudareduce.report.numbers import (
     DASH,
@@ -91,7 +92,7 @@ def verdict_sections(
     header = ["verdict", "kernel", subject, f"old {unit}", f"new {unit}", "change"]
     table = [
         [
-            row.verdict, row.record.kernel, what(row.record).replace(" rows", ""),
+            row.verdict, row.record.kernel, _short(what(row.record)),
             _figure(row.old, shares), _figure(row.new, shares), _moved_text(row) or DASH,
         ]
         for row in shown
@@ -104,8 +105,15 @@ def verdict_sections(
     alike = sum(row.same_code and (row.verdict == "SAME" or row.change is not None) for row in rows)
     if alike:
         told.append(f"{alike} ran the same machine code, launched the same way{_noise(rows)}")
+    if any(row.record.context for row in shown):
+        told.append("beside: in the rounds of libraries; off: where the input starts, in elements")
     notes = (counts_text(rows), *_reasons(shown, what), *told)
     return [Section(title, tuple(header), tuple(map(tuple, table)), notes, 3)]
+
+
+def _short(what: str) -> str:
+    """The same in the words of a narrow column."""
+    return what.replace(" rows", "").replace("beside libraries", "beside").replace("starting ", "")
 
 
 def _worth_showing(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
@@ -135,7 +143,8 @@ def _worth_showing(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
     same = sum(row.verdict == "SAME" for row in shown)
     if len(shown) > _SHOW_ALL_UP_TO and same:
         shown = [row for row in shown if row.verdict != "SAME"]
-        told.append(f"{same} that are the SAME are not shown; --all shows them")
+        these = counted(same, "that is the SAME is", "that are the SAME are")
+        told.append(f"{these} not shown; --all shows {'it' if same == 1 else 'them'}")
     return shown, told
 
 
@@ -166,13 +175,14 @@ def _reasons(rows: Sequence[Row], what: Callable[[Record], str]) -> Iterator[str
             names = ", ".join(f"{row.record.kernel} {what(row.record)}" for row in members)
             if len(members) not in smaller:
                 names = f"the other {len(members)}"
-            if why and (verdict != "SAME" or any(map(_other_version, members))):
+            if why and (verdict != "SAME" or any(map(_other_code, members))):
                 yield f"{verdict}: {why}" + (f": {names}" if len(reasons) > 1 else "")
 
 
-def _other_version(row: Row) -> bool:
-    """Whether it compares two versions of a library."""
-    return bool(row.old and row.new and row.old.version != row.new.version)
+def _other_code(row: Row) -> bool:
+    """Whether it compares two versions of a library, or two kernels that `auto` took."""
+    old, new = row.old, row.new
+    return bool(old and new and (old.version, old.chosen) != (new.version, new.chosen))
 
 
 def _why(row: Row) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from cudareduce.backend import Launch
 from cudareduce.errors import KernelFault, TooManyBlocks
+from cudareduce.problem.sizes import counted
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _GRID = re.compile(r"\bthis_grid\s*\(")
@@ -60,9 +61,9 @@ class CooperativeFunction:
         most = each.value * sm_count
         if grid > most:
             raise TooManyBlocks(
-                f"it waits for its whole grid, and of its {grid} blocks of {block} threads this "
-                f"GPU holds {most} at one time: launch fewer, with --grid or with fixed_grid in "
-                "its header"
+                f"it waits for its whole grid, and of its {counted(grid, 'block')} of {block} "
+                f"threads this GPU holds {most} at one time: launch fewer, with --grid or with "
+                "fixed_grid in its header"
             )
         held = [ctypes.c_uint64(word) for word in words]
         places = (ctypes.c_void_p * len(held))(*(ctypes.addressof(word) for word in held))

@@ -223,7 +223,7 @@ class CudaBackend:
             try:
                 launch()
             except self._driver.Error as error:
-                raise _refusal(f"to launch {grid} blocks of {block} threads", error) from None
+                raise _refusal(f"to launch a grid of {grid} x {block} threads", error) from None
 
         return checked
 

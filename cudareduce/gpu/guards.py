@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from cudareduce.problem.sizes import counted
+
 #: Bytes on either side: what a block of 1024 threads writes when its bound is off by one tile. A
 #: multiple of 256, so that buffers stay as aligned as allocations are.
 BAND = 4096
@@ -56,7 +58,7 @@ def damage(driver: Any, stream: Any, buffer: GuardedBuffer) -> str | None:
             driver.memset_d8_async(address, SET_BITS, size, stream)
             first = len(held) - changed[-1] if where == "before" else changed[0] + 1
             found = found or (
-                f"{len(changed)} bytes {where} a buffer of {buffer.nbytes}, the nearest "
-                f"{first} bytes {where} it"
+                f"{counted(len(changed), 'byte')} {where} a buffer of {buffer.nbytes}, the nearest "
+                f"{counted(int(first), 'byte')} {where} it"
             )
     return found

@@ -150,7 +150,7 @@ class Bound:
         """What the launches have written outside their buffers or left behind, in words; None if
         nothing."""
         if "counter" in self._buffers:
-            counts = self.plan.problem.rows
+            counts = self.plan.scratch["counter"] // 4
             left = int(self._backend.download(self._buffers["counter"], "uint32", counts).max())
             if left:
                 return f"it leaves the counter at {left} to the next launch, not at 0"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cudareduce.launch.tree import Forest, Tree
+from cudareduce.library.header import UNASSIGNED
 from cudareduce.library.kernel import Kernel
 
 _WARP = 32
@@ -22,7 +23,8 @@ def claimed(kernel: Kernel, shapes: Sequence[tuple[int, int]], block: int, items
     forest = Forest(range(n))
     values = list(range(n))
     # With wide loads, which thread takes what depends on where the input starts: all is left open.
-    for blocks, _ in () if kernel.vector_bytes else shapes:
+    left_open = kernel.vector_bytes or kernel.walk in UNASSIGNED
+    for blocks, _ in () if left_open else shapes:
         shares = _shares(kernel, len(values), blocks, block, items)
         values = [_folded(forest, kernel, values, share) for share in shares if any(share)]
     return forest.tree(n, forest.join(values) if values else None)

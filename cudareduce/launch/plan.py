@@ -143,7 +143,7 @@ def plan(
     for index, (grid, n) in enumerate(shapes):
         if kernel.whole_tiles and n % (block * items):
             raise UsageError(
-                f"{kernel.id} takes no count, so {n} elements must be a multiple of {block * items}"
+                f"{kernel.id} takes no count, so n must be a multiple of {block * items}, not {n}"
             )
         if grid > MAX_GRID:
             raise UsageError(
@@ -170,7 +170,8 @@ def plan(
 def _behind(kernel: Kernel, problem: Problem, partials: int) -> dict[str, int]:
     """Bytes of each buffer that the entry point takes behind its counts."""
     if kernel.finish == "last_block":
-        return {"partials": partials * problem.reduction.acc_size, "counter": 4 * problem.rows}
+        counts = problem.rows + (kernel.walk == "tickets")  # those that were drawn, behind the rest
+        return {"partials": partials * problem.reduction.acc_size, "counter": 4 * counts}
     if kernel.workspace:
         return {"workspace": kernel.workspace_bytes(problem.reduction, partials)}
     return {}
@@ -234,6 +235,8 @@ def _depth(kernel: Kernel, blocks: int, n: int, block: int, items: int) -> int:
             return items * _parts(n, 32 * items) - 1 + (kernel.vector > 1) + _steps(32)
         case "warp_stream":  # a tile's elements and lanes, then the tiles
             own = items + _steps(32) + _parts(n, block * items * blocks)
+        case "tickets":  # chance may leave all tiles to one block; each is a sum of its own
+            own = items + _parts(n, max(32, block - 32) * items)
         case "tile":
             own = items
         case "grid_stride":

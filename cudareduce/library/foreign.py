@@ -20,6 +20,7 @@ from cudareduce.library.elements import read_dtypes, written_dtype
 from cudareduce.library.header import BLOCKS, Finish, GridRule
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.sizes import counted
 
 #: What stands before `__global__`, looked for from there in so many characters: from each word on
 #: it would take time that grows with the square of their number.
@@ -185,12 +186,13 @@ def _called(path: Path, function: _Function, says: Guesses) -> _Call:
 
 def _assumption(kernel: Kernel, call: _Call) -> str:
     """What was guessed, and how to say it better."""
+    shared = counted(int(kernel.dynamic_shared), "byte")
     counting = f"counts with {_name(call.count)}" if call.count else "takes whole tiles"
     return (
         f"{kernel.path}: no header, so it is assumed that {call.text} reads {_name(call.read)}, "
         f"writes {_name(call.write)}, {counting}; block {kernel.block}, items {kernel.items}, "
-        f"grid {kernel.fixed_grid or kernel.grid}, {kernel.dynamic_shared} bytes of dynamic shared "
-        f"memory, finish {kernel.finish}. Where that is wrong say so with --entry, --block, "
+        f"grid {kernel.fixed_grid or kernel.grid}, {shared} of dynamic shared memory, "
+        f"finish {kernel.finish}. Where that is wrong say so with --entry, --block, "
         "--items, --grid, --shared, --finish; where it faults, run it under compute-sanitizer"
     )
 

@@ -24,8 +24,8 @@ Grid = Literal[
     "fill_by_row",
 ]  # fmt: skip
 Walk = Literal[
-    "element", "tile", "grid_stride", "contiguous", "stream_fold", "warp_stream", "lane",
-    "warp_stride", "fixed_warps",
+    "element", "tile", "grid_stride", "tickets", "contiguous", "stream_fold", "warp_stream",
+    "lane", "warp_stride", "fixed_warps",
 ]  # fmt: skip
 Fold = Literal["tree", "warps_then_serial"]
 Finish = Literal[
@@ -60,6 +60,7 @@ WALKS: dict[Walk, str] = {
     "element": "each thread one element, which it combines in memory at once",
     "tile": "each block one tile of block * items neighbouring elements",
     "grid_stride": "the threads of the whole grid stride over the input, items at a time",
+    "tickets": "tiles go to the block whose last warp asks next; its other warps fold them",
     "contiguous": "each block an equal contiguous share of its row; its threads stride over it",
     "stream_fold": "shares as in contiguous; the block folds neighbours while tiles stream in",
     "warp_stream": "each warp an equal contiguous share, whose tiles it folds in their order",
@@ -90,6 +91,8 @@ FINISHES: dict[Finish, str] = {
 }
 #: What combines partials in whatever order blocks end.
 UNORDERED: tuple[Finish, ...] = ("atomic", "self_reset", "one_word")
+#: What leaves to chance which block adds what.
+UNASSIGNED: tuple[Walk, ...] = ("tickets",)
 #: What goes by memory that outlives a launch.
 _KEEPING: tuple[Finish, ...] = ("mailbox", "self_reset", "one_word")
 #: What may become of the partials of a file without a header.
@@ -105,7 +108,7 @@ ORDERS: dict[Order, str] = {
 #: What a kernel may need that not every backend has.
 REQUIREMENTS = ("tma", "cluster", "inline_ptx")
 #: Block sizes that a header may name, in threads.
-BLOCKS = (32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 640, 768, 896, 1024)
+BLOCKS = (32, 64, 96, 128, 160, 192, 224, 256, 288, 384, 512, 544, 640, 768, 896, 1024)
 
 #: The words of the technique matrix, in its column order, with what each means.
 TECHNIQUES = {

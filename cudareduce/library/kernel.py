@@ -13,6 +13,7 @@ from typing import Any
 from cudareduce.errors import UsageError
 from cudareduce.library.entry import check_parameters, definition
 from cudareduce.library.header import (
+    UNASSIGNED,
     UNORDERED,
     Finish,
     Fold,
@@ -101,6 +102,13 @@ class Kernel:
         """Bytes of global memory that outlive a launch of so many blocks."""
         return memory_bytes(self.workspace, _sizes(reduction), {"block": grid})
 
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """The rules for the grid that it takes: blocks that fill a device go on from tile to tile,
+        and so may be any number."""
+        striding: tuple[Grid, ...] = ("fill", "per_sm", "cover")
+        return striding if self.grid in striding[:2] else (self.grid,)
+
     def items_of(self, size: int) -> int:
         """Elements a thread unless asked otherwise, of so many bytes each."""
         return max(1, self.items_bytes // size) if self.items_bytes else self.items
@@ -141,7 +149,8 @@ class Kernel:
 
     def varies(self, reduction: Reduction) -> bool:
         """Whether the bits of its answers hang on the order in which blocks arrive."""
-        return self.finish in UNORDERED and reduction.acc.kind == "float"
+        chance = self.finish in UNORDERED or self.walk in UNASSIGNED
+        return chance and reduction.acc.kind == "float"
 
     def shape(self, n: int, rows: int) -> tuple[int, int]:
         """Elements a row and rows, as this kernel takes `rows` rows of `n` elements: to a warp

@@ -45,21 +45,27 @@ class Registry:
     suites: Mapping[str, Suite]
 
     def choose(
-        self, patterns: Sequence[str], adopt: Adopt | None = None, *, auto: bool = False
-    ) -> list[Choice]:
+        self, patterns: Sequence[str], adopt: Adopt | None = None, *, auto: bool = False,
+        libraries: Sequence[str] = (),
+    ) -> list[Choice]:  # fmt: skip
         """The kernels that KERNEL, SUITE, GLOB, FILE.cu, `all`, `auto` and `auto:fixed` name, in
         order, each once.
 
         No patterns mean `all`, which `auto` is no part of; it is a UsageError unless `auto` says
         that it may be named. `adopt` makes a kernel of a file without a header; without it such a
-        file is a UsageError, as a name is that is not known. Of two kernels of one name the file is
-        called by its path.
+        file is a UsageError, as a name is that is not known: it tells near ones, of `libraries`
+        too. Of two kernels of one name the file is called by its path.
         """
         chosen: dict[tuple[str, int | None, int | None], Choice] = {}
         taken = {name: kernel.path.resolve() for name, kernel in self.kernels.items()}
         taken |= dict.fromkeys((AUTO, AUTO_FIXED), Path())  # which no file may bear
+        near = [*self.kernels, *self.suites, *((AUTO, AUTO_FIXED) if auto else ()), *libraries]
+        what = "kernel, suite or library" if libraries else "kernel or suite"
         for pattern in patterns or ["all"]:
-            for choice in self._match(pattern, adopt):
+            found = self._match(pattern, adopt)
+            if found is None:
+                raise UsageError(f"no {what} is called {pattern!r}: {_hint(pattern, near)}")
+            for choice in found:
                 if choice.among and not auto:
                     raise UsageError(
                         f"{pattern} stands for another kernel from problem to problem: name one "
@@ -78,7 +84,7 @@ class Registry:
                 raise UsageError(f"{kernel.path}: after: there is no kernel {kernel.after!r}")
         return list(chosen.values())
 
-    def _match(self, pattern: str, adopt: Adopt | None) -> Iterable[Choice]:
+    def _match(self, pattern: str, adopt: Adopt | None) -> Iterable[Choice] | None:
         if pattern == "all":
             return [Choice(kernel) for kernel in self.kernels.values()]
         if pattern in self.kernels:
@@ -98,14 +104,7 @@ class Registry:
             found = fnmatch.filter(self.kernels, pattern)
             if found:
                 return [Choice(self.kernels[name]) for name in found]
-        raise UsageError(self._unknown(pattern))
-
-    def _unknown(self, name: str) -> str:
-        names = [*self.kernels, *self.suites, AUTO, AUTO_FIXED]
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-        near += [other for other in names if name in other and other not in near][:3]
-        hint = f"did you mean {' or '.join(near)}?" if near else "`cudareduce list` shows them"
-        return f"no kernel or suite is called {name!r}: {hint}"
+        return None
 
     def suite(self, name: str) -> Suite:
         """A suite by its name; an unknown one is a UsageError that lists them."""
@@ -137,6 +136,12 @@ class Registry:
         while (before := self.kernels.get(kernel.after or "")) is not None:
             kernel = before
         return kernel
+
+
+def _hint(name: str, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    near += [other for other in names if name in other and other not in near][:3]
+    return f"did you mean {' or '.join(near)}?" if near else "`cudareduce list` shows them"
 
 
 def asked_for(kernel: str, names: Sequence[str], choices: Iterable[Choice]) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module, metadata
 
-from cudareduce.peers.contract import Peer
-from cudareduce.peers.names import NAMES
+from cudareduce.peers.contract import AbsentError, Peer
+from cudareduce.peers.names import NAMES, meant
 from cudareduce.report.numbers import DASH
 from cudareduce.report.sections import Section
 
@@ -21,15 +22,17 @@ _WHERE = {
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Where a library's peers stand: module and attribute, as `cudareduce.peers.torch:PEERS`."""
+    """Where a library's peers stand: module and attribute, as `cudareduce.peers.torch:PEERS`; those
+    that `names` mean, or all."""
 
     place: str
+    names: tuple[str, ...] = ()
 
     def peers(self) -> tuple[Peer, ...]:
         """Its peers; the module is ours and imports the library only when a peer is loaded."""
         module, _, name = self.place.partition(":")
         found: tuple[Peer, ...] = getattr(import_module(module), name)
-        return found
+        return tuple(peer for peer in found if not self.names or meant(peer.name, self.names))
 
 
 #: Two libraries come out of one shared object.
@@ -37,11 +40,13 @@ _IN_CCCL = {"cub": "CUB", "thrust": "THRUST"}
 
 
 def listings(names: Sequence[str]) -> tuple[Listing, ...]:
-    """Where the peers of these libraries stand, in the order of tables."""
+    """Where the peers stand that names of libraries and of single peers mean, in the order of
+    tables."""
+    libraries = {name.partition(":")[0] for name in names}
     return tuple(
         Listing(f"cudareduce.peers.{'cccl' if name in _IN_CCCL else name}:"
-                f"{_IN_CCCL.get(name, 'PEERS')}")
-        for name in NAMES if name in names
+                f"{_IN_CCCL.get(name, 'PEERS')}", () if name in names else tuple(names))
+        for name in NAMES if name in libraries
     )  # fmt: skip
 
 
@@ -50,13 +55,16 @@ def peers_section() -> Section:
     rows = []
     absent: dict[str, tuple[str, ...]] = {}
     for peer in (peer for listing in listings(NAMES) for peer in listing.peers()):
-        version = version_here(peer)
+        version, why = _here(peer)
         rows.append((peer.name, version or DASH, _WHERE[peer.context], _what(peer)))
         if version is None:
-            absent[peer.install] = (*absent.get(peer.install, ()), peer.name)
-    notes = [f"{', '.join(names)}: {install}" for install, names in absent.items()]
+            absent[why] = (*absent.get(why, ()), peer.name)
+    notes = [
+        "--peers takes these names, and that of a library, up to the colon, for all of its own"
+    ]
+    notes += [f"{', '.join(names)}: {why}" for why, names in absent.items()]
     header = ("peer", "version", "CUDA context", "time")
-    return Section(f"{len(rows)} peers of --peers", header, tuple(rows), tuple(notes), 4)
+    return Section(f"{len(rows)} peers", header, tuple(rows), tuple(notes), 4)
 
 
 def peers_json() -> str:
@@ -64,7 +72,7 @@ def peers_json() -> str:
     peers = [peer for listing in listings(NAMES) for peer in listing.peers()]
     return json.dumps(
         [
-            {"id": peer.id, "version": version_here(peer), "context": peer.context,
+            {"id": peer.id, "version": _here(peer)[0], "context": peer.context,
              "host_only": peer.host_only, "install": peer.install}
             for peer in peers
         ],
@@ -76,11 +84,12 @@ def _what(peer: Peer) -> str:
     return "the host's" if peer.host_only else "the device's"
 
 
-def version_here(peer: Peer) -> str | None:
-    """The version of the library that would be called; None where there is none."""
-    if peer.version_here is not None:
-        return peer.version_here()
+def _here(peer: Peer) -> tuple[str | None, str]:
+    """The version of the library that would be called; None where there is none, and then what
+    brings it."""
     try:
-        return metadata.version(peer.package)
+        return (peer.version_here or partial(metadata.version, peer.package))(), ""
     except metadata.PackageNotFoundError:
-        return None
+        return None, peer.install
+    except AbsentError as error:
+        return None, f"{error}: {peer.upgrade}"

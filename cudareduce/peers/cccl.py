@@ -43,15 +43,6 @@ def load(needs: int = 0) -> str:
     return _text(version)
 
 
-def version_here(needs: int = 0) -> str | None:
-    """The version of the newest CCCL here; None where it is too old, or there is none or no
-    nvcc."""
-    try:
-        return load(needs)
-    except AbsentError:
-        return None
-
-
 def prepare(entry: str, given: Given) -> Ready:
     """A call of one of the shared object's functions, with its workspace."""
     call = _function(entry, given)
@@ -249,7 +240,7 @@ def _plain(text: str, problem: Problem) -> str:
 def _peer(name: str, needs: int = 0, **fields: Any) -> Peer:
     usual: dict[str, Any] = {
         "package": "nvidia-cuda-cccl", "install": INSTALL, "context": "any",
-        "load": partial(load, needs), "version_here": partial(version_here, needs),
+        "load": partial(load, needs), "version_here": partial(load, needs),
     }  # fmt: skip
     return Peer(name=name, **(usual | fields))
 

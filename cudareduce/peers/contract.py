@@ -16,6 +16,7 @@ from cudareduce.backend import Launch
 from cudareduce.launch.plan import Problem
 from cudareduce.problem.inputs import Array
 from cudareduce.problem.operators import Reduction
+from cudareduce.problem.sizes import counted
 
 #: Where a library works: in whichever CUDA context is current, in the device's primary one alone,
 #: or only in a process of its own, on streams of its own.
@@ -85,8 +86,9 @@ class Peer:
     AbsentError. `why_not` says why it does not take a problem, in words that follow its name, and
     `called` which call is made for one. `as_called`: the call allocates and waits, as people call
     it, so its time is the host's. `version_here` tells, without importing anything, the version of
-    a library that is not a package of Python's. Inputs start at a multiple of `alignment` bytes.
-    `on_cpu` imports the library and prepares the same call where there is no GPU, for its answers.
+    a library that is not a package of Python's, and raises AbsentError. Inputs start at a multiple
+    of `alignment` bytes. `on_cpu` imports the library and prepares the same call where there is no
+    GPU, for its answers.
     """
 
     name: str
@@ -98,7 +100,7 @@ class Peer:
     called: Callable[[Problem], str]
     prepare: Callable[[Given], Ready]
     as_called: bool = False
-    version_here: Callable[[], str | None] | None = None
+    version_here: Callable[[], str] | None = None
     alignment: int = 1
     on_cpu: Callable[[Given], Ready] | None = None
 
@@ -106,6 +108,11 @@ class Peer:
     def id(self) -> str:
         """What records call it."""
         return f"peer:{self.name}"
+
+    @property
+    def upgrade(self) -> str:
+        """The command that brings a newer one where there is one already."""
+        return self.install.replace("pip install", "pip install -U", 1)
 
     def for_cpu(self) -> Peer | None:
         """The peer in a process of its own on a machine without a GPU, if it works there."""
@@ -123,7 +130,8 @@ class Peer:
     def why_not_from(self, nbytes: int) -> str | None:
         """Why it takes no input that starts so many bytes off, or None if it does."""
         if nbytes % self.alignment:
-            return f"reads words of {self.alignment} bytes, and its input starts {nbytes} bytes off"
+            off = counted(nbytes, "byte")
+            return f"reads words of {self.alignment} bytes, and its input starts {off} off"
         return None
 
 

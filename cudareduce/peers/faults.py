@@ -22,7 +22,7 @@ _LONGEST = 160
 def absent(peer: Peer, error: Exception) -> Verdict:
     """The verdict on a library that cannot be imported, or is too old."""
     if isinstance(error, AbsentError):
-        return skipped("machine", f"{error}: {peer.install}")
+        return skipped("machine", f"{error}: {peer.upgrade}")
     name = getattr(error, "name", None)
     if isinstance(error, ModuleNotFoundError) and name:
         return skipped("machine", f"not installed: {peer.install}")
@@ -31,7 +31,7 @@ def absent(peer: Peer, error: Exception) -> Verdict:
 
 def not_imported(peer: Peer, how: str) -> Verdict:
     """The verdict on a library whose import fails so."""
-    return skipped("machine", f"cannot be imported ({how}): {peer.install}")
+    return skipped("machine", f"cannot be imported ({how}): {peer.upgrade}")
 
 
 def faulty(peer: Peer, error: Exception) -> Verdict:
@@ -45,7 +45,7 @@ def faulty(peer: Peer, error: Exception) -> Verdict:
         return skipped("machine", f"found no memory on the GPU for its own ({text})")
     for words, meaning in _SAID:
         if any(word in text.lower() for word in words):
-            advice = f": {peer.install}" if "memory" not in meaning else ""
+            advice = f": {peer.upgrade}" if "architecture" in meaning else ""
             return skipped("machine", f"{meaning} ({text}){advice}")
     return skipped("machine", f"raises {text}")  # no answer is no wrong one
 

@@ -16,6 +16,7 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.peers.catalogue import Listing
 from cudareduce.peers.contract import Peer
 from cudareduce.problem.operators import Reduction
+from cudareduce.report.numbers import sms_text
 from cudareduce.timing.rounds import Timing
 from cudareduce.timing.sampling import MAX_LAUNCHES, Method
 from cudareduce.verify.verdict import Verdict
@@ -152,7 +153,7 @@ class Outcome:
 
 def kernel_name(plan: Plan) -> str:
     """What tells a kernel from the others of a job."""
-    on = f" on {plan.sms} SMs" if plan.sms else ""
+    on = f" on {sms_text(plan.sms)}" if plan.sms else ""
     return f"{plan.kernel.id}{on}"
 
 

@@ -75,21 +75,23 @@ def parse_sizes(text: str) -> list[int]:
             f"{text!r} can be read in two ways: did you mean {''.join(parts)} or the list "
             f"{', '.join(parts)}?"
         )
-    sizes: dict[int, None] = {}
-    for part in text.split(","):
-        first, dots, last = part.partition("..")
-        if not dots:
-            sizes[parse_size(part)] = None
-            continue
-        low, high = parse_size(first), parse_size(last)
-        if not 0 < low <= high:
-            raise UsageError(
-                f"the range {reprlib.repr(part)} is empty: write SMALL..LARGE, from 1 up"
-            )
-        while low <= high:
-            sizes[low] = None
-            low *= 2
-    return list(sizes)
+    return list(dict.fromkeys(size for part in text.split(",") for size in parse_range(part)))
+
+
+def parse_range(text: str) -> list[int]:
+    """One size, or A..B, which doubles from A up to B; what is neither is a UsageError."""
+    first, dots, last = text.partition("..")
+    if not dots:
+        return [parse_size(text)]
+    low, high = parse_size(first), parse_size(last)
+    if not 0 < low <= high:
+        raise UsageError(f"the range {reprlib.repr(text)} is empty: write SMALL..LARGE, from 1 up")
+    return [low << k for k in range((high // low).bit_length())]
+
+
+def counted(count: int, one: str, more: str | None = None) -> str:
+    """So many of something, as a sentence has it: 1 element, 2 elements."""
+    return f"{count} {one if count == 1 else more or f'{one}s'}"
 
 
 def _surely_a_list(text: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import floor, log10
 
 from cudareduce.device import EVENT_TICK_US
+from cudareduce.problem.sizes import counted
 
 DASH = "-"
 #: The least that a time is uncertain by, in us: half a step of the event clock.
@@ -112,4 +113,4 @@ def change_text(ratio: float, low: float, high: float) -> str:
 
 def sms_text(sms: int) -> str:
     """A number of SMs."""
-    return f"{sms} SM{'s' * (sms != 1)}"
+    return counted(sms, "SM")

@@ -11,6 +11,7 @@ from typing import Literal, TypeVar
 
 from cudareduce.report.columns import COLUMNS, chosen, distinct_text, full_label
 from cudareduce.report.columns import label as _label
+from cudareduce.report.launched import choice_notes, few_blocks_notes
 from cudareduce.report.numbers import DASH, error_text, plain_text, size_text, sms_text
 from cudareduce.results.record import Record, Run
 
@@ -65,7 +66,7 @@ def _section(
         f"{', '.join(dict.fromkeys(members))}: {reason}"
         for reason, members in by_reason(marked).items()
     ]
-    notes += choice_notes(records)
+    notes += [*choice_notes(records), *few_blocks_notes(records)]
     wrong = [f"{full_label(r)}: WRONG: {r.reason}" for r in shown if r.verdict == "fail"]
     if any(record.time_us is not None for record in shown):
         timed = _timed(run, what, shown, more)
@@ -95,16 +96,6 @@ def what_text(record: Record, n: int | None) -> str:
     if record.acc != record.dtype:
         what += f", accumulated in {record.acc}"
     return what if record.sms is None else f"{what}, on {sms_text(record.sms)}"
-
-
-def choice_notes(records: Iterable[Record]) -> Iterator[str]:
-    """What `auto` took, and in which launch shapes."""
-    taken: dict[str, dict[str, None]] = {}
-    for r in records:
-        if r.chosen is not None:
-            shape = f"{r.chosen}, {r.block} threads x {r.items} elements"
-            taken.setdefault(_label(r), {})[shape] = None
-    yield from (f"{name}: {'; '.join(shapes)}" for name, shapes in taken.items())
 
 
 def skips(records: Sequence[Record]) -> list[str]:

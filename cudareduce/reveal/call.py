@@ -21,10 +21,11 @@ from cudareduce.problem.inputs import Array
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`write` puts elements at a place of the input, `answer` makes the call and gives the answer
-    of the first row, and `ways` are those to make it again."""
+    """`write` puts elements at a place of the input, `held` are those of its first row, `answer`
+    makes the call and gives the answer of that row, and `ways` are those to make it again."""
 
     write: Callable[[int, Array], None]
+    held: Callable[[], Array]
     answer: Callable[[], float]
     ways: Callable[[int], Iterator[object]]
 
@@ -36,14 +37,17 @@ def kernel_call(backend: Backend, case: Case, plan: Plan) -> Iterator[Call]:
     if isinstance(programs, BuildError):
         raise programs
     with ExitStack() as stack:
-        size = plan.problem.reduction.dtype.size
-        given = backend.upload(np.zeros(plan.problem.input_bytes, np.uint8))
+        problem, dtype = plan.problem, plan.problem.reduction.dtype
+        given = backend.upload(np.zeros(problem.input_bytes, np.uint8))
         stack.callback(backend.free, given)
         bound = Bound(backend, plan, programs, given)
         stack.callback(bound.release)
 
         def write(place: int, elements: Array) -> None:
-            backend.write(given, elements, place * size)
+            backend.write(given, elements, place * dtype.size)
+
+        def held() -> Array:
+            return backend.download(given, dtype.storage, problem.n)
 
         def answer() -> float:
             bound.run()
@@ -53,7 +57,7 @@ def kernel_call(backend: Backend, case: Case, plan: Plan) -> Iterator[Call]:
             yield from backend.ways(repeats, quick=False)
             next(iter(backend.ways(1, quick=True)))  # from here on, the first of them again
 
-        yield Call(write, answer, ways)
+        yield Call(write, held, answer, ways)
 
 
 @contextmanager
@@ -61,20 +65,23 @@ def peer_call(
     backend: TimedBackend, peer: Peer, problem: Problem, data: Array, folder: str
 ) -> Iterator[Call]:
     """A library's call, in a context that others of ours share; it raises what it likes."""
-    size = problem.reduction.dtype.size
+    dtype = problem.reduction.dtype
     given = backend.upload(data)
     try:
-        with memory(backend) as held:
-            bound = held.bind(peer, problem, data, given, folder)
+        with memory(backend) as allocated:
+            bound = allocated.bind(peer, problem, data, given, folder)
 
             def write(place: int, elements: Array) -> None:
-                backend.write(given, elements, place * size)
+                backend.write(given, elements, place * dtype.size)
+
+            def held() -> Array:
+                return backend.download(given, dtype.storage, problem.n)
 
             def answer() -> float:
                 bound.ready.run()
                 return float(bound.answers()[0])
 
-            yield Call(write, answer, lambda repeats: repeat("", repeats))
+            yield Call(write, held, answer, lambda repeats: repeat("", repeats))
     finally:
         backend.free(given)
 
@@ -99,4 +106,4 @@ def own_call(peer: Peer, problem: Problem, data: Array, folder: str) -> Iterator
         ready.run()
         return float(np.asarray(ready.fetch()).reshape(-1)[0])
 
-    yield Call(write, answer, lambda repeats: repeat("", repeats))
+    yield Call(write, lambda: given.data[: problem.n], answer, lambda repeats: repeat("", repeats))

@@ -23,8 +23,9 @@ from cudareduce.reveal.found import Found
 from cudareduce.reveal.job import Job, KernelCall, PeerCall, Prepare
 from cudareduce.verify.children import answer_jobs, begin_spawned
 
-#: What a child sends when the call begins to run, and now and then while probes go on.
-RUNS, ALIVE = "runs", "alive"
+#: What a child sends when a library is about to be imported, when the call begins to run, and now
+#: and then while it gets on.
+LOADS, RUNS, ALIVE = "loads", "runs", "alive"
 _BEAT_S = 0.25
 
 
@@ -80,11 +81,13 @@ class _Worker:
 
     def _peer(self, job: Job, call: PeerCall) -> Found:
         peer, problem = call.peer, call.problem
+        self._say(LOADS)
         teller = Teller(lambda said: self._beat(), [0, 0])
         here = loaded([peer], problem, teller, self._runtimes)[peer.name]
         found = Found(outcome="skip", called=here.called)
         if here.verdict.outcome != "pass":
             return replace(found, reason=here.verdict.reason, cause=here.verdict.cause)
+        self._beat()
         try:
             with self._peer_call(job, call) as made:
                 made.answer()  # what compiles at its first call
@@ -101,6 +104,7 @@ class _Worker:
         if job.alone is not None:
             return own_call(call.peer, problem, data, job.folder)
         timed = self._backend(job).timed()
+        self._beat()
         assert timed is not None  # whoever asks for a library has seen to that
         return peer_call(timed, call.peer, problem, data, job.folder)
 

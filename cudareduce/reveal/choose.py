@@ -46,6 +46,13 @@ class Chosen:
     kernels: tuple[Choice, ...] = ()
     peers: tuple[tuple[catalogue.Listing, Peer], ...] = ()
 
+    def only(self, name: str) -> Chosen:
+        """The one that results call so, if it is among them."""
+        return Chosen(
+            kernels=tuple(choice for choice in self.kernels if choice.kernel.id == name),
+            peers=tuple(pair for pair in self.peers if pair[1].id == name),
+        )
+
 
 def chosen(names: Sequence[str], registry: Registry, quiet: bool) -> Chosen:
     """What names stand for, each once. One that nothing is called is a UsageError."""
@@ -56,7 +63,8 @@ def chosen(names: Sequence[str], registry: Registry, quiet: bool) -> Chosen:
         say(adopted.assumed, quiet)
         return adopted.kernel
 
-    kernels = registry.choose(own, take) if own else []
+    libraries = (*NAMES, _ALL_PEERS)
+    kernels = registry.choose(own, take, libraries=libraries) if own else []
     peers = {
         peer.name: (listing, peer)
         for name in names for listing, peer in _peers(name, _library(name, registry))
@@ -114,11 +122,10 @@ def calls(
                 yield _kernel_call(choice, problem, shapes, limits, lacks)
             for listing, peer in what.peers:
                 reason = why_not(reduction, n) or peer.why_not(problem)
-                name = f"peer:{peer.name}"
                 if reason:
-                    yield Refused(name, problem, reason)
+                    yield Refused(peer.id, problem, reason)
                 elif not gpu:
-                    yield Refused(name, problem, _ON_CPU, cause="machine")
+                    yield Refused(peer.id, problem, _ON_CPU, cause="machine")
                 else:
                     yield PeerCall(listing, peer.name, problem)
 

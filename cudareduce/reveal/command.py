@@ -16,27 +16,45 @@ from cudareduce.reveal import compare, session
 from cudareduce.reveal.choose import Shapes, chosen
 from cudareduce.reveal.rows import sections
 from cudareduce.reveal.session import Finding, Where
-from cudareduce.reveal.table import Table, load, to_json
+from cudareduce.reveal.table import Order, Table, load, to_json
+
+#: Elements of which type are looked at, and how many.
+_DTYPE, _SIZE = ("float32",), (1024,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevealRequest:
-    """What `reveal` takes. `compare` are two tables or names of calls, in the place of `kernels`;
-    `time_limit` is seconds for the probes of one call."""
+    """What `reveal` takes. `compare` are two tables or names of calls, in the place of `kernels`.
+    Of what is None some of `rows` of `n` elements stand in, or all that a table holds."""
 
     where: Where
     outputs: Outputs
     kernels: tuple[str, ...] = ()
     compare: tuple[str, str] | None = None
     folders: tuple[Path, ...] = ()
-    n: tuple[int, ...] = (1024,)
-    rows: int = 1
+    n: tuple[int, ...] | None = None
+    rows: int | None = None
     op: str = "sum"
-    dtype: tuple[str, ...] = ("float32",)
+    dtype: tuple[str, ...] | None = None
     acc: str | None = None
     block: int | None = None
     items: int | None = None
     argv: tuple[str, ...] = ()
+
+    @property
+    def shapes(self) -> Shapes:
+        """What is asked for."""
+        reductions = (reduction_of(self.op, name, self.acc) for name in self.dtype or _DTYPE)
+        return Shapes(
+            reductions=tuple(reductions), sizes=self.n or _SIZE, rows=self.rows or 1,
+            block=self.block, items=self.items,
+        )  # fmt: skip
+
+    @property
+    def shaped(self) -> bool:
+        """Whether anything of that is asked for."""
+        asked = self.n, self.rows, self.dtype, self.acc, self.block, self.items
+        return any(one is not None for one in asked)
 
 
 def reveal(request: RevealRequest) -> int:
@@ -57,6 +75,7 @@ def reveal(request: RevealRequest) -> int:
     say("interrupted: what is missing was not tried" * found.interrupted, request.where.quiet)
     codes = {3 for order in found.orders if order.outcome == "wrong"}
     codes |= {2 for order in found.orders if order.cause == "unbuilt"}
+    codes |= {4 for order in found.orders if order.cause == "time"}
     return 130 if found.interrupted else worst_exit_code(codes)
 
 
@@ -66,7 +85,8 @@ def _compared(request: RevealRequest, *names: str) -> int:
         raise UsageError("--compare takes the place of names: give one or the other")
     request.outputs.check(*_files(names))
     stored = {name: load(Path(name)) for name in names if _is_table(name)}
-    old, new = (stored[name] if name in stored else _revealed(request, name) for name in names)
+    table = next(iter(stored.values()), None)
+    old, new = (stored.get(name) or _revealed(request, name, table) for name in names)
     pairs = compare.compared(old.orders, new.orders, files=len(stored) == len(set(names)))
     devices = f" ({old.device} and {new.device})" if old.device != new.device else ""
     told = compare.section(pairs, f"order of additions: {names[0]} and {names[1]}{devices}")
@@ -74,9 +94,9 @@ def _compared(request: RevealRequest, *names: str) -> int:
     return compare.exit_code(pairs)
 
 
-def _revealed(request: RevealRequest, name: str) -> Finding:
-    """One side, revealed now; half of it is none."""
-    found = _found(request, (name,))
+def _revealed(request: RevealRequest, name: str, table: Table | None) -> Finding:
+    """One side, revealed now, of what the other side's table holds; half of it is none."""
+    found = _found(request, (name,), table)
     found.require_any()
     if found.interrupted:
         raise KeyboardInterrupt
@@ -92,12 +112,26 @@ def _files(names: Sequence[str]) -> list[Path]:
     return [Path(name) for name in names if name.endswith((".cu", ".json"))]
 
 
-def _found(request: RevealRequest, names: Sequence[str]) -> Finding:
-    registry = load_registry(request.folders)
-    what = chosen(names, registry, request.where.quiet)
-    reductions = tuple(reduction_of(request.op, dtype, request.acc) for dtype in request.dtype)
-    shapes = Shapes(
-        reductions=reductions, sizes=request.n, rows=request.rows, block=request.block,
-        items=request.items,
+def _found(request: RevealRequest, names: Sequence[str], table: Table | None = None) -> Finding:
+    what = chosen(names, load_registry(request.folders), request.where.quiet)
+    wanted = [(what, request.shapes)]
+    if table is not None and not request.shaped:
+        held = [(what.only(order.kernel), _again(order, launched=True)) for order in table.orders]
+        held = [(some, shapes) for some, shapes in held if some.kernels or some.peers]
+        # Of a table that holds none of them there is what it reduces.
+        wanted = held or [(what, shapes) for shapes in _problems(table)]
+    return session.found(wanted, request.where)
+
+
+def _problems(table: Table) -> list[Shapes]:
+    each = {order.problem: order for order in table.orders}
+    return [_again(order, launched=False) for order in each.values()]
+
+
+def _again(order: Order, *, launched: bool) -> Shapes:
+    """What is reduced in a row of a table, and how it is launched."""
+    return Shapes(
+        reductions=(reduction_of("sum", order.dtype, order.acc),), sizes=(order.n,),
+        rows=order.rows, block=order.block if launched else None,
+        items=order.items if launched else None,
     )  # fmt: skip
-    return session.found(what, shapes, request.where)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import Literal
 
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.report.numbers import DASH, short_size
 from cudareduce.report.sections import Section
-from cudareduce.reveal.table import Order
+from cudareduce.reveal.table import BETWEEN, Order
 
 #: Worst first.
 Verdict = Literal["WRONG", "CHANGED", "UNCERTAIN", "GONE", "NEW", "SAME"]
 _CODES: dict[Verdict, int] = {"WRONG": 3, "CHANGED": 1, "UNCERTAIN": 4, "GONE": 4}
+#: So many names, and so many problems, stand for all in a sentence.
+_FIRST_FEW = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,36 @@ def compared(old: Sequence[Order], new: Sequence[Order], *, files: bool) -> list
     if not any(pair.old for pair in pairs):
         pairs = [_judged(a, b) for b in new for a in old if not files and a.problem == b.problem]
     if not pairs:
-        raise UsageError("the two have no call in common: give both the same --n and --dtype")
+        raise UsageError(f"the two have no call in common: {_unlike(old, new)}")
     if files:
         there = {order.key for order in new}
         pairs += [_judged(order, None) for order in old if order.key not in there]
     return pairs
+
+
+def _unlike(old: Sequence[Order], new: Sequence[Order]) -> str:
+    """What makes the calls of two sides others, and what to do."""
+    names, others = ({order.kernel: 0 for order in side} for side in (old, new))
+    if not names.keys() & others.keys():
+        return f"one is of {_few(names)}, the other of {_few(others)}; make both of the same names"
+    sizes, other_sizes = ({_problem_text(order): 0 for order in side} for side in (old, new))
+    if not sizes.keys() & other_sizes.keys():
+        told = f"one is of {_few(sizes)}, the other of {_few(other_sizes)}"
+        return f"{told}; give both the same --n, --rows, --dtype and --acc"
+    return "give both the same names, sizes, types, --block and --items"
+
+
+def _problem_text(order: Order) -> str:
+    rows = f" x {order.rows} rows" if order.rows != 1 else ""
+    acc = f" in {order.acc}" if order.acc != order.dtype else ""
+    return f"n = {short_size(order.n)}{rows} {order.dtype}{acc}"
+
+
+def _few(words: Iterable[str]) -> str:
+    """The first few, and how many more there are."""
+    first = [*words]
+    more = f" and {len(first) - _FIRST_FEW} more" if len(first) > _FIRST_FEW else ""
+    return f"{', '.join(first[:_FIRST_FEW])}{more}"
 
 
 def _judged(old: Order | None, new: Order | None) -> Pair:
@@ -56,7 +84,9 @@ def _judged(old: Order | None, new: Order | None) -> Pair:
         return Pair(old, new, "WRONG", new.reason)
     if old is None:
         return Pair(old, new, "NEW")
-    versions = "" if old.version == new.version else f"version {old.version}, now {new.version}"
+    versions = ""
+    if old.kernel == new.kernel and old.version != new.version:
+        versions = f"version {old.version or 'unknown'}, now {new.version or 'unknown'}"
     for order in (old, new):
         if order.outcome in ("skip", "wrong"):
             return Pair(old, new, "UNCERTAIN", f"{order.kernel}: {order.reason}")
@@ -84,13 +114,33 @@ def section(pairs: Sequence[Pair], title: str) -> Section:
     """Worst first, with reasons below."""
     verdicts = ("WRONG", "CHANGED", "UNCERTAIN", "GONE", "NEW", "SAME")
     ordered = sorted(pairs, key=lambda pair: verdicts.index(pair.verdict))
+    # What holds for every row stands elsewhere, so that the table fits 80 columns.
+    kinds = dict.fromkeys(pair.shown.dtype for pair in ordered)
+    common, name = _naming(ordered)
     rows = tuple(
-        (pair.verdict, _name(pair), short_size(pair.shown.n), pair.shown.dtype,
-         _of(pair.old), _of(pair.new))
+        (pair.verdict, name(pair), short_size(pair.shown.n),
+         *([pair.shown.dtype] if len(kinds) > 1 else []), _of(pair.old), _of(pair.new))
         for pair in ordered
     )  # fmt: skip
-    header = ("verdict", "call", "n", "dtype", "hash", "now")
-    return Section(title, header, rows, tuple(_notes(ordered)), texts=2)
+    header = ("verdict", "call", "n", *(["dtype"] if len(kinds) > 1 else []), "hash", "now")
+    title = title if len(kinds) > 1 else f"{title}, {next(iter(kinds))}"
+    return Section(title, header, rows, (*common, *_notes(ordered, name)), texts=2)
+
+
+def _naming(pairs: Sequence[Pair]) -> tuple[tuple[str, ...], Callable[[Pair], str]]:
+    """How calls are named: where each row is of two different ones, by the other one if one side is
+    the same call in all rows, which a note says."""
+    both = [(pair.old.kernel, pair.new.kernel) for pair in pairs if pair.old and pair.new]
+    if all(old == new for old, new in both):
+        return (), lambda pair: pair.shown.kernel
+    olds, news = (set(side) for side in zip(*both, strict=True))
+    if len(olds) == 1:
+        return (f"hash: of {olds.pop()}; now: of the call",), lambda pair: pair.shown.kernel
+    if len(news) == 1:
+        return (
+            f"hash: of the call; now: of {news.pop()}",
+        ), lambda pair: pair.old.kernel if pair.old else DASH
+    return (), lambda pair: " and ".join(o.kernel for o in (pair.old, pair.new) if o)
 
 
 def to_json(pairs: Sequence[Pair]) -> str:
@@ -104,26 +154,39 @@ def to_json(pairs: Sequence[Pair]) -> str:
     return json.dumps(values, indent=1) + "\n"
 
 
-def _name(pair: Pair) -> str:
-    names = dict.fromkeys(order.kernel for order in (pair.old, pair.new) if order)
-    return " and ".join(names)
-
-
 def _of(order: Order | None) -> str:
     if order is None:
         return DASH
     return order.hash or order.outcome
 
 
-def _notes(pairs: Sequence[Pair]) -> Iterator[str]:
+def _notes(pairs: Sequence[Pair], name: Callable[[Pair], str]) -> Iterator[str]:
     for pair in pairs:
         if pair.reason or pair.verdict == "CHANGED":
-            yield f"{_name(pair)}, n = {pair.shown.n}: {pair.verdict}: {_why(pair)}"
+            yield f"{name(pair)}, n = {pair.shown.n}: {pair.verdict}: {_why(pair)}"
 
 
 def _why(pair: Pair) -> str:
-    """The reason, and of what has changed the depths."""
-    if pair.verdict != "CHANGED" or pair.old is None or pair.new is None:
+    """The reason, and of what has changed the first sum that differs, and the depths if they do."""
+    old, new = pair.old, pair.new
+    if pair.verdict != "CHANGED" or old is None or new is None:
         return pair.reason
-    depths = [DASH if order.depth is None else str(order.depth) for order in (pair.old, pair.new)]
-    return "; ".join(filter(None, (pair.reason, f"depth {depths[0]}, now {depths[1]}")))
+    depths = [DASH if order.depth is None else str(order.depth) for order in (old, new)]
+    depth = f"depth {depths[0]}, now {depths[1]}" if old.depth != new.depth else ""
+    told = "; ".join(filter(None, (pair.reason, _first_sum(old, new), depth)))
+    return told or "sums that no picture has a line for"
+
+
+def _first_sum(old: Order, new: Order) -> str:
+    """The first line in which the pictures of trees over the same elements differ."""
+    if not (old.hashes and new.hashes and old.hashes.keys() == new.hashes.keys()):
+        return ""
+    lines = zip_longest(old.picture, new.picture, fillvalue="")
+    before, now = next((pair for pair in lines if pair[0] != pair[1]), ("", ""))
+    (size, _, made), (other, _, made_now) = (
+        line.strip().partition(BETWEEN) for line in (before, now)
+    )
+    if not (made and made_now):
+        return ""
+    first = f"a sum of {size}" if old.exact else f"in a sum of {size} element 0 meets"
+    return f"{first}: {made}, now {'' if size == other else f'one of {other}: '}{made_now}"

@@ -10,12 +10,16 @@ import numpy as np
 from cudareduce.budget import Deadline
 from cudareduce.launch.plan import Problem
 from cudareduce.launch.tree import Tree
+from cudareduce.peers.job import case_of, plan_of
 from cudareduce.problem.inputs import Array, as_numbers
+from cudareduce.problem.reference import reference
+from cudareduce.problem.sizes import counted
 from cudareduce.reveal.call import Call
 from cudareduce.reveal.found import Found
 from cudareduce.reveal.grow import grown, samples
 from cudareduce.reveal.masks import masks_of, random
 from cudareduce.reveal.probe import Contradiction, OutOfTime, Prober
+from cudareduce.verify.verdict import judge
 
 #: Calls on one input whose answers are compared bit by bit.
 REPEATS = 10
@@ -38,15 +42,22 @@ class Examination:
 
     def found(self) -> Found:
         """The order of the first row. Raises what the call raises."""
-        varies, deadline = self._varies(), Deadline(self.limit_s)
-        if varies:
-            return Found(outcome="varies", reason=varies)
+        count, distinct, wrong = self._repeated(judged=False)
+        if wrong:
+            return Found(outcome="wrong", reason=wrong)
+        if distinct > 1:
+            why = f"no fixed order: {count} calls give {distinct} answers"
+            return Found(outcome="varies", reason=why)
+        deadline = Deadline(self.limit_s)
         found = self._probed(deadline)
         if found.outcome == "other":  # or another order now and then
             again = self._probed(deadline)
             if again.outcome != "skip" and again != found:
                 why = "no fixed order: the same probes give another one when they are made again"
-                return Found(outcome="varies", reason=why, probes=found.probes + again.probes)
+                found = Found(outcome="varies", reason=why, probes=found.probes + again.probes)
+        if found.outcome in ("other", "varies") and not found.trees:
+            wrong = self._repeated(judged=True)[-1]
+            return replace(found, outcome="wrong", reason=wrong) if wrong else found
         return found
 
     def _probed(self, deadline: Deadline) -> Found:
@@ -62,21 +73,35 @@ class Examination:
             for leaves in samples(n):
                 tree = grown(leaves, n, prober.meets)
                 _probed_again(tree, prober)
-                if not tree.exact:  # of an exact one random elements tell
-                    prober.absorbed(leaves[0], leaves[-1])
+                # Of an exact one random elements tell.
+                wider = "" if tree.exact else prober.less_absorbed(leaves[0], leaves[-1])
+                if wider:
+                    found = Found(outcome="other", reason=f"not only additions: {wider}")
+                    break
                 found = replace(found, outcome="fixed", trees=(*found.trees, tree))
         except OutOfTime:
             found = _out_of_time(found, prober.probes)
         except Contradiction as said:
-            found = Found(outcome="other", reason=f"not only additions: {said}")
+            why = f"not only additions in one order: {said}"
+            found = Found(outcome="other", reason=why)
         return replace(self._judged(found), probes=prober.probes)
 
-    def _varies(self) -> str:
-        """That it adds in no fixed order, where calls on one input show it."""
-        self._write(0, cancels=True)
+    def _repeated(self, *, judged: bool) -> tuple[int, int, str]:
+        """How many calls on one input, how many answers, and what is wrong with those that are
+        `judged`, or differ: no order of additions is further off than their bound."""
+        elements, reduction = self._write(0, cancels=True), self.problem.reduction
         answers = [self._answer() for _ in self.call.ways(REPEATS)]
-        distinct = len({np.float64(answer).tobytes() for answer in answers})
-        return f"no fixed order: {len(answers)} calls give {distinct} answers" * (distinct > 1)
+        distinct = np.unique(np.array(answers).view(np.uint64)).view(np.float64)
+        wrong = ""
+        if not np.array_equal(self.call.held(), elements):
+            wrong = "it writes to its input"
+        elif judged or len(distinct) > 1:
+            plan = plan_of(case_of("", reduction), Problem(reduction, self.problem.n))
+            ref = reference(reduction, elements, 1)
+            verdicts = (judge(plan, np.array([answer], reduction.result_dtype), ref, "random")
+                        for answer in distinct)  # fmt: skip
+            wrong = next((v.reason for v in verdicts if v and v.outcome == "fail"), "")
+        return len(answers), len(distinct), f"{wrong}: see cudareduce verify" if wrong else ""
 
     def _judged(self, found: Found) -> Found:
         """With the type that its tree's additions are rounded to, where there is one."""
@@ -85,7 +110,11 @@ class Examination:
             return found
         if not tree.binary:
             more = sum(len(join.parts) > 2 for join in tree.joins)
-            why = f"not only additions of two values: {more} sums take in more at once"
+            sums = "1 sum takes" if more == 1 else f"{more} sums take"
+            why = (
+                f"not only additions of two values in one order: {sums} in more at once, or in an "
+                "order that depends on the values"
+            )
             return replace(found, outcome="other", reason=why)
         numbers, answers = self._trials()
         acc = reduction.acc.name
@@ -102,16 +131,16 @@ class Examination:
         """Rows of numbers, and the answers of the call to them."""
         numbers, answers = [], []
         for seed in range(1, 1 + _TRIALS):  # of what cancels nothing but errors is left
-            numbers.append(self._write(seed, cancels=seed > 1))
+            elements = self._write(seed, cancels=seed > 1)
+            numbers.append(as_numbers(elements, self.problem.reduction.dtype))
             answers.append(self._answer())
         return numbers, answers
 
     def _write(self, seed: int, *, cancels: bool = False) -> Array:
-        """Give random elements to every row; the numbers of the first."""
-        reduction, n = self.problem.reduction, self.problem.n
-        elements = random(reduction, n, seed, cancels=cancels)
+        """Give random elements to every row; those of the first."""
+        elements = random(self.problem.reduction, self.problem.n, seed, cancels=cancels)
         self.call.write(0, np.tile(elements, self.problem.rows))
-        return as_numbers(elements, reduction.dtype)
+        return elements
 
     def _answer(self) -> float:
         self.beat()
@@ -147,7 +176,10 @@ def _probed_again(tree: Tree, prober: Prober) -> None:
 def _out_of_time(found: Found, probes: int) -> Found:
     """What there is when the time limit comes: a smaller sample, or nothing."""
     if found.tree is None:
-        why = f"--time-limit was spent after {probes} probes"
+        why = f"--time-limit was spent after {counted(probes, 'probe')}"
         return replace(found, reason=why, cause="time")
-    why = f"--time-limit was spent before more than {len(found.tree.leaves)} elements were compared"
+    why = (
+        "--time-limit was spent before more than "
+        f"{counted(len(found.tree.leaves), 'element')} were compared"
+    )
     return replace(found, reason=why)

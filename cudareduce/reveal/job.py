@@ -50,12 +50,14 @@ class PeerCall:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Reveal one call: its probes within `limit_s` seconds. `folder` is where what is compiled for
-    a library is kept."""
+    """Reveal one call: its probes within `limit_s` seconds, and before them the import of a library
+    and its first answer within `first_s` each. `folder` is where what is compiled for a library is
+    kept."""
 
     spec: BackendSpec
     call: KernelCall | PeerCall
     limit_s: float
+    first_s: float
     folder: str
 
     @property

@@ -56,7 +56,7 @@ def why_not(reduction: Reduction, n: int) -> str | None:
     """Why the order of a reduction cannot be revealed, in words that follow a kernel's name, or
     None if it can."""
     if reduction.op.name != "sum":
-        return f"adds nothing to find {reduction.op.name}: take --op sum"
+        return f"is looked at as a sum alone, not as {reduction.op.name}: take --op sum"
     if reduction.dtype.kind != "float":
         return (
             f"has no order that shows: sums of {reduction.dtype.name} are exact in any; take a "

@@ -9,8 +9,9 @@ from cudareduce.launch.tree import Tree
 
 #: Lines of a picture; what is irregular has as many kinds of sums as elements.
 _MOST_LINES = 24
-#: Numbers told of a list.
-_MOST_NUMBERS = 12
+#: Characters of what a sum is made of, so that a line fits 80 columns.
+_ROOM = 60
+_TOGETHER, _IN_TURN = "together", "one after the other"
 _INDENT = "  "
 
 
@@ -59,17 +60,36 @@ class _Drawing:
         """How a sum is made, and of what."""
         halves, (head, chain) = self._halves(number), self._chain(number)
         if len(chain) > 2:
-            text = _chain_text(self._size(chain[0]), [self._first(part) for part in chain])
-            if head is None:
-                return text, chain[:1]
-            return f"{self._size(head)} from {self._first(head)} on, then {text}", (head, chain[0])
+            before = "" if head is None else f"{self._whole(head)}, then "
+            text = f"{before}{self._alike(chain, _IN_TURN, len(before))}"
+            return text, chain[:1] if head is None else (head, chain[0])
         if halves:
             bottom, steps = halves
-            what = f"{2 ** len(steps)} x {self._size(bottom)} in halves"
-            return f"{what}, {_numbers(steps)} apart", (bottom,)
+            what = f"{2 ** len(steps)} x {self._size(bottom)} in halves, "
+            return f"{what}{_numbers(steps, len(what))} apart", (bottom,)
         parts = self._parts(number)
-        texts = [f"{self._size(part)} from {self._first(part)} on" for part in parts]
-        return f"{_texts(texts, ' + ')}{', at once' if len(parts) > 2 else ''}", parts
+        if len(parts) > 2 and len({self._kinds[part] for part in parts}) == 1:
+            return self._alike(parts, _TOGETHER), parts[:1]
+        how = f", {_TOGETHER}" if len(parts) > 2 else ""
+        told = _texts([self._whole(part) for part in parts], " + ", len(how))
+        return f"{told}{how}", parts
+
+    def _whole(self, number: int) -> str:
+        size, first = self._size(number), self._first(number)
+        return f"{size} from {first} on" if size > 1 else f"element {first}"
+
+    def _alike(self, parts: Sequence[int], how: str, taken: int = 0) -> str:
+        """Sums of one kind, and where they begin; of the first two either may be the first."""
+        size, firsts = self._size(parts[0]), [self._first(part) for part in parts]
+        what = f"{len(parts)} x {size} {how}"
+        for order in (firsts, [firsts[1], firsts[0], *firsts[2:]]):
+            steps = {second - first for first, second in pairwise(order)}
+            if len(steps) == 1:
+                step = steps.pop()
+                return f"{what}, {abs(step)} apart{', the last first' * (step < 0)}"
+        if size == 1:
+            return f"{what}: {_numbers(firsts, taken + len(what) + 2)}"
+        return f"{what}, from {_numbers(firsts, taken + len(what) + 10)} on"
 
     def _first(self, number: int) -> int:
         return self._tree.lowest[number]
@@ -107,15 +127,6 @@ class _Drawing:
         return None, [*sorted(chain[:2], key=self._first), *chain[2:]]  # either may be the first
 
 
-def _chain_text(size: int, firsts: Sequence[int]) -> str:
-    steps = {second - first for first, second in pairwise(firsts)}
-    what = f"{len(firsts)} x {size} one after the other"
-    if len(steps) > 1:
-        return f"{what}, from {_numbers(firsts)} on"
-    step = steps.pop()
-    return f"{what}, {abs(step)} apart{', the last first' if step < 0 else ''}"
-
-
 def _way(tree: Tree) -> Iterator[tuple[str, str]]:
     at, count = 0, len(tree.leaves)
     for number, join in enumerate(tree.joins, count):
@@ -126,11 +137,16 @@ def _way(tree: Tree) -> Iterator[tuple[str, str]]:
             at = number
 
 
-def _numbers(numbers: Sequence[int]) -> str:
-    return _texts(list(map(str, numbers)), " ")
+def _numbers(numbers: Sequence[int], taken: int = 0) -> str:
+    return _texts(list(map(str, numbers)), " ", taken)
 
 
-def _texts(texts: Sequence[str], between: str) -> str:
-    if len(texts) <= _MOST_NUMBERS:
-        return between.join(texts)
-    return between.join([*texts[: _MOST_NUMBERS - 2], "...", texts[-1]])
+def _texts(texts: Sequence[str], between: str, taken: int = 0) -> str:
+    """Texts in the room that is left; of too many the first ones and the last."""
+    whole = between.join(texts)
+    if len(texts) < 3 or taken + len(whole) <= _ROOM:
+        return whole
+    room, first = _ROOM - taken - len(between.join(["...", texts[-1]])), [texts[0]]
+    while len(between.join([*first, texts[len(first)]])) + len(between) <= room:
+        first.append(texts[len(first)])
+    return between.join([*first, "...", texts[-1]])

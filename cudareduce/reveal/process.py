@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -9,21 +10,28 @@ from multiprocessing.connection import Connection
 from cudareduce.backends import BackendSpec
 from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import CudareduceError
-from cudareduce.reveal.child import RUNS, serve
-from cudareduce.reveal.found import Found
+from cudareduce.reveal.child import LOADS, RUNS, serve
+from cudareduce.reveal.found import Found, Outcome
 from cudareduce.reveal.job import Job, KernelCall, Prepare
 from cudareduce.signals import held
 from cudareduce.verify.children import Spawned
+from cudareduce.verify.verdict import Cause
 
 #: What a process runs; tests put in what has no GPU.
 Serve = Callable[[Connection, str], None]
-#: Seconds without a sign of life: while something may be imported or compiled, and, above the time
-#: limit, while probes are made.
-_PREPARES_S, _GRACE_S = 300.0, 5.0
+#: Seconds without a sign of life: while something is compiled, and beyond a limit in seconds.
+_COMPILES_S, _GRACE_S = 300.0, 5.0
+#: Bytes of an answer: what is longer is none, but was written by something else.
+_LONGEST = 2**26
+_NO_ANSWER = "what came from its process is no answer: it writes to what it did not open, or died"
 
 
 class _LostError(Exception):
-    """The process has ended, or hangs."""
+    """The process has ended, or hangs; with a `cause` it is not known to be wrong."""
+
+    def __init__(self, reason: str, cause: Cause | None = None) -> None:
+        super().__init__(reason)
+        self.cause = cause
 
 
 class Processes:
@@ -48,19 +56,20 @@ class Processes:
         """Compile what calls launch, as far as it compiles. Raises EnvironmentProblem."""
         try:
             if calls:
-                self._child(None).asked(Prepare(spec, tuple(calls)), 0)
+                self._child(None).asked(Prepare(spec, tuple(calls)))
         except _LostError:  # what it died of will be found again
             self._end(None)
 
     def found(self, job: Job) -> Found:
-        """What comes of a job; a crash and a hang are the call's own fault. Raises
-        EnvironmentProblem."""
+        """What comes of a job; a crash and a hang are the call's own fault, but a library that is
+        slow to answer for the first time may be compiling. Raises EnvironmentProblem."""
         alone = job.alone
         try:
-            found = self._child(alone).asked(job, job.limit_s)
+            found = self._child(alone).asked(job)
         except _LostError as error:
             self._end(alone)
-            return Found(outcome="wrong", reason=str(error))
+            outcome: Outcome = "skip" if error.cause else "wrong"
+            return Found(outcome=outcome, reason=str(error), cause=error.cause)
         assert found is not None
         if found.fault:
             self._end(alone)
@@ -79,25 +88,33 @@ class _Child:
     def __init__(self, target: Serve) -> None:
         self._spawned = Spawned(target)
 
-    def asked(self, job: Job | Prepare, limit_s: float) -> Found | None:
+    def asked(self, job: Job | Prepare) -> Found | None:
         """What a job gives. Raises _LostError, and the CudareduceError that the child sends."""
         with suppress(BrokenPipeError, ConnectionResetError):  # where answers are read it will show
             self._spawned.pipe.send(job)
-        silent_s = _PREPARES_S
+        silent_s = _COMPILES_S
+        lost = _LostError(f"no answer after {silent_s:.4g} s, as it was compiled")
         while True:
             if not self._spawned.pipe.poll(silent_s):
-                why = f"no answer after {silent_s:.4g} s: it hangs, or --time-limit is too short"
-                raise _LostError(why)
-            try:
-                said = self._spawned.pipe.recv()
-            except (EOFError, OSError):
-                raise _LostError(self._how_it_ended()) from None
-            if said == RUNS:
-                silent_s = limit_s + _GRACE_S
+                raise lost
+            said = self._received()
+            if isinstance(job, Job) and isinstance(said, str) and said in (LOADS, RUNS):
+                first = said == LOADS
+                limit_s = job.first_s if first else job.limit_s
+                silent_s, lost = limit_s + _GRACE_S, _silent(limit_s, first=first)
             elif isinstance(said, CudareduceError):
                 raise said
             elif said is None or isinstance(said, Found):
                 return said
+
+    def _received(self) -> object:
+        """A message of the child, which a library may have written into. Raises _LostError."""
+        try:
+            return pickle.loads(self._spawned.pipe.recv_bytes(_LONGEST))
+        except (EOFError, ConnectionError):
+            raise _LostError(self._how_it_ended()) from None
+        except Exception:
+            raise _LostError(_NO_ANSWER) from None
 
     def _how_it_ended(self) -> str:
         how, last = self._spawned.how_it_ended()
@@ -106,3 +123,12 @@ class _Child:
     def end(self) -> None:
         """End it with all that it has started."""
         self._spawned.end()
+
+
+def _silent(limit_s: float, *, first: bool) -> _LostError:
+    what = "no first answer" if first else "no answer"
+    why = "it hangs, or needs a longer --time-limit"
+    return _LostError(
+        f"{what} within {limit_s:.4g} s, nor in {_GRACE_S:.4g} more: {why}",
+        "time" if first else None,
+    )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from cudareduce.launch.plan import Problem
+from cudareduce.problem.sizes import counted
 from cudareduce.report.numbers import DASH, error_text, short_size
 from cudareduce.report.sections import Section
 from cudareduce.reveal.choose import Refused
@@ -13,11 +14,10 @@ from cudareduce.reveal.found import Found
 from cudareduce.reveal.grow import EXACT_UP_TO
 from cudareduce.reveal.job import KernelCall, PeerCall
 from cudareduce.reveal.picture import picture
-from cudareduce.reveal.table import Order
+from cudareduce.reveal.table import BETWEEN, Order
 
 #: So many pictures are shown; of more only the table.
 _PICTURES = 4
-_BETWEEN = " = "
 _SAID = {"fixed": "fixed", "varies": "varies", "other": "not only +", "wrong": "WRONG"}
 
 
@@ -31,7 +31,7 @@ def order_of(call: KernelCall | PeerCall, found: Found) -> Order:
         hashes={str(len(tree.leaves)): tree.hash for tree in found.trees},
         depth=tree.depth if tree else None, exact=bool(tree and tree.exact), bound=found.bound,
         adds_in=found.adds_in, probes=found.probes, called=found.called, version=found.version,
-        picture=tuple(_BETWEEN.join(line) for line in picture(tree)) if tree else (),
+        picture=tuple(BETWEEN.join(line) for line in picture(tree)) if tree else (),
         cause=found.cause,
     )  # fmt: skip
 
@@ -107,15 +107,20 @@ def _notes(orders: Sequence[Order]) -> Iterator[str]:
             yield f"{places[0]}: skipped, {reason}"
         else:
             yield f"skipped, {reason} ({len(places)} calls): {'; '.join(dict.fromkeys(places))}"
-    if any(order.bound for order in orders):
-        yield "bound: gamma_depth, of the sum of magnitudes"
+    bounded = [order for order in orders if order.bound]
+    if bounded:
+        wider = dict.fromkeys(
+            f"{order.dtype} added up in {order.adds_in}"
+            for order in bounded if order.adds_in != order.dtype
+        )  # fmt: skip
+        yield "; ".join(["bound: gamma_depth, of the sum of magnitudes", *wider])
     if any(order.hashes and not order.exact for order in orders):
         yield f"depth >=: of a sample; all elements are compared up to n = {EXACT_UP_TO}"
 
 
 def _picture(order: Order) -> Section:
-    what = f"{order.kernel}, {_size(order)} {order.dtype}, {order.probes} probes"
-    lines = [line.partition(_BETWEEN) for line in order.picture]
+    what = f"{order.kernel}, {_size(order)} {order.dtype}, {counted(order.probes, 'probe')}"
+    lines = [line.partition(BETWEEN) for line in order.picture]
     rows = tuple((left, right) for left, _, right in lines)
     header = ("sum of", "made of") if order.exact else ("in a sum of", "element 0 meets")
     return Section(what, header, rows, (), texts=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +18,21 @@ from cudareduce.reveal.table import Order
 from cudareduce.signals import held
 from cudareduce.temporary import temporary_folder
 
+#: Seconds that the probes of one call may take, and a library up to its first answer: it may be
+#: compiling.
+_PROBES_S, _FIRST_S = 10.0, 300.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """Where calls run, and the seconds that the probes of one may take."""
+    """Where calls run. `time_limit` is the seconds that the probes of one may take, and a library
+    up to its first answer; None is some for the ones, and more for the other."""
 
     backend: str = "auto"
     device: int = 0
     no_cache: bool = False
     quiet: bool = False
-    time_limit: float = 10.0
+    time_limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +56,7 @@ class Finding:
         raise error(f"nothing was revealed: {'; '.join(reasons)}")
 
 
-def found(what: Chosen, shapes: Shapes, where: Where) -> Finding:
+def found(wanted: Sequence[tuple[Chosen, Shapes]], where: Where) -> Finding:
     """The order of every call. Raises EnvironmentProblem."""
     spec, remarks = choose_backend(where.backend, where.device, not where.no_cache)
     for remark in remarks:
@@ -61,7 +67,8 @@ def found(what: Chosen, shapes: Shapes, where: Where) -> Finding:
         spec = spec.with_cache(Path(folder))
         with open_backend(spec) as backend:
             device, limits, lacks = backend.info().name, backend.limits(), backend.traits.lacks
-        asked = list(calls(what, shapes, limits, lacks, gpu=spec.timed))
+        asked = [call for what, shapes in wanted
+                 for call in calls(what, shapes, limits, lacks, gpu=spec.timed)]  # fmt: skip
         orders: list[Order] = []
         processes = stack.enter_context(Processes())
         jobs = _Jobs(processes, spec, str(spec.cache or folder), where.time_limit)
@@ -84,8 +91,10 @@ class _Jobs:
     processes: Processes
     spec: BackendSpec
     folder: str
-    limit_s: float
+    time_limit: float | None
 
     def order(self, call: KernelCall | PeerCall) -> Order:
         """The row of one call."""
-        return order_of(call, self.processes.found(Job(self.spec, call, self.limit_s, self.folder)))
+        limit_s, first_s = self.time_limit or _PROBES_S, self.time_limit or _FIRST_S
+        job = Job(self.spec, call, limit_s, first_s, self.folder)
+        return order_of(call, self.processes.found(job))

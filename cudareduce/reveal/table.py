@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from cudareduce.errors import UsageError
+from cudareduce.problem.dtypes import DTYPES
 from cudareduce.results.store import is_missing, read_json
 
 SCHEMA, KIND = 1, "orders"
+#: What stands between the two columns of a picture's line.
+BETWEEN = " = "
 _ANEW = "make it with cudareduce reveal --json"
 
 
@@ -110,6 +113,8 @@ def _order(values: Any, number: int) -> Order:
                 raise ValueError(f"{where} is not what it should be")
         elif name == "picture":
             taken[name] = tuple(_fitting(line, str, where) for line in _fitting(value, list, where))
+        elif name in ("dtype", "acc") and _fitting(value, str, where) not in DTYPES:
+            raise ValueError(f"{where} is no type known here")
         elif not (isinstance(value, kinds[name]) and not _is_switch(value, name)):
             raise ValueError(f"{where} is not what it should be")
     return Order(**taken)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from cudareduce.report.columns import COLUMNS, label
+from cudareduce.report.launched import choice_notes, few_blocks_notes
 from cudareduce.report.numbers import plain_text, share_text, size_text, sms_text
 from cudareduce.report.sections import Section
 from cudareduce.results.record import Record, Run
@@ -75,15 +76,17 @@ def _notes(records: Sequence[Record], found: Sequence[Sequence[Record]]) -> Iter
     told = dict.fromkeys((label(r), r.verdict, r.reason) for r in records if r.reason)
     for name, verdict, reason in told:
         yield f"{name}: {_KINDS.get(verdict, '')}{reason}"
+    yield from choice_notes(records)
+    yield from few_blocks_notes(records)
     ceiling = next((r.ceiling_gb_s for curve in found for r in curve), None)
     if ceiling is not None:
         yield (
             f"%ceil: of {plain_text(ceiling)} GB/s, which a read-only kernel reached on all SMs in "
-            "the same rounds"
+            "these rounds"
         )
     for curve in found:
         for r, fewer in dips(curve):
             yield (
                 f"{label(r)}: slower on {sms_text(r.sms or 0)} than on {fewer.sms}: "
-                f"{share_text(r.pct_ceiling)} and {share_text(fewer.pct_ceiling)} % of the ceiling"
+                f"%ceil {share_text(r.pct_ceiling)} and {share_text(fewer.pct_ceiling)}"
             )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from cudareduce.device import EVENT_TICK_US
 from cudareduce.intervals import MIN_ROUNDS
+from cudareduce.problem.sizes import counted
 from cudareduce.timing.rounds import Measurement, Timing
 
 #: Half an interval, as a share of its time, above which a reader should look for the cause; 0.1 to
@@ -64,7 +65,8 @@ def _throttled(measured: Measurement) -> Iterator[str]:
             "or raise its power limit"
         )
     elif measured.repeated:
-        yield f"{measured.repeated} throttled rounds were repeated"
+        rounds = counted(measured.repeated, "throttled round was", "throttled rounds were")
+        yield f"{rounds} repeated"
 
 
 def _clocks(measured: Measurement) -> Iterator[str]:

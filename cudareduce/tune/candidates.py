@@ -17,9 +17,6 @@ from cudareduce.problem.operators import Reduction
 _BLOCKS = (256, 512, 1024)
 #: Elements a thread that are tried, as shares of a kernel's own.
 _SHARES = (0.25, 0.5, 1, 2)
-#: Rules for the grid that a kernel written for one of them takes as well: its blocks go on from
-#: tile to tile.
-_STRIDING: tuple[Grid, ...] = ("fill", "per_sm", "cover")
 #: Families whose kernels are tried for `auto`: of arrays, where one launch does, and of rows.
 _OF_ARRAYS, _OF_ROWS = ("limit",), ("limit", "rows", "warp")
 
@@ -86,7 +83,7 @@ def _shapes(kernel: Kernel, reduction: Reduction, rows: int) -> Iterator[Case]:
     own = own_case(kernel, reduction)
     yield own
     items = dict.fromkeys(int(own.items * share) for share in _SHARES)
-    grids = _STRIDING[: 3 if rows == 1 else 2] if kernel.grid in _STRIDING[:2] else (kernel.grid,)
+    grids = kernel.grids[: 3 if rows == 1 else 2]
     for block in (block for block in _BLOCKS if kernel.why_not_block(block) is None):
         for count in items:
             if count and kernel.why_not_items(count, size) is None:

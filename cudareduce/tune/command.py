@@ -15,7 +15,7 @@ from cudareduce.budget import Deadline
 from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.library.kernel import Kernel
-from cudareduce.library.registry import AUTO, AUTO_FIXED, load_registry
+from cudareduce.library.registry import AUTO, AUTO_FIXED, Registry, load_registry
 from cudareduce.problem.operators import reduction_of
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Outputs, publish
@@ -49,9 +49,9 @@ class TuneRequest:
 
 
 def tune(request: TuneRequest) -> int:
-    """Search, verify, measure, write, print; 0, 3 if a launch shape was wrong, 4 if nothing could
-    be measured in time, and 130 after Ctrl-C, with what there was by then. Raises UsageError and,
-    without a GPU, EnvironmentProblem."""
+    """Search, verify, measure, write, print; 0, 2 if no kernel takes any of it, 3 if a launch shape
+    was wrong, 4 if nothing could be measured in time, and 130 after Ctrl-C, with what there was by
+    then. Raises UsageError and, without a GPU, EnvironmentProblem."""
     request.outputs.check()
     deadline, registry = Deadline(request.max_time), load_registry()
     kernels = kernels_named(request.kernels, registry, request.rows)
@@ -62,7 +62,7 @@ def tune(request: TuneRequest) -> int:
     with open_timed(spec) as backend:
         device = backend.info()
         shown = partial(phase, quiet=request.quiet)
-        search = Search(backend, spec, registry, table.tables_of(device), shown)
+        search = Search(backend, spec, registry, table.tables_of(device, registry.kernels), shown)
         search.compile(kernels, problems, deadline.share(2))
         found = list(_searched(search, kernels, problems, deadline, request.quiet))
     protocol = {"kernels": list(request.kernels or (AUTO,)), "max_time_s": request.max_time,
@@ -70,12 +70,14 @@ def tune(request: TuneRequest) -> int:
     records = tuple(record for one in found for record in one.records)
     run = Run(tool(request.argv), device, protocol, records)
     publish(request.outputs, tune_sections(found, device.name), run_texts(run))
-    _write(found, device, request)
+    _write(found, device, registry, request)
     if any(one.interrupted for one in found):
         return 130
     wrong = {3} if any(one.wrong for one in found) else set()
-    late = set() if any(one.outcomes for one in found) else {4}
-    return worst_exit_code(wrong | late | (verdict_codes(records) & {3}))
+    nothing = set() if any(one.outcomes for one in found) else {4}
+    if all(one.refused for one in found):
+        nothing = {2}
+    return worst_exit_code(wrong | nothing | (verdict_codes(records) & {3}))
 
 
 def _problems(request: TuneRequest) -> list[Problem]:
@@ -106,17 +108,20 @@ def _searched(
             return
 
 
-def _write(found: Sequence[Found], device: DeviceInfo, request: TuneRequest) -> None:
-    """Put what `auto` is to take instead of before into its table, and say where that is."""
+def _write(
+    found: Sequence[Found], device: DeviceInfo, registry: Registry, request: TuneRequest
+) -> None:
+    """Put what `auto` is to take instead of before into its table, in which nothing is left that
+    no longer holds, and say where that is."""
     entries = [
         entry_of(outcome)
         for one in found for outcome in one.outcomes
         if outcome.gains and outcome.name in (AUTO, AUTO_FIXED)
     ]  # fmt: skip
-    if entries:
-        shipped = [table.shipped_folder()] if request.write else []
-        for folder in [table.user_folder(), *shipped]:
-            path = table.write_table(folder, device, entries)
+    shipped = [table.shipped_folder()] if request.write else []
+    for folder in [table.user_folder(), *shipped]:
+        path = table.write_table(folder, device, entries, registry.kernels)
+        if path is not None:
             say(f"What auto takes on {device.name} is in {path}.", request.quiet)
 
 

@@ -25,6 +25,7 @@ from cudareduce.launch.case import Case, build
 from cudareduce.launch.plan import Plan
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import AUTO, AUTO_FIXED, Choice, Registry
+from cudareduce.problem.sizes import counted
 from cudareduce.results.record import Record
 from cudareduce.tune.candidates import candidates, case_of, own_case
 from cudareduce.tune.heats import Heats, Problem, heats
@@ -69,7 +70,7 @@ class Outcome:
 class Found:
     """The outcomes for one problem, none where there was no time; the records they rest on; why
     shapes were left out, by their names, and of those whose answers are wrong the reasons. `why` is
-    why there is no outcome."""
+    why there is no outcome; `refused`: no kernel takes the problem."""
 
     problem: Problem
     outcomes: tuple[Outcome, ...] = ()
@@ -78,6 +79,7 @@ class Found:
     wrong: Mapping[str, str] = field(default_factory=dict)
     tried: int = 0
     why: str | None = None
+    refused: bool = False
     interrupted: bool = False
 
 
@@ -118,8 +120,10 @@ class Search:
         nbytes = problem.n * problem.rows * problem.reduction.dtype.size
         why = why_too_large(nbytes * self._backend.traits.host_copies)
         late = _INPUTS * problem.n * problem.rows / _MADE_PER_S >= deadline.left_s
-        if not cases or why or late:
-            return Found(problem=problem, why=why or _why_none(cases))
+        if not cases:
+            return Found(problem=problem, why=_why_none(kernels, problem), refused=True)
+        if why or late:
+            return Found(problem=problem, why=why or "--max-time leaves no time for it")
         seeded = self._seeded(kernels, problem)
         try:
             with (
@@ -135,7 +139,7 @@ class Search:
         except OutOfMemory as error:
             return Found(problem=problem, tried=len(cases), why=str(error))
         if not finalists:
-            why = f"--max-time leaves no time to race its {len(cases)} launch shapes"
+            why = f"--max-time leaves no time to race its {counted(len(cases), 'launch shape')}"
             return Found(problem=problem, unfit=running.unfit, wrong=running.wrong, why=why)
         whole = {case.name: case for case in (*seeded.values(), *finalists)}
         found = self._measured(list(whole.values()), seeded, problem, deadline)
@@ -253,5 +257,10 @@ def _title(problem: Problem) -> str:
     return f"racing {problem.reduction.op.name} of {problem.n} {problem.reduction.dtype.name}{rows}"
 
 
-def _why_none(cases: Sequence[Case]) -> str:
-    return "--max-time leaves no time for it" if cases else "no kernel that was named takes it"
+def _why_none(kernels: Sequence[Kernel], problem: Problem) -> str:
+    """Why no kernel takes a problem; of a single one its own reason."""
+    for kernel in kernels[: len(kernels) == 1]:
+        why = kernel.why_not(problem.reduction) or kernel.why_not_shape(problem.n, problem.rows)
+        if why:
+            return f"{kernel.id} {why}"
+    return "no kernel that was named takes it"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from cudareduce.library.registry import AUTO_FIXED
+from cudareduce.problem.sizes import counted
 from cudareduce.report.numbers import HALF_TICK_US, measured_text, short_size
 from cudareduce.report.sections import Section, by_reason
 from cudareduce.results.record import Record
@@ -31,7 +33,7 @@ def tune_sections(found: Sequence[Found], device: str) -> list[Section]:
 
 
 def told(found: Found) -> str:
-    """What was found for one problem, in a line."""
+    """What was found for one problem, a line each."""
     problem, what = found.problem, [
         f"{outcome.name}: {outcome.best.name}, {_time(outcome.record)} us, "
         + (f"{_speedup(outcome)} times as fast as before" if outcome.gains else "as before")
@@ -39,7 +41,8 @@ def told(found: Found) -> str:
     ]  # fmt: skip
     rows = f" x {problem.rows} rows" if problem.rows != 1 else ""
     name = f"{problem.reduction.op.name} of {short_size(problem.n)} {problem.reduction.dtype.name}"
-    return f"{name}{rows}: {'; '.join(what) or found.why or 'interrupted'}"
+    lines = what or [found.why or "interrupted"]
+    return "\n  ".join((f"{name}{rows}:", *lines))
 
 
 def _rows(found: Sequence[Found]) -> Iterator[tuple[str, ...]]:
@@ -75,13 +78,23 @@ def _speedup(outcome: Outcome) -> str:
     return measured_text(outcome.speedup, outcome.speedup_low, outcome.speedup_high, finest)
 
 
+def _wrong(found: Sequence[Found]) -> Iterator[str]:
+    """A line for each kernel: the first launch shape whose answers are wrong, and how many are."""
+    wrong: dict[str, list[str]] = {}
+    for one in found:
+        for name, reason in one.wrong.items():
+            kernel, _, shape = name.partition(", ")
+            where = f"{shape} at {short_size(one.problem.n)}"
+            wrong.setdefault(kernel, []).append(f"{where}: {reason}")
+    for kernel, shapes in wrong.items():
+        yield f"{kernel}: WRONG in {counted(len(shapes), 'launch shape')}, first {shapes[0]}"
+
+
 def _notes(found: Sequence[Found]) -> Iterator[str]:
     """What speed-ups are against, where there is no gain, and what has no figures."""
     if any(one.outcomes for one in found):
-        yield (
-            "threads a block x elements a thread, and how many blocks; speedup: against what was "
-            "taken before, of a kernel its header's shape"
-        )
+        yield "launch shape: threads a block x elements a thread, and how many blocks"
+        yield "speedup: against what was taken before, of a kernel its header's shape"
     same = [
         f"{short_size(one.problem.n)} {outcome.name}"
         for one in found for outcome in shown(one) if not outcome.gains
@@ -91,11 +104,11 @@ def _notes(found: Sequence[Found]) -> Iterator[str]:
     why = [(short_size(one.problem.n), one.why) for one in found if one.why]
     for reason, sizes in by_reason(why).items():
         yield f"{', '.join(sizes)}: {reason}"
-    for one in found:
-        for name, reason in one.wrong.items():
-            yield f"{short_size(one.problem.n)}: {name}: WRONG: {reason}"
+    yield from _wrong(found)
     unfit = dict.fromkeys(
         (name, reason) for one in found for name, reason in one.unfit.items()
     )  # fmt: skip
     for reason, names in by_reason(unfit).items():
-        yield f"left out, {reason}: {', '.join(names)}"
+        kernels = Counter(name.partition(", ")[0] for name in names)
+        which = (f"{kernel} in {counted(k, 'launch shape')}" for kernel, k in kernels.items())
+        yield f"left out, {reason}: {', '.join(which)}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cudareduce.report.answers import verdict_section
+from cudareduce.report.answers import answer_sections
 from cudareduce.report.sections import sections
 from cudareduce.results.record import Run
 from tests.fake_gpu import fake_gpu
@@ -59,10 +59,33 @@ def test_it_takes_another_kernel_from_size_to_size(
 
 
 def test_a_sweep_has_one_line_of_it(cudareduce: Call, gpu: None) -> None:
-    asked = ("auto", "reduce_tiles_block", "--n", "2^10,2^13,2^16", "--quiet", "--rounds", "6")
+    asked = ("auto", "reduce_tiles_block", "--n", "2^10,2^11,2^16", "--quiet", "--rounds", "6")
     code, out, _ = cudareduce("sweep", *asked)
     assert code == 0
     assert "1 auto, 2 reduce_tiles_block" in out
+    assert "\nauto: reduce_tiles_block, 256 threads x 16 elements at 2^10, 2^11\n" in out
+    assert "\nauto: reduce_tiles_mailbox, 256 threads x 4 elements at 2^16\n" in out
+
+
+def test_a_curve_over_sms_says_what_it_took(cudareduce: Call, gpu: None) -> None:
+    asked = ("auto", "--sms", "2,16", "--n", "2^15", "--quiet", "--rounds", "6")
+    code, out, err = cudareduce("sweep", *asked)
+    assert code == 0, err
+    assert "\nauto: reduce_tiles_mailbox, 1024 threads x 16 elements\n" in out
+
+
+def test_verify_has_a_row_for_each_launch_shape(cudareduce: Call) -> None:
+    """Each by a number where there are several; those that a block of one's own makes equal are
+    one."""
+    asked = ("verify", "auto", "--n", "33,5000,50000", "--backend", "cpu", "--quiet")
+    _, out, _ = cudareduce(*asked)
+    assert [line.split()[:2] for line in out.splitlines() if " right " in line] == [
+        ["auto", "1"], ["auto", "2"], ["auto", "3"],
+    ]  # fmt: skip
+    assert "\nauto 3: reduce_tiles_mailbox, 256 threads x 4 elements\n" in out
+    _, out, _ = cudareduce(*asked, "--block", "256", "--items", "16")
+    assert out.count(" right ") == 2
+    assert "\nauto 1: reduce_tiles_block, 256 threads x 16 elements\n" in out
 
 
 def test_a_shape_that_is_asked_for_overrules_its_own(cudareduce: Call) -> None:
@@ -88,7 +111,7 @@ def test_what_is_wrong_is_told_with_the_kernel_that_was_taken() -> None:
     )  # fmt: skip
     [section] = sections(Run({}, H200, {}, (failed,)))
     assert "auto (reduce_tiles, 256 x 8): WRONG: off by one" in section.notes
-    answers = verdict_section([failed], "answers")
+    [answers] = answer_sections([failed], "answers")
     assert "auto (reduce_tiles, 256 x 8) sum float32: WRONG: off by one" in answers.notes
 
 

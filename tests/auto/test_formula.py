@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -103,6 +103,26 @@ def test_with_fewer_sms_polling_ends_sooner(registry: Registry) -> None:
     assert many is not None and many.kernel.entry == "reduce_tiles_mailbox"
 
 
+def test_on_some_of_the_sms_it_takes_rings_once_they_are_full(registry: Registry) -> None:
+    """By ticket where any order will do; never on all SMs, nor on GPUs without room for a ring."""
+    few = replace(H200_FACTS, sms=16)
+    full = 16 * 192 * 1024 // 4
+
+    def names(facts: Facts, n: int, name: str = AUTO, dtype: str = "float32") -> str:
+        case = taken(registry, facts, n, name=name, of=("sum", dtype))
+        assert case is not None
+        return case.kernel.entry
+
+    assert names(few, full) == "reduce_ring_tickets" == names(few, 2**30)
+    assert names(few, full - 1) == "reduce_tiles_mailbox"
+    assert names(few, 2**28, AUTO_FIXED) == "reduce_tiles_ring"
+    assert names(few, 2**28, AUTO_FIXED, "int32") == "reduce_ring_tickets"
+    assert names(few, 2**28, dtype="int8") == "reduce_tiles_dp4a"
+    for other in (replace(few, sms=132), replace(few, lacks=("tma",)), H200_FACTS):
+        assert names(other, 2**25) == "reduce_tiles_self_reset"
+    assert names(replace(CARDS["A100"].facts, sms=16), 2**28) == "reduce_tiles_self_reset"
+
+
 def test_a_fixed_order_leaves_out_what_adds_floats_as_blocks_arrive(registry: Registry) -> None:
     for n in SIZES:
         case = taken(registry, H200_FACTS, n, name=AUTO_FIXED)
@@ -129,7 +149,8 @@ def test_each_operator_has_a_way_of_its_own(
 
 @pytest.mark.parametrize(
     ("n", "rows", "kernel", "block"),
-    [(32, 2**20, "reduce_rows_butterfly", 256), (1000, 2**18, "reduce_rows_warp", 256),
+    [(32, 2**20, "reduce_rows_butterfly", 256), (33, 2**20, "reduce_rows_staged", 256),
+     (1000, 2**18, "reduce_rows_warp", 256),
      (2**18, 2048, "reduce_rows_block", 256), (2**22, 64, "reduce_rows_block", 1024),
      (2**26, 2, "reduce_rows_split", 256)],
 )  # fmt: skip

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,27 +49,47 @@ def taken(
     of: tuple[str, str] = ("sum", "float32"),
 ) -> Case:  # fmt: skip
     facts = Facts(DEFAULT_LIMITS, H200, ())
-    chooser = Chooser(name, registry.kernels, facts, tables_of(H200))
+    chooser = Chooser(name, registry.kernels, facts, tables_of(H200, registry.kernels))
     case = chooser.choose(reduction_of(*of), n, rows)
     assert case is not None
     return case
 
 
-def test_what_is_written_is_read_again(folder: Path, entry: Entry) -> None:
-    path = write_table(folder, H200, [entry])
+def written(folder: Path, entries: Sequence[Entry], registry: Registry) -> Path:
+    path = write_table(folder, H200, entries, registry.kernels)
+    assert path is not None
+    return path
+
+
+def planted(folder: Path, *entries: Entry) -> Path:
+    """A table as another version may have left it."""
+    path = folder / file_name(H200)
+    folder.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"schema": 1, "entries": [asdict(entry) for entry in entries]}))
+    return path
+
+
+def said(registry: Registry) -> tuple[str, ...]:
+    [table] = tables_of(H200, registry.kernels)
+    return table.left_out
+
+
+def test_what_is_written_is_read_again(folder: Path, entry: Entry, registry: Registry) -> None:
+    path = written(folder, [entry], registry)
     assert (path.parent, path.name) == (folder, file_name(H200))
     assert read_table(path).entries == (entry,)
     later = replace(entry, block=256)
     other = replace(entry, n=2**22, time_us_low=None, time_us_high=None)
-    write_table(folder, H200, [later, other])
+    written(folder, [later, other], registry)
     assert read_table(path).entries == (later, other)
 
 
-def test_a_table_is_of_gpus_that_are_alike(folder: Path, entry: Entry) -> None:
-    write_table(folder, H200, [entry])
-    assert tables_of(replace(H200, driver="1", uuid="another", power_limit_w=1.0))
-    assert not tables_of(replace(H200, sm_count=66))
-    assert not tables_of(DeviceInfo("CPU emulator"))
+def test_a_table_is_of_gpus_that_are_alike(folder: Path, entry: Entry, registry: Registry) -> None:
+    written(folder, [entry], registry)
+    alike = replace(H200, driver="1", uuid="another", power_limit_w=1.0)
+    assert tables_of(alike, registry.kernels)
+    assert not tables_of(replace(H200, sm_count=66), registry.kernels)
+    assert not tables_of(DeviceInfo("CPU emulator"), registry.kernels)
 
 
 def test_the_users_table_comes_before_the_shipped_one(
@@ -75,14 +97,14 @@ def test_the_users_table_comes_before_the_shipped_one(
 ) -> None:
     shipped = tmp_path / "shipped"
     monkeypatch.setattr("cudareduce.auto.table.shipped_folder", lambda: shipped)
-    write_table(shipped, H200, [replace(entry, block=64)])
+    written(shipped, [replace(entry, block=64)], registry)
     assert taken(registry, 2**20).block == 64
-    write_table(folder, H200, [entry])
+    written(folder, [entry], registry)
     assert taken(registry, 2**20).block == 128
 
 
 def test_an_entry_decides_for_what_is_near(registry: Registry, folder: Path, entry: Entry) -> None:
-    write_table(folder, H200, [entry, replace(entry, n=2**21, block=256)])
+    written(folder, [entry, replace(entry, n=2**21, block=256)], registry)
     case = taken(registry, 2**20)
     assert (case.kernel.entry, case.block, case.items, case.kernel.grid) == (
         "reduce_tiles_last_block", 128, 8, "per_sm"
@@ -102,28 +124,78 @@ def test_an_entry_decides_for_what_is_near(registry: Registry, folder: Path, ent
 def test_its_own_operator_is_asked_before_one_that_costs_alike(
     registry: Registry, folder: Path, entry: Entry
 ) -> None:
-    write_table(folder, H200, [entry, replace(entry, op="max", n=2**21, block=64)])
+    written(folder, [entry, replace(entry, op="max", n=2**21, block=64)], registry)
     assert taken(registry, 2**20, of=("max", "float32")).block == 64
 
 
-def test_what_a_table_names_must_still_take_the_problem(
-    registry: Registry, folder: Path, entry: Entry
+UNFIT: dict[str, tuple[dict[str, Any], str]] = {
+    "a block that there is not": ({"block": 10**30}, f"takes blocks of .*, not {10**30}"),
+    "no multiple of a load": ({"items": 3}, "loads 4 items at a time, so .*, not 3"),
+    "a grid that leaves elements out": ({"grid": "one"}, "takes the grid fill or per_sm or .* one"),
+    "a kernel of other operators": ({"op": "affine", "dtype": "int32", "acc": "int32"},
+                                    "affine does not commute and .*"),
+    "rows to a kernel of arrays": ({"rows": 7}, "reduces one array, not 7 rows"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_a_kernel_does_not_take_is_left_out_and_said(
+    registry: Registry, folder: Path, entry: Entry, name: str
 ) -> None:
-    write_table(folder, H200, [replace(entry, items=3)])  # of which no load of four is made
+    fields, why = UNFIT[name]
+    path = planted(folder, replace(entry, **fields), replace(entry, n=2**22))
+    [one] = said(registry)
+    begins = re.escape(f"{path}: 1 entry left out, since reduce_tiles_last_block ")
+    assert re.fullmatch(f"{begins}{why}; cudareduce tune writes it anew", one)
     assert taken(registry, 2**20).kernel.entry == "reduce_tiles_mailbox"
+    assert taken(registry, 2**22).kernel.entry == "reduce_tiles_last_block"
+
+
+def test_several_of_them_are_one_remark(registry: Registry, folder: Path, entry: Entry) -> None:
+    loose = registry.kernels["reduce_tiles_self_reset"]
+    varies = replace(entry, kernel=loose.id, source_sha=loose.sha, fixed=True, grid=loose.grid)
+    planted(folder, varies, replace(entry, block=7), replace(entry, n=2**21, block=7))
+    [one] = said(registry)
+    assert ": 3 entries left out, since reduce_tiles_self_reset adds float32 in no fixed" in one
+    assert "order, and more; " in one
 
 
 def test_an_entry_of_a_changed_kernel_is_left_out_and_said(
     registry: Registry, folder: Path, entry: Entry
 ) -> None:
-    write_table(folder, H200, [replace(entry, source_sha="0" * 64), replace(entry, n=2**21)])
-    [table] = tables_of(H200)
-    said = table.stale(registry.kernels)
-    assert said is not None and "reduce_tiles_last_block" in said and str(table.path) in said
+    path = planted(folder, replace(entry, source_sha="0" * 64), replace(entry, n=2**21))
+    [one] = said(registry)
+    assert "reduce_tiles_last_block" in one and str(path) in one
     assert taken(registry, 2**19).kernel.entry == "reduce_tiles_mailbox"
-    write_table(folder, H200, [entry])
-    [table] = tables_of(H200)
-    assert table.stale(registry.kernels) is None
+    written(folder, [entry], registry)
+    assert said(registry) == ()
+
+
+def test_what_does_not_hold_any_more_leaves_the_table_when_it_is_written(
+    registry: Registry, folder: Path, entry: Entry
+) -> None:
+    gone, unfit = replace(entry, n=2**14, kernel="reduce_gone"), replace(entry, n=2**16, block=7)
+    path = planted(folder, gone, unfit, entry)
+    written(folder, [], registry)
+    assert read_table(path).entries == (entry,)
+    assert write_table(folder, H200, [], registry.kernels) is None
+
+
+@pytest.mark.parametrize(
+    ("n", "kernel"),
+    [(64, "reduce_rows_block"), (32, "reduce_rows_block"), (33, "reduce_rows_staged"),
+     (48, "reduce_rows_staged"), (63, "reduce_rows_staged")],
+)  # fmt: skip
+def test_rows_that_lie_otherwise_are_another_problem(
+    registry: Registry, folder: Path, entry: Entry, n: int, kernel: str
+) -> None:
+    """What is fast on rows of 8 loads of 16 bytes need not be where rows begin anywhere."""
+    block = registry.kernels["reduce_rows_block"]
+    planted(folder, replace(
+        entry, n=32, rows=2**20, kernel=block.id, source_sha=block.sha, grid=block.grid, block=256,
+        items=block.items_of(4),
+    ))  # fmt: skip
+    assert taken(registry, n, 2**20).kernel.entry == kernel
 
 
 WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -152,7 +224,7 @@ def refused(path: Path) -> str:
 
 @pytest.mark.parametrize("why", WRONG)
 def test_what_is_no_table_is_refused(folder: Path, entry: Entry, why: str) -> None:
-    path = write_table(folder, H200, [entry])
+    path = planted(folder, entry)
     path.write_text(json.dumps(WRONG[why](json.loads(path.read_text()))))
     refused(path)
 
@@ -161,7 +233,7 @@ def test_what_is_no_table_is_refused(folder: Path, entry: Entry, why: str) -> No
 def test_an_entry_that_cannot_be_is_refused_by_its_number(
     folder: Path, entry: Entry, name: str
 ) -> None:
-    path = write_table(folder, H200, [entry, replace(entry, n=2**21)])
+    path = planted(folder, entry, replace(entry, n=2**21))
     table = json.loads(path.read_text())
     table["entries"][1][name] = FIELDS[name]
     path.write_text(json.dumps(table))
@@ -184,12 +256,20 @@ def test_a_folder_in_its_place_is_refused(folder: Path) -> None:
     refused(folder / file_name(H200))
 
 
-def test_a_table_that_cannot_be_written_is_said(tmp_path: Path, entry: Entry) -> None:
+def test_a_pipe_in_its_place_is_refused_and_not_waited_for(folder: Path) -> None:
+    folder.mkdir()
+    os.mkfifo(folder / file_name(H200))
+    assert "it is no plain file" in refused(folder / file_name(H200))
+
+
+def test_a_table_that_cannot_be_written_is_said(
+    tmp_path: Path, entry: Entry, registry: Registry
+) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match=r"cannot write .*; choose another place"):
-        write_table(tmp_path / "file" / "folder", H200, [entry])
+        written(tmp_path / "file" / "folder", [entry], registry)
     with pytest.raises(UsageError, match="set XDG_DATA_HOME"):
-        write_table(Path("~/tables"), H200, [entry])
+        written(Path("~/tables"), [entry], registry)
 
 
 def test_bench_says_what_is_wrong_with_a_table(

@@ -13,7 +13,7 @@ import pytest
 from cudareduce.bench.jobs import Jobs
 from cudareduce.gate.baseline import identity, problem
 from cudareduce.launch.case import Case
-from cudareduce.library.kernel import Kernel
+from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import reduction_of
 from tests.fake_gpu import WATTS, FakeGpu, fake_gpu, quick, use
@@ -21,6 +21,7 @@ from tests.peers.fakes import use_fakes
 from tests.simulate import record
 
 Call = Callable[..., tuple[int, str, str]]
+ROOT = Path(__file__).parents[2]
 TILES, FILL, V7 = "reduce_tiles_acq_rel", "reduce_fill", "reduce_v7_shuffle"
 KERNELS = load_registry().kernels
 CAPPED = [k for k in KERNELS.values() if k.why_not_sms() is None]
@@ -102,21 +103,53 @@ def test_tables_say_on_how_many(cudareduce: Call, gpu: FakeGpu) -> None:
     assert row[head.index("sms")] == "8"
 
 
+def test_fewer_blocks_than_were_asked_for_are_told(cudareduce: Call, gpu: FakeGpu) -> None:
+    """Or a curve would seem to say that more SMs are of no use."""
+    asked = (FILL, "--sms", "1,2,8", "--n", "2^12", "--rounds", "1", "--quiet")
+    said = f"{FILL}: 4 blocks at this n, so what is on 8 SMs is on 4"
+    code, out, err = cudareduce("bench", *asked)
+    assert code == 0, err
+    assert [line for line in out.splitlines() if " at this n" in line] == [said]
+    code, out, err = cudareduce("sweep", *asked)
+    assert code == 0, err
+    assert [line for line in out.splitlines() if " at this n" in line] == [said]
+
+
 def test_answers_on_few_sms(cudareduce: Call) -> None:
     """On the emulator: one block, and several, take all of the input."""
     code, out, err = cudareduce(
         "verify", TILES, "--sms", "1,3", "--n", "100003", "--backend", "cpu", "--quiet"
     )
     assert code == 0, err
-    assert [line.split()[:4] for line in out.splitlines() if " right " in line] == [
-        [TILES, "on", "1", "SM"], [TILES, "on", "3", "SMs"],
-    ]  # fmt: skip
+    shown = [line for line in out.splitlines() if " right " in line or "answers" in line]
+    assert [line.split()[0] for line in shown] == ["answers", TILES, "answers", TILES]
+    assert shown[0].endswith(", on 1 SM") and shown[2].endswith(", on 3 SMs")
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_range_doubles(cudareduce: Call, gpu: FakeGpu) -> None:
+    found = run(cudareduce, "bench", FILL, "--sms", "1..5,3", "--n", "2^12", "--rounds", "1")
+    assert found["protocol"]["sms"] == [1, 2, 4, 3]
+
+
+def test_tiles_that_are_drawn_on_few_sms(cudareduce: Call) -> None:
+    """By the words of `walk = "tickets"` alone: one block that draws all of them, and several."""
+    path = ROOT / "tests" / "right_kernels" / "reduce_drawn_tiles.cu"
+    kernel = load_kernel(path)
+    assert kernel.varies(reduction_of("sum", "float32"))
+    assert not kernel.varies(reduction_of("sum", "int32"))
+    code, out, err = cudareduce(
+        "verify", path, "--sms", "1,3", "--n", "100003", "--backend", "cpu", "--quiet"
+    )
+    assert code == 0, err
+    assert out.count(" right ") == 2
 
 
 @pytest.mark.parametrize(
     ("asked", "why"),
     [("133", "--sms 133 is more than there are: give at most 132"), ("0", "from 1 to"),
-     ("8,", "is not a whole number"), ("8,x", "is not a whole number")],
+     ("8,", "is no list of whole numbers from 1 to 1024: write 8, "),
+     ("8,x", "is no list"), ("8..", "is no list"), ("8..4", "is no list"), ("1..2048", "no list")],
 )  # fmt: skip
 def test_a_number_that_there_is_not(cudareduce: Call, gpu: FakeGpu, asked: str, why: str) -> None:
     code, out, err = cudareduce("bench", FILL, "--n", "2^12", "--sms", asked)
@@ -181,6 +214,6 @@ def test_few_sms_of_a_gpu_read_less_and_take_less_power(cudareduce: Call) -> Non
 
 def test_auto_on_few_sms_takes_the_largest_block(cudareduce: Call, gpu: FakeGpu) -> None:
     """And one block alone is within any number."""
-    found = run(cudareduce, "bench", "auto", "--sms", "2", "--n", "2^10,2^18")
+    found = run(cudareduce, "bench", "auto", "--sms", "2", "--n", "2^10,2^16")
     taken = [(r["chosen"], r["block"], r["grid"]) for r in found["records"]]
     assert taken == [("reduce_tiles_block", 1024, 1), ("reduce_tiles_mailbox", 1024, 2)]

@@ -97,3 +97,17 @@ def test_an_operator_and_an_expression_contradict_each_other(cudareduce: Call) -
     code, _, err = cudareduce("bench", "--op", "sum", "--op-expr", "a + b", "--identity", "0")
     assert code == 2
     assert "--op-expr takes the place of --op: give one of them" in err
+
+
+def test_what_only_a_gpu_can_time_is_told_where_there_is_none(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(spec: object) -> None:
+        raise EnvironmentProblem("there is none")
+
+    monkeypatch.setattr("cudareduce.backends.open_cuda", missing)
+    asked = ("bench", "reduce_v7_shuffle", "--n", "33")
+    _, _, err = cudareduce(*asked, "--energy", "--timing", "cold,warm")
+    assert err.count("--timing, --energy need a GPU, and have no effect here\n") == 1
+    _, _, err = cudareduce(*asked)
+    assert "no effect" not in err

@@ -215,6 +215,23 @@ def test_what_shows_a_partial_to_all_blocks(arrival: str, releases: bool) -> Non
     assert bool(rules(STORE, "fence.acq_rel.cta;", arrival)) != releases
 
 
+def test_a_ticket_is_no_arrival() -> None:
+    """With tickets the last count is the arrival; without them nothing behind it makes up for a
+    fence."""
+    kernels = load_registry([]).kernels
+    draw, arrival = "atom.global.inc.u32 %r1, [%rd2], 7;", "atom.relaxed.gpu.global.add.u32 %r1;"
+
+    def breaks(kernel: str, *lines: str) -> bool:
+        compiled = Compiled(b"", "\n".join(("ld.global.v4.f32", *lines)), "")
+        reduction = reduction_of("sum", "float32")
+        return bool(list(broken_rules(kernels[kernel], reduction, compiled, UNIT.resources)))
+
+    fenced, bare = (draw, STORE, FENCE, arrival), (FENCE, draw, STORE, arrival)
+    assert not breaks("reduce_ring_tickets", *fenced)
+    assert breaks("reduce_ring_tickets", *bare)
+    assert breaks("reduce_last_block", STORE, arrival, FENCE, draw)
+
+
 @pytest.mark.parametrize(("store", "counts"), STORES.items())
 def test_what_writes_a_partial(store: str, counts: bool) -> None:
     kernel = load_registry([]).kernels["reduce_last_block"]

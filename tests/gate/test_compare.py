@@ -170,6 +170,18 @@ def test_a_kernel_whose_block_changed_is_compared_with_itself() -> None:
     assert [row.verdict for row in rows] == ["SAME", "NEW", "GONE"]
 
 
+@pytest.mark.parametrize(("us", "verdict"), [(44.0, "SLOWER"), (40.0, "SAME")])
+def test_another_kernel_that_auto_took_is_told(us: float, verdict: str) -> None:
+    old = replace(OLD, kernel="auto", chosen="reduce_tiles_block")
+    new = replace(case(us), kernel="auto", chosen="reduce_tiles_ring", block=512, cubin_sha="x")
+    rows = compare([old], [new], FIVE)
+    assert [row.verdict for row in rows] == [verdict]
+    took = "took reduce_tiles_block, now reduce_tiles_ring; block x items 256 x 8, now 512 x 8"
+    assert rows[0].reason == took
+    [section] = verdict_sections(rows, "title", (), shares=False, everything=True)
+    assert any(took in note for note in section.notes)
+
+
 def test_a_second_measurement_decides() -> None:
     first = one(OLD, case(44.0, cubin_sha="x"))
     for us, verdict, confirmed in ((44.0, "SLOWER", True), (40.0, "SAME", False),

@@ -37,6 +37,9 @@ def test_libraries_are_compared_with_themselves(
     said = " ".join(out.split())
     assert code == 0, out + err
     assert "7 compared: 7 SAME" in said
+    table = [line for line in out.splitlines() if line.startswith(" ")]
+    assert any("2^13, beside 1 off" in line for line in table)
+    assert max(map(len, table)) <= 80
     assert "version 1.2.3, now 1.3.0" in said
     assert json.loads(now.read_text())["protocol"]["peers"] == ["cub"]
     use_fakes(monkeypatch, "SLOW_CUB")
@@ -51,6 +54,28 @@ def test_libraries_are_compared_with_themselves(
     code, out, _ = cudareduce(*ask)
     assert code == 0
     assert "peer:" not in out
+
+
+def test_it_is_said_of_which_calls_there_is_nothing_to_compare(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Calls that take the host's time have no rounds: where it has moved most is shown."""
+    baseline, now = tmp_path / "baseline.json", tmp_path / "now.json"
+    use_fakes(monkeypatch, "FINE")
+    ask = ("bench", KERNEL, "--n", "2^12,2^13", "--peers", "all", "--json", baseline)
+    cudareduce(*ask)
+    run = json.loads(baseline.read_text())
+    for record in run["records"]:
+        if record["kernel"] == "peer:fine:as_called" and record["n"] == 2**13:
+            assert record["host_us"] == 57
+            record["host_us"] = 950
+    now.write_text(json.dumps(run))
+    code, out, _ = cudareduce("compare", baseline, now)
+    assert code == 0
+    assert (
+        "not compared, as of these only the host's time in us is known: peer:fine:as_called 57, "
+        "now 950 at n = 2^13, the furthest apart of 2"
+    ) in " ".join(out.split())
 
 
 def test_what_libraries_do_not_go_with(

@@ -107,9 +107,9 @@ class Memory:
 @pytest.mark.parametrize(
     ("offset", "said"),
     [
-        (100, "1 bytes behind a buffer of 100, the nearest 1 bytes behind it"),
+        (100, "1 byte behind a buffer of 100, the nearest 1 byte behind it"),
         (100 + BAND - 1, f"the nearest {BAND} bytes behind it"),
-        (-1, "1 bytes before a buffer of 100, the nearest 1 bytes before it"),
+        (-1, "1 byte before a buffer of 100, the nearest 1 byte before it"),
         (-BAND, f"the nearest {BAND} bytes before it"),
     ],
 )

@@ -110,7 +110,8 @@ def test_scratch_holds_what_the_passes_write(kernel: Kernel) -> None:
             assert made.scratch[step.target] >= step.grid * size
         if kernel.finish == "last_block":
             count = min(kernel.fixed_warps or 0, -(-n // 1024)) or made.passes[0].grid
-            assert made.scratch == {"partials": count * size, "counter": 4 * rows}
+            drawn = kernel.walk == "tickets"  # a count of its own
+            assert made.scratch == {"partials": count * size, "counter": 4 * (rows + drawn)}
         if kernel.workspace:
             assert made.scratch.keys() == {"workspace"} == {*made.behind}
             assert made.scratch["workspace"] >= size
@@ -156,6 +157,8 @@ def test_nothing_to_reduce_launches_nothing(kernel: Kernel) -> None:
         ("reduce_tiles_self_reset", 2**16, 1, {}, 16 + 20 + 7),
         ("reduce_tiles_cluster", 2**16, 1, {}, 16 + 20 + 7),
         ("reduce_rows_split", 2**18, 16, {}, 16 + 12 + 12),
+        ("reduce_ring_tickets", 2**25, 1, {}, 15 + 4096 + 5 + 16 + 1 + 5 + 16),
+        ("reduce_ring_tickets", 2**25, 1, {"block": 96}, 15 + 32768 + 5 + 2 + 1 + 1 + 5 + 2),
         ("reduce_tiles_reproducible", 2**25, 1, {}, 8 * 8 - 1 + 7 + 4 - 1 + 5 + 5),
     ],
 )

@@ -65,7 +65,7 @@ def test_a_workspace_grows_with_the_grid() -> None:
     ("old", "new", "message"),
     [
         ('walk = "tile"', 'walk = "crawl"',
-         ":6: walk: 'crawl' is not one of: element, tile, grid_stride, contiguous"),
+         ":6: walk: 'crawl' is not one of: element, tile, grid_stride, tickets"),
         ('scope = "grid"', 'scoop = "grid"', ":4: scoop: unknown key; the keys are: title, change"),
         ('finish = "relaunch"\n', "",
          ":8: finish: this key is missing from the header (one of: relaunch,"),

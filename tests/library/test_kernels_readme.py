@@ -52,11 +52,12 @@ def declared(text: str) -> set[str]:
 
 
 def injected() -> set[str]:
-    """The names that the prelude declares: those of `sum`, which combines in memory, and of `mean`,
-    which counts."""
+    """The names that the prelude declares: those of `sum`, which combines in memory, of `mean`,
+    which counts, and of `argmax`, which compares."""
     float32 = DTYPES["float32"]
-    both = (Reduction(OPERATORS[name], float32, float32) for name in ("sum", "mean"))
-    return declared("".join(prelude(one, "only", 256, 8, 1) for one in both))
+    names = ("sum", "mean", "argmax")
+    each = (Reduction(OPERATORS[name], float32, float32) for name in names)
+    return declared("".join(prelude(one, "only", 256, 8, 1) for one in each))
 
 
 def test_what_is_injected_is_found() -> None:

@@ -7,16 +7,20 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from itertools import product
 
+import click
 import numpy as np
 import pytest
 
+from cudareduce.cli.types import Peers
 from cudareduce.launch.plan import Problem
 from cudareduce.peers.arrays import DeviceArray
-from cudareduce.peers.catalogue import listings
-from cudareduce.peers.contract import Peer
-from cudareduce.peers.names import NAMES
+from cudareduce.peers.catalogue import Listing, listings
+from cudareduce.peers.contract import AbsentError, Peer
+from cudareduce.peers.names import NAMES, meant
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, reduction_of
 
@@ -54,6 +58,35 @@ def test_list(cudareduce: Call) -> None:
     code, out, _ = cudareduce("list", "peers")
     assert code == 0
     assert "pip install torch" in out or "torch:compile" in out
+
+
+def test_one_that_is_too_old_is_told_so(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def old() -> str:
+        raise AbsentError("CCCL 3.0.1 is too old")
+
+    here = [replace(PEERS[0], version_here=old), replace(PEERS[1], version_here=lambda: "9.9")]
+    monkeypatch.setattr(
+        Listing, "peers", lambda listing: here[: listing.place.endswith(":CUB") * 2]
+    )
+    _, out, _ = cudareduce("list", "peers")
+    assert f"{here[0].name}: CCCL 3.0.1 is too old: pip install -U nvidia-cuda-cccl" in out
+    assert f"{here[1].name}: " not in out
+
+
+def test_names_of_single_peers() -> None:
+    """As results and `list peers` name them, in any case; of a library all of them."""
+    convert = partial(Peers(NAMES).convert, param=None, ctx=None)
+    assert convert("CUB:packed,peer:torch:compile") == ("cub:packed", "torch:compile")
+    assert convert("Torch,cub:packed,torch") == ("torch", "cub:packed")
+    assert convert("cub:packed,all") == NAMES
+    found = [peer.name for one in listings(("torch", "cub:packed")) for peer in one.peers()]
+    assert found == ["cub:packed", "torch", "torch:compile", "torch:as_called"]
+    assert meant("peer:cub:packed", ("cub:packed",))
+    assert meant("peer:cub:packed", ("cub",))
+    assert not meant("peer:cub", ("cub:packed",))
+    for wrong, says in (("cub:none", "no way to call a library"), ("cube", "is not one of: cub,")):
+        with pytest.raises(click.BadParameter, match=says):
+            convert(wrong)
 
 
 def test_listing_imports_no_library() -> None:

@@ -49,7 +49,8 @@ def test_the_newest_headers_are_taken(tmp_path: Path, monkeypatch: pytest.Monkey
     ):
         cccl.load(3_005_000)
     folders.clear()
-    assert cccl.version_here() is None
+    with pytest.raises(AbsentError, match="the headers of CCCL were not found"):
+        cccl.load()
 
 
 def test_what_is_called() -> None:

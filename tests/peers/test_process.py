@@ -59,11 +59,11 @@ def test_each_is_a_row(registry: Registry, cache: Path, processes: Processes) ->
         "fine:as_called": "pass: ",
         "own": "pass: ",
         "absent": "skip: not installed: pip install fake",
-        "too_old": "skip: fake 0.9 is too old: 1.0 or newer is needed: pip install fake",
+        "too_old": "skip: fake 0.9 is too old: 1.0 or newer is needed: pip install -U fake",
         "broken": "skip: cannot be imported (ImportError: libfake.so.1: cannot open shared object "
-        "file): pip install fake",
+        "file): pip install -U fake",
         "no_code": "skip: has no code for this GPU's architecture (RuntimeError: CUDA error: no "
-        "kernel image is available): pip install fake",
+        "kernel image is available): pip install -U fake",
         "no_memory": "skip: found no memory on the GPU for its own (OutOfMemory: its pool is "
         "empty)",
         "wrong": "fail: n = 33, exact: got -5.34386337e-13, expected -3.56257558e-13",
@@ -111,7 +111,7 @@ def test_what_takes_its_process_down(registry: Registry, cache: Path) -> None:
         assert (helper / "cmdline").read_bytes() == b"sleep\x0099\0"
     assert reasons(outcome) == {
         "noisy": "pass: ",
-        "exits": "skip: cannot be imported (ends its process with code 3): pip install fake",
+        "exits": "skip: cannot be imported (ends its process with code 3): pip install -U fake",
         "garbles": "fail: answers nonsense: it writes to files that it has not opened",
         "crashes": "fail: ends its process by SIGABRT",
         "spawns": "pass: ",

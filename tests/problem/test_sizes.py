@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudareduce.errors import UsageError
-from cudareduce.problem.sizes import parse_size, parse_sizes
+from cudareduce.problem.sizes import counted, parse_size, parse_sizes
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,8 @@ def test_lists_and_ranges() -> None:
 def test_bad_lists(text: str) -> None:
     with pytest.raises(UsageError):
         parse_sizes(text)
+
+
+def test_one_of_something_is_not_many() -> None:
+    assert [counted(n, "element") for n in (0, 1, 2)] == ["0 elements", "1 element", "2 elements"]
+    assert [counted(n, "entry", "entries") for n in (1, 3)] == ["1 entry", "3 entries"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.report.answers import verdict_section
+from cudareduce.report.answers import answer_sections
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.sections import Section, sections
 from cudareduce.report.terminal import print_sections
@@ -103,7 +103,8 @@ def test_rows_with_one_reason_share_a_note() -> None:
         replace(first, kernel=kernel, op=op, verdict=verdict, reason=reason)
         for kernel, op, verdict, reason in cases
     ]
-    assert verdict_section(records, "title").notes == (
+    [answers] = answer_sections(records, "title")
+    assert answers.notes == (
         "skipped: no (4 rows): a, b (sum float32); c (max float32, sum float32)",
         "d sum float32: skipped: never",
         "f sum float32: WRONG: off",

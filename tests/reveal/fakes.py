@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import time
 from collections.abc import Callable
@@ -71,6 +72,11 @@ def _raise() -> Any:
     raise ValueError("what is this?")
 
 
+def _write_into_pipes() -> None:
+    for pipe in (held for held in gc.get_objects() if isinstance(held, Connection)):
+        pipe.send_bytes(b"no pickle at all")
+
+
 FINE: tuple[Peer, ...] = (
     fake("cub", adding(in_turn)), fake("cub:backwards", adding(backwards)),
     fake("cub:absent", load=absent),
@@ -79,4 +85,5 @@ OWN = (fake("jax", own, context="own"),)
 FAULTY = (
     fake("cub:raises", acting(_raise)), fake("cub:crashes", acting(os.abort)),
     fake("cub:hangs", acting(lambda: time.sleep(99))), fake("cub:fine", adding(in_halves)),
+    fake("cub:waits", lambda given: time.sleep(99)), fake("cub:garbles", acting(_write_into_pipes)),
 )  # fmt: skip

@@ -31,7 +31,7 @@ def call_of(adds: Sum, problem: Problem) -> Call:
     def ways(repeats: int) -> Iterator[object]:
         yield from range(repeats)
 
-    return Call(write, answer, ways)
+    return Call(write, lambda: held[: problem.n], answer, ways)
 
 
 def revealed(adds: Sum, n: int, dtype: str = "float32", limit_s: float = 60.0) -> Found:

@@ -60,7 +60,30 @@ def test_kernels(cudareduce: Call, tmp_path: Path) -> None:
     again.write_text(stored.read_text().replace(rows[names[0]][-1], "0123456789ab"))
     code, out, _ = cudareduce("reveal", "--compare", stored, again)
     assert code == 1
-    assert f"{names[0]}, n = 300: CHANGED: depth 9, now 9" in out
+    assert f"{names[0]}, n = 300: CHANGED: sums that no picture has a line for" in out
+
+
+def test_names_beside_a_file_are_those_that_it_holds(cudareduce: Call, tmp_path: Path) -> None:
+    """On its sizes and types, launched as there; what is typed comes first."""
+    stored, told = tmp_path / "orders.json", ("--format", "json", *CPU)
+    v7, ask = "reduce_v7_shuffle", ("--n", "7,40", "--dtype", "float32,float64", "--block", "64")
+    assert cudareduce("reveal", v7, *ask, *CPU, "--json", stored)[0] == 0
+    code, out, _ = cudareduce("reveal", "--compare", stored, "all", *told)
+    pairs = json.loads(out)
+    assert (code, len(pairs)) == (0, 4)
+    assert {(p["new"]["kernel"], p["new"]["block"], p["verdict"]) for p in pairs} == {
+        (v7, 64, "SAME")
+    }
+    code, out, _ = cudareduce("reveal", "--compare", "reduce_v0_baseline", stored, *told)
+    assert [pair["old"]["n"] for pair in json.loads(out)] == [7, 40, 7, 40]
+    code, _, err = cudareduce("reveal", "--compare", stored, v7, "--n", "9", *CPU)
+    assert code == 2
+    assert "one is of n = 7 float32, n = 40 float32, n = 7 float64" in err
+
+
+def test_the_accumulator_of_a_bound_is_said(cudareduce: Call) -> None:
+    _, out, _ = cudareduce("reveal", "reduce_v7_shuffle", "--n", "9", "--acc", "float64", *CPU)
+    assert "bound: gamma_depth, of the sum of magnitudes; float32 added up in float64" in out
 
 
 def test_items_that_follow_the_type(cudareduce: Call, tmp_path: Path) -> None:
@@ -91,6 +114,8 @@ def test_two_names(cudareduce: Call) -> None:
         (("reduce_v7_shuffle", "--dtype", "float16", "--n", "2^16"), 2, "up to 32767"),
         (("reduce_v7_shuffle", "--block", "33"), 2, "takes blocks of"),
         (("reduce_v7_shufle",), 2, "did you mean reduce_v7_shuffle"),
+        (("torhc",), 2, "no kernel, suite or library is called 'torhc': did you mean torch?"),
+        (("bogus",), 2, "called 'bogus': `cudareduce list` shows them"),
         (("peer:none",), 2, "no library is called 'peer:none'"),
         (("cub:none",), 2, "no library is called 'cub:none'"),
         (("cub",), 6, "runs on a GPU"),
@@ -159,7 +184,18 @@ def test_libraries_that_misbehave(beside: Call, monkeypatch: pytest.MonkeyPatch)
     assert rows["peer:cub:fine"][2] == "fixed"
     assert "peer:cub:raises, n = 40: skipped, raises ValueError: what is this?" in said
     assert "peer:cub:crashes, n = 40: WRONG: ends its process by SIGABRT" in said
-    assert "peer:cub:hangs, n = 40: WRONG: no answer after 1 s: it hangs" in said
+    silent = "within 0.1 s, nor in 0.9 more: it hangs, or needs a longer --time-limit"
+    assert f"peer:cub:hangs, n = 40: WRONG: no answer {silent}" in said
+    assert f"peer:cub:waits, n = 40: skipped, no first answer {silent}" in said
+    assert "peer:cub:garbles, n = 40: WRONG: what came from its process is no answer" in said
+
+
+def test_a_limit_that_leaves_nothing_to_tell_is_inconclusive(cudareduce: Call) -> None:
+    code, out, _ = cudareduce(
+        "reveal", "reduce_v7_shuffle", "--n", "4096", "--time-limit", "0.001", *CPU
+    )
+    assert code == 4
+    assert "reduce_v7_shuffle, n = 4096: skipped, --time-limit was spent after" in out
 
 
 KERNEL = """/*+++

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cudareduce.errors import UsageError
-from cudareduce.reveal.compare import compared, exit_code
+from cudareduce.reveal.compare import compared, exit_code, section
 from cudareduce.reveal.table import Order
 
 ONE = Order(
@@ -54,6 +54,33 @@ def test_what_one_file_lacks() -> None:
     assert [pair.verdict for pair in compared([ONE, other], [ONE], files=False)] == ["SAME"]
 
 
-def test_nothing_in_common() -> None:
-    with pytest.raises(UsageError, match="no call in common"):
-        compared([ONE], [replace(ONE, n=65)], files=False)
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [(replace(ONE, n=65), "one is of n = 64 float32, the other of n = 65 float32; give both the"),
+     (replace(ONE, kernel="k"), "one is of peer:a, the other of k; make both of the same names"),
+     (replace(ONE, block=64), "give both the same names, sizes, types, --block and --items")],
+)  # fmt: skip
+def test_nothing_in_common(other: Order, says: str) -> None:
+    with pytest.raises(UsageError, match=f"no call in common: {says}"):
+        compared([ONE], [other], files=True)
+
+
+def test_the_first_sum_that_differs_is_told() -> None:
+    drawn = replace(ONE, exact=True, picture=("64 = 2 x 32 in halves, 1 apart", "  32 = a"))
+    other = replace(drawn, hashes={"64": "bbb"}, picture=(drawn.picture[0], "  32 = b"), depth=7)
+    told = section(compared([drawn], [other], files=True), "t")
+    assert told.notes == (
+        "peer:a, n = 64: CHANGED: a sum of 32: a, now b; depth 6, now 7",
+    )  # fmt: skip
+
+
+def test_two_names_fit_80_columns() -> None:
+    """The one that is the same in all rows is a note, and two kernels have no versions."""
+    kernel = replace(ONE, kernel="reduce_v6_multi_add", version=None, hashes={"64": "bbb"})
+    told = section(compared([kernel], [ONE], files=False), "t")
+    assert told.header == ("verdict", "call", "n", "hash", "now")
+    assert told.rows == (("CHANGED", "peer:a", "64", "bbb", "aaa"),)
+    assert told.notes[0] == "hash: of reduce_v6_multi_add; now: of the call"
+    assert "version" not in told.notes[1]
+    told = section(compared([ONE, replace(ONE, kernel="b")], [kernel], files=False), "t")
+    assert {row[1] for row in told.rows} == {"peer:a", "b"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import fsum
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from cudareduce.backends import BackendSpec, open_cuda
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.launch.case import Case
-from cudareduce.launch.plan import Plan
+from cudareduce.launch.plan import Plan, Problem
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import Registry
 from cudareduce.problem.inputs import Array
@@ -22,6 +23,7 @@ from tests.conftest import ROOT
 from tests.reveal.simulated import (
     Sum,
     backwards,
+    call_of,
     compensated,
     cut_short,
     fours,
@@ -84,7 +86,7 @@ def test_what_loses_nothing_is_seen_before_all_are_compared() -> None:
     found = revealed(fsum, 400)
     assert (found.outcome, found.probes) == ("other", 1 + 399)
     assert found.reason == (
-        "not only additions: element 200 is in a sum of 2 elements that holds 400"
+        "not only additions in one order: element 200 is in a sum of 2 elements that holds 400"
     )
 
 
@@ -92,8 +94,20 @@ def test_four_at_once_are_not_only_additions() -> None:
     found = revealed(fours, 64)
     assert found.outcome == "other"
     assert found.tree is not None
-    assert found.reason == "not only additions of two values: 16 sums take in more at once"
+    assert found.reason == (
+        "not only additions of two values in one order: 16 sums take in more at once, or in an "
+        "order that depends on the values"
+    )
     assert found.tree.meets(0, 3) == 4
+
+
+def test_an_order_that_depends_on_the_values_is_none_of_its_own() -> None:
+    found = revealed(lambda numbers: in_turn(np.sort(numbers)), 16)
+    assert found.outcome == "other"
+    assert found.reason == (
+        "not only additions of two values in one order: 1 sum takes in more at once, or in an "
+        "order that depends on the values"
+    )
 
 
 def test_elements_cut_short_show_in_the_last_bits() -> None:
@@ -137,6 +151,37 @@ def test_what_loses_elements_is_wrong() -> None:
     assert (found.outcome, found.reason) == ("wrong", "counts 49 of 50 ones: see cudareduce verify")
 
 
+@pytest.mark.parametrize("right", [3, 25])
+def test_what_is_wrong_now_and_then_is_no_order(right: int) -> None:
+    """Answers that differ are judged, at once and where probes have not agreed."""
+    calls = iter(range(10**6))
+
+    def adds(numbers: Array) -> float:
+        return in_turn(numbers) + 8 * (next(calls) >= right)
+
+    found = revealed(adds, 16)
+    assert found.outcome == "wrong"
+    assert found.reason.startswith("got ")
+    assert found.reason.endswith("see cudareduce verify")
+
+
+@pytest.mark.parametrize("right", [3, 25])
+def test_who_writes_to_its_input_is_told_so(right: int) -> None:
+    problem, calls = Problem(reduction_of("sum", "float32"), 16), iter(range(10**6))
+    call = call_of(in_turn, problem)
+
+    def answer() -> float:
+        found = call.answer()
+        if next(calls) >= right:
+            call.write(0, np.zeros(16, "float32"))
+        return found
+
+    found = Examination(replace(call, answer=answer), problem, 60).found()
+    assert (found.outcome, found.reason) == (
+        "wrong", "it writes to its input: see cudareduce verify",
+    )  # fmt: skip
+
+
 def test_large_sizes_are_sampled() -> None:
     found = revealed(in_halves, 2**14)
     assert found.outcome == "fixed"
@@ -168,6 +213,7 @@ def test_what_has_no_order_that_shows() -> None:
 
     assert "exact" in why("sum", "int32", 5)
     assert "--op sum" in why("max", "float32", 5)
+    assert "as a sum alone, not as mean" in why("mean", "float32", 5)
     assert "--n 1" in why("sum", "float32", 0)
     assert "up to 32767" in why("sum", "float16", 2**15)
     assert not why("sum", "float16", 2**15 - 1)

@@ -17,9 +17,7 @@ def drawn(adds: Sum, n: int) -> list[str]:
 
 def test_what_is_regular_is_a_line() -> None:
     assert drawn(in_turn, 1000) == ["1000 = 1000 x 1 one after the other, 1 apart"]
-    assert drawn(backwards, 100) == [
-        "100 = 100 x 1 one after the other, from 98 99 97 96 95 94 93 92 91 90 ... 0 on"
-    ]
+    assert drawn(backwards, 100) == ["100 = 100 x 1 one after the other, 1 apart, the last first"]
     assert drawn(in_halves, 1024) == [
         "1024 = 1024 x 1 in halves, 512 256 128 64 32 16 8 4 2 1 apart"
     ]
@@ -33,7 +31,7 @@ def test_what_is_not_is_told_part_by_part() -> None:
     assert drawn(in_halves, 7) == [
         "7 = 4 from 0 on + 3 from 1 on",
         "  4 = 4 x 1 in halves, 4 2 apart",
-        "  3 = 3 x 1 one after the other, from 1 5 3 on",
+        "  3 = 3 x 1 one after the other: 1 5 3",
     ]
 
 
@@ -45,6 +43,25 @@ def test_what_follows_something_else() -> None:
     assert drawn(adds, 23)[:2] == [
         "23 = 7 from 0 on, then 4 x 4 one after the other, 4 apart",
         "  7 = 3 from 0 on + 4 from 3 on",
+    ]
+
+
+def test_a_line_fits_80_columns() -> None:
+    """Of what has no pattern the first and the last elements are told."""
+
+    def shuffled(numbers: Array) -> float:
+        return in_turn(np.random.default_rng(1).permutation(numbers))
+
+    def at_once(numbers: Array) -> float:
+        return in_turn(np.sort(numbers))
+
+    (line,) = drawn(shuffled, 50)
+    assert line.startswith("50 = 50 x 1 one after the other: ")
+    assert " ... " in line
+    assert 60 <= len(line) <= 75
+    assert drawn(at_once, 30) == ["30 = 30 x 1 together, 1 apart"]
+    assert drawn(lambda numbers: float(in_halves(numbers[:2]) + numbers[2]), 3) == [
+        "3 = 3 x 1 one after the other, 1 apart"
     ]
 
 

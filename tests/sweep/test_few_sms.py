@@ -36,7 +36,7 @@ def ring(wobble: float = 0.0005) -> list[Record]:
 def test_more_sms_that_are_slower_are_told() -> None:
     assert [(r.sms, fewer.sms) for r, fewer in dips(ring())] == [(48, 40), (64, 40), (96, 40)]
     [section] = curve_sections(Run({}, DeviceInfo("Card"), {}, tuple(ring())))
-    assert "ring: slower on 64 SMs than on 40: 91.7 and 95.5 % of the ceiling" in section.notes
+    assert "ring: slower on 64 SMs than on 40: %ceil 91.7 and 95.5" in section.notes
 
 
 def test_noise_is_no_dip() -> None:

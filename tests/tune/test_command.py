@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cudareduce.auto.table import Entry, read_table, write_table
+from cudareduce.auto.table import Entry, file_name, read_table
 from cudareduce.backend import Buffer, Launch, Program, Source
 from cudareduce.device import Conditions
 from cudareduce.errors import UsageError
@@ -112,8 +112,53 @@ def test_what_is_fast_because_it_does_nothing_is_wrong_and_does_not_win(
     monkeypatch.setattr(gpu, "idle", frozenset({(256, 4)}))
     code, out, _ = cudareduce(*TUNE)
     assert code == 3
-    assert f"2^12: {KERNEL}, 256 x 4 one: WRONG" in out
+    assert f"{KERNEL}: WRONG in 1 launch shape, first 256 x 4 one at 2^12: " in out
     assert {(e.block, e.items) for e in entries(folder)} == {BEST}
+
+
+def test_what_is_wrong_in_many_shapes_is_one_line(
+    cudareduce: Call, gpu: type[Planted], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "idle", frozenset({(256, 4), (512, 4), (1024, 4)}))
+    code, out, _ = cudareduce("tune", KERNEL, "--n", "2^10,2^12", "--quiet")
+    assert code == 3
+    [line] = [line for line in out.splitlines() if "WRONG" in line]
+    assert line.startswith(f"{KERNEL}: WRONG in 6 launch shapes, first ")
+
+
+def test_what_no_kernel_takes_is_a_mistake_of_whoever_asks(
+    cudareduce: Call, gpu: type[Planted], folder: Path
+) -> None:
+    code, out, err = cudareduce("tune", "reduce_tiles_dp4a", "--n", "2^10", "--quiet")
+    assert (code, err) == (2, "")
+    assert "2^10: reduce_tiles_dp4a takes int8, uint8, not float32" in out
+
+
+def test_what_no_longer_holds_leaves_the_table_without_a_gain(
+    cudareduce: Call, gpu: type[Planted], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cudareduce(*TUNE)
+    [path] = folder.glob("*.json")
+    path.write_text(path.read_text().replace('"source_sha": "', '"source_sha": "0'))
+    _, _, err = cudareduce("bench", "auto", "--n", "2^12", "--rounds", "6")
+    assert f"was measured with other texts of {KERNEL}: " in err
+    monkeypatch.setattr(gpu, "planted", {})
+    assert cudareduce(*TUNE)[0] == 0
+    assert entries(folder) == ()
+    _, _, err = cudareduce("bench", "auto", "--n", "2^12", "--rounds", "6")
+    assert "other texts" not in err
+
+
+def test_what_it_has_measured_is_no_baseline(
+    cudareduce: Call, gpu: type[Planted], folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "out" / "run.json"
+    path.parent.mkdir()
+    assert cudareduce(*TUNE, "--json", path)[0] == 0
+    for asked in (("check", "--baseline", path), ("compare", path, path)):
+        code, out, err = cudareduce(*asked)
+        assert (code, out) == (2, "")
+        assert "run.json is of cudareduce tune" in err and err.count("\n") == 1
 
 
 def test_a_race_without_a_heat_is_no_race(
@@ -178,8 +223,7 @@ def test_a_table_goes_into_the_package_on_request(
 def test_a_bad_table_is_said_before_anything_is_measured(
     cudareduce: Call, gpu: type[Planted], folder: Path
 ) -> None:
-    path = write_table(folder, H200, [])
-    path.write_text("{")
+    (folder / file_name(H200)).write_text("{")
     code, out, err = cudareduce(*TUNE)
     assert (code, out) == (2, "")
     assert "delete it, and tune again" in err and err.count("\n") == 1

@@ -121,6 +121,10 @@ _CASES = {
         _last_block(ticket="atomicAdd(counter, 1) % gridDim.x == gridDim.x - 1"),
         "leaves the counter at", _GRID,
     ),
+    "keeps_its_tickets": Wrong(
+        "    if (threadIdx.x == 0)\n        atomicAdd(counter + 1, 1u);\n" + _last_block(),
+        "leaves the counter at", {**_GRID, "walk": "tickets"},
+    ),
     # What is left of a larger grid: right as long as grids grow.
     "remembers_the_largest_grid": Wrong(
         _last_block(at="kept", end="largest", then="largest = max(largest, gridDim.x);\n    "),

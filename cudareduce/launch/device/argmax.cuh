@@ -6,20 +6,17 @@ struct Acc {
 using Result = long long;
 
 struct Operator {
-    static __device__ Acc identity() { return {Scalar(0), -1}; }
+    static __device__ Acc identity() { return {LOWEST, -1}; }
     static __device__ Acc lift(Element x, size_t index) { return {Scalar(x), (long long)index}; }
     static __device__ Acc combine(Acc a, Acc b) { return precedes(a, b) ? a : b; }
     static __device__ Result finish(Acc a) { return a.index; }
 
+    // Whether a wins wherever the two stand: it is greater, or the only NaN.
+    static __device__ bool better(Scalar a, Scalar b) { return !(b >= a || b != b); }
+    // A position of -1 is the last one when read without a sign, so an identity loses every tie.
     static __device__ bool precedes(Acc a, Acc b)
     {
-        if (a.index < 0 || b.index < 0)
-            return b.index < 0;
-        const bool a_is_nan = a.value != a.value, b_is_nan = b.value != b.value;
-        if (a_is_nan != b_is_nan)
-            return a_is_nan;
-        if (a.value != b.value && !a_is_nan)
-            return a.value > b.value;
-        return a.index < b.index;
+        const bool first = (unsigned long long)a.index < (unsigned long long)b.index;
+        return first ? !better(b.value, a.value) : better(a.value, b.value);
     }
 };
