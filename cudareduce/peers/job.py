@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +178,7 @@ def plan_of(case: Case, problem: Problem) -> Plan:
     return Plan(case.kernel, problem, 0, 0, (), {}, None, max(problem.n - 1, 0))
 
 
-@lru_cache
+@cache
 def plan_for(peer: str, problem: Problem) -> Plan:
     """The plan of a peer by its name: one and the same for one problem, since verdicts are kept by
     plans."""

@@ -264,6 +264,7 @@ MISSING = (
 FAILING = (
     fake("no_code", raising(RuntimeError("CUDA error: no kernel image is available"))),
     fake("no_memory", raising(OutOfMemory("its pool is empty"))),
+    fake("no_host_memory", raising(MemoryError("Unable to allocate 8 GiB"))),
     fake("wrong", lambda given: summed(given, 1.5)),
     fake("raises", raising(ValueError("what is this?\nmore"))),
 )  # fmt: skip

@@ -66,6 +66,8 @@ def test_each_is_a_row(registry: Registry, cache: Path, processes: Processes) ->
         "kernel image is available): pip install -U fake",
         "no_memory": "skip: found no memory on the GPU for its own (OutOfMemory: its pool is "
         "empty)",
+        "no_host_memory": "skip: found no memory on the host for its own (MemoryError: Unable to "
+        "allocate 8 GiB)",
         "wrong": "fail: n = 33, exact: got -5.34386337e-13, expected -3.56257558e-13",
         "raises": "skip: raises ValueError: what is this?",
         "crashes": "fail: ends its process by SIGABRT",
