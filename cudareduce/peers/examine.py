@@ -61,6 +61,7 @@ def loaded(
         except Exception as error:
             found[peer.name] = Found(verdict=absent(peer, error), called=called)
         runtimes.after(peer)
+    teller.at("")
     return found
 
 

@@ -135,16 +135,21 @@ def test_examination_ends_in_time(
 ) -> None:  # fmt: skip
     """Between two calls, and where there is no end of one."""
     monkeypatch.setattr("cudareduce.peers.process._GRACE_S", 1.5)
+    processes.outcome(job(registry, cache, "FINE", rounds=0), Deadline(), lambda: None)  # has begun
     began = monotonic()
     outcome = processes.outcome(job(registry, cache, name, rounds=0), Deadline(3.0), lambda: None)
-    assert set(reasons(outcome).values()) == {"skip: --max-time was spent before it was verified"}
+    [reason] = reasons(outcome).values()
+    assert reason == "skip: --max-time was spent before it was verified"
     assert monotonic() - began < 20  # and 40 inputs of a second each
 
 
 def test_what_was_typed_is_quoted(registry: Registry, cache: Path, processes: Processes) -> None:
     """Of the limit of a run libraries have what is left."""
     asked = replace(job(registry, cache, "FINE", rounds=10**6), max_time_s=77.0)
-    outcome = processes.outcome(asked, Deadline(6.0), lambda: None)
+    for seconds in (3.0, 30.0):  # a process takes its time to begin on a busy machine
+        outcome = processes.outcome(asked, Deadline(seconds), lambda: None)
+        if outcome.passes:
+            break
     assert "--max-time 77 s cut 1000000 rounds to" in " ".join(outcome.passes["cold"].remarks)
 
 
