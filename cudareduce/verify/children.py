@@ -9,9 +9,9 @@ import socket
 import struct
 import sys
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
-from multiprocessing import get_context, set_start_method
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context, resource_tracker, set_start_method
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -20,9 +20,11 @@ from typing import Any
 from cudareduce.errors import CudareduceError
 from cudareduce.signals import ignore_endings
 
-#: From linux/prctl.h: the signal that a process gets when what it was forked from ends, and that
-#: what its children leave behind becomes its own.
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+#: From linux/prctl.h: the signal that a process gets when what it was forked from ends.
+_PR_SET_PDEATHSIG = 1
+#: The variable that all have in their environment which a child has started, and which outlive it
+#: in sessions of their own.
+_MARK = "CUDAREDUCE_CHILD"
 _END_WAIT_S = 2.0
 #: Seconds for the rest of a message once it has begun: what a library writes there has no end.
 _REST_S = 10
@@ -39,33 +41,37 @@ def follow_parent() -> None:
 
 
 def end_group(process: BaseProcess, wait_s: float) -> None:
-    """End a child with all that it has started, in sessions of their own too, and wait so long for
-    it."""
+    """End a child with all that it has started, and wait so long for it."""
     if process.pid is not None:
-        started = _descendants(process.pid)
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):  # gone, or not yet a group of its own
             process.kill()
-        for pid in started:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
     process.join(wait_s)
 
 
-def _descendants(pid: int) -> list[int]:
-    """What a process has started, and what that has, as proc(5) lists it."""
-    found: list[int] = []
-    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):  # ended meanwhile
-            found += map(int, listed.read_text(encoding="ascii").split())
-    return [*found, *(other for child in found for other in _descendants(child))]
+@contextmanager
+def _marked(mark: str) -> Iterator[None]:
+    """What is started meanwhile, and what that starts, bears this mark."""
+    os.environ[_MARK] = mark
+    try:
+        yield
+    finally:
+        del os.environ[_MARK]
+
+
+def _end_marked(mark: str) -> None:
+    """End all that bear it, as proc(5) shows."""
+    sought = f"{_MARK}={mark}".encode()
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # another user's, or ended meanwhile
+            if sought in environment.read_bytes().split(b"\0"):
+                os.kill(int(environment.parent.name), signal.SIGKILL)
 
 
 def begin_spawned(log: str) -> None:
     """In a child that libraries are loaded into: what it says goes to a file."""
     follow_parent()
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
     for standard in (1, 2):
         os.dup2(descriptor, standard)
@@ -108,7 +114,9 @@ class Spawned:
         handle, self._log = tempfile.mkstemp(suffix=".log")
         os.close(handle)
         self._process = context.Process(target=target, args=(theirs, *args, self._log), daemon=True)
-        self._process.start()
+        resource_tracker.ensure_running()  # which outlives the child, so it bears no mark
+        with _marked(self._log):
+            self._process.start()
         theirs.close()
         self._garbles = False
         with socket.socket(fileno=os.dup(self.pipe.fileno())) as ours:
@@ -140,7 +148,8 @@ class Spawned:
         return f"ends its process {how}", last
 
     def end(self) -> None:
-        """End it with all that it has started."""
+        """End it with all that it has started, in sessions of their own too."""
         end_group(self._process, _END_WAIT_S)
+        _end_marked(self._log)
         self.pipe.close()
         Path(self._log).unlink(missing_ok=True)

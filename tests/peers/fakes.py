@@ -177,8 +177,9 @@ def noisy() -> str:
 
 
 def spawning() -> str:
-    """A library whose helper is in a session of its own, and whose version is that process."""
-    return str(subprocess.Popen(["sleep", "99"], start_new_session=True).pid)
+    """A library whose helper is in a session of its own, and names the process of the run."""
+    subprocess.Popen(["sleep", f"99.{os.getppid()}"], start_new_session=True)
+    return "1.0"
 
 
 def slow(given: Given) -> Ready:
