@@ -25,6 +25,7 @@ from cudareduce.intervals import MIN_ROUNDS
 from cudareduce.launch.case import Shape
 from cudareduce.peers import catalogue, process
 from cudareduce.peers.job import Found, Job, Outcome
+from cudareduce.problem.operators import Reduction
 from cudareduce.results.record import Record
 from cudareduce.temporary import temporary_folder
 from cudareduce.timing.sampling import Method
@@ -74,6 +75,8 @@ def _all(
     if on_cpu:
         methods = ()
     beside, limits = Beside(), session.backend.limits()
+    tried = _EDGES if methods else _MORE_EDGES
+    sound: set[Reduction] = set()  # of which no library is wrong there
     with (
         temporary_folder() as temporary,
         process.Processes(settings.time_limit_s) as processes,
@@ -82,10 +85,11 @@ def _all(
         ) as progress,
     ):
         for one in asked:
-            edges = _EDGES if methods else _MORE_EDGES
+            reduction = one.group.reduction
+            edges = () if settings.only_pattern or reduction in sound else tried
             job = Job(
-                spec=session.spec, listings=listings, reduction=one.group.reduction,
-                shapes=(*(() if settings.only_pattern else edges), *one.others, one.shape),
+                spec=session.spec, listings=listings, reduction=reduction,
+                shapes=(*edges, *one.others, one.shape),
                 asked=1 + len(one.others), max_time_s=settings.deadline.seconds,
                 folder=str(session.spec.cache or temporary), kernels=one.kernels,
                 methods=methods, rounds=settings.rounds if methods else 0,
@@ -95,6 +99,8 @@ def _all(
             try:
                 outcome = processes.outcome(job, settings.deadline, progress.step)
                 outcome = replace(outcome, peers={**outcome.peers, **_skipped(why)})
+                if all(found.verdict.outcome != "fail" for found in outcome.peers.values()):
+                    sound.add(reduction)
                 beside = _with(beside, one, outcome, LibraryRecords(recorder, peers, job, limits))
                 if odd and outcome.passes:
                     job = odd_job(job, outcome)
