@@ -25,6 +25,8 @@ _MANY_L2 = 16
 _RING, _RING_BYTES = ("9.", "10."), 192 * 2**10
 #: Where the driver does not tell them, those of an H200: bytes, and GB/s.
 _L2_BYTES, _PEAK_GB_S = 60 * 2**20, 4814.3
+#: What one SM takes through a ring, in GB/s: 16 of an H100's took 1920, 24 of an H200's 3000.
+_OF_SM_GB_S = 120.0
 #: How long a load from memory takes, in us: bandwidth times this must be under way at any time.
 _LATENCY_US = 0.8
 #: Bytes that a warp and a block of 256 threads of the kernels of rows have under way.
@@ -55,6 +57,13 @@ class Facts:
         """Bytes of the rings of some of the SMs, 0 where all may work."""
         few = self.sms is not None and self.sms < self.limits.sm_count
         return _RING_BYTES * (self.sms or 0) * few
+
+    @property
+    def busy(self) -> bool:
+        """Whether the SMs that may work could take more than the memory gives. Then it serves some
+        of them quicker than others; until then a ticket is but one more thing to wait for."""
+        sms = self.limits.sm_count if self.sms is None else self.sms
+        return sms * _OF_SM_GB_S >= (self.info.peak_gb_s or _PEAK_GB_S)
 
     @property
     def under_way(self) -> float:
@@ -94,7 +103,8 @@ def picks(reduction: Reduction, n: int, rows: int, facts: Facts) -> Iterator[Pic
 
 def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
     """One block as long as it asks for all of the input at once: nobody waits for another. On some
-    of the SMs then what has most bytes under way on each, once it has. Else, as long as no SM has
+    of the SMs then what has most bytes under way on each, once it has: dealt out by ticket where
+    they keep the memory busy. Else, as long as no SM has
     more than a tile, what hands partials over fastest among few blocks, in the smallest tiles that
     do; then what disturbs many blocks least, and adds bytes four at a time."""
     size = reduction.dtype.size
@@ -105,7 +115,9 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
             yield Pick("reduce_tiles_block", block)
             break
     if ring and not reduction.op.indexed and nbytes >= facts.rings > 0:
-        yield Pick("reduce_ring_tickets")
+        if facts.busy:
+            yield Pick("reduce_ring_tickets")
+        yield Pick("reduce_tiles_ring")
     for block, thread in _SHAPES:
         if nbytes <= facts.limits.sm_count * block * thread:
             yield Pick("reduce_tiles_one_word", block, thread // size)

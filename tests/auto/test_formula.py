@@ -104,9 +104,10 @@ def test_with_fewer_sms_polling_ends_sooner(registry: Registry) -> None:
 
 
 def test_on_some_of_the_sms_it_takes_rings_once_they_are_full(registry: Registry) -> None:
-    """By ticket where any order will do; never on all SMs, nor on GPUs without room for a ring."""
-    few = replace(H200_FACTS, sms=16)
-    full = 16 * 192 * 1024 // 4
+    """By ticket where any order will do and they keep the memory busy; never on all SMs, nor on
+    GPUs without room for a ring."""
+    few = replace(H200_FACTS, sms=48)
+    full = 48 * 192 * 1024 // 4
 
     def names(facts: Facts, n: int, name: str = AUTO, dtype: str = "float32") -> str:
         case = taken(registry, facts, n, name=name, of=("sum", dtype))
@@ -114,7 +115,8 @@ def test_on_some_of_the_sms_it_takes_rings_once_they_are_full(registry: Registry
         return case.kernel.entry
 
     assert names(few, full) == "reduce_ring_tickets" == names(few, 2**30)
-    assert names(few, full - 1) == "reduce_tiles_mailbox"
+    assert names(few, full - 1) == "reduce_tiles_self_reset"
+    assert names(replace(few, sms=40), 2**28) == "reduce_tiles_ring"
     assert names(few, 2**28, AUTO_FIXED) == "reduce_tiles_ring"
     assert names(few, 2**28, AUTO_FIXED, "int32") == "reduce_ring_tickets"
     assert names(few, 2**28, dtype="int8") == "reduce_tiles_dp4a"

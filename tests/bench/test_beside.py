@@ -7,9 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cudareduce.peers.job import Job
+from cudareduce.peers.process import Processes
 from tests.fake_gpu import fake_gpu
 from tests.peers.fakes import use_fakes
 
@@ -149,6 +152,24 @@ def test_where_no_library_is_right(beside: Call) -> None:
     assert "None" not in out
     assert "peer:cub: cub 1.2.3 fake.sum" not in out  # nothing of it was timed
     assert "no library could be timed, so no kernel was timed beside them" in out
+
+
+def test_edges_are_tried_once_where_no_library_is_wrong(
+    beside: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+    outcome = Processes.outcome
+
+    def counted(self: Processes, job: Job, *rest: Any) -> Any:
+        tried.append(len(job.shapes))
+        return outcome(self, job, *rest)
+
+    monkeypatch.setattr(Processes, "outcome", counted)
+    ask = ("bench", KERNEL, "--n", "2^13,2^14,2^15", "--rounds", "1")
+    assert beside("FINE", *ask)[0] == 0
+    assert tried == [6, 1, 1]
+    assert beside("WRONG_CUB", *ask)[0] == 3
+    assert tried[3:] == [6, 6, 6]
 
 
 def test_sweep(beside: Call) -> None:
