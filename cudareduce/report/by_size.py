@@ -10,33 +10,39 @@ from cudareduce.report.numbers import DASH, short_size
 from cudareduce.report.sections import Section, library_notes, skips, what_text
 from cudareduce.results.record import Record, Run
 
-#: The tables of a reduction: what each shows, and the column of a record that fills it.
+#: The tables of a reduction by their names: what each shows, and the column of a record that fills
+#: it.
 _TABLES = {
-    "us": "time",
-    "% of what a kernel that only reads reached": "ceiling",
-    "speed-up, by rounds": "speedup",
-    "us of the host for a call": "host",
+    "us": ("us", "time"),
+    "ceiling": ("% of what a kernel that only reads reached", "ceiling"),
+    "ratios": ("speed-up, by rounds", "speedup"),
+    "host": ("us of the host for a call", "host"),
 }
 _FASTEST = "the shortest time of each size stands out"
 
 
-def by_size(run: Run) -> list[Section]:
+def by_size(run: Run, one: str | None = None) -> list[Section]:
     """Tables for each reduction of a run with libraries: times, shares of the ceiling, ratios, the
-    host's times, and how much longer odd layouts take. A run without libraries is a UsageError."""
+    host's times, and how much longer odd layouts take; or the `one` of that name. A run without
+    libraries is a UsageError, and so is a name that no table has."""
+    if one not in (None, *_TABLES):
+        raise UsageError(f"there is no table {one} by size: take one of {', '.join(_TABLES)}")
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in run.records:
         if r.context:
             groups.setdefault((r.op, r.dtype, r.acc, r.rows), []).append(r)
     if not groups:
         raise UsageError("this run was timed beside no library: name one of bench --peers")
-    return [section for group in groups.values() for section in _tables(run, group)]
+    return [section for group in groups.values() for section in _tables(run, group, one)]
 
 
-def _tables(run: Run, records: Sequence[Record]) -> Iterator[Section]:
+def _tables(run: Run, records: Sequence[Record], one: str | None) -> Iterator[Section]:
     first, even = records[0], [r for r in records if r.aligned_n is None]
     what = what_text(first, None)
     about = f"{first.timing}, {run.device.name}, beside libraries"
-    for unit, column in _TABLES.items():
+    for name, (unit, column) in _TABLES.items():
+        if one not in (None, name):
+            continue
         shown = [r for r in even if r.verdict == "fail" or COLUMNS[column].cell(r) != DASH]
         notes = [_FASTEST] if column == "time" else []
         if column == "speedup":
@@ -44,7 +50,7 @@ def _tables(run: Run, records: Sequence[Record]) -> Iterator[Section]:
         if column == "host":
             notes = [*_wrong(even), *skips(even), *library_notes(even)]
         yield _matrix(f"{what}, {unit}, {about}", shown, _cell(column, even), notes)
-    odd = [r for r in records if r.aligned_n is not None and r.slowdown is not None]
+    odd = [r for r in records if one is None and r.aligned_n is not None and r.slowdown is not None]
     for side, some in (
         ("with one element more", [r for r in odd if not r.offset]),
         ("starting one element off", [r for r in odd if r.offset]),

@@ -15,7 +15,9 @@ from cudareduce.report.sections import Section, alignment, sections
 from cudareduce.results.record import Run
 from cudareduce.results.store import load
 
-_OPEN = re.compile(r"<!--\s*cudareduce:\s*(?P<file>.+?)(?P<by_size>,\s*by size)?\s*-->")
+_OPEN = re.compile(
+    r"<!--\s*cudareduce:\s*(?P<file>.+?)(?:,\s*(?P<by_size>by size)(?::\s*(?P<one>\w+))?)?\s*-->"
+)
 _CLOSE = re.compile(r"<!--\s*/cudareduce\s*-->")
 _FENCE = re.compile(r"(?P<fence>`{3,}|~{3,})[^`]*")
 
@@ -23,12 +25,13 @@ _FENCE = re.compile(r"(?P<fence>`{3,}|~{3,})[^`]*")
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where a table stands: the lines of its two markers, counted from 0, the file it shows, and
-    whether libraries are shown by sizes."""
+    whether libraries are shown by sizes, in all tables or in the `one` of that name."""
 
     first: int
     last: int
     file: str
     by_size: bool
+    one: str | None
 
 
 #: Makes the sections of a run.
@@ -70,8 +73,8 @@ def update_readme(path: Path, tables: Tables = sections) -> tuple[str, str]:
     new, done = [], 0
     for place in _places(path, lines):
         try:
-            made = by_size if place.by_size else tables
-            table = to_markdown(made(load(path.parent / place.file)))
+            run = load(path.parent / place.file)
+            table = to_markdown(by_size(run, place.one) if place.by_size else tables(run))
         except UsageError as error:
             raise UsageError(f"{path}:{place.first + 1}: {error}") from None
         head = lines[place.first]
@@ -100,7 +103,7 @@ def _read(path: Path) -> str:
 
 def _places(path: Path, lines: Sequence[str]) -> Iterator[_Place]:
     """The pairs of markers, each on a line of its own."""
-    opened: tuple[int, str, bool] | None = None
+    opened: tuple[int, str, bool, str | None] | None = None
     for k, text in _prose(lines):
         begins, ends = _OPEN.fullmatch(text), _CLOSE.fullmatch(text)
         if begins and opened:
@@ -108,7 +111,7 @@ def _places(path: Path, lines: Sequence[str]) -> Iterator[_Place]:
         if ends and not opened:
             raise UsageError(f"{path}:{k + 1}: this marker closes no table: take it out")
         if begins:
-            opened = k, begins["file"], bool(begins["by_size"])
+            opened = k, begins["file"], bool(begins["by_size"]), begins["one"]
         elif ends and opened:
             yield _Place(opened[0], k, *opened[1:])
             opened = None

@@ -1,7 +1,7 @@
 /*+++
 title        = "Short rows of any length, staged in shared memory"
 change       = "A block copies its rows to shared memory by packs, wherever they begin; a few lanes fold each there."
-expect       = "Rows of 33 elements, and arrays that begin off 16 bytes, at nearly the speed of aligned rows of 32."
+expect       = "2^20 rows of 33 in 54 us, a warp for each in 284; aligned rows of 32 in 50, without staging 49 (H100)."
 after        = "reduce_rows_butterfly"
 scope        = "rows"
 grid         = "fill"

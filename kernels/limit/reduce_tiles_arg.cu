@@ -1,7 +1,7 @@
 /*+++
 title        = "Tiles of the first extremum"
 change       = "A tile is folded by value alone; only where that gains, its pack is read once more and searched."
-expect       = "Three instructions an element instead of thirty with jumps, and all four loads in front."
+expect       = "2^25 floats in 39 us, where an index beside each value took 45 and a sum takes 35 (H200)."
 after        = "reduce_tiles_acq_rel"
 scope        = "grid"
 grid         = "fill"

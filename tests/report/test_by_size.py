@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from cudareduce.errors import UsageError
 from cudareduce.report.by_size import by_size
 from cudareduce.results.store import load
 from tests.conftest import ROOT
@@ -29,6 +32,12 @@ def test_tables_of_all_sizes() -> None:
     assert {r.kernel for r in RUN.records if r.context and r.time_us} == set(times)
     for k in range(len(sizes) - 1):
         assert sum(row[k] == "1" for row in ratios.values()) == 1
+
+
+def test_one_of_them() -> None:
+    assert by_size(RUN, "ratios") == [by_size(RUN)[2]]
+    with pytest.raises(UsageError, match="no table rates by size: take one of us, ceiling, ratios"):
+        by_size(RUN, "rates")
 
 
 def test_the_shortest_time_of_each_size_stands_out() -> None:
