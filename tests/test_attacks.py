@@ -194,9 +194,8 @@ def project(here: Path) -> None:
     """What the examples of `--help` speak of."""
     shutil.copy(ROOT / "README.md", here)
     shutil.copytree(ROOT / "docs", here / "docs")
-    (here / "results").mkdir()
-    stored = here / "results" / "nvidia-h200"
-    shutil.copytree(ROOT / "results" / "nvidia-h200", stored)
+    stored = here / "results"
+    shutil.copytree(ROOT / "results", stored)
     shutil.copy(BEFORE, stored / "before.json")
     shutil.copy(AFTER, here / "after.json")
 
