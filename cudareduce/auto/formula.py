@@ -104,9 +104,9 @@ def picks(reduction: Reduction, n: int, rows: int, facts: Facts) -> Iterator[Pic
 def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
     """One block as long as it asks for all of the input at once: nobody waits for another. On some
     of the SMs then what has most bytes under way on each, once it has: dealt out by ticket where
-    they keep the memory busy. Else, as long as no SM has
-    more than a tile, what hands partials over fastest among few blocks, in the smallest tiles that
-    do; then what disturbs many blocks least, and adds bytes four at a time."""
+    they keep the memory busy. Else, as long as no SM has more than a tile, what hands partials over
+    fastest among few blocks, in the smallest tiles that do; then what disturbs many blocks least,
+    and adds bytes four at a time."""
     size = reduction.dtype.size
     ring = size == 4 and (facts.info.cc or "").startswith(_RING)
     nbytes, large = n * size, (facts.info.l2_bytes or _L2_BYTES) * _MANY_L2

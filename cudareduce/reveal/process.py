@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -21,8 +20,6 @@ from cudareduce.verify.verdict import Cause
 Serve = Callable[[Connection, str], None]
 #: Seconds without a sign of life: while something is compiled, and beyond a limit in seconds.
 _COMPILES_S, _GRACE_S = 300.0, 5.0
-#: Bytes of an answer: what is longer is none, but was written by something else.
-_LONGEST = 2**26
 _NO_ANSWER = "what came from its process is no answer: it writes to what it did not open, or died"
 
 
@@ -97,7 +94,10 @@ class _Child:
         while True:
             if not self._spawned.pipe.poll(silent_s):
                 raise lost
-            said = self._received()
+            try:
+                said = self._spawned.heard()
+            except EOFError:
+                raise _LostError(self._how_it_ended()) from None
             if isinstance(job, Job) and isinstance(said, str) and said in (LOADS, RUNS):
                 first = said == LOADS
                 limit_s = job.first_s if first else job.limit_s
@@ -107,16 +107,9 @@ class _Child:
             elif said is None or isinstance(said, Found):
                 return said
 
-    def _received(self) -> object:
-        """A message of the child, which a library may have written into. Raises _LostError."""
-        try:
-            return pickle.loads(self._spawned.pipe.recv_bytes(_LONGEST))
-        except (EOFError, ConnectionError):
-            raise _LostError(self._how_it_ended()) from None
-        except Exception:
-            raise _LostError(_NO_ANSWER) from None
-
     def _how_it_ended(self) -> str:
+        if self._spawned.garbles:
+            return _NO_ANSWER
         how, last = self._spawned.how_it_ended()
         return f"{how} ({resolve_locations(last)})" if last else how
 

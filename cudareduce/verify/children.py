@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pickle
 import signal
 import socket
 import struct
@@ -28,6 +29,8 @@ _MARK = "CUDAREDUCE_CHILD"
 _END_WAIT_S = 2.0
 #: Seconds for the rest of a message once it has begun: what a library writes there has no end.
 _REST_S = 10
+#: Bytes of a message: what is longer is none, but was written by something else.
+_LONGEST = 2**26
 #: Bytes in which the last line is looked for.
 _LAST_BYTES = 2**16
 
@@ -118,7 +121,7 @@ class Spawned:
         with _marked(self._log):
             self._process.start()
         theirs.close()
-        self._garbles = False
+        self.garbles = False  # whether it was ended for that
         with socket.socket(fileno=os.dup(self.pipe.fileno())) as ours:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _REST_S, 0))
 
@@ -126,11 +129,11 @@ class Spawned:
         """What it says next. Raises EOFError where it has ended, and where it says what is no
         message and is ended for it: a library may write to files that it has not opened."""
         try:
-            return self.pipe.recv()
+            return pickle.loads(self.pipe.recv_bytes(_LONGEST))
         except (EOFError, ConnectionError):
             raise EOFError from None
         except Exception:
-            self._garbles = True
+            self.garbles = True
             end_group(self._process, _END_WAIT_S)
             raise EOFError from None
 
@@ -142,7 +145,7 @@ class Spawned:
             log.seek(max(since, log.seek(0, os.SEEK_END) - _LAST_BYTES))
             lines = log.read().decode(errors="replace").strip().splitlines()
         last = lines[-1].strip() if lines else ""
-        if self._garbles or code is None:
+        if self.garbles or code is None:
             return "answers nonsense: it writes to files that it has not opened", ""
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
         return f"ends its process {how}", last
