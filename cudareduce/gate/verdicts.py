@@ -21,7 +21,7 @@ from cudareduce.report.numbers import (
     sms_text,
     time_text,
 )
-from cudareduce.report.sections import Section
+from cudareduce.report.sections import Section, first_few
 from cudareduce.results.record import Record
 
 #: More rows than this are too many to look through, so those that are SAME are only counted.
@@ -134,8 +134,10 @@ def _worth_showing(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
             sizes: dict[str, list[str]] = {}
             for row in apart:
                 sizes.setdefault(_reduction_text(row.record), []).append(_size_text(row.record))
-            what = "; ".join(f"{reduction} {_few(found)}" for reduction, found in sizes.items())
-            kernels = _few(row.record.kernel for row in apart)
+            what = "; ".join(
+                f"{reduction} {first_few(found, _FIRST_FEW)}" for reduction, found in sizes.items()
+            )
+            kernels = first_few((row.record.kernel for row in apart), _FIRST_FEW)
             told.append(
                 f"{verdict}: {len(apart)} are only in the {side} run ({what}): {kernels}; --all "
                 "shows them"
@@ -155,13 +157,6 @@ def _problem(record: Record) -> str:
 def _size_text(record: Record) -> str:
     """All elements, however a kernel divides them into rows."""
     return short_size(record.n * record.rows)
-
-
-def _few(words: Iterable[str]) -> str:
-    """The first few, each once, and how many more there are."""
-    each = list(dict.fromkeys(words))
-    more = len(each) - _FIRST_FEW
-    return ", ".join(each[:_FIRST_FEW]) + (f" and {more} more" if more > 0 else "")
 
 
 def _reasons(rows: Sequence[Row], what: Callable[[Record], str]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from cudareduce.launch.bound import Bound as KernelBound
 from cudareduce.launch.case import planned
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.peers.contract import Peer
-from cudareduce.peers.job import Found, Job, Layout, case_of, kernel_name, keyed, plan_of
+from cudareduce.peers.job import Found, Job, Layout, kernel_name, keyed, plan_for
 from cudareduce.peers.scene import Bound
 from cudareduce.timing.timer import DeviceTimer
 from cudareduce.verify.timed_input import TimedData, TimedInput
@@ -81,7 +81,7 @@ def laid_out(job: Job, found: Mapping[str, Found], limits: DeviceLimits) -> list
         problem = job.problem_of(layout)
         plans, _ = plans_of(job, number, limits)
         if problem not in inputs:
-            all_plans = [plan_of(case_of("", job.reduction), problem), *plans.values()]
+            all_plans = [plan_for("", problem), *plans.values()]
             inputs[problem] = TimedData(
                 job.pattern, job.reduction, problem.n, problem.rows, job.seed + 1, all_plans
             )

@@ -192,6 +192,13 @@ def listed(words: Iterable[str]) -> str:
     return " and ".join(kinds) if len(kinds) < 3 else ", ".join(kinds)
 
 
+def first_few(words: Iterable[str], most: int) -> str:
+    """So many, each once, and how many more there are."""
+    kinds = list(dict.fromkeys(words))
+    more = f" and {len(kinds) - most} more" if len(kinds) > most else ""
+    return f"{', '.join(kinds[:most])}{more}"
+
+
 def _interval_notes(timed: Sequence[Record]) -> Iterator[str]:
     """Why times have no interval, and which if others have one."""
     few: dict[int, list[str]] = {}

@@ -10,7 +10,7 @@ from typing import Literal
 
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.report.numbers import DASH, short_size
-from cudareduce.report.sections import Section
+from cudareduce.report.sections import Section, first_few
 from cudareduce.reveal.table import BETWEEN, Order
 
 #: Worst first.
@@ -56,25 +56,21 @@ def _unlike(old: Sequence[Order], new: Sequence[Order]) -> str:
     """What makes the calls of two sides others, and what to do."""
     names, others = ({order.kernel: 0 for order in side} for side in (old, new))
     if not names.keys() & others.keys():
-        return f"one is of {_few(names)}, the other of {_few(others)}; make both of the same names"
+        return f"{_sides(names, others)}; make both of the same names"
     sizes, other_sizes = ({_problem_text(order): 0 for order in side} for side in (old, new))
     if not sizes.keys() & other_sizes.keys():
-        told = f"one is of {_few(sizes)}, the other of {_few(other_sizes)}"
-        return f"{told}; give both the same --n, --rows, --dtype and --acc"
+        return f"{_sides(sizes, other_sizes)}; give both the same --n, --rows, --dtype and --acc"
     return "give both the same names, sizes, types, --block and --items"
+
+
+def _sides(one: Iterable[str], other: Iterable[str]) -> str:
+    return f"one is of {first_few(one, _FIRST_FEW)}, the other of {first_few(other, _FIRST_FEW)}"
 
 
 def _problem_text(order: Order) -> str:
     rows = f" x {order.rows} rows" if order.rows != 1 else ""
     acc = f" in {order.acc}" if order.acc != order.dtype else ""
     return f"n = {short_size(order.n)}{rows} {order.dtype}{acc}"
-
-
-def _few(words: Iterable[str]) -> str:
-    """The first few, and how many more there are."""
-    first = [*words]
-    more = f" and {len(first) - _FIRST_FEW} more" if len(first) > _FIRST_FEW else ""
-    return f"{', '.join(first[:_FIRST_FEW])}{more}"
 
 
 def _judged(old: Order | None, new: Order | None) -> Pair:

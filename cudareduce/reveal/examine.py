@@ -10,7 +10,7 @@ import numpy as np
 from cudareduce.budget import Deadline
 from cudareduce.launch.plan import Problem
 from cudareduce.launch.tree import Tree
-from cudareduce.peers.job import case_of, plan_of
+from cudareduce.peers.job import plan_for
 from cudareduce.problem.inputs import Array, as_numbers
 from cudareduce.problem.reference import reference
 from cudareduce.problem.sizes import counted
@@ -96,7 +96,7 @@ class Examination:
         if not np.array_equal(self.call.held(), elements):
             wrong = "it writes to its input"
         elif judged or len(distinct) > 1:
-            plan = plan_of(case_of("", reduction), Problem(reduction, self.problem.n))
+            plan = plan_for("", Problem(reduction, self.problem.n))
             ref = reference(reduction, elements, 1)
             verdicts = (judge(plan, np.array([answer], reduction.result_dtype), ref, "random")
                         for answer in distinct)  # fmt: skip
