@@ -33,7 +33,8 @@ def test_what_is_tuned_is_what_auto_takes(
         op="sum", dtype="float32", acc="float32", n=2**22, rows=1, fixed=False, kernel=name,
         block=256, items=16, grid="one", source_sha=registry.kernels[name].sha, time_us=1.0,
     )  # fmt: skip
-    path = write_table(folder, device, [slow])
+    path = write_table(folder, device, [slow], registry.kernels)
+    assert path is not None
     code, out, err = cudareduce(
         "tune", "reduce_tiles_acq_rel", "--n", "2^22", "--max-time", "60", "--quiet"
     )
