@@ -18,6 +18,9 @@ from cudareduce.problem.operators import Reduction
 _LOAD, _LOADS = 16, 64
 #: The shapes of kernels of tiles, threads a block and bytes a thread, from small tiles to large.
 _SHAPES = ((256, _LOAD), (256, _LOADS), (512, _LOADS))
+#: Those of one block alone, which loads no packs where elements are not less than a word: on an H100
+#: 4.01 us at 2^10 float32 in the first, 4.06 in the second.
+_ALONE, _WORD = ((128, 32), (256, _LOADS), (512, _LOADS), (1024, _LOADS)), 4
 #: From so many times the L2 on bulk copies are ahead: on an H200 by 0.4 % at 17 times, 1 % at 68.
 _MANY_L2 = 16
 #: Compute capabilities whose SMs have room for a ring of so many bytes; those of 12 have 99 KiB. Of
@@ -110,8 +113,10 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
     size = reduction.dtype.size
     ring = size == 4 and (facts.info.cc or "").startswith(_RING)
     nbytes, large = n * size, (facts.info.l2_bytes or _L2_BYTES) * _MANY_L2
-    for block in (256, 512, 1024):
-        if nbytes <= block * _LOADS:
+    for block, thread in _ALONE:
+        if nbytes <= block * thread:
+            if size >= _WORD:
+                yield Pick("reduce_tiles_scalar", block, thread // size)
             yield Pick("reduce_tiles_block", block)
             break
     if ring and not reduction.op.indexed and nbytes >= facts.rings > 0:

@@ -41,13 +41,13 @@ def test_it_takes_another_kernel_from_size_to_size(
     asked = ("auto", "reduce_tiles_block", "--n", "2^12,2^16", "--quiet", "--rounds", "6")
     code, out, _ = cudareduce("bench", *asked, "--json", path)
     assert code == 0
-    assert "\nauto: reduce_tiles_block, 256 threads x 16 elements\n" in out
+    assert "\nauto: reduce_tiles_scalar, 256 threads x 16 elements\n" in out
     assert "\nauto: reduce_tiles_mailbox, 256 threads x 4 elements\n" in out
     stored = json.loads(path.read_text())["records"]
     mine = [r for r in stored if r["kernel"] == "auto"]
     taken = [(r["n"], r["chosen"], r["block"], r["items"], r["grid"]) for r in mine]
     assert taken == [
-        (4096, "reduce_tiles_block", 256, 16, 1), (65536, "reduce_tiles_mailbox", 256, 4, 64)
+        (4096, "reduce_tiles_scalar", 256, 16, 1), (65536, "reduce_tiles_mailbox", 256, 4, 64)
     ]  # fmt: skip
     assert all(r["time_us"] and r["verdict"] == "pass" for r in mine)
     assert {r["chosen"] for r in stored if r["kernel"] != "auto"} == {None}
@@ -59,11 +59,11 @@ def test_it_takes_another_kernel_from_size_to_size(
 
 
 def test_a_sweep_has_one_line_of_it(cudareduce: Call, gpu: None) -> None:
-    asked = ("auto", "reduce_tiles_block", "--n", "2^10,2^11,2^16", "--quiet", "--rounds", "6")
+    asked = ("auto", "reduce_tiles_block", "--n", "2^11,2^12,2^16", "--quiet", "--rounds", "6")
     code, out, _ = cudareduce("sweep", *asked)
     assert code == 0
     assert "1 auto, 2 reduce_tiles_block" in out
-    assert "\nauto: reduce_tiles_block, 256 threads x 16 elements at 2^10, 2^11\n" in out
+    assert "\nauto: reduce_tiles_scalar, 256 threads x 16 elements at 2^11, 2^12\n" in out
     assert "\nauto: reduce_tiles_mailbox, 256 threads x 4 elements at 2^16\n" in out
 
 
@@ -85,18 +85,18 @@ def test_verify_has_a_row_for_each_launch_shape(cudareduce: Call) -> None:
     assert "\nauto 3: reduce_tiles_mailbox, 256 threads x 4 elements\n" in out
     _, out, _ = cudareduce(*asked, "--block", "256", "--items", "16")
     assert out.count(" right ") == 2
-    assert "\nauto 1: reduce_tiles_block, 256 threads x 16 elements\n" in out
+    assert "\nauto 1: reduce_tiles_scalar, 256 threads x 16 elements\n" in out
 
 
 def test_a_shape_that_is_asked_for_overrules_its_own(cudareduce: Call) -> None:
     [one] = records(cudareduce("bench", "auto", "--n", "1000", "--block", "128", *ON_CPU))
-    assert (one["chosen"], one["block"], one["verdict"]) == ("reduce_tiles_block", 128, "pass")
+    assert (one["chosen"], one["block"], one["verdict"]) == ("reduce_tiles_scalar", 128, "pass")
 
 
 def test_it_takes_operators_of_ones_own(cudareduce: Call) -> None:
     own = ("--op-expr", "a > b ? a : b", "--identity=-INFINITY")
     [one] = records(cudareduce("bench", "auto", "--n", "1000", *own, *ON_CPU))
-    assert (one["chosen"], one["verdict"]) == ("reduce_tiles_block", "pass")
+    assert (one["chosen"], one["verdict"]) == ("reduce_tiles_scalar", "pass")
 
 
 def test_nothing_is_launched_at_0(cudareduce: Call) -> None:
@@ -131,6 +131,6 @@ def test_it_stands_beside_libraries(
     assert cudareduce(*asked, "--json", path)[0] == 0
     beside = [r for r in json.loads(path.read_text())["records"] if r["context"]]
     assert [(r["n"], r["chosen"]) for r in beside if r["kernel"] == "auto"] == [
-        (4096, "reduce_tiles_block"), (65536, "reduce_tiles_mailbox")
+        (4096, "reduce_tiles_scalar"), (65536, "reduce_tiles_mailbox")
     ]  # fmt: skip
     assert sum(r["kernel"] == "peer:fine" for r in beside) == 2

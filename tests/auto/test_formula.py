@@ -82,8 +82,8 @@ def test_what_it_takes_can_be_launched_on_cards_nobody_has_tried(
 
 @pytest.mark.parametrize(
     ("n", "kernel", "shape"),
-    [(2**10, "reduce_tiles_block", (256, 16)), (2**12, "reduce_tiles_block", (256, 16)),
-     (2**14, "reduce_tiles_block", (1024, 16)), (2**16, "reduce_tiles_mailbox", (256, 4)),
+    [(2**10, "reduce_tiles_scalar", (128, 8)), (2**12, "reduce_tiles_scalar", (256, 16)),
+     (2**14, "reduce_tiles_scalar", (1024, 16)), (2**16, "reduce_tiles_mailbox", (256, 4)),
      (2**18, "reduce_tiles_mailbox", (256, 16)), (2**20, "reduce_tiles_mailbox", (512, 16)),
      (2**22, "reduce_tiles_self_reset", (512, 16)), (2**25, "reduce_tiles_self_reset", (512, 16)),
      (2**30, "reduce_tiles_ring", (512, 16))],
@@ -174,5 +174,6 @@ def test_every_type_keeps_one_block_busy_with_the_same_bytes(registry: Registry)
     for dtype, of_type in DTYPES.items():
         most = taken(registry, H200_FACTS, 2**16 // of_type.size, of=("min", dtype))
         more = taken(registry, H200_FACTS, 2**16 // of_type.size + 1, of=("min", dtype))
-        assert most is not None and most.kernel.entry == "reduce_tiles_block"
+        loads = "scalar" if of_type.size >= 4 else "block"
+        assert most is not None and most.kernel.entry == f"reduce_tiles_{loads}"
         assert more is not None and more.kernel.entry == "reduce_tiles_mailbox"

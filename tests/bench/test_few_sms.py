@@ -216,4 +216,4 @@ def test_auto_on_few_sms_takes_the_largest_block(cudareduce: Call, gpu: FakeGpu)
     """And one block alone is within any number."""
     found = run(cudareduce, "bench", "auto", "--sms", "2", "--n", "2^10,2^16")
     taken = [(r["chosen"], r["block"], r["grid"]) for r in found["records"]]
-    assert taken == [("reduce_tiles_block", 1024, 1), ("reduce_tiles_mailbox", 1024, 2)]
+    assert taken == [("reduce_tiles_scalar", 1024, 1), ("reduce_tiles_mailbox", 1024, 2)]
