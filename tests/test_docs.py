@@ -21,7 +21,11 @@ Call = Callable[..., tuple[int, str, str]]
 README = (ROOT / "README.md").read_text()
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/publications.md", "docs/libraries.md"])
+@pytest.mark.parametrize(
+    "name",
+    ["README.md", "docs/publications.md", "docs/libraries.md", "docs/libraries-h100.md",
+     "docs/libraries-h200.md"],
+)  # fmt: skip
 def test_tables_are_those_of_the_results(cudareduce: Call, name: str) -> None:
     code, _, err = cudareduce("report", ROOT / name, "--check")
     assert code == 0, err

@@ -23,6 +23,8 @@ from cudareduce.verify.verdict import judge
 
 #: Calls on one input whose answers are compared bit by bit.
 REPEATS = 10
+#: And where probes contradict each other: four blocks that finish in turn seldom change places.
+_MORE_REPEATS = 100
 #: Inputs on which a tree must give the answers of the call, bit by bit.
 _TRIALS = 5
 #: Pairs of elements that are probed again once there is a tree.
@@ -42,21 +44,23 @@ class Examination:
 
     def found(self) -> Found:
         """The order of the first row. Raises what the call raises."""
-        count, distinct, wrong = self._repeated(judged=False)
+        count, distinct, wrong = self._repeated(REPEATS)
         if wrong:
             return Found(outcome="wrong", reason=wrong)
         if distinct > 1:
-            why = f"no fixed order: {count} calls give {distinct} answers"
-            return Found(outcome="varies", reason=why)
+            return Found(outcome="varies", reason=_several(count, distinct))
         deadline = Deadline(self.limit_s)
         found = self._probed(deadline)
         if found.outcome == "other":  # or another order now and then
             again = self._probed(deadline)
-            if again.outcome != "skip" and again != found:
+            count, distinct, _ = self._repeated(_MORE_REPEATS)
+            why = _several(count, distinct) if distinct > 1 else ""
+            if not why and again.outcome != "skip" and again != found:
                 why = "no fixed order: the same probes give another one when they are made again"
+            if why:
                 found = Found(outcome="varies", reason=why, probes=found.probes + again.probes)
         if found.outcome in ("other", "varies") and not found.trees:
-            wrong = self._repeated(judged=True)[-1]
+            wrong = self._repeated(REPEATS, judged=True)[-1]
             return replace(found, outcome="wrong", reason=wrong) if wrong else found
         return found
 
@@ -86,11 +90,11 @@ class Examination:
             found = Found(outcome="other", reason=why)
         return replace(self._judged(found), probes=prober.probes)
 
-    def _repeated(self, *, judged: bool) -> tuple[int, int, str]:
+    def _repeated(self, calls: int, *, judged: bool = False) -> tuple[int, int, str]:
         """How many calls on one input, how many answers, and what is wrong with those that are
         `judged`, or differ: no order of additions is further off than their bound."""
         elements, reduction = self._write(0, cancels=True), self.problem.reduction
-        answers = [self._answer() for _ in self.call.ways(REPEATS)]
+        answers = [self._answer() for _ in self.call.ways(calls)]
         distinct = np.unique(np.array(answers).view(np.uint64)).view(np.float64)
         wrong = ""
         if not np.array_equal(self.call.held(), elements):
@@ -145,6 +149,10 @@ class Examination:
     def _answer(self) -> float:
         self.beat()
         return self.call.answer()
+
+
+def _several(count: int, distinct: int) -> str:
+    return f"no fixed order: {count} calls give {distinct} answers"
 
 
 def _gives(

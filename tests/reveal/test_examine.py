@@ -146,6 +146,20 @@ def test_an_order_that_changes_now_and_then() -> None:
     assert revealed(adds, 50).outcome == "varies"
 
 
+def test_an_order_that_seldom_changes() -> None:
+    """Where probes contradict each other in the same way twice, more calls tell."""
+    calls = iter(range(10**6))
+
+    def adds(numbers: Array) -> float:
+        order = numbers if next(calls) % 40 < 39 else numbers[::-1]
+        return in_turn(np.array([np.float32(order[k : k + 4].astype(float).sum())
+                                 for k in range(0, len(order), 4)]))  # fmt: skip
+
+    found = revealed(adds, 100)
+    assert found.outcome == "varies"
+    assert found.reason.startswith("no fixed order: 100 calls give 2 answers")
+
+
 def test_what_loses_elements_is_wrong() -> None:
     found = revealed(lambda numbers: in_turn(numbers[1:]), 50)
     assert (found.outcome, found.reason) == ("wrong", "counts 49 of 50 ones: see cudareduce verify")
