@@ -117,7 +117,8 @@ def headed(*changes: tuple[str, str], more: str = "") -> dict[str, str | bytes]:
     """A right kernel but for its header, in which lines are replaced, by their keys, or added."""
     lines = HEADER + more
     for key, line in changes:
-        lines = re.sub(rf"^{key} = .*$", lambda _, line=line: line, lines, flags=re.MULTILINE)
+        literal = line.replace("\\", r"\\")
+        lines = re.sub(rf"^{key} = .*$", literal, lines, flags=re.MULTILINE)
     return {"mine.cu": kernel(header=lines)}
 
 
@@ -272,6 +273,12 @@ NAMES = [
 #: Values that each numeric option refuses; those of FLOATS take fractions.
 INTEGERS = {"--rounds": 2, "--rows": 2, "--block": 2, "--items": 2, "--grid": 2, "--shared": 2,
             "--seed": 2, "--device": 2}  # fmt: skip
+#: What a file of thresholds may hold that is none.
+NO_THRESHOLDS: dict[str, str | bytes] = {
+    "not-toml": "= =", "not-utf8": b"\xff\xfe", "nested": "a = " + "[" * 100_000,
+    "list": "kernel = [1]", "number": "default = 5", "nan": "default = nan",
+    "huge": "default = " + "9" * 10_000, "unknown": 'defolt = "5%"',
+}  # fmt: skip
 FLOATS = ("--time-limit", "--max-time", "--peak-gb-s", "--rtol")
 VALUES = [
     *(
@@ -334,11 +341,7 @@ VALUES = [
         row(f"value--thresholds-{name}", f"compare {BEFORE} {AFTER} --thresholds t.toml", 2,
             "t.toml",
             files={"t.toml": text})
-        for name, text in {
-            "not-toml": "= =", "not-utf8": b"\xff\xfe", "nested": "a = " + "[" * 100_000,
-            "list": "kernel = [1]", "number": "default = 5", "nan": "default = nan",
-            "huge": "default = " + "9" * 10_000, "unknown": 'defolt = "5%"',
-        }.items()
+        for name, text in NO_THRESHOLDS.items()
     ),
     row("max-time", f"bench {RIGHT} --n 33 --max-time 0.5 {CPU}", (0, 4, 6), RIGHT),
     row("max-time-tiny", f"bench {RIGHT} --n 33 --max-time 1e-9 {CPU}", (4, 6), "--max-time"),
@@ -447,6 +450,14 @@ FILES = [
         files={"mine.cu": kernel()}),
 ]  # fmt: skip
 
+#: What a file of a suite may hold that is none.
+NO_SUITES: dict[str, str | bytes] = {
+    "not-toml": "= =", "not-utf8": b"\xff", "empty": "", "nested": "a = " + "[" * 100_000,
+    "row-number": 'title = "t"\nsource = "s"\nrow = 5\n',
+    "row-text": 'title = "t"\nsource = "s"\nrow = ["x"]\n',
+    "kernel-number": 'title = "t"\nsource = "s"\n[[row]]\nname = 1\nkernel = 2\n',
+    "huge": "title = " + "9" * 10_000,
+}  # fmt: skip
 HEADERS = [
     *(
         row(f"header-{name}", MINE, 2, says, files=files)
@@ -508,13 +519,7 @@ HEADERS = [
     row("folder-empty", "list --kernels none", (0, 2), "none|kernels", setup=folder("none")),
     *(
         row(f"suite-{name}", "list mine --kernels .", 2, "mine", files={"suites/mine.toml": text})
-        for name, text in {
-            "not-toml": "= =", "not-utf8": b"\xff", "empty": "", "nested": "a = " + "[" * 100_000,
-            "row-number": 'title = "t"\nsource = "s"\nrow = 5\n',
-            "row-text": 'title = "t"\nsource = "s"\nrow = ["x"]\n',
-            "kernel-number": 'title = "t"\nsource = "s"\n[[row]]\nname = 1\nkernel = 2\n',
-            "huge": "title = " + "9" * 10_000,
-        }.items()
+        for name, text in NO_SUITES.items()
     ),
     row("suite-folder", "list --kernels .", 2, "mine", setup=folder("suites/mine.toml")),
 ]  # fmt: skip

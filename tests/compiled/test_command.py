@@ -13,13 +13,14 @@ import pytest
 
 from cudareduce.cli.main import run
 from cudareduce.compiled.compare import compare_units
-from cudareduce.compiled.nvcc import Compiled, Nvcc, installed
+from cudareduce.compiled.nvcc import Compiled, Nvcc
 from cudareduce.compiled.resources import Resources, parse_resources, resident_warps
 from cudareduce.compiled.rules import broken_rules
 from cudareduce.compiled.sass import Disassembler, count_instructions, find_disassembler
 from cudareduce.compiled.store import Failed, Unit, load
 from cudareduce.compiled.units import CompiledUnits, first_error
 from cudareduce.errors import EnvironmentProblem
+from cudareduce.host import installed
 from cudareduce.library.registry import kernels_folder, load_registry
 from cudareduce.problem.operators import reduction_of
 from tests.conftest import ROOT

@@ -101,6 +101,7 @@ def load(backend: CpuBackend, file: str, entry: str) -> Program:
     [program] = backend.build([source(file, entry)])
     if isinstance(program, BuildError):
         raise program
+    assert program is not None
     return program
 
 
@@ -415,8 +416,8 @@ def test_results_come_in_the_order_of_the_sources(plain: CpuBackend) -> None:
     sources = [source("right.cu", "tree"), broken, source("right.cu", "shuffle")]
     first, error, second = plain.build(sources, lambda: calls.append(None))
     assert isinstance(error, BuildError)
-    assert not isinstance(first, BuildError)
-    assert not isinstance(second, BuildError)
+    assert first is not None and not isinstance(first, BuildError)
+    assert second is not None and not isinstance(second, BuildError)
     assert [first.entry, second.entry, len(calls)] == ["tree", "shuffle", 3]
 
 

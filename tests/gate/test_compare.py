@@ -228,7 +228,8 @@ def test_fingerprint() -> None:
     assert match(H200, replace(H200, uuid="other")).other_card
     assert match(H200, replace(H200, uuid=None)).warnings
     for name in ("cc", "sm_count", "l2_bytes", "memory_clock_khz", "bus_bits", "mig", "name"):
-        assert len(match(H200, replace(H200, **{name: "other"})).differences) == 1
+        other: dict[str, Any] = {name: "other"}
+        assert len(match(H200, replace(H200, **other)).differences) == 1
 
 
 def test_stored_runs_are_simulated_and_say_so() -> None:
@@ -357,11 +358,13 @@ def changed(path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
     return path
 
 
+def as_of_another_tool(data: dict[str, Any]) -> None:
+    data.clear()
+    data["results"] = []
+
+
 BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "another tool's": (
-        lambda d: d.clear() or d.update(results=[]),
-        "is not a result of cudareduce",
-    ),
+    "another tool's": (as_of_another_tool, "is not a result of cudareduce"),
     "old schema": (lambda d: d.update(schema=0), "has schema 0, this version reads 1: bench again"),
     "no records": (lambda d: d.update(records=[]), "holds no records"),
     "records of another kind": (lambda d: d.update(records=[1]), "record 1: it is not an object"),
@@ -531,7 +534,9 @@ def test_a_folder_one_may_not_enter(cudareduce: Call, tmp_path: Path) -> None:
 
 def test_a_baseline_without_any_time_is_refused(cudareduce: Call, tmp_path: Path) -> None:
     """All skipped is what a bench with too little time writes; a new run of that kind is GONE."""
-    untimed = {"verdict": "skip", "reason": "out of time", "time_us": None, "rounds_us": ()}
+    untimed: dict[str, Any] = {
+        "verdict": "skip", "reason": "out of time", "time_us": None, "rounds_us": (),
+    }  # fmt: skip
     skipped = stored(tmp_path / "skipped.json", run(1, **untimed))
     for command in (("compare", skipped, AFTER), ("check", "--baseline", skipped)):
         code, out, err = cudareduce(*command)
@@ -680,7 +685,7 @@ def test_ten_thousand_records_are_soon_compared(
     for seed, slower in ((1, {}), (2, {"kernel_7": 0.3})):
         made = run(seed, kernels=names, sizes=range(2**20, 2**20 + 8), slower=slower)
         paths.append(stored(tmp_path / f"{seed}.json", made))
-    command = [sys.executable, "-m", "cudareduce", "compare", *paths]
+    command = [sys.executable, "-m", "cudareduce", "compare", *map(str, paths)]
     before, start = os.times(), time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ.copy())
     took, after = time.perf_counter() - start, os.times()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -119,7 +120,7 @@ def test_without_the_tool_or_a_gpu_it_is_said_what_to_do(
     assert (code, out) == (2, "")
     assert "--sanitize needs a GPU" in err
     use(monkeypatch, FakeGpu(cache, lazy=True))
-    monkeypatch.setattr(sanitize.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(sanitize, "packaged", lambda path: [])
     code, out, err = cudareduce("verify", TWO[0], "--sanitize", "--backend", "cuda")
     assert (code, out) == (6, "")
