@@ -160,8 +160,11 @@ def test_gitlab_timed(runner: Runner) -> None:
 
 
 @pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
-@pytest.mark.parametrize(("title", "job"), [("GitHub Actions", "compiled"),
-                                            ("GitLab", "kernels:compiled")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("title", "job"),
+    [("GitHub Actions", "compiled"),
+     pytest.param("GitLab", "kernels:compiled", marks=pytest.mark.slow)],
+)  # fmt: skip
 def test_compiled(runner: Runner, title: str, job: str) -> None:
     [line] = [line for line in PAGE.splitlines() if line.endswith("--update-baseline")]
     path = runner.checkout / "results" / "compile" / "nvcc-13.0.json"

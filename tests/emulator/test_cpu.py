@@ -66,11 +66,6 @@ def lines_marked(file: str, mark: str) -> set[str]:
     return {f"{file}:{n}" for n, line in enumerate(lines, 1) if line.endswith(f"// {mark}")}
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "hazards"])
 def any_backend(request: pytest.FixtureRequest, cache: Path) -> Iterator[CpuBackend]:
     with CpuBackend(cache=cache, hazards=request.param) as opened:
@@ -209,11 +204,12 @@ def test_the_missing_half_of_a_hand_over_is_named(
         run_sum(checked, program, 1000)
 
 
-def test_a_fault_in_no_kernel_says_where_it_was() -> None:
-    script = """
+def test_a_fault_in_no_kernel_says_where_it_was(cache: Path) -> None:
+    script = f"""
 import ctypes
+from pathlib import Path
 from cudareduce.backends import BackendSpec, open_backend
-with open_backend(BackendSpec("cpu"), catch_faults=True):
+with open_backend(BackendSpec("cpu", cache=Path({str(cache)!r})), catch_faults=True):
     ctypes.memmove(5, b"", 1)
 """
     done = subprocess.run(

@@ -128,7 +128,7 @@ def test_without_the_tool_or_a_gpu_it_is_said_what_to_do(
 
 
 def test_the_child_does_the_job(
-    cudareduce: Call, sanitizer: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    cudareduce: Call, sanitizer: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
 ) -> None:
     """On memory as the driver gives it, and on few elements."""
     tasks: list[bytes] = []
@@ -144,7 +144,7 @@ def test_the_child_does_the_job(
     job = pickle.loads(tasks[0])
     assert job.spec.bare
     assert max(n * rows for n, rows in job.shapes) <= 2**17
-    gpu = FakeGpu(tmp_path, lazy=True)
+    gpu = FakeGpu(cache, lazy=True)
     monkeypatch.setattr(sanitize, "open_backend", lambda spec: gpu)
     kept = tmp_path / "job"
     kept.write_bytes(tasks[0])
