@@ -111,11 +111,11 @@ def test_files_hold_what_was_printed(cudareduce: Call, tmp_path: Path) -> None:
     ]
 
 
-def test_no_elements_give_the_identity(cudareduce: Call) -> None:
-    code, out, _ = cudareduce(
-        "bench", "reduce_atomic", "reduce_v0_baseline", "--n", 0, "--op", "max,argmin,mean,prod",
-        "--format", "json", *ON_CPU,
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "ops"), [("reduce_atomic", "max,mean"), ("reduce_v0_baseline", "argmin,prod")]
+)
+def test_no_elements_give_the_identity(cudareduce: Call, name: str, ops: str) -> None:
+    code, out, _ = cudareduce("bench", name, "--n", 0, "--op", ops, "--format", "json", *ON_CPU)
     records = json.loads(out)["records"]
     assert code == 0
     assert {r["passes"] for r in records if r["verdict"] == "pass"} == {0}
@@ -226,7 +226,7 @@ def test_beyond_memory_is_a_skip_row(cudareduce: Call) -> None:
 
 def test_rows(cudareduce: Call) -> None:
     rows = ("bench", "reduce_rows_tree", "reduce_warp_registers", "--format", "json", *ON_CPU)
-    for n, count in ((0, 3), (1, 4), (31, 5), (32, 0)):
+    for n, count in ((0, 3), (31, 5), (32, 0)):
         code, out, _ = cudareduce(*rows, "--n", n, "--rows", count)
         assert code == 0, out
         assert {(r["n"], r["rows"]) for r in json.loads(out)["records"]} == {(n, count)}
@@ -294,10 +294,10 @@ def test_a_kernel_that_hangs_is_ended_and_the_rest_goes_on(cudareduce: Call, min
     spin = "for (volatile unsigned k = 0; n > 2; k = 0) {}"
     mine.write_text(MINE.replace("__syncthreads();", f"{spin} __syncthreads();"))
     code, out, _ = cudareduce(
-        "bench", mine, "reduce_v7_shuffle", "--n", 9, "--time-limit", 5, "--strict", *ON_CPU
+        "bench", mine, "reduce_v7_shuffle", "--n", 9, "--time-limit", 3, "--strict", *ON_CPU
     )
     assert code == 4
-    assert "cannot be decided here: no answer after 5 s" in out
+    assert "cannot be decided here: no answer after 3 s" in out
     assert "reduce_v7_shuffle       1       1   right" in out
 
 
