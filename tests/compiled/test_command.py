@@ -280,15 +280,15 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def known() -> dict[object, Compiled]:
-    """What nvcc has made, by what of, wherever that lies."""
+def known() -> dict[object, Any]:
+    """What nvcc has made, by what of, wherever that lies, and what is in it."""
     return {}
 
 
 @pytest.fixture(autouse=True)
-def once(monkeypatch: pytest.MonkeyPatch, known: dict[object, Compiled]) -> None:
+def once(monkeypatch: pytest.MonkeyPatch, known: dict[object, Any]) -> None:
     """Nothing is compiled twice, unless a test forgets what is known."""
-    compiling = Nvcc.compile
+    compiling, counting = Nvcc.compile, Disassembler.count
 
     def compile_once(self: Nvcc, source: Source, arch: int) -> Compiled | BuildError:
         key = self, source.text.replace(str(source.path), ""), arch
@@ -297,7 +297,15 @@ def once(monkeypatch: pytest.MonkeyPatch, known: dict[object, Compiled]) -> None
             known[key] = made
         return made
 
+    def count_once(self: Disassembler, cubin: bytes, entry: str) -> dict[str, int]:
+        key = self, cubin, entry
+        if key not in known:
+            known[key] = counting(self, cubin, entry)
+        counts: dict[str, int] = known[key]
+        return counts
+
     monkeypatch.setattr(Nvcc, "compile", compile_once)
+    monkeypatch.setattr(Disassembler, "count", count_once)
 
 
 @pytest.fixture(scope="module")
@@ -429,7 +437,7 @@ def test_a_kernel_of_the_package_may_not_spill(
 
 @needs_nvcc
 def test_kernels_as_they_were_pass(
-    cudareduce: Call, tree: Path, baseline: Path, known: dict[object, Compiled]
+    cudareduce: Call, tree: Path, baseline: Path, known: dict[object, Any]
 ) -> None:
     known.clear()  # they come out the same when they are compiled again
     code, out, err = check(cudareduce, tree, baseline, *MINE)
