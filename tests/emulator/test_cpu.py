@@ -155,6 +155,11 @@ def test_backends_with_caches_of_their_own_share_a_process(
             assert answer == expected
 
 
+def test_one_library_has_all_kernels_of_a_file(cache: Path) -> None:
+    compiled = {Toolchain(cache, False).kernel(source("right.cu", entry)) for entry in RIGHT}
+    assert len(compiled) == 1
+
+
 @pytest.mark.parametrize("entry", SEEN_BY_A_SCHEDULE)
 def test_a_schedule_shows_a_missing_barrier(plain: CpuBackend, entry: str) -> None:
     program = load(plain, "synchronisation_bugs.cu", entry)
