@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from cudareduce.backends import BackendSpec, open_cuda
 from cudareduce.cli.main import run
 from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.emulator.toolchain import Toolchain
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.library.registry import Registry, load_registry
 
@@ -55,6 +58,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shared = base.parent if base.name.startswith("popen-") else base
     folder = shared / "compiled"
     folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock, suppress(EnvironmentProblem):
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one of them compiles the runtime, which takes seconds
+        Toolchain(folder, hazards=False).runtime()
     return folder
 
 

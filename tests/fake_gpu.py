@@ -227,7 +227,7 @@ class FakeGpu:
         return buffer
 
     def allocate(self, nbytes: int) -> Buffer:
-        return Dummy(nbytes) if nbytes >= _HUGE else self._cpu.allocate(nbytes)
+        return cast(Buffer, Dummy(nbytes)) if nbytes >= _HUGE else self._cpu.allocate(nbytes)
 
     def write(self, buffer: Buffer, array: np.ndarray, offset: int = 0) -> None:
         self._cpu.write(buffer, array, offset)

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -95,7 +96,7 @@ def run(
         "name": "cudareduce", "version": "0.1.0", "git": None, "argv": ["bench", "fastcuda"],
         "simulated": f"no GPU made these times: tests/simulate.py, seed {seed}",
     }  # fmt: skip
-    protocol = {
+    protocol: dict[str, Any] = {
         "kernels": ["fastcuda"], "block": None, "items": None, "timing": "cold",
         "region": "total", "rounds": count, "seed": 0, "floors_us": {},
     }  # fmt: skip

@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cudareduce.compiled.nvcc import installed
 from cudareduce.compiled.store import load
+from cudareduce.host import installed
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "ci.md").read_text()
@@ -48,7 +48,7 @@ def jobs(title: str) -> dict[str, list[str]]:
 
 
 def git(folder: Path, *words: str) -> None:
-    command = ["git", "-C", folder, "-c", "user.name=t", "-c", "user.email=t@t", *words]
+    command = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@t", *words]
     subprocess.run(command, check=True, capture_output=True)
 
 
@@ -160,8 +160,11 @@ def test_gitlab_timed(runner: Runner) -> None:
 
 
 @pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
-@pytest.mark.parametrize(("title", "job"), [("GitHub Actions", "compiled"),
-                                            ("GitLab", "kernels:compiled")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("title", "job"),
+    [("GitHub Actions", "compiled"),
+     pytest.param("GitLab", "kernels:compiled", marks=pytest.mark.slow)],
+)  # fmt: skip
 def test_compiled(runner: Runner, title: str, job: str) -> None:
     [line] = [line for line in PAGE.splitlines() if line.endswith("--update-baseline")]
     path = runner.checkout / "results" / "compile" / "nvcc-13.0.json"

@@ -169,7 +169,7 @@ def whole(library: Path) -> bool:
         return False
     (start,) = struct.unpack_from("<Q", data, 40)
     size, count = struct.unpack_from("<HH", data, 58)
-    return len(data) >= start + size * count
+    return bool(len(data) >= start + size * count)
 
 
 def nothing_left(run: Started, place: Place) -> None:

@@ -113,17 +113,19 @@ def resolve_locations(text: str) -> str:
 
 
 def _translation_unit(source: Source) -> str:
-    """The kernel's text in plain C++, and its entry points; every line keeps its number."""
+    """The kernel's text in plain C++, and its entry points in the order of the text, whichever is
+    asked for: one library serves all of them. Every line keeps its number."""
     text = mark_host_calls(source.text)
     text = _DYNAMIC_SHARED.sub(r"CUDAEMU_DYNAMIC_SHARED(\g<type>, \g<name>);", text)
     if "alignas" in text:
         text = _ALIGNED_SHARED.sub(r"\g<aligned> \g<words>", text)
     text = text.replace("__noinline__", "__attribute__((noinline))")
     text = _EXTERN_C_VARIABLE.sub(r'extern "C" { \1 }', text)
-    bounds = {source.entry: ""}
+    bounds: dict[str, str] = {}
     for found in _ENTRY.finditer(_COMMENT.sub("", text)):
         bound = _BOUNDS.search(found["words"])
         bounds[found["name"]] = f", {bound['arguments'][1:-1]}" if bound else ""
+    bounds.setdefault(source.entry, "")
     entries = "".join(f"CUDAEMU_ENTRY({name}{bound})\n" for name, bound in bounds.items())
     return f'#line 1 "<prelude>"\n{text}\n#line 1 "<entry points>"\n{entries}'
 

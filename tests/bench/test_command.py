@@ -33,7 +33,7 @@ TWO = ("reduce_v6_multi_add", "reduce_v7_shuffle")
 @pytest.fixture
 def gpu(cache: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     monkeypatch.setattr(Jobs, "emulator", None)  # what watches files of a user is tried elsewhere
-    made = FakeGpu(cache, factors={"reduce_v6_multi_add": 2.0})
+    made = FakeGpu(cache, factors={"reduce_v6_multi_add": 2.0}, lazy=True)
     use(monkeypatch, made)
     return made
 
@@ -300,6 +300,7 @@ def test_only_the_first_launch_is_right_and_timing_sees_it(
 def test_only_the_first_launch_is_right_and_verifying_a_large_size_sees_it(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    gpu.lazy = False  # what it leaves behind is what tells
     monkeypatch.setattr(Session, "_isolated", lambda *_: False)
     monkeypatch.setattr("cudareduce.verify.verify.SMALL", 0)
     code, out, _ = cudareduce("verify", STALE, "--n", 4096, "--format", "json", "--quiet")
@@ -355,6 +356,7 @@ def test_a_driver_without_gates_still_times_cold(
 
 def test_a_first_pass_is_a_pass_of_the_kernel(cudareduce: Call, gpu: FakeGpu) -> None:
     """Not what sets the identity before it."""
+    gpu.lazy = False  # it adds to what its output holds
     names = ("reduce_block_atomic",)
     code, first, _ = bench(cudareduce, "--region", "first-pass", names=names)
     _, whole, _ = bench(cudareduce, names=names)

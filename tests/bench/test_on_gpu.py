@@ -254,7 +254,7 @@ def test_being_watched_changes_no_time(timer: DeviceTimer, gpu: CudaBackend) -> 
         tied = Bound(gpu, plan, programs_of(gpu, {case: plan})[case], given.buffer)
         memory = Memory({case: tied}, timer)
         watch = Witness(case, tied, given, memory, timer, keep_cache=False)
-        plain, watched = [], []
+        plain, watched = list[float](), list[float]()
         for _ in range(3):  # in turn: the clock may drift
             for context, times in (
                 (Context(timer, {"V7": tied.run}), plain),

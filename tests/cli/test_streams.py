@@ -60,9 +60,10 @@ def test_completion_into_a_full_disk(cache: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code"), [(f"{COMPARE} --threshold 2%", 1), (VERIFY, 0), ("banch", 2)]
-)
-@pytest.mark.parametrize("where", ["2>/dev/full", "2>&-", "2>&- <&-"])
+    ("words", "code", "where"),
+    [(f"{COMPARE} --threshold 2%", 1, "2>/dev/full"), (VERIFY, 0, "2>&-"), (VERIFY, 0, "2>&- <&-"),
+     *(("banch", 2, where) for where in ("2>/dev/full", "2>&-", "2>&- <&-"))],
+)  # fmt: skip
 def test_what_cannot_be_said_on_standard_error_changes_nothing(
     words: str, code: int, where: str, cache: Path, tmp_path: Path
 ) -> None:

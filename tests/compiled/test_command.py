@@ -11,15 +11,17 @@ from xml.etree import ElementTree
 
 import pytest
 
+from cudareduce.backend import Source
 from cudareduce.cli.main import run
 from cudareduce.compiled.compare import compare_units
-from cudareduce.compiled.nvcc import Compiled, Nvcc, installed
+from cudareduce.compiled.nvcc import Compiled, Nvcc
 from cudareduce.compiled.resources import Resources, parse_resources, resident_warps
 from cudareduce.compiled.rules import broken_rules
 from cudareduce.compiled.sass import Disassembler, count_instructions, find_disassembler
 from cudareduce.compiled.store import Failed, Unit, load
 from cudareduce.compiled.units import CompiledUnits, first_error
-from cudareduce.errors import EnvironmentProblem
+from cudareduce.errors import BuildError, EnvironmentProblem
+from cudareduce.host import installed
 from cudareduce.library.registry import kernels_folder, load_registry
 from cudareduce.problem.operators import reduction_of
 from tests.conftest import ROOT
@@ -278,6 +280,35 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
+def known() -> dict[object, Any]:
+    """What nvcc has made, by what of, wherever that lies, and what is in it."""
+    return {}
+
+
+@pytest.fixture(autouse=True)
+def once(monkeypatch: pytest.MonkeyPatch, known: dict[object, Any]) -> None:
+    """Nothing is compiled twice, unless a test forgets what is known."""
+    compiling, counting = Nvcc.compile, Disassembler.count
+
+    def compile_once(self: Nvcc, source: Source, arch: int) -> Compiled | BuildError:
+        key = self, source.text.replace(str(source.path), ""), arch
+        made = known.get(key) or compiling(self, source, arch)
+        if isinstance(made, Compiled):
+            known[key] = made
+        return made
+
+    def count_once(self: Disassembler, cubin: bytes, entry: str) -> dict[str, int]:
+        key = self, cubin, entry
+        if key not in known:
+            known[key] = counting(self, cubin, entry)
+        counts: dict[str, int] = known[key]
+        return counts
+
+    monkeypatch.setattr(Nvcc, "compile", compile_once)
+    monkeypatch.setattr(Disassembler, "count", count_once)
+
+
+@pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A baseline of the planted kernels alone, so that the tests compile only those."""
     folder = tmp_path_factory.mktemp("compiled")
@@ -405,7 +436,10 @@ def test_a_kernel_of_the_package_may_not_spill(
 
 
 @needs_nvcc
-def test_kernels_as_they_were_pass(cudareduce: Call, tree: Path, baseline: Path) -> None:
+def test_kernels_as_they_were_pass(
+    cudareduce: Call, tree: Path, baseline: Path, known: dict[object, Any]
+) -> None:
+    known.clear()  # they come out the same when they are compiled again
     code, out, err = check(cudareduce, tree, baseline, *MINE)
     assert (code, err) == (0, "")
     assert "3 compared: 3 SAME" in out

@@ -66,11 +66,6 @@ def lines_marked(file: str, mark: str) -> set[str]:
     return {f"{file}:{n}" for n, line in enumerate(lines, 1) if line.endswith(f"// {mark}")}
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "hazards"])
 def any_backend(request: pytest.FixtureRequest, cache: Path) -> Iterator[CpuBackend]:
     with CpuBackend(cache=cache, hazards=request.param) as opened:
@@ -101,6 +96,7 @@ def load(backend: CpuBackend, file: str, entry: str) -> Program:
     [program] = backend.build([source(file, entry)])
     if isinstance(program, BuildError):
         raise program
+    assert program is not None
     return program
 
 
@@ -159,6 +155,11 @@ def test_backends_with_caches_of_their_own_share_a_process(
             assert answer == expected
 
 
+def test_one_library_has_all_kernels_of_a_file(cache: Path) -> None:
+    compiled = {Toolchain(cache, False).kernel(source("right.cu", entry)) for entry in RIGHT}
+    assert len(compiled) == 1
+
+
 @pytest.mark.parametrize("entry", SEEN_BY_A_SCHEDULE)
 def test_a_schedule_shows_a_missing_barrier(plain: CpuBackend, entry: str) -> None:
     program = load(plain, "synchronisation_bugs.cu", entry)
@@ -208,11 +209,12 @@ def test_the_missing_half_of_a_hand_over_is_named(
         run_sum(checked, program, 1000)
 
 
-def test_a_fault_in_no_kernel_says_where_it_was() -> None:
-    script = """
+def test_a_fault_in_no_kernel_says_where_it_was(cache: Path) -> None:
+    script = f"""
 import ctypes
+from pathlib import Path
 from cudareduce.backends import BackendSpec, open_backend
-with open_backend(BackendSpec("cpu"), catch_faults=True):
+with open_backend(BackendSpec("cpu", cache=Path({str(cache)!r})), catch_faults=True):
     ctypes.memmove(5, b"", 1)
 """
     done = subprocess.run(
@@ -415,8 +417,8 @@ def test_results_come_in_the_order_of_the_sources(plain: CpuBackend) -> None:
     sources = [source("right.cu", "tree"), broken, source("right.cu", "shuffle")]
     first, error, second = plain.build(sources, lambda: calls.append(None))
     assert isinstance(error, BuildError)
-    assert not isinstance(first, BuildError)
-    assert not isinstance(second, BuildError)
+    assert first is not None and not isinstance(first, BuildError)
+    assert second is not None and not isinstance(second, BuildError)
     assert [first.entry, second.entry, len(calls)] == ["tree", "shuffle", 3]
 
 

@@ -71,6 +71,10 @@ COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 
 
+def choosing(holds: Callable[[int, int], bool], answer: int) -> Callable[[int, int], int]:
+    return lambda a, b: answer if holds(a, b) else 0
+
+
 @pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize("sign", ["s", "u"])
 def test_halves_and_bytes_of_a_word(cpu: CpuBackend, count: int, sign: str) -> None:
@@ -83,9 +87,9 @@ def test_halves_and_bytes_of_a_word(cpu: CpuBackend, count: int, sign: str) -> N
         f"max{sign}": max,
     }
     for name, holds in COMPARISONS.items():
-        each[f"set{name}{sign}"] = lambda a, b, holds=holds: int(holds(a, b))
-        each[f"cmp{name}{sign}"] = lambda a, b, holds=holds: -int(holds(a, b))
-    expected = {}
+        each[f"set{name}{sign}"] = choosing(holds, 1)
+        each[f"cmp{name}{sign}"] = choosing(holds, -1)
+    expected: dict[str, int] = {}
     for (name, combine), (x, y) in product(each.items(), WORDS):
         parts = [
             combine(*(signed(w >> shift, bits) if sign == "s" else (w >> shift) % (1 << bits)
@@ -100,7 +104,7 @@ def test_halves_and_bytes_of_a_word(cpu: CpuBackend, count: int, sign: str) -> N
 
 
 def test_integers(cpu: CpuBackend) -> None:
-    expected = {}
+    expected: dict[str, int] = {}
     for a, b in WORDS:
         i, j = signed(a, 32), signed(b, 32)
         ab, ba = a << 32 | b, b << 32 | a
@@ -130,6 +134,9 @@ def test_integers(cpu: CpuBackend) -> None:
     compare(cpu, expected)
 
 
+WHOLE: dict[str, Callable[[Fraction], int]] = {
+    "rn": round, "rz": int, "ru": math.ceil, "rd": math.floor,
+}  # fmt: skip
 FLOATS = (1.0, -1.5, 2.5, -3.5, 0.1, 1e-30, 3e38, -1e10, 7e9, -0.75)
 
 
@@ -144,7 +151,7 @@ def rounded(value: Fraction, how: str, size: int) -> int:
     while abs(value) < Fraction(2) ** (place + digits - 1) and place > least:
         place -= 1
     units = value / Fraction(2) ** place
-    whole = {"rn": round, "rz": int, "ru": math.ceil, "rd": math.floor}[how](units)
+    whole = WHOLE[how](units)
     return int.from_bytes(struct.pack(code, math.ldexp(whole, place)), "little")
 
 
@@ -187,8 +194,7 @@ def test_roundings_of_conversions(cpu: CpuBackend, how: str) -> None:
     for value in (0.1, -1e30, 1.00000001, 1e-40):
         expected[f"__double2float_{how}({value!r})"] = rounded(Fraction(value), how, 4)
     for value in (2.5, -2.5, 1e10, -1e20, 0.4):
-        exact = Fraction(value)
-        whole = {"rn": round, "rz": int, "ru": math.ceil, "rd": math.floor}[how](exact)
+        whole = WHOLE[how](Fraction(value))
         for name, bits, sign in (("int", 32, "s"), ("uint", 32, "u"), ("ll", 64, "s")):
             answer = saturated(whole, bits, sign) % 2**bits
             expected[f"__double2{name}_{how}({value!r})"] = answer

@@ -13,7 +13,6 @@ from cudareduce.errors import KernelFault
 from tests.emulator.test_cpu import (
     SCHEDULES,
     any_backend,
-    cache,
     checked,
     lines_marked,
     load,
@@ -21,7 +20,7 @@ from tests.emulator.test_cpu import (
     take,
 )
 
-_ = any_backend, cache, checked  # fixtures
+_ = any_backend, checked  # fixtures
 
 SIZES = (1, 257, 5003)
 

@@ -173,7 +173,7 @@ def take_sizes(data: bytes) -> None:
 
 def small_result() -> dict[str, Any]:
     """A result file of two kernels."""
-    run = json.loads((ROOT / "tests/data/simulated-before.json").read_text())
+    run: dict[str, Any] = json.loads((ROOT / "tests/data/simulated-before.json").read_text())
     return run | {"records": run["records"][:2]}
 
 

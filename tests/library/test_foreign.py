@@ -109,7 +109,7 @@ def test_templates_take_the_types_and_the_block(
     cudareduce: Call, given: Callable[[str], Path]
 ) -> None:
     path = given(TEMPLATES)
-    options = ("--entry", "strided", "--n", 70001, "--dtype", "int32,float64")
+    options: tuple[object, ...] = ("--entry", "strided", "--n", 5001, "--dtype", "int32,float64")
     code, out, err = bench(cudareduce, path, *options)
     assert code == 0, out
     assert "strided<In, BLOCK, false> reads g_idata, writes g_odata, counts with n" in err

@@ -122,7 +122,7 @@ def test_the_stub_declares_what_is_injected() -> None:
     assert declared(stub) == injected()
 
 
-@pytest.mark.parametrize("tool", ["clang++", "clangd"])
+@pytest.mark.parametrize("tool", ["clang++", pytest.param("clangd", marks=pytest.mark.slow)])
 def test_the_stub_parses_every_kernel(tool: str, registry: Registry) -> None:
     program = shutil.which(tool)
     if program is None:

@@ -102,7 +102,12 @@ def ending(act: Callable[[], object]) -> Callable[[Given], Ready]:
         ready = summed(given)
         if given.problem.n < 4096:
             return ready
-        return Ready(lambda: (act(), ready.run())[1])
+
+        def run() -> None:
+            act()
+            ready.run()
+
+        return Ready(run)
 
     return prepare
 

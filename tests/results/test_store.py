@@ -16,7 +16,7 @@ from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load, to_json
 
 #: Whatever Unicode holds but halves of characters, which no file can.
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 OF_TYPE = {
     str: TEXT,
     int: st.integers(-(2**63), 2**63),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import cudareduce.backends
+from cudareduce.backends import BackendSpec
 from cudareduce.peers.contract import Given, Peer, Ready
 from cudareduce.problem.inputs import Array
 from cudareduce.reveal.child import serve
@@ -23,7 +24,12 @@ from tests.reveal.simulated import backwards, in_halves, in_turn
 
 def serve_fake(pipe: Connection, log: str) -> None:
     """The child of a run on a fake GPU."""
-    cudareduce.backends.open_cuda = lambda spec: quick(spec.cache, 1)  # type: ignore[assignment]
+
+    def opened(spec: BackendSpec) -> Any:
+        assert spec.cache is not None
+        return quick(spec.cache, 1)
+
+    cudareduce.backends.open_cuda = opened
     serve(pipe, log)
 
 
@@ -68,6 +74,12 @@ def acting(act: Callable[[], object]) -> Callable[[Given], Ready]:
     return prepare
 
 
+def waiting(given: Given) -> Ready:
+    """A library that does not come back from being prepared."""
+    time.sleep(99)
+    return adding(in_turn)(given)
+
+
 def _raise() -> Any:
     raise ValueError("what is this?")
 
@@ -85,5 +97,5 @@ OWN = (fake("jax", own, context="own"),)
 FAULTY = (
     fake("cub:raises", acting(_raise)), fake("cub:crashes", acting(os.abort)),
     fake("cub:hangs", acting(lambda: time.sleep(99))), fake("cub:fine", adding(in_halves)),
-    fake("cub:waits", lambda given: time.sleep(99)), fake("cub:garbles", acting(_write_into_pipes)),
+    fake("cub:waits", waiting), fake("cub:garbles", acting(_write_into_pipes)),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,17 +15,19 @@ ONE = Order(
     kernel="peer:a", dtype="float32", acc="float32", n=64, rows=1, outcome="fixed", depth=6,
     hashes={"64": "aaa"}, adds_in="float32", version="1.0",
 )  # fmt: skip
-NONE = {"hashes": {}, "depth": None, "adds_in": None}
-CASES = {
+NONE: dict[str, Any] = {"hashes": {}, "depth": None, "adds_in": None}
+VARIES = replace(ONE, outcome="varies", **NONE)
+OTHER = replace(ONE, outcome="other", **NONE)
+CASES: dict[str, tuple[Order, Order, str, int]] = {
     "same": (ONE, ONE, "SAME", 0),
     "newer": (ONE, replace(ONE, version="2.0"), "SAME", 0),
     "changed": (ONE, replace(ONE, version="2.0", hashes={"64": "bbb"}), "CHANGED", 1),
     "wider": (ONE, replace(ONE, outcome="other", adds_in="float64"), "CHANGED", 1),
-    "varies now": (ONE, replace(ONE, outcome="varies", **NONE), "CHANGED", 1),
-    "varied before": (replace(ONE, outcome="varies", **NONE), ONE, "CHANGED", 1),
-    "varies": (*[replace(ONE, outcome="varies", **NONE)] * 2, "SAME", 0),
+    "varies now": (ONE, VARIES, "CHANGED", 1),
+    "varied before": (VARIES, ONE, "CHANGED", 1),
+    "varies": (VARIES, VARIES, "SAME", 0),
     "not found": (ONE, replace(ONE, outcome="skip", cause="time", **NONE), "UNCERTAIN", 4),
-    "never known": (*[replace(ONE, outcome="other", **NONE)] * 2, "UNCERTAIN", 4),
+    "never known": (OTHER, OTHER, "UNCERTAIN", 4),
     "wrong": (ONE, replace(ONE, outcome="wrong", **NONE), "WRONG", 3),
     "smaller sample": (
         replace(ONE, hashes={"16": "a", "64": "b"}), replace(ONE, hashes={"16": "a"}), "SAME", 0,

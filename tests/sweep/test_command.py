@@ -309,7 +309,7 @@ def test_no_crossover_for_want_of_rounds_is_said_once() -> None:
 def test_sweep_prints_times_models_and_crossings(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    use(monkeypatch, FakeGpu(cache, factors={"reduce_v6_multi_add": 1.5}))
+    use(monkeypatch, FakeGpu(cache, factors={"reduce_v6_multi_add": 1.5}, lazy=True))
     path = tmp_path / "sweep.json"
     code, out, _ = cudareduce(
         "sweep", "reduce_v6_multi_add", "reduce_v7_shuffle", "--n", "2^8..2^14", "--json", path,
@@ -329,7 +329,7 @@ def test_sweep_prints_times_models_and_crossings(
 def test_kernels_of_rows_have_their_sizes(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use(monkeypatch, FakeGpu(cache))
+    use(monkeypatch, FakeGpu(cache, lazy=True))
     code, out, _ = cudareduce(
         "sweep", "reduce_warp_registers", "reduce_v7_shuffle", "--n", "1024,4096,16384,1000",
         "--quiet",
@@ -344,7 +344,7 @@ def test_kernels_of_rows_have_their_sizes(
 def test_an_interrupted_sweep_says_so(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch, groups: int, table: str
 ) -> None:
-    use(monkeypatch, FakeGpu(cache))
+    use(monkeypatch, FakeGpu(cache, lazy=True))
     measure, left = Trial.measure, [None] * groups
 
     def interrupted(*arguments: Any) -> Found:

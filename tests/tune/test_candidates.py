@@ -19,7 +19,9 @@ FACTS = Facts(DEFAULT_LIMITS, H200, ())
 
 
 def test_names_are_kernels_families_patterns_and_auto(registry: Registry) -> None:
-    named = lambda *names, rows=1: [k.id for k in kernels_named(names, registry, rows)]  # noqa: E731
+    def named(*names: str, rows: int = 1) -> list[str]:
+        return [kernel.id for kernel in kernels_named(names, registry, rows)]
+
     limit = [k.id for k in registry.kernels.values() if k.family == "limit"]
     assert named("limit") == limit
     assert named("auto") == named() == named("auto:fixed", "auto")

@@ -93,7 +93,10 @@ def test_rejected(path: Path, judged: Judged) -> None:
         assert re.search(said.says, reason), f"{command}: {reason}"
 
 
-@pytest.mark.parametrize("more", [(), pytest.param(("--n", 2**20 + 1), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("more", [
+    ("--n", 4097), pytest.param((), marks=pytest.mark.slow),
+    pytest.param(("--n", 2**20 + 1), marks=pytest.mark.slow),
+])  # fmt: skip
 @pytest.mark.parametrize("operator", [
     pytest.param(name, marks=() if name == "sum" else pytest.mark.slow)
     for name in sorted({op(path) for path in HONEST})

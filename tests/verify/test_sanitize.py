@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -119,7 +120,7 @@ def test_without_the_tool_or_a_gpu_it_is_said_what_to_do(
     assert (code, out) == (2, "")
     assert "--sanitize needs a GPU" in err
     use(monkeypatch, FakeGpu(cache, lazy=True))
-    monkeypatch.setattr(sanitize.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(sanitize, "packaged", lambda path: [])
     code, out, err = cudareduce("verify", TWO[0], "--sanitize", "--backend", "cuda")
     assert (code, out) == (6, "")
@@ -127,7 +128,7 @@ def test_without_the_tool_or_a_gpu_it_is_said_what_to_do(
 
 
 def test_the_child_does_the_job(
-    cudareduce: Call, sanitizer: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    cudareduce: Call, sanitizer: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
 ) -> None:
     """On memory as the driver gives it, and on few elements."""
     tasks: list[bytes] = []
@@ -143,7 +144,7 @@ def test_the_child_does_the_job(
     job = pickle.loads(tasks[0])
     assert job.spec.bare
     assert max(n * rows for n, rows in job.shapes) <= 2**17
-    gpu = FakeGpu(tmp_path, lazy=True)
+    gpu = FakeGpu(cache, lazy=True)
     monkeypatch.setattr(sanitize, "open_backend", lambda spec: gpu)
     kept = tmp_path / "job"
     kept.write_bytes(tasks[0])

@@ -81,7 +81,11 @@ def test_watching_takes_place_before_the_flush_and_behind_the_last_event() -> No
     log: list[str] = []
 
     def noted(name: str, value: object = 0.0) -> Callable[..., Any]:
-        return lambda *_: (log.append(name), value)[1]
+        def note(*_: object) -> object:
+            log.append(name)
+            return value
+
+        return note
 
     timer: Any = SimpleNamespace(
         displace=noted("flush"), mark=noted("event"), reached=lambda _: False,
@@ -247,14 +251,14 @@ def test_strict_is_content_with_what_is_decided(
 
 
 def test_who_writes_to_memory_of_others_is_told() -> None:
-    held, reset = [1, 2, 3], []
+    held, reset = [1, 2, 3], list[str]()
     bounds: Any = {
         name: SimpleNamespace(own=(name,) * count, reset=lambda name=name: reset.append(name))
         for name, count in (("A", 1), ("B", 2))
     }
     timer: Any = SimpleNamespace(digests=lambda buffers: lambda: held[: len(buffers)])
-    memory = Memory(bounds, timer)
-    before, a, b = memory.held(), *bounds
+    memory: Memory[str] = Memory(bounds, timer)
+    before, (a, b) = memory.held(), bounds
     assert memory.mended(before, a) is None
     held[2] = 9
     assert memory.mended(before, b) is None  # its own it may change

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,7 +78,7 @@ class Wrong:
     shapes: tuple[int, ...] = (33, 1000)
 
 
-def both(expression: str) -> dict[str, str]:
+def both(expression: str) -> dict[str, Any]:
     """The same combination in a thread and in the tree."""
     return {"first": expression, "tree": expression}
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import monotonic
@@ -72,15 +73,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6, help="of the tool")
     parser.add_argument("--seconds", type=float, default=140.0, help="begin no turn after these")
     asked = parser.parse_args()
-    began, taken, turns = monotonic(), {}, {}
+    began, turns = monotonic(), dict[int, int]()
+    taken: dict[tuple[str, int], list[float]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         program = compiled(folder)
         for n in map(int, asked.n.split(",")):
             ways: list[Callable[[], Found]] = [
-                lambda n=n: told("C++", [program], [n]),
-                lambda n=n: told("script", [sys.executable, HERE / "with_torch.py"], [n]),
-                lambda n=n: by_tool(folder, [n], asked.rounds),
+                partial(told, "C++", [program], [n]),
+                partial(told, "script", [sys.executable, HERE / "with_torch.py"], [n]),
+                partial(by_tool, folder, [n], asked.rounds),
             ]
             longest = 0.0
             for turn in range(asked.runs):
