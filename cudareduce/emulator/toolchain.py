@@ -76,8 +76,8 @@ _ARCH = 800
 _ASKS_ARCH = re.compile(r"\b__CUDA_ARCH__\s*(>=|<=?|>|==|!=)\s*(\d{3,4})\b")
 _MOST_ARCHS = 3
 _DYNAMIC_SHARED = re.compile(
-    r"extern\s+__shared__\s+(?:(?:__align__|alignas)\s*\([^()]*\)\s*)?"
-    r"(?P<type>[\w:<>\s*]+?)\s*\b(?P<name>\w+)\s*\[\s*\]\s*;"
+    r"extern\s+(?P<first>(?:[\w:]+\s+)*?)__shared__\s+(?:(?:__align__|alignas)\s*\([^()]*\)\s*)?"
+    r"(?P<type>[\w:<>\s*]*?)\s*\b(?P<name>\w+)\s*\[\s*\]\s*;"
 )
 #: With nvcc this defines the variable; to C++ it is a declaration unless it stands in braces.
 _EXTERN_C_VARIABLE = re.compile(r'extern\s+"C"\s+((?:__constant__|__device__)\s[^;(){}=]*;)')
@@ -116,7 +116,7 @@ def _translation_unit(source: Source) -> str:
     """The kernel's text in plain C++, and its entry points in the order of the text, whichever is
     asked for: one library serves all of them. Every line keeps its number."""
     text = mark_host_calls(source.text)
-    text = _DYNAMIC_SHARED.sub(r"CUDAEMU_DYNAMIC_SHARED(\g<type>, \g<name>);", text)
+    text = _DYNAMIC_SHARED.sub(r"CUDAEMU_DYNAMIC_SHARED(\g<first>\g<type>, \g<name>);", text)
     if "alignas" in text:
         text = _ALIGNED_SHARED.sub(r"\g<aligned> \g<words>", text)
     text = text.replace("__noinline__", "__attribute__((noinline))")

@@ -1,144 +1,182 @@
-"""The device part of a `.cu` file: the file without its host functions and host headers.
+"""The device part of a file: what one of its kernels reaches, without the host's functions, variables
+and headers.
 
-Every line keeps its number, so that a compiler's words still lead to their place.
+Headers in quotes that lie beside the file are taken in where they are included, for their device part
+too. Every line keeps its number, so that a compiler's words still lead to their place.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
-#: What is not closed ends with its line or the file: looking for its end again from each quote
-#: would take time that grows with the square of the text's length.
-COMMENT_OR_STRING = re.compile(
-    r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*+"?|\'(?:\\.|[^\'\\\n]){1,12}\'', re.DOTALL
-)
-_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?P<name>[<"][^>"\n]+[>"])', re.MULTILINE)
-_SCOPE_WORDS = re.compile(r'\bnamespace\b|\bextern\s*"C"\s*$')
-_NO_FUNCTION = re.compile(r"\b(?:struct|class|union|enum)\b[^()]*\{|=\s*\{")
-_DEVICE = re.compile(r"__(?:device|global|constant)__|\b(?:constexpr|struct|class|union|enum)\b")
-_TEMPLATE = re.compile(r"\btemplate\s*<[^<>]*>")
-_DECLARES = re.compile(r"\b(?:using|typedef|const|static_assert|namespace)\b")
+from tree_sitter import Node
+
+from cudareduce.library.syntax import Function, Piece, function_of, pieces, text
+
+#: What makes a function or a variable one of the device; a constant may be of both.
+_DEVICE = frozenset(["__device__", "__global__"])
+_CONSTANT = frozenset(["__constant__", "__shared__", "__managed__", "const", "constexpr"])
+#: Lines of the preprocessor stay, since other lines depend on them.
+_STAYS = frozenset(["preproc_def", "preproc_function_def", "preproc_call", "ERROR"])
+#: Pieces that are no use to a kernel, whatever they name.
+_GOES = frozenset(["template_instantiation", "static_assert_declaration", "expression_statement"])
+#: Where headers of one's own are looked for, from the folder of the file that includes them.
+_FOLDERS = (".", "include", "inc", "common", "..", "../include", "../inc", "../common", "../utils")
 
 #: Headers that both nvcc and the emulator have; what else a file includes served its host code.
 _DEVICE_HEADERS = frozenset(
-    f"<{name}>"
-    for name in ("cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cooperative_groups.h",
-                 "cooperative_groups/reduce.h", "cooperative_groups/scan.h",
-                 "cooperative_groups/memcpy_async.h", "cuda_pipeline.h", "math_constants.h",
-                 "stdint.h", "cstdint", "limits.h", "climits", "float.h", "cfloat", "math.h",
-                 "cmath", "limits", "type_traits", "utility")
+    ["cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cooperative_groups.h",
+     "cooperative_groups/reduce.h", "cooperative_groups/scan.h",
+     "cooperative_groups/memcpy_async.h", "cuda_pipeline.h", "math_constants.h", "stdint.h",
+     "cstdint", "limits.h", "climits", "float.h", "cfloat", "math.h", "cmath", "limits",
+     "type_traits", "utility"]
 )  # fmt: skip
 
-#: Headers of the toolkit and of NVIDIA's samples that serve host code, as files name them in quotes
-#: too; so does what the compiler has for C and C++.
-_HOST_HEADER = re.compile(
-    r"cuda(?:_runtime_api|_profiler_api|Profiler|_device_runtime_api)?\.h|driver_types\.h"
-    r"|(?:device_launch_parameters|device_functions|vector_types|vector_functions|host_defines"
-    r"|device_atomic_functions|sm_\d+_\w+|math_functions|device_types|builtin_types)\.h(?:pp)?"
-    r"|cu(?:blas|fft|rand|sparse|solver|pti)\w*\.h|nv[A-Z_]\w+\.h|(?:thrust|cub|nvtx3|cute)/.*"
-    r"|helper_(?:cuda|cuda_drvapi|functions|gl|image|math|multiprocess|string|timer)\.h|exception\.h"
-)
-_SYSTEM = Path("/usr/include")
+
+@dataclass(frozen=True)
+class Unit:
+    """A file as it was read: its pieces, and what its lines of `#include` stand for, by their
+    places: another file, or the name of a header that is nowhere."""
+
+    path: Path
+    data: bytes
+    pieces: tuple[Piece, ...]
+    included: Mapping[int, Unit | str] = field(default_factory=dict)
+
+    def all(self) -> Iterator[Piece]:
+        """The pieces of this file and of those that it includes, in order."""
+        for piece in self.pieces:
+            found = self.included.get(piece.node.start_byte)
+            if isinstance(found, Unit):
+                yield from found.all()
+            else:
+                yield piece
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Headers in quotes that are nowhere."""
+        found = self.included.values()
+        below = [name for unit in found if isinstance(unit, Unit) for name in unit.missing]
+        return (*(name for name in found if isinstance(name, str)), *below)
+
+    def kernels(self) -> list[Function]:
+        """Its `__global__` functions."""
+        found = (function_of(piece) for piece in self.all() if "__global__" in piece.words)
+        return [function for function in found if function is not None]
 
 
-def device_part(text: str, folder: Path) -> str:
-    """The file without its host functions and host headers; every line keeps its number. `folder`
-    is its own: a header in quotes that lies there is kept, and so is one that is nowhere, of which
-    the compiler has to say so."""
+def read_unit(path: Path, source: str, seen: set[Path] | None = None) -> Unit:
+    """A file with the headers beside it, each of them once."""
+    seen = set() if seen is None else seen
+    data = source.encode(errors="replace")
+    found = tuple(pieces(data))
+    included: dict[int, Unit | str] = {}
+    for piece in found:
+        named = piece.node.child_by_field_name("path")
+        if piece.kind != "preproc_include" or named is None or named.type != "string_literal":
+            continue
+        name = text(named).strip('"')
+        beside = _beside(path.parent, name)
+        if beside is None:
+            if name not in _DEVICE_HEADERS:
+                included[piece.node.start_byte] = name
+        elif beside not in seen:
+            seen.add(beside)
+            with suppress(OSError):
+                text_of = beside.read_text(errors="replace")
+                included[piece.node.start_byte] = read_unit(beside, text_of, seen)
+    return Unit(path, data, found, included)
 
-    def include(match: re.Match[str]) -> str:
-        name, bare = match["name"], match["name"][1:-1]
-        quoted = name.startswith('"')
-        with suppress(OSError, ValueError):  # a name that no file can have
-            beside = folder / bare
-            if quoted and beside.is_file():
-                return f'#include "{beside.resolve()}"'
-            if quoted and not _is_known(bare):
-                return match[0]
-        known = f"<{bare}>"
-        device = known in _DEVICE_HEADERS or bare.startswith("cuda/")
-        return f"#include {known}" if device else ""
 
-    text = _INCLUDE.sub(include, text)
-    masked = _blank(COMMENT_OR_STRING, text, keep='"C"')
-    masked = _blank(_DIRECTIVE, masked)
+def device_part(unit: Unit, kernel: str) -> str:
+    """What of a file the kernel of this name reaches."""
+    return _rendered(unit, _reached(list(unit.all()), kernel))
+
+
+def _reached(found: list[Piece], kernel: str) -> set[int]:
+    """The pieces that a kernel reaches by name, by their identities."""
+    defined: dict[str, list[Piece]] = {}
+    for piece in found:
+        for name in piece.defines:
+            defined.setdefault(name, []).append(piece)
+    left = [piece for piece in found if _is_root(piece, kernel)]
+    reached = {id(piece) for piece in left}
+    while left:
+        for name in left.pop().uses:
+            for piece in defined.get(name, ()):
+                if id(piece) not in reached and _may_stay(piece):
+                    reached.add(id(piece))
+                    left.append(piece)
+    return reached
+
+
+def _is_root(piece: Piece, kernel: str) -> bool:
+    """Whether a piece stays whatever names it: the kernel, and what acts without being named."""
+    if piece.kind in ("using_declaration", "ERROR"):
+        return piece.kind == "ERROR" or "namespace" in piece.words
+    operator = any(name.startswith("operator") for name in piece.defines)
+    function = function_of(piece) if piece.words & _DEVICE else None
+    return function is not None and (operator or function.name == kernel)
+
+
+def _may_stay(piece: Piece) -> bool:
+    """Whether a piece is for the device too: types and constants are for both."""
+    if piece.kind in _GOES:
+        return False
+    if piece.kind == "function_definition":
+        return bool(piece.words & (_DEVICE | {"constexpr"}))
+    plain = piece.kind == "declaration" and "(" not in piece.words
+    return not plain or bool(piece.words & (_DEVICE | _CONSTANT))
+
+
+def _rendered(unit: Unit, reached: set[int]) -> str:
+    """The text of a file without what is not reached, and with what it includes."""
     parts, start = [], 0
-    for end in chunk_ends(masked, 0):
-        chunk = masked[start:end]
-        declaration = _TEMPLATE.sub("", chunk)
-        keep = (
-            chunk.endswith("{")
-            or bool(_DEVICE.search(declaration))
-            or (chunk.endswith(";") and bool(_DECLARES.search(declaration)))
-        )
-        own = text[start:end]
-        parts.append(own if keep or not chunk.strip(" \n\t{};") else _only_directives(own, chunk))
-        start = end
-    return "".join(parts) + text[start:]
+    for piece in unit.pieces:
+        node = piece.node
+        if id(piece) in reached or piece.kind in _STAYS:
+            continue
+        own = unit.data[node.start_byte : node.end_byte].decode(errors="replace")
+        parts.append(unit.data[start : node.start_byte].decode(errors="replace"))
+        included = unit.included.get(node.start_byte)
+        if isinstance(included, Unit):
+            line = node.start_point[0] + 2
+            parts.append(
+                f'#line 1 "{included.path}"\n{_rendered(included, reached)}\n'
+                f'#line {line} "{unit.path}"\n'
+            )
+        elif piece.kind == "preproc_include":
+            parts.append(_header(node) + "\n" * own.count("\n"))
+        else:
+            parts.append(_only_directives(own))
+        start = node.end_byte
+    return "".join([*parts, unit.data[start:].decode(errors="replace")])
 
 
-def _is_known(header: str) -> bool:
-    """Whether a compiler for CUDA finds a header wherever the file is that names it."""
-    return (
-        f"<{header}>" in _DEVICE_HEADERS
-        or bool(_HOST_HEADER.fullmatch(header))
-        or header.startswith("cuda/")
-        or "." not in header  # of C++
-        or (_SYSTEM / header).is_file()
-    )
+def _header(node: Node) -> str:
+    """A line that includes a header which the device needs too, or none."""
+    named = node.child_by_field_name("path")
+    name = text(named).strip('"<>') if named else ""
+    return f"#include <{name}>" if name in _DEVICE_HEADERS or name.startswith("cuda/") else ""
 
 
-def _only_directives(text: str, masked: str) -> str:
-    """Drop a chunk but for its line breaks and the preprocessor lines in and before it."""
-    kept = [
-        line if line.lstrip().startswith("#") and not seen.strip() else ""
-        for line, seen in zip(text.split("\n"), masked.split("\n"), strict=True)
-    ]
+def _only_directives(own: str) -> str:
+    """A text without all but its line breaks and its macros, which others may name."""
+    kept, more = [], False
+    for line in own.split("\n"):
+        more = more or bool(re.match(r"\s*#\s*(?:define|undef)\b", line))
+        kept.append(line if more else "")
+        more = more and line.endswith("\\")
     return "\n".join(kept)
 
 
-def _blank(pattern: re.Pattern[str], text: str, keep: str = "") -> str:
-    """Replace matches by spaces of the same length, so that places stay what they are."""
-    return pattern.sub(lambda m: m[0] if m[0] == keep else re.sub(r"[^\n]", " ", m[0]), text)
-
-
-def _opens_scope(masked: str, begin: int, end: int) -> bool:
-    """Whether a brace at `end` opens a namespace or a block of linkage, and not a body."""
-    before = max(masked.rfind(character, begin, end) for character in ";{}()")
-    return _SCOPE_WORDS.search(masked[max(before + 1, begin) : end]) is not None
-
-
-def chunk_ends(masked: str, start: int) -> Iterator[int]:
-    """Where each top-level declaration ends, as positions behind `start` in a text whose comments
-    and strings are blank; `namespace X {` and `extern "C" {` open no level."""
-    depth, begin, transparent = 0, start, 0
-    semicolon_at = -1  # where the declaration begins that a } does not end, but a ;
-    for k in range(start, len(masked)):
-        char = masked[k]
-        if char == "{":
-            if depth == 0 and _opens_scope(masked, begin, k):
-                transparent += 1
-                begin = k + 1
-                yield begin
-                continue
-            depth += 1
-        elif char == "}":
-            if depth == 0 and transparent:
-                transparent -= 1
-                begin = k + 1
-                yield begin
-                continue
-            depth -= 1
-            if depth == 0 and begin != semicolon_at:
-                if _NO_FUNCTION.search(masked, begin, k):
-                    semicolon_at = begin
-                else:
-                    begin = k + 1
-                    yield begin
-        elif char == ";" and depth == 0:
-            begin = k + 1
-            yield begin
+def _beside(folder: Path, name: str) -> Path | None:
+    """The header of this name that lies near a file, if there is one."""
+    with suppress(OSError, ValueError):  # a name that no file can have
+        near: Iterable[Path] = (folder / one / name for one in _FOLDERS)
+        return next((path.resolve() for path in near if path.is_file()), None)
+    return None

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
-from cudareduce.library.device_part import COMMENT_OR_STRING
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 
 
 def definition(text: str, name: str, head: str) -> int | None:
@@ -29,7 +30,7 @@ def check_parameters(path: Path, text: str, header: Mapping[str, Any]) -> None:
     )
     if found is None:
         return
-    taken = [words.split() for words in COMMENT_OR_STRING.sub(" ", found["all"]).split(",")]
+    taken = [words.split() for words in _COMMENT.sub(" ", found["all"]).split(",")]
     if not all(len(words) > 1 for words in taken):
         return
     called = ["in", "out", "n"]

@@ -10,28 +10,20 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.library.declared import namespaces, spelled_out, type_aliases
-from cudareduce.library.device_part import COMMENT_OR_STRING, chunk_ends, device_part
+from cudareduce.library.declared import spelled_out, type_aliases
+from cudareduce.library.device_part import Unit, device_part, read_unit
 from cudareduce.library.elements import read_dtypes, written_dtype
 from cudareduce.library.header import BLOCKS, Finish, GridRule
-from cudareduce.library.kernel import Kernel
+from cudareduce.library.kernel import EXTERN_SHARED, Kernel
+from cudareduce.library.syntax import Function
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.sizes import counted
 
-#: What stands before `__global__`, looked for from there in so many characters: from each word on
-#: it would take time that grows with the square of their number.
-_TEMPLATE = re.compile(
-    r"\btemplate\s*<(?P<parameters>[^<>]*)>\s*(?:(?:extern|\"C\"|static|inline)\s*)*$"
-)
-_TEMPLATE_WITHIN = 1000
-_KERNEL = re.compile(
-    r"__global__\s+(?:__launch_bounds__\s*\([^()]*\)\s*)?(?:static\s+|inline\s+)*void\s+"
-    r"(?:__launch_bounds__\s*\([^()]*\)\s*)?(?P<name>\w+)\s*\((?P<parameters>[^()]*)\)\s*\{"
-)
 #: Blocks that share the input: their number multiplies or divides something. One that is only
 #: compared with an arrival or a place says nothing of that.
 _SHARES = re.compile(r"[*/]\s*(?:\([^()]*\)\s*)?\(*gridDim|gridDim\s*\.\s*x\s*\)*\s*[*/](?!/)")
@@ -85,24 +77,15 @@ class Adopted:
     assumed: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Function:
-    """A `__global__` function: its name, template parameters, parameters, and body."""
-
-    name: str
-    template: tuple[str, ...]
-    parameters: tuple[str, ...]
-    body: str
-
-
 def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     """A kernel from the text of a file without a header.
 
     A UsageError if it has no `__global__` function, several and none is named, or one that cannot
     be called: its parameters, element type or template parameters are not understood.
     """
-    device = device_part(text, path.parent)
-    function = _choose(path, _kernels(device), says.entry)
+    unit = read_unit(path, text)
+    function = _choose(path, _kernels(unit), says.entry)
+    device = device_part(unit, function.name)
     call = _called(path, function, says)
     block, counted = says.block or 256, call.count is not None
     doubled = re.findall(r"(?<![\w.])([\w.]+)\s*\*\s*2\b", function.body)
@@ -116,7 +99,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
         raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
     if shared is None:
         widest = max(DTYPES[name].size for name in dtypes)
-        shared = block * widest if re.search(r"\bextern\s+__shared__\b", device) else 0
+        shared = block * widest if EXTERN_SHARED.search(device) else 0
     bare_name = function.name.rpartition("::")[2]
     entry = f"run_{bare_name}"
     last = _AFTER.format(entry=entry, call=call.text, arguments=call.arguments)
@@ -144,10 +127,10 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
         most=_most(_type(call.count)) if call.count else None,
         guessed=tuple(name for name in _OPTIONS if getattr(says, name) is None),
     )
-    return Adopted(kernel, _assumption(kernel, call))
+    return Adopted(kernel, _assumption(kernel, call, unit.missing))
 
 
-def _grid(says: Guesses, function: _Function) -> GridRule:
+def _grid(says: Guesses, function: Function) -> GridRule:
     """As the user says, else as the kernel's text looks."""
     if isinstance(says.grid, str):
         return says.grid
@@ -165,7 +148,7 @@ class _Call:
     arguments: str
 
 
-def _called(path: Path, function: _Function, says: Guesses) -> _Call:
+def _called(path: Path, function: Function, says: Guesses) -> _Call:
     pointers = [p for p in function.parameters if "*" in p]
     counts = [p for p in function.parameters if "*" not in p]
     if len(pointers) != 2 or len(counts) > 1 or not all(_INTEGERS.match(c) for c in counts):
@@ -184,44 +167,32 @@ def _called(path: Path, function: _Function, says: Guesses) -> _Call:
     return _Call(text, read, write, counts[0] if counts else None, arguments)
 
 
-def _assumption(kernel: Kernel, call: _Call) -> str:
+def _assumption(kernel: Kernel, call: _Call, missing: Sequence[str]) -> str:
     """What was guessed, and how to say it better."""
     shared = counted(int(kernel.dynamic_shared), "byte")
     counting = f"counts with {_name(call.count)}" if call.count else "takes whole tiles"
+    without = f"; {', '.join(missing)} is nowhere beside it and left out" if missing else ""
     return (
         f"{kernel.path}: no header, so it is assumed that {call.text} reads {_name(call.read)}, "
         f"writes {_name(call.write)}, {counting}; block {kernel.block}, items {kernel.items}, "
         f"grid {kernel.fixed_grid or kernel.grid}, {shared} of dynamic shared memory, "
-        f"finish {kernel.finish}. Where that is wrong say so with --entry, --block, "
+        f"finish {kernel.finish}{without}. Where that is wrong say so with --entry, --block, "
         "--items, --grid, --shared, --finish; where it faults, run it under compute-sanitizer"
     )
 
 
-def _kernels(device: str) -> list[_Function]:
-    bare = COMMENT_OR_STRING.sub(lambda m: m[0] if m[0] == '"C"' else " ", device)
-    found, aliases = [], type_aliases(bare)
-    matches = list(_KERNEL.finditer(bare))
-    stops = [*(match.start() for match in matches[1:]), len(bare)]
-    scopes = namespaces(bare, [match.start() for match in matches])
-    for match, stop, scope in zip(matches, stops, scopes, strict=False):
-        before = bare[max(0, match.start() - _TEMPLATE_WITHIN) : match.start()]
-        head = _TEMPLATE.search(before)
-        template = [" ".join(p.split()) for p in (head["parameters"] if head else "").split(",")]
-        own = {parameter.split()[-1]: parameter.split()[-1] for parameter in template if parameter}
+def _kernels(unit: Unit) -> list[Function]:
+    """The kernels of a file, with the types of their parameters in words that are known."""
+    aliases, found = type_aliases(unit.all()), []
+    for function in unit.kernels():
+        own = {parameter.split()[-1]: parameter.split()[-1] for parameter in function.template}
         known = ChainMap(own, aliases)
-        parameters = [
-            spelled_out(" ".join(p.replace("*", " * ").split()), known)
-            for p in match["parameters"].split(",")
-        ]
-        end = next(chunk_ends(bare[:stop], match.end() - 1), stop)
-        found.append(
-            _Function(scope + match["name"], tuple(filter(None, template)),
-                   tuple(filter(None, parameters)), bare[match.end() : end])
-        )  # fmt: skip
+        parameters = tuple(spelled_out(p, known) for p in function.parameters)
+        found.append(replace(function, parameters=parameters))
     return found
 
 
-def _choose(path: Path, found: list[_Function], entry: str | None) -> _Function:
+def _choose(path: Path, found: list[Function], entry: str | None) -> Function:
     names = ", ".join(dict.fromkeys(kernel.name for kernel in found))
     if not found:
         raise UsageError(
@@ -256,13 +227,13 @@ def _most(count: str) -> int | None:
     return None if bits > 32 else 2 ** (bits + bool(re.search(r"\bu", count))) - 1
 
 
-def _finish(function: _Function, write: str, again: bool) -> Finish:
+def _finish(function: Function, write: str, again: bool) -> Finish:
     if re.search(rf"\batomic\w+\s*\(\s*&?\s*{_name(write)}\b", function.body):
         return "atomic"
     return "relaunch" if again else "host"
 
 
-def _instance(path: Path, function: _Function) -> str:
+def _instance(path: Path, function: Function) -> str:
     """The call with template arguments: types are the element's, block sizes the block's."""
     arguments = []
     for parameter in function.template:

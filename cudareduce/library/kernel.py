@@ -243,8 +243,10 @@ def has_header(path: Path) -> bool:
     return "/*+++" in _text(path)
 
 
-#: Outside of comments that have a line of their own.
-_EXTERN_SHARED = re.compile(r"^[^/\n]*(?P<words>\bextern\s+__shared__\b)", re.MULTILINE)
+#: Shared memory that a launch gives its size, outside of comments that have a line of their own.
+EXTERN_SHARED = re.compile(
+    r"^[^/\n]*(?P<words>\bextern\s+(?:[\w:]+\s+)*?__shared__\b)", re.MULTILINE
+)
 
 
 #: Makes a kernel of a file without a header.
@@ -274,7 +276,7 @@ def load_kernel(
             f"{path.stem}(...), which bears the file's name"
         )
     check_parameters(path, text, header)
-    unsized = _EXTERN_SHARED.search(text)
+    unsized = EXTERN_SHARED.search(text)
     if unsized is not None and "dynamic_shared" not in header:
         line = text.count("\n", 0, unsized.start("words")) + 1
         raise UsageError(

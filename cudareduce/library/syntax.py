@@ -1,0 +1,174 @@
+"""A `.cu` file as a parser of CUDA C++ sees it: the pieces that stand at its top level, what each
+defines and names, and its functions.
+
+What the parser does not understand is a piece of its own, and the rest is found all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import tree_sitter_cuda
+from tree_sitter import Language, Node, Parser
+
+_CUDA = Language(tree_sitter_cuda.language())
+#: What holds pieces instead of being one.
+_SCOPES = frozenset(["translation_unit", "namespace_definition", "declaration_list", "preproc_if",
+                     "preproc_ifdef", "preproc_else", "preproc_elif"])  # fmt: skip
+_NAMES = frozenset(["identifier", "type_identifier", "namespace_identifier", "field_identifier"])
+#: What wraps a definition that it says more about.
+_WRAPS = frozenset(["template_declaration", "linkage_specification"])
+_CLASSES = frozenset(["struct_specifier", "class_specifier", "union_specifier", "enum_specifier"])
+_MACROS = frozenset(["preproc_def", "preproc_function_def"])
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One declaration, definition or line of the preprocessor, inside `scope` (`one::two::`)."""
+
+    node: Node
+    scope: str
+
+    @cached_property
+    def inner(self) -> Node:
+        """What a template or a linkage says more about."""
+        node = self.node
+        while node.type in _WRAPS:
+            node = node.named_children[-1]
+        return node
+
+    @property
+    def kind(self) -> str:
+        """What it is, in the parser's words."""
+        return self.inner.type
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The words in front of its body, which say where it belongs."""
+        body = self.inner.child_by_field_name("body")
+        leaves = _leaves(self.node, body.start_byte if body else self.node.end_byte)
+        return frozenset(text(leaf) for leaf in leaves)
+
+    @cached_property
+    def defines(self) -> frozenset[str]:
+        """The names that are known of because of it."""
+        node = self.inner
+        named = node.child_by_field_name("name")
+        found = {text(named)} if named else set()
+        if node.type == "using_declaration":
+            found = {text(node.children[-2]).rpartition("::")[2]}
+        if node.type == "enum_specifier":
+            found |= {text(n) for n in _every(node) if n.parent and n.parent.type == "enumerator"}
+        for declarator in node.children_by_field_name("declarator"):
+            found |= {_declared(declarator)}
+        kind = node.child_by_field_name("type")
+        if kind and kind.type in _CLASSES and (tag := kind.child_by_field_name("name")):
+            found |= {text(tag)}
+        return frozenset(found)
+
+    @cached_property
+    def uses(self) -> frozenset[str]:
+        """The names in it, be they types, functions or variables."""
+        if self.kind in _MACROS:
+            value = self.inner.child_by_field_name("value")
+            parsed = pieces(text(value).encode()) if value else []
+            return frozenset(name for piece in parsed for name in piece.uses)
+        return frozenset(text(node) for node in _every(self.node) if node.type in _NAMES)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function with a body: its name with its namespaces, template parameters, parameters, and
+    body, all without comments."""
+
+    name: str
+    template: tuple[str, ...]
+    parameters: tuple[str, ...]
+    body: str
+
+
+def pieces(data: bytes) -> list[Piece]:
+    """The pieces of a file, in order."""
+    return list(_pieces(Parser(_CUDA).parse(data).root_node, ""))
+
+
+def _pieces(node: Node, scope: str) -> Iterator[Piece]:
+    for k, child in enumerate(node.children):
+        held = child
+        if child.type == "linkage_specification" and child.children[-1].type == "declaration_list":
+            held = child.children[-1]
+        if node.field_name_for_child(k) in ("name", "condition"):
+            continue
+        if held.type in _SCOPES:
+            name = held.child_by_field_name("name") if held.type == "namespace_definition" else None
+            yield from _pieces(held, f"{scope}{text(name)}::" if name else scope)
+        elif child.is_named and child.type != "comment":
+            yield Piece(child, scope)
+
+
+def function_of(piece: Piece) -> Function | None:
+    """The function that a piece defines, if it does."""
+    node = piece.inner
+    body, declarator = node.child_by_field_name("body"), node.child_by_field_name("declarator")
+    if node.type != "function_definition" or body is None or declarator is None:
+        return None
+    listed = next((n for n in _every(declarator) if n.type == "parameter_list"), None)
+    template = next((n for n in piece.node.children if n.type == "template_parameter_list"), None)
+    return Function(
+        piece.scope + _declared(declarator),
+        _members(template),
+        _members(listed),
+        without_comments(body),
+    )
+
+
+def _members(listed: Node | None) -> tuple[str, ...]:
+    """What stands between the commas of a list, in single spaces."""
+    members = (
+        [child for child in listed.named_children if child.type != "comment"] if listed else []
+    )
+    words = [" ".join(without_comments(m).replace("*", " * ").split()) for m in members]
+    return tuple(word for word in words if word != "void")
+
+
+def _declared(node: Node) -> str:
+    """The name in a declarator, behind whatever stars, brackets and values."""
+    inner = node.child_by_field_name("declarator")
+    if inner is None and node.type in ("reference_declarator", "parenthesized_declarator"):
+        inner = node.named_children[-1]
+    if node.type in ("template_function", "qualified_identifier"):
+        inner = node.child_by_field_name("name")
+    return text(node).rpartition("::")[2] if inner is None else _declared(inner)
+
+
+def without_comments(node: Node) -> str:
+    """Its text with a space for each comment."""
+    parts, start = [], 0
+    for comment in (n for n in _every(node) if n.type == "comment"):
+        parts.append(_slice(node, start, comment.start_byte - node.start_byte))
+        start = comment.end_byte - node.start_byte
+    return " ".join([*parts, _slice(node, start, node.end_byte - node.start_byte)])
+
+
+def _slice(node: Node, start: int, end: int) -> str:
+    return (node.text or b"")[start:end].decode(errors="replace")
+
+
+def text(node: Node) -> str:
+    """What stands there."""
+    return (node.text or b"").decode(errors="replace")
+
+
+def _leaves(node: Node, end: int) -> Iterator[Node]:
+    return (n for n in _every(node) if not n.child_count and n.end_byte <= end)
+
+
+def _every(node: Node) -> Iterator[Node]:
+    """A node and all below it, in order; however deep, since a file may nest as it likes."""
+    left = [node]
+    while left:
+        one = left.pop()
+        yield one
+        left += reversed(one.children)
