@@ -1,8 +1,7 @@
-"""The device part of a file: what one of its kernels reaches, without the host's functions, variables
-and headers.
+"""The device part of a file: what one of its kernels reaches by name, without what is the host's.
 
-Headers in quotes that lie beside the file are taken in where they are included, for their device part
-too. Every line keeps its number, so that a compiler's words still lead to their place.
+Headers in quotes that lie beside the file are taken in where they are included, for their device
+part too. Every line keeps its number, so that a compiler's words still lead to their place.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from cudareduce.library.syntax import Function, Piece, function_of, pieces, text
 _DEVICE = frozenset(["__device__", "__global__"])
 _CONSTANT = frozenset(["__constant__", "__shared__", "__managed__", "const", "constexpr"])
 #: Lines of the preprocessor stay, since other lines depend on them.
-_STAYS = frozenset(["preproc_def", "preproc_function_def", "preproc_call", "ERROR"])
+_STAYS = frozenset(["preproc_def", "preproc_function_def", "preproc_call"])
 #: Pieces that are no use to a kernel, whatever they name.
 _GOES = frozenset(["template_instantiation", "static_assert_declaration", "expression_statement"])
 #: Where headers of one's own are looked for, from the folder of the file that includes them.
@@ -116,8 +115,8 @@ def _reached(found: list[Piece], kernel: str) -> set[int]:
 
 def _is_root(piece: Piece, kernel: str) -> bool:
     """Whether a piece stays whatever names it: the kernel, and what acts without being named."""
-    if piece.kind in ("using_declaration", "ERROR"):
-        return piece.kind == "ERROR" or "namespace" in piece.words
+    if piece.kind == "using_declaration":
+        return "namespace" in piece.words
     operator = any(name.startswith("operator") for name in piece.defines)
     function = function_of(piece) if piece.words & _DEVICE else None
     return function is not None and (operator or function.name == kernel)

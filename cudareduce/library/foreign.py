@@ -171,7 +171,8 @@ def _assumption(kernel: Kernel, call: _Call, missing: Sequence[str]) -> str:
     """What was guessed, and how to say it better."""
     shared = counted(int(kernel.dynamic_shared), "byte")
     counting = f"counts with {_name(call.count)}" if call.count else "takes whole tiles"
-    without = f"; {', '.join(missing)} is nowhere beside it and left out" if missing else ""
+    are = "is" if len(missing) == 1 else "are"
+    without = f"; {', '.join(missing)} {are} nowhere beside it and left out" if missing else ""
     return (
         f"{kernel.path}: no header, so it is assumed that {call.text} reads {_name(call.read)}, "
         f"writes {_name(call.write)}, {counting}; block {kernel.block}, items {kernel.items}, "

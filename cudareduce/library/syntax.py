@@ -16,8 +16,10 @@ from tree_sitter import Language, Node, Parser
 _CUDA = Language(tree_sitter_cuda.language())
 #: What holds pieces instead of being one.
 _SCOPES = frozenset(["translation_unit", "namespace_definition", "declaration_list", "preproc_if",
-                     "preproc_ifdef", "preproc_else", "preproc_elif"])  # fmt: skip
+                     "preproc_ifdef", "preproc_else", "preproc_elif", "ERROR"])  # fmt: skip
 _NAMES = frozenset(["identifier", "type_identifier", "namespace_identifier", "field_identifier"])
+#: Nobody writes more; names of ever more namespaces take time that grows with their square.
+_LONGEST_SCOPE = 500
 #: What wraps a definition that it says more about.
 _WRAPS = frozenset(["template_declaration", "linkage_specification"])
 _CLASSES = frozenset(["struct_specifier", "class_specifier", "union_specifier", "enum_specifier"])
@@ -91,21 +93,29 @@ class Function:
 
 def pieces(data: bytes) -> list[Piece]:
     """The pieces of a file, in order."""
-    return list(_pieces(Parser(_CUDA).parse(data).root_node, ""))
+    found = []
+    left = [(Parser(_CUDA).parse(data).root_node, "")]
+    while left:
+        node, scope = left.pop()
+        if _held(node).type in _SCOPES:
+            left += reversed(list(_in_scope(_held(node), scope)))
+        elif node.is_named and node.type != "comment":
+            found.append(Piece(node, scope))
+    return found
 
 
-def _pieces(node: Node, scope: str) -> Iterator[Piece]:
-    for k, child in enumerate(node.children):
-        held = child
-        if child.type == "linkage_specification" and child.children[-1].type == "declaration_list":
-            held = child.children[-1]
-        if node.field_name_for_child(k) in ("name", "condition"):
-            continue
-        if held.type in _SCOPES:
-            name = held.child_by_field_name("name") if held.type == "namespace_definition" else None
-            yield from _pieces(held, f"{scope}{text(name)}::" if name else scope)
-        elif child.is_named and child.type != "comment":
-            yield Piece(child, scope)
+def _held(node: Node) -> Node:
+    """What stands in the braces of a linkage, and else the node itself."""
+    listed = node.type == "linkage_specification" and node.children[-1]
+    return listed if listed and listed.type == "declaration_list" else node
+
+
+def _in_scope(node: Node, scope: str) -> Iterator[tuple[Node, str]]:
+    """What a scope holds, with its name for it; how one is called is no part of that."""
+    name, condition = map(node.child_by_field_name, ("name", "condition"))
+    if name and node.type == "namespace_definition" and len(scope) < _LONGEST_SCOPE:
+        scope += f"{text(name)}::"
+    return ((child, scope) for child in node.children if child not in (name, condition))
 
 
 def function_of(piece: Piece) -> Function | None:

@@ -7,27 +7,36 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudareduce.library.device_part import device_part
+from cudareduce.library.device_part import device_part, read_unit
 
-#: Pieces of files, with the line that must stay if it is for the device.
+#: Pieces of files whose name a kernel uses, with the line that must stay.
 KEPT = (
-    "__global__ void kernel(float *out, int n)\n{\n    out[0] = n + MARK;\n}\n",
-    "template <typename T>\n__device__ T twice(T x) { return x + x + MARK; }\n",
+    "template <typename T>\n__device__ T MARK(T x) { return x + x; }\n",
+    "__host__ __device__\n__forceinline__ int MARK() { int a[] = {1}; return a[0]; }\n",
     "#define MARK 32\n",
     "struct MARK { float a; int b; };\n",
+    "typedef struct { float a; } MARK;\n",
+    "using MARK = float;\n",
+    "enum kinds { first, MARK };\n",
     "constexpr int MARK = 256;\n",
     "__constant__ int MARK[] = {1, 2, 3};\n",
     "namespace inner {\n__device__ int MARK() { return 1; }\n}\n",
     "#if MARK\n#endif\n",
-    '#include "MARK.cuh"\n',
+    "namespace MARK = cooperative_groups;\n",
 )
 DROPPED = (
     "int main()\n{\n    kernel<<<1, 256>>>(0, 0, 1);\n    if (1) { return 0; }\n}\n",
     "#include <iostream>\n",
+    "using std::theirs_cout;\n",
+    "struct theirs_timer { cudaEvent_t start; void stop() { constexpr int a = 1; } };\n",
+    "std::vector<int> theirs_values = {1, 2};\n",
+    "template void theirs_launch<int>(int *a);\n",
+    "__device__ float theirs_unused(float x) { return tex1D<float>(theirs_texture, x); }\n",
+    "__global__ void theirs_other(fp8 *a) {}\n",
     '#include "cublas_v2.h"\n',
     '#include "helper_cuda.h"\n',
     '#include "stdlib.h"\n',
-    "static void host(int *p) { for (int k = 0; k < 3; k++) p[k] = 0; }\n",
+    "static void theirs_zero(int *p) { for (int k = 0; k < 3; k++) p[k] = 0; }\n",
     '// a comment with { braces ( and "quotes"\n',
     "/* several\n   lines } of\n   comment */\n",
     'const char *text() { return "} not code {"; }\n',
@@ -42,10 +51,12 @@ def test_every_line_keeps_its_number(pieces: list[str]) -> None:
     for k, piece in enumerate(pieces):
         text += piece.replace("MARK", f"mark_{k}_")
         marks += [f"mark_{k}_"] * ("MARK" in piece)
-    before, after = text.split("\n"), device_part(text, Path()).split("\n")
+    text += f"__global__ void wanted(int *in) {{ {'; '.join(marks)}; }}"
+    after = device_part(read_unit(Path("nowhere/theirs.cu"), text), "wanted").split("\n")
+    before = text.split("\n")
     assert len(after) == len(before)
     for mark in marks:
-        [line] = [number for number, words in enumerate(before) if mark in words]
+        line, _ = (number for number, words in enumerate(before) if mark in words)
         assert after[line] == before[line]
-    host = ("main", "iostream", "cublas", "helper", "stdlib")
+    host = ("main", "iostream", "cublas", "helper", "stdlib", "theirs_")
     assert not any(word in line for line in after for word in host)

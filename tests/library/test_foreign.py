@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -247,24 +248,47 @@ def test_what_cannot_be_called(text: str, says: Guesses, message: str) -> None:
 
 
 def test_a_header_that_is_nowhere(cudareduce: Call, given: Callable[[str], Path]) -> None:
+    """It is left out, since mostly host code alone needs it, and that is said."""
     missing = '#include "stdio.h"\n#include "no such/one.h"\n'
-    code, out, _ = bench(cudareduce, given(missing + ATOMIC), "--dtype", "int32", "--quiet")
+    path = given(missing + ATOMIC)
+    code, _, err = bench(cudareduce, path, "--dtype", "int32", "--n", 1000)
+    assert code == 0, err
+    assert "finish atomic; stdio.h, no such/one.h are nowhere beside it and left out." in err
+    path = given(missing + ATOMIC.replace("(numbers[i])", "(theirs(numbers[i]))"))
+    code, out, _ = bench(cudareduce, path, "--dtype", "int32", "--quiet")
     assert code == 2
-    assert "theirs.cu:2:10: fatal error: no such/one.h: No such file or directory: put" in out
-    path = given(f"#ifdef NEVER\n{missing}#endif\n{ATOMIC}")
-    code, out, _ = bench(cudareduce, path, "--dtype", "int32", "--n", 1000, "--quiet")
+    assert "'theirs' was not declared" in out
+
+
+def test_headers_beside_it_are_taken_in(
+    cudareduce: Call, given: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """For what is for the device, each once, from the folders that people put them in."""
+    folder = tmp_path / "include"
+    folder.mkdir()
+    guarded = "#ifndef ONCE\n#define ONCE\n%s\n#endif\n"
+    host = "#include <vector>\ninline std::vector<int> zeros() { return {0}; }\n"
+    (folder / "same.cuh").write_text(guarded % (host + "__device__ int same(int x) { return x; }"))
+    (tmp_path / "both.h").write_text('#pragma once\n#include "same.cuh"\n#include "both.h"\n')
+    text = '#include "both.h"\n#include "same.cuh"\n' + ATOMIC.replace("mine::same", "same")
+    code, out, _ = bench(cudareduce, given(text), "--dtype", "int32", "--n", 1000, "--quiet")
     assert code == 0, out
+    code, out, _ = bench(cudareduce, given(text.replace("size_t i", "oops i")), "--quiet")
+    assert code == 2
+    assert f"theirs.cu:{text[: text.index('size_t i')].count(chr(10)) + 1}:" in out
 
 
 @pytest.mark.parametrize(
     "text",
-    ["typedef " * 2**16, "using a = " + "b " * 2**18, "namespace a { " * 2**16,
-     "#define a " + "b " * 2**18 + "\n", "__global__ void k(" + "a" * 2**19 + " *a) {}"],
+    ["typedef " * 2**16, "using a = " + "b " * 2**18, "namespace a { " * 2**16, "{" * 2**16,
+     "namespace a { " * 2**15 + "}" * 2**15, "#define a " + "b " * 2**18 + "\n",
+     "__global__ void k(" + "a" * 2**19 + " *a) {}"],
 )  # fmt: skip
 def test_a_long_text_is_read_once(text: str) -> None:
     began = time.process_time()
     kernel = "__global__ void k(const float *a, float *b, int n) {}"
-    adopt(Path("theirs.cu"), text + kernel, Guesses())
+    with suppress(UsageError):  # some of it is no C++
+        adopt(Path("theirs.cu"), text + kernel, Guesses())
     assert time.process_time() - began < 5
 
 
