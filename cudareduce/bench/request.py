@@ -44,7 +44,7 @@ class Selection:
     block: int | None = None
     items: int | None = None
     sms: tuple[int, ...] = ()
-    entry: str | None = None
+    entry: tuple[str, ...] = ()
     grid: int | GridRule | None = None
     shared: int | None = None
     finish: Finish | None = None
@@ -134,14 +134,15 @@ def chosen(selection: Selection, registry: Registry, quiet: bool) -> list[Choice
     """The kernels named; a file without a header is taken for what it looks like, and it is said
     what that is. A name that is not known, or a file that cannot be taken, is a UsageError."""
     guesses = Guesses(
-        entry=selection.entry, block=selection.block, items=selection.items,
+        entries=selection.entry, block=selection.block, items=selection.items,
         grid=selection.grid, finish=selection.finish, shared=selection.shared,
     )  # fmt: skip
 
-    def take(path: Path, text: str) -> Kernel:
+    def take(path: Path, text: str) -> Sequence[Kernel]:
         adopted = adopt(path, text, guesses)
-        say(adopted.assumed, quiet)
-        return adopted.kernel
+        for words in adopted.said:
+            say(words, quiet)
+        return adopted.kernels
 
     return registry.choose(selection.kernels, take, auto=True)
 

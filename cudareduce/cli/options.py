@@ -141,8 +141,8 @@ add_problem = options_of(
                  help="Leave the other SMs free: launch no more than N blocks, of the kernel's "
                  "largest size unless --block says; a list, or a range 8..128 that doubles.  "
                  "[default: all SMs]"),
-    click.option("--entry", metavar="NAME", type=Name(),
-                 help="Which of its kernels, with template arguments."),
+    click.option("--entry", metavar="NAME", type=Name(), multiple=True,
+                 help="Which of its kernels, with template arguments; may be repeated."),
     click.option("--grid", type=CountOrWord(1, _MOST_BLOCKS, GRID_RULES), metavar="BLOCKS",
                  help="How many blocks are launched, or: cover, one tile each; fill, the device."),
     click.option("--shared", type=Count(0, _MOST_SHARED), metavar="BYTES",

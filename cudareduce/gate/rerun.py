@@ -13,6 +13,7 @@ from cudareduce.bench.settings import Settings
 from cudareduce.errors import UsageError
 from cudareduce.gate.bencher import BASE, Batch
 from cudareduce.gate.request import BaseRequest, Remeasuring
+from cudareduce.library.header import SOURCES
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry, asked_for
 from cudareduce.peers.names import meant
@@ -89,7 +90,7 @@ def _in_baseline(run: Run, name: str) -> bool:
 
 
 def _still_there(name: str, registry: Registry) -> bool:
-    if name.endswith(".cu"):
+    if name.endswith(SOURCES):
         return Path(name).exists()
     try:
         registry.choose([name], auto=True)

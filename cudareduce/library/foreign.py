@@ -30,6 +30,11 @@ _SHARES = re.compile(r"[*/]\s*(?:\([^()]*\)\s*)?\(*gridDim|gridDim\s*\.\s*x\s*\)
 _OUTPUT_NAME = re.compile(r"^(?:[dg]_?)?(?:o|out|dst|dest|res|result|y|sum|partial)", re.IGNORECASE)
 _INTEGERS = re.compile(r"^(?:const )?(?:unsigned|signed|int|long|short|size_t|u?int\d+_t|uint)\b")
 
+#: Kernels that reduce nothing, as people call them.
+_PREPARES = re.compile(
+    r"(?:^|[_:])(?:init|fill|warm|memset|copy|generate|rand|empty)", re.IGNORECASE
+)
+
 #: Bits of a count's value, by what its type says; of others they suffice for every array.
 _BITS = (("short", 15), ("int16_t", 15), ("int32_t", 31), ("long", 63), ("64_t", 63),
          ("size_t", 64), ("int8_t", 7), ("", 31))  # fmt: skip
@@ -57,11 +62,11 @@ extern "C" __global__ void {entry}(const In *in, Out *out, size_t n)
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """What the user says of a file: `block` threads, `items` elements a thread, `grid` blocks or a
-    rule for their number, `shared` bytes of dynamic shared memory a block. None leaves it to the
-    file's own signs."""
+    """What the user says of a file: the `entries` that are its kernels, `block` threads, `items`
+    elements a thread, `grid` blocks or a rule for their number, `shared` bytes of dynamic shared
+    memory a block. None leaves it to the file's own signs."""
 
-    entry: str | None = None
+    entries: tuple[str, ...] = ()
     block: int | None = None
     items: int | None = None
     grid: int | GridRule | None = None
@@ -71,22 +76,44 @@ class Guesses:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A kernel made from a file without a header, and what was assumed about it."""
+    """The kernels made from a file without a header, and in a line each what was assumed about
+    them and which were left out."""
 
-    kernel: Kernel
-    assumed: str
+    kernels: tuple[Kernel, ...]
+    said: tuple[str, ...]
 
 
 def adopt(path: Path, text: str, says: Guesses) -> Adopted:
-    """A kernel from the text of a file without a header.
+    """The kernels of a file without a header: those that are named, or all that can be called.
 
-    A UsageError if it has no `__global__` function, several and none is named, or one that cannot
-    be called: its parameters, element type or template parameters are not understood.
+    A UsageError if it has no `__global__` function, or none that can be called: its parameters,
+    element type or template parameters are not understood.
     """
     unit = read_unit(path, text)
-    function = _choose(path, _kernels(unit), says.entry)
+    chosen = _choose(path, _kernels(unit), says.entries)
+    kernels, said, refused = [], [], []
+    for function, entry in chosen:
+        try:
+            kernel, assumed = _adopted(unit, function, entry, says, alone=len(chosen) == 1)
+        except UsageError as error:
+            refused.append(str(error))
+            continue
+        kernels.append(kernel)
+        said.append(assumed)
+    if refused and (says.entries or not kernels):
+        raise UsageError(
+            "; ".join([refused[0], *(w.removeprefix(f"{path}: ") for w in refused[1:])])
+        )
+    return Adopted(tuple(kernels), (*said, *(f"{words}: left out" for words in refused)))
+
+
+def _adopted(
+    unit: Unit, function: Function, given: str, says: Guesses, *, alone: bool
+) -> tuple[Kernel, str]:
+    """A kernel and what was assumed about it; one that is `alone` has the name of its file."""
+    path = unit.path
     device = device_part(unit, function.name)
-    call = _called(path, function, says)
+    call = _called(path, function, given)
     block, counted = says.block or 256, call.count is not None
     doubled = re.findall(r"(?<![\w.])([\w.]+)\s*\*\s*2\b", function.body)
     twice = any("block" in name.lower() for name in doubled)
@@ -104,7 +131,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     entry = f"run_{bare_name}"
     last = _AFTER.format(entry=entry, call=call.text, arguments=call.arguments)
     kernel = Kernel(
-        id=path.stem if path.stem.isidentifier() else bare_name,
+        id=path.stem if alone and path.stem.isidentifier() else function.name,
         path=path,
         family="user",
         text=f'{_BEFORE}#line 1 "{path}"\n{device}{last}',
@@ -127,7 +154,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
         most=_most(_type(call.count)) if call.count else None,
         guessed=tuple(name for name in _OPTIONS if getattr(says, name) is None),
     )
-    return Adopted(kernel, _assumption(kernel, call, unit.missing))
+    return kernel, _assumption(kernel, call, unit.missing)
 
 
 def _grid(says: Guesses, function: Function) -> GridRule:
@@ -148,7 +175,7 @@ class _Call:
     arguments: str
 
 
-def _called(path: Path, function: Function, says: Guesses) -> _Call:
+def _called(path: Path, function: Function, given: str) -> _Call:
     pointers = [p for p in function.parameters if "*" in p]
     counts = [p for p in function.parameters if "*" not in p]
     if len(pointers) != 2 or len(counts) > 1 or not all(_INTEGERS.match(c) for c in counts):
@@ -158,7 +185,6 @@ def _called(path: Path, function: Function, says: Guesses) -> _Call:
             "header instead"
         )
     read, write = _read_and_write(pointers)
-    given = says.entry[says.entry.index("<") :] if says.entry and "<" in says.entry else ""
     if given and not function.template:
         raise UsageError(f"{path}: {function.name} is no template: say --entry {function.name}")
     text = function.name + given if given else _instance(path, function)
@@ -193,23 +219,32 @@ def _kernels(unit: Unit) -> list[Function]:
     return found
 
 
-def _choose(path: Path, found: list[Function], entry: str | None) -> Function:
-    names = ", ".join(dict.fromkeys(kernel.name for kernel in found))
+def _choose(
+    path: Path, found: list[Function], entries: Sequence[str]
+) -> list[tuple[Function, str]]:
+    """The kernels that are named, or all but those that only prepare something, each once, with
+    the template arguments that are given; of overloads it is the last."""
+    by_name = {kernel.name: kernel for kernel in found}
     if not found:
         raise UsageError(
             f"{path}: no header and no __global__ function: begin the file with a /*+++ ... +++*/ "
             "comment; `cudareduce show reduce_v0_baseline` prints an example"
         )
-    wanted = entry.partition("<")[0].strip().removeprefix("::") if entry else None
-    chosen = [
-        kernel for kernel in found
-        if wanted is None or f"::{kernel.name}".endswith(f"::{wanted}")
-    ]  # fmt: skip
-    if not chosen:
-        raise UsageError(f"{path}: there is no __global__ function {wanted}; it has: {names}")
-    if len({kernel.name for kernel in chosen}) > 1:
-        raise UsageError(f"{path} has several kernels: choose one with --entry: {names}")
-    return chosen[-1]
+    if not entries:
+        at_work = [kernel for name, kernel in by_name.items() if not _PREPARES.search(name)]
+        return [(kernel, "") for kernel in at_work or by_name.values()]
+    chosen = []
+    for entry in entries:
+        name, angle, arguments = entry.partition("<")
+        wanted = name.strip().removeprefix("::")
+        fitting = [full for full in by_name if f"::{full}".endswith(f"::{wanted}")]
+        if not fitting:
+            names = ", ".join(by_name)
+            raise UsageError(f"{path}: there is no __global__ function {wanted}; it has: {names}")
+        if len(fitting) > 1:
+            raise UsageError(f"{path}: --entry {wanted} is one of {', '.join(fitting)}: say which")
+        chosen.append((by_name[fitting[0]], angle + arguments))
+    return chosen
 
 
 def _read_and_write(pointers: list[str]) -> tuple[str, str]:

@@ -107,6 +107,8 @@ ORDERS: dict[Order, str] = {
 }
 #: What a kernel may need that not every backend has.
 REQUIREMENTS = ("tma", "cluster", "inline_ptx")
+#: How files end that may hold kernels.
+SOURCES = (".cu", ".cuh", ".h", ".hpp")
 #: Block sizes that a header may name, in threads.
 BLOCKS = (32, 64, 96, 128, 160, 192, 224, 256, 288, 384, 512, 544, 640, 768, 896, 1024)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -249,22 +249,25 @@ EXTERN_SHARED = re.compile(
 )
 
 
-#: Makes a kernel of a file without a header.
-Adopt = Callable[[Path, str], Kernel]
+#: Makes kernels of a file without a header.
+Adopt = Callable[[Path, str], Sequence[Kernel]]
 
 
-def load_kernel(
-    path: Path, family: str = "user", adopt: Adopt | None = None, *, foreign: bool = True
-) -> Kernel:
-    """Read one kernel file; `adopt` makes a kernel of one without a header.
+def load_kernels(path: Path, adopt: Adopt) -> Sequence[Kernel]:
+    """The kernels of a user's file: one, or what `adopt` makes of a file without a header. Raises
+    what `load_kernel` raises."""
+    text = _text(path)
+    return adopt(path, text) if read_header(path, text) is None else [load_kernel(path)]
 
-    A file that cannot be read, a broken header, a missing one without `adopt`, or a missing entry
-    point is a UsageError.
+
+def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Kernel:
+    """Read one kernel file.
+
+    A file that cannot be read, a broken or a missing header, or a missing entry point is a
+    UsageError.
     """
     text = _text(path)
     header = read_header(path, text)
-    if header is None and adopt is not None:
-        return adopt(path, text)
     if header is None:
         raise UsageError(
             f"{path}:1: no header: begin the file with a /*+++ ... +++*/ comment; "

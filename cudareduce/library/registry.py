@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.library.kernel import Adopt, Kernel, load_kernel
+from cudareduce.library.header import SOURCES
+from cudareduce.library.kernel import Adopt, Kernel, load_kernel, load_kernels
 from cudareduce.library.suite import Suite, load_suite
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -74,7 +75,7 @@ class Registry:
                 kernel = choice.kernel
                 path = Path() if choice.among else kernel.path.resolve()
                 if taken.setdefault(kernel.id, path) != path:
-                    kernel = replace(kernel, id=str(kernel.path), symbol=kernel.entry)
+                    kernel = replace(kernel, id=_by_path(kernel), symbol=kernel.entry)
                 own = replace(choice, kernel=kernel)
                 chosen.setdefault((kernel.id, choice.block, choice.items), own)
         for kernel in (choice.kernel for choice in chosen.values()):
@@ -98,12 +99,14 @@ class Registry:
                 Choice(self.kernels[row.kernel], pattern, row.name, row.block, row.items)
                 for row in self.suites[pattern].rows
             ]
-        if pattern.endswith(".cu"):
-            return [Choice(load_kernel(Path(pattern), adopt=adopt))]
+        if pattern.endswith(SOURCES):
+            path = Path(pattern)
+            found = load_kernels(path, adopt) if adopt is not None else [load_kernel(path)]
+            return [Choice(kernel) for kernel in found]
         if set("*?[") & set(pattern):
-            found = fnmatch.filter(self.kernels, pattern)
-            if found:
-                return [Choice(self.kernels[name]) for name in found]
+            names = fnmatch.filter(self.kernels, pattern)
+            if names:
+                return [Choice(self.kernels[name]) for name in names]
         return None
 
     def suite(self, name: str) -> Suite:
@@ -136,6 +139,11 @@ class Registry:
         while (before := self.kernels.get(kernel.after or "")) is not None:
             kernel = before
         return kernel
+
+
+def _by_path(kernel: Kernel) -> str:
+    """A name that no other has: its file's, and its own where that is another."""
+    return str(kernel.path) if kernel.id == kernel.path.stem else f"{kernel.path}:{kernel.id}"
 
 
 def _hint(name: str, names: Sequence[str]) -> str:

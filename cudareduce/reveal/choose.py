@@ -58,10 +58,11 @@ def chosen(names: Sequence[str], registry: Registry, quiet: bool) -> Chosen:
     """What names stand for, each once. One that nothing is called is a UsageError."""
     own = [name for name in names if _library(name, registry) is None]
 
-    def take(path: Path, text: str) -> Kernel:
+    def take(path: Path, text: str) -> Sequence[Kernel]:
         adopted = adopt(path, text, Guesses())
-        say(adopted.assumed, quiet)
-        return adopted.kernel
+        for words in adopted.said:
+            say(words, quiet)
+        return adopted.kernels
 
     libraries = (*NAMES, _ALL_PEERS)
     kernels = registry.choose(own, take, libraries=libraries) if own else []

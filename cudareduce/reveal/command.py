@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError, worst_exit_code
+from cudareduce.library.header import SOURCES
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import reduction_of
 from cudareduce.progress import say
@@ -109,7 +110,7 @@ def _is_table(name: str) -> bool:
 
 def _files(names: Sequence[str]) -> list[Path]:
     """Those that are files, which must not be written to."""
-    return [Path(name) for name in names if name.endswith((".cu", ".json"))]
+    return [Path(name) for name in names if name.endswith((*SOURCES, ".json"))]
 
 
 def _found(request: RevealRequest, names: Sequence[str], table: Table | None = None) -> Finding:

@@ -259,7 +259,11 @@ def take_foreign(data: bytes) -> None:
     names = re.findall(r"\bvoid\s(\w+)\s?\(", text)[:3]
     for entry in (None, *dict.fromkeys(names)):
         with contextlib.suppress(CudareduceError):
-            _ = adopt(folder / "mine.cu", text, Guesses(entry=entry)).kernel.entry_line
+            _ = (
+                adopt(folder / "mine.cu", text, Guesses(entries=(entry,) if entry else ()))
+                .kernels[0]
+                .entry_line
+            )
 
 
 TARGETS = {

@@ -195,14 +195,56 @@ int main() { red::sum<<<1, 256>>>(nullptr, nullptr, 0); }
 
 def test_kernels_in_namespaces(cudareduce: Call, given: Callable[[str], Path]) -> None:
     path = given(SPACES)
-    code, _, err = bench(cudareduce, path)
-    assert code == 2
-    assert "several kernels: choose one with --entry: red::inner::sum, red::sum" in err
+    code, out, _ = bench(cudareduce, path, "--n", 1000)
+    assert code == 0
+    assert "red::inner::sum " in out
+    assert "red::sum " in out
     for entry, dtype in (("red::sum", "float32"), ("inner::sum<In>", "int32")):
         options = ("--n", 1000, "--entry", entry, "--dtype", dtype)
         code, out, err = bench(cudareduce, path, *options)
         assert code == 0, out
         assert f"red::{entry.removeprefix('red::')} reads in, writes out" in err
+
+
+SEVERAL = """__global__ void fill_ones(float *a, int n) { if (threadIdx.x < n) a[threadIdx.x] = 1; }
+__global__ void init(const float *a, float *b, int n) { b[0] = n; }
+__global__ void mean(const float *a, float *b, int n, float scale) { b[0] = a[0] * scale; }
+__device__ half only_of_other(half x) { return nowhere(x); }
+__global__ void other(const half *a, float *b, int n) { b[0] = only_of_other(a[0]); }
+__global__ void first(const float *a, float *b, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(b, a[i]);
+}
+__global__ void second(const float *a, float *b, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i + 1 < n) atomicAdd(b, a[i]);
+}
+"""
+
+
+def test_several_kernels_are_rows(cudareduce: Call, given: Callable[[str], Path]) -> None:
+    """All that can be called and look as if they reduced, each with what it reaches alone."""
+    path = given(SEVERAL)
+    code, out, err = bench(cudareduce, path, "--n", 1000, "--dtype", "float32")
+    assert code == 3
+    assert re.search(r" first .* right ", out)
+    assert re.search(r" second .* WRONG ", out)
+    assert "other: skipped, takes float16, not float32" in out
+    assert " init " not in out
+    assert "mean(const float * a, float * b, int n, float scale) cannot be called" in err
+    assert "float scale) cannot be called: a pointer to read" in err
+    assert err.count(": left out") == 1
+    both = ("--entry", "first", "--entry", "second")
+    assert bench(cudareduce, path, *both, "--n", 1000, "--quiet")[0] == 3
+    assert bench(cudareduce, path, *both[:2], "--n", 1000, "--quiet")[0] == 0
+
+
+def test_a_header_of_kernels_is_a_file_of_them(cudareduce: Call, tmp_path: Path) -> None:
+    for suffix in (".cuh", ".h", ".hpp"):
+        path = (tmp_path / "theirs").with_suffix(suffix)
+        path.write_text("#pragma once\n" + ATOMIC)
+        code, out, _ = bench(cudareduce, path, "--n", 1000, "--quiet")
+        assert code == 0, out
 
 
 def test_what_only_a_header_can_say(cudareduce: Call, given: Callable[[str], Path]) -> None:
@@ -225,9 +267,9 @@ def test_a_wrong_guess_is_a_wrong_answer(cudareduce: Call, given: Callable[[str]
 @pytest.mark.parametrize(
     ("text", "says", "message"),
     [
-        (TEMPLATES, Guesses(), "several kernels: choose one with --entry: strided, two_numbers"),
-        (TEMPLATES, Guesses(entry="nobody"), "no __global__ function nobody; it has: strided"),
-        (TEMPLATES, Guesses(entry="two_numbers"), "int m) cannot be called: a pointer to read"),
+        (TEMPLATES, Guesses(entries=("nobody",)), "no __global__ function nobody; it has: strided"),
+        (TEMPLATES, Guesses(entries=("strided", "two_numbers")), "int m) cannot be called: a"),
+        (SPACES, Guesses(entries=("sum",)), "sum is one of red::inner::sum, red::sum: say which"),
         ("int main() {}", Guesses(), "no header and no __global__ function"),
         ("template <int Q> __global__ void k(int *a, int *b, int n) {}", Guesses(),
          "template parameter 'int Q' of k cannot be guessed: write the arguments"),
@@ -238,7 +280,7 @@ def test_a_wrong_guess_is_a_wrong_answer(cudareduce: Call, given: Callable[[str]
         ("__global__ void k(const float *a, int *b, int n) {}", Guesses(), "let it write float"),
         ("__global__ void k(const half *a, float *b, int n) {}", Guesses(finish="relaunch"),
          "k cannot read what it writes: say --finish host"),
-        (ATOMIC, Guesses(entry="add_all<int>"), "is no template: say --entry add_all"),
+        (ATOMIC, Guesses(entries=("add_all<int>",)), "is no template: say --entry add_all"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_called(text: str, says: Guesses, message: str) -> None:

@@ -83,7 +83,7 @@ def test_a_file_is_foreign_wherever_it_lies(
     copy = shutil.copy(own, tmp_path)
     names = [str(path) for path in (folder / "mine.cu", copy, own, bare)]
     choices = registry.choose(names[:2])
-    choices += registry.choose(names[2:], lambda path, text: adopt(path, text, Guesses()).kernel)
+    choices += registry.choose(names[2:], lambda path, text: adopt(path, text, Guesses()).kernels)
     assert [choice.kernel.id for choice in choices] == [
         "mine", str(copy), "reduce_v7_shuffle", "bare",
     ]  # fmt: skip

@@ -236,7 +236,7 @@ def test_no_file_is_given_more_than_its_count_holds(
 ) -> None:  # fmt: skip
     path = tmp_path / "bare.cu"
     path.write_text(_BARE.format(count=count, index=index))
-    kernel = adopt(path, path.read_text(), Guesses(block=32)).kernel
+    kernel = adopt(path, path.read_text(), Guesses(block=32)).kernels[0]
     assert kernel.most == most
     case = _case(kernel)
     if most is not None:
@@ -251,7 +251,7 @@ def test_a_block_whose_number_is_kept_in_16_bits(
     path = tmp_path / "bare.cu"
     text = _BARE.format(count="int", index="int")
     path.write_text(text.replace("blockIdx.x * (int)", "(unsigned short)blockIdx.x * "))
-    kernel = adopt(path, path.read_text(), Guesses(block=32)).kernel
+    kernel = adopt(path, path.read_text(), Guesses(block=32)).kernels[0]
     verdict = _judged(isolation, _case(kernel), cache)
     assert verdict.outcome == "fail"
     assert ", block " in verdict.reason
