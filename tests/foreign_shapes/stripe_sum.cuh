@@ -1,0 +1,17 @@
+// expected: right  shape: kernel in a header, given as FILE.cuh or through kernel_in_header.cu
+#pragma once
+
+__global__ void stripe_sum(const float *values, float *sums, int count)
+{
+    extern __shared__ float cell[];
+    float mine = 0;
+    for (int k = blockIdx.x * blockDim.x + threadIdx.x; k < count; k += gridDim.x * blockDim.x)
+        mine += values[k];
+    cell[threadIdx.x] = mine;
+    __syncthreads();
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) cell[threadIdx.x] += cell[threadIdx.x + half];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) sums[blockIdx.x] = cell[0];
+}
