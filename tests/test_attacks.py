@@ -429,8 +429,6 @@ FILES = [
     row("file-never-starts", f"{MINE} --time-limit 2", (2, 4), "2 s|time-limit|mine", apart=True,
         limit_s=20,
         files={"mine.cu": kernel(before=STARTS.format("for (volatile int k = 0;;) k = k + 1;"))}),
-    row("foreign-two-kernels", MINE, 2, "--entry",
-        files={"mine.cu": FOREIGN + FOREIGN.replace("theirs", "ours")}),
     row("foreign-entry", f"{MINE} --entry nobody", 2, "theirs", files={"mine.cu": FOREIGN}),
     row("foreign-entry-empty", [*MINE.split(), "--entry", ""], 2, "--entry|theirs",
         files={"mine.cu": FOREIGN + FOREIGN.replace("theirs", "ours")}),

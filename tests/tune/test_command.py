@@ -89,7 +89,7 @@ def test_a_planted_best_is_found_and_auto_takes_it(
     tuned = json.loads(out_json.read_text())["protocol"]["tuned"]
     assert [one["name"] for one in tuned] == [KERNEL, "auto", "auto:fixed"]
     assert all(one["tried"] == 12 and 1.2 < one["speedup"] < 1.3 for one in tuned)
-    assert tuned[1]["before"] == f"{KERNEL}, 256 x 16 one"
+    assert tuned[1]["before"] == "reduce_tiles_scalar, 256 x 16 one"
     code, out, _ = cudareduce("bench", "auto", "--n", "2^12", "--quiet", "--format", "json")
     [record] = json.loads(out)["records"]
     assert (record["kernel"], record["chosen"]) == ("auto", KERNEL)
