@@ -37,6 +37,9 @@ _NO_LIBRARY = "cannot be used in a kernel: no C++ library is linked to it"
 _NO_EXCEPTIONS = "exception handling disabled, use '-fexceptions' to enable"
 _NO_HEADER = re.compile(r"fatal error: .+: No such file or directory$", re.MULTILINE)
 _NO_HEADER_ADVICE = "put it beside the file, or take the line out if only host code needs it"
+_OLD_WARP = re.compile(
+    r"error: '(?P<name>__(?:shfl(?:_up|_down|_xor)?|any|all|ballot))' was not.*$", re.M
+)
 _SHOWN_LINES = 10
 
 
@@ -164,6 +167,10 @@ def _complaint(errors: str) -> str:
     """The compiler's own lines, and of the linker's one for each place that lacks something."""
     errors = errors.replace(_NO_EXCEPTIONS, f"throw {_NO_LIBRARY}")
     errors = _NO_HEADER.sub(rf"\g<0>: {_NO_HEADER_ADVICE}", errors)
+    errors = _OLD_WARP.sub(
+        r"error: \g<name> is of before CUDA 9, and no compiler has it any more: write "
+        r"\g<name>_sync(0xffffffff, ...)", errors,
+    )  # fmt: skip
     undefined: dict[str, list[str]] = {}
     for line in errors.splitlines():
         found = _UNDEFINED.match(line)

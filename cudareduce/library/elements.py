@@ -11,6 +11,7 @@ from cudareduce.problem.dtypes import DTYPES, accumulator
 _ELEMENTS = {
     "float": "float32", "double": "float64", "int": "int32", "int32_t": "int32",
     "unsigned": "uint32", "unsigned int": "uint32", "uint": "uint32", "uint32_t": "uint32",
+    "long": "int64", "unsigned long": "uint64",
     "long long": "int64", "int64_t": "int64", "unsigned long long": "uint64", "uint64_t": "uint64",
     "half": "float16", "__half": "float16", "nv_bfloat16": "bfloat16",
     "__nv_bfloat16": "bfloat16", "signed char": "int8", "int8_t": "int8",

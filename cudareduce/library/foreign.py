@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudareduce.errors import UsageError
+from cudareduce.library.called import Call, called, finish_of, most, name_of, type_of
 from cudareduce.library.declared import spelled_out, type_aliases
 from cudareduce.library.device_part import Unit, device_part, read_unit
 from cudareduce.library.elements import read_dtypes, written_dtype
@@ -27,17 +28,17 @@ from cudareduce.problem.sizes import counted
 #: Blocks that share the input: their number multiplies or divides something. One that is only
 #: compared with an arrival or a place says nothing of that.
 _SHARES = re.compile(r"[*/]\s*(?:\([^()]*\)\s*)?\(*gridDim|gridDim\s*\.\s*x\s*\)*\s*[*/](?!/)")
-_OUTPUT_NAME = re.compile(r"^(?:[dg]_?)?(?:o|out|dst|dest|res|result|y|sum|partial)", re.IGNORECASE)
-_INTEGERS = re.compile(r"^(?:const )?(?:unsigned|signed|int|long|short|size_t|u?int\d+_t|uint)\b")
 
+
+#: Kernels that keep an extreme, as people call them; argmax and softmax are something else.
+_EXTREMES = {
+    "max": re.compile(r"(?<![a-z])(?:max|largest)|(?<![Ss]oft)(?<![Aa]rg)(?:Max|Largest)"),
+    "min": re.compile(r"(?:(?<![a-z])(?:min|smallest)|(?<![Aa]rg)(?:Min|Smallest))(?!us|max|Max)"),
+}
 #: Kernels that reduce nothing, as people call them.
 _PREPARES = re.compile(
     r"(?:^|[_:])(?:init|fill|warm|memset|copy|generate|rand|empty)", re.IGNORECASE
 )
-
-#: Bits of a count's value, by what its type says; of others they suffice for every array.
-_BITS = (("short", 15), ("int16_t", 15), ("int32_t", 31), ("long", 63), ("64_t", 63),
-         ("size_t", 64), ("int8_t", 7), ("", 31))  # fmt: skip
 
 #: What of a launch the user may say, as `Guesses` calls it.
 _OPTIONS = ("block", "items", "grid", "shared", "finish")
@@ -113,15 +114,15 @@ def _adopted(
     """A kernel and what was assumed about it; one that is `alone` has the name of its file."""
     path = unit.path
     device = device_part(unit, function.name)
-    call = _called(path, function, given)
+    call = called(path, function, given)
     block, counted = says.block or 256, call.count is not None
     doubled = re.findall(r"(?<![\w.])([\w.]+)\s*\*\s*2\b", function.body)
     twice = any("block" in name.lower() for name in doubled)
     blocks = says.grid if isinstance(says.grid, int) else None
-    dtypes = read_dtypes(function.name, _type(call.read), function.template)
-    partials = written_dtype(function.name, _type(call.write), function.template, dtypes)
+    dtypes = read_dtypes(function.name, type_of(call.read), function.template)
+    partials = written_dtype(function.name, type_of(call.write), function.template, dtypes)
     again = counted and partials in (None, *dtypes)  # or it could not read what it has written
-    finish, shared = says.finish or _finish(function, call.write, again), says.shared
+    finish, shared = says.finish or finish_of(function, call.write, again), says.shared
     if finish.startswith(("relaunch", "reshape")) and not again:
         raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
     if shared is None:
@@ -146,15 +147,22 @@ def _adopted(
         items=says.items or (2 if twice else 1),
         fixed_grid=blocks,
         dtypes=dtypes,
-        ops=("sum", "prod", "min", "max"),
+        ops=_ops(function),
         symbol=entry,
         partials=partials or "of its elements",
         dynamic_shared=shared,
         whole_tiles=not counted,
-        most=_most(_type(call.count)) if call.count else None,
+        most=most(type_of(call.count)) if call.count else None,
         guessed=tuple(name for name in _OPTIONS if getattr(says, name) is None),
     )
     return kernel, _assumption(kernel, call, unit.missing)
+
+
+def _ops(function: Function) -> tuple[str, ...]:
+    """What a kernel may reduce by: what its name says, or else what people write most."""
+    named = [op for op, name in _EXTREMES.items() if name.search(function.name)]
+    plain = len(named) != 1 or re.search("sum|add", function.name, re.IGNORECASE)
+    return ("sum", "prod", "min", "max") if plain else tuple(named)
 
 
 def _grid(says: Guesses, function: Function) -> GridRule:
@@ -164,46 +172,18 @@ def _grid(says: Guesses, function: Function) -> GridRule:
     return "fill" if _SHARES.search(function.body) else "cover"
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """The kernel with its template arguments, and which parameters read, write and count."""
-
-    text: str
-    read: str
-    write: str
-    count: str | None
-    arguments: str
-
-
-def _called(path: Path, function: Function, given: str) -> _Call:
-    pointers = [p for p in function.parameters if "*" in p]
-    counts = [p for p in function.parameters if "*" not in p]
-    if len(pointers) != 2 or len(counts) > 1 or not all(_INTEGERS.match(c) for c in counts):
-        raise UsageError(
-            f"{path}: {function.name}({', '.join(function.parameters)}) cannot be called: a "
-            "pointer to read, a pointer to write and a count are understood; give the file a "
-            "header instead"
-        )
-    read, write = _read_and_write(pointers)
-    if given and not function.template:
-        raise UsageError(f"{path}: {function.name} is no template: say --entry {function.name}")
-    text = function.name + given if given else _instance(path, function)
-    names = {read: "(In *)in", write: "out"} | {count: f"({_type(count)})n" for count in counts}
-    arguments = ", ".join(names[p] for p in function.parameters)
-    return _Call(text, read, write, counts[0] if counts else None, arguments)
-
-
-def _assumption(kernel: Kernel, call: _Call, missing: Sequence[str]) -> str:
+def _assumption(kernel: Kernel, call: Call, missing: Sequence[str]) -> str:
     """What was guessed, and how to say it better."""
     shared = counted(int(kernel.dynamic_shared), "byte")
-    counting = f"counts with {_name(call.count)}" if call.count else "takes whole tiles"
+    counting = f"counts with {name_of(call.count)}" if call.count else "takes whole tiles"
+    by = f", by {kernel.ops[0]}" if len(kernel.ops) == 1 else ""
     are = "is" if len(missing) == 1 else "are"
     without = f"; {', '.join(missing)} {are} nowhere beside it and left out" if missing else ""
     return (
-        f"{kernel.path}: no header, so it is assumed that {call.text} reads {_name(call.read)}, "
-        f"writes {_name(call.write)}, {counting}; block {kernel.block}, items {kernel.items}, "
+        f"{kernel.path}: no header, so it is assumed that {call.text} reads {name_of(call.read)}, "
+        f"writes {name_of(call.write)}, {counting}; block {kernel.block}, items {kernel.items}, "
         f"grid {kernel.fixed_grid or kernel.grid}, {shared} of dynamic shared memory, "
-        f"finish {kernel.finish}{without}. Where that is wrong say so with --entry, --block, "
+        f"finish {kernel.finish}{by}{without}. Where that is wrong say so with --entry, --block, "
         "--items, --grid, --shared, --finish; where it faults, run it under compute-sanitizer"
     )
 
@@ -245,54 +225,3 @@ def _choose(
             raise UsageError(f"{path}: --entry {wanted} is one of {', '.join(fitting)}: say which")
         chosen.append((by_name[fitting[0]], angle + arguments))
     return chosen
-
-
-def _read_and_write(pointers: list[str]) -> tuple[str, str]:
-    """Const says which pointer is read; else a name that sounds like an output; else the order."""
-    for k, pointer in enumerate(pointers):
-        if pointer.startswith("const ") or " const *" in pointer:
-            return pointer, pointers[1 - k]
-    if _OUTPUT_NAME.match(_name(pointers[0])) and not _OUTPUT_NAME.match(_name(pointers[1])):
-        return pointers[1], pointers[0]
-    return pointers[0], pointers[1]
-
-
-def _most(count: str) -> int | None:
-    """The most elements that a type counts; None if no array has more."""
-    bits = next(bits for word, bits in _BITS if word in count)
-    return None if bits > 32 else 2 ** (bits + bool(re.search(r"\bu", count))) - 1
-
-
-def _finish(function: Function, write: str, again: bool) -> Finish:
-    if re.search(rf"\batomic\w+\s*\(\s*&?\s*{_name(write)}\b", function.body):
-        return "atomic"
-    return "relaunch" if again else "host"
-
-
-def _instance(path: Path, function: Function) -> str:
-    """The call with template arguments: types are the element's, block sizes the block's."""
-    arguments = []
-    for parameter in function.template:
-        name = parameter.split("=")[0].split()[-1]
-        if re.match(r"(?:typename|class)\b", parameter):
-            arguments.append("In")
-        elif re.search(r"block|thread", name, re.IGNORECASE):
-            arguments.append("BLOCK")
-        elif parameter.startswith("bool"):
-            arguments.append("false")
-        elif re.search(r"item|per", name, re.IGNORECASE):
-            arguments.append("ITEMS")
-        else:
-            raise UsageError(
-                f"{path}: template parameter {parameter!r} of {function.name} cannot be guessed: "
-                f"write the arguments, as in --entry '{function.name}<float, 256>'"
-            )
-    return f"{function.name}<{', '.join(arguments)}>" if arguments else function.name
-
-
-def _name(parameter: str) -> str:
-    return re.split(r"[\s*]+", parameter.strip())[-1]
-
-
-def _type(parameter: str) -> str:
-    return parameter[: parameter.rindex(_name(parameter))].strip()

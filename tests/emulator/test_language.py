@@ -102,7 +102,7 @@ def test_the_language(cpu: CpuBackend, body: str, first: str, value: int) -> Non
          "std::numeric_limits is a function of the host"),
         ("*out = 1 + helper(2);", "static int helper(int x) { return x; }",
          "helper is a function of the host"),
-        ("__shfl_down(1, 2);", "", "'__shfl_down' was not declared"),
+        ("__shfl_down(1, 2);", "", "__shfl_down is of before CUDA 9"),
         ("atomicAdd((short *)out, (short)1);", "", "no matching function|invalid conversion"),
     ],
 )  # fmt: skip

@@ -222,6 +222,36 @@ __global__ void second(const float *a, float *b, int n) {
 """
 
 
+@pytest.mark.parametrize(
+    ("name", "op"),
+    [("reduce_max", "max"), ("deviceReduceMax", "max"), ("findLargest", "max"), ("min_1", "min"),
+     ("sum_max_threads", "sum"), ("softmax", "sum"), ("argMax", "sum"), ("minus", "sum"),
+     ("minmax", "sum"), ("reduce", "sum")],
+)  # fmt: skip
+def test_a_name_tells_an_extreme(name: str, op: str) -> None:
+    text = f"__global__ void {name}(const float *a, float *b, int n) {{}}"
+    adopted = adopt(Path("theirs.cu"), text, Guesses())
+    assert adopted.kernels[0].ops[0] == op
+    assert (f", by {op}. Where" in adopted.said[0]) == (op != "sum")
+
+
+def test_no_launch_mends_a_hazard(cudareduce: Call, given: Callable[[str], Path]) -> None:
+    text = WHOLE_TILES.replace("        __syncthreads();\n", "")
+    code, out, _ = bench(cudareduce, given(text), "--n", 512, "--quiet")
+    assert code == 3
+    assert "hazard in shared memory" in out
+    assert "is a guess" not in out
+
+
+def test_shuffles_of_before_cuda_9(cudareduce: Call, given: Callable[[str], Path]) -> None:
+    text = ATOMIC.replace("mine::same(", "__shfl_down(1, ")
+    code, out, _ = bench(cudareduce, given(text), "--quiet")
+    assert code == 2
+    assert "theirs.cu:9:" in out
+    assert "__shfl_down is of before CUDA 9, and no compiler has it any more: write" in out
+    assert "__shfl_down_sync(0xffffffff, ...)" in out
+
+
 def test_several_kernels_are_rows(cudareduce: Call, given: Callable[[str], Path]) -> None:
     """All that can be called and look as if they reduced, each with what it reaches alone."""
     path = given(SEVERAL)
