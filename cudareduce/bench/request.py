@@ -18,9 +18,8 @@ from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
-from cudareduce.library.foreign import Guesses, adopt
+from cudareduce.library.foreign import Guesses, adopting
 from cudareduce.library.header import Finish, GridRule
-from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.expression import broken_law, own_operator
@@ -138,12 +137,7 @@ def chosen(selection: Selection, registry: Registry, quiet: bool) -> list[Choice
         grid=selection.grid, finish=selection.finish, shared=selection.shared,
     )  # fmt: skip
 
-    def take(path: Path, text: str) -> Sequence[Kernel]:
-        adopted = adopt(path, text, guesses)
-        for words in adopted.said:
-            say(words, quiet)
-        return adopted.kernels
-
+    take = adopting(guesses, partial(say, quiet=quiet))
     return registry.choose(selection.kernels, take, auto=True)
 
 

@@ -4,17 +4,17 @@ which counts, and what its template parameters get."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
+from cudareduce.library.elements import element_of
 from cudareduce.library.header import Finish
 from cudareduce.library.syntax import Function
 
 _OUTPUT_NAME = re.compile(r"^(?:[dg]_?)?(?:o|out|dst|dest|res|result|y|sum|partial)", re.IGNORECASE)
 _INTEGERS = re.compile(r"^(?:const )?(?:unsigned|signed|int|long|short|size_t|u?int\d+_t|uint)\b")
-#: Words of a pointer that are no part of what it points to.
-_QUALIFIERS = frozenset(["const", "volatile", "__restrict__", "restrict"])
 #: Bits of a count's value, by what its type says; of others they suffice for every array.
 _BITS = (("short", 15), ("int16_t", 15), ("int32_t", 31), ("long", 63), ("64_t", 63),
          ("size_t", 64), ("int8_t", 7), ("", 31))  # fmt: skip
@@ -47,7 +47,7 @@ def called(path: Path, function: Function, given: str) -> Call:
     if given and not function.template:
         raise UsageError(f"{path}: {function.name} is no template: say --entry {function.name}")
     text = function.name + given if given else _instance(path, function)
-    own = {parameter.split()[-1] for parameter in function.template}
+    own = function.template_names
     names = {read: _cast(read, "In", own) + "in", write: _cast(write, "Out", own) + "out"}
     names |= {count: f"({type_of(count)})n" for count in counts}
     arguments = ", ".join(names[p] for p in function.parameters)
@@ -64,11 +64,11 @@ def _read_and_write(pointers: list[str]) -> tuple[str, str]:
     return pointers[0], pointers[1]
 
 
-def _cast(pointer: str, element: str, template: set[str]) -> str:
+def _cast(pointer: str, element: str, template: Sequence[str]) -> str:
     """A pointer's own type, since `long` and `long long` are two even where they are as wide; of a
     template parameter it is the element's."""
-    words = [w for w in re.findall(r"[\w:]+", type_of(pointer)) if w not in _QUALIFIERS]
-    return f"({element} *)" if template & set(words) else f"({' '.join(words)} *)"
+    own = element_of(type_of(pointer))
+    return f"({element if own in template else own} *)"
 
 
 def most(count: str) -> int | None:
@@ -88,8 +88,7 @@ def finish_of(function: Function, write: str, again: bool) -> Finish:
 def _instance(path: Path, function: Function) -> str:
     """The call with template arguments: types are the element's, block sizes the block's."""
     arguments = []
-    for parameter in function.template:
-        name = parameter.split("=")[0].split()[-1]
+    for parameter, name in zip(function.template, function.template_names, strict=True):
         if re.match(r"(?:typename|class)\b", parameter):
             arguments.append("In")
         elif re.search(r"item|per_?thread", name, re.IGNORECASE):

@@ -14,15 +14,13 @@ from pathlib import Path
 
 from tree_sitter import Node
 
-from cudareduce.library.syntax import Function, Piece, function_of, pieces, text
+from cudareduce.library.syntax import Function, Piece, pieces, text
 
 #: What makes a function or a variable one of the device; a constant may be of both.
 _DEVICE = frozenset(["__device__", "__global__"])
 _CONSTANT = frozenset(["__constant__", "__shared__", "__managed__", "const", "constexpr"])
 #: Lines of the preprocessor stay, since other lines depend on them.
 _STAYS = frozenset(["preproc_def", "preproc_function_def", "preproc_call"])
-#: Pieces that are no use to a kernel, whatever they name.
-_GOES = frozenset(["template_instantiation", "static_assert_declaration", "expression_statement"])
 #: Where headers of one's own are looked for, from the folder of the file that includes them.
 _FOLDERS = (".", "include", "inc", "common", "..", "../include", "../inc", "../common", "../utils")
 
@@ -64,8 +62,8 @@ class Unit:
 
     def kernels(self) -> list[Function]:
         """Its `__global__` functions."""
-        found = (function_of(piece) for piece in self.all() if "__global__" in piece.words)
-        return [function for function in found if function is not None]
+        found = (piece for piece in self.all() if "__global__" in piece.words)
+        return [piece.function for piece in found if piece.function is not None]
 
 
 def read_unit(path: Path, source: str, seen: set[Path] | None = None) -> Unit:
@@ -117,14 +115,15 @@ def _is_root(piece: Piece, kernel: str) -> bool:
     """Whether a piece stays whatever names it: the kernel, and what acts without being named."""
     if piece.kind == "using_declaration":
         return "namespace" in piece.words
+    if piece.function is None or not piece.words & _DEVICE:
+        return False
     operator = any(name.startswith("operator") for name in piece.defines)
-    function = function_of(piece) if piece.words & _DEVICE else None
-    return function is not None and (operator or function.name == kernel)
+    return operator or piece.function.name == kernel
 
 
 def _may_stay(piece: Piece) -> bool:
     """Whether a piece is for the device too: types and constants are for both."""
-    if piece.kind in _GOES:
+    if piece.kind == "template_instantiation":
         return False
     if piece.kind == "function_definition":
         return bool(piece.words & (_DEVICE | {"constexpr"}))

@@ -21,9 +21,9 @@ _ELEMENTS = {
 
 def read_dtypes(kernel: str, pointer: str, template: Sequence[str]) -> tuple[str, ...]:
     """The element types that a kernel reads through a pointer of this type: the one that is named,
-    or any where a template parameter names it. Raises UsageError if it is none of ours."""
-    element = _element(pointer)
-    if _is_parameter(element, template):
+    or any where it is one of the names in `template`. Raises UsageError if it is none of ours."""
+    element = element_of(pointer)
+    if element in template:
         return tuple(name for name, dtype in DTYPES.items() if accumulator(dtype) == dtype)
     return (_dtype(f"{kernel} reads", element),)
 
@@ -34,8 +34,8 @@ def written_dtype(
     """The type of the partials that a kernel writes through a pointer of this type, where the file
     names it; None where a template does. Raises UsageError if it is none of ours, or keeps no sum
     of what is `read`."""
-    element = _element(pointer)
-    if _is_parameter(element, template):
+    element = element_of(pointer)
+    if element in template:
         return None
     written, kept = DTYPES[_dtype(f"{kernel} writes", element)], accumulator(DTYPES[read[0]])
     fits = written.size >= kept.size and (written.kind == "float") == (kept.kind == "float")
@@ -56,10 +56,7 @@ def _dtype(does: str, element: str) -> str:
     )
 
 
-def _element(pointer: str) -> str:
+def element_of(pointer: str) -> str:
+    """What a pointer of this type points to, in words."""
     element = re.sub(r"\b(?:const|volatile|__restrict__|restrict)\b", "", pointer)
     return " ".join(element.replace("*", "").split())
-
-
-def _is_parameter(element: str, template: Sequence[str]) -> bool:
-    return any(parameter.split()[-1] == element for parameter in template)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from cudareduce.library.declared import spelled_out, type_aliases
 from cudareduce.library.device_part import Unit, device_part, read_unit
 from cudareduce.library.elements import read_dtypes, written_dtype
 from cudareduce.library.header import BLOCKS, Finish, GridRule
-from cudareduce.library.kernel import EXTERN_SHARED, Kernel
+from cudareduce.library.kernel import EXTERN_SHARED, Adopt, Kernel
 from cudareduce.library.syntax import Function
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.sizes import counted
@@ -84,6 +84,18 @@ class Adopted:
     said: tuple[str, ...]
 
 
+def adopting(says: Guesses, tell: Callable[[str], None]) -> Adopt:
+    """What makes kernels of files without a header by these guesses, and tells what it assumes."""
+
+    def take(path: Path, text: str) -> Sequence[Kernel]:
+        adopted = adopt(path, text, says)
+        for words in adopted.said:
+            tell(words)
+        return adopted.kernels
+
+    return take
+
+
 def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     """The kernels of a file without a header: those that are named, or all that can be called.
 
@@ -113,18 +125,19 @@ def _adopted(
 ) -> tuple[Kernel, str]:
     """A kernel and what was assumed about it; one that is `alone` has the name of its file."""
     path = unit.path
-    device = device_part(unit, function.name)
     call = called(path, function, given)
     block, counted = says.block or 256, call.count is not None
     doubled = re.findall(r"(?<![\w.])([\w.]+)\s*\*\s*2\b", function.body)
     twice = any("block" in name.lower() for name in doubled)
     blocks = says.grid if isinstance(says.grid, int) else None
-    dtypes = read_dtypes(function.name, type_of(call.read), function.template)
-    partials = written_dtype(function.name, type_of(call.write), function.template, dtypes)
+    template = function.template_names
+    dtypes = read_dtypes(function.name, type_of(call.read), template)
+    partials = written_dtype(function.name, type_of(call.write), template, dtypes)
     again = counted and partials in (None, *dtypes)  # or it could not read what it has written
     finish, shared = says.finish or finish_of(function, call.write, again), says.shared
     if finish.startswith(("relaunch", "reshape")) and not again:
         raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
+    device = device_part(unit, function.name)
     if shared is None:
         widest = max(DTYPES[name].size for name in dtypes)
         shared = block * widest if EXTERN_SHARED.search(device) else 0
@@ -192,8 +205,7 @@ def _kernels(unit: Unit) -> list[Function]:
     """The kernels of a file, with the types of their parameters in words that are known."""
     aliases, found = type_aliases(unit.all()), []
     for function in unit.kernels():
-        own = {parameter.split()[-1]: parameter.split()[-1] for parameter in function.template}
-        known = ChainMap(own, aliases)
+        known = ChainMap({name: name for name in function.template_names}, aliases)
         parameters = tuple(spelled_out(p, known) for p in function.parameters)
         found.append(replace(function, parameters=parameters))
     return found

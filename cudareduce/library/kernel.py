@@ -256,8 +256,7 @@ Adopt = Callable[[Path, str], Sequence[Kernel]]
 def load_kernels(path: Path, adopt: Adopt) -> Sequence[Kernel]:
     """The kernels of a user's file: one, or what `adopt` makes of a file without a header. Raises
     what `load_kernel` raises."""
-    text = _text(path)
-    return adopt(path, text) if read_header(path, text) is None else [load_kernel(path)]
+    return [load_kernel(path)] if has_header(path) else adopt(path, _text(path))
 
 
 def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Kernel:

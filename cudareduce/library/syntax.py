@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
@@ -50,8 +51,9 @@ class Piece:
     def words(self) -> frozenset[str]:
         """The words in front of its body, which say where it belongs."""
         body = self.inner.child_by_field_name("body")
-        leaves = _leaves(self.node, body.start_byte if body else self.node.end_byte)
-        return frozenset(text(leaf) for leaf in leaves)
+        end = body.start_byte if body else self.node.end_byte
+        before = takewhile(lambda node: node.start_byte < end, _every(self.node))
+        return frozenset(text(node) for node in before if not node.child_count)
 
     @cached_property
     def defines(self) -> frozenset[str]:
@@ -79,8 +81,22 @@ class Piece:
             return frozenset(name for piece in parsed for name in piece.uses)
         return frozenset(text(node) for node in _every(self.node) if node.type in _NAMES)
 
+    @cached_property
+    def function(self) -> Function | None:
+        """The function that it defines, if it does."""
+        body, declarator = map(self.inner.child_by_field_name, ("body", "declarator"))
+        if self.kind != "function_definition" or body is None or declarator is None:
+            return None
+        listed = next((n for n in _every(declarator) if n.type == "parameter_list"), None)
+        children = self.node.children
+        template = next((n for n in children if n.type == "template_parameter_list"), None)
+        return Function(
+            name=self.scope + _declared(declarator), template=_members(template),
+            parameters=_members(listed), body=_without_comments(body),
+        )  # fmt: skip
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
     """A function with a body: its name with its namespaces, template parameters, parameters, and
     body, all without comments."""
@@ -89,6 +105,11 @@ class Function:
     template: tuple[str, ...]
     parameters: tuple[str, ...]
     body: str
+
+    @property
+    def template_names(self) -> list[str]:
+        """What its template parameters are called."""
+        return [parameter.split("=")[0].split()[-1] for parameter in self.template]
 
 
 def pieces(data: bytes) -> list[Piece]:
@@ -118,28 +139,12 @@ def _in_scope(node: Node, scope: str) -> Iterator[tuple[Node, str]]:
     return ((child, scope) for child in node.children if child not in (name, condition))
 
 
-def function_of(piece: Piece) -> Function | None:
-    """The function that a piece defines, if it does."""
-    node = piece.inner
-    body, declarator = node.child_by_field_name("body"), node.child_by_field_name("declarator")
-    if node.type != "function_definition" or body is None or declarator is None:
-        return None
-    listed = next((n for n in _every(declarator) if n.type == "parameter_list"), None)
-    template = next((n for n in piece.node.children if n.type == "template_parameter_list"), None)
-    return Function(
-        piece.scope + _declared(declarator),
-        _members(template),
-        _members(listed),
-        without_comments(body),
-    )
-
-
 def _members(listed: Node | None) -> tuple[str, ...]:
     """What stands between the commas of a list, in single spaces."""
     members = (
         [child for child in listed.named_children if child.type != "comment"] if listed else []
     )
-    words = [" ".join(without_comments(m).replace("*", " * ").split()) for m in members]
+    words = [" ".join(_without_comments(m).replace("*", " * ").split()) for m in members]
     return tuple(word for word in words if word != "void")
 
 
@@ -153,7 +158,7 @@ def _declared(node: Node) -> str:
     return text(node).rpartition("::")[2] if inner is None else _declared(inner)
 
 
-def without_comments(node: Node) -> str:
+def _without_comments(node: Node) -> str:
     """Its text with a space for each comment."""
     parts, start = [], 0
     for comment in (n for n in _every(node) if n.type == "comment"):
@@ -169,10 +174,6 @@ def _slice(node: Node, start: int, end: int) -> str:
 def text(node: Node) -> str:
     """What stands there."""
     return (node.text or b"").decode(errors="replace")
-
-
-def _leaves(node: Node, end: int) -> Iterator[Node]:
-    return (n for n in _every(node) if not n.child_count and n.end_byte <= end)
 
 
 def _every(node: Node) -> Iterator[Node]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 from cudareduce.device import DeviceLimits
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Problem
-from cudareduce.library.foreign import Guesses, adopt
-from cudareduce.library.kernel import Kernel
+from cudareduce.library.foreign import Guesses, adopting
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.peers import catalogue
 from cudareduce.peers.contract import Peer
@@ -58,12 +57,7 @@ def chosen(names: Sequence[str], registry: Registry, quiet: bool) -> Chosen:
     """What names stand for, each once. One that nothing is called is a UsageError."""
     own = [name for name in names if _library(name, registry) is None]
 
-    def take(path: Path, text: str) -> Sequence[Kernel]:
-        adopted = adopt(path, text, Guesses())
-        for words in adopted.said:
-            say(words, quiet)
-        return adopted.kernels
-
+    take = adopting(Guesses(), partial(say, quiet=quiet))
     libraries = (*NAMES, _ALL_PEERS)
     kernels = registry.choose(own, take, libraries=libraries) if own else []
     peers = {

@@ -21,8 +21,9 @@ from cudareduce.verify.verify import verify
 _START_S, _ELEMENTS_PER_S = 60.0, 250_000
 #: What it says where the emulator, and not a kernel, may be the cause.
 _UNDECIDED = ("is not possible here", "no answer after")
-#: What it says where it is too small for a kernel.
+#: What it says of a race, which no other launch mends.
 _HAZARD = " hazard in "
+#: What it says where it is too small for a kernel.
 _TOO_SMALL = "and the emulator runs"
 
 
@@ -124,7 +125,7 @@ def told(job: Job, verdict: Verdict) -> Verdict:
         verdict = replace(left, effort=verdict.effort)
     reason = f"{job.label}: {verdict.reason}" if job.label and verdict.reason else verdict.reason
     guessed = job.prepared.case.kernel.guessed
-    if guessed and verdict.outcome == "fail" and _HAZARD not in reason:  # no launch mends that
+    if guessed and verdict.outcome == "fail" and _HAZARD not in reason:
         options = ", ".join(f"--{name}" for name in guessed)
         reason += f"; its launch is a guess, {options} say better"
     undecided = verdict.outcome == "skip" or any(words in reason for words in _UNDECIDED)

@@ -120,6 +120,21 @@ def test_templates_take_the_types_and_the_block(
     assert code == 0, out
 
 
+def test_a_template_parameter_with_a_default_is_one(
+    cudareduce: Call, given: Callable[[str], Path]
+) -> None:
+    path = given(
+        TEMPLATES.replace(
+            "template <class T, unsigned int", "template <class T = float, unsigned int"
+        )
+        .replace("blockSize, bool", "blockSize = 64, bool")
+        .replace("bool nIsPow2>", "bool nIsPow2 = true>")
+    )
+    options = ("--entry", "strided", "--n", 5001, "--dtype", "int32", "--quiet")
+    code, out, _ = bench(cudareduce, path, *options)
+    assert code == 0, out
+
+
 def test_const_tells_the_input_and_an_atomic_its_finish(
     cudareduce: Call, given: Callable[[str], Path]
 ) -> None:
