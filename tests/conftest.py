@@ -16,6 +16,7 @@ from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.emulator.toolchain import Toolchain
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.library.registry import Registry, load_registry
+from cudareduce.verify.forking import fork_server
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -56,6 +57,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compiled kernels, shared by the processes of a parallel run."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if base.name.startswith("popen-") else base
+    fork_server()  # now: it keeps the environment it starts in, and some tests take g++ out of it
     folder = shared / "compiled"
     folder.mkdir(exist_ok=True)
     with (folder / "lock").open("w") as lock, suppress(EnvironmentProblem):
