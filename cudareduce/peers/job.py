@@ -51,7 +51,8 @@ class Job:
 
     `listings` say where the peers stand, `left_out` which of them are not to be tried. No `rounds`
     is no timing; `only` is the one pattern to verify with, `deadline_s` what it may take of the
-    `max_time_s` that were asked for. `folder` is where what is compiled is kept.
+    `max_time_s` that were asked for. `folder` is where what is compiled is kept, and `ours` how
+    many processes of this run there are beside the one that does the job.
     """
 
     spec: BackendSpec
@@ -73,6 +74,7 @@ class Job:
     max_time_s: float | None = None
     layouts: tuple[Layout, ...] = (PLAIN,)
     most: int = MAX_LAUNCHES
+    ours: int = 1
 
     @property
     def problem(self) -> Problem:

@@ -131,7 +131,8 @@ class Processes:
         if job.alone not in self._children:
             with held():
                 self._children[job.alone] = _Child(self._target, *self._limits_s)
-        return self._children[job.alone].asked(job, deadline, step)
+        beside = len(self._children)  # the others of them, and this process
+        return self._children[job.alone].asked(replace(job, ours=beside), deadline, step)
 
 
 def _left_s(deadline: Deadline) -> float | None:

@@ -112,7 +112,7 @@ class Trial:
                         self.found[one.name] = replace(self.found[one.name], no_graph=why)
 
     def _pass(self, method: Method, deadline: Deadline) -> Pass:
-        others = max(0, self._monitor.other_processes() - 1)  # but for the one that began this
+        others = max(0, self._monitor.other_processes() - self._job.ours)
         names: dict[str, str] = {}
 
         @contextmanager

@@ -44,6 +44,8 @@ def _tables(run: Run, records: Sequence[Record], one: str | None) -> Iterator[Se
         if one not in (None, name):
             continue
         shown = [r for r in even if r.verdict == "fail" or COLUMNS[column].cell(r) != DASH]
+        if not shown and column != "host":
+            continue  # none was timed; the last table says why
         notes = [_FASTEST] if column == "time" else []
         if column == "speedup":
             notes = ["against the kernel that has 1; what is below 1 is slower"]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -217,3 +218,19 @@ def test_no_time_is_left(registry: Registry, cache: Path, processes: Processes) 
     past = Deadline(0.0)
     outcome = processes.outcome(job(registry, cache, "FINE"), past, lambda: None)
     assert set(reasons(outcome).values()) == {"skip: --max-time was spent before it was tried"}
+
+
+def _counting(pipe: Connection, cells: object, log: str) -> None:
+    """Tells of each job how many processes of the run there are beside this one."""
+    with suppress(EOFError):
+        while True:
+            pipe.send(Outcome(remarks=(str(pipe.recv().ours),)))
+
+
+def test_a_process_of_the_run_is_no_stranger(registry: Registry, cache: Path) -> None:
+    with Processes(None, _counting) as processes:
+        asked, past = job(registry, cache, "FINE"), Deadline()
+        first = processes.outcome(asked, past, lambda: None)
+        processes.outcome(replace(asked, alone="fine"), past, lambda: None)
+        second = processes.outcome(asked, past, lambda: None)
+    assert (first.remarks, second.remarks) == (("1",), ("2",))

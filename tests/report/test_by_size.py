@@ -34,6 +34,17 @@ def test_tables_of_all_sizes() -> None:
         assert sum(row[k] == "1" for row in ratios.values()) == 1
 
 
+def test_what_was_never_timed() -> None:
+    untimed = tuple(
+        replace(r, verdict="skip", reason="no time", time_us=None, host_us=None, speedup=None,
+                pct_ceiling=None)
+        for r in RUN.records if r.n == 1024
+    )  # fmt: skip
+    (host,) = by_size(replace(RUN, records=untimed))
+    assert host.rows == ()
+    assert "no time" in " ".join(host.notes)
+
+
 def test_one_of_them() -> None:
     assert by_size(RUN, "ratios") == [by_size(RUN)[2]]
     with pytest.raises(UsageError, match="no table rates by size: take one of us, ceiling, ratios"):
