@@ -1,8 +1,12 @@
-"""How much times changed and how sure that is: t intervals over rounds, by SciPy.
+"""How much times changed and how sure that is: intervals over rounds.
 
 The unit is the round, a median of many launches: launches within one are not independent, and a
 test over them flags a quarter to a half of identical code as changed. Logarithms, because noise is
 relative and a change is a ratio.
+
+Two ways to an interval, and a rule between them (`python -m tests.gate.rates` shows why): means and
+Student's t, by SciPy, which are the better ones where rounds fall into two states of a clock; and
+ranks, where a round stands apart from all others, which would widen the former beyond use.
 """
 
 from __future__ import annotations
@@ -15,11 +19,17 @@ from math import exp, sqrt
 import numpy as np
 
 from cudareduce.device import EVENT_TICK_US
+from cudareduce.gate.ranks import Estimate, moved, moved_in_pairs
 
 #: Two-sided, so that an interval that excludes "no change" is a one-sided test at 1 %.
 CONFIDENCE = 0.98
 #: Fewer rounds than this decide nothing.
 MIN_ROUNDS = 6
+#: A round stands apart that lies so many deviations from the median, by the median deviation of
+#: all, and at least so far, as a share; one in so many may. More are a state of the machine.
+_APART, _APART_BY, _ONE_IN = 5.0, 0.01, 8
+#: What makes a median of deviations a standard deviation, of normal ones.
+_NORMAL = 1.4826
 #: Logarithms of ratios end here: what is farther apart is no measurement, and has no exponential.
 _FAR = 300.0
 
@@ -54,8 +64,7 @@ def changes(pairs: Sequence[tuple[Rounds, Rounds]], *, paired: bool = False) -> 
     for members in shapes.values():
         before = np.log(np.array([pairs[k][0] for k in members], float))
         after = np.log(np.array([pairs[k][1] for k in members], float))
-        middle = after.mean(axis=1) - before.mean(axis=1)
-        low, high = _interval(before, after, paired and before.shape == after.shape)
+        middle, low, high = _moved(before, after, paired and before.shape == after.shape)
         still = np.isnan(low) | np.isnan(high)  # rounds without any spread
         low, high = np.where(still, middle, low), np.where(still, middle, high)
         step = EVENT_TICK_US / 2 * (np.exp(-before).mean(axis=1) + np.exp(-after).mean(axis=1))
@@ -65,7 +74,34 @@ def changes(pairs: Sequence[tuple[Rounds, Rounds]], *, paired: bool = False) -> 
     return [change for change in found if change is not None]
 
 
-def _interval(old: _Array, new: _Array, paired: bool) -> tuple[_Array, _Array]:
+def _moved(old: _Array, new: _Array, paired: bool) -> Estimate:
+    """How far logarithms moved, by rows, and the interval: by ranks where a round stands apart."""
+    low, high = _by_means(old, new, paired)
+    found = new.mean(axis=1) - old.mean(axis=1), low, high
+    sides = (new - old,) if paired else (old, new)
+    odd = [stands_apart(side).sum(axis=1) for side in sides]
+    few = [
+        count <= max(1, side.shape[1] // _ONE_IN) for side, count in zip(sides, odd, strict=True)
+    ]
+    ranked = np.any(odd, axis=0) & np.all(few, axis=0)
+    if ranked.any():
+        by_ranks = (
+            moved_in_pairs((new - old)[ranked], CONFIDENCE) if paired
+            else moved(old[ranked], new[ranked], CONFIDENCE)
+        )  # fmt: skip
+        for values, better in zip(found, by_ranks, strict=True):
+            values[ranked] = better
+    return found
+
+
+def stands_apart(logs: _Array) -> _Array:
+    """Which values lie apart from all others of their row."""
+    off = np.abs(logs - np.median(logs, axis=1, keepdims=True))
+    usual = _NORMAL * np.median(off, axis=1, keepdims=True)
+    return np.asarray(off > np.maximum(_APART * usual, _APART_BY))
+
+
+def _by_means(old: _Array, new: _Array, paired: bool) -> tuple[_Array, _Array]:
     from scipy import stats
 
     with warnings.catch_warnings():
@@ -75,7 +111,7 @@ def _interval(old: _Array, new: _Array, paired: bool) -> tuple[_Array, _Array]:
         else:
             result = stats.ttest_ind(new, old, axis=1, equal_var=False)
         interval = result.confidence_interval(CONFIDENCE)
-    return np.asarray(interval.low), np.asarray(interval.high)
+    return np.array(interval.low), np.array(interval.high)
 
 
 def detectable(runs: Sequence[Rounds]) -> list[float | None]:
@@ -92,7 +128,9 @@ def detectable(runs: Sequence[Rounds]) -> list[float | None]:
         if count < MIN_ROUNDS:
             continue
         logs = np.log(np.array([runs[k] for k in members], float))
-        spread = logs.std(axis=1, ddof=1) * sqrt(2 / count)
+        apart = stands_apart(logs)
+        apart &= (apart.sum(axis=1) <= max(1, count // _ONE_IN))[:, np.newaxis]
+        spread = np.ma.array(logs, mask=apart).std(axis=1, ddof=1).filled(0) * sqrt(2 / count)
         quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, 2 * count - 2))
         half = quantile * spread + EVENT_TICK_US * np.exp(-logs).mean(axis=1)
         for k, width in zip(members, np.expm1(np.minimum(half, _FAR)).tolist(), strict=True):

@@ -1,0 +1,142 @@
+"""How often verdicts are wrong, and what they find: `python -m tests.gate.rates [--comparisons N]`.
+
+Rounds are simulated, pairs of runs in each of several ways in which machines misbehave, and judged
+by means alone (Welch), by ranks alone (Hodges and Lehmann), and by the rule that `compare` has
+between them. A second measurement, which `check` makes of what looks slower, is not part of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import log1p
+
+import numpy as np
+from tabulate import tabulate
+
+from cudareduce.gate import significance
+from cudareduce.gate.ranks import moved
+from cudareduce.gate.significance import CONFIDENCE
+
+Rounds = np.ndarray
+Make = Callable[[np.random.Generator, tuple[int, int]], Rounds]
+_US, _TICK_US = 4.0, 0.032  # a small kernel, whose times have few steps
+
+
+def _plain(rng: np.random.Generator, shape: tuple[int, int]) -> Rounds:
+    return rng.normal(0, 0.003, shape)
+
+
+def _odd(rng: np.random.Generator, shape: tuple[int, int]) -> Rounds:
+    logs = _plain(rng, shape)
+    logs[np.arange(shape[0]), rng.integers(0, shape[1], shape[0])] += log1p(0.3)
+    return logs
+
+
+def _drifting(rng: np.random.Generator, shape: tuple[int, int]) -> Rounds:
+    slope = rng.normal(0, 0.01, (shape[0], 1))
+    return np.asarray(_plain(rng, shape) + slope * np.linspace(-1, 1, shape[1]))
+
+
+def _states(rng: np.random.Generator, shape: tuple[int, int], stays: float) -> Rounds:
+    """Two clocks 3 % apart; with this chance a round has that of the round before."""
+    high = rng.random(shape) < 0.5
+    kept = rng.random(shape) < stays
+    for k in range(1, shape[1]):
+        high[:, k] = np.where(kept[:, k], high[:, k - 1], high[:, k])
+    return np.asarray(rng.normal(0, 0.002, shape) + log1p(0.03) * high)
+
+
+def _following(rng: np.random.Generator, shape: tuple[int, int]) -> Rounds:
+    logs = _plain(rng, shape)
+    for k in range(1, shape[1]):
+        logs[:, k] = 0.6 * logs[:, k - 1] + 0.8 * logs[:, k]
+    return logs
+
+
+SCENARIOS: Mapping[str, Make] = {
+    "0.3 % of noise": _plain,
+    "1 % of noise": lambda rng, shape: rng.normal(0, 0.01, shape),
+    "heavy tails": lambda rng, shape: 0.003 * rng.standard_t(2, shape),
+    "one round 30 % off": _odd,
+    "drift within a run": _drifting,
+    "drift between runs, 1 %": lambda rng, shape: (
+        _plain(rng, shape) + rng.normal(0, 0.01, (shape[0], 1))
+    ),
+    "two clocks": lambda rng, shape: _states(rng, shape, 0.0),
+    "two sticky clocks": lambda rng, shape: _states(rng, shape, 0.6),
+    "steps of 0.8 %": lambda rng, shape: np.log(
+        np.round(_US * np.exp(_plain(rng, shape)) / _TICK_US) * _TICK_US / _US
+    ),
+    "rounds like their neighbours": _following,
+}
+Judge = Callable[[Rounds, Rounds], tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+
+def _by_means(old: Rounds, new: Rounds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    low, high = significance._by_means(old, new, False)
+    return new.mean(axis=1) - old.mean(axis=1), low, high
+
+
+WAYS: Mapping[str, Judge] = {
+    "means": _by_means,
+    "ranks": lambda old, new: moved(old, new, CONFIDENCE),
+    "rule": lambda old, new: significance._moved(old, new, False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Shares of comparisons: of identical code those called the same and those called slower, and
+    those found of a kernel that became slower by so much."""
+
+    same: float
+    slower: float
+    found: float
+
+
+def rates(
+    name: str, way: str, *, comparisons: int, rounds: int, threshold: float, slowdown: float
+) -> Rates:
+    """What a way to judge makes of a scenario."""
+    rng = np.random.default_rng(len(name))
+    old, new = (SCENARIOS[name](rng, (comparisons, rounds)) for _ in range(2))
+    limit, half_tick = log1p(threshold), _TICK_US / 2 / 40.0 * 2  # of a kernel of 40 us
+
+    def judged(by: float) -> tuple[float, float]:
+        middle, low, high = WAYS[way](old, new + log1p(by))
+        low, high = low - half_tick, high + half_tick
+        same = (low >= -limit) & (high <= limit)
+        return float(same.mean()), float(((middle > limit) & (low > 0) & ~same).mean())
+
+    same, slower = judged(0.0)
+    return Rates(same, slower, judged(slowdown)[1])
+
+
+def table(comparisons: int, rounds: int, threshold: float, slowdown: float) -> str:
+    """All scenarios by all ways, in Markdown."""
+    rows = []
+    for name in SCENARIOS:
+        cells = []
+        for way in WAYS:
+            found = rates(name, way, comparisons=comparisons, rounds=rounds, threshold=threshold,
+                          slowdown=slowdown)  # fmt: skip
+            cells.append(f"{found.same:.2f} {100 * found.slower:.2f} % {found.found:.2f}")
+        rows.append([name, *cells])
+    return tabulate(rows, ["", *WAYS], tablefmt="github", disable_numparse=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--comparisons", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=9)
+    asked = parser.parse_args()
+    for threshold, slowdown in ((0.02, 0.03), (0.05, 0.08)):
+        print(f"\nthreshold {100 * threshold:g} %: SAME, SLOWER of identical code; "
+              f"{100 * slowdown:g} % slower found\n")  # fmt: skip
+        print(table(asked.comparisons, asked.rounds, threshold, slowdown))
+
+
+if __name__ == "__main__":
+    main()
