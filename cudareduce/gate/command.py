@@ -163,11 +163,13 @@ def _opened(remeasuring: Remeasuring, registry: Registry) -> Iterator[Bencher]:
         yield Bencher(backend, spec, registry, partial(phase, quiet=remeasuring.quiet))
 
 
-def _longer(batches: Sequence[Batch], suspects: Sequence[Row], quiet: bool) -> list[Batch]:
-    these = "it" if len(suspects) == 1 else "them"
-    looking = counted(len(suspects), "looks", "look")
-    say(f"{looking} slower: measuring {these} again", quiet)
-    return only_suspects(batches, [row.record for row in suspects])
+def _longer(batches: Sequence[Batch], rows: Sequence[Row], quiet: bool) -> list[Batch]:
+    """The batches of what looks slower and of what is measured beside it."""
+    suspects = sum(row.verdict == "SLOWER" for row in rows)
+    looking, these = counted(suspects, "looks", "look"), "it" if suspects == 1 else "them"
+    beside = f" beside {len(rows) - suspects} that did not change" if rows[suspects:] else ""
+    say(f"{looking} slower: measuring {these} again{beside}", quiet)
+    return only_suspects(batches, [row.record for row in rows])
 
 
 def _updated(request: CheckRequest, now: Run, rows: Sequence[Row], code: int) -> int:

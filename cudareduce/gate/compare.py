@@ -2,7 +2,8 @@
 
 Pure: no device, no clock, no file. SLOWER and FASTER need a change beyond the threshold whose
 interval excludes "no change"; SAME needs the whole interval within the threshold; all else is
-UNCERTAIN, with the reason.
+UNCERTAIN, with the reason. What kernels that did not change show is taken out before; where that
+alone is beyond the threshold, the machine has changed, and no kernel is blamed for it.
 """
 
 from __future__ import annotations
@@ -10,11 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import expm1, log, log1p
-
-import numpy as np
+from math import exp, expm1, log, log1p
 
 from cudareduce.gate.baseline import identity, problem
+from cudareduce.gate.controls import Controls, beyond, controls
 from cudareduce.gate.significance import MIN_ROUNDS, Change, changes
 from cudareduce.gate.thresholds import Thresholds
 from cudareduce.problem.sizes import counted
@@ -23,8 +23,6 @@ from cudareduce.results.record import Record
 #: From worst to best: the order of tables and annotations.
 VERDICTS = ("WRONG", "SLOWER", "GONE", "UNCERTAIN", "NEW", "FASTER", "SAME")
 SAME_CODE = "the same machine code, launched the same way"
-#: Identical code tells how far times of one size move by themselves only if there is enough of it.
-_MIN_TWINS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +41,8 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One comparison; `threshold` is a share. `confirmed` is None where nothing called for a second
-    measurement."""
+    """One comparison; `threshold` is a share. `change` is without what `taken_out` shows.
+    `confirmed` is None where nothing called for a second measurement."""
 
     old: Record | None
     new: Record | None
@@ -53,6 +51,7 @@ class Row:
     threshold: float | None = None
     change: Change | None = None
     confirmed: bool | None = None
+    taken_out: Controls | None = None
 
     @property
     def record(self) -> Record:
@@ -75,7 +74,43 @@ def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[
     moved = changes(rounds, paired=rules.paired)
     known = {(id(a), id(b)): change for (a, b), change in zip(timed, moved, strict=True)}
     rows = [_row(a, b, known.get((id(a), id(b))), rules) for a, b in pairs]
-    return _against_twins(rows) if rules.same_code else rows
+    found = controls(_moves(rows)) if rules.same_code else {}
+    blamed = beyond(found, log1p(rules.thresholds.default))
+    return [
+        _without(row, control, blamed, rules)
+        if (control := found.get(row.record.n, found.get(None))) and not row.same_code else row
+        for row in rows
+    ]  # fmt: skip
+
+
+def machine(rows: Iterable[Row], rules: Rules) -> Controls | None:
+    """What kernels that did not change show, where that is beyond the threshold."""
+    found = controls(_moves(rows)) if rules.same_code else {}
+    return beyond(found, log1p(rules.thresholds.default))
+
+
+def _moves(rows: Iterable[Row]) -> list[tuple[int, float]]:
+    """Elements a row of identical code, and the logarithm of how its time moved."""
+    return [(r.record.n, log(r.change.ratio)) for r in rows if r.same_code and r.change]
+
+
+def _without(row: Row, control: Controls, blamed: Controls | None, rules: Rules) -> Row:
+    """The row as it is judged without what kernels that did not change show."""
+    if row.change is None or row.old is None or row.new is None or row.threshold is None:
+        return row
+    by, doubt = exp(-control.moved), exp(control.doubt)
+    old = row.change
+    change = Change(old.ratio * by, old.low * by / doubt, old.high * by * doubt)
+    verdict, reason = _judge(row.old, row.new, change, row.threshold, rules)
+    if verdict in ("SLOWER", "FASTER"):
+        if blamed:
+            verdict, reason = "UNCERTAIN", "the machine has changed"
+        elif abs(log(change.ratio)) <= control.scatter:
+            noise = f"{100 * expm1(control.scatter):.1f} %"
+            verdict = "UNCERTAIN"
+            reason = f"identical code of this size moved by up to {noise} in these runs"
+    reason = "; ".join(filter(None, (reason, *_others(row.old, row.new))))
+    return replace(row, verdict=verdict, reason=reason, change=change, taken_out=control)
 
 
 def _nothing(old: Record | None, new: Record | None) -> bool:
@@ -162,7 +197,7 @@ def _row(old: Record | None, new: Record | None, change: Change | None, rules: R
         was = "wrong" if old.verdict == "fail" else "skipped"
         return Row(old, new, "NEW", f"it was {was} in the baseline")
     threshold = rules.thresholds.of(new.kernel)
-    if rules.same_code and _twins(old, new):
+    if rules.same_code and _twins(old, new) and old.time_us and new.time_us:
         return Row(old, new, "SAME", SAME_CODE, threshold, change)
     verdict, reason = _judge(old, new, change, threshold, rules)
     reason = "; ".join(filter(None, (reason, *_others(old, new))))
@@ -222,35 +257,3 @@ def _clock(old: Record, new: Record, moved: float, limit: float) -> str:
                 "lock the clocks and measure again"
             )
     return ""
-
-
-def twin_changes(rows: Iterable[Row]) -> dict[int, list[float]]:
-    """How far times of identical code moved, by elements a row, as logarithms of their ratios
-    without sign: this pair of runs' own noise."""
-    found: dict[int, list[float]] = {}
-    for row in rows:
-        if row.same_code and row.change is not None:
-            found.setdefault(row.record.n, []).append(abs(log(row.change.ratio)))
-    return found
-
-
-def _against_twins(rows: list[Row]) -> list[Row]:
-    """No change stands that is no larger than what identical code of its size shows."""
-    twins = {
-        n: float(np.quantile(moves, 0.95))
-        for n, moves in twin_changes(rows).items()
-        if len(moves) >= _MIN_TWINS
-    }
-    judged = []
-    for row in rows:
-        noise = twins.get(row.record.n, 0.0)
-        moved = row.verdict in ("SLOWER", "FASTER") and row.change is not None
-        if moved and row.change and abs(log(row.change.ratio)) <= noise:
-            reason = f"identical code of this size moved by up to {_percent(noise)} in these runs"
-            row = replace(row, verdict="UNCERTAIN", reason=reason)
-        judged.append(row)
-    return judged
-
-
-def _percent(moved: float) -> str:
-    return f"{100 * expm1(moved):.1f} %"

@@ -9,13 +9,14 @@ from math import log
 from cudareduce.bench.command import verdict_codes
 from cudareduce.errors import BaselineError, worst_exit_code
 from cudareduce.gate.bencher import Remeasured
-from cudareduce.gate.compare import Row, Rules, host_only
+from cudareduce.gate.compare import Row, Rules, host_only, machine
+from cudareduce.gate.exported import benchmark_series, rows_json
 from cudareduce.gate.fingerprint import match
 from cudareduce.gate.policy import Policy
 from cudareduce.gate.request import Judging
 from cudareduce.gate.significance import detectable
 from cudareduce.gate.thresholds import Thresholds
-from cudareduce.gate.verdicts import benchmark_series, findings, rows_json, verdict_sections
+from cudareduce.gate.verdicts import findings, machine_text, verdict_sections
 from cudareduce.library.registry import Registry
 from cudareduce.progress import say
 from cudareduce.report.ci import junit, tell_ci
@@ -107,11 +108,12 @@ def publish_judgement(
 ) -> int:
     """Publish verdicts, with further `texts` for files; the exit code."""
     rows, policy = judgement.rows, Policy(judging.strict, judging.allow_gone)
+    moved = machine(rows, judgement.rules)
     sections = verdict_sections(
         rows, judgement.title, judgement.notes,
-        shares=judgement.rules.shares, everything=judging.everything,
+        shares=judgement.rules.shares, everything=judging.everything, machine=moved,
     )  # fmt: skip
-    told = findings(rows, policy)
+    told = findings(rows, policy, moved)
     own: Texts = {
         "benchmark_json": lambda: benchmark_series(rows),
         "junit": lambda: junit(told, "cudareduce"),
@@ -122,9 +124,9 @@ def publish_judgement(
     )  # fmt: skip
     if (outputs.piped or outputs.style) in ("json", "benchmark_json", "junit"):
         # which have no place for what holds for all rows
-        for note in judgement.notes:
+        for note in (*([machine_text(moved)] if moved else []), *judgement.notes):
             say(note, quiet)
-    codes = {policy.exit_code(rows)} - {0}
+    codes = {policy.exit_code(rows, moved)} - {0}
     if remeasured is not None:
         # Of the new side alone, since a change that mends a kernel must be able to pass; what is
         # wrong there, the policy has judged.

@@ -13,8 +13,9 @@ from math import ceil
 import numpy as np
 
 from cudareduce.errors import UsageError, worst_exit_code
-from cudareduce.gate.baseline import identity
+from cudareduce.gate.baseline import identity, problem
 from cudareduce.gate.compare import Row, Rules, compare
+from cudareduce.gate.controls import FEWEST, Controls
 from cudareduce.gate.thresholds import Thresholds
 from cudareduce.results.record import Record
 
@@ -44,9 +45,9 @@ class Policy:
             case _:
                 return 0
 
-    def exit_code(self, rows: Iterable[Row]) -> int:
-        """The one exit code of all rows."""
-        return worst_exit_code({self.code(row) for row in rows} - {0})
+    def exit_code(self, rows: Iterable[Row], machine: Controls | None = None) -> int:
+        """The one exit code of all rows, and of a machine that has changed."""
+        return worst_exit_code({self.code(row) for row in rows} | ({4} if machine else set()) - {0})
 
 
 def refuse_fine_threshold(doubts: Iterable[tuple[str, float]], thresholds: Thresholds) -> None:
@@ -70,16 +71,32 @@ def refuse_fine_threshold(doubts: Iterable[tuple[str, float]], thresholds: Thres
 
 
 def confirm(rows: Sequence[Row], again: Again, rules: Rules) -> list[Row]:
-    """Measure once more what looks slower; it is SLOWER only if it is so both times."""
+    """Measure once more what looks slower, beside some that did not change; it is SLOWER only if it
+    is so both times."""
     suspects = [row for row in rows if row.verdict == "SLOWER"]
     if not suspects:
         return list(rows)
-    old, new = again(suspects)
+    old, new = again([*suspects, *_companions(rows, suspects)])
     second = {identity(row.record): row for row in compare(old, new, rules)}
     return [
         _confirmed(row, second.get(identity(row.record))) if row.verdict == "SLOWER" else row
         for row in rows
     ]
+
+
+def _companions(rows: Sequence[Row], suspects: Sequence[Row]) -> list[Row]:
+    """Of each problem of the suspects some rows that did not change, the quickest, which tell what
+    the machine does meanwhile."""
+    found: list[Row] = []
+    for key in dict.fromkeys(_problem(row) for row in suspects):
+        alike = [row for row in rows if row.same_code and row.change and _problem(row) == key]
+        found += sorted(alike, key=lambda row: row.record.time_us or 0.0)[: 2 * FEWEST - 1]
+    return found
+
+
+def _problem(row: Row) -> tuple[object, ...]:
+    """What a row is an answer to, whatever the kernel."""
+    return problem(row.record)[1:]
 
 
 def _confirmed(first: Row, second: Row | None) -> Row:

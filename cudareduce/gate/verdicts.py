@@ -1,15 +1,14 @@
-"""Comparison rows as people and programs read them: tables, a count in words, JSON."""
+"""Comparison rows as people and CI services read them: tables, a count in words, findings."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import expm1
+from math import expm1, log
 from statistics import median
-from typing import Any
 
-from cudareduce.gate.compare import VERDICTS, Row, twin_changes
+from cudareduce.gate.compare import VERDICTS, Row
+from cudareduce.gate.controls import Controls
 from cudareduce.gate.policy import Policy
 from cudareduce.problem.sizes import counted
 from cudareduce.report.ci import Finding
@@ -75,10 +74,12 @@ def worst_first(rows: Iterable[Row]) -> list[Row]:
 
 
 def verdict_sections(
-    rows: Sequence[Row], title: str, notes: Sequence[str], *, shares: bool, everything: bool
-) -> list[Section]:
+    rows: Sequence[Row], title: str, notes: Sequence[str], *, shares: bool, everything: bool,
+    machine: Controls | None = None,
+) -> list[Section]:  # fmt: skip
     """The table, worst first; a long one leaves out what is the same, and says so, but for
-    `everything`. `shares` shows per cent of each card's ceiling in place of us."""
+    `everything`. `shares` shows per cent of each card's ceiling in place of us; `machine` is what
+    kernels that did not change show of it, where that decides."""
     shown, told = (worst_first(rows), []) if everything else _worth_showing(worst_first(rows))
     told += notes
     # What holds for every row stands in the title, so that the table fits 80 columns.
@@ -107,8 +108,20 @@ def verdict_sections(
         told.append(f"{alike} ran the same machine code, launched the same way{_noise(rows)}")
     if any(row.record.context for row in shown):
         told.append("beside: in the rounds of libraries; off: where the input starts, in elements")
+    if machine:
+        title = f"MACHINE: {title}"
+        told = [machine_text(machine), *told]
     notes = (counts_text(rows), *_reasons(shown, what), *told)
     return [Section(title, tuple(header), tuple(map(tuple, table)), notes, 3)]
+
+
+def machine_text(machine: Controls) -> str:
+    """What decides where the machine has changed, and what to do."""
+    return (
+        f"MACHINE: {machine.text}: a clock, a driver, a neighbour or the card has changed, so no "
+        "kernel is called slower or faster; look at `cudareduce info`, then measure again or make "
+        "a new baseline"
+    )
 
 
 def _short(what: str) -> str:
@@ -163,7 +176,7 @@ def _reasons(rows: Sequence[Row], what: Callable[[Record], str]) -> Iterator[str
     """Why, once for all rows of a verdict; where reasons differ, whose they are, but for most."""
     verdicts: dict[str, dict[str, list[Row]]] = {}
     for row in rows:
-        verdicts.setdefault(row.verdict, {}).setdefault(_why(row), []).append(row)
+        verdicts.setdefault(row.verdict, {}).setdefault(reason_text(row), []).append(row)
     for verdict, reasons in verdicts.items():
         *smaller, _ = sorted(map(len, reasons.values()))
         for why, members in reasons.items():
@@ -180,7 +193,7 @@ def _other_code(row: Row) -> bool:
     return bool(old and new and (old.version, old.chosen) != (new.version, new.chosen))
 
 
-def _why(row: Row) -> str:
+def reason_text(row: Row) -> str:
     """The reason for a verdict, and whether a second measurement bears it out."""
     if row.verdict != "SLOWER":
         return row.reason
@@ -201,64 +214,35 @@ def _figure(record: Record | None, shares: bool) -> str:
 
 
 def _noise(rows: Sequence[Row]) -> str:
-    moves = [move for found in twin_changes(rows).values() for move in found]
+    """How far times of identical code moved, and what of that was taken out of the others."""
+    moves = [abs(log(row.change.ratio)) for row in rows if row.same_code and row.change]
     if not moves:
         return ""
+    taken = any(row.taken_out for row in rows)
     return (
         f"; their times, this comparison's own noise, moved by {100 * expm1(median(moves)):.2f} % "
         f"in the middle and {100 * expm1(max(moves)):.2f} % at most"
+        + (", and what they show together is taken out of the others' changes" if taken else "")
     )
-
-
-def rows_json(rows: Iterable[Row]) -> str:
-    """Every row as a JSON object, in the order of the new run; changes are in per cent."""
-    return json.dumps([_plain(row) for row in rows], indent=1, allow_nan=False) + "\n"
-
-
-def _plain(row: Row) -> dict[str, Any]:
-    record, change = row.record, row.change
-
-    def per_cent(ratio: float | None) -> float | None:
-        return None if ratio is None else 100 * (ratio - 1)
-
-    return {
-        "kernel": record.kernel,
-        "op": record.op,
-        "dtype": record.dtype,
-        "acc": record.acc,
-        "n": record.n,
-        "rows": record.rows,
-        "block": record.block,
-        "items": record.items,
-        "timing": record.timing,
-        "region": record.region,
-        "pattern": record.pattern,
-        "context": record.context,
-        "offset": record.offset,
-        "sms": record.sms,
-        "verdict": row.verdict,
-        "reason": _why(row),
-        "confirmed": row.confirmed,
-        "same_code": row.same_code,
-        "time_us_old": row.old.time_us if row.old else None,
-        "time_us_new": row.new.time_us if row.new else None,
-        "change_pct": per_cent(change.ratio if change else None),
-        "change_pct_low": per_cent(change.low if change else None),
-        "change_pct_high": per_cent(change.high if change else None),
-        "threshold_pct": None if row.threshold is None else 100 * row.threshold,
-    }
 
 
 def sentence(row: Row) -> str:
     """What happened, in words."""
     limit = f"limit {_limit_text(row)}" if row.verdict == "SLOWER" else ""
-    return ", ".join(part for part in (_moved_text(row), limit, _why(row)) if part) or "as it was"
+    return (
+        ", ".join(part for part in (_moved_text(row), limit, reason_text(row)) if part)
+        or "as it was"
+    )
 
 
-def findings(rows: Iterable[Row], policy: Policy) -> list[Finding]:
+def findings(rows: Iterable[Row], policy: Policy, machine: Controls | None = None) -> list[Finding]:
     """What a CI service is told of each row, worst first. Nothing was tested where nothing can be
-    told, and where what is gone may be gone."""
+    told, and where what is gone may be gone. A machine that has changed comes before all."""
     found = []
+    if machine:
+        found.append(
+            Finding("the machine", "unchanged kernels", "MACHINE", machine_text(machine), "failed")
+        )
     for row in worst_first(rows):
         untested = row.verdict in ("UNCERTAIN", "GONE")
         found.append(
@@ -272,20 +256,3 @@ def findings(rows: Iterable[Row], policy: Policy) -> list[Finding]:
             )
         )
     return found
-
-
-def benchmark_series(rows: Iterable[Row]) -> str:
-    """What github-action-benchmark draws over time (its `customSmallerIsBetter`): one value for
-    each kernel and problem."""
-    values = []
-    for row in rows:
-        record = row.new
-        if record is None or record.time_us is None:
-            continue
-        entry: dict[str, object] = {"name": f"{record.kernel} {problem_text(record)}"}
-        entry |= {"unit": "us", "value": record.time_us}
-        if record.time_us_low is not None and record.time_us_high is not None:
-            entry["range"] = f"{(record.time_us_high - record.time_us_low) / 2:.3g}"
-        rate = f"\n{record.gb_s:.0f} GB/s" if record.gb_s else ""
-        values.append(entry | {"extra": f"{row.verdict}: {sentence(row)}{rate}"})
-    return json.dumps(values, indent=1, allow_nan=False) + "\n"

@@ -121,18 +121,100 @@ def test_same_code_stands_even_where_times_say_otherwise() -> None:
     assert one(OLD, case(44.0), guard_off).verdict == "SLOWER"
 
 
+def unchanged(*us: float) -> tuple[list[Record], list[Record]]:
+    """Kernels of 40 us whose machine code is as it was, and that take so long now."""
+    names = [f"k{i}" for i in range(len(us))]
+    return [replace(OLD, kernel=name) for name in names], [
+        replace(case(time), kernel=name) for name, time in zip(names, us, strict=True)
+    ]
+
+
+def with_controls(us: float, *controls: float, threshold: float = 0.05) -> Row:
+    """What is said of a kernel of 40 us that changed and takes so long now, beside others."""
+    old, new = unchanged(*controls)
+    changed = case(us, cubin_sha="x")
+    rules = Rules(Thresholds(threshold))
+    return compare([*old, OLD], [*new, changed], rules)[-1]
+
+
+def test_what_unchanged_kernels_show_is_taken_out() -> None:
+    row = with_controls(45.36, 43.2, 43.2, 43.2, threshold=0.1)  # +13.4 % and +8 %
+    assert row.verdict == "SAME"
+    assert row.change is not None
+    assert row.change.ratio == pytest.approx(1.05, rel=0.001)
+    assert row.taken_out is not None
+    row = with_controls(47.52, 43.2, 43.2, 43.2, threshold=0.09)
+    assert (row.verdict, row.change and round(row.change.ratio, 3)) == ("SLOWER", 1.1)
+    hidden = with_controls(41.0, 38.0, 38.0, 38.0, threshold=0.07)  # a quicker machine
+    assert hidden.verdict == "SLOWER"
+    too_few = with_controls(45.36, 43.2, 43.2, threshold=0.1)
+    assert (too_few.verdict, too_few.taken_out) == ("SLOWER", None)
+
+
 def test_a_change_no_larger_than_that_of_identical_code_is_not_one() -> None:
-    names = [f"k{i}" for i in range(6)]
-    old = [replace(case(), kernel=name) for name in names]
-    new = [replace(case(43.5), kernel=name) for name in names[:5]]
-    new.append(replace(case(43.0, cubin_sha="x"), kernel="k5"))
-    rows = compare(old, new, FIVE)
-    assert rows[5].verdict == "UNCERTAIN"
-    assert rows[5].reason == "identical code of this size moved by up to 8.7 % in these runs"
-    off = compare(old, new, replace(FIVE, same_code=False))
-    assert [row.verdict for row in off] == ["SLOWER"] * 6
-    few = compare(old[1:], new[1:], FIVE)
-    assert few[4].verdict == "SLOWER"
+    row = with_controls(43.0, 40.0, 43.5, 36.8, 40.0, 43.4)
+    assert row.verdict == "UNCERTAIN"
+    assert row.reason == "identical code of this size moved by up to 8.7 % in these runs"
+
+
+def test_controls_are_those_of_the_size_where_there_are_enough() -> None:
+    old, new = unchanged(43.2, 43.2, 43.2)
+    far = [replace(record, n=2**10, kernel=f"small {record.kernel}") for record in old]
+    rows = compare(
+        [*old, *far, OLD], [*new, *far, case(43.2, cubin_sha="x")], Rules(Thresholds(0.1))
+    )
+    assert rows[-1].change is not None
+    assert rows[-1].change.ratio == pytest.approx(1)
+    assert rows[-1].taken_out is not None
+    assert rows[-1].taken_out.count == 3
+
+
+@pytest.mark.parametrize("factor", [1.3, 0.1, 10.0])
+def test_a_machine_that_changed_is_the_verdict(
+    cudareduce: Call, tmp_path: Path, factor: float
+) -> None:
+    """Unchanged kernels that all move further than the threshold, and one that changed besides."""
+    stored = load(BEFORE)
+    moved = [
+        replace(
+            made := record(r.kernel, r.n, tuple(us * factor for us in r.medians_us)),
+            cubin_sha="x" if r.kernel == "reduce_v7_shuffle" else made.cubin_sha,
+            ceiling_gb_s=None, pct_ceiling=None,
+        )
+        for r in stored.records
+    ]  # fmt: skip
+    later = tmp_path / "later.json"
+    write_text(later, to_json(replace(stored, records=tuple(moved))))
+    code, out, _ = cudareduce("compare", BEFORE, later)
+    assert code == 4
+    assert out.splitlines()[0].startswith("MACHINE: later.json against simulated-before.json")
+    assert "SLOWER" not in out.replace("called slower", "")
+    assert "FASTER" not in out
+    how = "slower" if factor > 1 else "faster"
+    assert (
+        f"kernels whose machine code is as it was became {100 * abs(factor - 1):.1f} % {how}"
+        in (" ".join(out.split()))
+    )
+    rows = json.loads(cudareduce("compare", BEFORE, later, "--format", "json")[1])
+    changed = [row for row in rows if not row["same_code"]]
+    assert {row["verdict"] for row in changed} <= {"UNCERTAIN", "SAME"}
+    assert all(row["taken_out_pct"] for row in changed)
+    xml = tmp_path / "out.xml"
+    cudareduce("compare", BEFORE, later, "--junit", xml)
+    assert 'classname="the machine"' in xml.read_text()
+    wrong = [
+        replace(moved[0], verdict="fail", reason="got 1", time_us=None, rounds_us=()),
+        *moved[1:],
+    ]
+    write_text(later, to_json(replace(stored, records=tuple(wrong))))
+    assert cudareduce("compare", BEFORE, later)[0] == 3
+
+
+def test_a_verdict_takes_a_time() -> None:
+    """Answers that passed, of identical code, but never timed."""
+    row = one(case(time_us=None, rounds_us=()), case(time_us=None, rounds_us=()))
+    assert row.verdict == "UNCERTAIN"
+    assert row.reason == "the baseline has no time for it"
 
 
 def test_paired_rounds_are_those_that_both_have() -> None:
@@ -245,11 +327,11 @@ def test_compare_prints_the_worst_first_and_cannot_confirm(cudareduce: Call) -> 
         "",
         " verdict  kernel                       n     old us  new us    change",
         " " + 68 * "─",
-        " SLOWER   reduce_v6_multi_add          2^28   347.4     358  +3.1±.3%",
-        " SLOWER   reduce_v6_multi_add          2^25   46.11    47.5  +3.0±.4%",
-        " SLOWER   reduce_v6_multi_add          2^22    8.38    8.64  +2.9±.8%",
-        " FASTER   reduce_v4_unroll_last_warp   2^22   11.39   10.72  -5.9±.6%",
-        " FASTER   reduce_v4_unroll_last_warp   2^28     538     506  -6.0±.5%",
+        " SLOWER   reduce_v6_multi_add          2^28   347.4     358  +3.0±.4%",
+        " SLOWER   reduce_v6_multi_add          2^22    8.38    8.64  +2.9±.9%",
+        " SLOWER   reduce_v6_multi_add          2^25   46.11    47.5  +2.9±.5%",
+        " FASTER   reduce_v4_unroll_last_warp   2^22   11.39   10.72  -5.9±.7%",
+        " FASTER   reduce_v4_unroll_last_warp   2^28     538     506  -6.1±.6%",
     ]
     verdicts = [line.split()[0] for line in lines[4:28]]
     assert verdicts == ["SLOWER"] * 3 + ["FASTER"] * 3 + ["SAME"] * 18
@@ -339,7 +421,7 @@ def test_markdown_and_json(cudareduce: Call, tmp_path: Path) -> None:
     assert len(rows) == 24
     slower = [row for row in rows if row["verdict"] == "SLOWER"]
     assert {row["kernel"] for row in slower} == {"reduce_v6_multi_add"}
-    assert all(2 < row["change_pct_low"] < 3 < row["change_pct_high"] < 4 for row in slower)
+    assert all(1.5 < row["change_pct_low"] < 3 < row["change_pct_high"] < 4 for row in slower)
     assert "| SLOWER " in page.read_text()
     assert "SLOWER: unconfirmed\n" in page.read_text()
 
