@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from cudareduce.backend import TIMED_BACKENDS, BackendName
 from cudareduce.errors import BaselineError, UsageError
+from cudareduce.gate.plausible import implausible
 from cudareduce.problem.patterns import PATTERNS
 from cudareduce.problem.sizes import counted
 from cudareduce.results.record import Record, Run
@@ -72,6 +73,8 @@ def load_timed(path: Path) -> Run:
     """A run of a GPU. A file that does not load, is empty, contradicts itself or comes from the CPU
     is a UsageError."""
     run = load(path)
+    if run.tool.get("name") != "cudareduce":
+        raise UsageError(f"{path} is of {run.tool.get('name')!r}: bench with cudareduce")
     if "tuned" in run.protocol:
         raise UsageError(
             f"{path} is of cudareduce tune, which times launch shapes against each other: bench "
@@ -88,6 +91,8 @@ def load_timed(path: Path) -> Run:
         problem = next(_problems(record), None) or _too_many(record, run.protocol)
         if problem:
             raise UsageError(f"{path} contradicts itself: record {number}: {problem}; bench again")
+    for number, problem in implausible(run):
+        raise UsageError(f"{path} contradicts itself: record {number}: {problem}; bench again")
     seen: set[Identity] = set()
     for number, record in enumerate(run.records, 1):
         key = identity(record)

@@ -15,13 +15,12 @@ from cudareduce.gate.bencher import Batch, Bencher
 from cudareduce.gate.compare import Row, Rules, compare
 from cudareduce.gate.judgement import (
     Judgement,
-    half_widths,
     host_notes,
     publish_judgement,
     rules_between,
     unused_notes,
 )
-from cudareduce.gate.policy import Sides, confirm, refuse_fine_threshold
+from cudareduce.gate.policy import Sides, confirm
 from cudareduce.gate.request import BaseRequest, CheckRequest, CompareRequest, Remeasuring
 from cudareduce.gate.rerun import (
     base_batches,
@@ -29,6 +28,7 @@ from cudareduce.gate.rerun import (
     only_suspects,
     repeated,
 )
+from cudareduce.gate.sides import measured_otherwise, same_run, side_text
 from cudareduce.gate.significance import MIN_ROUNDS
 from cudareduce.gate.thresholds import load_thresholds
 from cudareduce.gate.trees import base_folders, load_tree
@@ -48,15 +48,20 @@ def compare_files(request: CompareRequest) -> int:
     BaselineError."""
     request.outputs.check(request.old, request.new)
     old, new = load_baseline(request.old), load_timed(request.new)
+    if same_run(old, new):
+        raise UsageError(
+            f"{request.new} is the very run that {request.old} holds: measure again, then compare"
+        )
     thresholds = load_thresholds(request.judging.thresholds, request.judging.threshold)
-    refuse_fine_threshold(half_widths(old, new), thresholds)
     rules, notes = rules_between(old, new, thresholds, request.judging)
     judgement = Judgement(
         title=f"{request.new.name} against {request.old.name}, {new.device.name}",
+        head=(side_text("old", old), side_text("new", new)),
         rows=tuple(compare(old.records, new.records, rules)),
         rules=rules,
         notes=(
             *notes,
+            *measured_otherwise(old, new),
             *host_notes(old.records, new.records),
             *unused_notes(thresholds, [*old.records, *new.records]),
         ),
@@ -74,7 +79,6 @@ def check(request: CheckRequest) -> int:
         raise UsageError(f"a baseline takes --rounds {MIN_ROUNDS} or more: fewer decide nothing")
     old = replace(stored, records=again.old)
     thresholds = load_thresholds(request.judging.thresholds, request.judging.threshold)
-    refuse_fine_threshold(half_widths(old), thresholds)
     with _opened(remeasuring, registry) as bencher:
         device = bencher.info()
         device = replace(device, peak_gb_s=device.peak_gb_s or old.device.peak_gb_s)
@@ -93,6 +97,7 @@ def check(request: CheckRequest) -> int:
     now = measured.as_run(now, again.rounds)
     judgement = Judgement(
         title=f"now against {request.baseline.name}, {device.name}", rows=tuple(rows), rules=rules,
+        head=(side_text("old", old), side_text("new", now)),
         notes=(*notes, *measured.remarks),
     )  # fmt: skip
     texts: Texts = {"json": lambda: to_json(now)}
@@ -126,8 +131,6 @@ def check_base(request: BaseRequest) -> int:
             first = compare(measured.old, measured.new, rules)
             if not first:
                 raise UsageError("nothing was compared: give --n elements that a kernel can reduce")
-            widths = [(row.record.kernel, row.change.half_width) for row in first if row.change]
-            refuse_fine_threshold(widths, thresholds)
             rows = confirm(first, once_more, rules)
     unused = unused_notes(thresholds, [*measured.old, *measured.new])
     judgement = Judgement(

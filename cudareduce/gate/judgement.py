@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 
 from cudareduce.bench.command import verdict_codes
@@ -14,7 +14,7 @@ from cudareduce.gate.exported import benchmark_series, rows_json
 from cudareduce.gate.fingerprint import match
 from cudareduce.gate.policy import Policy
 from cudareduce.gate.request import Judging
-from cudareduce.gate.significance import detectable
+from cudareduce.gate.significance import found_from
 from cudareduce.gate.thresholds import Thresholds
 from cudareduce.gate.verdicts import findings, machine_text, verdict_sections
 from cudareduce.library.registry import Registry
@@ -27,9 +27,10 @@ from cudareduce.results.record import Record, Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Rows with their verdicts, by which rules, and what to say besides."""
+    """Rows with their verdicts, by which rules, and what to say above them and besides."""
 
     title: str
+    head: tuple[str, ...] = ()
     rows: tuple[Row, ...]
     rules: Rules
     notes: tuple[str, ...]
@@ -60,15 +61,19 @@ def rules_between(
     return rules, notes
 
 
-def half_widths(*runs: Run) -> list[tuple[str, float]]:
-    """Of each kernel's every record the change, as a share, that comparing as noisy rounds leaves
-    in doubt; records without rounds enough are left out."""
-    records = [record for run in runs for record in run.records if record.medians_us]
-    widths = detectable([record.medians_us for record in records])
-    return [
-        (record.kernel, width)
-        for record, width in zip(records, widths, strict=True) if width is not None
-    ]  # fmt: skip
+def power_notes(rows: Sequence[Row], rules: Rules) -> list[str]:
+    """Which slowdowns a comparison finds, by how noisy it was: of its rows in the middle, and of
+    the noisiest."""
+    judged = [row for row in rows if not (rules.same_code and row.same_code)]
+    found = sorted(
+        found_from(row.change.half_width, row.threshold)
+        for row in judged if row.change and row.threshold
+    )  # fmt: skip
+    if not found:
+        return []
+    middle, most = (100 * found[k] for k in (len(found) // 2, -1))
+    noisiest = f", of the noisiest row from {most:.2g} %" if most > 1.1 * middle else ""
+    return [f"slowdowns from {middle:.2g} % are found 95 times in 100{noisiest}"]
 
 
 def unused_notes(thresholds: Thresholds, records: Sequence[Record]) -> list[str]:
@@ -109,10 +114,12 @@ def publish_judgement(
     """Publish verdicts, with further `texts` for files; the exit code."""
     rows, policy = judgement.rows, Policy(judging.strict, judging.allow_gone)
     moved = machine(rows, judgement.rules)
+    notes = (*power_notes(rows, judgement.rules), *judgement.notes)
     sections = verdict_sections(
-        rows, judgement.title, judgement.notes,
+        rows, judgement.title, notes,
         shares=judgement.rules.shares, everything=judging.everything, machine=moved,
     )  # fmt: skip
+    sections = [replace(section, head=judgement.head) for section in sections]
     told = findings(rows, policy, moved)
     own: Texts = {
         "benchmark_json": lambda: benchmark_series(rows),

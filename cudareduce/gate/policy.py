@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 
-import numpy as np
-
-from cudareduce.errors import UsageError, worst_exit_code
+from cudareduce.errors import worst_exit_code
 from cudareduce.gate.baseline import identity, problem
 from cudareduce.gate.compare import Row, Rules, compare
 from cudareduce.gate.controls import FEWEST, Controls
-from cudareduce.gate.thresholds import Thresholds
 from cudareduce.results.record import Record
 
 Sides = tuple[Sequence[Record], Sequence[Record]]
@@ -48,26 +44,6 @@ class Policy:
     def exit_code(self, rows: Iterable[Row], machine: Controls | None = None) -> int:
         """The one exit code of all rows, and of a machine that has changed."""
         return worst_exit_code({self.code(row) for row in rows} | ({4} if machine else set()) - {0})
-
-
-def refuse_fine_threshold(doubts: Iterable[tuple[str, float]], thresholds: Thresholds) -> None:
-    """Raise UsageError for a threshold below the median of what its comparisons leave in doubt; the
-    figure offered is one that nine in ten can be judged by. `doubts` are kernels, and the half
-    widths of their changes as shares."""
-    by_limit: dict[float, list[float]] = {}
-    for kernel, half_width in doubts:
-        by_limit.setdefault(thresholds.of(kernel), []).append(half_width)
-    for limit, floors in by_limit.items():
-        if float(np.median(floors)) <= limit:
-            continue
-        offered = ceil(1000 * float(np.quantile(floors, 0.9))) / 10
-        blind = sum(floor > limit for floor in floors)
-        option = "--threshold " if limit == thresholds.default else ""
-        raise UsageError(
-            f"a threshold of {100 * limit:g}% is finer than these measurements can tell "
-            f"({blind} of {len(floors)} are noisier than that): use {option}{offered:g}% or more, "
-            "or bench with more --rounds"
-        )
 
 
 def confirm(rows: Sequence[Row], again: Again, rules: Rules) -> list[Row]:

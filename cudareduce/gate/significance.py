@@ -14,7 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, sqrt
+from math import exp, expm1, log1p, sqrt
 
 import numpy as np
 
@@ -30,6 +30,9 @@ MIN_ROUNDS = 6
 _APART, _APART_BY, _ONE_IN = 5.0, 0.01, 8
 #: What makes a median of deviations a standard deviation, of normal ones.
 _NORMAL = 1.4826
+#: Deviations that 95 in 100 normal values stay below, and those of which a half width is made, with
+#: nine rounds a side.
+_ONE_SIDED, _HALF_WIDTH = 1.645, 2.58
 #: Logarithms of ratios end here: what is farther apart is no measurement, and has no exponential.
 _FAR = 300.0
 
@@ -114,25 +117,8 @@ def _by_means(old: _Array, new: _Array, paired: bool) -> tuple[_Array, _Array]:
     return np.array(interval.low), np.array(interval.high)
 
 
-def detectable(runs: Sequence[Rounds]) -> list[float | None]:
-    """The half widths, as shares, that comparisons of these rounds, in us, with as many others as
-    noisy will have; None for too few. A smaller threshold could never call identical code the
-    same."""
-    from scipy import stats
-
-    shapes: dict[int, list[int]] = {}
-    for k, rounds in enumerate(runs):
-        shapes.setdefault(len(rounds), []).append(k)
-    found: list[float | None] = [None] * len(runs)
-    for count, members in shapes.items():
-        if count < MIN_ROUNDS:
-            continue
-        logs = np.log(np.array([runs[k] for k in members], float))
-        apart = stands_apart(logs)
-        apart &= (apart.sum(axis=1) <= max(1, count // _ONE_IN))[:, np.newaxis]
-        spread = np.ma.array(logs, mask=apart).std(axis=1, ddof=1).filled(0) * sqrt(2 / count)
-        quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, 2 * count - 2))
-        half = quantile * spread + EVENT_TICK_US * np.exp(-logs).mean(axis=1)
-        for k, width in zip(members, np.expm1(np.minimum(half, _FAR)).tolist(), strict=True):
-            found[k] = width
-    return found
+def found_from(half_width: float, threshold: float) -> float:
+    """From which slowdown on, as a share, 95 in 100 are found by intervals of this half width: its
+    estimate must lie beyond the threshold, and all of its interval beyond no change."""
+    half = log1p(half_width)
+    return expm1(max(log1p(threshold), half) + _ONE_SIDED * half / _HALF_WIDTH)

@@ -45,7 +45,7 @@ def to_markdown(found: Iterable[Section]) -> str:
     parts = []
     for section in found:
         align = [alignment(section, k) for k in range(len(section.header))]
-        blocks = [f"**{_escaped(section.title)}**"]
+        blocks = [f"**{_escaped(section.title)}**", *map(_escaped, section.head)]
         if section.rows:
             blank = [""] * len(section.header)  # Markdown has no rule within a table
             rows = [r for k, row in enumerate(section.rows)

@@ -24,7 +24,7 @@ _ROW = "; vs prev: against the row above"
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A table with its heading and the notes below it; cells are text."""
+    """A table with its heading, lines between the two, and the notes below it; cells are text."""
 
     title: str
     header: tuple[str, ...]
@@ -32,6 +32,7 @@ class Section:
     notes: tuple[str, ...] = ()
     texts: int = 1  # how many columns, from the left, hold words and not numbers
     rules: tuple[int, ...] = ()  # rows with a gap above them
+    head: tuple[str, ...] = ()
 
 
 def sections(

@@ -34,6 +34,8 @@ def print_sections(found: Iterable[Section]) -> None:
     console = Console(highlight=False)
     for section in map(_shown, found):
         console.print(Text(section.title, "bold"), soft_wrap=True)
+        for line in section.head:
+            console.print(Text(_wrapped(line, console.width), "dim"), soft_wrap=True)
         for part, gap in _fitting(section, console.width):
             if len(part.rows) > _LONG:
                 sys.stdout.writelines(_plain_table(part, gap))
@@ -49,6 +51,7 @@ def print_sections(found: Iterable[Section]) -> None:
 def _plain(section: Section) -> Iterator[str]:
     """What is printed where nobody sees colour, without Rich, which takes 50 ms to load."""
     yield f"{section.title}\n"
+    yield from (f"{line}\n" for line in section.head)
     for part, gap in _fitting(section, _PIPE):
         yield from _plain_table(part, gap)
     yield from (f"{note}\n" for note in section.notes)
@@ -58,7 +61,8 @@ def _plain(section: Section) -> Iterator[str]:
 def _shown(section: Section) -> Section:
     """With nothing in it that would steer a terminal."""
     return replace(
-        section, title=shown(section.title), notes=tuple(map(lines_shown, section.notes)),
+        section, title=shown(section.title), head=tuple(map(shown, section.head)),
+        notes=tuple(map(lines_shown, section.notes)),
         rows=tuple(tuple(map(shown, row)) for row in section.rows),
     )  # fmt: skip
 

@@ -23,7 +23,7 @@ BEFORE, AFTER = DATA / "simulated-before.json", DATA / "simulated-after.json"
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (("compare", BEFORE, BEFORE), 0),
+        (("compare", BEFORE, AFTER, "--threshold", "10%"), 0),
         (("compare", BEFORE, AFTER, "--threshold", "2%"), 1),
         (("compare", BEFORE, AFTER, "--threshold", "2%", "--format", "json"), 1),
         (("list",), 0),
