@@ -143,7 +143,7 @@ def joined(
     protocol that tells of both."""
 
     def problem(r: Record) -> tuple[object, ...]:
-        return r.op, r.dtype, r.acc, r.aligned_n or r.n, r.rows
+        return r.op, r.map, r.dtype, r.acc, r.aligned_n or r.n, r.rows
 
     both = [*records, *beside.records]
     order = {key: k for k, key in enumerate(dict.fromkeys(map(problem, both)))}

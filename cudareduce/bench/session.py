@@ -229,7 +229,8 @@ class Session:
         if not prepared:
             return {}
         cases = [one.case for one in prepared]
-        nbytes = shape[0] * shape[1] * cases[0].reduction.dtype.size
+        reduction = cases[0].reduction
+        nbytes = shape[0] * shape[1] * reduction.dtype.size * reduction.inputs
         too_large = why_too_large(nbytes * self.backend.traits.host_copies)
         if too_large:
             return dict.fromkeys(cases, skipped("machine", too_large))

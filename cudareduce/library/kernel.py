@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +23,10 @@ from cudareduce.library.header import (
     memory_bytes,
     read_header,
 )
+from cudareduce.library.mapped import why_not_map
+from cudareduce.library.read import text_of
 from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS, Operator, Reduction
+from cudareduce.problem.operators import OPERATORS, Map, Operator, Reduction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,8 @@ class Kernel:
     whole_tiles: bool = False  # takes no count, so only multiples of block * items
     partials: str | None = None  # a file without a header: their type, or "of its elements"
     most: int | None = None  # elements, where its count is of a type that holds no more
+    map: Map | None = None  # what its own text makes of elements before it combines them
+    in_place: bool = False  # overwrites its input, which is restored before each launch
     guessed: tuple[str, ...] | None = None  # of a file without a header: what nobody has said
     foreign: bool = True  # not one of the package: on a GPU it is verified in a child process
 
@@ -75,6 +78,11 @@ class Kernel:
     def entry(self) -> str:
         """The kernel's symbol: profilers show it."""
         return self.symbol or self.id
+
+    @property
+    def inputs(self) -> int:
+        """Arrays that its entry point takes."""
+        return self.map.inputs if self.map else 1
 
     @property
     def entry_line(self) -> int:
@@ -119,7 +127,7 @@ class Kernel:
 
     def why_not(self, reduction: Reduction) -> str | None:
         """Why this kernel does not take a reduction, in words, or None if it does."""
-        undefined = reduction.why_undefined()
+        undefined = reduction.why_undefined() or why_not_map(self.map, self.finish, reduction)
         if undefined:
             return undefined
         if reduction.dtype.name not in self.dtypes:
@@ -214,33 +222,10 @@ def _why_not_op(op: Operator, order: Order, finish: Finish) -> str | None:
     return None
 
 
-#: No kernel is longer, in bytes; what is was most likely named by mistake.
-_LARGEST = 4 * 2**20
-
-
-def _text(path: Path) -> str:
-    """What a kernel file holds. What is no plain text file of 4 MiB at most is a UsageError."""
-    try:
-        about = path.stat()
-        if stat.S_ISDIR(about.st_mode):
-            raise UsageError(f"cannot read {path}: it is a folder; name a file in it")
-        if not stat.S_ISREG(about.st_mode):
-            raise UsageError(f"cannot read {path}: it is a device or a pipe; name a file")
-        if about.st_size > _LARGEST:
-            raise UsageError(f"cannot read {path}: it has more than 4 MiB; name a kernel's source")
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        reason = f"{error.strerror}; check the name (`cudareduce list` shows those of kernels)"
-        raise UsageError(f"cannot read {path}: {reason}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a text file"
-        raise UsageError(f"cannot read {path}: {reason}") from None
-
-
 def has_header(path: Path) -> bool:
     """Whether a kernel file has a header, be it right or not; one that cannot be read is a
     UsageError."""
-    return "/*+++" in _text(path)
+    return "/*+++" in text_of(path)
 
 
 #: Shared memory that a launch gives its size, outside of comments that have a line of their own.
@@ -256,7 +241,7 @@ Adopt = Callable[[Path, str], Sequence[Kernel]]
 def load_kernels(path: Path, adopt: Adopt) -> Sequence[Kernel]:
     """The kernels of a user's file: one, or what `adopt` makes of a file without a header. Raises
     what `load_kernel` raises."""
-    return [load_kernel(path)] if has_header(path) else adopt(path, _text(path))
+    return [load_kernel(path)] if has_header(path) else adopt(path, text_of(path))
 
 
 def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Kernel:
@@ -265,7 +250,7 @@ def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Ke
     A file that cannot be read, a broken or a missing header, or a missing entry point is a
     UsageError.
     """
-    text = _text(path)
+    text = text_of(path)
     header = read_header(path, text)
     if header is None:
         raise UsageError(

@@ -25,7 +25,7 @@ def curve_sections(run: Run) -> list[Section]:
     beside = [r for r in run.records if r.context]
     problems: dict[tuple[object, ...], list[Record]] = {}
     for r in beside or run.records:
-        problems.setdefault((r.op, r.dtype, r.acc, r.n, r.rows, r.timing), []).append(r)
+        problems.setdefault((r.op, r.map, r.dtype, r.acc, r.n, r.rows, r.timing), []).append(r)
     return [_section(run, records) for records in problems.values()]
 
 

@@ -58,10 +58,11 @@ class Job:
 
     @property
     def input_bytes(self) -> int:
-        """Of the largest input."""
+        """Of the largest input, of both where there are two."""
         shapes = () if self.care == FAR else self.shapes  # which take next to nothing
         elements = max((n * rows for n, rows in shapes), default=0)
-        return elements * self.prepared.case.reduction.dtype.size
+        reduction = self.prepared.case.reduction
+        return elements * reduction.dtype.size * reduction.inputs
 
 
 def limited(job: Job, asked_s: float | None) -> Job:
