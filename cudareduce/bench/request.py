@@ -25,7 +25,7 @@ from cudareduce.library.registry import Choice, Registry
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.expression import broken_law, own_operator
 from cudareduce.problem.inputs import why_no_pattern
-from cudareduce.problem.mapped import checked, try_map
+from cudareduce.problem.mapped import try_map
 from cudareduce.problem.operators import OPERATORS, Map, Operator, Reduction, reduction_of
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Outputs
@@ -55,7 +55,7 @@ class Selection:
     @property
     def mapped(self) -> Map | None:
         """The map as it is understood; one that is no map is a UsageError."""
-        return None if self.map is None else checked(read_map(self.map))
+        return None if self.map is None else read_map(self.map, "--map")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

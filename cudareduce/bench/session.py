@@ -34,6 +34,9 @@ _MADE_PER_S = 1.5e8
 #: The reason of a case that Ctrl-C came before.
 _INTERRUPTED = "interrupted before it was verified"
 
+#: What is said of a kernel that is right on an input that no launch has touched.
+_RESTORED = "overwrites its input, which is restored before each launch"
+
 #: What is tried with each case besides.
 Nets = Mapping[Case, Sequence[Net]]
 #: Announces a phase of so many steps.
@@ -139,7 +142,7 @@ class Session:
                     self._all_apart(apart, shapes, nets or {}, progress),
                 ):
                     verdicts[case] = both(verdicts.get(case, RIGHT), verdict)
-                    for remark in _remarks(shapes[case], refused.get(case)):
+                    for remark in _remarks(case, shapes[case], refused.get(case)):
                         verdicts[case] = both(verdicts[case], replace(RIGHT, reason=remark))
                     unverified.discard(case)
                     progress.step()
@@ -262,8 +265,12 @@ def _refused(prepared: Sequence[Prepared], shapes: Shapes) -> Iterator[tuple[Cas
             yield one.case, why
 
 
-def _remarks(shapes: Sequence[Shape], refused: str | None) -> Iterator[str]:
-    """What a verdict on these shapes does not rest on."""
+def _remarks(case: Case, shapes: Sequence[Shape], refused: str | None) -> Iterator[str]:
+    """What a verdict on these shapes does not rest on, and what was done for it."""
+    if case.kernel.in_place:
+        yield _RESTORED
+        if case.kernel.most and case.kernel.grid == "one":
+            yield f"takes {case.kernel.most} elements at most"
     if refused:
         yield f"left out: {refused}"
     if all(n * rows == 0 for n, rows in shapes):

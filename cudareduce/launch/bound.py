@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cudareduce.backend import Backend, Buffer, Launch
@@ -137,6 +137,12 @@ class Bound:
         for name, buffer in self._buffers.items():
             if name not in INPUTS and name not in KEPT:
                 self._backend.poison(buffer, byte)
+
+    def restore(self, data: Sequence[Array]) -> None:
+        """Make the inputs what they were, where a launch before has overwritten them; no work may
+        be in flight."""
+        for name, array in zip(("in", "other"), data, strict=False):
+            self._backend.write(self._buffers[name], array)
 
     def answers(self) -> Array:
         """Wait, and bring the answers back: for each row of the input one value, or one row of

@@ -20,6 +20,7 @@ from cudareduce.library.declared import spelled_out, type_aliases
 from cudareduce.library.device_part import Unit, device_part, read_unit
 from cudareduce.library.elements import read_dtypes, written_dtype
 from cudareduce.library.header import BLOCKS, Finish, GridRule
+from cudareduce.library.in_place import keeps_partials, overwrites
 from cudareduce.library.kernel import EXTERN_SHARED, Adopt, Kernel
 from cudareduce.library.syntax import Function
 from cudareduce.problem.dtypes import DTYPES
@@ -143,7 +144,7 @@ def _adopted(
     template = function.template_names
     dtypes = read_dtypes(function.name, type_of(call.read), template)
     partials = written_dtype(function.name, type_of(call.write), template, dtypes)
-    mapped = _map(path, call, says)
+    mapped = _map(path, function, call, says)
     # Or it could not read what it has written, or would map it once more.
     again = counted and partials in (None, *dtypes) and mapped is None
     finish, shared = says.finish or finish_of(function, call, again), says.shared
@@ -155,15 +156,11 @@ def _adopted(
         shared = block * widest if EXTERN_SHARED.search(device) else 0
     bare_name = function.name.rpartition("::")[2]
     entry = f"run_{bare_name}"
-    last = _AFTER.format(
-        entry=entry, call=call.text, arguments=call.arguments, other=_OTHER if call.other else "",
-        after=_TO_OUT if call.answers_in_place else "",
-    )  # fmt: skip
     kernel = Kernel(
         id=path.stem if alone and path.stem.isidentifier() else function.name,
         path=path,
         family="user",
-        text=f'{_BEFORE}#line 1 "{path}"\n{device}{last}',
+        text=f'{_BEFORE}#line 1 "{path}"\n{device}{_after(entry, call)}',
         title=f"{function.name} of {path.name}",
         change="",
         scope="grid",
@@ -182,13 +179,21 @@ def _adopted(
         whole_tiles=not counted,
         most=most(type_of(call.count)) if call.count else None,
         map=mapped,
-        in_place=call.answers_in_place,
+        in_place=call.answers_in_place or overwrites(function.body, name_of(call.read)),
         guessed=tuple(name for name in _OPTIONS if getattr(says, name) is None),
     )
     return kernel, _assumption(kernel, call, unit.missing)
 
 
-def _map(path: Path, call: Call, says: Guesses) -> Map | None:
+def _after(entry: str, call: Call) -> str:
+    """The entry point that calls a kernel."""
+    return _AFTER.format(
+        entry=entry, call=call.text, arguments=call.arguments, other=_OTHER if call.other else "",
+        after=_TO_OUT if call.answers_in_place else "",
+    )  # fmt: skip
+
+
+def _map(path: Path, function: Function, call: Call, says: Guesses) -> Map | None:
     """What a kernel makes of elements, as the user says it, else the product of two arrays. Raises
     UsageError where that takes another number of arrays, or a launch is asked for that cannot
     be."""
@@ -198,6 +203,11 @@ def _map(path: Path, call: Call, says: Guesses) -> Map | None:
         raise UsageError(
             f"{path}: {call.text} reads {counted(reads, 'array')}, and --map {mapped.expression!r} "
             f"takes {mapped.inputs}: say another --map, or --entry another kernel"
+        )
+    if call.answers_in_place and keeps_partials(function.body, name_of(call.read)):
+        raise UsageError(
+            f"{path}: {call.text} leaves a partial of each block in its input, which is not "
+            "understood: let it write them to a second pointer, or give the file a header"
         )
     if call.answers_in_place and (says.grid or says.finish):
         raise UsageError(
@@ -229,6 +239,8 @@ def _assumption(kernel: Kernel, call: Call, missing: Sequence[str]) -> str:
     writes = f"writes {name_of(call.write)}"
     if call.answers_in_place:
         writes = f"leaves its answer in {name_of(call.read)}[0], from where it is copied"
+    elif kernel.in_place:
+        writes += f", overwrites {name_of(call.read)}"
     forms = f", forms {kernel.map.expression} of its elements" if kernel.map else ""
     by = f", by {kernel.ops[0]}" if len(kernel.ops) == 1 else ""
     are = "is" if len(missing) == 1 else "are"

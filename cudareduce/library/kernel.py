@@ -23,8 +23,8 @@ from cudareduce.library.header import (
     memory_bytes,
     read_header,
 )
-from cudareduce.library.mapped import why_not_map
-from cudareduce.library.read import text_of
+from cudareduce.library.mapped import read_map, why_not_map
+from cudareduce.library.reading import has_header, read_source
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, Map, Operator, Reduction
 
@@ -173,7 +173,10 @@ class Kernel:
         if self.scope in ("grid", "block") and rows != 1:
             return f"reduces one array, not {rows} rows"
         if self.most is not None and n > self.most:
-            return f"counts in a type that holds {self.most} at most, not {n}"
+            counts = (
+                "is one block that takes" if self.grid == "one" else "counts in a type that holds"
+            )
+            return f"{counts} {self.most} at most, not {n}"
         if self.walk == "lane" and n > 32:
             whole = " (or one array of a multiple of 32)" if rows == 1 else ""
             return f"gives each element of a row a lane: rows of at most 32{whole}, not {n}"
@@ -222,12 +225,6 @@ def _why_not_op(op: Operator, order: Order, finish: Finish) -> str | None:
     return None
 
 
-def has_header(path: Path) -> bool:
-    """Whether a kernel file has a header, be it right or not; one that cannot be read is a
-    UsageError."""
-    return "/*+++" in text_of(path)
-
-
 #: Shared memory that a launch gives its size, outside of comments that have a line of their own.
 EXTERN_SHARED = re.compile(
     r"^[^/\n]*(?P<words>\bextern\s+(?:[\w:]+\s+)*?__shared__\b)", re.MULTILINE
@@ -241,7 +238,7 @@ Adopt = Callable[[Path, str], Sequence[Kernel]]
 def load_kernels(path: Path, adopt: Adopt) -> Sequence[Kernel]:
     """The kernels of a user's file: one, or what `adopt` makes of a file without a header. Raises
     what `load_kernel` raises."""
-    return [load_kernel(path)] if has_header(path) else adopt(path, text_of(path))
+    return [load_kernel(path)] if has_header(path) else adopt(path, read_source(path))
 
 
 def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Kernel:
@@ -250,7 +247,7 @@ def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Ke
     A file that cannot be read, a broken or a missing header, or a missing entry point is a
     UsageError.
     """
-    text = text_of(path)
+    text = read_source(path)
     header = read_header(path, text)
     if header is None:
         raise UsageError(
@@ -262,7 +259,6 @@ def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Ke
             f'{path}:1: no entry point: the file must define extern "C" __global__ void '
             f"{path.stem}(...), which bears the file's name"
         )
-    check_parameters(path, text, header)
     unsized = EXTERN_SHARED.search(text)
     if unsized is not None and "dynamic_shared" not in header:
         line = text.count("\n", 0, unsized.start("words")) + 1
@@ -273,9 +269,13 @@ def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Ke
     fields: dict[str, Any] = {
         key: tuple(v) if isinstance(v, list) else v for key, v in header.items()
     }
+    if "map" in fields:
+        fields["map"] = read_map(fields["map"], f"{path}: map:")
     for key in ("items", "vector"):
         if f"{key}_bytes" in fields:
             fields[key] = max(1, fields[f"{key}_bytes"] // 4)
+    two = "map" in fields and fields["map"].inputs > 1
+    check_parameters(path, text, header, ("in", "other") if two else ("in",))
     order, finish = fields.get("order", "any"), fields["finish"]
     fields["any_op"] = "ops" not in fields
     declared = fields.get("ops", tuple(OPERATORS))

@@ -14,9 +14,8 @@ from functools import cache
 
 import numpy as np
 
-from cudareduce.errors import UsageError
 from cudareduce.problem.dtypes import DType
-from cudareduce.problem.operators import Map, Reduction
+from cudareduce.problem.operators import Reduction
 from cudareduce.problem.program import Program, program_of
 
 #: What a row of floats comes back as.
@@ -214,20 +213,6 @@ class Folded:
     units: np.ndarray | None = None
 
 
-def checked(mapped: Map) -> Map:
-    """The map, if its expression can be one; else a UsageError."""
-    text = mapped.expression
-    if not text.strip():
-        raise UsageError("--map is empty: write C++ in a, or in a and b, such as 'a * b'")
-    if not text.isprintable():
-        raise UsageError("--map takes one line of C++ without control characters")
-    if not mapped.inputs:
-        raise UsageError(
-            f"--map {text!r} names no element: write C++ in a, or in a and b, such as 'a * b'"
-        )
-    return mapped
-
-
 def try_map(reduction: Reduction) -> None:
     """See that the map of a reduction, if it has one, compiles and does not end its process; raises
     what `fold_mapped` raises."""
@@ -280,7 +265,7 @@ def _program(reduction: Reduction) -> Program:
         expression=mapped.expression, inputs=mapped.inputs,
         number=_NUMBER if acc.kind == "float" else _WHOLE,
     )  # fmt: skip
-    return program_of(text, f"--map {mapped.expression!r}", acc.name)
+    return program_of(text, f"the map {mapped.expression!r}", acc.name)
 
 
 def _is_half(dtype: DType) -> bool:

@@ -80,7 +80,6 @@ def _in_memory(program: bytes) -> int:
 def _compile(text: str, called: str, acc: str, program: Path) -> None:
     command = ["g++", "-x", "c++", "-std=c++17", "-O2", "-w", "-fwrapv", "-fmax-errors=3",
                "-ftemplate-depth=64", "-", "-o", str(program)]  # fmt: skip
-    option, _, _ = called.partition(" ")
     try:
         done = subprocess.run(
             command, input=text, capture_output=True, text=True, check=False, timeout=_COMPILE_S,
@@ -88,7 +87,7 @@ def _compile(text: str, called: str, acc: str, program: Path) -> None:
         )  # fmt: skip
     except FileNotFoundError:
         raise EnvironmentProblem(
-            f"g++ was not found: {option} needs it for the reference (Debian: apt-get install g++)"
+            f"g++ was not found: {called} needs it for the reference (Debian: apt-get install g++)"
         ) from None
     except subprocess.TimeoutExpired:
         raise EnvironmentProblem(
@@ -96,10 +95,9 @@ def _compile(text: str, called: str, acc: str, program: Path) -> None:
         ) from None
     errors = [line for line in done.stderr.splitlines() if "error:" in line]
     if errors:
-        example = "a * b" if option == "--map" else "a > b ? a : b"
         raise UsageError(
             f"{called} does not compile for {acc}: {errors[0].split('error:')[1].strip()}; write "
-            f"C++ in a and b, such as '{example}'"
+            "C++ in a and b, such as 'a > b ? a : b'"
         )
     if done.returncode or not program.exists():
         raise EnvironmentProblem(

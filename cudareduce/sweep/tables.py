@@ -193,7 +193,8 @@ def _kind(run: Run, of: Record | Model | Crossover) -> str:
     """What tells a line from others of the same kernel, as far as the run has several kinds."""
     several_ops = len({r.reduced for r in run.records}) > 1
     several_types = len({r.dtype for r in run.records}) > 1
-    what = [of.op] * several_ops + [of.dtype] * several_types
+    op = of.reduced if isinstance(of, Record) else of.op
+    what = [op] * several_ops + [of.dtype] * several_types
     kinds = [" of ".join(what), "" if of.timing == "cold" else of.timing]
     said = ", ".join(filter(None, kinds))
     return f" ({said})" if said else ""

@@ -143,5 +143,5 @@ def both(old: Verdict, new: Verdict) -> Verdict:
         return stands
     if old.undecided and new.undecided:
         return replace(stands, reason=old.reason)
-    remarks = dict.fromkeys(reason for reason in (old.reason, new.reason) if reason)
-    return replace(stands, reason="; ".join(remarks))
+    remarks = [old.reason] + [new.reason] * (new.reason not in old.reason)
+    return replace(stands, reason="; ".join(filter(None, remarks)))

@@ -144,24 +144,22 @@ def _in_every_way(
             verdicts[k] = worse(old, new) if new else None
             if new and new.outcome == "fail":
                 # The launch before was right: what this one was given may be why it is not.
-                changed = _changed(backend, one) if answers[k] else None
+                changed = _changed(backend, bound, one) if answers[k] else None
                 if changed:
                     why = f"{one.input}: {changed}"
                     verdicts[k] = replace(verdicts[k] or new, reason=why, error=None, bound=None)
                 return verdicts
             answers[k].append(bits)
-    for k, (one, bits_of_one) in enumerate(zip(given, answers, strict=True)):
+    for k, (bound, one) in enumerate(zip(bounds, given, strict=True)):
         verdict = verdicts[k]
         if verdict is None:
             continue
-        changed = _changed(backend, one)
+        changed = _changed(backend, bound, one)
         if changed:
             verdicts[k] = replace(verdict, outcome="fail", reason=f"{one.input}: {changed}")
             return verdicts
         if one.many:
-            verdicts[k] = replace(
-                verdict, distinct=len(set(bits_of_one)), launches=len(bits_of_one)
-            )
+            verdicts[k] = replace(verdict, distinct=len(set(answers[k])), launches=len(answers[k]))
     return verdicts
 
 
@@ -171,6 +169,8 @@ def _once(bound: Bound, one: _Given, way: str) -> tuple[Verdict | None, bytes]:
     # Where a kernel writes depends on the size and not on the values: one input of a size shows it.
     guarded = given.offset or given.pattern in _GUARDED
     try:
+        if bound.plan.kernel.in_place:
+            bound.restore(one.data)
         bound.run()
         answers = bound.answers()
         new = judge(bound.plan, answers, one.ref, given.pattern)
@@ -190,9 +190,9 @@ def _once(bound: Bound, one: _Given, way: str) -> tuple[Verdict | None, bytes]:
     return replace(new, effort=given.effort + launches), bits
 
 
-def _changed(backend: Backend, one: _Given) -> str | None:
+def _changed(backend: Backend, bound: Bound, one: _Given) -> str | None:
     """What has become of an input, where it is small enough to be looked at."""
-    if not one.input.elements or one.input.elements > SMALL:
+    if bound.plan.kernel.in_place or not one.input.elements or one.input.elements > SMALL:
         return None
     for data, buffer in zip(one.data, one.buffers, strict=True):
         now = backend.download(buffer, data.dtype.str, data.size).reshape(data.shape)

@@ -1,4 +1,4 @@
-"""What a file that somebody has named holds, if it can be a kernel's source."""
+"""The text of a kernel file, which may be anything that bears such a name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cudareduce.errors import UsageError
 _LARGEST = 4 * 2**20
 
 
-def text_of(path: Path) -> str:
+def read_source(path: Path) -> str:
     """What a kernel file holds. What is no plain text file of 4 MiB at most is a UsageError."""
     try:
         about = path.stat()
@@ -28,3 +28,9 @@ def text_of(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not a text file"
         raise UsageError(f"cannot read {path}: {reason}") from None
+
+
+def has_header(path: Path) -> bool:
+    """Whether a kernel file has a header, be it right or not; one that cannot be read is a
+    UsageError."""
+    return "/*+++" in read_source(path)
