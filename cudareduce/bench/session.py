@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
+from math import inf
 
 from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, open_backend
@@ -269,7 +270,7 @@ def _remarks(case: Case, shapes: Sequence[Shape], refused: str | None) -> Iterat
     """What a verdict on these shapes does not rest on, and what was done for it."""
     if case.kernel.in_place:
         yield _RESTORED
-        if case.kernel.most and case.kernel.grid == "one":
+        if (case.kernel.most or inf) <= case.block * case.items:
             yield f"takes {case.kernel.most} elements at most"
     if refused:
         yield f"left out: {refused}"

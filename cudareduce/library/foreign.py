@@ -147,13 +147,10 @@ def _adopted(
     mapped = _map(path, function, call, says)
     # Or it could not read what it has written, or would map it once more.
     again = counted and partials in (None, *dtypes) and mapped is None
-    finish, shared = says.finish or finish_of(function, call, again), says.shared
+    finish = says.finish or finish_of(function, call, again)
     if finish.startswith(("relaunch", "reshape")) and not again:
         raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
     device = device_part(unit, function.name)
-    if shared is None:
-        widest = max(DTYPES[name].size for name in dtypes)
-        shared = block * widest if EXTERN_SHARED.search(device) else 0
     bare_name = function.name.rpartition("::")[2]
     entry = f"run_{bare_name}"
     kernel = Kernel(
@@ -175,7 +172,7 @@ def _adopted(
         ops=_ops(function),
         symbol=entry,
         partials=partials or "of its elements",
-        dynamic_shared=shared,
+        dynamic_shared=_shared(says, device, block, dtypes),
         whole_tiles=not counted,
         most=most(type_of(call.count)) if call.count else None,
         map=mapped,
@@ -183,6 +180,14 @@ def _adopted(
         guessed=tuple(name for name in _OPTIONS if getattr(says, name) is None),
     )
     return kernel, _assumption(kernel, call, unit.missing)
+
+
+def _shared(says: Guesses, device: str, block: int, dtypes: Sequence[str]) -> int:
+    """Bytes of dynamic shared memory a block: an element a thread, where the kernel has any."""
+    if says.shared is not None:
+        return says.shared
+    widest = max(DTYPES[name].size for name in dtypes)
+    return block * widest if EXTERN_SHARED.search(device) else 0
 
 
 def _after(entry: str, call: Call) -> str:

@@ -234,12 +234,9 @@ def fold_mapped(reduction: Reduction, rows: tuple[np.ndarray, ...]) -> Folded:
     found = program.run(words, given, count * _FIELDS, "longdouble").reshape(count, _FIELDS)
     answer, size, slack, units = found.T
     shares = n if reduction.op.name == "mean" else 1
-    return Folded(
-        answer / shares,
-        (size / shares).astype(float),
-        (slack / shares).astype(float),
-        units.astype(float),
-    )
+    with np.errstate(over="ignore"):  # what is beyond float64 is infinite
+        size, slack, units = (array.astype(float) for array in (size, slack, units))
+    return Folded(answer / shares, size / shares, slack / shares, units)
 
 
 def _in_turns(rows: list[np.ndarray]) -> list[np.ndarray]:
