@@ -146,7 +146,7 @@ def _mapped_others(
     reduction: Reduction, arrays: Sequence[Array], places: Sequence[slice]
 ) -> list[Array]:
     """For each input the chunk, of a few, that moves what becomes of it most: none of its elements,
-    all without their signs, what the other input has there, or one beyond all others."""
+    all without their signs, what the other input has there, or what is beyond all others."""
     others = []
     op = OPERATORS["sum"] if reduction.op.name == "mean" else reduction.op
     for k, place in enumerate(places):
@@ -156,9 +156,8 @@ def _mapped_others(
         tried = [old, np.zeros_like(old), (bits & ~sign).view(old.dtype)]
         tried += [array[place] for j, array in enumerate(arrays) if j != k]
         if op.name in _EXTREMA:
-            tried += [old.copy(), old.copy()]
-            tried[-2][0] = _beyond(old, reduction.dtype, highest=True)
-            tried[-1][0] = _beyond(old, reduction.dtype, highest=False)
+            ends = (_beyond(old, reduction.dtype, highest=highest) for highest in (True, False))
+            tried += [np.array([end] * len(old), old.dtype) for end in ends]
         rows = [tried if j == k else [array[place]] * len(tried) for j, array in enumerate(arrays)]
         given = tuple(as_numbers(np.array(some), reduction.dtype) for some in rows)
         answers = fold_mapped(replace(reduction, op=op), given).answer.astype(float)
