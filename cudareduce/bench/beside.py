@@ -24,6 +24,7 @@ from cudareduce.bench.session import Session
 from cudareduce.intervals import MIN_ROUNDS
 from cudareduce.launch.case import Shape
 from cudareduce.peers import catalogue, process
+from cudareduce.peers.catalogue import Listing
 from cudareduce.peers.job import Found, Job, Outcome
 from cudareduce.problem.operators import Reduction
 from cudareduce.results.record import Record
@@ -35,6 +36,7 @@ from cudareduce.verify.verdict import skipped
 _EDGES: tuple[Shape, ...] = ((1, 1), (33, 1), (1025, 1), (65537, 1), (33, 5))
 _MORE_EDGES: tuple[Shape, ...] = (*_EDGES, (4097, 1), (257, 9), (1000003, 1))
 _ON_CPU = "runs on a GPU alone, and this is the CPU emulator: nothing of it is tried here"
+_MAPPED = "is called for elements as they are, and not for what a map makes of them"
 _FIRST_PASS = "--region first-pass times the first launch alone, which of a library nobody can tell"
 
 
@@ -86,6 +88,9 @@ def _all(
     ):
         for one in asked:
             reduction = one.group.reduction
+            if reduction.map:
+                beside = _without_maps(beside, session, one, recorder, listings)
+                continue
             edges = () if settings.only_pattern or reduction in sound else tried
             job = Job(
                 spec=session.spec, listings=listings, reduction=reduction,
@@ -109,6 +114,20 @@ def _all(
             except KeyboardInterrupt:
                 return replace(beside, interrupted=True)
     return beside
+
+
+def _without_maps(
+    beside: Beside, session: Session, one: Asked, recorder: Recorder, listings: Sequence[Listing]
+) -> Beside:
+    """A row for each library that says why it is not tried."""
+    peers = [peer for listing in listings for peer in listing.peers()]
+    job = Job(
+        spec=session.spec, listings=tuple(listings), reduction=one.group.reduction,
+        shapes=(one.shape,), folder="",
+    )  # fmt: skip
+    outcome = Outcome(peers={p.name: Found(verdict=skipped("unfit", _MAPPED)) for p in peers})
+    made = LibraryRecords(recorder, peers, job, session.backend.limits())
+    return _with(beside, replace(one, kernels=()), outcome, made)
 
 
 def _rounds(rounds: int, odd: bool) -> int:
@@ -143,7 +162,7 @@ def joined(
     protocol that tells of both."""
 
     def problem(r: Record) -> tuple[object, ...]:
-        return r.op, r.dtype, r.acc, r.aligned_n or r.n, r.rows
+        return r.op, r.map, r.dtype, r.acc, r.aligned_n or r.n, r.rows
 
     both = [*records, *beside.records]
     order = {key: k for k, key in enumerate(dict.fromkeys(map(problem, both)))}

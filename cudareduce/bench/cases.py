@@ -14,6 +14,7 @@ from cudareduce.bench.session import Session
 from cudareduce.launch.case import Case, Shape
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice
+from cudareduce.problem.mapped import try_map
 from cudareduce.problem.operators import Reduction
 from cudareduce.verify.shapes import ROW_SHAPES
 from cudareduce.verify.verdict import Verdict, skipped
@@ -28,10 +29,11 @@ Cases = list[tuple[Case, Verdict | None]]
 
 def cases(session: Session, choices: Sequence[Choice]) -> dict[Reduction, Cases]:
     """A case for each choice and reduction; for `auto` one for each shape that it takes at the
-    sizes of the run. A table that does not load is a UsageError."""
+    sizes of the run. A table that does not load is a UsageError, and so is a map."""
     tables = _tables(session, choices)
     found: dict[Reduction, Cases] = {}
     for reduction, some in session.settings.shares(choices).items():
+        try_map(reduction)
         mine = found[reduction] = []
         for sms, choice in product(session.settings.sms, some):
             if choice.among:
@@ -95,7 +97,8 @@ def _chosen(
             own = replace(choice, kernel=best.kernel, block=shape[0], items=shape[1])
             one, verdict = case(session, own, reduction, sms)
         elif sizes:
-            why = reduction.why_undefined() or "no kernel of the package takes these rows"
+            takes = "reads two arrays" if reduction.inputs > 1 else "takes these rows"
+            why = reduction.why_undefined() or f"no kernel of the package {takes}"
             one = Case(choice.kernel, reduction, choice.kernel.block, 1, sms=sms)
             verdict = skipped("unfit", why)
         else:

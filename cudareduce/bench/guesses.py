@@ -1,4 +1,4 @@
-"""The grid of a file without a header: another guess is tried before the first counts."""
+"""What is guessed of a file without a header: another guess is tried before the first counts."""
 
 from __future__ import annotations
 
@@ -7,21 +7,72 @@ from dataclasses import replace
 
 from cudareduce.bench.cases import case
 from cudareduce.bench.session import Session
-from cudareduce.library.header import GridRule
+from cudareduce.library.header import Finish, GridRule
+from cudareduce.library.mapped import maps_in
 from cudareduce.library.registry import Choice
 from cudareduce.progress import say
 from cudareduce.verify.shapes import guess_net
 
 
 def settled(session: Session, choices: Sequence[Choice], quiet: bool) -> list[Choice]:
-    """The choices, of those whose grid is a guess with the one that gives right answers; where
+    """The choices, of those whose grid, map or size is a guess with what gives right answers; where
     that is not the first, it is said."""
-    return [_settled(session, choice, quiet) for choice in choices]
+    found = []
+    for choice in choices:
+        for settle in (_grid, _mapped, _one_tile):
+            choice = settle(session, choice, quiet)
+        found.append(choice)
+    return found
 
 
-def _settled(session: Session, choice: Choice, quiet: bool) -> Choice:
+def _mapped(session: Session, choice: Choice, quiet: bool) -> Choice:
+    """Of a kernel that is wrong about elements, but right about what its text makes of them, the
+    latter."""
     kernel = choice.kernel
-    if "grid" not in (kernel.guessed or ()) or "gridDim" not in kernel.text:
+    asked = any(reduction.map for reduction in session.settings.reductions)
+    if "map" not in (kernel.guessed or ()) or kernel.map or asked:
+        return choice
+    maps = maps_in(kernel.text)
+    if not maps or _is_right(session, choice) is not False:
+        return choice
+    # Launched again on its partials it would map them, too.
+    finish: Finish = (
+        "host" if kernel.relaunches and "finish" in (kernel.guessed or ()) else kernel.finish
+    )
+    for mapped in maps:
+        second = replace(choice, kernel=replace(kernel, map=mapped, finish=finish))
+        if _is_right(session, second):
+            say(
+                f"{kernel.path}: its answers are wrong as those of elements, and right as those of "
+                f"{mapped.expression}, so it is taken for that: --map says which",
+                quiet,
+            )
+            return second
+    return choice
+
+
+def _one_tile(session: Session, choice: Choice, quiet: bool) -> Choice:
+    """Of a kernel that has one block, and is wrong unless that takes all elements at once, what
+    takes no more than those."""
+    kernel = choice.kernel
+    if not (kernel.in_place and kernel.grid == "one" and kernel.guessed):
+        return choice
+    block = session.settings.block or kernel.block
+    most = block * (session.settings.items or kernel.items)
+    second = replace(choice, kernel=replace(kernel, most=min(most, kernel.most or most)))
+    if _is_right(session, choice) is not False or not _is_right(session, second):
+        return choice
+    say(
+        f"{kernel.path}: its one block is wrong about more than {most} elements, and right up to "
+        "them, so it is given no more: --block and --items say how many",
+        quiet,
+    )
+    return second
+
+
+def _grid(session: Session, choice: Choice, quiet: bool) -> Choice:
+    kernel = choice.kernel
+    if "grid" not in (kernel.guessed or ()) or kernel.grid == "one" or "gridDim" not in kernel.text:
         return choice
     other: GridRule = "fill" if kernel.grid == "cover" else "cover"
     second = replace(choice, kernel=replace(kernel, grid=other))

@@ -96,7 +96,8 @@ class Jobs:
         small = tuple((n, rows) for n, rows in taken if n * rows <= _TOGETHER)
         if small:
             yield self._limited(replace(job, shapes=small))
-        most = LARGE_BYTES // one.case.reduction.dtype.size - 1
+        reduction = one.case.reduction
+        most = LARGE_BYTES // (reduction.dtype.size * reduction.inputs) - 1
         for n, rows in taken:
             if n * rows > _TOGETHER:
                 full = n * rows <= (SMALL if self.backend.traits.isolated else most)

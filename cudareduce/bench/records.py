@@ -105,6 +105,7 @@ class Recorder:
         return Record(
             kernel=case.kernel.id,
             op=reduction.op.name,
+            map=reduction.map.expression if reduction.map else None,
             dtype=reduction.dtype.name,
             acc=reduction.acc.name,
             n=n,
@@ -155,7 +156,8 @@ class Recorder:
         """The record with what one method found, and the joules of a launch."""
         timing = times.timings[case]
         moved, read = self._bytes(plan)
-        ceiling = read / times.ceiling.median_us / 1e3 if times.ceiling else None
+        one_array = read / plan.problem.reduction.inputs  # which is what a ceiling's launch reads
+        ceiling = one_array / times.ceiling.median_us / 1e3 if times.ceiling else None
         return replace(
             record,
             **_bandwidth(timing, moved, self.peak_gb_s, ceiling),

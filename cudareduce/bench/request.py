@@ -20,11 +20,13 @@ from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
 from cudareduce.library.foreign import Guesses, adopting
 from cudareduce.library.header import Finish, GridRule
+from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.expression import broken_law, own_operator
 from cudareduce.problem.inputs import why_no_pattern
-from cudareduce.problem.operators import OPERATORS, Operator, Reduction, reduction_of
+from cudareduce.problem.mapped import try_map
+from cudareduce.problem.operators import OPERATORS, Map, Operator, Reduction, reduction_of
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Outputs
 from cudareduce.signals import held
@@ -36,7 +38,8 @@ from cudareduce.verify.forking import fork_server
 class Selection:
     """Which kernels, and what the user says of files without a header: `block` threads, `items`
     elements a thread, `grid` blocks or a rule for their number, `shared` bytes a block; None
-    leaves it to each kernel. Each is run on every number of `sms`, without any on all SMs."""
+    leaves it to each kernel. Each is run on every number of `sms`, without any on all SMs. What is
+    combined is what `map` makes of elements, which such a file does itself."""
 
     kernels: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
@@ -47,6 +50,12 @@ class Selection:
     grid: int | GridRule | None = None
     shared: int | None = None
     finish: Finish | None = None
+    map: str | None = None
+
+    @property
+    def mapped(self) -> Map | None:
+        """The map as it is understood; one that is no map is a UsageError."""
+        return None if self.map is None else read_map(self.map, "--map")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +144,7 @@ def chosen(selection: Selection, registry: Registry, quiet: bool) -> list[Choice
     guesses = Guesses(
         entries=selection.entry, block=selection.block, items=selection.items,
         grid=selection.grid, finish=selection.finish, shared=selection.shared,
+        map=selection.mapped,
     )  # fmt: skip
 
     take = adopting(guesses, partial(say, quiet=quiet))
@@ -171,13 +181,17 @@ def _settings(
     pattern: str | None,
     special: Settings,
 ) -> Settings:
-    reductions = _reductions(problem, problem.op or ("sum",), problem.dtype or ("float32",))
+    ops, dtypes, mapped = problem.op or ("sum",), problem.dtype or ("float32",), selection.mapped
+    if mapped and problem.op_expr is not None:
+        raise UsageError("--map goes with --op, and not with --op-expr: put the map into it")
+    reductions = _reductions(problem, ops, dtypes, mapped)
     for reduction in reductions:
+        try_map(reduction)
         reason = why_no_pattern(pattern or "random", reduction)
         if reason:
             raise UsageError(reason)
     return replace(
-        special, reductions=reductions, instead=_instead(problem), sizes=problem.n or (),
+        special, reductions=reductions, instead=_instead(problem, mapped), sizes=problem.n or (),
         rows=problem.rows, block=selection.block, items=selection.items,
         sms=selection.sms or (None,), seed=machine.seed or 0,
         timed_seed=special.timed_seed if machine.seed is None else machine.seed + 1,
@@ -186,7 +200,7 @@ def _settings(
 
 
 def _reductions(
-    problem: ReductionOptions, ops: Sequence[str], dtypes: Sequence[str]
+    problem: ReductionOptions, ops: Sequence[str], dtypes: Sequence[str], mapped: Map | None
 ) -> tuple[Reduction, ...]:
     """Each operator on each type; an operator of one's own is tested first."""
     reductions = []
@@ -198,20 +212,20 @@ def _reductions(
             if warning:
                 say(f"Warning: {warning}.")
             operators = [own]
-        reductions += [reduction_of(op, dtype, problem.acc) for op in operators]
+        reductions += [reduction_of(op, dtype, problem.acc, mapped) for op in operators]
     return tuple(reductions)
 
 
-def _instead(problem: ReductionOptions) -> tuple[Reduction, ...]:
+def _instead(problem: ReductionOptions, mapped: Map | None) -> tuple[Reduction, ...]:
     """What a kernel may be given where nobody has said what it is to reduce; other accumulators
     last, for a file without a header that writes these."""
     if problem.op_expr is not None or problem.acc is not None or (problem.op and problem.dtype):
         return ()
     pairs = list(product(problem.op or OPERATORS, problem.dtype or DTYPES))
-    found = [reduction_of(op, dtype) for op, dtype in pairs]
+    found = [reduction_of(op, dtype, None, mapped) for op, dtype in pairs]
     for (op, dtype), acc in product(pairs, DTYPES):
         with suppress(UsageError):
-            found.append(reduction_of(op, dtype, acc))
+            found.append(reduction_of(op, dtype, acc, mapped))
     return tuple(found)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
+from math import inf
 
 from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, open_backend
@@ -33,6 +34,9 @@ from cudareduce.verify.verify import verify
 _MADE_PER_S = 1.5e8
 #: The reason of a case that Ctrl-C came before.
 _INTERRUPTED = "interrupted before it was verified"
+
+#: What is said of a kernel that is right on an input that no launch has touched.
+_RESTORED = "overwrites its input, which is restored before each launch"
 
 #: What is tried with each case besides.
 Nets = Mapping[Case, Sequence[Net]]
@@ -139,7 +143,7 @@ class Session:
                     self._all_apart(apart, shapes, nets or {}, progress),
                 ):
                     verdicts[case] = both(verdicts.get(case, RIGHT), verdict)
-                    for remark in _remarks(shapes[case], refused.get(case)):
+                    for remark in _remarks(case, shapes[case], refused.get(case)):
                         verdicts[case] = both(verdicts[case], replace(RIGHT, reason=remark))
                     unverified.discard(case)
                     progress.step()
@@ -229,7 +233,8 @@ class Session:
         if not prepared:
             return {}
         cases = [one.case for one in prepared]
-        nbytes = shape[0] * shape[1] * cases[0].reduction.dtype.size
+        reduction = cases[0].reduction
+        nbytes = shape[0] * shape[1] * reduction.dtype.size * reduction.inputs
         too_large = why_too_large(nbytes * self.backend.traits.host_copies)
         if too_large:
             return dict.fromkeys(cases, skipped("machine", too_large))
@@ -261,8 +266,12 @@ def _refused(prepared: Sequence[Prepared], shapes: Shapes) -> Iterator[tuple[Cas
             yield one.case, why
 
 
-def _remarks(shapes: Sequence[Shape], refused: str | None) -> Iterator[str]:
-    """What a verdict on these shapes does not rest on."""
+def _remarks(case: Case, shapes: Sequence[Shape], refused: str | None) -> Iterator[str]:
+    """What a verdict on these shapes does not rest on, and what was done for it."""
+    if case.kernel.in_place:
+        yield _RESTORED
+        if (case.kernel.most or inf) <= case.block * case.items:
+            yield f"takes {case.kernel.most} elements at most"
     if refused:
         yield f"left out: {refused}"
     if all(n * rows == 0 for n, rows in shapes):

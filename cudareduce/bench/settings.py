@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from secrets import randbits
 
 from cudareduce.budget import Deadline
@@ -51,9 +51,10 @@ class Settings:
         """The kernels that each reduction is tried with."""
         shares: dict[Reduction, list[Choice]] = {reduction: [] for reduction in self.reductions}
         for choice in choices:
-            kernel, mine = choice.kernel, self.reductions
+            kernel, mine = choice.kernel, tuple(_of(choice, r) for r in self.reductions)
             if kernel.foreign and all(kernel.why_not(reduction) for reduction in mine):
-                mine = tuple(r for r in self.instead if kernel.why_not(r) is None)[:1] or mine
+                others = (_of(choice, reduction) for reduction in self.instead)
+                mine = tuple(r for r in others if kernel.why_not(r) is None)[:1] or mine
             for reduction in mine:
                 shares.setdefault(reduction, []).append(choice)
         return {reduction: some for reduction, some in shares.items() if some}
@@ -63,3 +64,9 @@ class Settings:
         """By which methods the run times, in the order asked for."""
         kinds = [False, True] if self.graph else [False]
         return tuple(Method(timing == "cold", graph) for timing in self.timings for graph in kinds)
+
+
+def _of(choice: Choice, reduction: Reduction) -> Reduction:
+    """A reduction as a kernel is given it: where nobody says otherwise, with the map that it
+    forms."""
+    return replace(reduction, map=reduction.map or choice.kernel.map)

@@ -97,7 +97,20 @@ def _counted(records: Sequence[Record], one: str, many: str) -> str:
     found: dict[tuple[object, ...], str] = {}
     for r in records:
         n = r.n if r.aligned_n is None else r.aligned_n
-        key = (r.kernel, r.block, r.items, r.name, r.op, r.dtype, r.acc, n, r.rows, r.sms, r.timing)
+        key = (
+            r.kernel,
+            r.block,
+            r.items,
+            r.name,
+            r.op,
+            r.map,
+            r.dtype,
+            r.acc,
+            n,
+            r.rows,
+            r.sms,
+            r.timing,
+        )
         found[key] = max(found.get(key, r.verdict), r.verdict, key=_RANK.index)
     counts = Counter(found.values())
     alike = len({key[0] for key in found}) == len(found)

@@ -24,10 +24,10 @@ from cudareduce.timing.remarks import remarks
 from cudareduce.timing.rounds import Measurement, measure, over
 from cudareduce.timing.sampling import Method
 from cudareduce.timing.timer import DeviceTimer
-from cudareduce.verify.inputs import repeats
+from cudareduce.verify.distinct import distinct_answers
 from cudareduce.verify.job import both
-from cudareduce.verify.timed_input import WROTE_INPUT, TimedData, TimedInput
-from cudareduce.verify.verdict import RIGHT, Verdict, worse
+from cudareduce.verify.timed_input import TimedData, TimedInput
+from cudareduce.verify.verdict import RIGHT, WROTE_INPUT, Verdict, worse
 from cudareduce.verify.witness import Memory, Witness
 
 FLOOR_EVENTS, FLOOR_LAUNCH = "floor: two events", "floor: an empty kernel"
@@ -76,7 +76,7 @@ class Trial:
         self._home, self._monitor = home, monitor
         self._open = ExitStack()
         self._kept: Context[DeviceTimer] | None = None
-        if self._data.elements.nbytes > _RENEWED_BYTES:
+        if self._data.nbytes > _RENEWED_BYTES:
             self._kept = self._open.enter_context(self._context())
 
     def close(self) -> None:
@@ -92,14 +92,19 @@ class Trial:
 
     def _set_up(self, backend: TimedBackend, timer: DeviceTimer) -> Mapping[str, Launch]:
         """Buffers for every case in a new context, poisoned, and what is to be timed there."""
-        given = self._given = TimedInput(backend, timer, self._data)
+        in_place = any(plan.kernel.in_place for plan in self._plans.values())
+        given = self._given = TimedInput(backend, timer, self._data, spare=in_place)
         programs = programs_of(backend, self._plans)
         readers = timer.readers(given.buffer)
         entrants = {FLOOR_EVENTS: lambda: None, FLOOR_LAUNCH: timer.empty(), **readers}
         self._readers = tuple(readers)
         first_only = self._settings.region == "first-pass"
         for k, (case, plan) in enumerate(self._plans.items()):
-            bound = self._bounds[case] = Bound(backend, plan, programs[case], given.buffer)
+            bound = self._bounds[case] = Bound(
+                backend, plan, programs[case], given.buffer, None, *given.buffers[1:]
+            )
+            if self._keep_cache and plan.kernel.in_place:
+                continue  # what restores its input would fill the cache
             entrants[str(k)] = bound.run_first if first_only else bound.run
         memory = Memory(self._bounds, timer)
         self._witnesses = {
@@ -157,6 +162,9 @@ class Trial:
                 f"the host enqueued every launch of {', '.join(late)} too late to be timed: see "
                 "what else keeps its processors busy"
             )
+        warm = [case.kernel.id for case in self._plans if case.kernel.in_place and not method.cold]
+        if warm:
+            said.append(f"{', '.join(warm)}: no warm time, since its input is restored before it")
         return Found(
             times=times, story=self._story(method, measured), remarks=tuple(said),
             interrupted=measured.interrupted,
@@ -218,7 +226,8 @@ class Trial:
             bound.poison()
             bound.run()
             verdict = self._data.judged(bound.plan, bound.answers(), 0)
-            damage = bound.damage() or (None if given.restored() else WROTE_INPUT)
+            kept = given.restored() or bound.plan.kernel.in_place
+            damage = bound.damage() or (None if kept else WROTE_INPUT)
             if damage:
                 verdict = Verdict("fail", damage)
             if verdict is None:
@@ -229,8 +238,9 @@ class Trial:
     def _count(self, context: Context[DeviceTimer], costs_us: Mapping[Case, float]) -> None:
         """The energy of launches that were timed, as far as there is time."""
         for k, case in enumerate(self._plans if self._settings.energy else ()):
-            if case in costs_us and not self._settings.deadline.passed:
-                run, counter = context.entrants[str(k)], self._monitor.energy_j
+            run = context.entrants.get(str(k))
+            if run and case in costs_us and not self._settings.deadline.passed:
+                counter = self._monitor.energy_j
                 took = joules(context.timer, run, costs_us[case], counter)
                 self._joules |= {} if took is None else {case: took}
 
@@ -244,24 +254,13 @@ class Trial:
             if wrong:
                 after = worse(after, Verdict("fail", wrong))
             if after.outcome == "pass":
-                distinct, launches = distinct_answers(bound, cost_us)
+                given.restored()
+                distinct, launches = distinct_answers(bound, cost_us, given)
                 after = worse(after, self._data.judged(bound.plan, bound.answers(), 0) or RIGHT)
                 after = replace(after, distinct=distinct, launches=launches)
-            if not given.restored():
+            if not given.restored() and not bound.plan.kernel.in_place:
                 after = worse(after, Verdict("fail", WROTE_INPUT))
             self._after[case] = after
-
-
-def distinct_answers(bound: Bound, cost_us: float) -> tuple[int, int]:
-    """How many different answers some launches on one input give, bit by bit, and how many they
-    were; one takes about `cost_us`."""
-    launches = repeats(cost_us)
-    seen = set()
-    for _ in range(launches):
-        bound.poison()
-        bound.run()
-        seen.add(bound.answers().tobytes())
-    return len(seen), launches
 
 
 def _standing(group: Group, case: Case, verdict: Verdict) -> Group:

@@ -17,6 +17,7 @@ from cudareduce.cli.options import (
     add_format,
     add_json,
     add_kernels,
+    add_map,
     add_no_cache,
     add_peers,
     add_quiet,
@@ -115,7 +116,7 @@ def compare(**options: Any) -> int:
 _NOT_COMPILING = (
     "base", "compiling", "n", "rows", "op", "dtype", "rounds", "threshold", "thresholds", "strict",
     "cross_device", "no_same_code", "json", "benchmark_json", "time_limit", "everything",
-    "no_cache", "device", "peers",
+    "no_cache", "device", "peers", "map",
 )  # fmt: skip
 _NOT_BASELINE = ("base", "compiling", "n", "rows", "op", "dtype", "arch")
 _NOT_BASE = ("baseline", "compiling", "update_baseline", "arch", "json")
@@ -165,6 +166,7 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
 @click.option(
     "--arch", type=Architectures(), help="With --compile: architectures.  [default: the baseline's]"
 )
+@add_map
 @add_json
 @add_folders
 @add_device
@@ -227,5 +229,7 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
             if options[key]:
                 name = {"everything": "all"}.get(key, key.replace("_", "-"))
                 raise click.UsageError(f"--{name} is about times, and --compile measures none")
+    if compiling and options["map"] is not None:
+        raise click.UsageError("--map is about answers, and --compile looks at none")
     if base and (options["cross_device"] or options["json"]):
         raise click.UsageError("--cross-device and --json go with --baseline")

@@ -15,7 +15,7 @@ _NO_BREAK = "\u00a0"
 #: What is in none, as --help, whose name click keeps to itself, stands in the last.
 GROUPS = {
     "What is reduced": (
-        "n", "rows", "op", "dtype", "acc", "op_expr", "identity", "rtol", "pattern",
+        "n", "rows", "op", "dtype", "acc", "map", "op_expr", "identity", "rtol", "pattern",
         "only_pattern", "seed",
     ),
     "Which kernels": ("folders", "block", "items", "sms", "peers"),

@@ -116,6 +116,11 @@ add_machine = options_of(
     add_file("--markdown", "Markdown"),
     add_debug,
 )  # fmt: skip
+add_map = click.option(
+    "--map", metavar="C++",
+    help="What is combined: C++ in a, or in a and b of two inputs, such as 'a * b', for sum, mean, "
+    "min and max.  [default: the elements]",
+)  # fmt: skip
 add_problem = options_of(
     click.option("--op", type=Words("OPS", tuple(OPERATORS)),
                  help=f"Operators, with commas, or all: {', '.join(OPERATORS)}.  [default: sum, or "
@@ -129,6 +134,7 @@ add_problem = options_of(
     click.option("--rtol", type=Amount(1, zero=True), default=1e-5, show_default=True,
                  metavar="SHARE",
                  help="How far a float answer of --op-expr may be off, relatively."),
+    add_map,
     click.option("--acc", type=Word(DTYPES), metavar="DTYPE",
                  help="Accumulate in this wider type."),
     click.option("--rows", type=Count(0, LARGEST), default=1, show_default=True,

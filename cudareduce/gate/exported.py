@@ -25,6 +25,7 @@ def _plain(row: Row) -> dict[str, Any]:
     return {
         "kernel": record.kernel,
         "op": record.op,
+        "map": record.map,
         "dtype": record.dtype,
         "acc": record.acc,
         "n": record.n,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from cudareduce.library.mapped import read_map
+from cudareduce.problem.operators import Map
 from cudareduce.report.publish import Outputs
 
 
@@ -36,7 +38,7 @@ class CompareRequest:
 class Remeasuring:
     """Which kernels to measure again, and where; `rounds` is None for as many as before,
     `time_limit` the seconds for the verification of one kernel, `peers` libraries to measure
-    beside."""
+    beside, `map` what is made of elements before they are combined."""
 
     kernels: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
@@ -46,6 +48,12 @@ class Remeasuring:
     no_cache: bool = False
     quiet: bool = False
     peers: tuple[str, ...] = ()
+    map: str | None = None
+
+    @property
+    def mapped(self) -> Map | None:
+        """The map as it is understood; one that is no map is a UsageError."""
+        return None if self.map is None else read_map(self.map, "--map")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry, asked_for
 from cudareduce.peers.names import meant
 from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS, Reduction, reduction_of
+from cudareduce.problem.operators import OPERATORS, Map, Reduction, reduction_of
 from cudareduce.results.record import Record, Run
 
 #: Rounds where neither the command nor a baseline says.
@@ -50,7 +50,7 @@ def repeated(stored: Run, remeasuring: Remeasuring, registry: Registry) -> Repea
     old = tuple(filter(asked, plain))
     rounds = remeasuring.rounds or int(stored.protocol.get("rounds") or DEFAULT_ROUNDS)
     problems = replace(stored, records=old or plain)
-    batches = _baseline_batches(problems, choices, rounds, remeasuring.time_limit)
+    batches = _baseline_batches(problems, choices, rounds, remeasuring)
     if remeasuring.peers:
         odd = any(record.aligned_n is not None for record in beside)
         batches = [replace(batch, peers=remeasuring.peers, odd=odd) for batch in batches]
@@ -107,7 +107,7 @@ def _shape_asked_for(record: Record, protocol: Mapping[str, Any]) -> tuple[int, 
 
 
 def _baseline_batches(
-    run: Run, choices: Sequence[Choice], rounds: int, time_limit_s: float | None
+    run: Run, choices: Sequence[Choice], rounds: int, remeasuring: Remeasuring
 ) -> list[Batch]:
     """The baseline's problems, with what was asked of every kernel then."""
     for record in run.records:
@@ -116,6 +116,8 @@ def _baseline_batches(
                 f"the baseline holds {record.timing} times; check measures cold ones: bench without"
                 " --timing"
             )
+    asked, own = remeasuring.mapped, [choice.kernel.map for choice in choices]
+    maps = {mapped.expression: mapped for mapped in (asked, *own) if mapped}
     protocol = run.protocol
     groups: dict[tuple[int, str, str], list[Record]] = {}
     for record in run.records:
@@ -124,7 +126,7 @@ def _baseline_batches(
     batches = []
     for (rows, region, pattern), records in groups.items():
         settings = Settings(
-            reductions=tuple(dict.fromkeys(_reduction(r) for r in records)),
+            reductions=tuple(dict.fromkeys(_reduction(r, maps) for r in records)),
             sizes=tuple(dict.fromkeys(_shape_asked_for(r, protocol)[1] for r in records)),
             rows=rows,
             block=protocol.get("block"),
@@ -134,13 +136,15 @@ def _baseline_batches(
             region=region,
             seed=int(protocol.get("seed") or 0),
             rounds=rounds,
-            time_limit_s=time_limit_s,
+            time_limit_s=remeasuring.time_limit,
         )
         batches.append(Batch(settings, tuple(choices)))
     return batches
 
 
-def _reduction(record: Record) -> Reduction:
+def _reduction(record: Record, maps: Mapping[str, Map]) -> Reduction:
+    """What a record is of; a map is repeated where the command line or a kernel says it, too, since
+    it is C++, and whoever wrote the file need not be trusted."""
     if record.op not in OPERATORS:
         raise UsageError(
             f"the baseline holds {record.op!r}, which is no operator of this tool's: check cannot "
@@ -151,10 +155,15 @@ def _reduction(record: Record) -> Reduction:
             f"the baseline holds a {record.op} of {record.dtype} in {record.acc}, which this "
             "version does not know: bench again"
         )
-    natural = reduction_of(record.op, record.dtype)
+    if record.map and record.map not in maps:
+        raise UsageError(
+            f"the baseline holds a {record.reduced}: say --map {record.map!r} to measure it again"
+        )
+    mapped = maps[record.map] if record.map else None
+    natural = reduction_of(record.op, record.dtype, None, mapped)
     if natural.acc.name == record.acc:
         return natural
-    return reduction_of(record.op, record.dtype, record.acc)
+    return reduction_of(record.op, record.dtype, record.acc, mapped)
 
 
 def base_choices(names: Sequence[str], heads: Sequence[Path], registry: Registry) -> list[Choice]:
@@ -184,7 +193,10 @@ def base_batches(
         if k.id not in known and asked_for(k.id, request.remeasuring.kernels, ())
     ]
     settings = Settings(
-        reductions=tuple(reduction_of(op, t) for op, t in product(request.op, request.dtype)),
+        reductions=tuple(
+            reduction_of(op, t, None, request.remeasuring.mapped)
+            for op, t in product(request.op, request.dtype)
+        ),
         sizes=request.n,
         rows=request.rows,
         seed=0,
@@ -205,8 +217,10 @@ def only_suspects(batches: Iterable[Batch], suspects: Sequence[Record]) -> list[
             mine = [
                 r for r in suspects
                 if (r.region, r.pattern) == (settings.region, settings.pattern)
-                and (r.op, r.dtype, r.acc)
-                == (reduction.op.name, reduction.dtype.name, reduction.acc.name)
+                and (r.op, r.map, r.dtype, r.acc) == (
+                    reduction.op.name, reduction.map.expression if reduction.map else None,
+                    reduction.dtype.name, reduction.acc.name,
+                )
             ]  # fmt: skip
             wanted = {(r.kernel, r.n, r.rows) for r in mine if not r.context}
             kept = tuple(

@@ -38,7 +38,7 @@ def problem_text(record: Record) -> str:
 
 def _reduction_text(record: Record) -> str:
     acc = f" in {record.acc}" if record.acc != record.dtype and record.op != "mean" else ""
-    return f"{record.op} {record.dtype}{acc}"
+    return f"{record.reduced} {record.dtype}{acc}"
 
 
 def _shape_text(record: Record) -> str:

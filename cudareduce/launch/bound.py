@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cudareduce.backend import Backend, Buffer, Launch
@@ -14,11 +14,15 @@ from cudareduce.problem.reference import reference
 
 #: Scratch buffers that are zeroed when they are allocated, and then left to the kernel.
 KEPT = frozenset({"counter", "workspace"})
+#: What is given, and not the kernel's own.
+INPUTS = frozenset({"in", "other"})
 
 
 def arguments(plan: Plan, step: Pass, buffers: Mapping[str, Buffer]) -> list[Buffer | int]:
     """What the entry point is launched with in one step of a plan."""
     args: list[Buffer | int] = [buffers[step.source], buffers[step.target], step.n]
+    if plan.kernel.inputs > 1:
+        args.insert(1, buffers["other"])
     if plan.kernel.scope in ("rows", "warp"):
         args.append(plan.problem.rows)
     return args + [buffers[name] for name in plan.behind]
@@ -48,8 +52,8 @@ class Workspaces:
 
 
 class Bound:
-    """A plan tied to buffers: `run` enqueues one whole reduction, from the input `given` to
-    answers.
+    """A plan tied to buffers: `run` enqueues one whole reduction, from the input `given`, and the
+    `other` where there are two, to answers.
 
     May raise OutOfMemory when made. A launch that goes wrong is a KernelFault: on the CPU when it
     is enqueued, on the GPU when it is waited for. A `workspace` that is given holds what launches
@@ -58,13 +62,14 @@ class Bound:
 
     def __init__(
         self, backend: Backend, plan: Plan, programs: Programs, given: Buffer,
-        workspace: Buffer | None = None,
+        workspace: Buffer | None = None, other: Buffer | None = None,
     ) -> None:  # fmt: skip
         self.plan = plan
         self._backend = backend
         reduction = plan.problem.reduction
         self.out = backend.allocate(max(plan.outputs, 1) * reduction.result_size)
         self._buffers: dict[str, Buffer] = {"in": given, "out": self.out}
+        self._buffers |= {} if other is None else {"other": other}
         self._shared = () if workspace is None else (workspace,)
         for name, nbytes in plan.scratch.items():
             shared = workspace if name == "workspace" else None
@@ -113,11 +118,11 @@ class Bound:
 
     @property
     def own(self) -> tuple[Buffer, ...]:
-        """All its buffers but the input and what it shares with others."""
+        """All its buffers but the inputs and what it shares with others."""
         return tuple(
             buffer
             for name, buffer in self._buffers.items()
-            if name != "in" and buffer not in self._shared
+            if name not in INPUTS and buffer not in self._shared
         )
 
     def reset(self) -> None:
@@ -130,8 +135,14 @@ class Bound:
         """Overwrite everything an earlier run may have left, but for what it may leave to the
         next: its arrival counter and its workspace."""
         for name, buffer in self._buffers.items():
-            if name != "in" and name not in KEPT:
+            if name not in INPUTS and name not in KEPT:
                 self._backend.poison(buffer, byte)
+
+    def restore(self, data: Sequence[Array]) -> None:
+        """Make the inputs what they were, where a launch before has overwritten them; no work may
+        be in flight."""
+        for name, array in zip(("in", "other"), data, strict=False):
+            self._backend.write(self._buffers[name], array)
 
     def answers(self) -> Array:
         """Wait, and bring the answers back: for each row of the input one value, or one row of
@@ -142,7 +153,8 @@ class Bound:
             self.out, reduction.result_dtype, outputs * reduction.op.words
         )
         if self.plan.folds_on_host:
-            folded = reference(replace(reduction, dtype=reduction.acc), values, 1).expected
+            plain = replace(reduction, dtype=reduction.acc, map=None)
+            folded = reference(plain, values, 1).expected
             return folded.astype(reduction.result_dtype)
         return values.reshape(outputs, reduction.op.words) if reduction.op.words > 1 else values
 
@@ -161,5 +173,5 @@ class Bound:
         return None
 
     def release(self) -> None:
-        """Free all buffers but the input."""
+        """Free all buffers but the inputs."""
         self._backend.free(*self.own)

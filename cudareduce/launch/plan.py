@@ -39,8 +39,8 @@ class Problem:
 
     @property
     def input_bytes(self) -> int:
-        """Bytes of the whole input."""
-        return self.elements * self.reduction.dtype.size
+        """Bytes of the whole input, of both where there are two."""
+        return self.elements * self.reduction.dtype.size * self.reduction.inputs
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,9 +78,12 @@ def operator_text(op: Operator) -> str:
     return _read("compare_and_swap") + own if op.swaps else own
 
 
-def prelude(reduction: Reduction, stage: Stage, block: int, items: int, vector: int) -> str:
+def prelude(
+    reduction: Reduction, stage: Stage, block: int, items: int, vector: int, *, maps: bool = False
+) -> str:
     """C++ declarations of types, operator and launch constants for one stage of a reduction:
-    `block` threads of `items` elements each, `vector` of which a thread loads at once."""
+    `block` threads of `items` elements each, `vector` of which a thread loads at once. A kernel
+    that `maps` has the map in its own text; for others lifting an element maps it."""
     lowest, highest = _limits(reduction.acc)
     lines = (
         [f"#include <{_HEADERS[reduction.dtype.name]}>"] if reduction.dtype.name in _HEADERS else []
@@ -101,6 +104,11 @@ def prelude(reduction: Reduction, stage: Stage, block: int, items: int, vector: 
     ]
     if not lifts:
         lines.append("    static __device__ Acc lift(Acc partial, size_t) { return partial; }")
+    elif reduction.map and not maps:
+        lines.append(
+            "    static __device__ Acc lift(Element x, size_t) { Acc a = Acc(x); "
+            f"return Acc({reduction.map.expression}); }}"
+        )
     if not finishes:
         lines.append("    static __device__ Acc finish(Acc partial) { return partial; }")
     lines += [
@@ -126,7 +134,8 @@ def source(kernel: Kernel, reduction: Reduction, stage: Stage, block: int, items
     size = reduction.dtype.size if first else reduction.acc_size
     if kernel.items_bytes and not first:
         items = max(1, items * reduction.dtype.size // size)
-    head = prelude(reduction, stage, block, items, kernel.vector_of(size))
+    maps = kernel.map is not None
+    head = prelude(reduction, stage, block, items, kernel.vector_of(size), maps=maps)
     if kernel.fixed_warps:
         head += f"constexpr unsigned FIXED_WARPS = {kernel.fixed_warps};\n"
     text = f'{head}#line 1 "{kernel.path}"\n{kernel.text}'

@@ -23,13 +23,20 @@ _BITS = (("short", 15), ("int16_t", 15), ("int32_t", 31), ("long", 63), ("64_t",
 @dataclass(frozen=True, slots=True)
 class Call:
     """A kernel with its template arguments, which parameters read, write and count, and what it is
-    given, in the words of an entry point with `in`, `out` and `n`."""
+    given, in the words of an entry point with `in`, `out` and `n`. `other` reads a second array.
+    One that has no pointer but the one it reads leaves its answer in the first element there."""
 
     text: str
     read: str
     write: str
     count: str | None
     arguments: str
+    other: str | None = None
+
+    @property
+    def answers_in_place(self) -> bool:
+        """Whether its answer takes the place of an element."""
+        return self.read == self.write
 
 
 def called(path: Path, function: Function, given: str) -> Call:
@@ -37,28 +44,43 @@ def called(path: Path, function: Function, given: str) -> Call:
     its parameters are not understood."""
     pointers = [p for p in function.parameters if "*" in p]
     counts = [p for p in function.parameters if "*" not in p]
-    if len(pointers) != 2 or len(counts) > 1 or not all(_INTEGERS.match(c) for c in counts):
+    found = _roles(pointers)
+    if found is None or len(counts) > 1 or not all(_INTEGERS.match(c) for c in counts):
         raise UsageError(
             f"{path}: {function.name}({', '.join(function.parameters)}) cannot be called: a "
-            "pointer to read, a pointer to write and a count are understood; give the file a "
-            "header instead"
+            "pointer to read, or two to const, a pointer to write and a count are understood; give "
+            "the file a header instead"
         )
-    read, write = _read_and_write(pointers)
+    read, write, other = found
     if given and not function.template:
         raise UsageError(f"{path}: {function.name} is no template: say --entry {function.name}")
     text = function.name + given if given else _instance(path, function)
     own = function.template_names
-    names = {read: _cast(read, "In", own) + "in", write: _cast(write, "Out", own) + "out"}
+    names = {write: _cast(write, "Out", own) + "out", read: _cast(read, "In", own) + "in"}
+    names |= {other: _cast(other, "In", own) + "other"} if other else {}
     names |= {count: f"({type_of(count)})n" for count in counts}
     arguments = ", ".join(names[p] for p in function.parameters)
-    return Call(text, read, write, counts[0] if counts else None, arguments)
+    return Call(text, read, write, counts[0] if counts else None, arguments, other)
 
 
-def _read_and_write(pointers: list[str]) -> tuple[str, str]:
+def _roles(pointers: list[str]) -> tuple[str, str, str | None] | None:
+    """Which pointer is read, which is written, and which reads a second array, which takes two to
+    const elements of one type; None if that is not to be told."""
+    const = [p for p in pointers if p.startswith("const ") or " const *" in p]
+    if len(pointers) == 1 and not const:
+        return pointers[0], pointers[0], None
+    if len(pointers) == 2:
+        return *_read_and_write(pointers, const), None
+    alike = len({element_of(type_of(p)) for p in const}) == 1
+    if len(pointers) == 3 and len(const) == 2 and alike:
+        return const[0], next(p for p in pointers if p not in const), const[1]
+    return None
+
+
+def _read_and_write(pointers: list[str], const: list[str]) -> tuple[str, str]:
     """Const says which pointer is read; else a name that sounds like an output; else the order."""
-    for k, pointer in enumerate(pointers):
-        if pointer.startswith("const ") or " const *" in pointer:
-            return pointer, pointers[1 - k]
+    if const:
+        return const[0], pointers[1 - pointers.index(const[0])]
     if _OUTPUT_NAME.match(name_of(pointers[0])) and not _OUTPUT_NAME.match(name_of(pointers[1])):
         return pointers[1], pointers[0]
     return pointers[0], pointers[1]
@@ -77,10 +99,12 @@ def most(count: str) -> int | None:
     return None if bits > 32 else 2 ** (bits + bool(re.search(r"\bu", count))) - 1
 
 
-def finish_of(function: Function, write: str, again: bool) -> Finish:
-    """What becomes of the partials of a kernel that writes to this parameter; `again` says that it
-    could read them."""
-    if re.search(rf"\batomic\w+\s*\(\s*&?\s*{name_of(write)}\b", function.body):
+def finish_of(function: Function, call: Call, again: bool) -> Finish:
+    """What becomes of the partials of a kernel that is called so; `again` says that it could read
+    them."""
+    if call.answers_in_place:
+        return "none"
+    if re.search(rf"\batomic\w+\s*\(\s*&?\s*{name_of(call.write)}\b", function.body):
         return "atomic"
     return "relaunch" if again else "host"
 

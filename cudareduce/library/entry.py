@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,11 @@ def definition(text: str, name: str, head: str) -> int | None:
     return None
 
 
-def check_parameters(path: Path, text: str, header: Mapping[str, Any]) -> None:
+def check_parameters(
+    path: Path, text: str, header: Mapping[str, Any], inputs: Sequence[str] = ("in",)
+) -> None:
     """A UsageError where the entry point takes another number of parameters than the header has it
-    called with; none where macros may be among them."""
+    called with, which has these `inputs`; none where macros may be among them."""
     found = re.search(
         rf"__global__ void[^;{{}}]*?\b{re.escape(path.stem)}\s*\((?P<all>[^()]*)\)", text
     )
@@ -33,7 +35,7 @@ def check_parameters(path: Path, text: str, header: Mapping[str, Any]) -> None:
     taken = [words.split() for words in _COMMENT.sub(" ", found["all"]).split(",")]
     if not all(len(words) > 1 for words in taken):
         return
-    called = ["in", "out", "n"]
+    called = [*inputs, "out", "n"]
     called += ["rows"] if header["scope"] in ("rows", "warp") else []
     called += ["partials", "counter"] if header["finish"] == "last_block" else []
     called += ["workspace"] if "workspace" in header else []

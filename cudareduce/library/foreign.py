@@ -20,9 +20,11 @@ from cudareduce.library.declared import spelled_out, type_aliases
 from cudareduce.library.device_part import Unit, device_part, read_unit
 from cudareduce.library.elements import read_dtypes, written_dtype
 from cudareduce.library.header import BLOCKS, Finish, GridRule
+from cudareduce.library.in_place import keeps_partials, overwrites
 from cudareduce.library.kernel import EXTERN_SHARED, Adopt, Kernel
 from cudareduce.library.syntax import Function
 from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.operators import Map
 from cudareduce.problem.sizes import counted
 
 #: Blocks that share the input: their number multiplies or divides something. One that is only
@@ -41,7 +43,9 @@ _PREPARES = re.compile(
 )
 
 #: What of a launch the user may say, as `Guesses` calls it.
-_OPTIONS = ("block", "items", "grid", "shared", "finish")
+_OPTIONS = ("block", "items", "grid", "shared", "finish", "map")
+#: What is made of two arrays where nobody says.
+_DOT = Map("a * b", 2)
 
 _BEFORE = """#pragma push_macro("__global__")
 #pragma push_macro("__launch_bounds__")
@@ -54,18 +58,24 @@ _AFTER = """
 #pragma pop_macro("__launch_bounds__")
 #pragma pop_macro("__global__")
 #line 1 "<entry point>"
-extern "C" __global__ void {entry}(const In *in, Out *out, size_t n)
+extern "C" __global__ void {entry}(const In *in, {other}Out *out, size_t n)
 {{
-    {call}({arguments});
+    {call}({arguments});{after}
 }}
 """
+_OTHER = "const In *other, "
+#: Of one block, whose answer takes the place of an element.
+_TO_OUT = """
+    __syncthreads();
+    if (threadIdx.x == 0)
+        *out = in[0];"""
 
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
     """What the user says of a file: the `entries` that are its kernels, `block` threads, `items`
     elements a thread, `grid` blocks or a rule for their number, `shared` bytes of dynamic shared
-    memory a block. None leaves it to the file's own signs."""
+    memory a block, `map` what it makes of elements. None leaves it to the file's own signs."""
 
     entries: tuple[str, ...] = ()
     block: int | None = None
@@ -73,6 +83,7 @@ class Guesses:
     grid: int | GridRule | None = None
     finish: Finish | None = None
     shared: int | None = None
+    map: Map | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,26 +144,24 @@ def _adopted(
     template = function.template_names
     dtypes = read_dtypes(function.name, type_of(call.read), template)
     partials = written_dtype(function.name, type_of(call.write), template, dtypes)
-    again = counted and partials in (None, *dtypes)  # or it could not read what it has written
-    finish, shared = says.finish or finish_of(function, call.write, again), says.shared
+    mapped = _map(path, function, call, says)
+    # Or it could not read what it has written, or would map it once more.
+    again = counted and partials in (None, *dtypes) and mapped is None
+    finish = says.finish or finish_of(function, call, again)
     if finish.startswith(("relaunch", "reshape")) and not again:
         raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
     device = device_part(unit, function.name)
-    if shared is None:
-        widest = max(DTYPES[name].size for name in dtypes)
-        shared = block * widest if EXTERN_SHARED.search(device) else 0
     bare_name = function.name.rpartition("::")[2]
     entry = f"run_{bare_name}"
-    last = _AFTER.format(entry=entry, call=call.text, arguments=call.arguments)
     kernel = Kernel(
         id=path.stem if alone and path.stem.isidentifier() else function.name,
         path=path,
         family="user",
-        text=f'{_BEFORE}#line 1 "{path}"\n{device}{last}',
+        text=f'{_BEFORE}#line 1 "{path}"\n{device}{_after(entry, call)}',
         title=f"{function.name} of {path.name}",
         change="",
         scope="grid",
-        grid="fixed" if blocks else _grid(says, function),
+        grid="fixed" if blocks else "one" if call.answers_in_place else _grid(says, function),
         walk="element",  # nothing is known of the order of its additions: the widest bound holds
         finish=finish,
         block=block,
@@ -163,12 +172,54 @@ def _adopted(
         ops=_ops(function),
         symbol=entry,
         partials=partials or "of its elements",
-        dynamic_shared=shared,
+        dynamic_shared=_shared(says, device, block, dtypes),
         whole_tiles=not counted,
         most=most(type_of(call.count)) if call.count else None,
+        map=mapped,
+        in_place=call.answers_in_place or overwrites(function.body, name_of(call.read)),
         guessed=tuple(name for name in _OPTIONS if getattr(says, name) is None),
     )
     return kernel, _assumption(kernel, call, unit.missing)
+
+
+def _shared(says: Guesses, device: str, block: int, dtypes: Sequence[str]) -> int:
+    """Bytes of dynamic shared memory a block: an element a thread, where the kernel has any."""
+    if says.shared is not None:
+        return says.shared
+    widest = max(DTYPES[name].size for name in dtypes)
+    return block * widest if EXTERN_SHARED.search(device) else 0
+
+
+def _after(entry: str, call: Call) -> str:
+    """The entry point that calls a kernel."""
+    return _AFTER.format(
+        entry=entry, call=call.text, arguments=call.arguments, other=_OTHER if call.other else "",
+        after=_TO_OUT if call.answers_in_place else "",
+    )  # fmt: skip
+
+
+def _map(path: Path, function: Function, call: Call, says: Guesses) -> Map | None:
+    """What a kernel makes of elements, as the user says it, else the product of two arrays. Raises
+    UsageError where that takes another number of arrays, or a launch is asked for that cannot
+    be."""
+    mapped = says.map or (_DOT if call.other else None)
+    reads = 2 if call.other else 1
+    if mapped and mapped.inputs != reads:
+        raise UsageError(
+            f"{path}: {call.text} reads {counted(reads, 'array')}, and --map {mapped.expression!r} "
+            f"takes {mapped.inputs}: say another --map, or --entry another kernel"
+        )
+    if call.answers_in_place and keeps_partials(function.body, name_of(call.read)):
+        raise UsageError(
+            f"{path}: {call.text} leaves a partial of each block in its input, which is not "
+            "understood: let it write them to a second pointer, or give the file a header"
+        )
+    if call.answers_in_place and (says.grid or says.finish):
+        raise UsageError(
+            f"{path}: {call.text} leaves its answer in its input, so one block is all that it is "
+            "launched with: leave out --grid and --finish"
+        )
+    return mapped
 
 
 def _ops(function: Function) -> tuple[str, ...]:
@@ -189,15 +240,23 @@ def _assumption(kernel: Kernel, call: Call, missing: Sequence[str]) -> str:
     """What was guessed, and how to say it better."""
     shared = counted(int(kernel.dynamic_shared), "byte")
     counting = f"counts with {name_of(call.count)}" if call.count else "takes whole tiles"
+    reads = name_of(call.read) + (f" and {name_of(call.other)}" if call.other else "")
+    writes = f"writes {name_of(call.write)}"
+    if call.answers_in_place:
+        writes = f"leaves its answer in {name_of(call.read)}[0], from where it is copied"
+    elif kernel.in_place:
+        writes += f", overwrites {name_of(call.read)}"
+    forms = f", forms {kernel.map.expression} of its elements" if kernel.map else ""
     by = f", by {kernel.ops[0]}" if len(kernel.ops) == 1 else ""
     are = "is" if len(missing) == 1 else "are"
     without = f"; {', '.join(missing)} {are} nowhere beside it and left out" if missing else ""
     return (
-        f"{kernel.path}: no header, so it is assumed that {call.text} reads {name_of(call.read)}, "
-        f"writes {name_of(call.write)}, {counting}; block {kernel.block}, items {kernel.items}, "
+        f"{kernel.path}: no header, so it is assumed that {call.text} reads {reads}, "
+        f"{writes}, {counting}{forms}; block {kernel.block}, items {kernel.items}, "
         f"grid {kernel.fixed_grid or kernel.grid}, {shared} of dynamic shared memory, "
         f"finish {kernel.finish}{by}{without}. Where that is wrong say so with --entry, --block, "
-        "--items, --grid, --shared, --finish; where it faults, run it under compute-sanitizer"
+        "--items, --grid, --shared, --finish, --map; where it faults, run it under "
+        "compute-sanitizer"
     )
 
 

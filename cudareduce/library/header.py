@@ -146,7 +146,7 @@ _LISTS: dict[str, tuple[Any, ...]] = {
     "ops": tuple(OPERATORS),
     "requires": REQUIREMENTS,
 }
-_TEXTS = ("title", "change", "expect", "after", "min_cc")
+_TEXTS = ("title", "change", "expect", "after", "min_cc", "map")
 #: Whole numbers from 1 up to what still makes sense: CUDA has no larger blocks and grids.
 _COUNTS = {
     "block": 1024, "items": 1024, "vector": 1024, "items_bytes": 1024, "vector_bytes": 1024,

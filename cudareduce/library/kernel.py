@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +23,10 @@ from cudareduce.library.header import (
     memory_bytes,
     read_header,
 )
+from cudareduce.library.mapped import read_map, why_not_map
+from cudareduce.library.reading import has_header, read_source
 from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS, Operator, Reduction
+from cudareduce.problem.operators import OPERATORS, Map, Operator, Reduction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,8 @@ class Kernel:
     whole_tiles: bool = False  # takes no count, so only multiples of block * items
     partials: str | None = None  # a file without a header: their type, or "of its elements"
     most: int | None = None  # elements, where its count is of a type that holds no more
+    map: Map | None = None  # what its own text makes of elements before it combines them
+    in_place: bool = False  # overwrites its input, which is restored before each launch
     guessed: tuple[str, ...] | None = None  # of a file without a header: what nobody has said
     foreign: bool = True  # not one of the package: on a GPU it is verified in a child process
 
@@ -75,6 +78,11 @@ class Kernel:
     def entry(self) -> str:
         """The kernel's symbol: profilers show it."""
         return self.symbol or self.id
+
+    @property
+    def inputs(self) -> int:
+        """Arrays that its entry point takes."""
+        return self.map.inputs if self.map else 1
 
     @property
     def entry_line(self) -> int:
@@ -119,7 +127,7 @@ class Kernel:
 
     def why_not(self, reduction: Reduction) -> str | None:
         """Why this kernel does not take a reduction, in words, or None if it does."""
-        undefined = reduction.why_undefined()
+        undefined = reduction.why_undefined() or why_not_map(self.map, self.finish, reduction)
         if undefined:
             return undefined
         if reduction.dtype.name not in self.dtypes:
@@ -165,7 +173,10 @@ class Kernel:
         if self.scope in ("grid", "block") and rows != 1:
             return f"reduces one array, not {rows} rows"
         if self.most is not None and n > self.most:
-            return f"counts in a type that holds {self.most} at most, not {n}"
+            counts = (
+                "is one block that takes" if self.grid == "one" else "counts in a type that holds"
+            )
+            return f"{counts} {self.most} at most, not {n}"
         if self.walk == "lane" and n > 32:
             whole = " (or one array of a multiple of 32)" if rows == 1 else ""
             return f"gives each element of a row a lane: rows of at most 32{whole}, not {n}"
@@ -214,35 +225,6 @@ def _why_not_op(op: Operator, order: Order, finish: Finish) -> str | None:
     return None
 
 
-#: No kernel is longer, in bytes; what is was most likely named by mistake.
-_LARGEST = 4 * 2**20
-
-
-def _text(path: Path) -> str:
-    """What a kernel file holds. What is no plain text file of 4 MiB at most is a UsageError."""
-    try:
-        about = path.stat()
-        if stat.S_ISDIR(about.st_mode):
-            raise UsageError(f"cannot read {path}: it is a folder; name a file in it")
-        if not stat.S_ISREG(about.st_mode):
-            raise UsageError(f"cannot read {path}: it is a device or a pipe; name a file")
-        if about.st_size > _LARGEST:
-            raise UsageError(f"cannot read {path}: it has more than 4 MiB; name a kernel's source")
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        reason = f"{error.strerror}; check the name (`cudareduce list` shows those of kernels)"
-        raise UsageError(f"cannot read {path}: {reason}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a text file"
-        raise UsageError(f"cannot read {path}: {reason}") from None
-
-
-def has_header(path: Path) -> bool:
-    """Whether a kernel file has a header, be it right or not; one that cannot be read is a
-    UsageError."""
-    return "/*+++" in _text(path)
-
-
 #: Shared memory that a launch gives its size, outside of comments that have a line of their own.
 EXTERN_SHARED = re.compile(
     r"^[^/\n]*(?P<words>\bextern\s+(?:[\w:]+\s+)*?__shared__\b)", re.MULTILINE
@@ -256,7 +238,7 @@ Adopt = Callable[[Path, str], Sequence[Kernel]]
 def load_kernels(path: Path, adopt: Adopt) -> Sequence[Kernel]:
     """The kernels of a user's file: one, or what `adopt` makes of a file without a header. Raises
     what `load_kernel` raises."""
-    return [load_kernel(path)] if has_header(path) else adopt(path, _text(path))
+    return [load_kernel(path)] if has_header(path) else adopt(path, read_source(path))
 
 
 def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Kernel:
@@ -265,7 +247,7 @@ def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Ke
     A file that cannot be read, a broken or a missing header, or a missing entry point is a
     UsageError.
     """
-    text = _text(path)
+    text = read_source(path)
     header = read_header(path, text)
     if header is None:
         raise UsageError(
@@ -277,7 +259,6 @@ def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Ke
             f'{path}:1: no entry point: the file must define extern "C" __global__ void '
             f"{path.stem}(...), which bears the file's name"
         )
-    check_parameters(path, text, header)
     unsized = EXTERN_SHARED.search(text)
     if unsized is not None and "dynamic_shared" not in header:
         line = text.count("\n", 0, unsized.start("words")) + 1
@@ -288,9 +269,13 @@ def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Ke
     fields: dict[str, Any] = {
         key: tuple(v) if isinstance(v, list) else v for key, v in header.items()
     }
+    if "map" in fields:
+        fields["map"] = read_map(fields["map"], f"{path}: map:")
     for key in ("items", "vector"):
         if f"{key}_bytes" in fields:
             fields[key] = max(1, fields[f"{key}_bytes"] // 4)
+    two = "map" in fields and fields["map"].inputs > 1
+    check_parameters(path, text, header, ("in", "other") if two else ("in",))
     order, finish = fields.get("order", "any"), fields["finish"]
     fields["any_op"] = "ops" not in fields
     declared = fields.get("ops", tuple(OPERATORS))

@@ -9,8 +9,8 @@ from cudareduce.peers.contract import Peer
 from cudareduce.peers.laid import Laid, Tied
 from cudareduce.peers.scene import memory, verdict_on
 from cudareduce.timing.timer import DeviceTimer
-from cudareduce.verify.timed_input import WROTE_INPUT, TimedInput
-from cudareduce.verify.verdict import RIGHT, Verdict, worse
+from cudareduce.verify.timed_input import TimedInput
+from cudareduce.verify.verdict import RIGHT, WROTE_INPUT, Verdict, worse
 
 #: Some that are not counted, and some that are.
 WARM_CALLS, CALLS = 3, 30

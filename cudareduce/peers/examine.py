@@ -17,8 +17,8 @@ from cudareduce.problem.nets import patterns_for
 from cudareduce.problem.reference import Reference
 from cudareduce.timing.timer import DeviceTimer
 from cudareduce.verify.inputs import SMALL, Input, Inputs
-from cudareduce.verify.timed_input import WROTE_INPUT, TimedData, TimedInput
-from cudareduce.verify.verdict import RIGHT, Effort, Verdict, judge, skipped, worse
+from cudareduce.verify.timed_input import TimedData, TimedInput
+from cudareduce.verify.verdict import RIGHT, WROTE_INPUT, Effort, Verdict, judge, skipped, worse
 
 #: What becomes of NaN, infinities and zeros of both signs is each library's own, and no fault.
 _ORDINARY = ("exact", "random", "positive", "rising", "falling", "one-sided", "extremum", "tie",
@@ -120,7 +120,7 @@ class Examination:
         taking = [peer for peer in peers if peer.why_not(problem) is None]
         if not taking or self.deadline.passed:
             return {peer.name: skipped("time", UNVERIFIED) for peer in taking}
-        elements, ref = self.inputs.of(one, reduction)
+        (elements, *_), ref = self.inputs.of(one, reduction)
         data = TimedData(
             one.pattern, reduction, one.n, one.rows, one.seed,
             [plan_for(peer.name, problem) for peer in taking], elements,

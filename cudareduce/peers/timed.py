@@ -31,8 +31,8 @@ from cudareduce.timing.sampling import Method
 from cudareduce.timing.timer import DeviceTimer
 from cudareduce.verify import witness
 from cudareduce.verify.inputs import repeats
-from cudareduce.verify.timed_input import WROTE_INPUT, TimedInput
-from cudareduce.verify.verdict import RIGHT, Verdict, worse
+from cudareduce.verify.timed_input import TimedInput
+from cudareduce.verify.verdict import RIGHT, WROTE_INPUT, Verdict, worse
 
 _READER, _FLOOR = "reader ", "floor"
 #: Inputs up to this move with each half round, as in fresh contexts.

@@ -4,10 +4,13 @@ short shows in the answer."""
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from cudareduce.problem.dtypes import DType
+from cudareduce.problem.mapped import fold_mapped
 from cudareduce.problem.operators import Reduction
 
 Array = np.ndarray
@@ -26,6 +29,9 @@ _UNIT = {"float16": 2.0**-24}
 _SMALL_UNIT = 2.0**-60
 #: 2 and 1/2 in a product of +-1, few enough for the product to stay finite in 16-bit inputs too.
 _PRODUCT_FACTORS = 24
+#: Elements that show what a map makes of others of their kind, how much more those may add up to,
+#: and how few may be other than 0: one of 4^11.
+_SAMPLE, _STRAYS, _SPARSEST = 4096, 1.25, 12
 
 
 def digits(dtype: DType) -> int:
@@ -70,6 +76,52 @@ def _odd(bits: int, size: int, rng: np.random.Generator) -> Array:
     whole >>= kind(info.bits - 1 - bits)
     whole |= kind(1)
     return whole
+
+
+@dataclass(frozen=True, slots=True)
+class _Grain:
+    """Odd multiples of a unit, of so many binary digits; one of `one_in` elements of the first
+    input is not 0."""
+
+    bits: int
+    unit: float
+    one_in: int = 1
+
+    def elements(self, size: int, rng: np.random.Generator, *, second: bool) -> Array:
+        values = _odd(self.bits, size, rng) * self.unit
+        if self.one_in > 1 and not second:
+            values *= rng.integers(0, self.one_in, size) == 0
+        return np.asarray(values)
+
+
+def exact_mapped(
+    reduction: Reduction, n: int, rows: int, rng: np.random.Generator, *, second: bool
+) -> Array:
+    """Elements of one input from which a map makes values no sum of which is rounded, as wide as
+    they may be; small whole numbers for a map of which none are known."""
+    room = 2.0 ** digits(reduction.acc) / _STRAYS
+    grains = _grains(reduction)
+    fits = (grain for grain, units in grains.items() if n * units <= room)
+    return next(fits, _Grain(1, 1.0)).elements(n * rows, rng, second=second)
+
+
+@cache
+def _grains(reduction: Reduction) -> dict[_Grain, float]:
+    """What elements may be made of, the widest first, with the units of the map's values that an
+    element gives on average."""
+    units = (_UNIT.get(reduction.dtype.name, _SMALL_UNIT), 1.0)
+    widest = min(digits(reduction.dtype), _ENOUGH)
+    found = [_Grain(bits, unit) for bits in range(widest, 0, -1) for unit in units]
+    found += [_Grain(1, unit, 4**k) for k in range(1, _SPARSEST) for unit in units]
+    kind = "float64" if reduction.dtype.size == 8 else "float32"
+    samples = []
+    for k in range(reduction.inputs):
+        rng = np.random.default_rng([0, k])
+        rows = [grain.elements(_SAMPLE, rng, second=k > 0) for grain in found]
+        samples.append(np.array(rows, kind))
+    counted = fold_mapped(reduction, tuple(samples)).units
+    assert counted is not None
+    return dict(zip(found, (counted / _SAMPLE).tolist(), strict=True))
 
 
 def factors(dtype: DType, n: int, rows: int, rng: np.random.Generator) -> Array:

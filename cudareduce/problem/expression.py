@@ -1,35 +1,25 @@
 """A user's own operator: its expression compiled by g++, as the reference and to test its laws.
 
 The device gets the same expression; here it is folded one element after the other in a wider type,
-which is right for any associative operator and says nothing about how a kernel goes about it. What
-is compiled is a program: an expression can end, crash or hang the process that it runs in.
+which is right for any associative operator and says nothing about how a kernel goes about it.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
-from cudareduce.errors import EnvironmentProblem, UsageError
+from cudareduce.errors import UsageError
 from cudareduce.problem.dtypes import DType, accumulator
 from cudareduce.problem.operators import Operator
-from cudareduce.temporary import temporary_folder
+from cudareduce.problem.program import Program, program_of
 
 #: Wider than the accumulator, so that the reference's own rounding does not count.
 _WIDE = {"float32": ("double", "float64"), "float64": ("long double", "longdouble")}
 #: Random triples that laws are tested on.
 _TRIPLES = 2000
-#: Seconds that any run of an expression may take, and elements a second, a tenth of what one
-#: core folds of a division: what takes longer hangs.
-_START_S, _ELEMENTS_PER_S = 5.0, 10e6
-#: Seconds that g++ may take; it takes half a one.
-_COMPILE_S = 120.0
 #: Laws hold up to a few roundings in the accumulator's type, which an expression may go through.
 _LAW_ROUNDINGS = 8
 
@@ -85,12 +75,11 @@ int main(int, char **words)
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """An operator's expression as a program in a file in memory, which ends with this process, for
-    one pair of types: `wide` is the NumPy dtype that it reckons in, `narrow` the accumulator's. One
-    that ends by itself, crashes or hangs is a UsageError wherever it is run."""
+    """An operator's expression as a program for one pair of types: `wide` is the NumPy dtype that
+    it reckons in, `narrow` the accumulator's. What `Program.run` raises it may raise wherever it is
+    run."""
 
-    op: Operator
-    program: int
+    program: Program
     wide: str
     narrow: str
 
@@ -111,30 +100,7 @@ class Compiled:
         return self._run(["pairs", str(len(a)), "1"], given, len(a), self.wide)
 
     def _run(self, words: list[str], given: np.ndarray, count: int, kind: str) -> np.ndarray:
-        """What the program makes of its input: `count` values of a kind."""
-        limit_s = _START_S + given.nbytes / 4 / _ELEMENTS_PER_S
-        called = f"--op-expr {self.op.expression!r} with --identity {self.op.identity_text!r}"
-        try:
-            done = subprocess.run(
-                [f"/proc/self/fd/{self.program}", *words],
-                pass_fds=[self.program],
-                input=given.reshape(-1).view(np.uint8).data,
-                capture_output=True,
-                timeout=limit_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise UsageError(
-                f"{called} does not end in {limit_s:.2g} s: mend the expression"
-            ) from None
-        if done.returncode < 0:
-            name = signal.Signals(-done.returncode).name
-            raise UsageError(f"{called} crashes with {name}: mend the expression")
-        if done.returncode or len(done.stdout) != count * np.dtype(kind).itemsize:
-            raise UsageError(
-                f"{called} prints, or ends the process it runs in: mend the expression"
-            )
-        return np.frombuffer(done.stdout, kind)
+        return self.program.run(words, [given], count, kind)
 
 
 @cache
@@ -146,47 +112,8 @@ def compiled(op: Operator, dtype: DType, acc: DType) -> Compiled:
         element="float" if _is_half(dtype) else dtype.cpp, wide=cpp, narrow=acc.cpp,
         expression=op.expression, identity=op.identity_text,
     )  # fmt: skip
-    with temporary_folder() as folder:
-        program = Path(folder, "operator")
-        _compile(op, acc, text, program)
-        return Compiled(op, _in_memory(program.read_bytes()), wide, acc.storage)
-
-
-def _in_memory(program: bytes) -> int:
-    """A file descriptor to run a program by; one that can be written to cannot be run."""
-    with os.fdopen(os.memfd_create("operator"), "wb") as file:
-        file.write(program)
-        file.flush()
-        return os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY)
-
-
-def _compile(op: Operator, acc: DType, text: str, program: Path) -> None:
-    command = ["g++", "-x", "c++", "-std=c++17", "-O2", "-w", "-fwrapv", "-fmax-errors=3",
-               "-ftemplate-depth=64", "-", "-o", str(program)]  # fmt: skip
-    try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, check=False, timeout=_COMPILE_S,
-            env={**os.environ, "LC_ALL": "C", "TMPDIR": str(program.parent)},
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise EnvironmentProblem(
-            "g++ was not found: --op-expr needs it for the reference (Debian: apt-get install g++)"
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise EnvironmentProblem(
-            f"g++ did not end within {_COMPILE_S:g} s: see whether it works at all"
-        ) from None
-    errors = [line for line in done.stderr.splitlines() if "error:" in line]
-    if errors:
-        raise UsageError(
-            f"--op-expr {op.expression!r} with --identity {op.identity_text!r} does not compile "
-            f"for {acc.name}: {errors[0].split('error:')[1].strip()}; write C++ in a and b, such "
-            "as 'a > b ? a : b'"
-        )
-    if done.returncode or not program.exists():
-        raise EnvironmentProblem(
-            f"g++ ended with code {done.returncode} and made no program: see whether it works"
-        )
+    called = f"--op-expr {op.expression!r} with --identity {op.identity_text!r}"
+    return Compiled(program_of(text, called, acc.name), wide, acc.storage)
 
 
 def own_operator(expression: str, identity: str | None, dtype: DType, rtol: float) -> Operator:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from cudareduce.problem.dtypes import DType
-from cudareduce.problem.exact import exact_sum, factors
+from cudareduce.problem.exact import exact_mapped, exact_sum, factors
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.patterns import PATTERNS
 from cudareduce.problem.special import PLANTED, SPECIAL, number_kind, plant
@@ -27,15 +27,28 @@ _IN_ANY_ORDER = ("uneven",)
 _ROUNDED_PRODUCTS = ("spread", "rising", "falling", "cancel")
 
 
-def make(pattern: str, reduction: Reduction, n: int, rows: int = 1, seed: int = 0) -> Array:
+def make_all(
+    pattern: str, reduction: Reduction, n: int, rows: int = 1, seed: int = 0
+) -> tuple[Array, ...]:
+    """The elements of each input of a reduction, as `make` makes them; values are planted in the
+    first."""
+    return tuple(
+        make(pattern, reduction, n, rows, seed, second=k > 0) for k in range(reduction.inputs)
+    )
+
+
+def make(
+    pattern: str, reduction: Reduction, n: int, rows: int = 1, seed: int = 0, *,
+    second: bool = False,
+) -> Array:  # fmt: skip
     """`rows * n` elements of a pattern as one flat array, row behind row, each row by the
     pattern, in the storage type of `reduction.dtype`; NAME:A,B plants what it names at the places A
     and B of each row.
 
-    The same seed, at least 0, with the same `n` and `rows` gives the same elements. A ValueError if
-    there is no such pattern.
+    The same seed, at least 0, with the same `n` and `rows` gives the same elements, and others for
+    the `second` input of a map. A ValueError if there is no such pattern.
     """
-    rng = np.random.default_rng([seed, n, rows])
+    rng = np.random.default_rng([seed, n, rows, *([1] if second else [])])
     name, _, text = pattern.partition(":")
     places = [int(place) for place in text.split(",")] if text else []
     if name not in (*PATTERNS, *SPECIAL, *PLANTED, "factors"):
@@ -44,14 +57,20 @@ def make(pattern: str, reduction: Reduction, n: int, rows: int = 1, seed: int = 
         raise ValueError(f"the pattern {pattern!r} must say where, or must not")
     if name == "nan" and n and not places:
         places = [n // 2, n - 1]
-    values = _values(name, reduction, n, rows, rng)
-    if name in PLANTED and n:
+    if name == "exact" and reduction.map and reduction.acc.kind == "float":
+        values = exact_mapped(reduction, n, rows, rng, second=second)
+    else:
+        values = _values(name, reduction, n, rows, rng)
+    if name in PLANTED and n and not second:
         plant(values.reshape(rows, n), name, places, reduction)
     return stored(values, reduction.dtype)
 
 
 def rounds_nothing(pattern: str, reduction: Reduction) -> bool:
-    """Whether no sum or product of a pattern's elements is rounded in the accumulator's type."""
+    """Whether no sum or product of a pattern's elements is rounded in the accumulator's type; of a
+    map's values their reference says so."""
+    if reduction.map:
+        return False
     if reduction.op.name == "prod":
         return pattern not in _ROUNDED_PRODUCTS
     return pattern in ("exact", "large")
@@ -127,6 +146,10 @@ def why_no_pattern(pattern: str, reduction: Reduction) -> str | None:
         return (
             f"--pattern cancel is for sum and mean of floats, not {reduction.op.name} of "
             f"{reduction.dtype.name}: only there do errors depend on what cancels"
+        )
+    if pattern == "cancel" and reduction.map:
+        return (
+            "--pattern cancel goes without --map: what a map makes of its elements does not cancel"
         )
     return None
 

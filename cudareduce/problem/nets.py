@@ -59,6 +59,9 @@ def _always(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
 def _special(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
     op, floats = reduction.op.name, reduction.dtype.kind == "float"
     edges = places(n, tile)
+    if reduction.map:  # what becomes of any other special value is the map's affair
+        yield from ("nan:0", f"-nan:{n - 1}") if floats else ()
+        return
     everywhere = ",".join(map(str, edges))
     if op in _EXTREMA:
         yield from ("neutral", "close")

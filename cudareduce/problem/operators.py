@@ -52,13 +52,33 @@ OPERATORS: dict[str, Operator] = {
 }
 
 
+#: Operators over what a map makes of elements: those whose error is known where the map rounds.
+MAPPED = ("sum", "mean", "min", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """What becomes of elements before they are combined: C++ in `a` and, where there are two
+    `inputs`, in `b`, in the accumulator's type."""
+
+    expression: str
+    inputs: int = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """What is computed: an operator over elements of one type, accumulated in another."""
+    """What is computed: an operator over elements of one type, or over what a map makes of them,
+    accumulated in another."""
 
     op: Operator
     dtype: DType
     acc: DType
+    map: Map | None = None
+
+    @property
+    def inputs(self) -> int:
+        """Arrays that elements are taken from."""
+        return self.map.inputs if self.map else 1
 
     @property
     def result_dtype(self) -> str:
@@ -81,17 +101,21 @@ class Reduction:
     def one_stage(self) -> bool:
         """True if first, middle and last passes are the same code: elements, partials and
         answers have one type, and nothing is lifted or finished."""
-        plain = not (self.op.has_finish or self.op.words > 1)
+        plain = not (self.op.has_finish or self.op.words > 1 or self.map)
         return plain and self.dtype == self.acc
 
     def why_undefined(self) -> str | None:
         """The reason why this combination makes no sense, or None if it does."""
         if self.dtype.name not in self.op.only:
             return f"{self.op.name} is defined for {', '.join(self.op.only)}, not {self.dtype.name}"
+        if self.map and self.op.name not in MAPPED:
+            return f"{self.op.name} takes no map; with one there are {', '.join(MAPPED)}"
         return None
 
 
-def reduction_of(op: str | Operator, dtype_name: str, acc_name: str | None = None) -> Reduction:
+def reduction_of(
+    op: str | Operator, dtype_name: str, acc_name: str | None = None, mapped: Map | None = None
+) -> Reduction:
     """The reduction that these option values name; `acc_name` widens the accumulator, which for a
     mean of integers is float64. One that cannot hold the result, and any for an operator that has
     its own, is a UsageError; names that are not known are a KeyError."""
@@ -108,4 +132,4 @@ def reduction_of(op: str | Operator, dtype_name: str, acc_name: str | None = Non
         )
     if op.words > 1 and acc_name:
         raise UsageError(f"--acc does not apply to {op.name}, which has its own accumulator")
-    return Reduction(op, dtype, acc)
+    return Reduction(op, dtype, acc, mapped)

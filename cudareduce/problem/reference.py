@@ -12,6 +12,7 @@ import numpy as np
 from cudareduce.problem.expression import compiled
 from cudareduce.problem.identity import identity, of_nothing
 from cudareduce.problem.inputs import Array, as_numbers
+from cudareduce.problem.mapped import fold_mapped
 from cudareduce.problem.operators import Reduction
 
 #: Above this product of depth and unit roundoff a bound says nothing: only exact answers decide.
@@ -26,17 +27,26 @@ _BATCH = 2**22
 class Reference:
     """The answer of each row, one value or one row of components; the sum of magnitudes of each row
     that a rounding error is relative to, of a product its own; or, where no bound is known, how far
-    the answer of each row may be off by the tolerance the user gave."""
+    the answer of each row may be off by the tolerance the user gave. Of a map's values `slack` is
+    how far the map's own roundings may move the answer, and `exact` whether no sum is rounded."""
 
     expected: Array
     magnitude: Array | None = None
     tolerance: Array | None = None
+    slack: Array | None = None
+    exact: bool | None = None
 
 
-def reference(reduction: Reduction, data: Array, rows: int) -> Reference:
-    """What a reduction of `data` must give: stored elements, flat, `rows` rows of equal length. A
-    user's own operator raises what `expression.compiled` raises."""
+def reference(
+    reduction: Reduction, data: Array, rows: int, other: Array | None = None
+) -> Reference:
+    """What a reduction of `data` must give: stored elements, flat, `rows` rows of equal length, and
+    as many of the `other` input where there are two. A user's own operator or map raises what
+    `program_of` and `Program.run` raise."""
     numbers = as_numbers(data, reduction.dtype).reshape(rows, len(data) // rows if rows else 0)
+    if reduction.map and numbers.size:
+        second = [] if other is None else [as_numbers(other, reduction.dtype)]
+        return _mapped(reduction, (numbers, *(one.reshape(numbers.shape) for one in second)))
     if reduction.op.expression:
         folded = compiled(reduction.op, reduction.dtype, reduction.acc).fold(
             numbers.astype(np.float32, copy=False) if reduction.dtype.name == "float16" else numbers
@@ -71,6 +81,17 @@ def _folded(reduction: Reduction, numbers: Array) -> Reference:
     return Reference(_by_rows(partial(_fold_words, reduction), numbers))
 
 
+def _mapped(reduction: Reduction, numbers: tuple[Array, ...]) -> Reference:
+    """The answers of rows of what a map makes of numbers."""
+    found = fold_mapped(reduction, numbers)
+    if found.slack is None or found.units is None:
+        return Reference(found.answer)
+    if reduction.op.name in ("min", "max"):
+        return Reference(found.answer, tolerance=found.slack, slack=found.slack, exact=True)
+    exact = bool((found.units <= 2 / reduction.acc.epsilon).all())
+    return Reference(found.answer, found.magnitude, slack=found.slack, exact=exact)
+
+
 def _of_nothing(reduction: Reduction, rows: int) -> Array:
     values = np.frombuffer(of_nothing(reduction) * rows, reduction.result_dtype)
     return values.reshape(rows, -1) if reduction.op.words > 1 else values
@@ -79,26 +100,31 @@ def _of_nothing(reduction: Reduction, rows: int) -> Array:
 def bound(reduction: Reduction, depth: int, ref: Reference, exact: bool) -> Array | None:
     """How far the right answer of each row may lie off: gamma_depth * sum|x| for float sums
     (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), 0 for what is exact and for what
-    is infinite or NaN.
+    is infinite or NaN. Where a map rounds, its errors add to that (3.1: those of a product are one
+    rounding more).
 
     `depth` is that of the plan, and of a product one less than its factors, since the errors of all
     multiplications meet in it. `exact` says that no sum of these elements is rounded. None where
     the bound is too wide to mean anything, and where the answer of a user's own operator has left
-    the range of the accumulator. A mean adds two roundings: who divides by the count makes one, who
-    multiplies by its reciprocal two.
+    the range of the accumulator, or a map's value has. A mean adds two roundings: who divides by
+    the count makes one, who multiplies by its reciprocal two.
     """
     if ref.tolerance is None and ref.magnitude is None:
         return np.zeros(len(ref.expected))
     roundoff = reduction.acc.epsilon / 2
-    depth = 0 if exact else depth
+    depth = 0 if exact or ref.exact else depth
     if depth * roundoff > _BOUND_LIMIT:
         return None
     gamma = depth * roundoff / (1 - depth * roundoff)
+    if ref.slack is not None and np.isinf(ref.slack).any():
+        return None
     if ref.tolerance is not None:
         size = np.abs(np.where(np.isfinite(ref.expected), ref.expected, 0)).astype(float)
         return None if _out_of_range(reduction, size) else ref.tolerance + gamma * size
     assert ref.magnitude is not None
     limit = gamma * ref.magnitude if depth else np.zeros(len(ref.expected))
+    if ref.slack is not None:
+        limit = limit + (1 + gamma) * ref.slack
     if reduction.op.name == "mean":
         limit = limit + 2 * roundoff * np.abs(ref.expected)
     return np.where(np.isfinite(limit), limit, 0).astype(float)

@@ -34,7 +34,7 @@ def _section(records: Sequence[Record], title: str) -> Section:
     for r in records:
         answer = {"pass": "right", "fail": "WRONG", "skip": DASH}[r.verdict]
         accuracy = (error_text(r.error), error_text(r.pct_bound), error_text(r.error_ulp))
-        rows.append((_name(r, names), r.op, r.dtype, answer, *accuracy, distinct_text(r)))
+        rows.append((_name(r, names), r.reduced, r.dtype, answer, *accuracy, distinct_text(r)))
         if r.reason:
             kind = {"fail": "WRONG: ", "skip": "skipped: "}.get(r.verdict, "")
             told.append((r, kind + r.reason))
@@ -63,11 +63,11 @@ def _reason_notes(told: Iterable[tuple[Record, str]], names: Names) -> Iterator[
     """A line for each reason, with the rows it is of; what is WRONG has one each."""
     for reason, records in by_reason(told).items():
         if len(records) == 1 or records[0].verdict == "fail":
-            yield from (f"{full_label(r)} {r.op} {r.dtype}: {reason}" for r in records)
+            yield from (f"{full_label(r)} {r.reduced} {r.dtype}: {reason}" for r in records)
             continue
         reductions: dict[str, list[str]] = {}
         for r in records:
-            reductions.setdefault(_name(r, names), []).append(f"{r.op} {r.dtype}")
+            reductions.setdefault(_name(r, names), []).append(f"{r.reduced} {r.dtype}")
         alike: dict[str, list[str]] = {}
         for name, whats in reductions.items():
             alike.setdefault(", ".join(dict.fromkeys(whats)), []).append(name)

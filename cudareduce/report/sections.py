@@ -43,7 +43,8 @@ def sections(
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in run.records:
         odd, n = r.aligned_n is not None, r.n if r.aligned_n is None else r.aligned_n
-        groups.setdefault((r.op, r.dtype, r.acc, n, r.rows, r.context, r.sms, odd), []).append(r)
+        key = (r.op, r.map, r.dtype, r.acc, n, r.rows, r.context, r.sms, odd)
+        groups.setdefault(key, []).append(r)
     found = [
         _odd(run, group) if odd else _section(run, group, more, roots or {})
         for (*_, odd), group in groups.items()
@@ -91,7 +92,8 @@ def _section(
 
 def what_text(record: Record, n: int | None) -> str:
     """What was reduced, in the words of titles; without `n` of any size."""
-    what = f"{record.op} of {'' if n is None else f'{size_text(n)} '}{record.dtype}"
+    of = "," if record.map else " of"
+    what = f"{record.reduced}{of} {'' if n is None else f'{size_text(n)} '}{record.dtype}"
     if record.rows != 1:
         what += f" x {size_text(record.rows)} rows"
     if record.acc != record.dtype:

@@ -33,7 +33,8 @@ class Record:
     so, or with one element more, than `aligned_n` elements a row do from an aligned one. On `sms`
     SMs at most it worked by launching no more blocks; None is all of them. `joules_per_gb` is the
     whole GPU's energy over 10^9 of `bytes`, while launches followed each other.
-    Where `kernel` is `auto`, `chosen` is the kernel that it took.
+    Where `kernel` is `auto`, `chosen` is the kernel that it took. What is reduced is what `map`
+    makes of elements, C++ in `a` and, of a second array, `b`; None is the elements themselves.
     """
 
     kernel: str
@@ -109,6 +110,12 @@ class Record:
     sms: int | None = None
     joules_per_gb: float | None = None
     chosen: str | None = None
+    map: str | None = None
+
+    @property
+    def reduced(self) -> str:
+        """The operator, and what the map makes of elements where there is one: sum of a * b."""
+        return f"{self.op} of {self.map}" if self.map else self.op
 
     @property
     def medians_us(self) -> tuple[float, ...]:

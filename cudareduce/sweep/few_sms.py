@@ -25,7 +25,7 @@ def curve_sections(run: Run) -> list[Section]:
     beside = [r for r in run.records if r.context]
     problems: dict[tuple[object, ...], list[Record]] = {}
     for r in beside or run.records:
-        problems.setdefault((r.op, r.dtype, r.acc, r.n, r.rows, r.timing), []).append(r)
+        problems.setdefault((r.op, r.map, r.dtype, r.acc, r.n, r.rows, r.timing), []).append(r)
     return [_section(run, records) for records in problems.values()]
 
 
@@ -60,7 +60,8 @@ def _section(run: Run, records: Sequence[Record]) -> Section:
             rows.append(
                 ("" if k else label(r), str(r.sms or "all"), *cells, _bar(r.pct_ceiling or 0.0))
             )
-    what = f"{first.op} of {size_text(first.n)} {first.dtype}"
+    of = "," if first.map else " of"
+    what = f"{first.reduced}{of} {size_text(first.n)} {first.dtype}"
     what += f" x {size_text(first.rows)} rows" if first.rows != 1 else ""
     title = f"{what}, {first.timing}, over the number of SMs, {run.device.name}"
     notes = (*_notes(records, found), *(run.protocol.get("remarks") or ()))

@@ -105,7 +105,7 @@ def lines(records: Sequence[Record]) -> list[Line]:
 
 def _problem(record: Record) -> tuple[str, str, str, str]:
     """What two times must have in common, besides the size, to be compared."""
-    return record.op, record.dtype, record.acc, record.timing
+    return record.reduced, record.dtype, record.acc, record.timing
 
 
 def fit(line: Line) -> Model:

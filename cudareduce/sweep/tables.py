@@ -81,7 +81,7 @@ def _missing(run: Run) -> Iterator[str]:
 def _title(run: Run, lines: Sequence[Line]) -> str:
     """What was timed, in the words of the tables of `bench`."""
     first = [line[0] for line in lines]
-    title = f"{listed(r.op for r in first)} of {listed(r.dtype for r in first)}"
+    title = f"{listed(r.reduced for r in first)} of {listed(r.dtype for r in first)}"
     if _asked_rows(run) != 1:
         title += f" x {size_text(_asked_rows(run))} rows"
     if len({r.acc for r in first}) == 1 and any(r.acc != r.dtype for r in first):
@@ -191,9 +191,10 @@ def crossing_text(crossing: Crossover, kind: str) -> str:
 
 def _kind(run: Run, of: Record | Model | Crossover) -> str:
     """What tells a line from others of the same kernel, as far as the run has several kinds."""
-    several_ops = len({r.op for r in run.records}) > 1
+    several_ops = len({r.reduced for r in run.records}) > 1
     several_types = len({r.dtype for r in run.records}) > 1
-    what = [of.op] * several_ops + [of.dtype] * several_types
+    op = of.reduced if isinstance(of, Record) else of.op
+    what = [op] * several_ops + [of.dtype] * several_types
     kinds = [" of ".join(what), "" if of.timing == "cold" else of.timing]
     said = ", ".join(filter(None, kinds))
     return f" ({said})" if said else ""

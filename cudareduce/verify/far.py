@@ -86,8 +86,8 @@ def far_net(case: Case) -> Iterator[Net]:
     """Sizes that show how the kernel divides its work, then those beyond 32 bits and, for where a
     block takes too long to get there, beyond fewer."""
     kernel, tile, size = case.kernel, tile_of(case), case.reduction.dtype.size
-    if kernel.whole_tiles:
-        return  # who takes no count says nothing of how far it goes
+    if kernel.whole_tiles or case.reduction.map:
+        return  # who takes no count says nothing of how far it goes, and a map may hide marks
     grid = (
         kernel.fixed_grid or max(1, _TURN // tile)
         if kernel.grid in ("fill", "per_sm", "fixed", "fill_by_row")

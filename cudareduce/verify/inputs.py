@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
-from cudareduce.problem.inputs import Array, make
+from cudareduce.problem.inputs import Array, make_all
 from cudareduce.problem.nets import patterns_for
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.reference import Reference, reference
 from cudareduce.verify.shapes import Care
 from cudareduce.verify.verdict import Effort
+
+#: The elements of each input.
+Arrays = tuple[Array, ...]
 
 #: Up to this size every pattern and every schedule is tried, above it on the CPU one of each.
 SMALL = 2**20
@@ -66,24 +69,28 @@ class Inputs:
     kernel is likely to be given the same."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[Input, Reduction], tuple[Array, Reference]] = {}
+        self._kept: dict[tuple[Input, Reduction], tuple[Arrays, Reference]] = {}
 
-    def of(self, given: Input, reduction: Reduction) -> tuple[Array, Reference]:
-        """The elements of an input, and what a reduction of them must give."""
+    def of(self, given: Input, reduction: Reduction) -> tuple[Arrays, Reference]:
+        """The elements of an input, of both where a reduction has two, and what it must give."""
         key = replace(given, offset=0), reduction
         found = self._kept.pop(key, None)
         if found is None:
-            self._make_room(given.elements * reduction.dtype.size)
-            data = make(given.pattern, reduction, given.n, given.rows, given.seed)
-            found = data, reference(reduction, data, given.rows)
+            self._make_room(given.elements * reduction.dtype.size * reduction.inputs)
+            data = make_all(given.pattern, reduction, given.n, given.rows, given.seed)
+            found = data, reference(reduction, data[0], given.rows, *data[1:])
         self._kept[key] = found
         return found
 
     def _make_room(self, nbytes: int) -> None:
         """Let the oldest go, before another is made: two large ones need not fit into memory."""
-        held = nbytes + sum(data.nbytes for data, _ in self._kept.values())
+        held = nbytes + sum(_nbytes(data) for data, _ in self._kept.values())
         while self._kept and held > _KEPT_BYTES:
-            held -= self._kept.pop(next(iter(self._kept)))[0].nbytes
+            held -= _nbytes(self._kept.pop(next(iter(self._kept)))[0])
+
+
+def _nbytes(arrays: Arrays) -> int:
+    return sum(one.nbytes for one in arrays)
 
 
 def inputs_for(

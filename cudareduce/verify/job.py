@@ -58,10 +58,11 @@ class Job:
 
     @property
     def input_bytes(self) -> int:
-        """Of the largest input."""
+        """Of the largest input, of both where there are two."""
         shapes = () if self.care == FAR else self.shapes  # which take next to nothing
         elements = max((n * rows for n, rows in shapes), default=0)
-        return elements * self.prepared.case.reduction.dtype.size
+        reduction = self.prepared.case.reduction
+        return elements * reduction.dtype.size * reduction.inputs
 
 
 def limited(job: Job, asked_s: float | None) -> Job:
@@ -142,5 +143,5 @@ def both(old: Verdict, new: Verdict) -> Verdict:
         return stands
     if old.undecided and new.undecided:
         return replace(stands, reason=old.reason)
-    remarks = dict.fromkeys(reason for reason in (old.reason, new.reason) if reason)
-    return replace(stands, reason="; ".join(remarks))
+    remarks = [old.reason] + [new.reason] * (new.reason not in old.reason)
+    return replace(stands, reason="; ".join(filter(None, remarks)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from random import Random
 
@@ -12,8 +13,9 @@ from cudareduce.backend import Buffer, TimedBackend
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.dtypes import DType
-from cudareduce.problem.inputs import Array, make, rounds_nothing
-from cudareduce.problem.operators import Reduction
+from cudareduce.problem.inputs import Array, as_numbers, make_all, rounds_nothing
+from cudareduce.problem.mapped import fold_mapped
+from cudareduce.problem.operators import OPERATORS, Reduction
 from cudareduce.problem.reference import Reference, reference
 from cudareduce.timing.timer import DeviceTimer
 from cudareduce.verify.verdict import Verdict, judge
@@ -21,16 +23,27 @@ from cudareduce.verify.verdict import Verdict, judge
 #: The share of the input that a chunk is, so that a sum moves by more than its bound, and its most
 #: bytes, so that it is quickly written.
 _SHARE, _MOST_BYTES = 64, 2**20
-#: What is wrong with a kernel after which the input is not what it was.
-WROTE_INPUT = "it wrote to its input"
 #: Operators of which one element decides.
 _EXTREMA = ("min", "max", "argmin", "argmax")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Where one input differs from the other, in elements, and what stands there in either."""
+
+    start: int
+    kept: tuple[Array, Array]
+
+    @property
+    def place(self) -> slice:
+        """The elements that differ."""
+        return slice(self.start, self.start + len(self.kept[0]))
 
 
 class TimedData:
     """Two inputs of one pattern, as the host knows them: number 0 as it was made, and number 1,
     which differs in a chunk somewhere. A `seed` gives the same; `elements` are what it would
-    make."""
+    make. Where a map takes two arrays, `arrays` are both, and each has a chunk of its own."""
 
     def __init__(
         self,
@@ -43,31 +56,49 @@ class TimedData:
         elements: Array | None = None,
     ) -> None:
         self.pattern, self.reduction = pattern, reduction
-        self.elements = make(pattern, reduction, n, rows, seed) if elements is None else elements
+        made = make_all(pattern, reduction, n, rows, seed) if elements is None else (elements,)
+        self.arrays: tuple[Array, ...] = made
         used = min((plan.problem.elements for plan in plans), default=0)
         count = max(1, min(used // _SHARE, _MOST_BYTES // reduction.dtype.size))
-        self.start = Random(seed).randrange(max(1, used - count))
-        self._chunk = slice(self.start, self.start + count)
-        old = self.elements[self._chunk].copy()
-        exact = rounds_nothing(pattern, reduction)
-        self.chunks = (old, _other(old, self.elements, reduction, exact))
+        random, exact = Random(seed), rounds_nothing(pattern, reduction)
+        starts = [random.randrange(max(1, used - count)) for _ in made]
+        places = [slice(start, start + count) for start in starts]
+        if reduction.map:
+            others = _mapped_others(reduction, made, places)
+        else:
+            others = [_other(made[0][places[0]], made[0], reduction, exact)]
+        self.chunks = tuple(
+            Chunk(place.start, (array[place].copy(), other))
+            for array, place, other in zip(made, places, others, strict=True)
+        )
         self._refs: dict[tuple[Shape, int], Reference] = {}
         self._tells: dict[int, bool] = {}  # of plans, by their identity
         self._found: dict[tuple[int, int, bytes], Verdict | None] = {}
+
+    @property
+    def elements(self) -> Array:
+        """Those of the first input, or the only one."""
+        return self.arrays[0]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all inputs."""
+        return sum(array.nbytes for array in self.arrays)
 
     def reference(self, shape: Shape, number: int) -> Reference:
         """The right answers of the first elements of an input, taken as this shape."""
         key = shape, number
         if key not in self._refs:
             self.place(number)
-            used = self.elements[: shape[0] * shape[1]]
-            self._refs[key] = reference(self.reduction, used, shape[1])
+            used, *other = (array[: shape[0] * shape[1]] for array in self.arrays)
+            self._refs[key] = reference(self.reduction, used, shape[1], *other)
             self.place(0)
         return self._refs[key]
 
     def place(self, number: int) -> None:
         """Make the elements those of an input; in place, since they may fill half of the memory."""
-        self.elements[self._chunk] = self.chunks[number]
+        for array, chunk in zip(self.arrays, self.chunks, strict=True):
+            array[chunk.place] = chunk.kept[number]
 
     def judged(self, plan: Plan, answers: Array, number: int) -> Verdict | None:
         """The verdict on answers; None where the bound is too wide to tell. The same bits are
@@ -111,6 +142,29 @@ def _other(chunk: Array, data: Array, reduction: Reduction, exact: bool) -> Arra
     return other
 
 
+def _mapped_others(
+    reduction: Reduction, arrays: Sequence[Array], places: Sequence[slice]
+) -> list[Array]:
+    """For each input the chunk, of a few, that moves what becomes of it most: none of its elements,
+    all without their signs, what the other input has there, or what is beyond all others."""
+    others = []
+    op = OPERATORS["sum"] if reduction.op.name == "mean" else reduction.op
+    for k, place in enumerate(places):
+        old = arrays[k][place]
+        bits = old.view(f"u{reduction.dtype.size}")
+        sign = bits.dtype.type(1 << (8 * reduction.dtype.size - 1))
+        tried = [old, np.zeros_like(old), (bits & ~sign).view(old.dtype)]
+        tried += [array[place] for j, array in enumerate(arrays) if j != k]
+        if op.name in _EXTREMA:
+            ends = (_beyond(old, reduction.dtype, highest=highest) for highest in (True, False))
+            tried += [np.array([end] * len(old), old.dtype) for end in ends]
+        rows = [tried if j == k else [array[place]] * len(tried) for j, array in enumerate(arrays)]
+        given = tuple(as_numbers(np.array(some), reduction.dtype) for some in rows)
+        answers = fold_mapped(replace(reduction, op=op), given).answer.astype(float)
+        others.append(tried[int(np.argmax(np.abs(answers - answers[0])))].copy())
+    return others
+
+
 def _beyond(data: Array, dtype: DType, *, highest: bool) -> object:
     """An element beyond all of the input's, or the last that the type has."""
     if dtype.kind != "float":
@@ -123,33 +177,55 @@ def _beyond(data: Array, dtype: DType, *, highest: bool) -> object:
 
 
 class TimedInput:
-    """The timed input on the device, in one context."""
+    """The timed input on the device, in one context; with `spare` there is a second one, to restore
+    it from."""
 
     def __init__(
-        self, backend: TimedBackend, timer: DeviceTimer, given: TimedData, misalign: int = 0
-    ) -> None:
+        self, backend: TimedBackend, timer: DeviceTimer, given: TimedData, misalign: int = 0,
+        *, spare: bool = False,
+    ) -> None:  # fmt: skip
         self._backend, self.data = backend, given
-        self.buffer: Buffer = backend.upload(given.elements, misalign)
-        self._chunks = tuple(backend.upload(chunk) for chunk in given.chunks)
-        self._digest = timer.digests([self.buffer])
-        self._right = self._digest()
+        self.buffers = tuple(backend.upload(array, misalign) for array in given.arrays)
+        self._chunks = [
+            tuple(backend.upload(kept) for kept in chunk.kept) for chunk in given.chunks
+        ]
+        self._spare = tuple(backend.upload(array) for array in given.arrays if spare)
+        self._digests = timer.digests(self.buffers)
+        self._right = self._digests()
         self.number = 0
+
+    @property
+    def buffer(self) -> Buffer:
+        """The first input, or the only one."""
+        return self.buffers[0]
 
     def turn_to(self, number: int) -> None:
         """Enqueue a change to one of the two, from the other."""
         if number != self.number:
-            start = self.data.start * self.data.reduction.dtype.size
-            self._backend.overwrite(self.buffer, start, self._chunks[number])
+            size = self.data.reduction.dtype.size
+            for buffer, chunk, kept in zip(
+                self.buffers, self.data.chunks, self._chunks, strict=True
+            ):
+                self._backend.overwrite(buffer, chunk.start * size, kept[number])
             self.number = number
+
+    def renew(self) -> None:
+        """Enqueue that it is again what a launch has found, from the spare one."""
+        number, self.number = self.number, 0
+        for buffer, spare in zip(self.buffers, self._spare, strict=True):
+            self._backend.overwrite(buffer, 0, spare)
+        self.turn_to(number)
 
     def restored(self) -> bool:
         """Turn to number 0, and say whether it was untouched; if not, it is again."""
         self.turn_to(0)
-        if self._digest() == self._right:
+        if self._digests() == self._right:
             return True
-        self._backend.write(self.buffer, self.data.elements)  # the digest has waited
+        for buffer, array in zip(self.buffers, self.data.arrays, strict=True):
+            self._backend.write(buffer, array)  # the digest has waited
         return False
 
     def release(self) -> None:
         """Free it, where the context goes on."""
-        self._backend.free(self.buffer, *self._chunks)
+        kept = (one for pair in self._chunks for one in pair)
+        self._backend.free(*self.buffers, *kept, *self._spare)

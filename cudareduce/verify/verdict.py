@@ -55,6 +55,8 @@ class Verdict:
 
 
 RIGHT = Verdict("pass")
+#: What is wrong with a kernel after which the input is not what it was.
+WROTE_INPUT = "it wrote to its input"
 #: Bytes of the widest float that float64 holds with room for errors.
 _SINGLE_BYTES = 4
 

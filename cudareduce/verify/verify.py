@@ -17,12 +17,11 @@ from cudareduce.errors import KernelFault
 from cudareduce.launch.bound import Bound, Workspaces
 from cudareduce.launch.case import Case, Prepared, Programs, Shape
 from cudareduce.launch.plan import Plan
-from cudareduce.problem.inputs import Array
 from cudareduce.problem.nets import needs_schedules
 from cudareduce.problem.reference import Reference, reference
-from cudareduce.verify.inputs import REPEATS, SMALL, Input, Inputs, inputs_for, tiles_of
+from cudareduce.verify.inputs import REPEATS, SMALL, Arrays, Input, Inputs, inputs_for, tiles_of
 from cudareduce.verify.shapes import Care
-from cudareduce.verify.verdict import RIGHT, Effort, Verdict, judge, worse
+from cudareduce.verify.verdict import RIGHT, WROTE_INPUT, Effort, Verdict, judge, worse
 
 #: One of these is among the patterns of every operator.
 _GUARDED = ("random", "rising", "cancel")
@@ -51,9 +50,9 @@ class _Given:
     """An input on the device, with what it must give."""
 
     input: Input
-    data: Array
+    data: Arrays
     ref: Reference
-    buffer: Buffer
+    buffers: tuple[Buffer, ...]
 
     @property
     def many(self) -> bool:
@@ -76,18 +75,20 @@ def _verify_on(
         given = []
         for one in group:
             data, ref = inputs.of(one, reduction)
-            buffer = backend.upload(data, one.offset * reduction.dtype.size)
-            stack.callback(backend.free, buffer)
-            given.append(_Given(one, data, ref, buffer))
+            off = one.offset * reduction.dtype.size
+            buffers = tuple(backend.upload(array, off) for array in data)
+            stack.callback(backend.free, *buffers)
+            given.append(_Given(one, data, ref, buffers))
         for case in ready:
             with ExitStack() as bounds:
-                tied = [
-                    Bound(backend, case.plan, case.programs, one.buffer, case.workspace)
-                    for one in given
-                ]
+                tied = [_bound(backend, case, one.buffers) for one in given]
                 for bound in tied:
                     bounds.callback(bound.release)
                 yield case.case, _in_every_way(backend, tied, given, quick=quick)
+
+
+def _bound(backend: Backend, ready: _Ready, given: Sequence[Buffer]) -> Bound:
+    return Bound(backend, ready.plan, ready.programs, given[0], ready.workspace, *given[1:])
 
 
 def _in_its_place(backend: Backend, ready: _Ready, seed: int, inputs: Inputs) -> Verdict:
@@ -97,21 +98,24 @@ def _in_its_place(backend: Backend, ready: _Ready, seed: int, inputs: Inputs) ->
     reduction, n, rows = problem.reduction, problem.n, problem.rows
     old, new = (Input("random", n, rows, seed + k * _ANOTHER_SEED) for k in (0, 1))
     data, ref = inputs.of(old, reduction)
-    other = inputs.of(new, reduction)[0].copy()
+    other = tuple(array.copy() for array in inputs.of(new, reduction)[0])
     ends = [0, n // 2, n - 1]
-    other.reshape(rows, n, -1)[:, ends] = data.reshape(rows, n, -1)[:, ends]
+    for array, known in zip(other, data, strict=True):
+        array.reshape(rows, n, -1)[:, ends] = known.reshape(rows, n, -1)[:, ends]
     with ExitStack() as stack:
-        buffer = backend.upload(data)
-        stack.callback(backend.free, buffer)
-        bound = Bound(backend, ready.plan, ready.programs, buffer, ready.workspace)
+        buffers = tuple(backend.upload(array) for array in data)
+        stack.callback(backend.free, *buffers)
+        bound = _bound(backend, ready, buffers)
         stack.callback(bound.release)
         way = next(iter(backend.ways(1, quick=True)))
-        first, _ = _once(bound, _Given(old, data, ref, buffer), way)
+        first, _ = _once(bound, _Given(old, data, ref, buffers), way)
         if first is not None and first.outcome == "fail":
             return first
-        backend.write(buffer, other)
+        for buffer, array in zip(buffers, other, strict=True):
+            backend.write(buffer, array)
         bound.poison()
-        given = _Given(new, other, reference(reduction, other, rows), buffer)
+        ref = reference(reduction, other[0], rows, *other[1:])
+        given = _Given(new, other, ref, buffers)
         second, _ = _once(bound, given, way)
     if second is not None and second.outcome == "fail":
         where = "in the place of another with the same first, middle and last elements"
@@ -140,24 +144,22 @@ def _in_every_way(
             verdicts[k] = worse(old, new) if new else None
             if new and new.outcome == "fail":
                 # The launch before was right: what this one was given may be why it is not.
-                changed = _changed(backend, one) if answers[k] else None
+                changed = _changed(backend, bound, one) if answers[k] else None
                 if changed:
                     why = f"{one.input}: {changed}"
                     verdicts[k] = replace(verdicts[k] or new, reason=why, error=None, bound=None)
                 return verdicts
             answers[k].append(bits)
-    for k, (one, bits_of_one) in enumerate(zip(given, answers, strict=True)):
+    for k, (bound, one) in enumerate(zip(bounds, given, strict=True)):
         verdict = verdicts[k]
         if verdict is None:
             continue
-        changed = _changed(backend, one)
+        changed = _changed(backend, bound, one)
         if changed:
             verdicts[k] = replace(verdict, outcome="fail", reason=f"{one.input}: {changed}")
             return verdicts
         if one.many:
-            verdicts[k] = replace(
-                verdict, distinct=len(set(bits_of_one)), launches=len(bits_of_one)
-            )
+            verdicts[k] = replace(verdict, distinct=len(set(answers[k])), launches=len(answers[k]))
     return verdicts
 
 
@@ -167,6 +169,8 @@ def _once(bound: Bound, one: _Given, way: str) -> tuple[Verdict | None, bytes]:
     # Where a kernel writes depends on the size and not on the values: one input of a size shows it.
     guarded = given.offset or given.pattern in _GUARDED
     try:
+        if bound.plan.kernel.in_place:
+            bound.restore(one.data)
         bound.run()
         answers = bound.answers()
         new = judge(bound.plan, answers, one.ref, given.pattern)
@@ -186,16 +190,16 @@ def _once(bound: Bound, one: _Given, way: str) -> tuple[Verdict | None, bytes]:
     return replace(new, effort=given.effort + launches), bits
 
 
-def _changed(backend: Backend, one: _Given) -> str | None:
+def _changed(backend: Backend, bound: Bound, one: _Given) -> str | None:
     """What has become of an input, where it is small enough to be looked at."""
-    data = one.data
-    if not len(data) or one.input.elements > SMALL:
+    if bound.plan.kernel.in_place or not one.input.elements or one.input.elements > SMALL:
         return None
-    now = backend.download(one.buffer, data.dtype.str, data.size).reshape(data.shape)
-    places = np.flatnonzero(now.view(np.uint8) != data.view(np.uint8))
-    if not len(places):
-        return None
-    return f"it wrote to its input, at element {places[0] // data.dtype.itemsize}"
+    for data, buffer in zip(one.data, one.buffers, strict=True):
+        now = backend.download(buffer, data.dtype.str, data.size).reshape(data.shape)
+        places = np.flatnonzero(now.view(np.uint8) != data.view(np.uint8))
+        if len(places):
+            return f"{WROTE_INPUT}, at element {places[0] // data.dtype.itemsize}"
+    return None
 
 
 def _is_open(verdict: Verdict | None, care: Care) -> bool:

@@ -17,8 +17,8 @@ from cudareduce.backend import Buffer
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.inputs import Array
 from cudareduce.timing.timer import DeviceTimer
-from cudareduce.verify.timed_input import WROTE_INPUT, TimedInput
-from cudareduce.verify.verdict import RIGHT, Verdict, worse
+from cudareduce.verify.timed_input import TimedInput
+from cudareduce.verify.verdict import RIGHT, WROTE_INPUT, Verdict, worse
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -135,6 +135,8 @@ class Witness(Generic[Key]):
         if not self._keep_cache:
             number = 1 - self._given.number if poison is None else self._random.randrange(2)
             self._given.turn_to(number)
+        if self._bound.plan.kernel.in_place:
+            self._given.renew()
         if self._first is not None:
             self._first.run_before()
 
@@ -156,7 +158,7 @@ class Witness(Generic[Key]):
             self._add(found)  # the errors that are told are those on the input asked for
 
     def end(self) -> None:
-        if not self._given.restored():
+        if not self._given.restored() and not self._bound.plan.kernel.in_place:
             self.verdict = RIGHT  # whatever was wrong came of this
             self._add(Verdict("fail", WROTE_INPUT))
         other = self._memory.mended(self._before, self._key)

@@ -1,4 +1,4 @@
-// expected: refused  shape: two inputs, multiplied before they are summed
+// expected: right  shape: two inputs, multiplied before they are summed
 __global__ void dot(const float *left, const float *right, float *sums, int count)
 {
     extern __shared__ float cell[];

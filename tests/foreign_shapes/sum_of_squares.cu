@@ -1,4 +1,4 @@
-// expected: refused  shape: squares each element before it is summed
+// expected: right  shape: squares each element before it is summed
 __global__ void squares(const float *values, float *total, int count)
 {
     int place = blockIdx.x * blockDim.x + threadIdx.x;

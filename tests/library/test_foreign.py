@@ -457,4 +457,4 @@ def test_so_many_blocks_as_are_said_at_every_size(
     assert code == 0, out
     code, out, _ = cudareduce("verify", given(ALWAYS_12), *sizes, "--items", 1)
     assert code == 3
-    assert "its launch is a guess, --block, --grid, --shared, --finish say better" in out
+    assert "its launch is a guess, --block, --grid, --shared, --finish, --map say better" in out

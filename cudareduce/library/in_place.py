@@ -1,0 +1,80 @@
+"""Whether a kernel overwrites what it reads: as far as its text tells, by the pointer itself or by
+one that was made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from cudareduce.library.syntax import every, pieces, text
+
+#: What an address may be wrapped in.
+_WRAPS = ("parenthesized_expression", "cast_expression", "pointer_declarator")
+#: Where the parser has what is changed.
+_CHANGES = {"assignment_expression": "left", "update_expression": "argument"}
+
+
+def overwrites(body: str, pointer: str) -> bool:
+    """Whether a function with this body stores to memory that a pointer of this name leads to."""
+    return bool(_stores(body, pointer))
+
+
+def keeps_partials(body: str, pointer: str) -> bool:
+    """Whether each block stores to a place there that its number gives."""
+    return any("blockIdx" in text(target) for target in _stores(body, pointer))
+
+
+def _stores(body: str, pointer: str) -> list[Node]:
+    """What is assigned to in memory that a pointer of this name leads to."""
+    nodes = [node for piece in pieces(f"void f() {body}".encode()) for node in every(piece.node)]
+    leading = {pointer}
+    for new, value in _pointers(nodes):
+        if _leads(value) & leading:
+            leading.add(new)
+    changed = (
+        node.child_by_field_name(_CHANGES[node.type]) for node in nodes if node.type in _CHANGES
+    )
+    return [target for target in changed if target is not None and _stored(target) in leading]
+
+
+def _pointers(nodes: list[Node]) -> Iterator[tuple[str, Node]]:
+    """The pointers that are declared or set, in order, with what each is set to."""
+    for node in nodes:
+        new = node.child_by_field_name("declarator" if node.type == "init_declarator" else "left")
+        value = node.child_by_field_name("value" if node.type == "init_declarator" else "right")
+        if new is None or value is None:
+            continue
+        kind = node.parent.child_by_field_name("type") if node.parent else None
+        is_auto = kind is not None and kind.type == "placeholder_type_specifier"
+        if node.type == "init_declarator" and (is_auto or new.type == "pointer_declarator"):
+            yield text(new).lstrip("* ").rpartition(" ")[2], value
+        elif node.type == "assignment_expression" and new.type == "identifier":
+            yield text(new), value
+
+
+def _leads(value: Node) -> set[str]:
+    """What an address is made of: names that are neither read through nor indices."""
+    while value.type in _WRAPS and value.named_children:
+        value = value.named_children[-1]
+    if value.type == "identifier":
+        return {text(value)}
+    if value.type == "binary_expression":
+        sides = (value.child_by_field_name(side) for side in ("left", "right"))
+        return {name for side in sides if side is not None for name in _leads(side)}
+    if value.type == "call_expression" and "_cast<" in text(value).partition("(")[0]:
+        given = value.child_by_field_name("arguments")
+        return {name for one in (given.named_children if given else ()) for name in _leads(one)}
+    if value.type == "pointer_expression" and text(value.children[0]) == "&":
+        return {_stored(value.named_children[-1])}
+    return set()
+
+
+def _stored(target: Node) -> str:
+    """The pointer through which a store goes, or nothing."""
+    while target.type in (*_WRAPS, "field_expression") and target.named_children:
+        target = target.named_children[0 if target.type == "field_expression" else -1]
+    inner = target.child_by_field_name("argument")
+    if inner is None or target.type not in ("subscript_expression", "pointer_expression"):
+        return ""
+    return next(iter(sorted(_leads(inner))), "")

@@ -1,0 +1,68 @@
+"""A map as it is written: which inputs it names, and which kernels it goes with."""
+
+from __future__ import annotations
+
+from tree_sitter import Node
+
+from cudareduce.errors import UsageError
+from cudareduce.library.header import Finish
+from cudareduce.library.syntax import every, pieces, text
+from cudareduce.problem.operators import Map, Reduction
+
+#: What may become of the partials of a kernel that maps what it reads: it would map them again.
+_ONCE: tuple[Finish, ...] = ("atomic", "none", "host", "last_block", "mailbox", "self_reset",
+                             "one_word", "cluster")  # fmt: skip
+#: What people square and take magnitudes with, besides products.
+_POWERS = frozenset(["pow", "powf"])
+_MAGNITUDES = frozenset(["abs", "fabs", "fabsf"])
+
+
+def read_map(expression: str, called: str) -> Map:
+    """The map of an expression, with as many inputs as it names; `called` is what messages begin
+    with where it is none, which is a UsageError."""
+    if not expression.isprintable() or not expression.strip():
+        raise UsageError(f"{called} takes one line of C++ in a, or in a and b, such as 'a * b'")
+    named = {name for piece in pieces(f"auto x = {expression};".encode()) for name in piece.uses}
+    if not named & {"a", "b"}:
+        raise UsageError(
+            f"{called} {expression!r} names no element: write C++ in a, or in a and b, such as "
+            "'a * b'"
+        )
+    return Map(" ".join(expression.split()), 2 if "b" in named else 1)
+
+
+def maps_in(code: str) -> list[Map]:
+    """What a text that reads one array may make of elements, as far as it says so: squares, where
+    it multiplies something by itself, and magnitudes."""
+    nodes = [node for piece in pieces(code.encode()) for node in every(piece.node)]
+    squares = any(
+        node.type == "binary_expression" and text(node.children[1]) == "*" and _alike(node)
+        for node in nodes
+    )
+    called = {text(node.children[0]) for node in nodes if node.type == "call_expression"}
+    found = [Map("a * a")] if squares or called & _POWERS else []
+    return [*found, Map("fabs(a)")] if called & _MAGNITUDES else found
+
+
+def _alike(product: Node) -> bool:
+    """Whether both factors are written alike, and are no numbers."""
+    left, right = (product.child_by_field_name(side) for side in ("left", "right"))
+    if left is None or right is None or left.type == "number_literal":
+        return False
+    return "".join(text(left).split()) == "".join(text(right).split())
+
+
+def why_not_map(own: Map | None, finish: Finish, reduction: Reduction) -> str | None:
+    """Why a kernel whose text has this map, or none, does not take a reduction; None if it does."""
+    asked = reduction.map
+    if own is not None and asked != own:
+        what = "elements as they are" if asked is None else asked.expression
+        return f"forms {own.expression} of its elements, and not {what}"
+    if own is not None and finish not in _ONCE:
+        return (
+            f"forms {own.expression} of whatever it reads, so it cannot be launched again on its "
+            "partials: let it finish in one launch, or say --finish host"
+        )
+    if own is None and asked is not None and asked.inputs > 1:
+        return f"reads one array, and {asked.expression} takes two"
+    return None
