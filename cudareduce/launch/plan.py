@@ -186,8 +186,8 @@ def _shapes(
     n, rows = problem.n, problem.rows
     if problem.elements == 0:
         return []
-    asked = kernel.fixed_grid if kernel.guessed is not None else None
-    grid = asked or _grid(kernel, rows, n, block, items, limits)
+    exactly = kernel.fixed_grid if kernel.exactly else None
+    grid = exactly or _grid(kernel, rows, n, block, items, limits)
     shapes = [(min(grid, sms or grid), n)]
     while kernel.relaunches and shapes[-1][0] > rows:
         n = shapes[-1][0] // rows

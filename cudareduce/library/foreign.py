@@ -17,18 +17,16 @@ from pathlib import Path
 from cudareduce.errors import UsageError
 from cudareduce.library.called import Call, called, finish_of, most, name_of, type_of
 from cudareduce.library.declared import spelled_out, type_aliases
-from cudareduce.library.device_part import Unit, device_part, read_unit
-from cudareduce.library.elements import read_dtypes, written_dtype
+from cudareduce.library.device_part import Unit, device_part, names_reached, read_unit
+from cudareduce.library.elements import bytes_of, read_dtypes, written_dtype
 from cudareduce.library.header import BLOCKS, Finish, GridRule
+from cudareduce.library.host_code import HostCode, host_code, of_kernel
 from cudareduce.library.kernel import EXTERN_SHARED, Adopt, Kernel
+from cudareduce.library.launch_guess import guessed_launch, looks_of
+from cudareduce.library.own_launch import Said, own_block, own_launch, own_template
 from cudareduce.library.syntax import Function
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.sizes import counted
-
-#: Blocks that share the input: their number multiplies or divides something. One that is only
-#: compared with an arrival or a place says nothing of that.
-_SHARES = re.compile(r"[*/]\s*(?:\([^()]*\)\s*)?\(*gridDim|gridDim\s*\.\s*x\s*\)*\s*[*/](?!/)")
-
 
 #: Kernels that keep an extreme, as people call them; argmax and softmax are something else.
 _EXTREMES = {
@@ -74,6 +72,13 @@ class Guesses:
     finish: Finish | None = None
     shared: int | None = None
 
+    @property
+    def launch(self) -> Said:
+        """What of it is said of a launch."""
+        return Said(
+            block=self.block, items=self.items, grid=self.grid, exactly=True, shared=self.shared
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
@@ -103,11 +108,12 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     element type or template parameters are not understood.
     """
     unit = read_unit(path, text)
+    host = host_code(unit.all())
     chosen = _choose(path, _kernels(unit), says.entries)
     kernels, said, refused = [], [], []
     for function, entry in chosen:
         try:
-            kernel, assumed = _adopted(unit, function, entry, says, alone=len(chosen) == 1)
+            kernel, assumed = _adopted(unit, host, function, entry, says, alone=len(chosen) == 1)
         except UsageError as error:
             refused.append(str(error))
             continue
@@ -121,26 +127,24 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
 
 
 def _adopted(
-    unit: Unit, function: Function, given: str, says: Guesses, *, alone: bool
+    unit: Unit, host: HostCode, function: Function, given: str, says: Guesses, *, alone: bool
 ) -> tuple[Kernel, str]:
     """A kernel and what was assumed about it; one that is `alone` has the name of its file."""
     path = unit.path
-    call = called(path, function, given)
-    block, counted = says.block or 256, call.count is not None
-    doubled = re.findall(r"(?<![\w.])([\w.]+)\s*\*\s*2\b", function.body)
-    twice = any("block" in name.lower() for name in doubled)
-    blocks = says.grid if isinstance(says.grid, int) else None
-    template = function.template_names
+    known = own_template(of_kernel(host, function, given), function)
+    call, template = called(path, function, given, known), function.template_names
+    counted = call.count is not None
     dtypes = read_dtypes(function.name, type_of(call.read), template)
     partials = written_dtype(function.name, type_of(call.write), template, dtypes)
     again = counted and partials in (None, *dtypes)  # or it could not read what it has written
-    finish, shared = says.finish or finish_of(function, call.write, again), says.shared
+    finish = says.finish or finish_of(function, call.write, again)
     if finish.startswith(("relaunch", "reshape")) and not again:
         raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
     device = device_part(unit, function.name)
-    if shared is None:
-        widest = max(DTYPES[name].size for name in dtypes)
-        shared = block * widest if EXTERN_SHARED.search(device) else 0
+    sizes = [DTYPES[name].size for name in dtypes]
+    own = _own(unit, host, function, call, given, says.block, max(sizes))
+    unsized = EXTERN_SHARED.search(device)
+    launch = guessed_launch(says.launch, own, looks_of(function), sizes if unsized else ())
     bare_name = function.name.rpartition("::")[2]
     entry = f"run_{bare_name}"
     last = _AFTER.format(entry=entry, call=call.text, arguments=call.arguments)
@@ -152,23 +156,50 @@ def _adopted(
         title=f"{function.name} of {path.name}",
         change="",
         scope="grid",
-        grid="fixed" if blocks else _grid(says, function),
+        grid=launch.grid,
         walk="element",  # nothing is known of the order of its additions: the widest bound holds
         finish=finish,
-        block=block,
-        blocks=(block,) if says.block else BLOCKS,
-        items=says.items or (2 if twice else 1),
-        fixed_grid=blocks,
+        block=launch.block,
+        blocks=BLOCKS if launch.block in BLOCKS and not says.block else (launch.block,),
+        items=launch.items,
+        fixed_grid=launch.fixed_grid,
+        exactly=launch.exactly,
         dtypes=dtypes,
         ops=_ops(function),
         symbol=entry,
         partials=partials or "of its elements",
-        dynamic_shared=shared,
+        dynamic_shared=launch.shared,
         whole_tiles=not counted,
         most=most(type_of(call.count)) if call.count else None,
         guessed=tuple(name for name in _OPTIONS if getattr(says, name) is None),
     )
-    return kernel, _assumption(kernel, call, unit.missing)
+    return kernel, _assumption(kernel, call, launch.known_from, unit.missing)
+
+
+def _own(
+    unit: Unit, host: HostCode, function: Function, call: Call, given: str, block: int | None,
+    widest: int,
+) -> Said:  # fmt: skip
+    """What the file says itself of the launch of a kernel."""
+    calls, aliases = of_kernel(host, function, given), type_aliases(unit.all())
+    parameters = function.parameters
+    places = parameters.index(call.read), parameters.index(call.write)
+    count = parameters.index(call.count) if call.count else None
+    reached = names_reached(unit, function.name)
+
+    def size_of(name: str) -> int | None:
+        known = widest if name in function.template_names else None
+        return known or bytes_of(spelled_out(name + " x", aliases).removesuffix(" x"))
+
+    found = own_launch(calls, (*places, count), reached, block=block, size_of=size_of)
+    items = own_template(calls, function)
+    for name, argument in zip(function.template_names, call.template, strict=False):
+        if argument == "ITEMS" and name in items:
+            found = replace(found, items=items[name])
+    if found.block is None:
+        threads = own_block(host.constants, reached)
+        found = replace(found, block=threads) if threads else found
+    return found
 
 
 def _ops(function: Function) -> tuple[str, ...]:
@@ -178,14 +209,7 @@ def _ops(function: Function) -> tuple[str, ...]:
     return ("sum", "prod", "min", "max") if plain else tuple(named)
 
 
-def _grid(says: Guesses, function: Function) -> GridRule:
-    """As the user says, else as the kernel's text looks."""
-    if isinstance(says.grid, str):
-        return says.grid
-    return "fill" if _SHARES.search(function.body) else "cover"
-
-
-def _assumption(kernel: Kernel, call: Call, missing: Sequence[str]) -> str:
+def _assumption(kernel: Kernel, call: Call, known_from: str, missing: Sequence[str]) -> str:
     """What was guessed, and how to say it better."""
     shared = counted(int(kernel.dynamic_shared), "byte")
     counting = f"counts with {name_of(call.count)}" if call.count else "takes whole tiles"
@@ -195,9 +219,10 @@ def _assumption(kernel: Kernel, call: Call, missing: Sequence[str]) -> str:
     return (
         f"{kernel.path}: no header, so it is assumed that {call.text} reads {name_of(call.read)}, "
         f"writes {name_of(call.write)}, {counting}; block {kernel.block}, items {kernel.items}, "
-        f"grid {kernel.fixed_grid or kernel.grid}, {shared} of dynamic shared memory, "
-        f"finish {kernel.finish}{by}{without}. Where that is wrong say so with --entry, --block, "
-        "--items, --grid, --shared, --finish; where it faults, run it under compute-sanitizer"
+        f"grid {kernel.fixed_grid or kernel.grid}, {shared} of dynamic shared "
+        f"memory{known_from}, finish {kernel.finish}{by}{without}. Where that is wrong say so with "
+        "--entry, --block, --items, --grid, --shared, --finish; where it faults, run it under "
+        "compute-sanitizer"
     )
 
 

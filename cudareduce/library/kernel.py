@@ -55,6 +55,7 @@ class Kernel:
     items_bytes: int | None = None
     vector_bytes: int | None = None
     fixed_grid: int | None = None
+    exactly: bool = False  # so many blocks at every size, and not at most
     fixed_warps: int | None = None
     techniques: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = tuple(DTYPES)
@@ -179,8 +180,8 @@ class Kernel:
 
     def why_not_sms(self) -> str | None:
         """Why its work does not fit on fewer SMs by launching fewer blocks, or None if it does."""
-        own = self.grid == "fixed" and self.guessed is None
-        if own or self.grid in ("fill", "per_sm", "one"):
+        strides = self.grid == "fixed" and not self.exactly
+        if strides or self.grid in ("fill", "per_sm", "one"):
             return None
         if self.guessed is not None:
             return "takes no --sms beside that grid; if its blocks stride, give it --grid fill"

@@ -20,7 +20,6 @@ OPEN = {
     "in_place_tree": "the input is not restored before a launch",
     "items_by_template": "whole tiles are not tried where there is a count",
     "largest_by_name": "a NaN that is dropped is wrong",
-    "needs_its_block": "the block is not taken from the file's constants",
     "one_warp": "a fixed count is not found out",
     "output_as_scratch": "an output of several elements is not tried",
     "quads_without_rest": "multiples are not tried where there is a count",
