@@ -32,7 +32,7 @@ def _all_have_headers(values: Values) -> bool:
     """Whether no file is named that may be without a header."""
     from cudareduce.errors import UsageError
     from cudareduce.library.header import SOURCES
-    from cudareduce.library.kernel import has_header
+    from cudareduce.library.source_text import has_header
 
     try:
         return all(has_header(Path(n)) for n in values["kernels"] if n.endswith(SOURCES))
@@ -62,7 +62,7 @@ _IDLE = (
         lambda values: "n" in values and values["n"] is None,
     ),
     _Idle(
-        ("entry", "grid", "shared", "finish"), "no file without a header is named",
+        ("entry", "chain", "grid", "shared", "finish"), "no file without a header is named",
         _all_have_headers,
     ),
     _Idle(

@@ -9,21 +9,22 @@ reported; a wrong guess gives a wrong answer, which verification is there to fin
 from __future__ import annotations
 
 import re
-from collections import ChainMap
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.library.called import Call, called, finish_of, most, name_of, type_of
-from cudareduce.library.declared import spelled_out, type_aliases
-from cudareduce.library.device_part import Unit, device_part, names_reached, read_unit
-from cudareduce.library.elements import bytes_of, read_dtypes, written_dtype
+from cudareduce.library.chains import joined
+from cudareduce.library.chosen import Row, rows
+from cudareduce.library.device_part import Unit, device_part, read_unit
+from cudareduce.library.elements import read_dtypes, written_dtype
 from cudareduce.library.header import BLOCKS, Finish, GridRule
 from cudareduce.library.host_code import HostCode, host_code, of_kernel
 from cudareduce.library.kernel import EXTERN_SHARED, Adopt, Kernel
-from cudareduce.library.launch_guess import guessed_launch, looks_of
-from cudareduce.library.own_launch import Said, own_block, own_launch, own_template
+from cudareduce.library.launch_guess import guessed_launch, looks_of, said_by_file
+from cudareduce.library.own_launch import Said, own_template
 from cudareduce.library.syntax import Function
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.sizes import counted
@@ -33,11 +34,6 @@ _EXTREMES = {
     "max": re.compile(r"(?<![a-z])(?:max|largest)|(?<![Ss]oft)(?<![Aa]rg)(?:Max|Largest)"),
     "min": re.compile(r"(?:(?<![a-z])(?:min|smallest)|(?<![Aa]rg)(?:Min|Smallest))(?!us|max|Max)"),
 }
-#: Kernels that reduce nothing, as people call them.
-_PREPARES = re.compile(
-    r"(?:^|[_:])(?:init|fill|warm|memset|copy|generate|rand|empty)", re.IGNORECASE
-)
-
 #: What of a launch the user may say, as `Guesses` calls it.
 _OPTIONS = ("block", "items", "grid", "shared", "finish")
 
@@ -61,11 +57,13 @@ extern "C" __global__ void {entry}(const In *in, Out *out, size_t n)
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """What the user says of a file: the `entries` that are its kernels, `block` threads, `items`
+    """What the user says of a file: the `entries` that are its kernels, `chains` of
+    them with commas, `block` threads, `items`
     elements a thread, `grid` blocks or a rule for their number, `shared` bytes of dynamic shared
     memory a block. None leaves it to the file's own signs."""
 
     entries: tuple[str, ...] = ()
+    chains: tuple[str, ...] = ()
     block: int | None = None
     items: int | None = None
     grid: int | GridRule | None = None
@@ -109,44 +107,75 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     """
     unit = read_unit(path, text)
     host = host_code(unit.all())
-    chosen = _choose(path, _kernels(unit), says.entries)
-    kernels, said, refused = [], [], []
-    for function, entry in chosen:
+    left = deque(rows(unit, host, says.entries, says.chains))
+    alone, named = len(left) == 1, says.entries or says.chains
+    kernels: list[Kernel] = []
+    said: list[str] = []
+    refused: list[str] = []
+    while left:
+        row = left.popleft()
         try:
-            kernel, assumed = _adopted(unit, host, function, entry, says, alone=len(chosen) == 1)
+            kernel, assumed = _row(unit, host, row, says, alone=alone)
         except UsageError as error:
-            refused.append(str(error))
+            if len(row) > 1 and not named:
+                left.extendleft([link] for link in reversed(row))
+            else:
+                refused.append(str(error))
             continue
         kernels.append(kernel)
-        said.append(assumed)
-    if refused and (says.entries or not kernels):
+        said += assumed
+    if refused and (named or not kernels):
         raise UsageError(
             "; ".join([refused[0], *(w.removeprefix(f"{path}: ") for w in refused[1:])])
         )
     return Adopted(tuple(kernels), (*said, *(f"{words}: left out" for words in refused)))
 
 
+def _row(
+    unit: Unit, host: HostCode, row: Row, says: Guesses, *, alone: bool
+) -> tuple[Kernel, list[str]]:
+    """A kernel, or several in a chain, and what was assumed; one that is `alone` has the name of
+    its file."""
+    if len(row) == 1:
+        kernel, assumed = _adopted(unit, host, *row[0], says, (), alone=alone)
+        return kernel, [assumed]
+    names = [function.name for function, _ in row]
+    links, told = [], []
+    for k, (function, given) in enumerate(row):
+        own = replace(says, finish=None) if k < len(row) - 1 else says
+        if k:
+            own = replace(own, block=None, items=None, grid=None, shared=None)
+        link, assumed = _adopted(unit, host, function, given, own, names[k + 1 :], alone=False)
+        links.append(link)
+        told.append(assumed)
+    kernel = joined(unit.path, links)
+    order = " and then ".join(names)
+    return kernel, [*told, f"{unit.path}: {order} are one row, {kernel.id}: each reads what the "
+                    "one before has written; --entry takes them apart"]  # fmt: skip
+
+
 def _adopted(
-    unit: Unit, host: HostCode, function: Function, given: str, says: Guesses, *, alone: bool
-) -> tuple[Kernel, str]:
-    """A kernel and what was assumed about it; one that is `alone` has the name of its file."""
+    unit: Unit, host: HostCode, function: Function, given: str, says: Guesses,
+    later: Sequence[str], *, alone: bool,
+) -> tuple[Kernel, str]:  # fmt: skip
+    """A kernel and what was assumed about it; kernels `later` go on with what it leaves."""
     path = unit.path
     known = own_template(of_kernel(host, function, given), function)
     call, template = called(path, function, given, known), function.template_names
-    counted = call.count is not None
     dtypes = read_dtypes(function.name, type_of(call.read), template)
     partials = written_dtype(function.name, type_of(call.write), template, dtypes)
-    again = counted and partials in (None, *dtypes)  # or it could not read what it has written
+    again = call.count is not None and partials in (None, *dtypes)
     finish = says.finish or finish_of(function, call.write, again)
-    if finish.startswith(("relaunch", "reshape")) and not again:
+    if finish.startswith(("relaunch", "reshape")) and not again:  # what it has written
         raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
     device = device_part(unit, function.name)
     sizes = [DTYPES[name].size for name in dtypes]
-    own = _own(unit, host, function, call, given, says.block, max(sizes))
+    own = said_by_file(
+        unit, host, function, call, later, given=given, block=says.block, widest=max(sizes)
+    )
     unsized = EXTERN_SHARED.search(device)
     launch = guessed_launch(says.launch, own, looks_of(function), sizes if unsized else ())
-    bare_name = function.name.rpartition("::")[2]
-    entry = f"run_{bare_name}"
+    entry = f"run_{function.name.rpartition('::')[2]}"
     last = _AFTER.format(entry=entry, call=call.text, arguments=call.arguments)
     kernel = Kernel(
         id=path.stem if alone and path.stem.isidentifier() else function.name,
@@ -169,37 +198,12 @@ def _adopted(
         symbol=entry,
         partials=partials or "of its elements",
         dynamic_shared=launch.shared,
-        whole_tiles=not counted,
+        whole_tiles=call.count is None,
         most=most(type_of(call.count)) if call.count else None,
         guessed=tuple(name for name in _OPTIONS if getattr(says, name) is None),
     )
-    return kernel, _assumption(kernel, call, launch.known_from, unit.missing)
-
-
-def _own(
-    unit: Unit, host: HostCode, function: Function, call: Call, given: str, block: int | None,
-    widest: int,
-) -> Said:  # fmt: skip
-    """What the file says itself of the launch of a kernel."""
-    calls, aliases = of_kernel(host, function, given), type_aliases(unit.all())
-    parameters = function.parameters
-    places = parameters.index(call.read), parameters.index(call.write)
-    count = parameters.index(call.count) if call.count else None
-    reached = names_reached(unit, function.name)
-
-    def size_of(name: str) -> int | None:
-        known = widest if name in function.template_names else None
-        return known or bytes_of(spelled_out(name + " x", aliases).removesuffix(" x"))
-
-    found = own_launch(calls, (*places, count), reached, block=block, size_of=size_of)
-    items = own_template(calls, function)
-    for name, argument in zip(function.template_names, call.template, strict=False):
-        if argument == "ITEMS" and name in items:
-            found = replace(found, items=items[name])
-    if found.block is None:
-        threads = own_block(host.constants, reached)
-        found = replace(found, block=threads) if threads else found
-    return found
+    then = f"then {later[0]}" if later else f"finish {finish}"
+    return kernel, _assumption(kernel, call, launch.known_from, then, unit.missing)
 
 
 def _ops(function: Function) -> tuple[str, ...]:
@@ -209,7 +213,9 @@ def _ops(function: Function) -> tuple[str, ...]:
     return ("sum", "prod", "min", "max") if plain else tuple(named)
 
 
-def _assumption(kernel: Kernel, call: Call, known_from: str, missing: Sequence[str]) -> str:
+def _assumption(
+    kernel: Kernel, call: Call, known_from: str, then: str, missing: Sequence[str]
+) -> str:
     """What was guessed, and how to say it better."""
     shared = counted(int(kernel.dynamic_shared), "byte")
     counting = f"counts with {name_of(call.count)}" if call.count else "takes whole tiles"
@@ -220,45 +226,7 @@ def _assumption(kernel: Kernel, call: Call, known_from: str, missing: Sequence[s
         f"{kernel.path}: no header, so it is assumed that {call.text} reads {name_of(call.read)}, "
         f"writes {name_of(call.write)}, {counting}; block {kernel.block}, items {kernel.items}, "
         f"grid {kernel.fixed_grid or kernel.grid}, {shared} of dynamic shared "
-        f"memory{known_from}, finish {kernel.finish}{by}{without}. Where that is wrong say so with "
+        f"memory{known_from}, {then}{by}{without}. Where that is wrong say so with "
         "--entry, --block, --items, --grid, --shared, --finish; where it faults, run it under "
         "compute-sanitizer"
     )
-
-
-def _kernels(unit: Unit) -> list[Function]:
-    """The kernels of a file, with the types of their parameters in words that are known."""
-    aliases, found = type_aliases(unit.all()), []
-    for function in unit.kernels():
-        known = ChainMap({name: name for name in function.template_names}, aliases)
-        parameters = tuple(spelled_out(p, known) for p in function.parameters)
-        found.append(replace(function, parameters=parameters))
-    return found
-
-
-def _choose(
-    path: Path, found: list[Function], entries: Sequence[str]
-) -> list[tuple[Function, str]]:
-    """The kernels that are named, or all but those that only prepare something, each once, with
-    the template arguments that are given; of overloads it is the last."""
-    by_name = {kernel.name: kernel for kernel in found}
-    if not found:
-        raise UsageError(
-            f"{path}: no header and no __global__ function: begin the file with a /*+++ ... +++*/ "
-            "comment; `cudareduce show reduce_v0_baseline` prints an example"
-        )
-    if not entries:
-        at_work = [kernel for name, kernel in by_name.items() if not _PREPARES.search(name)]
-        return [(kernel, "") for kernel in at_work or by_name.values()]
-    chosen = []
-    for entry in entries:
-        name, angle, arguments = entry.partition("<")
-        wanted = name.strip().removeprefix("::")
-        fitting = [full for full in by_name if f"::{full}".endswith(f"::{wanted}")]
-        if not fitting:
-            names = ", ".join(by_name)
-            raise UsageError(f"{path}: there is no __global__ function {wanted}; it has: {names}")
-        if len(fitting) > 1:
-            raise UsageError(f"{path}: --entry {wanted} is one of {', '.join(fitting)}: say which")
-        chosen.append((by_name[fitting[0]], angle + arguments))
-    return chosen

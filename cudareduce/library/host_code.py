@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from tree_sitter import Node
 
+from cudareduce.library.constants import Reading, Unknown
+from cudareduce.library.elements import bytes_of
 from cudareduce.library.scopes import Constants, Scope, constants
 from cudareduce.library.syntax import Function, Piece, every, text
 
-#: A file launches a kernel in so many places that are looked at.
-_MOST_LAUNCHES = 64
+#: Launches that are looked at, of a file and of one kernel.
+_MOST, _MOST_LAUNCHES = 1000, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,15 @@ def host_code(found: Iterable[Piece]) -> HostCode:
     """The host's part of what these pieces hold."""
     kept = tuple(found)
     defined = constants(kept)
-    return HostCode(defined, tuple(_launches(kept, defined)))
+    return HostCode(defined, tuple(islice(_launches(kept, defined), _MOST)))
+
+
+def number_at(scope: Scope, node: Node) -> int | None:
+    """The whole number that an expression of the host's part is; None if it does not say."""
+    try:
+        return Reading(scope, {}, bytes_of).whole(node)
+    except Unknown:
+        return None
 
 
 def _launches(found: Iterable[Piece], file: Constants) -> Iterator[HostCall]:
@@ -54,7 +65,7 @@ def _launches(found: Iterable[Piece], file: Constants) -> Iterator[HostCall]:
             named, listed = map(node.parent.child_by_field_name, ("function", "arguments"))
             while named is not None and named.type == "qualified_identifier":
                 named = named.child_by_field_name("name")
-            if named is None or listed is None:
+            if named is None or listed is None or len(_words(node)) < 2:
                 continue
             given = named.child_by_field_name("arguments")
             name = named.child_by_field_name("name") or named

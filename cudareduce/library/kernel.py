@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,7 @@ from cudareduce.library.header import (
     memory_bytes,
     read_header,
 )
+from cudareduce.library.source_text import has_header, source_text
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, Operator, Reduction
 
@@ -69,6 +69,7 @@ class Kernel:
     whole_tiles: bool = False  # takes no count, so only multiples of block * items
     partials: str | None = None  # a file without a header: their type, or "of its elements"
     most: int | None = None  # elements, where its count is of a type that holds no more
+    then: Kernel | None = None  # what goes on with its partials, where that is another kernel
     guessed: tuple[str, ...] | None = None  # of a file without a header: what nobody has said
     foreign: bool = True  # not one of the package: on a GPU it is verified in a child process
 
@@ -84,15 +85,21 @@ class Kernel:
         return 1 if begins is None else self.text.count("\n", 0, begins) + 1
 
     @property
+    def chain(self) -> tuple[Kernel, ...]:
+        """The kernels that run one after the other, each on what the one before has left."""
+        return (self, *(self.then.chain if self.then else ()))
+
+    @property
     def relaunches(self) -> bool:
         """True if it is launched again, on the partials of the launch before."""
-        return self.finish in ("relaunch", "relaunch_one_block", "reshape")
+        return self.then is None and self.finish in ("relaunch", "relaunch_one_block", "reshape")
 
     @property
     def sha(self) -> str:
         """SHA-256 of the text, in hex: of the file, or of what was made of one without a header,
         wherever it lies."""
-        return hashlib.sha256(self.text.replace(f'"{self.path}"', "").encode()).hexdigest()
+        text = "".join(kernel.text for kernel in self.chain)
+        return hashlib.sha256(text.replace(f'"{self.path}"', "").encode()).hexdigest()
 
     def shared_bytes(self, reduction: Reduction, block: int) -> int:
         """Bytes of dynamic shared memory that a launch gives each block of so many threads."""
@@ -215,35 +222,6 @@ def _why_not_op(op: Operator, order: Order, finish: Finish) -> str | None:
     return None
 
 
-#: No kernel is longer, in bytes; what is was most likely named by mistake.
-_LARGEST = 4 * 2**20
-
-
-def _text(path: Path) -> str:
-    """What a kernel file holds. What is no plain text file of 4 MiB at most is a UsageError."""
-    try:
-        about = path.stat()
-        if stat.S_ISDIR(about.st_mode):
-            raise UsageError(f"cannot read {path}: it is a folder; name a file in it")
-        if not stat.S_ISREG(about.st_mode):
-            raise UsageError(f"cannot read {path}: it is a device or a pipe; name a file")
-        if about.st_size > _LARGEST:
-            raise UsageError(f"cannot read {path}: it has more than 4 MiB; name a kernel's source")
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        reason = f"{error.strerror}; check the name (`cudareduce list` shows those of kernels)"
-        raise UsageError(f"cannot read {path}: {reason}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a text file"
-        raise UsageError(f"cannot read {path}: {reason}") from None
-
-
-def has_header(path: Path) -> bool:
-    """Whether a kernel file has a header, be it right or not; one that cannot be read is a
-    UsageError."""
-    return "/*+++" in _text(path)
-
-
 #: Shared memory that a launch gives its size, outside of comments that have a line of their own.
 EXTERN_SHARED = re.compile(
     r"^[^/\n]*(?P<words>\bextern\s+(?:[\w:]+\s+)*?__shared__\b)", re.MULTILINE
@@ -257,7 +235,7 @@ Adopt = Callable[[Path, str], Sequence[Kernel]]
 def load_kernels(path: Path, adopt: Adopt) -> Sequence[Kernel]:
     """The kernels of a user's file: one, or what `adopt` makes of a file without a header. Raises
     what `load_kernel` raises."""
-    return [load_kernel(path)] if has_header(path) else adopt(path, _text(path))
+    return [load_kernel(path)] if has_header(path) else adopt(path, source_text(path))
 
 
 def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Kernel:
@@ -266,7 +244,7 @@ def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Ke
     A file that cannot be read, a broken or a missing header, or a missing entry point is a
     UsageError.
     """
-    text = _text(path)
+    text = source_text(path)
     header = read_header(path, text)
     if header is None:
         raise UsageError(

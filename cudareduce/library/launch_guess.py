@@ -5,10 +5,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from cudareduce.library.called import Call
+from cudareduce.library.declared import spelled_out, type_aliases
+from cudareduce.library.device_part import Unit, names_reached
+from cudareduce.library.elements import bytes_of
 from cudareduce.library.header import Grid, GridRule
-from cudareduce.library.own_launch import Said
+from cudareduce.library.host_code import HostCode, of_kernel
+from cudareduce.library.own_launch import Said, own_block, own_launch, own_template
 from cudareduce.library.syntax import Function
 
 #: Blocks that share the input: their number multiplies or divides something. One that is only
@@ -77,3 +82,31 @@ def looks_of(function: Function) -> Said:
     twice = any("block" in name.lower() for name in doubled)
     grid: GridRule = "fill" if _SHARES.search(function.body) else "cover"
     return Said(block=_BLOCK, items=2 if twice else 1, grid=grid)
+
+
+def said_by_file(
+    unit: Unit, host: HostCode, function: Function, call: Call, later: Sequence[str], *,
+    given: str, block: int | None, widest: int,
+) -> Said:  # fmt: skip
+    """What a file says itself of the launch of one of its kernels, with the template arguments that
+    are `given` and the `block` that the user says; the kernels `later` go on with its partials."""
+    calls, aliases = of_kernel(host, function, given), type_aliases(unit.all())
+    parameters = function.parameters
+    places = parameters.index(call.read), parameters.index(call.write)
+    count = parameters.index(call.count) if call.count else None
+    reached = names_reached(unit, function.name)
+
+    def size_of(name: str) -> int | None:
+        known = widest if name in function.template_names else None
+        return known or bytes_of(spelled_out(name + " x", aliases).removesuffix(" x"))
+
+    behind = {name for kernel in later for name in names_reached(unit, kernel)}
+    found = own_launch(calls, (*places, count), reached, behind, block=block, size_of=size_of)
+    items = own_template(calls, function)
+    for name, argument in zip(function.template_names, call.template, strict=False):
+        if argument == "ITEMS" and name in items:
+            found = replace(found, items=items[name])
+    if found.block is None:
+        threads = own_block(host.constants, reached)
+        found = replace(found, block=threads) if threads else found
+    return found

@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from tree_sitter import Node
 
 from cudareduce.library.constants import Reading, Unknown
-from cudareduce.library.elements import bytes_of
 from cudareduce.library.header import GridRule
-from cudareduce.library.host_code import HostCall
+from cudareduce.library.host_code import HostCall, number_at
 from cudareduce.library.scopes import Constants, Scope
 from cudareduce.library.syntax import Function, text
 
@@ -62,7 +61,7 @@ def own_template(calls: Sequence[HostCall], function: Function) -> dict[str, int
     found = [
         {
             name: value for name, node in zip(function.template_names, call.template, strict=False)
-            if (value := _number(call.scope, node)) is not None
+            if (value := number_at(call.scope, node)) is not None
         } for call in calls
     ]  # fmt: skip
     return {
@@ -72,22 +71,15 @@ def own_template(calls: Sequence[HostCall], function: Function) -> dict[str, int
 
 
 def own_launch(
-    calls: Sequence[HostCall], places: tuple[int, int, int | None], reached: AbstractSet[str], *,
-    block: int | None, size_of: Callable[[str], int | None],
+    calls: Sequence[HostCall], places: tuple[int, int, int | None], reached: AbstractSet[str],
+    later: AbstractSet[str], *, block: int | None, size_of: Callable[[str], int | None],
 ) -> Said:  # fmt: skip
     """What launches of a kernel say, whose parameters at these `places` read, write and perhaps
-    count, and which comes by the names that are `reached`. A `block` takes the place of what they
-    say."""
+    count, and which comes by the names that are `reached`; what goes on with its partials comes by
+    `later` ones. A `block` takes the place of what they say."""
     read, write, count = places
     first = [call for call in calls if not _goes_on(call, calls, read, write)]
-    return _agreed([_said(call, count, reached, block, size_of) for call in first])
-
-
-def _number(scope: Scope, node: Node) -> int | None:
-    try:
-        return Reading(scope, {}, bytes_of).whole(node)
-    except Unknown:
-        return None
+    return _agreed([_said(call, count, reached, later, block, size_of) for call in first])
 
 
 def _goes_on(call: HostCall, calls: Sequence[HostCall], read: int, write: int) -> bool:
@@ -146,12 +138,10 @@ class _Shape:
 
 
 def _said(
-    call: HostCall, count: int | None, reached: AbstractSet[str],
+    call: HostCall, count: int | None, reached: AbstractSet[str], later: AbstractSet[str],
     asked: int | None, size_of: Callable[[str], int | None],
 ) -> Said:  # fmt: skip
     """What one launch says."""
-    if len(call.configuration) < 2:
-        return Said(lines=(call.line,))
     _, block, *more = call.configuration
     counted = _aliases(call.scope, call.arguments[count]) if count is not None else ()
     sizes = _aliases(call.scope, block)
@@ -163,12 +153,12 @@ def _said(
     shape = _Shape(call, size_of, threads, sizes, counted)
     n = shape.number(call.arguments[count], {}) if count is not None else None
     return replace(
-        _grid(shape, n, reached), lines=(call.line,), block=own or None,
+        _grid(shape, n, reached, later), lines=(call.line,), block=own or None,
         shared=shape.number(more[0], shape.many) if more else None,
     )  # fmt: skip
 
 
-def _grid(shape: _Shape, n: int | None, reached: AbstractSet[str]) -> Said:
+def _grid(shape: _Shape, n: int | None, reached: AbstractSet[str], later: AbstractSet[str]) -> Said:
     """Grid and elements a thread, where the file has `n` elements itself."""
     node, strides = shape.call.configuration[0], not reached.isdisjoint(_GRIDS)
     blocks, reading = shape.reading(node, shape.many)
@@ -180,7 +170,7 @@ def _grid(shape: _Shape, n: int | None, reached: AbstractSet[str]) -> Said:
     if not 0 < blocks <= _MOST_BLOCKS:
         return Said()
     constants = shape.call.scope.file.values.keys() & reading.names.keys() - {*shape.sizes}
-    if constants & reached:  # which the kernel reckons with, too
+    if constants & (reached | later):  # which a kernel reckons with, too
         return Said(grid=blocks, exactly=True)
     if strides or reached.isdisjoint(_BLOCKS):
         return Said(grid=blocks, exactly=not strides)
@@ -225,7 +215,7 @@ def own_block(file: Constants, reached: AbstractSet[str]) -> int | None:
     found = {
         number for name, node in file.values.items()
         if name in reached and _BLOCK_NAME.search(name)
-        and (number := _number(Scope(file, None, node), node)) is not None and number % 32 == 0
+        and (number := number_at(Scope(file, None, node), node)) is not None and number % 32 == 0
         and 0 < number <= _MOST_THREADS
     }  # fmt: skip
     return found.pop() if len(found) == 1 else None

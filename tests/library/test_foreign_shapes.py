@@ -28,7 +28,6 @@ OPEN = {
     "rows_two_counts": "rows are not called",
     "sum_behind_a_lock": "no lock is made for a third pointer",
     "sum_of_squares": "a map is not told from a wrong sum",
-    "two_stages": "stages are not chained",
     "unguarded_second_half": "whole tiles are not tried where there is a count",
 }
 
