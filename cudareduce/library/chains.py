@@ -43,9 +43,9 @@ def own_chains(calls: Sequence[HostCall], places: Places) -> list[tuple[str, ...
     written: dict[tuple[int, str], tuple[str, ...]] = {}
     for call in calls:
         read, write, count = places.get(call.name, (0, 0, -1))
-        if len(call.arguments) != count or call.scope.piece is None:
+        where = call.function
+        if len(call.arguments) != count or where is None:
             continue
-        where = call.scope.piece.node.start_byte
         before = written.get((where, text(call.arguments[read])), ())
         chain = before if call.name in before else (*before, call.name)
         written[where, text(call.arguments[write])] = chain

@@ -10,7 +10,7 @@ from tree_sitter import Node
 
 from cudareduce.library.constants import Reading, Unknown
 from cudareduce.library.elements import bytes_of
-from cudareduce.library.scopes import Constants, Scope, constants
+from cudareduce.library.scopes import Constants, Scope, constants, mentions
 from cudareduce.library.syntax import Function, Piece, every, text
 
 #: Launches that are looked at, of a file and of one kernel.
@@ -20,9 +20,11 @@ _MOST, _MOST_LAUNCHES = 1000, 64
 @dataclass(frozen=True, slots=True)
 class HostCall:
     """One launch in the text of a file: where it is, the words in its `<<< >>>`, its arguments, its
-    template arguments, and these as they are `given`, without spaces."""
+    template arguments, and these as they are `given`, without spaces. `function` tells in which
+    function it is, None outside of all."""
 
     scope: Scope
+    function: int | None
     line: int
     name: str
     configuration: tuple[Node, ...]
@@ -59,21 +61,33 @@ def _launches(found: Iterable[Piece], file: Constants) -> Iterator[HostCall]:
     for piece in found:
         if b"<<<" not in (piece.node.text or b""):
             continue
+        named_here, around = mentions(piece), [piece.node]
         for node in every(piece.node):
-            if node.type != "kernel_call_syntax" or node.parent is None:
-                continue
-            named, listed = map(node.parent.child_by_field_name, ("function", "arguments"))
-            while named is not None and named.type == "qualified_identifier":
-                named = named.child_by_field_name("name")
-            if named is None or listed is None or len(_words(node)) < 2:
-                continue
-            given = named.child_by_field_name("arguments")
-            name = named.child_by_field_name("name") or named
-            yield HostCall(
-                Scope(file, piece, node), node.start_point[0] + 1, text(name),
-                _words(node), _words(listed), _words(given),
-                "".join(text(given).split()) if given else "",
-            )  # fmt: skip
+            while len(around) > 1 and around[-1].end_byte <= node.start_byte:
+                around.pop()
+            if node.type == "function_definition":
+                around.append(node)
+            elif node.type == "call_expression":
+                launch = next((n for n in node.children if n.type == "kernel_call_syntax"), None)
+                function = around[-1].start_byte if len(around) > 1 else None
+                call = _call(Scope(file, named_here, node), function, node, launch)
+                if call is not None:
+                    yield call
+
+
+def _call(scope: Scope, function: int | None, node: Node, launch: Node | None) -> HostCall | None:
+    """A call as a launch, if it is one."""
+    named, listed = map(node.child_by_field_name, ("function", "arguments"))
+    while named is not None and named.type == "qualified_identifier":
+        named = named.child_by_field_name("name")
+    if named is None or listed is None or launch is None or len(_words(launch)) < 2:
+        return None
+    given, name = map(named.child_by_field_name, ("arguments", "name"))
+    return HostCall(
+        scope, function, launch.start_point[0] + 1, text(name or named),
+        _words(launch), _words(listed), _words(given),
+        "".join(text(given).split()) if given else "",
+    )  # fmt: skip
 
 
 def _words(node: Node | None) -> tuple[Node, ...]:

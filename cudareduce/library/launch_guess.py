@@ -54,7 +54,7 @@ def guessed_launch(user: Said, own: Said, looks: Said, sizes: Sequence[int]) -> 
     told = [
         name for name in _TOLD
         if getattr(own, name) is not None and getattr(user, name) is None
-        and (name != "shared" or needs == own.shared)
+        and (name != "shared" or (sizes and needs == own.shared))
     ]  # fmt: skip
     number = grid if isinstance(grid, int) else None
     return Launch(

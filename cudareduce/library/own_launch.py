@@ -88,7 +88,7 @@ def _goes_on(call: HostCall, calls: Sequence[HostCall], read: int, write: int) -
     return any(
         text(other.arguments[write]) == source
         for other in calls
-        if other is not call and other.scope.piece is call.scope.piece
+        if other is not call and other.function == call.function
     )
 
 
@@ -215,7 +215,7 @@ def own_block(file: Constants, reached: AbstractSet[str]) -> int | None:
     found = {
         number for name, node in file.values.items()
         if name in reached and _BLOCK_NAME.search(name)
-        and (number := number_at(Scope(file, None, node), node)) is not None and number % 32 == 0
+        and (number := number_at(Scope(file, {}, node), node)) is not None and number % 32 == 0
         and 0 < number <= _MOST_THREADS
     }  # fmt: skip
     return found.pop() if len(found) == 1 else None

@@ -6,21 +6,20 @@ none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import islice
 
 from tree_sitter import Node
 
 from cudareduce.library.syntax import Piece, pieces, text
 
 #: What encloses names.
-_BLOCKS = frozenset(["compound_statement", "for_statement", "lambda_expression"])
+_BLOCKS = frozenset(["compound_statement", "for_statement", "lambda_expression",
+                     "function_definition"])  # fmt: skip
 _PARAMETERS = frozenset(["parameter_declaration", "optional_parameter_declaration"])
 _WORDS = frozenset(["identifier", "type_identifier"])
-#: Longer macros are no constants, and a longer function is no one's who wrote it by hand.
-_LONGEST_MACRO, _MOST_NODES = 200, 200_000
+#: Longer macros are no constants, and what is named in more places is not set once.
+_LONGEST_MACRO, _MOST_MENTIONS = 200, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +51,46 @@ class _Mention:
     declares: bool
 
 
-@dataclass(frozen=True)
+#: The places where names are declared or set, by the names.
+Mentions = Mapping[str, Sequence["_Mention"]]
+
+
+@dataclass(frozen=True, slots=True)
 class Scope:
-    """What names stand for at one place: in a function, or outside of all."""
+    """What names stand for at one place of a piece, whose `mentions` these are; or outside of
+    all."""
 
     file: Constants
-    piece: Piece | None
+    mentions: Mentions
     place: Node
-
-    @cached_property
-    def _mentions(self) -> tuple[_Mention, ...]:
-        if self.piece is None or self.piece.function is None:
-            return ()
-        return tuple(islice(_mentions(self.piece.node), _MOST_NODES))
 
     def value(self, name: str) -> Node | None:
         """The expression that a name stands for; None if there is none, or not one alone."""
-        here = self.place.start_byte
-        around = [m for m in self._mentions if m.name == name and m.begins <= here < m.ends]
+        here, named = self.place.start_byte, self.mentions.get(name, ())
+        if len(named) >= _MOST_MENTIONS:
+            return None
+        around = [m for m in named if m.begins <= here < m.ends]
         declared = max((m for m in around if m.declares), key=lambda m: m.begins, default=None)
         if declared is None:
             return self.file.values.get(name)
         set_later = [
-            m.value for m in self._mentions
-            if m.name == name and not m.declares and declared.begins <= m.begins < declared.ends
+            m.value for m in named
+            if not m.declares and declared.begins <= m.begins < declared.ends
         ]  # fmt: skip
         first = declared.value
         if first is not None and not (set_later and text(first) == "0"):
             set_later.insert(0, first)
         return set_later[0] if len(set_later) == 1 else None
+
+
+def mentions(piece: Piece) -> Mentions:
+    """Where in a piece names are declared and set."""
+    found: dict[str, list[_Mention]] = {}
+    for mention in _mentions(piece.node):
+        named = found.setdefault(mention.name, [])
+        if len(named) < _MOST_MENTIONS:
+            named.append(mention)
+    return found
 
 
 def constants(found: Iterable[Piece]) -> Constants:
@@ -151,7 +161,7 @@ def _parsed(expression: str) -> Node | None:
 
 
 def _mentions(root: Node) -> Iterator[_Mention]:
-    """Where in a function names are declared and set, in no order."""
+    """Where in a piece names are declared and set, in no order."""
     left = [(root, root)]
     while left:
         node, scope = left.pop()

@@ -179,3 +179,17 @@ def test_what_is_no_constant_is_no_block(words: str) -> None:
     assert launched(IN_MAIN % (words, "nowhere(n), t"))[0] == 256
     assert launched("#define t " + words[8:-1] + "\n" + IN_MAIN % ("", "3, t"))[0] == 256
     assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("words", ["int a; a = 1; ", "f(&t); ", "sums<<<t, t>>>(a, b, n); ", "{ ",
+                                   "{ sums<<<t, t>>>(a, b, n); "])  # fmt: skip
+def test_a_long_host_function_is_read_once(words: str) -> None:
+    began = time.process_time()
+    launched(IN_MAIN % ("int t = 64; " + words * 20_000, "n / t, t"))
+    assert time.process_time() - began < 10
+
+
+def test_a_launch_in_a_method() -> None:
+    host = IN_MAIN % ("constexpr int t = 384;", "(n + t - 1) / t, t")
+    other = "void other(int t) { t = 5; }"
+    assert launched("struct Runner { " + other + host + " };") == (384, 1, "cover")
