@@ -188,7 +188,11 @@ class Backend(Protocol):
 
 
 class SparseBackend(Backend, Protocol):
-    """Runs single blocks of launches that are larger than any memory."""
+    """Runs single blocks of launches that are larger than any memory. `readers` is how many blocks
+    of the last launch have read from the buffer of its first argument, None where accesses are not
+    watched."""
+
+    readers: int | None
 
     def reserve(self, nbytes: int) -> PlacedBuffer:
         """Address space for a buffer of which little is ever touched, 0 until written, between

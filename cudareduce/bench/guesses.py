@@ -75,7 +75,7 @@ def _grid(session: Session, choice: Choice, quiet: bool) -> Choice:
     if "grid" not in (kernel.guessed or ()) or kernel.grid == "one" or "gridDim" not in kernel.text:
         return choice
     other: GridRule = "fill" if kernel.grid == "cover" else "cover"
-    second = replace(choice, kernel=replace(kernel, grid=other))
+    second = replace(choice, kernel=replace(kernel, grid=other, exactly=False))
     if _is_right(session, choice) is not False or not _is_right(session, second):
         return choice
     say(

@@ -47,6 +47,7 @@ class Selection:
     items: int | None = None
     sms: tuple[int, ...] = ()
     entry: tuple[str, ...] = ()
+    chain: tuple[str, ...] = ()
     grid: int | GridRule | None = None
     shared: int | None = None
     finish: Finish | None = None
@@ -142,9 +143,9 @@ def chosen(selection: Selection, registry: Registry, quiet: bool) -> list[Choice
     """The kernels named; a file without a header is taken for what it looks like, and it is said
     what that is. A name that is not known, or a file that cannot be taken, is a UsageError."""
     guesses = Guesses(
-        entries=selection.entry, block=selection.block, items=selection.items,
-        grid=selection.grid, finish=selection.finish, shared=selection.shared,
-        map=selection.mapped,
+        entries=selection.entry, chains=selection.chain, block=selection.block,
+        items=selection.items, grid=selection.grid, finish=selection.finish,
+        shared=selection.shared, map=selection.mapped,
     )  # fmt: skip
 
     take = adopting(guesses, partial(say, quiet=quiet))

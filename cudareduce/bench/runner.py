@@ -203,7 +203,7 @@ def _elsewhere(verdict: Verdict) -> Verdict:
 
 def _binary(one: Prepared, shape: Shape) -> str | None:
     """The hash of the machine code that a plan runs: of several, the hash of their hashes."""
-    hashes = [one.programs[stage].binary_sha for stage in one.plans[shape].stages]
+    hashes = [one.programs[unit].binary_sha for unit in one.plans[shape].units]
     known = [sha for sha in hashes if sha is not None]
     if not known or len(known) < len(hashes):
         return None

@@ -81,7 +81,7 @@ class Session:
         needed = {case: list(taken.values()) for case, (taken, _) in plans.items()}
         besides = self._planned_nets(nets or {})
         units = sum(
-            len({stage for plan in some for stage in plan.stages})
+            len({unit for plan in some for unit in plan.units})
             for planned_here in (needed, *besides.values()) for some in planned_here.values()
         )  # fmt: skip
         with self.phase("compiling", units) as progress:

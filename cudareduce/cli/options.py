@@ -149,6 +149,9 @@ add_problem = options_of(
                  "[default: all SMs]"),
     click.option("--entry", metavar="NAME", type=Name(), multiple=True,
                  help="Which of its kernels, with template arguments; may be repeated."),
+    click.option("--chain", metavar="A,B", type=Name(), multiple=True,
+                 help="Kernels of it that are one row: each reads what the one before has written; "
+                 "--block, --items, --grid and --shared are of the first."),
     click.option("--grid", type=CountOrWord(1, _MOST_BLOCKS, GRID_RULES), metavar="BLOCKS",
                  help="How many blocks are launched, or: cover, one tile each; fill, the device."),
     click.option("--shared", type=Count(0, _MOST_SHARED), metavar="BYTES",

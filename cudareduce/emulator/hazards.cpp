@@ -46,6 +46,7 @@ struct Pending {
 struct WatchedBlock {
   BlockOrder order;
   std::vector<Shadow> shared;  // static, and dynamic if there is any
+  bool has_read = false;       // some of the input
 };
 
 namespace {
@@ -75,6 +76,8 @@ struct Checker {
   std::vector<Pending> pending;
   std::vector<Overwrite> overwrites;  // of the store that is made now
   uint64_t looks = 0;  // since a value has changed
+  const void *input = nullptr;  // what the first argument points to
+  uint32_t readers = 0;         // blocks that have read some of it
 };
 
 // Looks by all threads together without any change after which nothing will ever change.
@@ -286,6 +289,10 @@ void access_memory(const void *pointer, size_t bytes, Manner manner, const void 
   }
   values.restore();  // when all others have run that do before this access
   if (shadow == nullptr) return;  // a thread's own memory
+  if (shadow->start() == checker.input && manner.kind == Kind::Read && !checker.block->has_read) {
+    checker.block->has_read = true;
+    checker.readers++;
+  }
   const Me me = {this_thread->rank};
   const uint32_t counter = counter_of(return_address);
   const uint64_t now = timeline.now();
@@ -320,6 +327,9 @@ void launch_begins(const Launch &launch, const Segments &segments) {
   checker.library = library.dli_fname;
   checker.library_base = static_cast<const char *>(library.dli_fbase);
   checker.looks = 0;
+  const bool has_input = launch.entry->parameters != 0;
+  checker.input = has_input ? *static_cast<void **>(launch.arguments[0]) : nullptr;
+  checker.readers = 0;
   variables.clear();
   for (const Segment &segment : segments.variables) {
     variables.emplace_back(segment.start, segment.bytes, segment.bytes > LARGE ? 4 : 1);
@@ -337,6 +347,8 @@ void launch_ends() {
   }
   checker.pending.clear();
 }
+
+uint32_t readers() { return checker.readers; }
 
 WatchedBlockPointer begin_block(uint64_t number, Segment shared, Segment dynamic_shared) {
   WatchedBlockPointer block(new WatchedBlock);

@@ -151,6 +151,7 @@ struct cudaemu_request {
   uint64_t only;     // that block
   uint64_t most_ns;  // and the time of its OS thread after which it is not gone on with
   uint32_t cut;      // set where that time was not enough
+  uint32_t readers;  // set where it is watched: blocks that have read from the first argument
 };
 
 // Runs one launch to its end; returns how many things were wrong with it. One launch at a time.
@@ -184,6 +185,7 @@ unsigned cudaemu_launch(cudaemu_request *request) {
   const unsigned workers = static_cast<unsigned>(std::clamp<uint64_t>(useful, 1, blocks));
   request->cut = pool().run(launch, workers) ? 0 : 1;
   if (launch.watched) hazards::launch_ends();
+  request->readers = launch.watched ? hazards::readers() : 0;
   check_margins(launch);
   return count_diagnostics();
 }

@@ -24,6 +24,7 @@ class Request(ctypes.Structure):
         ("only", ctypes.c_uint64),
         ("most_ns", ctypes.c_uint64),
         ("cut", ctypes.c_uint32),
+        ("readers", ctypes.c_uint32),
     )
 
 

@@ -85,12 +85,12 @@ class Bound:
             answer = (identity(reduction) if plan.passes else of_nothing(reduction)) * plan.outputs
             yield backend.filler(self._buffers[plan.preset], answer)
         for step in plan.passes:
-            program = programs[step.stage]
+            program, kernel = programs[step.unit], plan.kernel.chain[step.link]
             if plan.problem.reduction.op.needs_count:
                 program.set_constant("COUNT", plan.problem.n)
             args = arguments(plan, step, self._buffers)
-            shared = plan.kernel.shared_bytes(plan.problem.reduction, plan.block)
-            yield backend.launcher(program, step.grid, plan.block, args, shared)
+            shared = kernel.shared_bytes(plan.problem.reduction, step.block)
+            yield backend.launcher(program, step.grid, step.block, args, shared)
 
     def run(self) -> None:
         """Enqueue the reduction."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cudareduce.backend import Backend, Program
+from cudareduce.backend import Backend, Program, Source
 from cudareduce.budget import Deadline
 from cudareduce.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.errors import BuildError, UsageError
 from cudareduce.launch.plan import Plan, Problem, plan
-from cudareduce.launch.prelude import Stage, source
+from cudareduce.launch.prelude import Unit, source
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import Reduction
 
 #: Elements of a row, and rows, as asked for: a kernel may take them in a shape of its own.
 Shape = tuple[int, int]
-Programs = Mapping[Stage, Program]
+Programs = Mapping[Unit, Program]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,15 @@ def planned(
     return plans, refusals
 
 
+def unit_source(case: Case, unit: Unit) -> Source:
+    """The text of a translation unit of a case; the kernels behind the first of a chain have launch
+    shapes of their own."""
+    stage, link = unit
+    kernel = case.kernel.chain[link]
+    block, items = (kernel.block, kernel.items) if link else (case.block, case.items)
+    return source(kernel, case.reduction, stage, block, items)
+
+
 def build(
     backend: Backend,
     plans: Mapping[Case, Sequence[Plan]],
@@ -82,23 +91,23 @@ def build(
     """Compile what plans launch, all in parallel, with one `progress` call a unit; a case that does
     not compile has its error, and one that there was no time for is left out. Raises
     EnvironmentProblem where there is no compiler."""
-    stages = {case: dict.fromkeys(s for plan in some for s in plan.stages)
-              for case, some in plans.items()}  # fmt: skip
-    wanted = [(case, stage) for case, names in stages.items() for stage in names]
-    sources = [source(c.kernel, c.reduction, stage, c.block, c.items) for c, stage in wanted]
+    units = {case: dict.fromkeys(u for plan in some for u in plan.units)
+             for case, some in plans.items()}  # fmt: skip
+    wanted = [(case, unit) for case, names in units.items() for unit in names]
+    sources = [unit_source(case, unit) for case, unit in wanted]
     unique = list(dict.fromkeys(sources))
     built = dict(zip(unique, backend.build(unique, progress, deadline), strict=True))
-    programs: dict[Case, dict[Stage, Program]] = {case: {} for case in plans}
+    programs: dict[Case, dict[Unit, Program]] = {case: {} for case in plans}
     errors: dict[Case, BuildError] = {}
     late = set()
-    for (case, stage), text in zip(wanted, sources, strict=True):
+    for (case, unit), text in zip(wanted, sources, strict=True):
         program = built[text]
         if program is None:
             late.add(case)
         elif isinstance(program, BuildError):
             errors.setdefault(case, program)
         else:
-            programs[case][stage] = program
+            programs[case][unit] = program
     return {case: errors.get(case) or programs[case] for case in plans if case not in late}
 
 

@@ -12,7 +12,7 @@ from cudareduce.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.errors import UsageError
 from cudareduce.launch.fixed_warps import fixed_warps
 from cudareduce.launch.order import claimed
-from cudareduce.launch.prelude import Stage, stage_of
+from cudareduce.launch.prelude import Stage, Unit, stage_of
 from cudareduce.launch.tree import Tree
 from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
@@ -45,14 +45,33 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One launch of `grid` blocks: `n` elements a row from `source` to `target`, names of
-    buffers."""
+    """One launch of `grid` blocks of `block` threads: `n` elements a row from `source` to `target`,
+    names of buffers. In a chain it is of the kernel at the place `link`."""
 
     stage: Stage
     grid: int
     n: int
     source: str
     target: str
+    block: int
+    link: int = 0
+
+    @property
+    def unit(self) -> Unit:
+        """The translation unit that it launches."""
+        return self.stage, self.link
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """A launch of the kernel at the place `link` of a chain, in its shape."""
+
+    kernel: Kernel
+    link: int
+    block: int
+    items: int
+    grid: int
+    n: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +97,9 @@ class Plan:
     sms: int | None = None
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
+    def units(self) -> tuple[Unit, ...]:
         """The translation units that it launches, each once."""
-        return tuple(dict.fromkeys(step.stage for step in self.passes))
+        return tuple(dict.fromkeys(step.unit for step in self.passes))
 
     @property
     def behind(self) -> tuple[str, ...]:
@@ -90,7 +109,7 @@ class Plan:
     @property
     def outputs(self) -> int:
         """How many values the last launch leaves: answers, or partials for the host to fold."""
-        return self.passes[0].grid if self.folds_on_host else self.problem.rows
+        return self.passes[-1].grid if self.folds_on_host else self.problem.rows
 
     @property
     def folds_on_host(self) -> bool:
@@ -135,36 +154,39 @@ def plan(
         raise UsageError(f"{kernel.id} {reason}")
     block = block or kernel.block
     items = items or kernel.items_of(problem.reduction.dtype.size)
-    shapes = _shapes(kernel, problem, block, items, limits, sms)
+    launches = _launches(kernel, problem, block, items, limits, sms)
     fixed = fixed_warps(kernel, problem.n, problem.reduction.dtype.size)
     passes: list[Pass] = []
     scratch: dict[str, int] = {}
     source = "in"
-    for index, (grid, n) in enumerate(shapes):
-        if kernel.whole_tiles and n % (block * items):
-            raise UsageError(
-                f"{kernel.id} takes no count, so n must be a multiple of {block * items}, not {n}"
-            )
-        if grid > MAX_GRID:
-            raise UsageError(
-                f"{kernel.id} would need {grid} blocks; CUDA launches at most 2^31 - 1"
-            )
-        last = index == len(shapes) - 1
+    for index, one in enumerate(launches):
+        _check(one)
+        last = index == len(launches) - 1
         target = "out" if last else ("ping", "pong")[index % 2]
         if not last:
-            scratch[target] = max(scratch.get(target, 0), grid * problem.reduction.acc_size)
-        stage = stage_of(problem.reduction, index, len(shapes))
-        passes.append(Pass(stage, grid, n, source, target))
+            scratch[target] = max(scratch.get(target, 0), one.grid * problem.reduction.acc_size)
+        stage = stage_of(problem.reduction, index, len(launches))
+        passes.append(Pass(stage, one.grid, one.n, source, target, one.block, one.link))
         source = target
-    if shapes:
-        scratch |= _behind(kernel, problem, fixed.partials if fixed else shapes[0][0])
-    answers_preset = kernel.finish == "atomic" or not shapes
+    if launches:
+        scratch |= _behind(kernel, problem, fixed.partials if fixed else launches[0].grid)
+    answers_preset = kernel.finish == "atomic" or not launches
     preset = "out" if problem.rows and answers_preset else None
-    depth = sum(  # a block may take several rows
-        fixed.depth if fixed else _depth(kernel, max(1, grid // problem.rows), n, block, items)
-        for grid, n in shapes
-    )
+    depth = sum(fixed.depth if fixed else _depth(one, problem.rows) for one in launches)
     return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth, sms)
+
+
+def _check(one: _Launch) -> None:
+    """A UsageError if a launch does not fit its kernel, or no device."""
+    tile, what = one.block * one.items, "n" if one.link == 0 else "the number of partials"
+    if one.kernel.whole_tiles and one.n % tile:
+        raise UsageError(
+            f"{one.kernel.id} takes no count, so {what} must be a multiple of {tile}, not {one.n}"
+        )
+    if one.grid > MAX_GRID:
+        raise UsageError(
+            f"{one.kernel.id} would need {one.grid} blocks; CUDA launches at most 2^31 - 1"
+        )
 
 
 def _behind(kernel: Kernel, problem: Problem, partials: int) -> dict[str, int]:
@@ -177,23 +199,28 @@ def _behind(kernel: Kernel, problem: Problem, partials: int) -> dict[str, int]:
     return {}
 
 
-def _shapes(
+def _launches(
     kernel: Kernel, problem: Problem, block: int, items: int, limits: DeviceLimits, sms: int | None
-) -> list[tuple[int, int]]:
-    """Grid and elements per row of each pass. Without elements nothing is launched; answers are
-    preset. A cap on SMs is one on blocks, since several blocks spread over SMs before they share
-    one; whoever asks for it asks only kernels whose blocks stride."""
+) -> list[_Launch]:
+    """What is launched, pass by pass. Without elements nothing is; answers are preset. A cap on SMs
+    is one on blocks, since several blocks spread over SMs before they share one; whoever asks for
+    it asks only kernels whose blocks stride."""
     n, rows = problem.n, problem.rows
     if problem.elements == 0:
         return []
-    asked = kernel.fixed_grid if kernel.guessed is not None else None
-    grid = asked or _grid(kernel, rows, n, block, items, limits)
-    shapes = [(min(grid, sms or grid), n)]
-    while kernel.relaunches and shapes[-1][0] > rows:
-        n = shapes[-1][0] // rows
-        once = kernel.finish == "relaunch_one_block"
-        shapes.append((1 if once else _grid(kernel, rows, n, block, items, limits), n))
-    return shapes
+    launches: list[_Launch] = []
+    for link, one in enumerate(kernel.chain):
+        if link:
+            n, block, items, sms = launches[-1].grid // rows, one.block, one.items, None
+        exactly = one.fixed_grid if one.exactly else None
+        grid = exactly or _grid(one, rows, n, block, items, limits)
+        launches.append(_Launch(one, link, block, items, min(grid, sms or grid), n))
+        while one.relaunches and launches[-1].grid > rows:
+            n = launches[-1].grid // rows
+            once = one.finish == "relaunch_one_block"
+            grid = 1 if once else _grid(one, rows, n, block, items, limits)
+            launches.append(_Launch(one, link, block, items, grid, n))
+    return launches
 
 
 def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: DeviceLimits) -> int:
@@ -222,10 +249,12 @@ def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: Dev
             return 1
 
 
-def _depth(kernel: Kernel, blocks: int, n: int, block: int, items: int) -> int:
-    """Additions an element can pass through in one launch with `blocks` blocks a row: its thread's
-    own, the block's, and where blocks meet in one launch, those of the partials: the n of Higham's
-    gamma_n, 4.2. An addition to the identity rounds nothing, so `k` values cost `k - 1`."""
+def _depth(one: _Launch, rows: int) -> int:
+    """Additions an element can pass through in one launch: its thread's own, the block's, and where
+    blocks meet in one launch, those of the partials: the n of Higham's gamma_n, 4.2. An addition to
+    the identity rounds nothing, so `k` values cost `k - 1`."""
+    kernel, n, block, items = one.kernel, one.n, one.block, one.items
+    blocks = max(1, one.grid // rows)  # a row; a block may take several
     match kernel.walk:
         case "element":
             return n - 1

@@ -19,6 +19,8 @@ from cudareduce.problem.operators import Operator, Reduction
 #: Which pass of a plan a translation unit serves. Only the first (or only) pass sees elements and
 #: lifts them; only the last (or only) one turns the accumulator into the answer.
 Stage = Literal["only", "first", "middle", "last"]
+#: A translation unit: the pass that it serves, and which kernel of a chain it is of.
+Unit = tuple[Stage, int]
 
 _HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
 

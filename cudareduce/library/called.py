@@ -4,7 +4,7 @@ which counts, and what its template parameters get."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,10 +23,12 @@ _BITS = (("short", 15), ("int16_t", 15), ("int32_t", 31), ("long", 63), ("64_t",
 @dataclass(frozen=True, slots=True)
 class Call:
     """A kernel with its template arguments, which parameters read, write and count, and what it is
-    given, in the words of an entry point with `in`, `out` and `n`. `other` reads a second array.
-    One that has no pointer but the one it reads leaves its answer in the first element there."""
+    given, in the words of an entry point with `in`, `out` and `n`; `template` are its template
+    arguments where nobody has said them. `other` reads a second array. One that has no pointer but
+    the one it reads leaves its answer in the first element there."""
 
     text: str
+    template: tuple[str, ...]
     read: str
     write: str
     count: str | None
@@ -39,9 +41,10 @@ class Call:
         return self.read == self.write
 
 
-def called(path: Path, function: Function, given: str) -> Call:
-    """How a kernel is called, with the template arguments that are `given`. Raises UsageError if
-    its parameters are not understood."""
+def called(path: Path, function: Function, given: str, own: Mapping[str, int]) -> Call:
+    """How a kernel is called, with the template arguments that are `given`, or with the file's
+    `own`, by the names of the parameters. Raises UsageError if its parameters are not
+    understood."""
     pointers = [p for p in function.parameters if "*" in p]
     counts = [p for p in function.parameters if "*" not in p]
     found = _roles(pointers)
@@ -54,13 +57,14 @@ def called(path: Path, function: Function, given: str) -> Call:
     read, write, other = found
     if given and not function.template:
         raise UsageError(f"{path}: {function.name} is no template: say --entry {function.name}")
-    text = function.name + given if given else _instance(path, function)
-    own = function.template_names
-    names = {write: _cast(write, "Out", own) + "out", read: _cast(read, "In", own) + "in"}
-    names |= {other: _cast(other, "In", own) + "other"} if other else {}
+    template = () if given else _template(path, function, own)
+    text = function.name + (given or (f"<{', '.join(template)}>" if template else ""))
+    types = function.template_names
+    names = {write: _cast(write, "Out", types) + "out", read: _cast(read, "In", types) + "in"}
+    names |= {other: _cast(other, "In", types) + "other"} if other else {}
     names |= {count: f"({type_of(count)})n" for count in counts}
     arguments = ", ".join(names[p] for p in function.parameters)
-    return Call(text, read, write, counts[0] if counts else None, arguments, other)
+    return Call(text, template, read, write, counts[0] if counts else None, arguments, other)
 
 
 def _roles(pointers: list[str]) -> tuple[str, str, str | None] | None:
@@ -104,23 +108,28 @@ def finish_of(function: Function, call: Call, again: bool) -> Finish:
     them."""
     if call.answers_in_place:
         return "none"
-    if re.search(rf"\batomic\w+\s*\(\s*&?\s*{name_of(call.write)}\b", function.body):
+    written = re.escape(name_of(call.write))
+    if re.search(rf"\batomic\w+\s*\(\s*&?\s*{written}\b", function.body):
         return "atomic"
     return "relaunch" if again else "host"
 
 
-def _instance(path: Path, function: Function) -> str:
-    """The call with template arguments: types are the element's, block sizes the block's."""
+def _template(path: Path, function: Function, own: Mapping[str, int]) -> tuple[str, ...]:
+    """Template arguments: types are the element's, block sizes the block's, others the file's own.
+    Whether a size is a power of two is nothing that holds of every size."""
     arguments = []
     for parameter, name in zip(function.template, function.template_names, strict=True):
+        flag = parameter.startswith("bool")
         if re.match(r"(?:typename|class)\b", parameter):
             arguments.append("In")
-        elif re.search(r"item|per_?thread", name, re.IGNORECASE):
+        elif re.search(r"item|per_?thread", name, re.IGNORECASE) and not flag:
             arguments.append("ITEMS")
-        elif re.search(r"block|thread", name, re.IGNORECASE):
+        elif re.search(r"block|thread", name, re.IGNORECASE) and not flag:
             arguments.append("BLOCK")
-        elif parameter.startswith("bool"):
+        elif flag and (name not in own or re.search("pow", name, re.IGNORECASE)):
             arguments.append("false")
+        elif name in own:
+            arguments.append(f"bool({own[name]})" if flag else str(own[name]))
         elif re.search(r"per", name, re.IGNORECASE):
             arguments.append("ITEMS")
         else:
@@ -128,7 +137,7 @@ def _instance(path: Path, function: Function) -> str:
                 f"{path}: template parameter {parameter!r} of {function.name} cannot be guessed: "
                 f"write the arguments, as in --entry '{function.name}<float, 256>'"
             )
-    return f"{function.name}<{', '.join(arguments)}>" if arguments else function.name
+    return tuple(arguments)
 
 
 def name_of(parameter: str) -> str:

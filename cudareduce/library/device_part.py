@@ -94,6 +94,13 @@ def device_part(unit: Unit, kernel: str) -> str:
     return _rendered(unit, _reached(list(unit.all()), kernel))
 
 
+def names_reached(unit: Unit, kernel: str) -> frozenset[str]:
+    """The names that stand in what of a file the kernel of this name reaches."""
+    found = list(unit.all())
+    reached = _reached(found, kernel)
+    return frozenset(name for piece in found if id(piece) in reached for name in piece.uses)
+
+
 def _reached(found: list[Piece], kernel: str) -> set[int]:
     """The pieces that a kernel reaches by name, by their identities."""
     defined: dict[str, list[Piece]] = {}

@@ -60,3 +60,8 @@ def element_of(pointer: str) -> str:
     """What a pointer of this type points to, in words."""
     element = re.sub(r"\b(?:const|volatile|__restrict__|restrict)\b", "", pointer)
     return " ".join(element.replace("*", "").split())
+
+
+def bytes_of(element: str) -> int | None:
+    """The size of a type that is called so; None if it is none of ours."""
+    return DTYPES[_ELEMENTS[element]].size if element in _ELEMENTS else None

@@ -9,39 +9,33 @@ reported; a wrong guess gives a wrong answer, which verification is there to fin
 from __future__ import annotations
 
 import re
-from collections import ChainMap
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.library.called import Call, called, finish_of, most, name_of, type_of
-from cudareduce.library.declared import spelled_out, type_aliases
+from cudareduce.library.chains import joined
+from cudareduce.library.chosen import Row, rows
 from cudareduce.library.device_part import Unit, device_part, read_unit
 from cudareduce.library.elements import read_dtypes, written_dtype
 from cudareduce.library.header import BLOCKS, Finish, GridRule
+from cudareduce.library.host_code import HostCode, host_code, of_kernel
 from cudareduce.library.in_place import keeps_partials, overwrites
 from cudareduce.library.kernel import EXTERN_SHARED, Adopt, Kernel
+from cudareduce.library.launch_guess import guessed_launch, looks_of, said_by_file
+from cudareduce.library.own_launch import Said, own_template
 from cudareduce.library.syntax import Function
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import Map
 from cudareduce.problem.sizes import counted
-
-#: Blocks that share the input: their number multiplies or divides something. One that is only
-#: compared with an arrival or a place says nothing of that.
-_SHARES = re.compile(r"[*/]\s*(?:\([^()]*\)\s*)?\(*gridDim|gridDim\s*\.\s*x\s*\)*\s*[*/](?!/)")
-
 
 #: Kernels that keep an extreme, as people call them; argmax and softmax are something else.
 _EXTREMES = {
     "max": re.compile(r"(?<![a-z])(?:max|largest)|(?<![Ss]oft)(?<![Aa]rg)(?:Max|Largest)"),
     "min": re.compile(r"(?:(?<![a-z])(?:min|smallest)|(?<![Aa]rg)(?:Min|Smallest))(?!us|max|Max)"),
 }
-#: Kernels that reduce nothing, as people call them.
-_PREPARES = re.compile(
-    r"(?:^|[_:])(?:init|fill|warm|memset|copy|generate|rand|empty)", re.IGNORECASE
-)
-
 #: What of a launch the user may say, as `Guesses` calls it.
 _OPTIONS = ("block", "items", "grid", "shared", "finish", "map")
 #: What is made of two arrays where nobody says.
@@ -73,17 +67,26 @@ _TO_OUT = """
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """What the user says of a file: the `entries` that are its kernels, `block` threads, `items`
+    """What the user says of a file: the `entries` that are its kernels, `chains` of
+    them with commas, `block` threads, `items`
     elements a thread, `grid` blocks or a rule for their number, `shared` bytes of dynamic shared
     memory a block, `map` what it makes of elements. None leaves it to the file's own signs."""
 
     entries: tuple[str, ...] = ()
+    chains: tuple[str, ...] = ()
     block: int | None = None
     items: int | None = None
     grid: int | GridRule | None = None
     finish: Finish | None = None
     shared: int | None = None
     map: Map | None = None
+
+    @property
+    def launch(self) -> Said:
+        """What of it is said of a launch."""
+        return Said(
+            block=self.block, items=self.items, grid=self.grid, exactly=True, shared=self.shared
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,45 +117,78 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     element type or template parameters are not understood.
     """
     unit = read_unit(path, text)
-    chosen = _choose(path, _kernels(unit), says.entries)
-    kernels, said, refused = [], [], []
-    for function, entry in chosen:
+    host = host_code(unit.all())
+    left = deque(rows(unit, host, says.entries, says.chains))
+    alone, named = len(left) == 1, says.entries or says.chains
+    kernels: list[Kernel] = []
+    said: list[str] = []
+    refused: list[str] = []
+    while left:
+        row = left.popleft()
         try:
-            kernel, assumed = _adopted(unit, function, entry, says, alone=len(chosen) == 1)
+            kernel, assumed = _row(unit, host, row, says, alone=alone)
         except UsageError as error:
-            refused.append(str(error))
+            if len(row) > 1 and not named:
+                left.extendleft([link] for link in reversed(row))
+            else:
+                refused.append(str(error))
             continue
         kernels.append(kernel)
-        said.append(assumed)
-    if refused and (says.entries or not kernels):
+        said += assumed
+    if refused and (named or not kernels):
         raise UsageError(
             "; ".join([refused[0], *(w.removeprefix(f"{path}: ") for w in refused[1:])])
         )
     return Adopted(tuple(kernels), (*said, *(f"{words}: left out" for words in refused)))
 
 
+def _row(
+    unit: Unit, host: HostCode, row: Row, says: Guesses, *, alone: bool
+) -> tuple[Kernel, list[str]]:
+    """A kernel, or several in a chain, and what was assumed; one that is `alone` has the name of
+    its file."""
+    if len(row) == 1:
+        kernel, assumed = _adopted(unit, host, *row[0], says, (), alone=alone)
+        return kernel, [assumed]
+    names = [function.name for function, _ in row]
+    links, told = [], []
+    for k, (function, given) in enumerate(row):
+        own = replace(says, finish=None) if k < len(row) - 1 else says
+        if k:
+            own = replace(own, block=None, items=None, grid=None, shared=None, map=None)
+        link, assumed = _adopted(unit, host, function, given, own, names[k + 1 :], alone=False)
+        links.append(link)
+        told.append(assumed)
+    kernel = joined(unit.path, links)
+    order = " and then ".join(names)
+    return kernel, [*told, f"{unit.path}: {order} are one row, {kernel.id}: each reads what the "
+                    "one before has written; --entry takes them apart"]  # fmt: skip
+
+
 def _adopted(
-    unit: Unit, function: Function, given: str, says: Guesses, *, alone: bool
-) -> tuple[Kernel, str]:
-    """A kernel and what was assumed about it; one that is `alone` has the name of its file."""
+    unit: Unit, host: HostCode, function: Function, given: str, says: Guesses,
+    later: Sequence[str], *, alone: bool,
+) -> tuple[Kernel, str]:  # fmt: skip
+    """A kernel and what was assumed about it; kernels `later` go on with what it leaves."""
     path = unit.path
-    call = called(path, function, given)
-    block, counted = says.block or 256, call.count is not None
-    doubled = re.findall(r"(?<![\w.])([\w.]+)\s*\*\s*2\b", function.body)
-    twice = any("block" in name.lower() for name in doubled)
-    blocks = says.grid if isinstance(says.grid, int) else None
-    template = function.template_names
+    known = own_template(of_kernel(host, function, given), function)
+    call, template = called(path, function, given, known), function.template_names
     dtypes = read_dtypes(function.name, type_of(call.read), template)
     partials = written_dtype(function.name, type_of(call.write), template, dtypes)
     mapped = _map(path, function, call, says)
     # Or it could not read what it has written, or would map it once more.
-    again = counted and partials in (None, *dtypes) and mapped is None
+    again = call.count is not None and partials in (None, *dtypes) and mapped is None
     finish = says.finish or finish_of(function, call, again)
     if finish.startswith(("relaunch", "reshape")) and not again:
         raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
     device = device_part(unit, function.name)
-    bare_name = function.name.rpartition("::")[2]
-    entry = f"run_{bare_name}"
+    sizes = [DTYPES[name].size for name in dtypes]
+    own = said_by_file(
+        unit, host, function, call, later, given=given, block=says.block, widest=max(sizes)
+    )
+    unsized = EXTERN_SHARED.search(device)
+    launch = guessed_launch(says.launch, own, looks_of(function), sizes if unsized else ())
+    entry = f"run_{function.name.rpartition('::')[2]}"
     kernel = Kernel(
         id=path.stem if alone and path.stem.isidentifier() else function.name,
         path=path,
@@ -161,33 +197,27 @@ def _adopted(
         title=f"{function.name} of {path.name}",
         change="",
         scope="grid",
-        grid="fixed" if blocks else "one" if call.answers_in_place else _grid(says, function),
+        grid="one" if call.answers_in_place else launch.grid,
         walk="element",  # nothing is known of the order of its additions: the widest bound holds
         finish=finish,
-        block=block,
-        blocks=(block,) if says.block else BLOCKS,
-        items=says.items or (2 if twice else 1),
-        fixed_grid=blocks,
+        block=launch.block,
+        blocks=BLOCKS if launch.block in BLOCKS and not says.block else (launch.block,),
+        items=launch.items,
+        fixed_grid=None if call.answers_in_place else launch.fixed_grid,
+        exactly=launch.exactly,
         dtypes=dtypes,
         ops=_ops(function),
         symbol=entry,
         partials=partials or "of its elements",
-        dynamic_shared=_shared(says, device, block, dtypes),
-        whole_tiles=not counted,
+        dynamic_shared=launch.shared,
+        whole_tiles=call.count is None,
         most=most(type_of(call.count)) if call.count else None,
         map=mapped,
         in_place=call.answers_in_place or overwrites(function.body, name_of(call.read)),
         guessed=tuple(name for name in _OPTIONS if getattr(says, name) is None),
     )
-    return kernel, _assumption(kernel, call, unit.missing)
-
-
-def _shared(says: Guesses, device: str, block: int, dtypes: Sequence[str]) -> int:
-    """Bytes of dynamic shared memory a block: an element a thread, where the kernel has any."""
-    if says.shared is not None:
-        return says.shared
-    widest = max(DTYPES[name].size for name in dtypes)
-    return block * widest if EXTERN_SHARED.search(device) else 0
+    then = f"then {later[0]}" if later else f"finish {finish}"
+    return kernel, _assumption(kernel, call, launch.known_from, then, unit.missing)
 
 
 def _after(entry: str, call: Call) -> str:
@@ -229,14 +259,9 @@ def _ops(function: Function) -> tuple[str, ...]:
     return ("sum", "prod", "min", "max") if plain else tuple(named)
 
 
-def _grid(says: Guesses, function: Function) -> GridRule:
-    """As the user says, else as the kernel's text looks."""
-    if isinstance(says.grid, str):
-        return says.grid
-    return "fill" if _SHARES.search(function.body) else "cover"
-
-
-def _assumption(kernel: Kernel, call: Call, missing: Sequence[str]) -> str:
+def _assumption(
+    kernel: Kernel, call: Call, known_from: str, then: str, missing: Sequence[str]
+) -> str:
     """What was guessed, and how to say it better."""
     shared = counted(int(kernel.dynamic_shared), "byte")
     counting = f"counts with {name_of(call.count)}" if call.count else "takes whole tiles"
@@ -253,46 +278,8 @@ def _assumption(kernel: Kernel, call: Call, missing: Sequence[str]) -> str:
     return (
         f"{kernel.path}: no header, so it is assumed that {call.text} reads {reads}, "
         f"{writes}, {counting}{forms}; block {kernel.block}, items {kernel.items}, "
-        f"grid {kernel.fixed_grid or kernel.grid}, {shared} of dynamic shared memory, "
-        f"finish {kernel.finish}{by}{without}. Where that is wrong say so with --entry, --block, "
-        "--items, --grid, --shared, --finish, --map; where it faults, run it under "
+        f"grid {kernel.fixed_grid or kernel.grid}, {shared} of dynamic shared "
+        f"memory{known_from}, {then}{by}{without}. Where that is wrong say so with --entry, "
+        "--block, --items, --grid, --shared, --finish, --map; where it faults, run it under "
         "compute-sanitizer"
     )
-
-
-def _kernels(unit: Unit) -> list[Function]:
-    """The kernels of a file, with the types of their parameters in words that are known."""
-    aliases, found = type_aliases(unit.all()), []
-    for function in unit.kernels():
-        known = ChainMap({name: name for name in function.template_names}, aliases)
-        parameters = tuple(spelled_out(p, known) for p in function.parameters)
-        found.append(replace(function, parameters=parameters))
-    return found
-
-
-def _choose(
-    path: Path, found: list[Function], entries: Sequence[str]
-) -> list[tuple[Function, str]]:
-    """The kernels that are named, or all but those that only prepare something, each once, with
-    the template arguments that are given; of overloads it is the last."""
-    by_name = {kernel.name: kernel for kernel in found}
-    if not found:
-        raise UsageError(
-            f"{path}: no header and no __global__ function: begin the file with a /*+++ ... +++*/ "
-            "comment; `cudareduce show reduce_v0_baseline` prints an example"
-        )
-    if not entries:
-        at_work = [kernel for name, kernel in by_name.items() if not _PREPARES.search(name)]
-        return [(kernel, "") for kernel in at_work or by_name.values()]
-    chosen = []
-    for entry in entries:
-        name, angle, arguments = entry.partition("<")
-        wanted = name.strip().removeprefix("::")
-        fitting = [full for full in by_name if f"::{full}".endswith(f"::{wanted}")]
-        if not fitting:
-            names = ", ".join(by_name)
-            raise UsageError(f"{path}: there is no __global__ function {wanted}; it has: {names}")
-        if len(fitting) > 1:
-            raise UsageError(f"{path}: --entry {wanted} is one of {', '.join(fitting)}: say which")
-        chosen.append((by_name[fitting[0]], angle + arguments))
-    return chosen

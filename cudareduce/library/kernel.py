@@ -56,6 +56,7 @@ class Kernel:
     items_bytes: int | None = None
     vector_bytes: int | None = None
     fixed_grid: int | None = None
+    exactly: bool = False  # so many blocks at every size, and not at most
     fixed_warps: int | None = None
     techniques: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = tuple(DTYPES)
@@ -71,6 +72,7 @@ class Kernel:
     most: int | None = None  # elements, where its count is of a type that holds no more
     map: Map | None = None  # what its own text makes of elements before it combines them
     in_place: bool = False  # overwrites its input, which is restored before each launch
+    then: Kernel | None = None  # what goes on with its partials, where that is another kernel
     guessed: tuple[str, ...] | None = None  # of a file without a header: what nobody has said
     foreign: bool = True  # not one of the package: on a GPU it is verified in a child process
 
@@ -91,15 +93,21 @@ class Kernel:
         return 1 if begins is None else self.text.count("\n", 0, begins) + 1
 
     @property
+    def chain(self) -> tuple[Kernel, ...]:
+        """The kernels that run one after the other, each on what the one before has left."""
+        return (self, *(self.then.chain if self.then else ()))
+
+    @property
     def relaunches(self) -> bool:
         """True if it is launched again, on the partials of the launch before."""
-        return self.finish in ("relaunch", "relaunch_one_block", "reshape")
+        return self.then is None and self.finish in ("relaunch", "relaunch_one_block", "reshape")
 
     @property
     def sha(self) -> str:
         """SHA-256 of the text, in hex: of the file, or of what was made of one without a header,
         wherever it lies."""
-        return hashlib.sha256(self.text.replace(f'"{self.path}"', "").encode()).hexdigest()
+        text = "".join(kernel.text for kernel in self.chain)
+        return hashlib.sha256(text.replace(f'"{self.path}"', "").encode()).hexdigest()
 
     def shared_bytes(self, reduction: Reduction, block: int) -> int:
         """Bytes of dynamic shared memory that a launch gives each block of so many threads."""
@@ -190,8 +198,8 @@ class Kernel:
 
     def why_not_sms(self) -> str | None:
         """Why its work does not fit on fewer SMs by launching fewer blocks, or None if it does."""
-        own = self.grid == "fixed" and self.guessed is None
-        if own or self.grid in ("fill", "per_sm", "one"):
+        strides = self.grid == "fixed" and not self.exactly
+        if strides or self.grid in ("fill", "per_sm", "one"):
             return None
         if self.guessed is not None:
             return "takes no --sms beside that grid; if its blocks stride, give it --grid fill"

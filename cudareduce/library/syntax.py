@@ -109,7 +109,8 @@ class Function:
     @property
     def template_names(self) -> list[str]:
         """What its template parameters are called."""
-        return [parameter.split("=")[0].split()[-1] for parameter in self.template]
+        before = (parameter.split("=")[0].split() for parameter in self.template)
+        return [words[-1] if words else "" for words in before]  # "" in what is no C++
 
 
 def pieces(data: bytes) -> list[Piece]:

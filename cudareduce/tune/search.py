@@ -105,8 +105,8 @@ class Search:
                 plan = case.plan(problem.n, problem.rows, self._facts.limits)
                 plans.setdefault(case, []).append(plan)
         units = {
-            (case.kernel.id, case.reduction, case.block, case.items, stage)
-            for case, some in plans.items() for plan in some for stage in plan.stages
+            (case.kernel.id, case.reduction, case.block, case.items, unit)
+            for case, some in plans.items() for plan in some for unit in plan.units
         }  # fmt: skip
         with self._phase("compiling", len(units)) as progress:
             build(self._backend, plans, progress.step, deadline)

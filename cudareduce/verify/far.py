@@ -155,7 +155,7 @@ def _seen(
     what `_numbers` makes of it."""
     problem, step = plan.problem, plan.passes[0]
     reduction, sign = problem.reduction, _sign(problem.reduction)
-    probes, program = list(_probes(plan)), prepared.programs[step.stage]
+    probes, program = list(_probes(plan)), prepared.programs[step.unit]
     shared = plan.kernel.shared_bytes(reduction, plan.block)
     if reduction.op.needs_count:
         program.set_constant("COUNT", problem.n)

@@ -11,6 +11,7 @@ from cudareduce.errors import BuildError, OutOfMemory, TooManyBlocks
 from cudareduce.launch.bound import Workspaces
 from cudareduce.launch.case import Prepared, Shape, build
 from cudareduce.verify.far import verify_far
+from cudareduce.verify.idle import idle_blocks
 from cudareduce.verify.inputs import Inputs, work
 from cudareduce.verify.shapes import FAR, LEAST, Care
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, unbuilt, worse
@@ -107,6 +108,7 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
             verdict, ran = worse(verdict, new), True
             if verdict.outcome == "fail":
                 break
+        idle = idle_blocks(backend, ready) if verdict.outcome == "pass" and ran else ""
     except OutOfMemory as error:
         return skipped("machine", str(error))
     except MemoryError:
@@ -115,7 +117,7 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
         workspaces.release()
     if left_out and not ran:
         return skipped("machine", left_out.removeprefix("left out: "))
-    return replace(verdict, reason=verdict.reason or left_out)
+    return replace(verdict, reason=verdict.reason or left_out or idle)
 
 
 def told(job: Job, verdict: Verdict) -> Verdict:

@@ -20,7 +20,6 @@ OPEN = {
     "in_place_tree": "multiples are not tried where there is a count",
     "items_by_template": "whole tiles are not tried where there is a count",
     "largest_by_name": "a NaN that is dropped is wrong",
-    "needs_its_block": "the block is not taken from the file's constants",
     "one_warp": "a fixed count is not found out",
     "output_as_scratch": "an output of several elements is not tried",
     "quads_without_rest": "multiples are not tried where there is a count",
@@ -28,7 +27,6 @@ OPEN = {
     "rows_of_a_square": "a kernel of rows is not told from one of arrays",
     "rows_two_counts": "rows are not called",
     "sum_behind_a_lock": "no lock is made for a third pointer",
-    "two_stages": "stages are not chained",
     "unguarded_second_half": "whole tiles are not tried where there is a count",
 }
 

@@ -9,7 +9,7 @@ from functools import cache
 from cudareduce.backend import Source
 from cudareduce.compiled.nvcc import Nvcc, find_nvcc
 from cudareduce.errors import BuildError, EnvironmentProblem
-from cudareduce.launch.prelude import source
+from cudareduce.launch.case import unit_source
 from cudareduce.verify.job import Job
 
 #: Hopper's: of two texts that differ for one architecture alone there is none among the kernels.
@@ -50,9 +50,9 @@ def _units(queue: Iterable[Job]) -> list[Source]:
     """What jobs launch, each once."""
     return list(
         dict.fromkeys(
-            source(case.kernel, case.reduction, stage, case.block, case.items)
+            unit_source(case, unit)
             for job in queue for case in [job.prepared.case]
-            for plan in job.prepared.plans.values() for stage in plan.stages
+            for plan in job.prepared.plans.values() for unit in plan.units
         )
     )  # fmt: skip
 

@@ -1,0 +1,100 @@
+"""Which kernels of a file without a header are rows: those that are named, or all that look as if
+they reduced, those in chains together."""
+
+from __future__ import annotations
+
+import re
+from collections import ChainMap
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from cudareduce.errors import UsageError
+from cudareduce.library.called import called
+from cudareduce.library.chains import Places, links_of, own_chains
+from cudareduce.library.declared import spelled_out, type_aliases
+from cudareduce.library.device_part import Unit
+from cudareduce.library.host_code import HostCode, of_kernel
+from cudareduce.library.own_launch import own_template
+from cudareduce.library.syntax import Function
+
+#: Kernels with the template arguments that are given: one, or a chain of several.
+Row = list[tuple[Function, str]]
+
+#: Kernels that reduce nothing, as people call them.
+_PREPARES = re.compile(
+    r"(?:^|[_:])(?:init|fill|warm|memset|copy|generate|rand|empty)", re.IGNORECASE
+)
+
+
+def _kernels(unit: Unit) -> list[Function]:
+    """The kernels of a file, with the types of their parameters in words that are known."""
+    aliases, found = type_aliases(unit.all()), []
+    for function in unit.kernels():
+        known = ChainMap({name: name for name in function.template_names}, aliases)
+        parameters = tuple(spelled_out(p, known) for p in function.parameters)
+        found.append(replace(function, parameters=parameters))
+    return found
+
+
+def rows(
+    unit: Unit, host: HostCode, entries: Sequence[str], named_chains: Sequence[str]
+) -> Iterator[Row]:
+    """The kernels that are named, in chains and alone; without a name the chains that the file
+    launches itself, and what is in none of them. Raises UsageError for a name that is none."""
+    path, found = unit.path, _kernels(unit)
+    if entries or named_chains:
+        for words in named_chains:
+            yield _choose(path, found, links_of(path, words))
+        yield from ([one] for one in (_choose(path, found, entries) if entries else ()))
+        return
+    chosen = {function.name: (function, given) for function, given in _choose(path, found, ())}
+    chains = own_chains(host.calls, _places(path, host, found))
+    by_name = {name.rpartition("::")[2]: name for name in chosen}
+    linking = [[by_name[name] for name in chain] for chain in chains if {*chain} <= by_name.keys()]
+    linked = {name for row in linking for name in row}
+    for name, one in chosen.items():
+        yield from ([chosen[link] for link in row] for row in linking if row[0] == name)
+        if name not in linked:
+            yield [one]
+
+
+def _places(path: Path, host: HostCode, found: list[Function]) -> Places:
+    """Where the kernels that can be called read and write."""
+    places = {}
+    for function in found:
+        with suppress(UsageError):
+            call = called(path, function, "", own_template(of_kernel(host, function, ""), function))
+            at = function.parameters.index
+            own = function.name.rpartition("::")[2]
+            places[own] = at(call.read), at(call.write), len(function.parameters)
+    return places
+
+
+def _choose(
+    path: Path, found: list[Function], entries: Sequence[str]
+) -> list[tuple[Function, str]]:
+    """The kernels that are named, or all but those that only prepare something, each once, with
+    the template arguments that are given; of overloads it is the last."""
+    by_name = {kernel.name: kernel for kernel in found}
+    if not found:
+        raise UsageError(
+            f"{path}: no header and no __global__ function: begin the file with a /*+++ ... +++*/ "
+            "comment; `cudareduce show reduce_v0_baseline` prints an example"
+        )
+    if not entries:
+        at_work = [kernel for name, kernel in by_name.items() if not _PREPARES.search(name)]
+        return [(kernel, "") for kernel in at_work or by_name.values()]
+    chosen = []
+    for entry in entries:
+        name, angle, arguments = entry.partition("<")
+        wanted = name.strip().removeprefix("::")
+        fitting = [full for full in by_name if f"::{full}".endswith(f"::{wanted}")]
+        if not fitting:
+            names = ", ".join(by_name)
+            raise UsageError(f"{path}: there is no __global__ function {wanted}; it has: {names}")
+        if len(fitting) > 1:
+            raise UsageError(f"{path}: --entry {wanted} is one of {', '.join(fitting)}: say which")
+        chosen.append((by_name[fitting[0]], angle + arguments))
+    return chosen

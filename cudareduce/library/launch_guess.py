@@ -1,0 +1,112 @@
+"""How a kernel that was not written for this tool is launched: as the user says, else as its file
+launches it, else as its text looks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cudareduce.library.called import Call
+from cudareduce.library.declared import spelled_out, type_aliases
+from cudareduce.library.device_part import Unit, names_reached
+from cudareduce.library.elements import bytes_of
+from cudareduce.library.header import Grid, GridRule
+from cudareduce.library.host_code import HostCode, of_kernel
+from cudareduce.library.own_launch import Said, own_block, own_launch, own_template
+from cudareduce.library.syntax import Function
+
+#: Blocks that share the input: their number multiplies or divides something. One that is only
+#: compared with an arrival or a place says nothing of that.
+_SHARES = re.compile(r"[*/]\s*(?:\([^()]*\)\s*)?\(*gridDim|gridDim\s*\.\s*x\s*\)*\s*[*/](?!/)")
+_BLOCK = 256
+_MOST_LINES = 4
+#: What is told of a launch, in this order.
+_TOLD = ("block", "items", "grid", "shared")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a kernel is launched, in the words of a header, and from where that is known."""
+
+    block: int
+    items: int
+    grid: Grid
+    fixed_grid: int | None
+    exactly: bool
+    shared: int
+    known_from: str
+
+
+def guessed_launch(user: Said, own: Said, looks: Said, sizes: Sequence[int]) -> Launch:
+    """A launch as the user says, else as the file's `own` launches say, else as it `looks`; where a
+    launch gives memory its size, a thread has an element of one of these `sizes`, in bytes."""
+    words = (user, own, looks)
+    block, items, grid = (
+        next(value for one in words if (value := getattr(one, name)) is not None)
+        for name in ("block", "items", "grid")
+    )
+    by = next(one for one in words if one.grid is not None)
+    needs = block * max(sizes, default=0)
+    if own.shared is not None and sizes:  # of its own type, in its own block
+        alone = len(sizes) == 1 and block == own.block
+        needs = own.shared if alone else max(own.shared, needs)
+    told = [
+        name for name in _TOLD
+        if getattr(own, name) is not None and getattr(user, name) is None
+        and (name != "shared" or (sizes and needs == own.shared))
+    ]  # fmt: skip
+    number = grid if isinstance(grid, int) else None
+    return Launch(
+        block=block, items=items, grid=grid if number is None else "fixed", fixed_grid=number,
+        exactly=number is not None and by.exactly,
+        shared=needs if user.shared is None else user.shared,
+        known_from=_known_from(told, own.lines),
+    )  # fmt: skip
+
+
+def _known_from(told: Sequence[str], lines: Sequence[int]) -> str:
+    """Where the file says so, in brackets."""
+    if not told:
+        return ""
+    where = "its constants"
+    if lines:
+        listed = ", ".join(map(str, sorted(lines)[:_MOST_LINES]))
+        where = f"its launch{'es' * (len(lines) > 1)}, line{'s' * (len(lines) > 1)} {listed}"
+    return f" ({', '.join(told)}: {where})"
+
+
+def looks_of(function: Function) -> Said:
+    """A launch as the text of a kernel looks."""
+    doubled = re.findall(r"(?<![\w.])([\w.]+)\s*\*\s*2\b", function.body)
+    twice = any("block" in name.lower() for name in doubled)
+    grid: GridRule = "fill" if _SHARES.search(function.body) else "cover"
+    return Said(block=_BLOCK, items=2 if twice else 1, grid=grid)
+
+
+def said_by_file(
+    unit: Unit, host: HostCode, function: Function, call: Call, later: Sequence[str], *,
+    given: str, block: int | None, widest: int,
+) -> Said:  # fmt: skip
+    """What a file says itself of the launch of one of its kernels, with the template arguments that
+    are `given` and the `block` that the user says; the kernels `later` go on with its partials."""
+    calls, aliases = of_kernel(host, function, given), type_aliases(unit.all())
+    parameters = function.parameters
+    places = parameters.index(call.read), parameters.index(call.write)
+    count = parameters.index(call.count) if call.count else None
+    reached = names_reached(unit, function.name)
+
+    def size_of(name: str) -> int | None:
+        known = widest if name in function.template_names else None
+        return known or bytes_of(spelled_out(name + " x", aliases).removesuffix(" x"))
+
+    behind = {name for kernel in later for name in names_reached(unit, kernel)}
+    found = own_launch(calls, (*places, count), reached, behind, block=block, size_of=size_of)
+    items = own_template(calls, function)
+    for name, argument in zip(function.template_names, call.template, strict=False):
+        if argument == "ITEMS" and name in items:
+            found = replace(found, items=items[name])
+    if found.block is None:
+        threads = own_block(host.constants, reached)
+        found = replace(found, block=threads) if threads else found
+    return found

@@ -1,0 +1,221 @@
+"""How a file launches a kernel itself, as far as its text says so: block, grid, elements a thread,
+shared memory, template arguments.
+
+Of several launches only what they agree on counts, and of a launch on what another one has written
+nothing. How a grid follows from the number of elements is found out by putting numbers in its
+place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+from tree_sitter import Node
+
+from cudareduce.library.constants import Reading, Unknown
+from cudareduce.library.header import GridRule
+from cudareduce.library.host_code import HostCall, number_at
+from cudareduce.library.scopes import Constants, Scope
+from cudareduce.library.syntax import Function, text
+
+#: Elements of a tile, and how many times as many are put in for the number of elements: every usual
+#: number of elements a thread divides it.
+_TIMES = 5040 * 64
+_MOST_THREADS, _MOST_BLOCKS = 1024, 2**31 - 1
+#: What stands for a block that the launch leaves to who calls it.
+_ANY_BLOCK = 256
+#: A name that stands for a name, and so on.
+_MOST_NAMES = 8
+#: What passes a value on.
+_WRAPS = frozenset(["parenthesized_expression", "argument_list", "initializer_list",
+                    "cast_expression"])  # fmt: skip
+#: By what a kernel knows how many blocks there are, and which of them is running.
+_GRIDS = frozenset(["gridDim", "this_grid", "grid_group"])
+_BLOCKS = _GRIDS | {"blockIdx"}
+#: How people call the constant that is their block.
+_BLOCK_NAME = re.compile(
+    r"(?:^|_)(?:block|threads?|tpb)(?:_?(?:size|dim|width|threads?|x))?(?:_?per_?block)?$"
+    r"|block_?size", re.IGNORECASE,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What is said of a kernel's launch, None where nothing is: `block` threads, `items` elements a
+    thread, `grid` blocks, at most or always (`exactly`), or a rule for their number, `shared` bytes
+    a block. `lines` are where it stands."""
+
+    lines: tuple[int, ...] = ()
+    block: int | None = None
+    items: int | None = None
+    grid: int | GridRule | None = None
+    exactly: bool = False
+    shared: int | None = None
+
+
+def own_template(calls: Sequence[HostCall], function: Function) -> dict[str, int]:
+    """The values that all launches of a kernel give its template parameters, by their names."""
+    found = [
+        {
+            name: value for name, node in zip(function.template_names, call.template, strict=False)
+            if (value := number_at(call.scope, node)) is not None
+        } for call in calls
+    ]  # fmt: skip
+    return {
+        name: value for name, value in (found[0] if found else {}).items()
+        if all(other.get(name) == value for other in found)
+    }  # fmt: skip
+
+
+def own_launch(
+    calls: Sequence[HostCall], places: tuple[int, int, int | None], reached: AbstractSet[str],
+    later: AbstractSet[str], *, block: int | None, size_of: Callable[[str], int | None],
+) -> Said:  # fmt: skip
+    """What launches of a kernel say, whose parameters at these `places` read, write and perhaps
+    count, and which comes by the names that are `reached`; what goes on with its partials comes by
+    `later` ones. A `block` takes the place of what they say."""
+    read, write, count = places
+    first = [call for call in calls if not _goes_on(call, calls, read, write)]
+    return _agreed([_said(call, count, reached, later, block, size_of) for call in first])
+
+
+def _goes_on(call: HostCall, calls: Sequence[HostCall], read: int, write: int) -> bool:
+    """Whether a launch reads what another launch in the same function writes."""
+    source = text(call.arguments[read])
+    return any(
+        text(other.arguments[write]) == source
+        for other in calls
+        if other is not call and other.function == call.function
+    )
+
+
+def _agreed(found: Sequence[Said]) -> Said:
+    """What all of them say alike."""
+    if not found:
+        return Said()
+    first = found[0]
+    same = {
+        name: getattr(first, name)
+        for name in ("block", "items", "shared")
+        if all(getattr(other, name) == getattr(first, name) for other in found)
+    }
+    if all((o.grid, o.exactly) == (first.grid, first.exactly) for o in found):
+        same |= {"grid": first.grid, "exactly": first.exactly}
+    return Said(lines=tuple(line for one in found for line in one.lines), **same)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The numbers of one launch in blocks of so many `threads`; `sizes` are the names that stand
+    for these, `counted` those that stand for the number of elements."""
+
+    call: HostCall
+    size_of: Callable[[str], int | None]
+    threads: int
+    sizes: tuple[str, ...]
+    counted: tuple[str, ...]
+
+    def number(self, node: Node, given: Mapping[str, int]) -> int | None:
+        """The value of an expression, where these names have these values."""
+        return self.reading(node, given)[0]
+
+    def reading(self, node: Node, given: Mapping[str, int]) -> tuple[int | None, Reading]:
+        """The same, with what it took to read it."""
+        own = dict.fromkeys(self.sizes, self.threads)
+        reading = Reading(self.call.scope, {**own, **given}, self.size_of)
+        try:
+            return reading.whole(node), reading
+        except Unknown:
+            return None, reading
+
+    @property
+    def many(self) -> Mapping[str, int]:
+        """More elements than any launch takes at once."""
+        return dict.fromkeys(self.counted, _TIMES * self.threads)
+
+
+def _said(
+    call: HostCall, count: int | None, reached: AbstractSet[str], later: AbstractSet[str],
+    asked: int | None, size_of: Callable[[str], int | None],
+) -> Said:  # fmt: skip
+    """What one launch says."""
+    _, block, *more = call.configuration
+    counted = _aliases(call.scope, call.arguments[count]) if count is not None else ()
+    sizes = _aliases(call.scope, block)
+    unsized = _Shape(call, size_of, _ANY_BLOCK, (), counted)
+    own = unsized.number(block, unsized.many)
+    threads = asked or own or (_ANY_BLOCK if sizes else 0)
+    if not 0 < threads <= _MOST_THREADS:
+        return Said(lines=(call.line,))
+    shape = _Shape(call, size_of, threads, sizes, counted)
+    n = shape.number(call.arguments[count], {}) if count is not None else None
+    return replace(
+        _grid(shape, n, reached, later), lines=(call.line,), block=own or None,
+        shared=shape.number(more[0], shape.many) if more else None,
+    )  # fmt: skip
+
+
+def _grid(shape: _Shape, n: int | None, reached: AbstractSet[str], later: AbstractSet[str]) -> Said:
+    """Grid and elements a thread, where the file has `n` elements itself."""
+    node, strides = shape.call.configuration[0], not reached.isdisjoint(_GRIDS)
+    blocks, reading = shape.reading(node, shape.many)
+    items = _items(shape, node, list(reading.names))
+    if items is not None:
+        return Said(grid="cover", items=items)
+    if blocks is None:
+        return Said(grid="fill" if strides and reading.counts_sms else None)
+    if not 0 < blocks <= _MOST_BLOCKS:
+        return Said()
+    constants = shape.call.scope.file.values.keys() & reading.names.keys() - {*shape.sizes}
+    if constants & (reached | later):  # which a kernel reckons with, too
+        return Said(grid=blocks, exactly=True)
+    if strides or reached.isdisjoint(_BLOCKS):
+        return Said(grid=blocks, exactly=not strides)
+    taken, rest = divmod(n or 0, blocks * shape.threads)
+    return Said(grid="cover", items=taken) if taken and not rest else Said()
+
+
+def _items(shape: _Shape, node: Node, names: Sequence[str]) -> int | None:
+    """Elements a thread where blocks grow with the number of elements, under whichever of these
+    names it goes; None where they do not, or in another way."""
+    guessed = [(name,) for name in names if name not in shape.sizes and shape.threads > 1]
+    n = _TIMES * shape.threads
+    for group in ([shape.counted] if shape.counted else []) + guessed:
+        once, twice = (shape.number(node, dict.fromkeys(group, k * n)) for k in (1, 2))
+        if once is None or twice is None or twice <= once or abs(2 * once - twice) > 1:
+            continue
+        tile, rest = divmod(n, twice - once)
+        if not rest and tile and tile % shape.threads == 0:
+            return tile // shape.threads
+    return None
+
+
+def _aliases(scope: Scope, node: Node) -> tuple[str, ...]:
+    """The names that an expression only passes on, up to the one that is given a value."""
+    names: list[str] = []
+    while len(names) < _MOST_NAMES:
+        while node.type in _WRAPS and node.named_children:
+            node = node.named_children[-1 if node.type == "cast_expression" else 0]
+        if node.type not in ("identifier", "type_identifier") or text(node) in names:
+            break
+        names.append(text(node))
+        value = scope.value(names[-1])
+        if value is None:
+            break
+        node = value
+    return tuple(names)
+
+
+def own_block(file: Constants, reached: AbstractSet[str]) -> int | None:
+    """The threads of a block as a constant names them that a kernel comes by: only such a block is
+    right for it. None where there is none, or several of them."""
+    found = {
+        number for name, node in file.values.items()
+        if name in reached and _BLOCK_NAME.search(name)
+        and (number := number_at(Scope(file, {}, node), node)) is not None and number % 32 == 0
+        and 0 < number <= _MOST_THREADS
+    }  # fmt: skip
+    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,53 @@
+"""Blocks of a guessed launch that have nothing to do are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Call = Callable[..., tuple[int, str, str]]
+#: A thread adds so many elements, which nothing but the loop tells.
+TILES = """__global__ void tiles(const float *in, float *out, size_t n)
+{
+    float own = 0;
+    for (size_t k = 0; k < %s; ++k) {
+        size_t at = (blockIdx.x * size_t(%s) + k) * blockDim.x + threadIdx.x;
+        if (at < n) own += in[at];
+    }
+    if (blockIdx.x * size_t(%s) * blockDim.x < n) atomicAdd(out, own);
+}
+"""
+HALF = "half of its blocks read nothing: --grid or --items say better"
+
+
+@pytest.mark.parametrize(
+    ("tile", "options", "told"),
+    [
+        ("1", (), ""),
+        ("2", (), HALF),
+        ("4", (), "3 of 4 of its blocks read nothing: --grid or --items say better"),
+        ("2", ("--items", "2"), ""),
+        ("2", ("--grid", "cover"), "half of its blocks read nothing: --items says better"),
+        ("2", ("--grid", "cover", "--items", "1"), ""),  # as the user wants it
+    ],
+)  # fmt: skip
+def test_blocks_that_read_nothing(
+    cudareduce: Call, tmp_path: Path, tile: str, options: tuple[str, ...], told: str
+) -> None:
+    path = tmp_path / "theirs.cu"
+    path.write_text(TILES % (tile, tile, tile))
+    asked = ("--n", 2000, "--backend", "cpu", *options)
+    code, out, _ = cudareduce("bench", path, *asked, "--quiet")
+    assert code == 0, out
+    assert f"theirs: {told}" in " ".join(out.split()) if told else "read nothing" not in out
+
+
+def test_a_launch_of_the_file_is_told_too(cudareduce: Call, tmp_path: Path) -> None:
+    path = tmp_path / "theirs.cu"
+    launch = "void run(float *a, float *b, int n) { tiles<<<(n + 127) / 128, 128>>>(a, b, n); }"
+    path.write_text(TILES % ("2", "2", "2") + launch)
+    code, out, _ = cudareduce("bench", path, "--n", 2000, "--backend", "cpu", "--quiet")
+    assert code == 0, out
+    assert HALF in out
