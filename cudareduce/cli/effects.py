@@ -32,7 +32,7 @@ def _all_have_headers(values: Values) -> bool:
     """Whether no file is named that may be without a header."""
     from cudareduce.errors import UsageError
     from cudareduce.library.header import SOURCES
-    from cudareduce.library.kernel import has_header
+    from cudareduce.library.reading import has_header
 
     try:
         return all(has_header(Path(n)) for n in values["kernels"] if n.endswith(SOURCES))

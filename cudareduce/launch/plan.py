@@ -6,7 +6,8 @@ the same object that is launched, so they cannot disagree with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from cudareduce.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.errors import UsageError
@@ -14,6 +15,7 @@ from cudareduce.launch.fixed_warps import fixed_warps
 from cudareduce.launch.order import claimed
 from cudareduce.launch.prelude import Stage, stage_of
 from cudareduce.launch.tree import Tree
+from cudareduce.library.condition import Condition
 from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import Reduction
@@ -130,21 +132,18 @@ def plan(
     What the kernel or CUDA cannot take is a UsageError: rows, or a length of them, that the kernel
     does not reduce, a part of a tile where it takes whole ones, more than 2^31 - 1 blocks.
     """
-    reason = kernel.why_not_shape(problem.n, problem.rows)
-    if reason:
-        raise UsageError(f"{kernel.id} {reason}")
     block = block or kernel.block
     items = items or kernel.items_of(problem.reduction.dtype.size)
-    shapes = _shapes(kernel, problem, block, items, limits, sms)
+    reason = kernel.why_not_shape(problem.n, problem.rows)
+    shapes = [] if reason else _shapes(kernel, problem, block, items, limits, sms)
+    reason = reason or _why_not_on_condition(kernel.condition(block, items), problem.n, shapes[1:])
+    if reason:
+        raise UsageError(f"{kernel.id} {reason}")
     fixed = fixed_warps(kernel, problem.n, problem.reduction.dtype.size)
     passes: list[Pass] = []
     scratch: dict[str, int] = {}
     source = "in"
     for index, (grid, n) in enumerate(shapes):
-        if kernel.whole_tiles and n % (block * items):
-            raise UsageError(
-                f"{kernel.id} takes no count, so n must be a multiple of {block * items}, not {n}"
-            )
         if grid > MAX_GRID:
             raise UsageError(
                 f"{kernel.id} would need {grid} blocks; CUDA launches at most 2^31 - 1"
@@ -165,6 +164,13 @@ def plan(
         for grid, n in shapes
     )
     return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth, sms)
+
+
+def _why_not_on_condition(asks: Condition, n: int, again: Sequence[tuple[int, int]]) -> str | None:
+    """Why what a kernel asks for does not hold of `n` elements, or of the partials that it is
+    launched on again; None if it does."""
+    partials = (replace(asks, sizes=()).why_not(count) for _, count in again)
+    return next(filter(None, (asks.why_not(n), *partials)), None)
 
 
 def _behind(kernel: Kernel, problem: Problem, partials: int) -> dict[str, int]:

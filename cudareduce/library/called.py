@@ -80,7 +80,7 @@ def most(count: str) -> int | None:
 def finish_of(function: Function, write: str, again: bool) -> Finish:
     """What becomes of the partials of a kernel that writes to this parameter; `again` says that it
     could read them."""
-    if re.search(rf"\batomic\w+\s*\(\s*&?\s*{name_of(write)}\b", function.body):
+    if re.search(rf"\batomic\w+\s*\([^,;]*\b{name_of(write)}\b", function.body):
         return "atomic"
     return "relaunch" if again else "host"
 

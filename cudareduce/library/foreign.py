@@ -17,7 +17,7 @@ from pathlib import Path
 from cudareduce.errors import UsageError
 from cudareduce.library.called import Call, called, finish_of, most, name_of, type_of
 from cudareduce.library.declared import spelled_out, type_aliases
-from cudareduce.library.device_part import Unit, device_part, read_unit
+from cudareduce.library.device_part import Unit, constants, device_part, read_unit
 from cudareduce.library.elements import read_dtypes, written_dtype
 from cudareduce.library.header import BLOCKS, Finish, GridRule
 from cudareduce.library.kernel import EXTERN_SHARED, Adopt, Kernel
@@ -165,6 +165,7 @@ def _adopted(
         partials=partials or "of its elements",
         dynamic_shared=shared,
         whole_tiles=not counted,
+        constants=constants(unit, function.name),
         most=most(type_of(call.count)) if call.count else None,
         guessed=tuple(name for name in _OPTIONS if getattr(says, name) is None),
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import lcm
 from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
+from cudareduce.library.condition import ANY_INPUT, Condition
 from cudareduce.library.entry import check_parameters, definition
 from cudareduce.library.header import (
     UNASSIGNED,
@@ -24,6 +25,7 @@ from cudareduce.library.header import (
     memory_bytes,
     read_header,
 )
+from cudareduce.library.reading import has_header, read_source
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, Operator, Reduction
 
@@ -66,6 +68,8 @@ class Kernel:
     dynamic_shared: int | str = 0  # bytes a block, or in the words of a header
     workspace: int | str = 0  # bytes a grid that outlive a launch, or in the words of a header
     whole_tiles: bool = False  # takes no count, so only multiples of block * items
+    asks: Condition = ANY_INPUT  # of its input, beyond what its header or its parameters say
+    constants: tuple[int, ...] = ()  # of a file without a header: whole numbers in its text
     partials: str | None = None  # a file without a header: their type, or "of its elements"
     most: int | None = None  # elements, where its count is of a type that holds no more
     guessed: tuple[str, ...] | None = None  # of a file without a header: what nobody has said
@@ -171,6 +175,11 @@ class Kernel:
             return f"gives each element of a row a lane: rows of at most 32{whole}, not {n}"
         return None
 
+    def condition(self, block: int, items: int) -> Condition:
+        """What it asks of its input in blocks of so many threads and items."""
+        tile = block * items if self.whole_tiles else 1
+        return replace(self.asks, multiple=lcm(self.asks.multiple, tile))
+
     def why_not_block(self, block: int) -> str | None:
         """Why this kernel does not take a block size, or None if it does."""
         if block in self.blocks:
@@ -214,35 +223,6 @@ def _why_not_op(op: Operator, order: Order, finish: Finish) -> str | None:
     return None
 
 
-#: No kernel is longer, in bytes; what is was most likely named by mistake.
-_LARGEST = 4 * 2**20
-
-
-def _text(path: Path) -> str:
-    """What a kernel file holds. What is no plain text file of 4 MiB at most is a UsageError."""
-    try:
-        about = path.stat()
-        if stat.S_ISDIR(about.st_mode):
-            raise UsageError(f"cannot read {path}: it is a folder; name a file in it")
-        if not stat.S_ISREG(about.st_mode):
-            raise UsageError(f"cannot read {path}: it is a device or a pipe; name a file")
-        if about.st_size > _LARGEST:
-            raise UsageError(f"cannot read {path}: it has more than 4 MiB; name a kernel's source")
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        reason = f"{error.strerror}; check the name (`cudareduce list` shows those of kernels)"
-        raise UsageError(f"cannot read {path}: {reason}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a text file"
-        raise UsageError(f"cannot read {path}: {reason}") from None
-
-
-def has_header(path: Path) -> bool:
-    """Whether a kernel file has a header, be it right or not; one that cannot be read is a
-    UsageError."""
-    return "/*+++" in _text(path)
-
-
 #: Shared memory that a launch gives its size, outside of comments that have a line of their own.
 EXTERN_SHARED = re.compile(
     r"^[^/\n]*(?P<words>\bextern\s+(?:[\w:]+\s+)*?__shared__\b)", re.MULTILINE
@@ -256,7 +236,7 @@ Adopt = Callable[[Path, str], Sequence[Kernel]]
 def load_kernels(path: Path, adopt: Adopt) -> Sequence[Kernel]:
     """The kernels of a user's file: one, or what `adopt` makes of a file without a header. Raises
     what `load_kernel` raises."""
-    return [load_kernel(path)] if has_header(path) else adopt(path, _text(path))
+    return [load_kernel(path)] if has_header(path) else adopt(path, read_source(path))
 
 
 def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Kernel:
@@ -265,7 +245,7 @@ def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Ke
     A file that cannot be read, a broken or a missing header, or a missing entry point is a
     UsageError.
     """
-    text = _text(path)
+    text = read_source(path)
     header = read_header(path, text)
     if header is None:
         raise UsageError(

@@ -36,6 +36,17 @@ def full_label(record: Record) -> str:
     return f"{label(record)} ({record.chosen}, {record.block} x {record.items})"
 
 
+def answer_text(record: Record) -> str:
+    """The verdict in a word or two."""
+    right = "right if" if record.conditions else "right"
+    return {"pass": right, "fail": "WRONG", "skip": DASH}[record.verdict]
+
+
+def condition_text(record: Record) -> str:
+    """On what condition a right one is right."""
+    return f"right if {' and '.join(record.conditions)}"
+
+
 def distinct_text(record: Record) -> str:
     """Different answers in so many launches; 1/10 is an answer that is always the same."""
     return DASH if record.distinct is None else f"{record.distinct}/{record.launches}"

@@ -33,7 +33,8 @@ class Record:
     so, or with one element more, than `aligned_n` elements a row do from an aligned one. On `sms`
     SMs at most it worked by launching no more blocks; None is all of them. `joules_per_gb` is the
     whole GPU's energy over 10^9 of `bytes`, while launches followed each other.
-    Where `kernel` is `auto`, `chosen` is the kernel that it took.
+    Where `kernel` is `auto`, `chosen` is the kernel that it took. A verdict holds on `conditions`,
+    in words that follow `right if`.
     """
 
     kernel: str
@@ -109,6 +110,7 @@ class Record:
     sms: int | None = None
     joules_per_gb: float | None = None
     chosen: str | None = None
+    conditions: tuple[str, ...] = ()
 
     @property
     def medians_us(self) -> tuple[float, ...]:

@@ -103,7 +103,7 @@ def test_without_a_count_it_takes_whole_tiles_and_leaves_partials(
     assert "finish host" in err
     code, out, _ = bench(cudareduce, path, "--n", 1000, "--quiet")
     assert code == 2
-    assert "takes no count, so n must be a multiple of 256, not 1000" in out
+    assert "is right if n is a multiple of 256, not 1000" in out
 
 
 def test_templates_take_the_types_and_the_block(

@@ -1,0 +1,36 @@
+"""The text of a kernel file, which may be anything that bears such a name."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from cudareduce.errors import UsageError
+
+#: No kernel is longer, in bytes; what is was most likely named by mistake.
+_LARGEST = 4 * 2**20
+
+
+def read_source(path: Path) -> str:
+    """What a kernel file holds. What is no plain text file of 4 MiB at most is a UsageError."""
+    try:
+        about = path.stat()
+        if stat.S_ISDIR(about.st_mode):
+            raise UsageError(f"cannot read {path}: it is a folder; name a file in it")
+        if not stat.S_ISREG(about.st_mode):
+            raise UsageError(f"cannot read {path}: it is a device or a pipe; name a file")
+        if about.st_size > _LARGEST:
+            raise UsageError(f"cannot read {path}: it has more than 4 MiB; name a kernel's source")
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        reason = f"{error.strerror}; check the name (`cudareduce list` shows those of kernels)"
+        raise UsageError(f"cannot read {path}: {reason}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not a text file"
+        raise UsageError(f"cannot read {path}: {reason}") from None
+
+
+def has_header(path: Path) -> bool:
+    """Whether a kernel file has a header, be it right or not; one that cannot be read is a
+    UsageError."""
+    return "/*+++" in read_source(path)
