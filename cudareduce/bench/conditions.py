@@ -16,6 +16,7 @@ from cudareduce.bench.reach import with_reach
 from cudareduce.bench.session import Session
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Nan
+from cudareduce.library.foreign import FOLDED, asking
 from cudareduce.library.header import GridRule
 from cudareduce.progress import say
 from cudareduce.verify.shapes import condition_nets, tile_of
@@ -25,6 +26,8 @@ from cudareduce.verify.verdict import Verdict
 _TILES = 8
 #: A number in a kernel's text up to this may divide the elements that it takes.
 _LARGEST_DIVISOR = 2**13
+#: What is said of a kernel that no condition mends.
+_BEYOND_CONDITIONS = (" hazard in ", "no answer after")
 #: Right at fewer sizes may be so by chance.
 _FEWEST = 3
 #: The widest load, in elements.
@@ -63,9 +66,11 @@ def joined(
 
 
 def _is_guessed(session: Session, case: Case, verdict: Verdict) -> bool:
-    """Whether a condition may mend a case: a race is wrong on every input."""
-    guessed = case.kernel.guessed is not None and session.jobs.emulator is not None
-    return guessed and verdict.outcome == "fail" and " hazard in " not in verdict.reason
+    """Whether a condition may mend a case: a race, or no end, is wrong on every input."""
+    if session.jobs.emulator is None or case.kernel.guessed is None:
+        return False
+    beyond = any(words in verdict.reason for words in _BEYOND_CONDITIONS)
+    return verdict.outcome == "fail" and not beyond
 
 
 def _launches(case: Case) -> Iterator[Case]:
@@ -84,10 +89,7 @@ def _changes(case: Case, other: Case) -> str:
     if old.grid != new.grid:
         said.append(f"it is right with grid {new.grid}: --grid says which")
     if old.finish != new.finish:
-        said.append(
-            "it cannot be launched again on its partials, which need not be as many: the host "
-            "folds them, outside of the time (--finish host)"
-        )
+        said.append(FOLDED)
     return f"{old.path}: {'; '.join(said)}" if said else ""
 
 
@@ -120,24 +122,22 @@ def _with_fewest(session: Session, case: Case) -> Case | None:
         return case
     if kernel.asks.sizes or kernel.asks.multiple > 1:
         return None  # the user has said it
-    if kernel.finish == "relaunch" and "finish" in (kernel.guessed or ()):
-        case = replace(case, kernel=replace(kernel, finish="host"))
     powers = _powers(_widest(case))
 
-    def asking(exponents: Sequence[int]) -> Case:
+    def dividing(exponents: Sequence[int]) -> Case:
         primes = zip(powers, exponents, strict=True)
         return _asking(case, multiple=prod(prime**k for prime, k in primes))
 
     least = list(powers.values())
-    if not _is_right(session, asking(least)):
+    if not _is_right(session, dividing(least)):
         return None
     for k, most in enumerate(least):
 
         def is_enough(fewer: int, k: int = k) -> bool:
-            return _is_right(session, asking([*least[:k], fewer, *least[k + 1 :]]))
+            return _is_right(session, dividing([*least[:k], fewer, *least[k + 1 :]]))
 
         least[k] = bisect_left(range(most), x=True, key=is_enough)
-    return asking(least)
+    return dividing(least)
 
 
 def _widest(case: Case) -> int:
@@ -164,8 +164,7 @@ def _powers(number: int) -> dict[int, int]:
 
 def _asking(case: Case, **parts: Any) -> Case:
     """The case with other parts of its condition."""
-    asks = replace(case.kernel.asks, **parts)
-    return replace(case, kernel=replace(case.kernel, asks=asks))
+    return replace(case, kernel=asking(case.kernel, replace(case.kernel.asks, **parts)))
 
 
 def _is_right(session: Session, case: Case) -> bool:

@@ -19,7 +19,7 @@ from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
 from cudareduce.library.condition import Condition, Nan
-from cudareduce.library.foreign import Guesses, adopting
+from cudareduce.library.foreign import FOLDED, Guesses, adopting, asking
 from cudareduce.library.header import Finish, GridRule
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.problem.dtypes import DTYPES
@@ -162,11 +162,14 @@ def chosen(request: BenchRequest | VerifyRequest, registry: Registry, quiet: boo
     )  # fmt: skip
 
     take = adopting(guesses, partial(say, quiet=quiet))
-    return [
-        replace(choice, kernel=replace(choice.kernel, asks=asks))
-        if choice.kernel.foreign else choice
-        for choice in registry.choose(selection.kernels, take, auto=True)
-    ]  # fmt: skip
+    choices = []
+    for choice in registry.choose(selection.kernels, take, auto=True):
+        old = choice.kernel
+        kernel = asking(old, asks) if old.foreign else old
+        if kernel.finish != old.finish:
+            say(f"{old.path}: {FOLDED}", quiet)
+        choices.append(replace(choice, kernel=kernel))
+    return choices
 
 
 def bench_settings(request: BenchRequest, deadline: Deadline | None = None) -> Settings:

@@ -31,6 +31,8 @@ from cudareduce.verify.verify import verify
 
 #: Elements a second of which an input and its answer are made: 2^30 took 7 s beside an H200.
 _MADE_PER_S = 1.5e8
+#: What is only tried, and takes so many seconds, is not worth more.
+_TRIED_S = 10.0
 #: The reason of a case that Ctrl-C came before.
 _INTERRUPTED = "interrupted before it was verified"
 
@@ -211,7 +213,10 @@ class Session:
     def tried(self, case: Case, nets: Iterable[Net]) -> Verdict | None:
         """The verdict on a case from nets alone; None if it takes nothing of them, or in no time
         that there is."""
-        jobs = self.jobs.of(Prepared(case, {}, {}, {}), (), tuple(nets))
+        jobs = [
+            replace(job, limit_s=min(job.limit_s, _TRIED_S))
+            for job in self.jobs.of(Prepared(case, {}, {}, {}), (), tuple(nets))
+        ]
         count = min(cpu_count(), len(jobs))
         found = self._isolation.verify({case: jobs}, count, self.settings.deadline, lambda _: None)
         return next((verdict for _, verdict in found), None)

@@ -185,7 +185,10 @@ add_columns = click.option(
     help=f"Add to the table, with commas, or all: {', '.join(MORE_COLUMNS)}.",
 )  # fmt: skip
 add_strict = click.option(
-    "--strict", is_flag=True, help="Exit with 4 if anything could not be decided or measured."
+    "--strict",
+    is_flag=True,
+    help="Exit with 4 if anything could not be decided or measured, with 3 if it is right on "
+    "a condition that was found.",
 )
 add_peers = click.option(
     "--peers", type=Peers(PEERS), default=(),

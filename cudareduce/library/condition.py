@@ -11,6 +11,8 @@ from cudareduce.problem.sizes import size_list
 #: and IEEE 754's maximumNumber do it; or there must be none.
 Nan = Literal["propagate", "drop", "none"]
 
+ALIGNED = "its input is aligned to 16 bytes"
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:
@@ -31,9 +33,9 @@ class Condition:
     def texts(self) -> tuple[str, ...]:
         """Its parts in words that follow `right if`."""
         parts = {
-            f"n is a multiple of {self.multiple}": self.multiple > 1,
+            f"n is a multiple of {self.multiple}": self.multiple > 1 and not self.sizes,
             f"n is {size_list(self.sizes or (0,))}": bool(self.sizes),
-            "its input is aligned to 16 bytes": self.aligned,
+            ALIGNED: self.aligned,
             "its input is positive": self.positive,
             "one of its elements is finite": self.finite,
             "a NaN may be dropped": self.nan == "drop",

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.library.called import Call, called, finish_of, most, name_of, type_of
+from cudareduce.library.condition import Condition
 from cudareduce.library.declared import spelled_out, type_aliases
 from cudareduce.library.device_part import Unit, constants, device_part, read_unit
 from cudareduce.library.elements import read_dtypes, written_dtype
@@ -42,6 +43,11 @@ _PREPARES = re.compile(
 
 #: What of a launch the user may say, as `Guesses` calls it.
 _OPTIONS = ("block", "items", "grid", "shared", "finish")
+
+#: What is said of a kernel whose partials were to be its own input.
+FOLDED = (
+    "the host folds its partials, which need not be as many, outside of the time: --finish host"
+)
 
 _BEFORE = """#pragma push_macro("__global__")
 #pragma push_macro("__launch_bounds__")
@@ -118,6 +124,15 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
             "; ".join([refused[0], *(w.removeprefix(f"{path}: ") for w in refused[1:])])
         )
     return Adopted(tuple(kernels), (*said, *(f"{words}: left out" for words in refused)))
+
+
+def asking(kernel: Kernel, asks: Condition) -> Kernel:
+    """A kernel of the user's that is right on a condition. How many partials it leaves follows from
+    no condition: the host folds those of one that takes whole multiples, unless somebody has said
+    that it is launched again on them."""
+    again = kernel.finish == "relaunch" and "finish" in (kernel.guessed or ())
+    finish: Finish = "host" if again and asks.multiple > 1 else kernel.finish
+    return replace(kernel, asks=asks, finish=finish)
 
 
 def _adopted(

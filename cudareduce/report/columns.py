@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cudareduce.report.numbers import (
@@ -45,6 +45,15 @@ def answer_text(record: Record) -> str:
 def condition_text(record: Record) -> str:
     """On what condition a right one is right."""
     return f"right if {' and '.join(record.conditions)}"
+
+
+def condition_notes(records: Iterable[Record]) -> list[str]:
+    """On which conditions kernels are right, with the kernels of each."""
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        if record.conditions:
+            found.setdefault(condition_text(record), {})[full_label(record)] = None
+    return [f"{', '.join(names)}: {condition}" for condition, names in found.items()]
 
 
 def distinct_text(record: Record) -> str:

@@ -13,7 +13,7 @@ from cudareduce.report.columns import (
     COLUMNS,
     answer_text,
     chosen,
-    condition_text,
+    condition_notes,
     distinct_text,
     full_label,
 )
@@ -68,9 +68,8 @@ def _section(
     first, what = records[0], what_text(records[0], records[0].n)
     shown = [record for record in records if record.verdict != "skip"]
     notes = skips(records)
-    right = [r for r in shown if r.verdict == "pass"]
-    marked = [(full_label(r), condition_text(r)) for r in right if r.conditions]
-    marked += [(full_label(r), r.reason) for r in right if r.reason]
+    notes += condition_notes(shown)
+    marked = [(full_label(r), r.reason) for r in shown if r.verdict == "pass" and r.reason]
     notes += [
         f"{', '.join(dict.fromkeys(members))}: {reason}"
         for reason, members in by_reason(marked).items()
