@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import lcm, prod
 from typing import Any
 
+from cudareduce.bench.races import HAZARD
 from cudareduce.bench.reach import with_reach
 from cudareduce.bench.session import Session
 from cudareduce.launch.case import Case
@@ -27,7 +28,7 @@ _TILES = 8
 #: A number in a kernel's text up to this may divide the elements that it takes.
 _LARGEST_DIVISOR = 2**13
 #: What is said of a kernel that no condition mends.
-_BEYOND_CONDITIONS = (" hazard in ", "no answer after")
+_BEYOND_CONDITIONS = (HAZARD, "no answer after")
 #: Right at fewer sizes may be so by chance.
 _FEWEST = 3
 #: The widest load, in elements.

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import replace
 
+from cudareduce.bench.races import HAZARD
 from cudareduce.bench.session import Session
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Condition
@@ -30,7 +31,7 @@ def with_reach(session: Session, verdicts: Mapping[Case, Verdict]) -> dict[Case,
 
 
 def _told(session: Session, case: Case, verdict: Verdict) -> Verdict:
-    if session.jobs.emulator is None or " hazard in " in verdict.reason:
+    if session.jobs.emulator is None or HAZARD in verdict.reason:
         return verdict
     reach = _reach(session, case)
     if reach is None and case.kernel.whole_tiles and "block" in (case.kernel.guessed or ()):

@@ -13,6 +13,7 @@ from cudareduce.backend import Monitor
 from cudareduce.bench.cases import cases
 from cudareduce.bench.conditions import conditioned, joined
 from cudareduce.bench.group import Group, Times
+from cudareduce.bench.races import with_races
 from cudareduce.bench.session import Session
 from cudareduce.bench.trial import Trial
 from cudareduce.errors import EnvironmentProblem, OutOfMemory
@@ -73,8 +74,9 @@ class _Runner:
         try:
             session, sizes = self._session, self._settings.sizes
             prepared, at_edges = self._at_edges(runnable)
+            at_edges = with_races(session, at_edges)
             better = conditioned(session, at_edges, quiet=False)
-            mended, again = self._at_edges(tuple(better.values()))
+            mended, again = self._at_edges(tuple(better.values())) if better else ([], {})
             prepared = [*(one for one in prepared if one.case not in better), *mended]
             runnable, order = (
                 tuple(better.get(case, case) for case in some) for some in (runnable, order)

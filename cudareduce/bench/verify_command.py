@@ -12,6 +12,7 @@ from cudareduce.bench.command import strict_codes, verdict_codes
 from cudareduce.bench.conditions import conditioned, joined
 from cudareduce.bench.group import Group
 from cudareduce.bench.guesses import settled
+from cudareduce.bench.races import with_races
 from cudareduce.bench.records import Recorder
 from cudareduce.bench.request import (
     Machine,
@@ -122,6 +123,7 @@ def _on_conditions(session: Session, answers: _Answers, request: VerifyRequest) 
     if group.interrupted:
         return answers
     try:
+        group = replace(group, verdicts=with_races(session, group.verdicts))
         better = conditioned(session, group.verdicts, quiet=request.machine.quiet)
         some: Cases = [(case, None) for case in better.values()]
         again = _answers(session, some, group.reduction, request).group

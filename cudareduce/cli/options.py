@@ -150,11 +150,11 @@ add_problem = options_of(
     click.option("--finish", type=Word(FOREIGN_FINISHES), metavar="HOW",
                  help=f"What becomes of its partials: {one_of(FOREIGN_FINISHES)}."),
     click.option("--multiple-of", type=Count(1, LARGEST), metavar="K",
-                 help="Files of your own are right for such sizes: no others are tried."),
+                 help="They are right for multiples of K: no other sizes are tried."),
     click.option("--sizes-only", is_flag=True,
-                 help="Files of your own are right for the sizes of --n: no others are tried."),
+                 help="They are right for the sizes of --n: no others are tried."),
     click.option("--nan", type=Word(["propagate", "drop"]), metavar="HOW",
-                 help="What files of your own make of a NaN in min and max: propagate or drop.  "
+                 help="What becomes of a NaN in min and max: propagate or drop.  "
                  "[default: propagate, and without a header either, which is said]"),
     add_folders,
     add_format("table", "markdown", "csv", "json"),

@@ -128,6 +128,13 @@ def condition_nets(case: Case) -> Iterator[Net]:
     yield next(hazard_net(case))  # which alone sees a load that is not aligned
 
 
+def watched_net(case: Case, shapes: Iterable[Shape], limits: DeviceLimits) -> Net:
+    """What the build that watches is given of shapes at which a case was wrong, smaller ones
+    first."""
+    few = tuple(shape for shape in sorted(shapes) if 0 < shape[0] * shape[1] <= _FEW)
+    return Net(case=case, shapes=few, limits=limits, care="some", watched=True)
+
+
 def size_net(case: Case, limits: DeviceLimits) -> Net:
     """What tells whether a case is right on arrays of the sizes that it asks for."""
     care: Care = "full" if max(case.asks.sizes) <= _TRIED else "least"

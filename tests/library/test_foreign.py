@@ -292,6 +292,16 @@ def test_a_header_of_kernels_is_a_file_of_them(cudareduce: Call, tmp_path: Path)
         assert code == 0, out
 
 
+def test_partials_that_the_host_folds_have_the_same_bits(
+    cudareduce: Call, given: Callable[[str], Path]
+) -> None:
+    options = ("--entry", "strided", "--finish", "host", "--dtype", "float32,float64")
+    ask = ("verify", given(TEMPLATES), "--n", 5000, "--backend", "cpu", "--quiet")
+    code, out, _ = cudareduce(*ask, *options)
+    assert code == 0, out
+    assert out.count(" 1/3") == 2
+
+
 def test_what_only_a_header_can_say(cudareduce: Call, given: Callable[[str], Path]) -> None:
     code, out, _ = bench(cudareduce, given(ATOMIC), "--op", "argmax", "--dtype", "int32", "--quiet")
     assert code == 2
