@@ -120,14 +120,14 @@ def _answers(
 def _on_conditions(session: Session, answers: _Answers, request: VerifyRequest) -> _Answers:
     """The answers, those that are right on some condition with the verdict on that."""
     group = answers.group
-    if group.interrupted:
+    if group.interrupted or all(v.outcome != "fail" for v in group.verdicts.values()):
         return answers
     try:
         group = replace(group, verdicts=with_races(session, group.verdicts))
         better = conditioned(session, group.verdicts, quiet=request.machine.quiet)
         some: Cases = [(case, None) for case in better.values()]
-        again = _answers(session, some, group.reduction, request).group
-        verdicts = joined(session, group.verdicts, better, again.verdicts)
+        again = _answers(session, some, group.reduction, request).group if some else group
+        verdicts = joined(session, group.verdicts, better, again.verdicts if some else {})
     except KeyboardInterrupt:
         return replace(answers, group=replace(group, interrupted=True))
     plans = {**group.plans, **again.plans}
