@@ -12,7 +12,14 @@ from cudareduce.bench.cases import why_left_out
 from cudareduce.bench.group import Group
 from cudareduce.bench.guesses import settled
 from cudareduce.bench.records import Recorder
-from cudareduce.bench.request import BenchRequest, bench_settings, chosen, opened
+from cudareduce.bench.request import (
+    BenchRequest,
+    VerifyRequest,
+    asked,
+    bench_settings,
+    chosen,
+    opened,
+)
 from cudareduce.bench.runner import Part, measured
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
@@ -62,7 +69,7 @@ def timed_run(request: BenchRequest) -> Benched:
     """Verify and time what a request names. A name, an option or an output file that will not do
     is a UsageError, before anything is measured."""
     registry = load_registry(request.selection.folders)
-    choices = chosen(request.selection, registry, request.machine.quiet)
+    choices = chosen(request, registry, request.machine.quiet)
     baseline = request.timing.baseline_kernel
     if baseline is not None and baseline not in {choice.kernel.id for choice in choices}:
         raise UsageError(f"--baseline-kernel {baseline} is not measured here: name it too")
@@ -166,16 +173,18 @@ def _exit_code(
     codes = {4 if late else 6} if tried and times and not any(times) else set()
     if request.strict:
         groups = [group for part in parts for group in part.groups]
-        codes |= undecided_codes(groups, records, rounds=request.timing.rounds)
+        codes |= strict_codes(request, groups, records, rounds=request.timing.rounds)
     return worst_exit_code(codes | verdict_codes(records))
 
 
-def undecided_codes(
-    groups: Sequence[Group], records: Sequence[Record], *, rounds: int = 0
-) -> set[int]:
-    """4 if anything was neither right nor wrong beyond doubt: what an emulator or a machine cannot
-    decide, what there was no time for, and what was timed without a time, or without the interval
-    that so many rounds have."""
+def strict_codes(
+    request: BenchRequest | VerifyRequest, groups: Sequence[Group], records: Sequence[Record], *,
+    rounds: int = 0,
+) -> set[int]:  # fmt: skip
+    """What --strict adds: 3 if anything is right on a condition that nobody has asked for; 4 if
+    anything was neither right nor wrong beyond doubt: what an emulator or a machine cannot decide,
+    what there was no time for, and what was timed without a time, or without the interval that so
+    many rounds have."""
     marked = any(v.undecided for group in groups for v in group.verdicts.values())
     skipped = any(record.cause in ("machine", "time") for record in records)
     tried = any(group.tried for group in groups)
@@ -184,7 +193,9 @@ def undecided_codes(
         or (record.time_us is not None and rounds >= MIN_ROUNDS and record.time_us_low is None)
         for record in records if record.verdict == "pass" and record.n * record.rows
     )  # fmt: skip
-    return {4} if marked or skipped or bare else set()
+    accepted = set(asked(request.terms, request.problem).texts)
+    unasked = any(set(record.conditions) - accepted for record in records)
+    return ({4} if marked or skipped or bare else set()) | ({3} if unasked else set())
 
 
 def verdict_codes(records: Sequence[Record]) -> set[int]:

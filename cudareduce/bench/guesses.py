@@ -92,5 +92,5 @@ def _is_right(session: Session, choice: Choice) -> bool | None:
     found, refused = case(session, choice, reduction)
     if refused is not None or session.jobs.emulator is None:
         return None
-    verdict = session.tried(found, guess_net(found))
+    verdict = session.tried(found, [guess_net(found)])
     return None if verdict is None or verdict.outcome == "skip" else verdict.outcome == "pass"

@@ -135,6 +135,7 @@ class Recorder:
             cause=verdict.cause,
             sms=case.sms,
             chosen=_chosen(case.kernel),
+            conditions=verdict.conditions if verdict.outcome == "pass" else (),
             **_effort(verdict),
         )
 

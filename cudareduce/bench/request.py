@@ -18,7 +18,8 @@ from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
-from cudareduce.library.foreign import Guesses, adopting
+from cudareduce.library.condition import Condition, Nan
+from cudareduce.library.foreign import FOLDED, Guesses, adopting, asking
 from cudareduce.library.header import Finish, GridRule
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Choice, Registry
@@ -77,6 +78,17 @@ class ReductionOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the user says that files of one's own are right for: sizes that are a multiple of
+    `multiple_of`, or those of `--n` alone (`sizes_only`); and what becomes of a NaN in a minimum or
+    maximum, None if that may be either."""
+
+    multiple_of: int | None = None
+    sizes_only: bool = False
+    nan: Nan | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """Where kernels run, and what the run may take: `max_time` seconds in all, `time_limit` seconds
     for the verification of one kernel. Without a `seed` inputs to verify with are those of seed 0,
@@ -116,6 +128,7 @@ class BenchRequest:
     timing: TimingOptions
     machine: Machine
     outputs: Outputs
+    terms: Terms = Terms()
     columns: tuple[str, ...] = ()
     strict: bool = False
     peers: tuple[str, ...] = ()
@@ -132,6 +145,7 @@ class VerifyRequest:
     problem: ReductionOptions
     machine: Machine
     outputs: Outputs
+    terms: Terms = Terms()
     only_pattern: str | None = None
     strict: bool = False
     sanitize: bool = False
@@ -139,9 +153,19 @@ class VerifyRequest:
     argv: tuple[str, ...] = ()
 
 
-def chosen(selection: Selection, registry: Registry, quiet: bool) -> list[Choice]:
-    """The kernels named; a file without a header is taken for what it looks like, and it is said
-    what that is. A name that is not known, or a file that cannot be taken, is a UsageError."""
+def asked(terms: Terms, problem: ReductionOptions) -> Condition:
+    """The condition that the user has named; --sizes-only without sizes is a UsageError."""
+    if terms.sizes_only and not problem.n:
+        raise UsageError("--sizes-only takes the sizes of --n: give these too")
+    sizes = problem.n or () if terms.sizes_only else ()
+    return Condition(multiple=terms.multiple_of or 1, sizes=sizes, nan=terms.nan or "propagate")
+
+
+def chosen(request: BenchRequest | VerifyRequest, registry: Registry, quiet: bool) -> list[Choice]:
+    """The kernels named, those of the user's files on the terms of the request; a file without a
+    header is taken for what it looks like, and it is said what that is. A name that is not known,
+    or a file that cannot be taken, is a UsageError."""
+    selection, asks = request.selection, asked(request.terms, request.problem)
     guesses = Guesses(
         entries=selection.entry, chains=selection.chain, block=selection.block,
         items=selection.items, grid=selection.grid, finish=selection.finish,
@@ -149,7 +173,14 @@ def chosen(selection: Selection, registry: Registry, quiet: bool) -> list[Choice
     )  # fmt: skip
 
     take = adopting(guesses, partial(say, quiet=quiet))
-    return registry.choose(selection.kernels, take, auto=True)
+    choices = []
+    for choice in registry.choose(selection.kernels, take, auto=True):
+        old = choice.kernel
+        kernel = asking(old, asks) if old.foreign else old
+        if kernel.finish != old.finish:
+            say(f"{old.path}: {FOLDED}", quiet)
+        choices.append(replace(choice, kernel=kernel))
+    return choices
 
 
 def bench_settings(request: BenchRequest, deadline: Deadline | None = None) -> Settings:
@@ -159,9 +190,10 @@ def bench_settings(request: BenchRequest, deadline: Deadline | None = None) -> S
     return _settings(
         request.selection, request.problem, request.machine, deadline, timing.pattern,
         Settings(
-            reductions=(), sizes=(), pattern=timing.pattern, region=timing.region,
-            rounds=timing.rounds, peak_gb_s=timing.peak_gb_s, timings=timing.timing,
-            graph=timing.graph, energy=timing.energy, baseline_kernel=timing.baseline_kernel,
+            reductions=(), sizes=(), nan=request.terms.nan, pattern=timing.pattern,
+            region=timing.region, rounds=timing.rounds, peak_gb_s=timing.peak_gb_s,
+            timings=timing.timing, graph=timing.graph, energy=timing.energy,
+            baseline_kernel=timing.baseline_kernel,
         ),
     )  # fmt: skip
 
@@ -170,7 +202,10 @@ def verify_settings(request: VerifyRequest) -> Settings:
     """The settings of a run that only looks at answers; raises as `bench_settings` does."""
     return _settings(
         request.selection, request.problem, request.machine, None, request.only_pattern,
-        Settings(reductions=(), sizes=(), only_pattern=request.only_pattern, rounds=0),
+        Settings(
+            reductions=(), sizes=(), nan=request.terms.nan, only_pattern=request.only_pattern,
+            rounds=0,
+        ),
     )  # fmt: skip
 
 

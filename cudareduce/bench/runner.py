@@ -11,7 +11,9 @@ from typing import Any
 
 from cudareduce.backend import Monitor
 from cudareduce.bench.cases import cases
+from cudareduce.bench.conditions import conditioned, joined
 from cudareduce.bench.group import Group, Times
+from cudareduce.bench.races import with_races
 from cudareduce.bench.session import Session
 from cudareduce.bench.trial import Trial
 from cudareduce.errors import EnvironmentProblem, OutOfMemory
@@ -66,24 +68,21 @@ class _Runner:
     ) -> Part:
         """All sizes of one reduction; `reductions_ahead` share the time that is left."""
         runnable = tuple(case for case, verdict in cases if verdict is None)
+        order = tuple(case for case, _ in cases)
         groups: list[Group] = []
         interrupted = False
         try:
-            session = self._session
-            edges_of = {case: self._edges(case) for case in runnable}
-            nets = {case: session.jobs.nets(case, every=_of_a_user(case)) for case in runnable}
-            rows, sizes = self._settings.rows, self._settings.sizes
-            shapes = {
-                case: [*some, *((n, rows) for n in sizes if case.at(n))]
-                for case, some in edges_of.items()
-            }
-            prepared, unbuilt = session.prepare(runnable, shapes, nets)
+            session, sizes = self._session, self._settings.sizes
+            prepared, at_edges = self._at_edges(runnable)
+            at_edges = with_races(session, at_edges)
+            better = conditioned(session, at_edges, quiet=False)
+            mended, again = self._at_edges(tuple(better.values())) if better else ([], {})
+            prepared = [*(one for one in prepared if one.case not in better), *mended]
+            runnable, order = (
+                tuple(better.get(case, case) for case in some) for some in (runnable, order)
+            )
             verdicts = {case: verdict for case, verdict in cases if verdict}
-            at_edges = session.verify(prepared, edges_of, {}, nets=nets, skip_others=True)
-            verdicts |= unbuilt
-            verdicts |= {case: _elsewhere(verdict) for case, verdict in at_edges.verdicts.items()}
-            if at_edges.interrupted:
-                raise KeyboardInterrupt
+            verdicts |= joined(session, at_edges, better, again)
             for k, n in enumerate(sizes):
                 ahead = [*sizes[k + 1 :], *sizes * reductions_ahead]
                 here = [one for one in prepared if one.case.at(n)]
@@ -95,9 +94,24 @@ class _Runner:
         except KeyboardInterrupt:
             interrupted = True
         return Part(
-            cases=tuple(case for case, _ in cases), runnable=runnable, groups=tuple(groups),
-            interrupted=interrupted,
+            cases=order, runnable=runnable, groups=tuple(groups), interrupted=interrupted,
         )  # fmt: skip
+
+    def _at_edges(self, runnable: Sequence[Case]) -> tuple[list[Prepared], dict[Case, Verdict]]:
+        """Cases prepared for the sizes of the run, and the verdicts on them where they may go
+        wrong. May raise KeyboardInterrupt."""
+        session, rows, sizes = self._session, self._settings.rows, self._settings.sizes
+        edges_of = {case: self._edges(case) for case in runnable}
+        nets = {case: session.jobs.nets(case, every=_of_a_user(case)) for case in runnable}
+        shapes = {
+            case: [*some, *((n, rows) for n in sizes if case.at(n))]
+            for case, some in edges_of.items()
+        }
+        prepared, unbuilt = session.prepare(runnable, shapes, nets)
+        found = session.verify(prepared, edges_of, {}, nets=nets, skip_others=True)
+        if found.interrupted:
+            raise KeyboardInterrupt
+        return prepared, unbuilt | {c: _elsewhere(v) for c, v in found.verdicts.items()}
 
     def _edges(self, case: Case) -> list[Shape]:
         """Where a case may go wrong: of a user's own file all that `verify` takes on any machine,

@@ -6,7 +6,7 @@ which on the CPU is every kernel and on the GPU a file that is not one of ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -32,6 +32,8 @@ from cudareduce.verify.verify import verify
 
 #: Elements a second of which an input and its answer are made: 2^30 took 7 s beside an H200.
 _MADE_PER_S = 1.5e8
+#: What is only tried, and takes so many seconds, is not worth more.
+_TRIED_S = 10.0
 #: The reason of a case that Ctrl-C came before.
 _INTERRUPTED = "interrupted before it was verified"
 
@@ -212,12 +214,15 @@ class Session:
 
         yield from self._isolation.verify(shared, count, self.settings.deadline, started)
 
-    def tried(self, case: Case, net: Net) -> Verdict | None:
-        """The verdict on a case from one net alone; None if it takes nothing of that, or in no
-        time that there is."""
-        plans, refusals = planned(net.case, net.shapes, net.limits)
-        jobs = self.jobs.of(Prepared(case, {}, refusals, {}), (), [net]) if plans else []
-        found = self._isolation.verify({case: jobs}, 1, self.settings.deadline, lambda _: None)
+    def tried(self, case: Case, nets: Iterable[Net]) -> Verdict | None:
+        """The verdict on a case from nets alone; None if it takes nothing of them, or in no time
+        that there is."""
+        jobs = [
+            replace(job, limit_s=min(job.limit_s, _TRIED_S))
+            for job in self.jobs.of(Prepared(case, {}, {}, {}), (), tuple(nets))
+        ]
+        count = min(cpu_count(), len(jobs))
+        found = self._isolation.verify({case: jobs}, count, self.settings.deadline, lambda _: None)
         return next((verdict for _, verdict in found), None)
 
     def why_cut(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from secrets import randbits
 
 from cudareduce.budget import Deadline
+from cudareduce.library.condition import Nan
 from cudareduce.library.registry import Choice
 from cudareduce.problem.operators import Reduction
 from cudareduce.timing.sampling import Method
@@ -17,7 +18,8 @@ class Settings:
     """What a run was asked to do, beyond the kernels; None leaves a choice to each kernel.
 
     `instead` are reductions for a file of the user's that takes none of `reductions`, where these
-    are only what is usual.
+    are only what is usual. `nan` is what is to become of a NaN in a minimum or maximum by a file of
+    the user's; None is either.
     `only_pattern` verifies with this input alone; `baseline_kernel` is what speed-ups compare with;
     `time_limit_s` is when the verification of one kernel counts as hanging; `peak_gb_s` is theory,
     where the driver's is not to be used. Each of `timings` is `cold` or `warm`, `region` is `total`
@@ -29,6 +31,7 @@ class Settings:
     reductions: tuple[Reduction, ...]
     sizes: tuple[int, ...]
     instead: tuple[Reduction, ...] = ()
+    nan: Nan | None = None
     rows: int = 1
     block: int | None = None
     items: int | None = None

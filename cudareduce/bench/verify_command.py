@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 
 from cudareduce.backends import never_timed
 from cudareduce.bench.cases import Cases, cases, why_left_out
-from cudareduce.bench.command import undecided_codes, verdict_codes
+from cudareduce.bench.command import strict_codes, verdict_codes
+from cudareduce.bench.conditions import conditioned, joined
 from cudareduce.bench.group import Group
 from cudareduce.bench.guesses import settled
+from cudareduce.bench.races import with_races
 from cudareduce.bench.records import Recorder
-from cudareduce.bench.request import Machine, VerifyRequest, chosen, opened, verify_settings
+from cudareduce.bench.request import (
+    Machine,
+    VerifyRequest,
+    chosen,
+    opened,
+    verify_settings,
+)
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.bench.telling import closing_line
@@ -38,7 +46,7 @@ def verify(request: VerifyRequest) -> int:
     code. Raises UsageError and EnvironmentProblem."""
     began, quiet = monotonic(), request.machine.quiet
     registry = load_registry(request.selection.folders)
-    choices = chosen(request.selection, registry, quiet)
+    choices = chosen(request, registry, quiet)
     request.outputs.check(*(choice.kernel.path for choice in choices))
     settings = verify_settings(request)
     with opened(request.machine, settings) as session:
@@ -50,7 +58,7 @@ def verify(request: VerifyRequest) -> int:
         groups: list[Group] = []
         codes: set[int] = set()
         for reduction, some in cases(session, settled(session, choices, quiet)).items():
-            answers = _answers(session, some, reduction, sanitize=request.sanitize)
+            answers = _on_conditions(session, _answers(session, some, reduction, request), request)
             records += recorder.records(answers.group, answers.cases)
             groups.append(answers.group)
             if answers.group.interrupted:
@@ -63,7 +71,7 @@ def verify(request: VerifyRequest) -> int:
             beside = verified_beside(session, groups, recorder, request.peers)
             records += beside.records
             codes |= {130} if beside.interrupted else set()
-    codes |= undecided_codes(groups, records) if request.strict else set()
+    codes |= strict_codes(request, groups, records) if request.strict else set()
     run = Run(tool(request.argv), device, {"sizes": list(settings.sizes)}, tuple(records))
     found = answer_sections(records, f"answers on {device.name}")
     publish(request.outputs, found, run_texts(run))
@@ -81,7 +89,9 @@ class _Answers:
     group: Group
 
 
-def _answers(session: Session, some: Cases, reduction: Reduction, *, sanitize: bool) -> _Answers:
+def _answers(
+    session: Session, some: Cases, reduction: Reduction, request: VerifyRequest
+) -> _Answers:
     settings = session.settings
     verdicts = {case: verdict for case, verdict in some if verdict}
     runnable = [case for case, verdict in some if verdict is None]
@@ -95,7 +105,7 @@ def _answers(session: Session, some: Cases, reduction: Reduction, *, sanitize: b
             prepared, shapes, verdicts | unbuilt, nets=nets, skip_others=not settings.sizes
         )
         verdicts, interrupted = dict(found.verdicts), found.interrupted
-        if sanitize and not interrupted:
+        if request.sanitize and not interrupted:
             verdicts |= _sanitized(session, prepared, verdicts)
     except KeyboardInterrupt:
         interrupted = True
@@ -105,6 +115,24 @@ def _answers(session: Session, some: Cases, reduction: Reduction, *, sanitize: b
         interrupted=interrupted,
     )  # fmt: skip
     return _Answers(tuple(case for case, _ in some), group)
+
+
+def _on_conditions(session: Session, answers: _Answers, request: VerifyRequest) -> _Answers:
+    """The answers, those that are right on some condition with the verdict on that."""
+    group = answers.group
+    if group.interrupted or all(v.outcome != "fail" for v in group.verdicts.values()):
+        return answers
+    try:
+        group = replace(group, verdicts=with_races(session, group.verdicts))
+        better = conditioned(session, group.verdicts, quiet=request.machine.quiet)
+        some: Cases = [(case, None) for case in better.values()]
+        again = _answers(session, some, group.reduction, request).group if some else group
+        verdicts = joined(session, group.verdicts, better, again.verdicts if some else {})
+    except KeyboardInterrupt:
+        return replace(answers, group=replace(group, interrupted=True))
+    plans = {**group.plans, **again.plans}
+    group = replace(group, plans=plans, verdicts=verdicts, interrupted=again.interrupted)
+    return _Answers(tuple(better.get(case, case) for case in answers.cases), group)
 
 
 def _check_sanitizer(session: Session, machine: Machine) -> None:

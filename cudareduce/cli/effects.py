@@ -40,6 +40,12 @@ def _all_have_headers(values: Values) -> bool:
         return False
 
 
+def _no_own_files(values: Values) -> bool:
+    from cudareduce.library.header import SOURCES
+
+    return not values["folders"] and not any(n.endswith(SOURCES) for n in values["kernels"])
+
+
 def _only_integers(values: Values) -> bool:
     return values["dtype"] is not None and all("int" in name for name in values["dtype"])
 
@@ -64,6 +70,9 @@ _IDLE = (
     _Idle(
         ("entry", "chain", "grid", "shared", "finish"), "no file without a header is named",
         _all_have_headers,
+    ),
+    _Idle(
+        ("multiple_of", "sizes_only", "nan"), "no file of your own is named", _no_own_files,
     ),
     _Idle(
         ("identity", "rtol"), "without --op-expr nothing takes it",

@@ -20,6 +20,7 @@ GROUPS = {
     ),
     "Which kernels": ("folders", "block", "items", "sms", "peers"),
     "Files without a header": ("entry", "chain", "grid", "shared", "finish"),
+    "Files of your own": ("multiple_of", "sizes_only", "nan"),
     "What it is compared with": (
         "baseline", "base", "compiling", "arch", "update_baseline", "compare",
     ),

@@ -158,6 +158,13 @@ add_problem = options_of(
                  help="Dynamic shared memory a block."),
     click.option("--finish", type=Word(FOREIGN_FINISHES), metavar="HOW",
                  help=f"What becomes of its partials: {one_of(FOREIGN_FINISHES)}."),
+    click.option("--multiple-of", type=Count(1, LARGEST), metavar="K",
+                 help="They are right for multiples of K: no other sizes are tried."),
+    click.option("--sizes-only", is_flag=True,
+                 help="They are right for the sizes of --n: no others are tried."),
+    click.option("--nan", type=Word(["propagate", "drop"]), metavar="HOW",
+                 help="What becomes of a NaN in min and max: propagate or drop.  "
+                 "[default: propagate, and without a header either, which is said]"),
     add_folders,
     add_format("table", "markdown", "csv", "json"),
     add_machine,
@@ -187,7 +194,10 @@ add_columns = click.option(
     help=f"Add to the table, with commas, or all: {', '.join(MORE_COLUMNS)}.",
 )  # fmt: skip
 add_strict = click.option(
-    "--strict", is_flag=True, help="Exit with 4 if anything could not be decided or measured."
+    "--strict",
+    is_flag=True,
+    help="Exit with 4 if anything could not be decided or measured, with 3 if it is right on "
+    "a condition that was found.",
 )
 add_peers = click.option(
     "--peers", type=Peers(PEERS), default=(),

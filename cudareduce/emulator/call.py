@@ -44,4 +44,6 @@ class Call:
         self.request.entry = ctypes.addressof(variant.descriptor)
         if runtime.cudaemu_launch(ctypes.byref(self.request)) != 0:
             text = runtime.cudaemu_diagnostics().decode(errors="replace")
-            raise KernelFault(f"{entry}: {'; '.join(resolve_locations(text).splitlines())}")
+            raise KernelFault(
+                f"{entry}: {'; '.join(dict.fromkeys(resolve_locations(text).splitlines()))}"
+            )

@@ -11,6 +11,7 @@ from cudareduce.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.errors import BuildError, UsageError
 from cudareduce.launch.plan import Plan, Problem, plan
 from cudareduce.launch.prelude import Unit, source
+from cudareduce.library.condition import Condition
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import Reduction
 
@@ -33,6 +34,11 @@ class Case:
     name: str | None = None
     only: frozenset[int] | None = None
     sms: int | None = None
+
+    @property
+    def asks(self) -> Condition:
+        """What it asks of its input."""
+        return self.kernel.condition(self.block, self.items)
 
     def at(self, n: int) -> bool:
         """Whether it is to be measured on rows of `n` elements."""

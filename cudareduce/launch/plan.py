@@ -6,7 +6,7 @@ the same object that is launched, so they cannot disagree with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cudareduce.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.errors import UsageError
@@ -160,7 +160,7 @@ def plan(
     scratch: dict[str, int] = {}
     source = "in"
     for index, one in enumerate(launches):
-        _check(one)
+        _check(one, first=index == 0)
         last = index == len(launches) - 1
         target = "out" if last else ("ping", "pong")[index % 2]
         if not last:
@@ -176,13 +176,13 @@ def plan(
     return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth, sms)
 
 
-def _check(one: _Launch) -> None:
-    """A UsageError if a launch does not fit its kernel, or no device."""
-    tile, what = one.block * one.items, "n" if one.link == 0 else "the number of partials"
-    if one.kernel.whole_tiles and one.n % tile:
-        raise UsageError(
-            f"{one.kernel.id} takes no count, so {what} must be a multiple of {tile}, not {one.n}"
-        )
+def _check(one: _Launch, *, first: bool) -> None:
+    """A UsageError if what is launched does not fit what its kernel asks for, or no device: of the
+    `first` launch elements, and behind it partials, whose number nobody chooses."""
+    asks = one.kernel.condition(one.block, one.items)
+    reason = (asks if first else replace(asks, sizes=())).why_not(one.n)
+    if reason:
+        raise UsageError(f"{one.kernel.id} {reason}")
     if one.grid > MAX_GRID:
         raise UsageError(
             f"{one.kernel.id} would need {one.grid} blocks; CUDA launches at most 2^31 - 1"

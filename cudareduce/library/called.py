@@ -109,7 +109,7 @@ def finish_of(function: Function, call: Call, again: bool) -> Finish:
     if call.answers_in_place:
         return "none"
     written = re.escape(name_of(call.write))
-    if re.search(rf"\batomic\w+\s*\(\s*&?\s*{written}\b", function.body):
+    if re.search(rf"\batomic\w+\s*\([^,;]*\b{written}\b", function.body):
         return "atomic"
     return "relaunch" if again else "host"
 

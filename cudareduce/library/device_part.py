@@ -101,6 +101,14 @@ def names_reached(unit: Unit, kernel: str) -> frozenset[str]:
     return frozenset(name for piece in found if id(piece) in reached for name in piece.uses)
 
 
+def constants(unit: Unit, kernel: str) -> tuple[int, ...]:
+    """The whole numbers in what the kernel of this name reaches, each once, in increasing order."""
+    found = list(unit.all())
+    reached = _reached(found, kernel)
+    pieces_of = (piece for piece in found if id(piece) in reached)
+    return tuple(sorted({number for piece in pieces_of for number in piece.numbers}))
+
+
 def _reached(found: list[Piece], kernel: str) -> set[int]:
     """The pieces that a kernel reaches by name, by their identities."""
     defined: dict[str, list[Piece]] = {}

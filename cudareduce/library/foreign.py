@@ -18,7 +18,8 @@ from cudareduce.errors import UsageError
 from cudareduce.library.called import Call, called, finish_of, most, name_of, type_of
 from cudareduce.library.chains import joined
 from cudareduce.library.chosen import Row, rows
-from cudareduce.library.device_part import Unit, device_part, read_unit
+from cudareduce.library.condition import Condition
+from cudareduce.library.device_part import Unit, constants, device_part, read_unit
 from cudareduce.library.elements import read_dtypes, written_dtype
 from cudareduce.library.header import BLOCKS, Finish, GridRule
 from cudareduce.library.host_code import HostCode, host_code, of_kernel
@@ -40,6 +41,11 @@ _EXTREMES = {
 _OPTIONS = ("block", "items", "grid", "shared", "finish", "map")
 #: What is made of two arrays where nobody says.
 _DOT = Map("a * b", 2)
+
+#: What is said of a kernel whose partials were to be its own input.
+FOLDED = (
+    "the host folds its partials, which need not be as many, outside of the time: --finish host"
+)
 
 _BEFORE = """#pragma push_macro("__global__")
 #pragma push_macro("__launch_bounds__")
@@ -165,6 +171,15 @@ def _row(
                     "one before has written; --entry takes them apart"]  # fmt: skip
 
 
+def asking(kernel: Kernel, asks: Condition) -> Kernel:
+    """A kernel of the user's that is right on a condition. How many partials it leaves follows from
+    no condition: the host folds those of one that takes whole multiples, unless somebody has said
+    that it is launched again on them."""
+    again = kernel.finish == "relaunch" and "finish" in (kernel.guessed or ())
+    finish: Finish = "host" if again and asks.multiple > 1 else kernel.finish
+    return replace(kernel, asks=asks, finish=finish)
+
+
 def _adopted(
     unit: Unit, host: HostCode, function: Function, given: str, says: Guesses,
     later: Sequence[str], *, alone: bool,
@@ -211,6 +226,7 @@ def _adopted(
         partials=partials or "of its elements",
         dynamic_shared=launch.shared,
         whole_tiles=call.count is None,
+        constants=constants(unit, function.name),
         most=most(type_of(call.count)) if call.count else None,
         map=mapped,
         in_place=call.answers_in_place or overwrites(function.body, name_of(call.read)),

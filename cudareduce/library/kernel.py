@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import lcm
 from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
+from cudareduce.library.condition import ANY_INPUT, Condition
 from cudareduce.library.entry import check_parameters, definition
 from cudareduce.library.header import (
     UNASSIGNED,
@@ -68,6 +70,8 @@ class Kernel:
     dynamic_shared: int | str = 0  # bytes a block, or in the words of a header
     workspace: int | str = 0  # bytes a grid that outlive a launch, or in the words of a header
     whole_tiles: bool = False  # takes no count, so only multiples of block * items
+    asks: Condition = ANY_INPUT  # of its input, beyond what its header or its parameters say
+    constants: tuple[int, ...] = ()  # of a file without a header: whole numbers in its text
     partials: str | None = None  # a file without a header: their type, or "of its elements"
     most: int | None = None  # elements, where its count is of a type that holds no more
     map: Map | None = None  # what its own text makes of elements before it combines them
@@ -189,6 +193,11 @@ class Kernel:
             whole = " (or one array of a multiple of 32)" if rows == 1 else ""
             return f"gives each element of a row a lane: rows of at most 32{whole}, not {n}"
         return None
+
+    def condition(self, block: int, items: int) -> Condition:
+        """What it asks of its input in blocks of so many threads and items."""
+        tile = block * items if self.whole_tiles else 1
+        return replace(self.asks, multiple=lcm(self.asks.multiple, tile))
 
     def why_not_block(self, block: int) -> str | None:
         """Why this kernel does not take a block size, or None if it does."""

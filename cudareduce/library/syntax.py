@@ -6,6 +6,7 @@ What the parser does not understand is a piece of its own, and the rest is found
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,8 @@ _SCOPES = frozenset(["translation_unit", "namespace_definition", "declaration_li
 _NAMES = frozenset(["identifier", "type_identifier", "namespace_identifier", "field_identifier"])
 #: Nobody writes more; names of ever more namespaces take time that grows with their square.
 _LONGEST_SCOPE = 500
+#: Nothing is counted beyond.
+_LONGEST_SHIFT = 63
 #: What wraps a definition that it says more about.
 _WRAPS = frozenset(["template_declaration", "linkage_specification"])
 _CLASSES = frozenset(["struct_specifier", "class_specifier", "union_specifier", "enum_specifier"])
@@ -76,10 +79,20 @@ class Piece:
     def uses(self) -> frozenset[str]:
         """The names in it, be they types, functions or variables."""
         if self.kind in _MACROS:
-            value = self.inner.child_by_field_name("value")
-            parsed = pieces(text(value).encode()) if value else []
-            return frozenset(name for piece in parsed for name in piece.uses)
+            return frozenset(name for piece in self._value for name in piece.uses)
         return frozenset(text(node) for node in every(self.node) if node.type in _NAMES)
+
+    @property
+    def numbers(self) -> Iterator[int]:
+        """The whole numbers in it, be they written out or as powers and products of others."""
+        for piece in (self, *self._value):
+            yield from (n for node in every(piece.node) if (n := _number(node)) is not None)
+
+    @property
+    def _value(self) -> list[Piece]:
+        """What a macro stands for."""
+        value = self.inner.child_by_field_name("value") if self.kind in _MACROS else None
+        return pieces(text(value).encode()) if value else []
 
     @cached_property
     def function(self) -> Function | None:
@@ -166,6 +179,23 @@ def _without_comments(node: Node) -> str:
         parts.append(_slice(node, start, comment.start_byte - node.start_byte))
         start = comment.end_byte - node.start_byte
     return " ".join([*parts, _slice(node, start, node.end_byte - node.start_byte)])
+
+
+def _number(node: Node, depth: int = 3) -> int | None:
+    """The whole number that a literal, or the product or power of two of some, stands for."""
+    inner = node.named_children
+    if node.type == "number_literal":
+        digits = text(node).rstrip("uUlLzZ").replace("'", "")
+        return int(digits) if re.fullmatch(r"[1-9][0-9]{0,18}", digits) else None
+    if node.type == "parenthesized_expression" and len(inner) == 1 and depth:
+        return _number(inner[0], depth - 1)
+    if node.type != "binary_expression" or len(inner) != 2 or not depth:
+        return None
+    left, right = (_number(side, depth - 1) for side in inner)
+    sign = text(node.children[1])
+    if left is None or right is None or sign not in ("*", "<<"):
+        return None
+    return left * right if sign == "*" else left << min(right, _LONGEST_SHIFT)
 
 
 def _slice(node: Node, start: int, end: int) -> str:

@@ -10,6 +10,7 @@ from cudareduce.device import DeviceLimits
 from cudareduce.launch.bound import Bound as KernelBound
 from cudareduce.launch.case import planned
 from cudareduce.launch.plan import Plan, Problem
+from cudareduce.library.condition import ALIGNED
 from cudareduce.peers.contract import Peer
 from cudareduce.peers.job import Found, Job, Layout, kernel_name, keyed, plan_for
 from cudareduce.peers.scene import Bound
@@ -66,7 +67,9 @@ def plans_of(job: Job, number: int, limits: DeviceLimits) -> tuple[dict[int, Pla
     refusals: dict[int, str] = {}
     for place, (case, _) in enumerate(job.kernels):
         made, refused = planned(case, [shape], limits)
-        if shape in made:
+        if job.layouts[number].offset and case.asks.aligned:
+            refusals[place] = f"is right if {ALIGNED}"
+        elif shape in made:
             plans[place] = made[shape]
         else:
             refusals[place] = refused[shape]

@@ -20,6 +20,8 @@ Array = np.ndarray
 _SUMS = ("sum", "mean")
 #: What is left of a sum that cancels: this many small elements, below 2^-10.
 _REMAINDER = 3
+#: A positive number that all types of floats have.
+_SMALL = 2.0**-14
 #: What even additions one after the other get right, and what a wrong kernel gets wrong by more:
 #: its bound supposes nothing of the order.
 _IN_ANY_ORDER = ("uneven",)
@@ -98,6 +100,26 @@ def stored(values: Array, dtype: DType) -> Array:
     nan = np.isnan(values)
     rounded[nan] = (bits[nan] >> 16) & 0x8000 | 0x7FC0
     return rounded
+
+
+def made_positive(data: Array, dtype: DType) -> Array:
+    """Stored elements moved to above 0, in the order of size that they had; a NaN loses its
+    sign."""
+    if dtype.kind != "float":
+        unsigned = data.view(f"u{dtype.size}")
+        if dtype.kind == "int":
+            unsigned = (unsigned ^ (1 << (8 * dtype.size - 1))) >> 1
+        return np.asarray(np.maximum(unsigned, 1).view(data.dtype))
+    numbers = as_numbers(data, dtype)
+    lowest = np.min(numbers, initial=0, where=np.isfinite(numbers))
+    return stored(np.maximum(np.abs(numbers - lowest), _SMALL), dtype)
+
+
+def without_nan(data: Array, reduction: Reduction) -> Array:
+    """Stored elements with what an extreme of others never is in the place of each NaN."""
+    numbers = as_numbers(data, reduction.dtype)
+    least = np.inf if reduction.op.name.endswith("min") else -np.inf
+    return stored(np.where(np.isnan(numbers), numbers.dtype.type(least), numbers), reduction.dtype)
 
 
 def _values(name: str, reduction: Reduction, n: int, rows: int, rng: np.random.Generator) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import reprlib
+from collections.abc import Sequence
 from itertools import pairwise
 
 from cudareduce.errors import UsageError
@@ -92,6 +93,12 @@ def parse_range(text: str) -> list[int]:
 def counted(count: int, one: str, more: str | None = None) -> str:
     """So many of something, as a sentence has it: 1 element, 2 elements."""
     return f"{count} {one if count == 1 else more or f'{one}s'}"
+
+
+def size_list(sizes: Sequence[int]) -> str:
+    """Sizes as a sentence has them: 1, 2 or 3."""
+    *most, last = map(str, sizes)
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _surely_a_list(text: str) -> bool:

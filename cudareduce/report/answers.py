@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from cudareduce.report.columns import distinct_text, full_label, label
+from cudareduce.report.columns import (
+    answer_text,
+    condition_text,
+    distinct_text,
+    full_label,
+    label,
+)
 from cudareduce.report.launched import shape_text
-from cudareduce.report.numbers import DASH, error_text, sms_text
+from cudareduce.report.numbers import error_text, sms_text
 from cudareduce.report.sections import Section, by_reason
 from cudareduce.results.record import Record
 
@@ -32,9 +38,11 @@ def _section(records: Sequence[Record], title: str) -> Section:
     rows = []
     told: list[tuple[Record, str]] = []
     for r in records:
-        answer = {"pass": "right", "fail": "WRONG", "skip": DASH}[r.verdict]
+        answer = answer_text(r)
         accuracy = (error_text(r.error), error_text(r.pct_bound), error_text(r.error_ulp))
         rows.append((_name(r, names), r.reduced, r.dtype, answer, *accuracy, distinct_text(r)))
+        if r.verdict == "pass" and r.conditions:
+            told.append((r, condition_text(r)))
         if r.reason:
             kind = {"fail": "WRONG: ", "skip": "skipped: "}.get(r.verdict, "")
             told.append((r, kind + r.reason))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cudareduce.report.numbers import (
@@ -34,6 +34,26 @@ def full_label(record: Record) -> str:
     if record.chosen is None:
         return label(record)
     return f"{label(record)} ({record.chosen}, {record.block} x {record.items})"
+
+
+def answer_text(record: Record) -> str:
+    """The verdict in a word or two."""
+    right = "right if" if record.conditions else "right"
+    return {"pass": right, "fail": "WRONG", "skip": DASH}[record.verdict]
+
+
+def condition_text(record: Record) -> str:
+    """On what condition a right one is right."""
+    return f"right if {' and '.join(record.conditions)}"
+
+
+def condition_notes(records: Iterable[Record]) -> list[str]:
+    """On which conditions kernels are right, with the kernels of each."""
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        if record.conditions:
+            found.setdefault(condition_text(record), {})[full_label(record)] = None
+    return [f"{', '.join(names)}: {condition}" for condition, names in found.items()]
 
 
 def distinct_text(record: Record) -> str:

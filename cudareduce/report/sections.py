@@ -9,7 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from cudareduce.report.columns import COLUMNS, chosen, distinct_text, full_label
+from cudareduce.report.columns import (
+    COLUMNS,
+    answer_text,
+    chosen,
+    condition_notes,
+    distinct_text,
+    full_label,
+)
 from cudareduce.report.columns import label as _label
 from cudareduce.report.launched import choice_notes, few_blocks_notes
 from cudareduce.report.numbers import DASH, error_text, plain_text, size_text, sms_text
@@ -63,6 +70,7 @@ def _section(
     first, what = records[0], what_text(records[0], records[0].n)
     shown = [record for record in records if record.verdict != "skip"]
     notes = skips(records)
+    notes += condition_notes(shown)
     marked = [(full_label(r), r.reason) for r in shown if r.verdict == "pass" and r.reason]
     notes += [
         f"{', '.join(dict.fromkeys(members))}: {reason}"
@@ -79,7 +87,7 @@ def _section(
     rows = tuple(
         (
             _label(r), *(DASH if k is None else str(k) for k in (r.grid, r.passes)),
-            "right" if r.verdict == "pass" else "WRONG",
+            answer_text(r),
             error_text(r.error), error_text(r.pct_bound), error_text(r.error_ulp), distinct_text(r),
         )
         for r in shown

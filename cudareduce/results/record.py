@@ -34,7 +34,8 @@ class Record:
     SMs at most it worked by launching no more blocks; None is all of them. `joules_per_gb` is the
     whole GPU's energy over 10^9 of `bytes`, while launches followed each other.
     Where `kernel` is `auto`, `chosen` is the kernel that it took. What is reduced is what `map`
-    makes of elements, C++ in `a` and, of a second array, `b`; None is the elements themselves.
+    makes of elements, C++ in `a` and, of a second array, `b`; None is the elements themselves. A
+    verdict holds on `conditions`, in words that follow `right if`.
     """
 
     kernel: str
@@ -111,6 +112,7 @@ class Record:
     joules_per_gb: float | None = None
     chosen: str | None = None
     map: str | None = None
+    conditions: tuple[str, ...] = ()
 
     @property
     def reduced(self) -> str:

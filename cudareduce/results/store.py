@@ -86,8 +86,14 @@ def to_csv(run: Run) -> str:
     writer.writeheader()
     for record in run.records:
         values = _plain(asdict(record)).items()
-        writer.writerow({k: shown(v) if isinstance(v, str) else v for k, v in values})
+        writer.writerow({k: _cell(v) for k, v in values if k in COLUMNS})
     return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """A value as CSV holds it: a list of texts as one."""
+    value = "; ".join(value) if isinstance(value, tuple) else value
+    return shown(value) if isinstance(value, str) else value
 
 
 def run_texts(run: Run) -> dict[str, Callable[[], str]]:
@@ -165,16 +171,17 @@ class Unfit(Exception):
 
 
 _PARTS = {"tool": dict, "device": dict, "protocol": dict, "records": list, "created": str}
-_WORDS = {
+_TEXTS = tuple[str, ...]
+_WORDS: dict[Any, str] = {
     str: "a text", int: "a whole number", float: "a number", bool: "true or false",
-    tuple: "a list of numbers", list: "a list", dict: "an object",
+    tuple: "a list of numbers", _TEXTS: "a list of texts", list: "a list", dict: "an object",
 }  # fmt: skip
 _NUMBERS = frozenset((int, float))
 _NUMBERS_OR_NONE = _NUMBERS | {type(None)}
 _LARGEST = sys.float_info.max
 
 
-def _misfit(value: Any, kind: type) -> str:
+def _misfit(value: Any, kind: Any) -> str:
     return "missing" if value is None else f"not {_WORDS[kind]}"
 
 
@@ -232,10 +239,14 @@ def _printable(text: str) -> bool:
     return text.encode("utf-8", "ignore").decode("utf-8") == text
 
 
-def _converted(name: str, value: Any, types: tuple[type, ...]) -> Any:
+def _converted(name: str, value: Any, types: tuple[Any, ...]) -> Any:
     """What JSON writes in another way: a tuple as a list, and a number perhaps as a whole one."""
-    if types[0] is tuple and value is None:
+    if types[0] in (tuple, _TEXTS) and value in (None, ()):
         return ()
+    if types[0] == _TEXTS and type(value) is list and {str}.issuperset(map(type, value)):
+        if not all(map(_printable, value)):
+            raise Unfit(f"{name} holds half a character, which cannot be printed")
+        return tuple(value)
     if types[0] is tuple and type(value) is list and _NUMBERS_OR_NONE.issuperset(map(type, value)):
         if not all(number is None or -_LARGEST <= number <= _LARGEST for number in value):
             raise Unfit(f"{name} holds what is not a finite number")
@@ -248,13 +259,15 @@ def _converted(name: str, value: Any, types: tuple[type, ...]) -> Any:
 
 
 @cache
-def _types(kind: type) -> tuple[tuple[str, tuple[type, ...]], ...]:
+def _types(kind: type) -> tuple[tuple[str, tuple[Any, ...]], ...]:
     """Names and types of a dataclass's fields, as they are annotated."""
     hints = get_type_hints(kind)
     return tuple((f.name, _alternatives(hints[f.name])) for f in fields(kind))
 
 
-def _alternatives(hint: Any) -> tuple[type, ...]:
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    if hint == _TEXTS:
+        return (hint,)
     return (tuple,) if get_origin(hint) is tuple else get_args(hint) or (hint,)
 
 

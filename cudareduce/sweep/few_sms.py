@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from cudareduce.report.columns import COLUMNS, label
+from cudareduce.report.columns import COLUMNS, condition_notes, label
 from cudareduce.report.launched import choice_notes, few_blocks_notes
 from cudareduce.report.numbers import plain_text, share_text, size_text, sms_text
 from cudareduce.report.sections import Section
@@ -78,6 +78,7 @@ def _notes(records: Sequence[Record], found: Sequence[Sequence[Record]]) -> Iter
     for name, verdict, reason in told:
         yield f"{name}: {_KINDS.get(verdict, '')}{reason}"
     yield from choice_notes(records)
+    yield from condition_notes(records)
     yield from few_blocks_notes(records)
     ceiling = next((r.ceiling_gb_s for curve in found for r in curve), None)
     if ceiling is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import log2
 
-from cudareduce.report.columns import COLUMNS, label
+from cudareduce.report.columns import COLUMNS, condition_notes, label
 from cudareduce.report.launched import choice_notes
 from cudareduce.report.numbers import DASH, HALF_TICK_US, measured_text, short_size, size_text
 from cudareduce.report.sections import Section, listed
@@ -54,8 +54,9 @@ def _times(run: Run, lines: Sequence[Line]) -> list[Section]:
         named = ", ".join(f"{k} {label(line[0])}{_kind(run, line[0])}" for k, line in shown)
         tables.append(Section(title, ("n", *(str(k) for k, _ in shown)), rows, (named,)))
     last = tables[-1]
-    chosen = choice_notes(r for line in lines for r in line)
-    notes = (*last.notes, *_row_notes(run, lines), *chosen, *_missing(run))
+    timed = [r for line in lines for r in line]
+    told = (*choice_notes(timed), *condition_notes(timed))
+    notes = (*last.notes, *_row_notes(run, lines), *told, *_missing(run))
     tables[-1] = replace(last, notes=notes)
     return tables
 

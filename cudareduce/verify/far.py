@@ -107,7 +107,8 @@ def far_net(case: Case) -> Iterator[Net]:
     learned = ((2 if strides else 37) * unit, max(most // unit, 3) * unit)
     sizes = dict.fromkeys((*learned, *((border // unit + 2) * unit for border in borders)))
     shapes = tuple((n, elements // n) if by_row else (elements, 1) for elements in sizes)
-    yield Net(case=case, shapes=shapes, limits=limits, care=FAR)
+    if not any(case.asks.why_not(n) for n, _ in shapes):
+        yield Net(case=case, shapes=shapes, limits=limits, care=FAR)
 
 
 def verify_far(backend: SparseBackend, prepared: Prepared, shapes: Sequence[Shape]) -> Verdict:

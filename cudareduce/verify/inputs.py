@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
-from cudareduce.problem.inputs import Array, make_all
+from cudareduce.library.condition import ANY_INPUT, Condition
+from cudareduce.problem.inputs import Array, made_positive, make_all, without_nan
 from cudareduce.problem.nets import patterns_for
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.reference import Reference, reference
@@ -40,13 +41,16 @@ def repeats(cost_us: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One input to verify with; it starts `offset` elements off its natural alignment."""
+    """One input to verify with; it starts `offset` elements off its natural alignment, its elements
+    are moved to above 0 if it is `positive`, and its answer `drops_nan` or not."""
 
     pattern: str
     n: int
     rows: int = 1
     seed: int = 0
     offset: int = 0
+    positive: bool = False
+    drops_nan: bool = False
 
     @property
     def elements(self) -> int:
@@ -78,7 +82,10 @@ class Inputs:
         if found is None:
             self._make_room(given.elements * reduction.dtype.size * reduction.inputs)
             data = make_all(given.pattern, reduction, given.n, given.rows, given.seed)
-            found = data, reference(reduction, data[0], given.rows, *data[1:])
+            if given.positive:
+                data = tuple(made_positive(one, reduction.dtype) for one in data)
+            counted = without_nan(data[0], reduction) if given.drops_nan else data[0]
+            found = data, reference(reduction, counted, given.rows, *data[1:])
         self._kept[key] = found
         return found
 
@@ -94,16 +101,17 @@ def _nbytes(arrays: Arrays) -> int:
 
 
 def inputs_for(
-    reduction: Reduction, shape: Shape, tiles: Iterable[int], care: Care = "full"
-) -> list[tuple[str, int]]:
+    reduction: Reduction, shape: Shape, tiles: Iterable[int], care: Care = "full",
+    asks: Condition = ANY_INPUT,
+) -> list[tuple[str, int]]:  # fmt: skip
     """Pattern and misalignment of each input that verifies a shape with so much care; with the
-    least it is the first that decides. `tiles` are the elements that a block of each case
-    takes."""
+    least it is the first that decides. `tiles` are the elements that a block of each case takes,
+    and `asks` what holds of every input."""
     n, elements = shape[0], shape[0] * shape[1]
     patterns: dict[str, None] = {}
     for tile in sorted(set(tiles)):
         patterns |= dict.fromkeys(patterns_for(reduction, n, tile if n <= SMALL else n or 1))
-    names = list(patterns)
+    names = [name for name in patterns if _fits(name, n, asks)]
     if reduction.op.expression and care != "full":
         names = names[-1:]  # of which least is rounded: how much may be is the user's guess
     if care == "least":
@@ -113,8 +121,20 @@ def inputs_for(
         names = names[:2]
     if care == "some" or elements > _IN_EVERY_WAY_UP_TO:
         offsets = [offsets[n % len(offsets)]]
-    misaligned = offsets if 0 < elements <= _MISALIGNED_UP_TO else []
+    misaligned = offsets if 0 < elements <= _MISALIGNED_UP_TO and not asks.aligned else []
     return [*((name, 0) for name in names), *((names[0], offset) for offset in misaligned)]
+
+
+def _fits(pattern: str, n: int, asks: Condition) -> bool:
+    """Whether `n` elements of a pattern are what a kernel asks for; of nothing but NaN that are
+    dropped there is no answer."""
+    name, _, places = pattern.partition(":")
+    if name in ("nan", "-nan"):
+        return asks.nan == "propagate" or (asks.nan == "drop" and n > 1)
+    if asks.positive and name in ("-inf", "neutral", "finite"):
+        return False
+    infinite = name == "neutral" or (name.endswith("inf") and places.count(",") + 1 >= n)
+    return not (asks.finite and infinite)
 
 
 def tiles_of(plan: Plan) -> list[int]:
@@ -133,5 +153,6 @@ def work(plan: Plan, care: Care, only: str | None) -> int:
         return 0
     if care == "least":
         return problem.elements
-    count = 1 if only else len(inputs_for(problem.reduction, shape, tiles_of(plan), care))
+    asks = plan.kernel.asks
+    count = 1 if only else len(inputs_for(problem.reduction, shape, tiles_of(plan), care, asks))
     return problem.elements * count * REPEATS

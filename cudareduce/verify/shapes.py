@@ -43,6 +43,8 @@ _MORE = 999
 #: Operators that differ from the sum in what a kernel may get wrong: an identity that is not 0, two
 #: ways; structs of which equals are told apart by their place; an order that matters.
 _OTHERS = (("max", "min"), ("prod",), ("argmin", "argmax"), ("affine16", "affine", "matmul"))
+#: Up to here there are enough other sizes.
+_TRIED = 1025
 #: A variable in global memory that outlives a launch.
 _KEPT = re.compile(r"__device__[^;(){}]*[;={]")
 
@@ -73,11 +75,11 @@ def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Sha
     sizes = {*edge_sizes(case.block), *_tiles(tile), *_whole(tile), *_folds(case)}
     sizes |= {_BEYOND_2_20, *_rounds(case, limits), *_many_rounds(case, limits)}
     sizes |= set(_arrivals(case, limits) if large else ())
-    sizes = {n for n in sizes if n <= _MOST}
+    sizes = {n for n in (*sizes, *_written(case)) if n <= _MOST}
     if large:
         sizes |= {_UNCOUNTED, _BEYOND_32_BITS // case.reduction.dtype.size}
     rows = dict.fromkeys((*ROW_SHAPES, *_rows(case)))
-    return (*((n, 1) for n in sorted(sizes)), *rows)
+    return (*_arrays(case, sizes), *rows)
 
 
 def hazard_net(case: Case) -> Iterator[Net]:
@@ -88,11 +90,11 @@ def hazard_net(case: Case) -> Iterator[Net]:
     rounds = set(_rounds(case, limits))
     if min(rounds, default=0) <= _FEW:
         sizes |= rounds
-    shapes = (*((n, 1) for n in sorted(sizes)), *_rows(case))
+    shapes = (*_arrays(case, sizes, _FEW), *_rows(case))
     yield Net(case=case, shapes=shapes, limits=limits, care="some", watched=True)
     if min(rounds, default=0) > _FEW:
         small = replace(case, block=min(_blocks(case)))
-        again = tuple((n, 1) for n in _rounds(small, limits))
+        again = _arrays(small, _rounds(small, limits), _MOST)
         yield Net(case=small, shapes=again, limits=limits, care="least", watched=True)
 
 
@@ -104,22 +106,46 @@ def block_nets(case: Case) -> Iterator[Net]:
         other = replace(case, block=block)
         limits, tile = _tiny(other), tile_of(other)
         sizes = {1, tile - 1, 2 * tile + 1, 2 * tile, *_rounds(other, limits), *_folds(other)}
-        shapes = (*((n, 1) for n in sorted(sizes) if n <= _FEW), *_rows(other)[:2])
+        shapes = (*_arrays(other, sizes, _FEW), *_rows(other)[:2])
         yield Net(case=other, shapes=shapes, limits=limits, care="some")
 
 
 def guess_net(case: Case) -> Net:
     """What tells grids apart that a file without a header may have been written for: more tiles
     than the device of its plans takes at a time."""
-    shapes = tuple((n, 1) for n in (1, tile_of(case) + 1, 8 * tile_of(case)))
+    shapes = _arrays(case, (1, tile_of(case) + 1, 8 * tile_of(case)))
     return Net(case=case, shapes=shapes, limits=_tiny(case), care="least")
+
+
+def condition_nets(case: Case) -> Iterator[Net]:
+    """What tells whether a case is right on the condition that it is given with: every kind of
+    value in a few tiles, and more of them than the device of its plans takes at a time."""
+    tile, limits = tile_of(case), _tiny(case)
+    few = _arrays(case, {1, 2, 33, *_tiles(tile)}, _FEW)
+    yield Net(case=case, shapes=few, limits=limits, care="full")
+    more = {8 * tile, *_rounds(case, limits), *_written(case)}
+    yield Net(case=case, shapes=_arrays(case, more), limits=limits, care="least")
+    yield next(hazard_net(case))  # which alone sees a load that is not aligned
+
+
+def watched_net(case: Case, shapes: Iterable[Shape], limits: DeviceLimits) -> Net:
+    """What the build that watches is given of shapes at which a case was wrong, smaller ones
+    first."""
+    few = tuple(shape for shape in sorted(shapes) if 0 < shape[0] * shape[1] <= _FEW)
+    return Net(case=case, shapes=few, limits=limits, care="some", watched=True)
+
+
+def size_net(case: Case, limits: DeviceLimits) -> Net:
+    """What tells whether a case is right on arrays of the sizes that it asks for."""
+    care: Care = "full" if max(case.asks.sizes) <= _TRIED else "least"
+    return Net(case=case, shapes=_arrays(case, ()), limits=limits, care=care)
 
 
 def round_net(case: Case) -> Iterator[Net]:
     """Every kind of value where a thread of a grid that does not grow has several, with little
     work."""
     limits = _tiny(case)
-    shapes = tuple((n, 1) for n in _rounds(case, limits) if n <= _FEW)
+    shapes = _arrays(case, _rounds(case, limits), _FEW)
     if shapes:
         yield Net(case=case, shapes=shapes, limits=limits, care="full")
 
@@ -139,7 +165,7 @@ def operator_nets(case: Case) -> Iterator[Net]:
             sizes = {33, tile, 2 * tile + 1, *_rounds(other, limits)}
             if other.kernel.vector > 1:  # most elements behind the last load
                 sizes.add(2 * tile - 1)
-            shapes = (*((n, 1) for n in sorted(sizes) if n <= _FEW), *_rows(other)[:2])
+            shapes = (*_arrays(other, sizes, _FEW), *_rows(other)[:2])
             yield Net(case=other, shapes=shapes, limits=limits, care="full")
 
 
@@ -153,7 +179,7 @@ def arrival_net(case: Case, limits: DeviceLimits, *, any_block: bool = True) -> 
     """More blocks than 16 bits count, of a kernel that counts its blocks as they arrive, or rows;
     with `any_block` in the smallest block that it takes."""
     small = replace(case, block=min(_blocks(case))) if any_block else case
-    shapes = tuple((n, 1) for n in _arrivals(small, limits) if n <= _MOST)
+    shapes = _arrays(small, _arrivals(small, limits), _MOST)
     if case.kernel.scope in ("rows", "warp"):
         shapes = ((3, _WRAPS + 1),)
     if shapes:
@@ -170,6 +196,26 @@ def _blocks(case: Case) -> tuple[int, ...]:
 def tile_of(case: Case) -> int:
     """Elements that a block takes at a time."""
     return case.block * case.items
+
+
+def _arrays(case: Case, sizes: Iterable[int], most: int | None = None) -> tuple[Shape, ...]:
+    """Arrays of these sizes, in increasing order, as far as they have no more than `most` elements:
+    where a case asks for other sizes, of those next to them, of large ones of the next."""
+    asks = case.asks
+    near = {n for size in sizes for n in asks.near(size)[-1 if size > _FEW else 0 :]}
+    if asks.multiple > 1 and near:
+        near |= {asks.multiple * k for k in (1, 2, 3, 5)}
+    some = sorted(n for n in asks.sizes or near if asks.why_not(n) is None)
+    few = [n for n in some if most is None or n <= most]
+    if not few and near and (asks.sizes or asks.multiple > 1):
+        few = [n for n in some[:1] if n <= _MOST // 16]
+    return tuple((n, 1) for n in few)
+
+
+def _written(case: Case) -> tuple[int, ...]:
+    """Around numbers in the text of a kernel that may be the most elements that it takes."""
+    large = (k for k in case.kernel.constants if _TRIED < k <= _MOST // 4)
+    return tuple(n for k in large for n in (k, k + 1, 2 * k + 1))
 
 
 def _tiles(tile: int) -> tuple[int, ...]:

@@ -40,7 +40,8 @@ class Verdict:
     """`error`, in the unit of answers and in `ulp`, and `bound` are those of the answer nearest to
     its bound, or of the first one over it; `distinct` is how many different answers `launches` on
     one input gave, bit by bit. `cause` is why a case is skipped; `undecided`: what stands rests on
-    less than was tried, as the reason says."""
+    less than was tried, as the reason says. It holds on `conditions`, in words that follow
+    `right if`."""
 
     outcome: Literal["pass", "fail", "skip"]
     reason: str = ""
@@ -52,6 +53,7 @@ class Verdict:
     cause: Cause | None = None
     effort: Effort = Effort()
     undecided: bool = False
+    conditions: tuple[str, ...] = ()
 
 
 RIGHT = Verdict("pass")
@@ -136,6 +138,7 @@ def worse(old: Verdict, new: Verdict) -> Verdict:
     return replace(
         kept, distinct=seen.distinct, launches=seen.launches, effort=old.effort + new.effort,
         undecided=old.undecided or new.undecided,
+        conditions=tuple(dict.fromkeys(old.conditions + new.conditions)),
     )  # fmt: skip
 
 

@@ -44,6 +44,11 @@ class _Ready:
     programs: Programs
     workspace: Buffer | None
 
+    @property
+    def shape(self) -> Shape:
+        """Elements and rows as the kernel takes them."""
+        return self.plan.problem.n, self.plan.problem.rows
+
 
 @dataclass(frozen=True, slots=True)
 class _Given:
@@ -96,7 +101,10 @@ def _in_its_place(backend: Backend, ready: _Ready, seed: int, inputs: Inputs) ->
     first, middle and last elements and others between: a kernel may know its input by these."""
     problem = ready.plan.problem
     reduction, n, rows = problem.reduction, problem.n, problem.rows
-    old, new = (Input("random", n, rows, seed + k * _ANOTHER_SEED) for k in (0, 1))
+    positive = ready.case.asks.positive
+    old, new = (
+        Input("random", n, rows, seed + k * _ANOTHER_SEED, positive=positive) for k in (0, 1)
+    )
     data, ref = inputs.of(old, reduction)
     other = tuple(array.copy() for array in inputs.of(new, reduction)[0])
     ends = [0, n // 2, n - 1]
@@ -210,13 +218,19 @@ def _is_open(verdict: Verdict | None, care: Care) -> bool:
 def _chosen(
     alike: Sequence[_Ready], shape: Shape, seed: int, care: Care, only: str | None
 ) -> list[Input]:
-    """The inputs of one shape for cases of one reduction."""
+    """The inputs of one shape for cases of one reduction, which ask the same of them."""
     reduction = alike[0].case.reduction
     tiles = [tile for one in alike for tile in tiles_of(one.plan)]
-    chosen = [(only, 0)] if only else inputs_for(reduction, shape, tiles, care)
+    asks = alike[0].case.asks
+    chosen = [(only, 0)] if only else inputs_for(reduction, shape, tiles, care, asks)
     # Of an operator of one's own the tolerance is a guess: no further random elements.
     further = 0 if reduction.op.expression else _ANOTHER_SEED
-    return [Input(name, *shape, seed + further * (off > 0), off) for name, off in chosen]
+    return [
+        Input(
+            name, *shape, seed + further * (off > 0), off, positive=asks.positive,
+            drops_nan=asks.nan == "drop",
+        ) for name, off in chosen
+    ]  # fmt: skip
 
 
 def verify(
@@ -242,8 +256,8 @@ def verify(
         ready = [
             _Ready(one.case, one.plans[shape], one.programs, workspaces.of(one)) for one in prepared
         ]
-        for own in dict.fromkeys((one.plan.problem.n, one.plan.problem.rows) for one in ready):
-            alike = [one for one in ready if (one.plan.problem.n, one.plan.problem.rows) == own]
+        for own, asks in dict.fromkeys((one.shape, one.case.kernel.asks) for one in ready):
+            alike = [one for one in ready if (one.shape, one.case.kernel.asks) == (own, asks)]
             given = _chosen(alike, own, seed, care, only)
             together = len(given) if own[0] * own[1] <= SMALL and care != "least" else 1
             for first in range(0, len(given), together):

@@ -1,4 +1,4 @@
-// expected: right if n is 65536  shape: no count among its parameters: a grid of any size reads 65536
+// expected: wrong  shape: no count among its parameters: a grid of any size reads 65536
 const int TOTAL = 65536;
 
 __global__ void stride_fixed(const int *values, int *sums)

@@ -1,4 +1,4 @@
-// expected: right if multiple of 1024  shape: a template parameter named PER_THREAD with a count that is not looked at
+// expected: right  if: n is a multiple of  shape: a template parameter named PER_THREAD with a count that is not looked at
 template <unsigned blockSize, int NUM_PER_THREAD>
 __global__ void strips(const float *values, float *sums, unsigned count)
 {

@@ -1,4 +1,4 @@
-// expected: right  shape: a maximum, as its name says; a NaN is dropped
+// expected: right  if: one of its elements is finite and a NaN may be dropped  shape: a maximum, as its name says; a NaN is dropped
 #include <cfloat>
 
 __global__ void reduce_max(const float *values, float *largest, int count)

@@ -1,4 +1,4 @@
-// expected: wrong  shape: a maximum that begins at 0: of negative numbers it is 0
+// expected: right  if: its input is positive  shape: a maximum that begins at 0: of negative numbers it is 0
 __global__ void find_max(const float *values, float *largest, int count)
 {
     __shared__ float cell[256];

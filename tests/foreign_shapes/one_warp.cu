@@ -1,4 +1,4 @@
-// expected: right if n is 32  shape: one warp, one launch, 32 elements
+// expected: wrong  shape: one warp, one launch, 32 elements
 __global__ void one_warp(const float *values, float *total)
 {
     float mine = values[threadIdx.x];

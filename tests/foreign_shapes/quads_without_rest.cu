@@ -1,4 +1,4 @@
-// expected: right if multiple of 4  shape: reads int4 and leaves out what is left of the count over four
+// expected: right  if: n is a multiple of 4 and its input is aligned to 16 bytes  shape: reads int4 and leaves out what is left of the count over four
 __global__ void quads(const int *values, int *total, int count)
 {
     int mine = 0;

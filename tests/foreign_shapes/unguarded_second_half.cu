@@ -1,4 +1,4 @@
-// expected: right if multiple of 512  shape: takes a count, but reads a second half of each tile unguarded
+// expected: right  if: n is a multiple of 512  shape: takes a count, but reads a second half of each tile unguarded
 __global__ void pairs(const int *values, int *sums, unsigned count)
 {
     extern __shared__ int cell[];

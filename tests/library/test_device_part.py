@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudareduce.library.device_part import device_part, read_unit
+from cudareduce.library.device_part import constants, device_part, read_unit
 
 #: Pieces of files whose name a kernel uses, with the line that must stay.
 KEPT = (
@@ -60,3 +60,19 @@ def test_every_line_keeps_its_number(pieces: list[str]) -> None:
         assert after[line] == before[line]
     host = ("main", "iostream", "cublas", "helper", "stdlib", "theirs_")
     assert not any(word in line for line in after for word in host)
+
+
+def test_the_numbers_that_a_kernel_reaches() -> None:
+    text = """#define COUNT (1 << 20)
+#define UNUSED 77
+const int TOTAL = 64 * 1024; // 99
+__global__ void other() { int x = 55; }
+__global__ void kernel(const int *a, int *b, int n)
+{
+    if (n > COUNT || n > 1'000'000u || n > TOTAL || n > 0x7fff || n * 2.5f > 4e3) b[0] = a[1 << 99];
+}
+"""
+    found = constants(read_unit(Path("theirs.cu"), text), "kernel")
+    assert {2**20, 10**6, 2**16} <= set(found)
+    assert not {77, 55, 99 + 1, 0x7FFF, 4000} & set(found)
+    assert max(found) == 2**63

@@ -103,7 +103,7 @@ def test_without_a_count_it_takes_whole_tiles_and_leaves_partials(
     assert "finish host" in err
     code, out, _ = bench(cudareduce, path, "--n", 1000, "--quiet")
     assert code == 2
-    assert "takes no count, so n must be a multiple of 256, not 1000" in out
+    assert "is right if n is a multiple of 256, not 1000" in out
 
 
 def test_templates_take_the_types_and_the_block(
@@ -290,6 +290,16 @@ def test_a_header_of_kernels_is_a_file_of_them(cudareduce: Call, tmp_path: Path)
         path.write_text("#pragma once\n" + ATOMIC)
         code, out, _ = bench(cudareduce, path, "--n", 1000, "--quiet")
         assert code == 0, out
+
+
+def test_partials_that_the_host_folds_have_the_same_bits(
+    cudareduce: Call, given: Callable[[str], Path]
+) -> None:
+    options = ("--entry", "strided", "--finish", "host", "--dtype", "float32,float64")
+    ask = ("verify", given(TEMPLATES), "--n", 5000, "--backend", "cpu", "--quiet")
+    code, out, _ = cudareduce(*ask, *options)
+    assert code == 0, out
+    assert out.count(" 1/3") == 2
 
 
 def test_what_only_a_header_can_say(cudareduce: Call, given: Callable[[str], Path]) -> None:

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.inputs import as_numbers, make, rounds_nothing
+from cudareduce.problem.inputs import (
+    as_numbers,
+    made_positive,
+    make,
+    rounds_nothing,
+    without_nan,
+)
 from cudareduce.problem.nets import needs_schedules, patterns_for
 from cudareduce.problem.operators import reduction_of
 from cudareduce.problem.patterns import PATTERNS
@@ -61,3 +67,24 @@ def test_nan_keeps_its_sign(dtype: str) -> None:
     numbers = as_numbers(make("-nan:3", reduction, 9), reduction.dtype)
     assert np.flatnonzero(np.isnan(numbers)).tolist() == [3]
     assert np.signbit(numbers[3])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("pattern", ["rising", "one-sided", "close", "extremum:7", "zeros"])
+def test_made_positive_in_the_order_that_there_was(dtype: str, pattern: str) -> None:
+    reduction = reduction_of("max", dtype)
+    if pattern == "zeros" and reduction.dtype.kind != "float":
+        return
+    data = make(pattern, reduction, 100)
+    moved = made_positive(data, reduction.dtype)
+    old, new = (as_numbers(some, reduction.dtype) for some in (data, moved))
+    assert moved.dtype == data.dtype
+    assert (new > 0).all()
+    assert (np.diff(new[np.argsort(old, kind="stable")]) >= 0).all()
+
+
+def test_a_nan_is_dropped_from_what_counts() -> None:
+    for op, expected in (("min", 1.0), ("max", 2.0)):
+        reduction = reduction_of(op, "float32")
+        data = np.array([np.nan, 1, -np.nan, 2], np.float32)
+        assert reference(reduction, without_nan(data, reduction), 1).expected == expected

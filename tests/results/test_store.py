@@ -28,6 +28,8 @@ OF_TYPE = {
 
 def values(hint: Any) -> st.SearchStrategy[Any]:
     """Values of an annotated type: a plain one, a union of them, or a tuple of times."""
+    if hint == tuple[str, ...]:
+        return st.lists(TEXT, max_size=3).map(tuple)
     if get_origin(hint) is tuple:
         return st.lists(st.none() | OF_TYPE[float], max_size=9).map(tuple)
     return st.one_of(*(OF_TYPE[kind] for kind in get_args(hint) or (hint,)))

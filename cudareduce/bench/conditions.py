@@ -1,0 +1,176 @@
+"""The condition on which a file without a header is right, where it is not right for every input.
+
+What such a kernel asks of its input stands nowhere. So it is tried: at first with all that anybody
+may ask, then with less and less, down to what it is wrong without.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import lcm, prod
+from typing import Any
+
+from cudareduce.bench.races import HAZARD
+from cudareduce.bench.reach import with_reach
+from cudareduce.bench.session import Session
+from cudareduce.launch.case import Case
+from cudareduce.library.condition import Nan
+from cudareduce.library.foreign import FOLDED, asking
+from cudareduce.library.header import GridRule
+from cudareduce.progress import say
+from cudareduce.verify.shapes import condition_nets, tile_of
+from cudareduce.verify.verdict import Verdict
+
+#: Tiles of which the elements may have to be whole multiples: unrolled loops, loads of 16 bytes.
+_TILES = 8
+#: A number in a kernel's text up to this may divide the elements that it takes.
+_LARGEST_DIVISOR = 2**13
+#: What is said of a kernel that no condition mends.
+_BEYOND_CONDITIONS = (HAZARD, "no answer after")
+#: Right at fewer sizes may be so by chance.
+_FEWEST = 3
+#: The widest load, in elements.
+_LOAD = 16
+
+
+def conditioned(
+    session: Session, verdicts: Mapping[Case, Verdict], *, quiet: bool
+) -> dict[Case, Case]:
+    """Cases that failed, with the condition on which they seem to be right; none of those for
+    which there is none that a user may be asked to see to."""
+    found = {}
+    for case, verdict in verdicts.items():
+        if not _is_guessed(session, case, verdict):
+            continue
+        other = next(filter(None, (_found(session, one) for one in _launches(case))), None)
+        if other is not None and other != case:
+            found[case] = other
+            say(_changes(case, other), quiet)
+    return found
+
+
+def joined(
+    session: Session, verdicts: Mapping[Case, Verdict], better: Mapping[Case, Case],
+    again: Mapping[Case, Verdict],
+) -> dict[Case, Verdict]:  # fmt: skip
+    """Verdicts with those `again` on cases as they are `better`; what is still wrong is told with
+    the condition, or with how far it goes."""
+    mended = {
+        case: replace(verdict, reason=f"even if {' and '.join(case.asks.texts)}: {verdict.reason}")
+        if verdict.outcome == "fail" else verdict
+        for case, verdict in again.items()
+    }  # fmt: skip
+    left = {case: verdict for case, verdict in verdicts.items() if case not in better}
+    return with_reach(session, left) | mended
+
+
+def _is_guessed(session: Session, case: Case, verdict: Verdict) -> bool:
+    """Whether a condition may mend a case: a race, or no end, is wrong on every input."""
+    if session.jobs.emulator is None or case.kernel.guessed is None:
+        return False
+    beyond = any(words in verdict.reason for words in _BEYOND_CONDITIONS)
+    return verdict.outcome == "fail" and not beyond
+
+
+def _launches(case: Case) -> Iterator[Case]:
+    """The case as it is launched, and in another grid where that was a guess."""
+    yield case
+    kernel = case.kernel
+    if "grid" in (kernel.guessed or ()) and "gridDim" in kernel.text:
+        other: GridRule = "fill" if kernel.grid == "cover" else "cover"
+        yield replace(case, kernel=replace(kernel, grid=other))
+
+
+def _changes(case: Case, other: Case) -> str:
+    """What is not launched as was said before."""
+    old, new = case.kernel, other.kernel
+    said = []
+    if old.grid != new.grid:
+        said.append(f"it is right with grid {new.grid}: --grid says which")
+    if old.finish != new.finish:
+        said.append(FOLDED)
+    return f"{old.path}: {'; '.join(said)}" if said else ""
+
+
+def _found(session: Session, case: Case) -> Case | None:
+    """The case with the least that it asks of its input; None if it is wrong with all that it may
+    ask. At first that is as much as a user can see to besides the number of elements."""
+    settings, reduction = session.settings, case.reduction
+    most: dict[str, bool | Nan] = {}
+    if reduction.op.name == "max" and reduction.dtype.kind != "uint":
+        most |= {"positive": True}
+    if reduction.op.name in ("min", "max") and reduction.dtype.kind == "float":
+        most |= {"finite": True} | ({} if settings.nan else {"nan": "none"})
+    most |= {"aligned": True}
+    found = _with_fewest(session, _asking(case, **most))
+    if found is None:
+        return None
+    for name in most:
+        for less in ("propagate", "drop") if name == "nan" else (False,):
+            eased = _asking(found, **{name: less})
+            if _is_right(session, eased):
+                found = eased
+                break
+    return found
+
+
+def _with_fewest(session: Session, case: Case) -> Case | None:
+    """The case with the least number that must divide its elements; None if there is none."""
+    kernel = case.kernel
+    if _is_right(session, case):
+        return case
+    if kernel.asks.sizes or kernel.asks.multiple > 1:
+        return None  # the user has said it
+    powers = _powers(_widest(case))
+
+    def dividing(exponents: Sequence[int]) -> Case:
+        primes = zip(powers, exponents, strict=True)
+        return _asking(case, multiple=prod(prime**k for prime, k in primes))
+
+    least = list(powers.values())
+    if not _is_right(session, dividing(least)):
+        return None
+    for k, most in enumerate(least):
+
+        def is_enough(fewer: int, k: int = k) -> bool:
+            return _is_right(session, dividing([*least[:k], fewer, *least[k + 1 :]]))
+
+        least[k] = bisect_left(range(most), x=True, key=is_enough)
+    return dividing(least)
+
+
+def _widest(case: Case) -> int:
+    """A multiple of all that may have to divide the elements of an input."""
+    written = [k for k in case.kernel.constants if k <= _LARGEST_DIVISOR]
+    widest = lcm(_TILES * tile_of(case), _LOAD)
+    for number in reversed(written):
+        if lcm(widest, number) <= _LARGEST_DIVISOR:
+            widest = lcm(widest, number)
+    return widest
+
+
+def _powers(number: int) -> dict[int, int]:
+    """The prime factors of a number, each with its exponent, the largest first."""
+    found: dict[int, int] = {}
+    prime = 2
+    while number > 1:
+        while number % prime == 0:
+            found[prime] = found.get(prime, 0) + 1
+            number //= prime
+        prime += 1
+    return dict(sorted(found.items(), reverse=True))
+
+
+def _asking(case: Case, **parts: Any) -> Case:
+    """The case with other parts of its condition."""
+    return replace(case, kernel=asking(case.kernel, replace(case.kernel.asks, **parts)))
+
+
+def _is_right(session: Session, case: Case) -> bool:
+    verdict = session.tried(case, condition_nets(case))
+    if verdict is None or verdict.outcome != "pass":
+        return False
+    tried = [n for n, _ in verdict.effort.sizes if n]
+    return len(tried) >= min(_FEWEST, len(case.asks.sizes) or _FEWEST)

@@ -1,0 +1,35 @@
+"""Whether a wrong answer is that of a race: the build that watches is given the sizes at which a
+kernel was wrong, too, since it may have been right at those that are usual."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from cudareduce.bench.session import Session
+from cudareduce.launch.case import Case
+from cudareduce.verify.shapes import watched_net
+from cudareduce.verify.verdict import Verdict
+
+#: What the verdict on a race says, and no other does.
+HAZARD = " hazard in "
+
+
+def with_races(session: Session, verdicts: Mapping[Case, Verdict]) -> dict[Case, Verdict]:
+    """Verdicts on cases, of a user's file that failed with the race that was found, if one was."""
+    return {
+        case: _told(session, case, verdict)
+        if verdict.outcome == "fail" and case.kernel.foreign and HAZARD not in verdict.reason
+        else verdict
+        for case, verdict in verdicts.items()
+    }  # fmt: skip
+
+
+def _told(session: Session, case: Case, verdict: Verdict) -> Verdict:
+    if session.jobs.emulator is None:
+        return verdict
+    net = watched_net(case, verdict.effort.sizes, session.backend.limits())
+    found = session.tried(case, [net])
+    if found is None or HAZARD not in found.reason:
+        return verdict
+    return replace(verdict, reason=found.reason, error=None, bound=None)

@@ -1,0 +1,65 @@
+"""How far a kernel goes that is wrong: what it is right for may be one size, or all up to one."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import replace
+
+from cudareduce.bench.races import HAZARD
+from cudareduce.bench.session import Session
+from cudareduce.launch.case import Case
+from cudareduce.library.condition import Condition
+from cudareduce.verify.shapes import size_net
+from cudareduce.verify.verdict import Verdict
+
+#: Sizes that are tried besides the numbers in a kernel's text.
+_LADDER = tuple(2**k for k in range(1, 19))
+#: No number in a kernel's text beyond is worth the while.
+_MOST = 2**22
+_WARP = 32
+
+
+def with_reach(session: Session, verdicts: Mapping[Case, Verdict]) -> dict[Case, Verdict]:
+    """Verdicts on cases whose files have no header, with how far those go that failed, where that
+    can be said in a few words."""
+    return {
+        case: _told(session, case, verdict)
+        if verdict.outcome == "fail" and case.kernel.guessed is not None else verdict
+        for case, verdict in verdicts.items()
+    }  # fmt: skip
+
+
+def _told(session: Session, case: Case, verdict: Verdict) -> Verdict:
+    if session.jobs.emulator is None or HAZARD in verdict.reason:
+        return verdict
+    reach = _reach(session, case)
+    if reach is None and case.kernel.whole_tiles and "block" in (case.kernel.guessed or ()):
+        reach = _reach(session, replace(case, block=_WARP))
+        reach = reach and f"{reach}, in a block of {_WARP}"
+    return replace(verdict, reason=f"{reach}; {verdict.reason}") if reach else verdict
+
+
+def _reach(session: Session, case: Case) -> str | None:
+    """What a case is right for, in words; None if that is none or many sizes."""
+    step = case.asks.multiple
+    sizes = {n for n in (*_LADDER, *case.kernel.constants) if 1 < n <= _MOST and n % step == 0}
+    right = [_is_right(session, case, n) for n in sorted(sizes)]
+    count = sum(right)
+    if count == 1:
+        return f"right for n = {sorted(sizes)[right.index(True)]} alone"
+    if not count or all(right) or not all(right[:count]):
+        return None
+    below, above = (n // step for n in sorted(sizes)[count - 1 : count + 1])
+    beyond = bisect_left(
+        range(below + 1, above), x=True, key=lambda k: not _is_right(session, case, k * step)
+    )
+    return f"right up to n = {(below + beyond) * step}"
+
+
+def _is_right(session: Session, case: Case, n: int) -> bool:
+    """Whether it is right for ordinary elements of this number."""
+    alone = replace(case.kernel, asks=Condition(sizes=(n,)))
+    net = size_net(replace(case, kernel=alone), session.backend.limits())
+    verdict = session.tried(case, [net])
+    return verdict is not None and verdict.outcome == "pass"

@@ -1,0 +1,61 @@
+"""On what condition a kernel is right: what it asks of its input beyond operator and type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cudareduce.problem.sizes import size_list
+
+#: What becomes of a NaN in a minimum or maximum: it wins, as in NumPy; it is dropped, as C's fmax
+#: and IEEE 754's maximumNumber do it; or there must be none.
+Nan = Literal["propagate", "drop", "none"]
+
+ALIGNED = "its input is aligned to 16 bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must hold of an input for a kernel to be right.
+
+    `multiple` divides its elements, which are one of `sizes` where these are given; it is `aligned`
+    to 16 bytes; all elements are `positive`; one of them is `finite`.
+    """
+
+    multiple: int = 1
+    sizes: tuple[int, ...] = ()
+    aligned: bool = False
+    positive: bool = False
+    finite: bool = False
+    nan: Nan = "propagate"
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its parts in words that follow `right if`."""
+        parts = {
+            f"n is a multiple of {self.multiple}": self.multiple > 1 and not self.sizes,
+            f"n is {size_list(self.sizes or (0,))}": bool(self.sizes),
+            ALIGNED: self.aligned,
+            "its input is positive": self.positive,
+            "one of its elements is finite": self.finite,
+            "a NaN may be dropped": self.nan == "drop",
+            "none of its elements is NaN": self.nan == "none",
+        }
+        return tuple(text for text, holds in parts.items() if holds)
+
+    def near(self, n: int) -> tuple[int, ...]:
+        """The multiples next to `n`, on either side; `n` itself where it is one."""
+        below = n // self.multiple * self.multiple
+        return (n,) if below == n else (below, below + self.multiple)
+
+    def why_not(self, n: int) -> str | None:
+        """Why it does not hold for `n` elements, in words that follow a kernel's name; None if it
+        does."""
+        if self.sizes and n not in self.sizes:
+            return f"is right if n is {size_list(self.sizes)}, not {n}"
+        if n % self.multiple:
+            return f"is right if n is a multiple of {self.multiple}, not {n}"
+        return None
+
+
+ANY_INPUT = Condition()
