@@ -21,7 +21,9 @@ def settled(session: Session, choices: Sequence[Choice], quiet: bool) -> list[Ch
 
 def _settled(session: Session, choice: Choice, quiet: bool) -> Choice:
     kernel = choice.kernel
-    if "grid" not in (kernel.guessed or ()) or "gridDim" not in kernel.text:
+    if "grid" not in (kernel.guessed or ()) or kernel.scope == "rows":
+        return choice
+    if "gridDim" not in kernel.text:
         return choice
     other: GridRule = "fill" if kernel.grid == "cover" else "cover"
     second = replace(choice, kernel=replace(kernel, grid=other))

@@ -35,8 +35,9 @@ from cudareduce.verify.forking import fork_server
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """Which kernels, and what the user says of files without a header: `block` threads, `items`
-    elements a thread, `grid` blocks or a rule for their number, `shared` bytes a block; None
-    leaves it to each kernel. Each is run on every number of `sms`, without any on all SMs."""
+    elements a thread, `grid` blocks or a rule for their number, `shared` bytes a block, `arg` what
+    parameters get; None leaves it to each kernel. Each is run on every number of `sms`, without
+    any on all SMs."""
 
     kernels: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
@@ -47,6 +48,7 @@ class Selection:
     grid: int | GridRule | None = None
     shared: int | None = None
     finish: Finish | None = None
+    arg: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +137,7 @@ def chosen(selection: Selection, registry: Registry, quiet: bool) -> list[Choice
     guesses = Guesses(
         entries=selection.entry, block=selection.block, items=selection.items,
         grid=selection.grid, finish=selection.finish, shared=selection.shared,
+        arguments=selection.arg,
     )  # fmt: skip
 
     take = adopting(guesses, partial(say, quiet=quiet))

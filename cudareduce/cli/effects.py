@@ -62,7 +62,7 @@ _IDLE = (
         lambda values: "n" in values and values["n"] is None,
     ),
     _Idle(
-        ("entry", "grid", "shared", "finish"), "no file without a header is named",
+        ("entry", "arg", "grid", "shared", "finish"), "no file without a header is named",
         _all_have_headers,
     ),
     _Idle(

@@ -19,7 +19,7 @@ GROUPS = {
         "only_pattern", "seed",
     ),
     "Which kernels": ("folders", "block", "items", "sms", "peers"),
-    "Files without a header": ("entry", "grid", "shared", "finish"),
+    "Files without a header": ("entry", "arg", "grid", "shared", "finish"),
     "What it is compared with": (
         "baseline", "base", "compiling", "arch", "update_baseline", "compare",
     ),

@@ -60,11 +60,12 @@ class Plan:
     """Everything that is launched for one problem, and what follows from it.
 
     A block has `block` threads, a thread takes `items` elements at a time; no launch has more than
-    `sms` blocks, so that no more SMs work. `preset` names the
-    buffer that must hold the identity, or without elements the answer, when the first pass starts;
-    writing it is part of the timed region. `scratch` gives the bytes of each buffer besides input
-    and output. `depth` bounds the number of roundings any element passes through, so that a sum is
-    within gamma_depth * sum|x| (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
+    `sms` blocks, so that no more SMs work. `preset` names the buffer that must hold the identity,
+    or without elements the answer, when the first pass starts; writing it is part of the timed
+    region, and so is clearing those that are `zeroed`. `scratch` gives the bytes of each buffer
+    besides input and output. `depth` bounds the number of roundings any element passes through, so
+    that a sum is within gamma_depth * sum|x| (Higham, Accuracy and Stability of Numerical
+    Algorithms, 4.2).
     """
 
     kernel: Kernel
@@ -78,6 +79,11 @@ class Plan:
     sms: int | None = None
 
     @property
+    def zeroed(self) -> tuple[str, ...]:
+        """The scratch buffers that are cleared when the first pass starts."""
+        return tuple(room.name for room in self.kernel.rooms if room.zeroed and self.passes)
+
+    @property
     def stages(self) -> tuple[Stage, ...]:
         """The translation units that it launches, each once."""
         return tuple(dict.fromkeys(step.stage for step in self.passes))
@@ -85,12 +91,21 @@ class Plan:
     @property
     def behind(self) -> tuple[str, ...]:
         """The scratch buffers that the entry point takes behind its counts."""
-        return tuple(name for name in ("partials", "counter", "workspace") if name in self.scratch)
+        rooms = (room.name for room in self.kernel.rooms)
+        names = ("partials", "counter", "workspace", *rooms)
+        return tuple(name for name in names if name in self.scratch)
 
     @property
     def outputs(self) -> int:
         """How many values the last launch leaves: answers, or partials for the host to fold."""
         return self.passes[0].grid if self.folds_on_host else self.problem.rows
+
+    @property
+    def room(self) -> int:
+        """How many values the output has room for: where a kernel of others has answers of its own
+        making, it may have kept a partial for each block there."""
+        own = self.kernel.guessed is not None and self.kernel.finish == "none" and self.passes
+        return max(self.outputs, self.passes[-1].grid if own else 1)
 
     @property
     def folds_on_host(self) -> bool:
@@ -157,7 +172,7 @@ def plan(
         passes.append(Pass(stage, grid, n, source, target))
         source = target
     if shapes:
-        scratch |= _behind(kernel, problem, fixed.partials if fixed else shapes[0][0])
+        scratch |= _behind(kernel, problem, fixed.partials if fixed else shapes[0][0], block)
     answers_preset = kernel.finish == "atomic" or not shapes
     preset = "out" if problem.rows and answers_preset else None
     depth = sum(  # a block may take several rows
@@ -167,14 +182,16 @@ def plan(
     return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth, sms)
 
 
-def _behind(kernel: Kernel, problem: Problem, partials: int) -> dict[str, int]:
+def _behind(kernel: Kernel, problem: Problem, partials: int, block: int) -> dict[str, int]:
     """Bytes of each buffer that the entry point takes behind its counts."""
     if kernel.finish == "last_block":
         counts = problem.rows + (kernel.walk == "tickets")  # those that were drawn, behind the rest
         return {"partials": partials * problem.reduction.acc_size, "counter": 4 * counts}
     if kernel.workspace:
         return {"workspace": kernel.workspace_bytes(problem.reduction, partials)}
-    return {}
+    blocks = max(partials, problem.rows)
+    sizes = blocks, partials * block, problem.elements
+    return {room.name: room.bytes(*sizes) for room in kernel.rooms}
 
 
 def _shapes(
@@ -213,6 +230,8 @@ def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: Dev
             return rows
         case "warp_per_row":
             return _parts(rows, block // 32)
+        case "thread_per_row":
+            return _parts(rows, block)
         case "cluster":
             return CLUSTER
         case "fill_by_row":

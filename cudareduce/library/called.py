@@ -1,88 +1,195 @@
-"""How a kernel that was not written for this tool is called: which parameter reads, which writes,
-which counts, and what its template parameters get."""
+"""How a kernel that was not written for this tool is called: what its parameters and its template
+parameters get, and what becomes of what it writes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.library.elements import element_of
-from cudareduce.library.header import Finish
-from cudareduce.library.syntax import Function
+from cudareduce.library.arguments import Said, guessed, locks, room_of, strides
+from cudareduce.library.body import Body
+from cudareduce.library.elements import bytes_of
+from cudareduce.library.header import Finish, RowGrid
+from cudareduce.library.parameters import Parameter, read_parameter
+from cudareduce.library.room import Room
+from cudareduce.library.syntax import Function, names_in
 
-_OUTPUT_NAME = re.compile(r"^(?:[dg]_?)?(?:o|out|dst|dest|res|result|y|sum|partial)", re.IGNORECASE)
-_INTEGERS = re.compile(r"^(?:const )?(?:unsigned|signed|int|long|short|size_t|u?int\d+_t|uint)\b")
 #: Bits of a count's value, by what its type says; of others they suffice for every array.
 _BITS = (("short", 15), ("int16_t", 15), ("int32_t", 31), ("long", 63), ("64_t", 63),
          ("size_t", 64), ("int8_t", 7), ("", 31))  # fmt: skip
+#: Whoever writes one of these lets the blocks of a grid wait for one another, or the last of them
+#: do the rest.
+_MEETS = frozenset(["__threadfence", "atomicInc", "this_grid"])
+#: What a row is found by where each has a warp, and not a thread.
+_BY_WARP = frozenset(["/", ">>", "warpSize"])
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A kernel with its template arguments, which parameters read, write and count, and what it is
-    given, in the words of an entry point with `in`, `out` and `n`."""
+    """A kernel with its template arguments, and what it is given.
+
+    `arguments` are the words of a call from an entry point with `in`, `out`, `n`, perhaps `rows`,
+    and a pointer for each of `rooms`, memory besides; `said` tells of them but for `read`, `write`
+    and `count`, in the words of `--arg`. `counted` says that it is told how much there is, `rows`
+    how many blocks rows get, None where there is one array, `waits` that its blocks wait for one
+    another: for all of them or for a lock.
+    """
 
     text: str
-    read: str
-    write: str
-    count: str | None
+    read: Parameter
+    write: Parameter
+    count: Parameter | None
+    counted: bool
+    rows: RowGrid | None
+    rooms: tuple[Room, ...]
+    said: tuple[str, ...]
     arguments: str
+    finish: Finish | None
+    waits: bool
+
+    @property
+    def takes(self) -> str:
+        """The parameters of an entry point from the count on."""
+        rooms = [f"void *room{k}" for k in range(len(self.rooms))]
+        return ", ".join(["size_t n", *(["size_t rows"] if self.rows else []), *rooms])
 
 
-def called(path: Path, function: Function, given: str) -> Call:
-    """How a kernel is called, with the template arguments that are `given`. Raises UsageError if
-    its parameters are not understood."""
-    pointers = [p for p in function.parameters if "*" in p]
-    counts = [p for p in function.parameters if "*" not in p]
-    if len(pointers) != 2 or len(counts) > 1 or not all(_INTEGERS.match(c) for c in counts):
-        raise UsageError(
-            f"{path}: {function.name}({', '.join(function.parameters)}) cannot be called: a "
-            "pointer to read, a pointer to write and a count are understood; give the file a "
-            "header instead"
-        )
-    read, write = _read_and_write(pointers)
+def called(path: Path, function: Function, given: str, says: Sequence[Said] = ()) -> Call:
+    """How a kernel is called, with the template arguments that are `given` and what the user `says`
+    of its parameters. Raises UsageError if one of them is not understood."""
     if given and not function.template:
         raise UsageError(f"{path}: {function.name} is no template: say --entry {function.name}")
-    text = function.name + given if given else _instance(path, function)
+    parameters, body = [read_parameter(text) for text in function.parameters], Body(function.body)
+    gets = _gets(path, function, parameters, body, says)
+    by_what = {gets[p.name]: p for p in reversed(parameters)}
+    read, write, count = by_what["in"], by_what["out"], by_what.get("n")
+    told = {n for p in parameters if not p.points for n in names_in(f"int x = {gets[p.name]};")}
+    rows = _rows(path, function, body, count, many="rows" in told)
+    rooms: list[Room] = []
+    words = []
+    for p in parameters:
+        room = room_of(p, gets[p.name], function.template_names)
+        words.append(_argument(p, gets[p.name], len(rooms) if room else None, function))
+        rooms += [room] if room else []
+    zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
+    guards = any(locks(p, body) for p in zeroed)
+    return Call(
+        text=function.name + given if given else _instance(path, function),
+        read=read, write=write, count=count, counted="n" in told, rows=rows, rooms=tuple(rooms),
+        said=tuple(f"{p.name}={gets[p.name]}" for p in parameters if p not in (read, write, count)),
+        arguments=", ".join(words),
+        finish=_finish(body, write, rows, guards=guards, zeroed=bool(zeroed)),
+        waits=guards or "this_grid" in body.words,
+    )  # fmt: skip
+
+
+def _gets(
+    path: Path, function: Function, parameters: Sequence[Parameter], body: Body,
+    says: Sequence[Said],
+) -> dict[str, str]:  # fmt: skip
+    """What each parameter gets, by its name, in the words of `--arg`; one of them is read and one
+    is written to."""
+    said = {s.name: s.what for s in says if s.means(function.name)}
+    gets = {p.name: said[p.name] for p in parameters if p.name in said}
+    gets |= guessed(parameters, gets, body)
+    shown = f"{path}: {function.name}({', '.join(function.parameters)}) cannot be called"
+    for p in parameters:
+        what = gets.get(p.name)
+        if what is None:
+            raise UsageError(
+                f"{shown}: it is not understood what {p.name or 'a parameter without a name'} "
+                f"gets; say it, as in --arg {p.name or 'NAME'}={_likely(p, gets)}"
+            )
+        memory = what in ("in", "out", "out2") or what.startswith(("zeroed:", "scratch:"))
+        if memory and not (p.points or p.refers):
+            raise UsageError(f"{shown}: {p.name} is no pointer, so it cannot get {what}")
+    for what, does in (("in", "reads"), ("out", "writes")):
+        if what not in gets.values():
+            raise UsageError(
+                f"{shown}: none of its parameters is a pointer to what it {does}; where one is, "
+                f"say --arg NAME={what}, else give the file a header"
+            )
+    return gets
+
+
+def _likely(parameter: Parameter, gets: Mapping[str, str]) -> str:
+    """What a parameter might get that is not understood."""
+    if parameter.writes:
+        return "out2" if "out" in gets.values() else "out"
+    if parameter.points:
+        return "in"
+    kinds = {"bool": "false", "float": "1.0f", "double": "1.0"}
+    return kinds.get(parameter.type, "0" if bytes_of(parameter.type, ()) else "{}")
+
+
+def _argument(parameter: Parameter, what: str, room: int | None, function: Function) -> str:
+    """What is written between the commas of the call. A pointer gets its own type, since `long` and
+    `long long` are two even where they are as wide; that of a template parameter is the element's.
+    A value is converted where its type is a number's: others are told by their own braces."""
     own = function.template_names
-    names = {read: _cast(read, "In", own) + "in", write: _cast(write, "Out", own) + "out"}
-    names |= {count: f"({type_of(count)})n" for count in counts}
-    arguments = ", ".join(names[p] for p in function.parameters)
-    return Call(text, read, write, counts[0] if counts else None, arguments)
+    pointer = what in ("in", "out") or room is not None
+    if pointer or parameter.points:
+        value = what if room is None else f"room{room}"
+        element = {"out": "Out"}.get(what, "In") if parameter.type in own else parameter.type
+        value = f"({element} {'*' * max(1, parameter.stars)}){value if pointer else f'({what})'}"
+        return f"*{value}" if parameter.refers else value
+    number = bytes_of(parameter.type, ()) is not None and not what.startswith("{")
+    return f"({parameter.type})({what})" if number else what
 
 
-def _read_and_write(pointers: list[str]) -> tuple[str, str]:
-    """Const says which pointer is read; else a name that sounds like an output; else the order."""
-    for k, pointer in enumerate(pointers):
-        if pointer.startswith("const ") or " const *" in pointer:
-            return pointer, pointers[1 - k]
-    if _OUTPUT_NAME.match(name_of(pointers[0])) and not _OUTPUT_NAME.match(name_of(pointers[1])):
-        return pointers[1], pointers[0]
-    return pointers[0], pointers[1]
+def _rows(
+    path: Path, function: Function, body: Body, count: Parameter | None, *, many: bool
+) -> RowGrid | None:
+    """How many blocks rows get, if it sums rows, each as long as `count` says; `many` says that it
+    is told how many there are. A UsageError where that cannot be launched here."""
+    if count is None or not (many or strides(body, count.name)):
+        return None
+    if not many and any("blockIdx.x" in body.behind(n) for n in body.compared(count.name)):
+        raise UsageError(
+            f"{path}: {function.name} counts rows and their elements with {count.name} alone: only "
+            "a square is summed so; give it a second count, or the file a header"
+        )
+    factors = [body.behind(node) for node in body.factors(count.name)]
+    index = next((words for words in factors if count.name not in words), frozenset[str]())
+    if any(word.endswith((".y", ".z")) for word in index):
+        raise UsageError(
+            f"{path}: {function.name} finds its row by blocks or threads of two dimensions, and "
+            "launches here have one: let it count in x, or give the file a header"
+        )
+    if "threadIdx.x" not in index and "thread_rank" not in index:
+        return "warp_per_row" if "meta_group_rank" in index else "block_per_row"
+    return "warp_per_row" if index & _BY_WARP else "thread_per_row"
 
 
-def _cast(pointer: str, element: str, template: Sequence[str]) -> str:
-    """A pointer's own type, since `long` and `long long` are two even where they are as wide; of a
-    template parameter it is the element's."""
-    own = element_of(type_of(pointer))
-    return f"({element if own in template else own} *)"
+def _finish(
+    body: Body, write: Parameter, rows: RowGrid | None, *, guards: bool, zeroed: bool
+) -> Finish | None:
+    """What becomes of the partials of a kernel, where its text tells: those that atomics or a lock
+    combine in its output, and those that its last block folds. None for others."""
+    if guards or body.atomics(write.name):
+        return "atomic"
+    return "none" if rows or zeroed or body.words & _MEETS else None
+
+
+def check(path: Path, functions: Sequence[Function], says: Sequence[Said]) -> None:
+    """Raise UsageError if something is said of a parameter that none of the kernels has."""
+    for one in says:
+        kernels = [function for function in functions if one.means(function.name)]
+        names = [read_parameter(text).name for kernel in kernels for text in kernel.parameters]
+        if one.name not in names:
+            whose = "it has" if len(kernels) == 1 else "there are"
+            known = ", ".join(dict.fromkeys(names)) or ", ".join(f.name for f in functions)
+            what = f"parameter {one.name}" if kernels else f"kernel {one.kernel}"
+            raise UsageError(f"{path}: --arg: there is no {what}; {whose}: {known}")
 
 
 def most(count: str) -> int | None:
     """The most elements that a type counts; None if no array has more."""
     bits = next(bits for word, bits in _BITS if word in count)
     return None if bits > 32 else 2 ** (bits + bool(re.search(r"\bu", count))) - 1
-
-
-def finish_of(function: Function, write: str, again: bool) -> Finish:
-    """What becomes of the partials of a kernel that writes to this parameter; `again` says that it
-    could read them."""
-    if re.search(rf"\batomic\w+\s*\(\s*&?\s*{name_of(write)}\b", function.body):
-        return "atomic"
-    return "relaunch" if again else "host"
 
 
 def _instance(path: Path, function: Function) -> str:
@@ -105,13 +212,3 @@ def _instance(path: Path, function: Function) -> str:
                 f"write the arguments, as in --entry '{function.name}<float, 256>'"
             )
     return f"{function.name}<{', '.join(arguments)}>" if arguments else function.name
-
-
-def name_of(parameter: str) -> str:
-    """The name of a parameter."""
-    return re.split(r"[\s*]+", parameter.strip())[-1]
-
-
-def type_of(parameter: str) -> str:
-    """The type of a parameter."""
-    return parameter[: parameter.rindex(name_of(parameter))].strip()

@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.library.called import Call, called, finish_of, most, name_of, type_of
+from cudareduce.library.arguments import said
+from cudareduce.library.called import Call, called, check, most
 from cudareduce.library.declared import spelled_out, type_aliases
 from cudareduce.library.device_part import Unit, device_part, read_unit
 from cudareduce.library.elements import read_dtypes, written_dtype
 from cudareduce.library.header import BLOCKS, Finish, GridRule
 from cudareduce.library.kernel import EXTERN_SHARED, Adopt, Kernel
-from cudareduce.library.syntax import Function
+from cudareduce.library.syntax import Function, names_in
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.sizes import counted
 
@@ -54,7 +55,7 @@ _AFTER = """
 #pragma pop_macro("__launch_bounds__")
 #pragma pop_macro("__global__")
 #line 1 "<entry point>"
-extern "C" __global__ void {entry}(const In *in, Out *out, size_t n)
+extern "C" __global__ void {entry}(const In *in, Out *out, {takes})
 {{
     {call}({arguments});
 }}
@@ -65,7 +66,8 @@ extern "C" __global__ void {entry}(const In *in, Out *out, size_t n)
 class Guesses:
     """What the user says of a file: the `entries` that are its kernels, `block` threads, `items`
     elements a thread, `grid` blocks or a rule for their number, `shared` bytes of dynamic shared
-    memory a block. None leaves it to the file's own signs."""
+    memory a block; `arguments` are what its parameters get, each `NAME=WHAT`. None leaves it to the
+    file's own signs."""
 
     entries: tuple[str, ...] = ()
     block: int | None = None
@@ -73,6 +75,7 @@ class Guesses:
     grid: int | GridRule | None = None
     finish: Finish | None = None
     shared: int | None = None
+    arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     """
     unit = read_unit(path, text)
     chosen = _choose(path, _kernels(unit), says.entries)
+    check(path, [function for function, _ in chosen], [said(text) for text in says.arguments])
     kernels, said, refused = [], [], []
     for function, entry in chosen:
         try:
@@ -125,25 +129,25 @@ def _adopted(
 ) -> tuple[Kernel, str]:
     """A kernel and what was assumed about it; one that is `alone` has the name of its file."""
     path = unit.path
-    call = called(path, function, given)
-    block, counted = says.block or 256, call.count is not None
+    call = called(path, function, given, [said(text) for text in says.arguments])
+    block = says.block or 256
     doubled = re.findall(r"(?<![\w.])([\w.]+)\s*\*\s*2\b", function.body)
     twice = any("block" in name.lower() for name in doubled)
     blocks = says.grid if isinstance(says.grid, int) else None
     template = function.template_names
-    dtypes = read_dtypes(function.name, type_of(call.read), template)
-    partials = written_dtype(function.name, type_of(call.write), template, dtypes)
-    again = counted and partials in (None, *dtypes)  # or it could not read what it has written
-    finish, shared = says.finish or finish_of(function, call.write, again), says.shared
+    dtypes = read_dtypes(function.name, call.read.type, template)
+    partials = written_dtype(function.name, call.write.type, template, dtypes)
+    again = call.counted and not call.rows and partials in (None, *dtypes)  # it can read them
+    finish = says.finish or call.finish or ("relaunch" if again else "host")
+    shared = says.shared
     if finish.startswith(("relaunch", "reshape")) and not again:
         raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
-    device = device_part(unit, function.name)
+    device = device_part(unit, function.name, names_in(f"int x = {call.text}({call.arguments});"))
     if shared is None:
         widest = max(DTYPES[name].size for name in dtypes)
         shared = block * widest if EXTERN_SHARED.search(device) else 0
-    bare_name = function.name.rpartition("::")[2]
-    entry = f"run_{bare_name}"
-    last = _AFTER.format(entry=entry, call=call.text, arguments=call.arguments)
+    entry = f"run_{function.name.rpartition('::')[2]}"
+    last = _AFTER.format(entry=entry, takes=call.takes, call=call.text, arguments=call.arguments)
     kernel = Kernel(
         id=path.stem if alone and path.stem.isidentifier() else function.name,
         path=path,
@@ -151,8 +155,8 @@ def _adopted(
         text=f'{_BEFORE}#line 1 "{path}"\n{device}{last}',
         title=f"{function.name} of {path.name}",
         change="",
-        scope="grid",
-        grid="fixed" if blocks else _grid(says, function),
+        scope="rows" if call.rows else "grid",
+        grid="fixed" if blocks else _grid(says, function, call),
         walk="element",  # nothing is known of the order of its additions: the widest bound holds
         finish=finish,
         block=block,
@@ -164,8 +168,9 @@ def _adopted(
         symbol=entry,
         partials=partials or "of its elements",
         dynamic_shared=shared,
-        whole_tiles=not counted,
-        most=most(type_of(call.count)) if call.count else None,
+        rooms=call.rooms,
+        whole_tiles=not call.counted,
+        most=most(call.count.type) if call.count else None,
         guessed=tuple(name for name in _OPTIONS if getattr(says, name) is None),
     )
     return kernel, _assumption(kernel, call, unit.missing)
@@ -178,26 +183,32 @@ def _ops(function: Function) -> tuple[str, ...]:
     return ("sum", "prod", "min", "max") if plain else tuple(named)
 
 
-def _grid(says: Guesses, function: Function) -> GridRule:
+def _grid(says: Guesses, function: Function, call: Call) -> GridRule:
     """As the user says, else as the kernel's text looks."""
     if isinstance(says.grid, str):
         return says.grid
-    return "fill" if _SHARES.search(function.body) else "cover"
+    if call.rows:
+        return call.rows
+    if not (_SHARES.search(function.body) or "this_grid" in function.body):
+        return "cover"
+    return "per_sm" if call.waits else "fill"
 
 
 def _assumption(kernel: Kernel, call: Call, missing: Sequence[str]) -> str:
     """What was guessed, and how to say it better."""
     shared = counted(int(kernel.dynamic_shared), "byte")
-    counting = f"counts with {name_of(call.count)}" if call.count else "takes whole tiles"
+    counting = f"counts with {call.count.name}" if call.count else "takes whole tiles"
+    counting = ", ".join([counting + " the elements of a row" * bool(call.rows), *call.said])
     by = f", by {kernel.ops[0]}" if len(kernel.ops) == 1 else ""
     are = "is" if len(missing) == 1 else "are"
     without = f"; {', '.join(missing)} {are} nowhere beside it and left out" if missing else ""
     return (
-        f"{kernel.path}: no header, so it is assumed that {call.text} reads {name_of(call.read)}, "
-        f"writes {name_of(call.write)}, {counting}; block {kernel.block}, items {kernel.items}, "
+        f"{kernel.path}: no header, so it is assumed that {call.text} reads {call.read.name}, "
+        f"writes {call.write.name}, {counting}; block {kernel.block}, items {kernel.items}, "
         f"grid {kernel.fixed_grid or kernel.grid}, {shared} of dynamic shared memory, "
         f"finish {kernel.finish}{by}{without}. Where that is wrong say so with --entry, --block, "
-        "--items, --grid, --shared, --finish; where it faults, run it under compute-sanitizer"
+        "--items, --grid, --shared, --finish, --arg; where it faults, run it under "
+        "compute-sanitizer"
     )
 
 

@@ -24,6 +24,7 @@ from cudareduce.library.header import (
     memory_bytes,
     read_header,
 )
+from cudareduce.library.room import Room
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, Operator, Reduction
 
@@ -65,6 +66,7 @@ class Kernel:
     symbol: str | None = None  # where the entry point does not bear the file's name
     dynamic_shared: int | str = 0  # bytes a block, or in the words of a header
     workspace: int | str = 0  # bytes a grid that outlive a launch, or in the words of a header
+    rooms: tuple[Room, ...] = ()  # of a file without a header: memory besides
     whole_tiles: bool = False  # takes no count, so only multiples of block * items
     partials: str | None = None  # a file without a header: their type, or "of its elements"
     most: int | None = None  # elements, where its count is of a type that holds no more

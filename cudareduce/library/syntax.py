@@ -52,7 +52,7 @@ class Piece:
         """The words in front of its body, which say where it belongs."""
         body = self.inner.child_by_field_name("body")
         end = body.start_byte if body else self.node.end_byte
-        before = takewhile(lambda node: node.start_byte < end, _every(self.node))
+        before = takewhile(lambda node: node.start_byte < end, every(self.node))
         return frozenset(text(node) for node in before if not node.child_count)
 
     @cached_property
@@ -64,7 +64,7 @@ class Piece:
         if node.type == "using_declaration":
             found = {text(node.children[-2]).rpartition("::")[2]}
         if node.type == "enum_specifier":
-            found |= {text(n) for n in _every(node) if n.parent and n.parent.type == "enumerator"}
+            found |= {text(n) for n in every(node) if n.parent and n.parent.type == "enumerator"}
         for declarator in node.children_by_field_name("declarator"):
             found |= {_declared(declarator)}
         kind = node.child_by_field_name("type")
@@ -77,9 +77,8 @@ class Piece:
         """The names in it, be they types, functions or variables."""
         if self.kind in _MACROS:
             value = self.inner.child_by_field_name("value")
-            parsed = pieces(text(value).encode()) if value else []
-            return frozenset(name for piece in parsed for name in piece.uses)
-        return frozenset(text(node) for node in _every(self.node) if node.type in _NAMES)
+            return names_in(text(value)) if value else frozenset()
+        return frozenset(text(node) for node in every(self.node) if node.type in _NAMES)
 
     @cached_property
     def function(self) -> Function | None:
@@ -87,7 +86,7 @@ class Piece:
         body, declarator = map(self.inner.child_by_field_name, ("body", "declarator"))
         if self.kind != "function_definition" or body is None or declarator is None:
             return None
-        listed = next((n for n in _every(declarator) if n.type == "parameter_list"), None)
+        listed = next((n for n in every(declarator) if n.type == "parameter_list"), None)
         children = self.node.children
         template = next((n for n in children if n.type == "template_parameter_list"), None)
         return Function(
@@ -110,6 +109,16 @@ class Function:
     def template_names(self) -> list[str]:
         """What its template parameters are called."""
         return [parameter.split("=")[0].split()[-1] for parameter in self.template]
+
+
+def parsed(code: str) -> Node:
+    """The root of what a parser makes of some code, whether it is a whole file or not."""
+    return Parser(_CUDA).parse(code.encode(errors="replace")).root_node
+
+
+def names_in(code: str) -> frozenset[str]:
+    """The names in some code, be they types, functions or variables."""
+    return frozenset(text(node) for node in every(parsed(code)) if node.type in _NAMES)
 
 
 def pieces(data: bytes) -> list[Piece]:
@@ -161,7 +170,7 @@ def _declared(node: Node) -> str:
 def _without_comments(node: Node) -> str:
     """Its text with a space for each comment."""
     parts, start = [], 0
-    for comment in (n for n in _every(node) if n.type == "comment"):
+    for comment in (n for n in every(node) if n.type == "comment"):
         parts.append(_slice(node, start, comment.start_byte - node.start_byte))
         start = comment.end_byte - node.start_byte
     return " ".join([*parts, _slice(node, start, node.end_byte - node.start_byte)])
@@ -176,7 +185,7 @@ def text(node: Node) -> str:
     return (node.text or b"").decode(errors="replace")
 
 
-def _every(node: Node) -> Iterator[Node]:
+def every(node: Node) -> Iterator[Node]:
     """A node and all below it, in order; however deep, since a file may nest as it likes."""
     left = [node]
     while left:

@@ -86,8 +86,8 @@ def far_net(case: Case) -> Iterator[Net]:
     """Sizes that show how the kernel divides its work, then those beyond 32 bits and, for where a
     block takes too long to get there, beyond fewer."""
     kernel, tile, size = case.kernel, tile_of(case), case.reduction.dtype.size
-    if kernel.whole_tiles:
-        return  # who takes no count says nothing of how far it goes
+    if kernel.whole_tiles or any(room.each for room in kernel.rooms):
+        return  # who takes no count says nothing of how far it goes; what grows has no room there
     grid = (
         kernel.fixed_grid or max(1, _TURN // tile)
         if kernel.grid in ("fill", "per_sm", "fixed", "fill_by_row")
@@ -167,7 +167,7 @@ def _seen(
         for k, probe in enumerate(probes):
             left = _left(plan, probe, buffers)
             left[:] = np.frombuffer(_before(plan), left.dtype)
-            for name in buffers.keys() & KEPT:
+            for name in buffers.keys() & {*KEPT, *plan.zeroed}:
                 backend.zero(buffers[name])
             seconds: float | None = 0.0
             try:
@@ -188,7 +188,7 @@ def _seen(
 def _reserved(backend: SparseBackend, plan: Plan) -> Iterator[dict[str, PlacedBuffer]]:
     """The buffers of a plan, all of them 0. Raises OutOfMemory."""
     reduction = plan.problem.reduction
-    sizes = {"in": plan.problem.input_bytes, "out": plan.outputs * reduction.result_size}
+    sizes = {"in": plan.problem.input_bytes, "out": plan.room * reduction.result_size}
     with ExitStack() as stack:
         buffers = {}
         for name, nbytes in (sizes | plan.scratch).items():

@@ -14,7 +14,6 @@ Call = Callable[..., tuple[int, str, str]]
 CODES = {"right": 0, "refused": 2, "wrong": 3}
 #: What is not yet as it should be.
 OPEN = {
-    "arrival_counter": "no counter is made for a third pointer",
     "fixed_count": "no size above the constant of the file is tried",
     "fixed_count_stride": "a fixed count is not found out",
     "in_place_tree": "the input is not restored before a launch",
@@ -22,12 +21,7 @@ OPEN = {
     "largest_by_name": "a NaN that is dropped is wrong",
     "needs_its_block": "the block is not taken from the file's constants",
     "one_warp": "a fixed count is not found out",
-    "output_as_scratch": "an output of several elements is not tried",
     "quads_without_rest": "multiples are not tried where there is a count",
-    "result_by_reference": "a reference is not called",
-    "rows_of_a_square": "a kernel of rows is not told from one of arrays",
-    "rows_two_counts": "rows are not called",
-    "sum_behind_a_lock": "no lock is made for a third pointer",
     "sum_of_squares": "a map is not told from a wrong sum",
     "two_stages": "stages are not chained",
     "unguarded_second_half": "whole tiles are not tried where there is a count",
