@@ -18,6 +18,7 @@ from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
+from cudareduce.library.arguments import read_argument
 from cudareduce.library.foreign import Guesses, adopting
 from cudareduce.library.header import Finish, GridRule
 from cudareduce.library.registry import Choice, Registry
@@ -137,7 +138,7 @@ def chosen(selection: Selection, registry: Registry, quiet: bool) -> list[Choice
     guesses = Guesses(
         entries=selection.entry, block=selection.block, items=selection.items,
         grid=selection.grid, finish=selection.finish, shared=selection.shared,
-        arguments=selection.arg,
+        arguments=tuple(map(read_argument, selection.arg)),
     )  # fmt: skip
 
     take = adopting(guesses, partial(say, quiet=quiet))

@@ -26,6 +26,8 @@ _COUNTER = re.compile(
     re.IGNORECASE,
 )
 _LOCK = re.compile(r"(?<!b)lock|mutex|sem", re.IGNORECASE)
+#: What counts of elements are called.
+COUNT = re.compile(r"^n$|^n(?:um)?_|count|size|len", re.IGNORECASE)
 #: What counters and locks are changed with, and no sum.
 _EXCHANGES = frozenset(["atomicInc", "atomicDec", "atomicCAS", "atomicExch"])
 #: Values that are called so: what begins a reduction, and what changes nothing of its answer.
@@ -58,7 +60,7 @@ class Said:
         return not self.kernel or f"::{kernel}".endswith(f"::{self.kernel}")
 
 
-def said(text: str) -> Said:
+def read_argument(text: str) -> Said:
     """`NAME=WHAT` or `KERNEL.NAME=WHAT`, taken apart; a UsageError if it is neither, or no amount
     of memory."""
     before, equals, what = text.partition("=")
@@ -84,9 +86,8 @@ def _amount(text: str, amount: str) -> int | Each:
     if 1 <= size <= _MOST_ROOM:
         return size
     raise UsageError(
-        f"--arg {text}: behind the colon stands how much: bytes, from 1 to {_MOST_ROOM}, or an "
-        f"element for each of the {EACH[0]}'s blocks, its {EACH[1]} or the input's {EACH[2]}: "
-        f"write {', '.join(EACH)} or a number"
+        f"--arg {text} asks for no amount of memory: write bytes behind the colon, from 1 to "
+        f"{_MOST_ROOM}, or an element for each block (grid), thread (threads) or input (n)"
     )
 
 
@@ -120,11 +121,13 @@ def guessed(
 
 
 def _of_pointers(left: list[Parameter], taken: set[str], body: Body) -> dict[str, str]:
-    """Const says which pointer is read; else a name that sounds like an output; else the order.
-    Beside an output there may be counters, locks, and partials."""
+    """What is const, or never written to, is read. Beside an output there may be counters, locks
+    and partials. Where the text does not tell, names do, and else the order."""
     found = {}
-    readers = [p for p in left if not p.writes]
-    writers = [p for p in left if p.writes]
+    changed = [p for p in left if p.writes and (p.refers or body.changes(p.name))]
+    writers = changed or [p for p in left if p.writes]
+    writers += [p for p in left if p.writes and p not in writers and _counts(p, body)]
+    readers = [p for p in left if p not in writers]
     if "in" not in taken:
         if not readers and len(writers) > ("out" not in taken):
             readers = [_input(writers)]
@@ -134,15 +137,15 @@ def _of_pointers(left: list[Parameter], taken: set[str], body: Body) -> dict[str
     if len(counters) == len(writers) and "out" not in taken:
         counters = counters[1:]
     for p in counters:
-        each = "grid" if body.ranges(p.name) else str(bytes_of(p.type, ()))
-        found[p.name] = f"zeroed:{each}"
+        found[p.name] = f"zeroed:{body.each(p.name) or bytes_of(p.type, ())}"
     writers = [p for p in writers if p not in counters]
     if "out" not in taken and writers:
         plain = [p for p in writers if not _SCRATCH.search(p.name)] or writers
         out = next((p for p in plain if _OUTPUT.match(p.name)), plain[0])
         found[out.name] = "out"
         writers.remove(out)
-    return found | {p.name: "scratch:grid" for p in writers if _SCRATCH.search(p.name)}
+    partials = [p for p in writers if _SCRATCH.search(p.name)]
+    return found | {p.name: f"scratch:{body.each(p.name) or 'grid'}" for p in partials}
 
 
 def _input(pointers: Sequence[Parameter]) -> Parameter:
@@ -174,31 +177,43 @@ def _of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> d
     for p in left:
         tables = (*_VALUES, *(_LAUNCH if p in integers and len(integers) > 1 else ()))
         what = next((what for word, what in tables if word.search(p.name)), None)
+        if what is None and len(integers) > 1 and _is_tiles(p.name, body):
+            what = "ITEMS"
         if what is not None:
             found[p.name] = what
     counts = [p.name for p in integers if p.name not in found]
     taken = set(given.values())
     if "n" not in taken and counts:
         steps = [name for name in counts if strides(body, name)]
-        elements = (steps or [n for n in counts if not _ROWS.match(n)] or counts)[0]
+        plain = [name for name in counts if name not in steps and not _ROWS.match(name)]
+        alone = len(counts) != 2 or not steps or _is_rows(counts, steps[0], body)
+        plain.sort(key=lambda name: COUNT.search(name) is None)
+        elements = ((steps if alone else plain) or plain or counts)[0]
         found[elements] = "n"
         counts.remove(elements)
     length = next((name for name, what in {**given, **found}.items() if what == "n"), "")
-    if "rows" not in taken and len(counts) == 1 and _is_rows(counts[0], length, body):
+    if "rows" not in taken and len(counts) == 1 and _is_rows(counts, length, body):
         found[counts[0]] = "rows"
     return found
 
 
-def _is_rows(name: str, length: str, body: Body) -> bool:
-    """Whether a count is one of rows of this length: it is called so, or compared with an index
-    that the length is no part of."""
-    if _ROWS.match(name):
-        return True
-    indices = [body.behind(node) for node in body.compared(name)] if strides(body, length) else []
-    return any("blockIdx.x" in words and length not in words for words in indices)
+def _is_rows(counts: Sequence[str], length: str, body: Body) -> bool:
+    """Whether the count that is not this length is one of rows: it is called so, or compared with
+    an index that the length is no part of. A length that others than rows are apart is none."""
+    (name,) = [count for count in counts if count != length]
+    if not strides(body, length):
+        return bool(_ROWS.match(name)) and not body.factors(length)
+    by_index = any("blockIdx.x" in w and length not in w for w in body.compared(name))
+    return by_index or bool(_ROWS.match(name))
 
 
 def strides(body: Body, name: str) -> bool:
-    """Whether the rows of a matrix are so far apart: a block's or a thread's index times this."""
-    words = [body.behind(node) for node in body.factors(name)]
-    return any(w & {"blockIdx.x", "blockIdx.y", "threadIdx.x"} and name not in w for w in words)
+    """Whether the rows of a matrix are so far apart: an index of blocks times this."""
+    blocks = {"blockIdx.x", "blockIdx.y"}
+    factors = [words for words in body.factors(name) if name not in words and words & blocks]
+    return any("blockDim.x" not in words or "threadIdx.x" in words for words in factors)
+
+
+def _is_tiles(name: str, body: Body) -> bool:
+    """Whether a block takes so many elements a thread: its threads times this."""
+    return any("blockDim.x" in w and "threadIdx.x" not in w for w in body.factors(name))

@@ -13,6 +13,9 @@ from cudareduce.library.syntax import every, parsed, text
 #: So many words of a value tell where it comes from; whoever nests values in values, as no person
 #: does, is not followed further.
 _MOST_WORDS = 200
+#: So many places where a name stands tell what it is for, and so many words whatever they follow
+#: from: bounds for texts that nobody has written by hand.
+_MOST_PLACES, _MOST_BEHIND = 100, 2000
 #: `blockIdx.x` and the like, in bytes.
 _LONGEST_FIELD = 40
 #: What wraps a value without changing it.
@@ -51,15 +54,23 @@ class Body:
         """The words in an expression, and in whatever its variables are set to."""
         found: set[str] = set()
         left = list(islice(_leaves(node), _MOST_WORDS))
-        while left:
+        while left and len(found) < _MOST_BEHIND:
             word = left.pop()
             if word not in found:
                 found.add(word)
                 left += self._origins.get(word, ())
         return frozenset(found)
 
-    def factors(self, name: str) -> Iterator[Node]:
-        """What a variable is multiplied by; but for shares, which are divided again."""
+    def factors(self, name: str) -> list[frozenset[str]]:
+        """The words behind what a variable is multiplied by; but for shares, which are divided
+        again."""
+        return [self.behind(node) for node in islice(self._factors(name), _MOST_PLACES)]
+
+    def compared(self, name: str) -> list[frozenset[str]]:
+        """The words behind what a variable is compared with."""
+        return [self.behind(node) for node in islice(self._compared(name), _MOST_PLACES)]
+
+    def _factors(self, name: str) -> Iterator[Node]:
         for left, right, node in self._pairs("*"):
             outer = node.parent
             while outer is not None and outer.type in _WRAPS:
@@ -69,8 +80,7 @@ class Body:
             if name in (_bare(left), _bare(right)):
                 yield left if _bare(right) == name else right
 
-    def compared(self, name: str) -> Iterator[Node]:
-        """What a variable is compared with."""
+    def _compared(self, name: str) -> Iterator[Node]:
         for left, right, _ in self._pairs(*_COMPARES):
             if name in (_bare(left), _bare(right)):
                 yield left if _bare(right) == name else right
@@ -95,17 +105,33 @@ class Body:
                 found.add(called)
         return frozenset(found)
 
-    def ranges(self, name: str) -> bool:
-        """Whether several places behind a pointer are used, and not only its first."""
+    def changes(self, name: str) -> bool:
+        """Whether what is behind a pointer is written to."""
+        for node in self._nodes:
+            field = {"assignment_expression": "left", "update_expression": "argument"}.get(
+                node.type
+            )
+            target = node.child_by_field_name(field) if field else None
+            if target is not None and target.type != "identifier" and name in _bases(target):
+                return True
+        return bool(self.atomics(name))
+
+    def each(self, name: str) -> str:
+        """What there is a place for behind a pointer: `threads` of the grid or its blocks (`grid`),
+        by the indices that stand there; empty for one place alone."""
+        found = ""
         for node in self._nodes:
             array, places = map(node.child_by_field_name, ("argument", "indices"))
-            if node.type != "subscript_expression" or array is None or places is None:
-                continue
-            if _bare(array) == name and any(
-                child.type != "number_literal" for child in places.named_children
-            ):
-                return True
-        return any(name in (_bare(a), _bare(b)) for a, b, _ in self._pairs("+"))
+            if node.type == "subscript_expression" and array is not None and places is not None:
+                several = any(n.type != "number_literal" for n in places.named_children)
+                found = self._widest(found, places) if several and _bare(array) == name else found
+        for left, right, node in self._pairs("+"):
+            found = self._widest(found, node) if name in (_bare(left), _bare(right)) else found
+        return found
+
+    def _widest(self, found: str, index: Node) -> str:
+        by_thread = found == "threads" or {"threadIdx.x", "blockIdx.x"} <= self.behind(index)
+        return "threads" if by_thread else "grid"
 
 
 def _leaves(node: Node) -> Iterator[str]:
@@ -116,6 +142,26 @@ def _leaves(node: Node) -> Iterator[str]:
             is_field = of is not None and of.type == "field_expression"
             short = of is not None and of.end_byte - of.start_byte < _LONGEST_FIELD
             yield text(of) if of is not None and is_field and short else text(one)
+
+
+def _bases(target: Node) -> tuple[str, ...]:
+    """The names that an expression may be a place of, as `out` in `*(out + 1)` and in `out[1].x`;
+    none that only tell which place."""
+    node: Node | None = target
+    while node is not None:
+        given = node.child_by_field_name("arguments")
+        if node.type == "binary_expression":
+            sides = map(node.child_by_field_name, ("left", "right"))
+            return tuple(_bare(side) for side in sides if side is not None)
+        if node.type == "identifier":
+            return (text(node),)
+        if node.type in _WRAPS:
+            node = node.named_children[-1]
+        elif given is not None and len(given.named_children) == 1:
+            node = given.named_children[0]
+        else:
+            node = node.child_by_field_name("argument")
+    return ()
 
 
 def _bare(node: Node) -> str:

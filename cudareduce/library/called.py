@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.library.arguments import Said, guessed, locks, room_of, strides
+from cudareduce.library.arguments import COUNT, Said, guessed, locks, room_of, strides
 from cudareduce.library.body import Body
 from cudareduce.library.elements import bytes_of
 from cudareduce.library.header import Finish, RowGrid
@@ -20,6 +20,8 @@ from cudareduce.library.syntax import Function, names_in
 #: Bits of a count's value, by what its type says; of others they suffice for every array.
 _BITS = (("short", 15), ("int16_t", 15), ("int32_t", 31), ("long", 63), ("64_t", 63),
          ("size_t", 64), ("int8_t", 7), ("", 31))  # fmt: skip
+#: Nobody writes more; each takes a moment.
+_MOST_PARAMETERS = 100
 #: Whoever writes one of these lets the blocks of a grid wait for one another, or the last of them
 #: do the rest.
 _MEETS = frozenset(["__threadfence", "atomicInc", "this_grid"])
@@ -60,6 +62,11 @@ class Call:
 def called(path: Path, function: Function, given: str, says: Sequence[Said] = ()) -> Call:
     """How a kernel is called, with the template arguments that are `given` and what the user `says`
     of its parameters. Raises UsageError if one of them is not understood."""
+    if len(function.parameters) > _MOST_PARAMETERS:
+        raise UsageError(
+            f"{path}: {function.name} has more than {_MOST_PARAMETERS} parameters: give the file a "
+            "header instead"
+        )
     if given and not function.template:
         raise UsageError(f"{path}: {function.name} is no template: say --entry {function.name}")
     parameters, body = [read_parameter(text) for text in function.parameters], Body(function.body)
@@ -101,7 +108,7 @@ def _gets(
         if what is None:
             raise UsageError(
                 f"{shown}: it is not understood what {p.name or 'a parameter without a name'} "
-                f"gets; say it, as in --arg {p.name or 'NAME'}={_likely(p, gets)}"
+                f"gets; say it, as in --arg {p.name or 'NAME'}={_likely(p, gets, body)}"
             )
         memory = what in ("in", "out", "out2") or what.startswith(("zeroed:", "scratch:"))
         if memory and not (p.points or p.refers):
@@ -115,12 +122,14 @@ def _gets(
     return gets
 
 
-def _likely(parameter: Parameter, gets: Mapping[str, str]) -> str:
+def _likely(parameter: Parameter, gets: Mapping[str, str], body: Body) -> str:
     """What a parameter might get that is not understood."""
-    if parameter.writes:
+    if parameter.writes and (parameter.refers or body.changes(parameter.name)):
         return "out2" if "out" in gets.values() else "out"
     if parameter.points:
         return "in"
+    if COUNT.search(parameter.name):
+        return "rows" if "n" in gets.values() else "n"
     kinds = {"bool": "false", "float": "1.0f", "double": "1.0"}
     return kinds.get(parameter.type, "0" if bytes_of(parameter.type, ()) else "{}")
 
@@ -147,13 +156,13 @@ def _rows(
     is told how many there are. A UsageError where that cannot be launched here."""
     if count is None or not (many or strides(body, count.name)):
         return None
-    if not many and any("blockIdx.x" in body.behind(n) for n in body.compared(count.name)):
+    if not many and any("blockIdx.x" in words for words in body.compared(count.name)):
         raise UsageError(
             f"{path}: {function.name} counts rows and their elements with {count.name} alone: only "
             "a square is summed so; give it a second count, or the file a header"
         )
-    factors = [body.behind(node) for node in body.factors(count.name)]
-    index = next((words for words in factors if count.name not in words), frozenset[str]())
+    factors = [words for words in body.factors(count.name) if count.name not in words]
+    index = factors[0] if factors else frozenset[str]()
     if any(word.endswith((".y", ".z")) for word in index):
         raise UsageError(
             f"{path}: {function.name} finds its row by blocks or threads of two dimensions, and "
@@ -168,10 +177,12 @@ def _finish(
     body: Body, write: Parameter, rows: RowGrid | None, *, guards: bool, zeroed: bool
 ) -> Finish | None:
     """What becomes of the partials of a kernel, where its text tells: those that atomics or a lock
-    combine in its output, and those that its last block folds. None for others."""
+    combine in its output, and those that its last block folds or that there are none of, where it
+    writes to one place alone. None for others."""
     if guards or body.atomics(write.name):
         return "atomic"
-    return "none" if rows or zeroed or body.words & _MEETS else None
+    alone = body.changes(write.name) and not body.each(write.name)
+    return "none" if rows or zeroed or alone or body.words & _MEETS else None
 
 
 def check(path: Path, functions: Sequence[Function], says: Sequence[Said]) -> None:
@@ -206,6 +217,8 @@ def _instance(path: Path, function: Function) -> str:
             arguments.append("false")
         elif re.search(r"per", name, re.IGNORECASE):
             arguments.append("ITEMS")
+        elif "=" in parameter:
+            arguments.append(parameter.partition("=")[2].strip())
         else:
             raise UsageError(
                 f"{path}: template parameter {parameter!r} of {function.name} cannot be guessed: "

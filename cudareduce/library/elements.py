@@ -51,8 +51,9 @@ def written_dtype(
 def _dtype(does: str, element: str) -> str:
     if element in _ELEMENTS:
         return _ELEMENTS[element]
+    known = [*{name: kind for kind, name in reversed(_ELEMENTS.items())}.values()][::-1]
     raise UsageError(
-        f"{does} {element}, which is none of: {', '.join(_ELEMENTS)}; give the file a header, "
+        f"{does} {element}, which is none of: {', '.join(known)}; give the file a header, "
         "whose kernels read In and write Out"
     )
 

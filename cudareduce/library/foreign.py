@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.library.arguments import said
+from cudareduce.library.arguments import Said
 from cudareduce.library.called import Call, called, check, most
 from cudareduce.library.declared import spelled_out, type_aliases
 from cudareduce.library.device_part import Unit, device_part, read_unit
@@ -66,7 +66,7 @@ extern "C" __global__ void {entry}(const In *in, Out *out, {takes})
 class Guesses:
     """What the user says of a file: the `entries` that are its kernels, `block` threads, `items`
     elements a thread, `grid` blocks or a rule for their number, `shared` bytes of dynamic shared
-    memory a block; `arguments` are what its parameters get, each `NAME=WHAT`. None leaves it to the
+    memory a block; `arguments` are what its parameters get. None leaves it to the
     file's own signs."""
 
     entries: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Guesses:
     grid: int | GridRule | None = None
     finish: Finish | None = None
     shared: int | None = None
-    arguments: tuple[str, ...] = ()
+    arguments: tuple[Said, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     """
     unit = read_unit(path, text)
     chosen = _choose(path, _kernels(unit), says.entries)
-    check(path, [function for function, _ in chosen], [said(text) for text in says.arguments])
+    check(path, [function for function, _ in chosen], says.arguments)
     kernels, said, refused = [], [], []
     for function, entry in chosen:
         try:
@@ -129,7 +129,7 @@ def _adopted(
 ) -> tuple[Kernel, str]:
     """A kernel and what was assumed about it; one that is `alone` has the name of its file."""
     path = unit.path
-    call = called(path, function, given, [said(text) for text in says.arguments])
+    call = called(path, function, given, says.arguments)
     block = says.block or 256
     doubled = re.findall(r"(?<![\w.])([\w.]+)\s*\*\s*2\b", function.body)
     twice = any("block" in name.lower() for name in doubled)
