@@ -43,7 +43,8 @@ _LAUNCH = (
     (re.compile(r"grid_?(?:size|dim)|blocks", re.IGNORECASE), "gridDim.x"),
     (re.compile(r"item|per_?thread", re.IGNORECASE), "ITEMS"),
 )
-_ROWS = re.compile(r"^(?:n|num|total)?_?(?:rows|batch|batches|segments|height)$", re.IGNORECASE)
+#: What counts of rows are called.
+ROWS = re.compile(r"^(?:n|num|total)?_?(?:rows|batch|batches|segments|height)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +176,10 @@ def _of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> d
     found: dict[str, str] = {}
     integers = [p for p in left if _INTEGERS.match(p.type)]
     for p in left:
-        tables = (*_VALUES, *(_LAUNCH if p in integers and len(integers) > 1 else ()))
+        several = p in integers and len(integers) > 1
+        tables = (*_VALUES, *(_LAUNCH if several else ()))
         what = next((what for word, what in tables if word.search(p.name)), None)
-        if what is None and len(integers) > 1 and _is_tiles(p.name, body):
+        if several and _is_tiles(p.name, body):
             what = "ITEMS"
         if what is not None:
             found[p.name] = what
@@ -185,7 +187,7 @@ def _of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> d
     taken = set(given.values())
     if "n" not in taken and counts:
         steps = [name for name in counts if strides(body, name)]
-        plain = [name for name in counts if name not in steps and not _ROWS.match(name)]
+        plain = [name for name in counts if name not in steps and not ROWS.match(name)]
         alone = len(counts) != 2 or not steps or _is_rows(counts, steps[0], body)
         plain.sort(key=lambda name: COUNT.search(name) is None)
         elements = ((steps if alone else plain) or plain or counts)[0]
@@ -202,9 +204,9 @@ def _is_rows(counts: Sequence[str], length: str, body: Body) -> bool:
     an index that the length is no part of. A length that others than rows are apart is none."""
     (name,) = [count for count in counts if count != length]
     if not strides(body, length):
-        return bool(_ROWS.match(name)) and not body.factors(length)
+        return bool(ROWS.match(name)) and not body.factors(length)
     by_index = any("blockIdx.x" in w and length not in w for w in body.compared(name))
-    return by_index or bool(_ROWS.match(name))
+    return by_index or bool(ROWS.match(name))
 
 
 def strides(body: Body, name: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.library.arguments import COUNT, Said, guessed, locks, room_of, strides
+from cudareduce.library.arguments import COUNT, ROWS, Said, guessed, locks, room_of, strides
 from cudareduce.library.body import Body
 from cudareduce.library.elements import bytes_of
 from cudareduce.library.header import Finish, RowGrid
@@ -104,15 +104,16 @@ def _gets(
     gets |= guessed(parameters, gets, body)
     shown = f"{path}: {function.name}({', '.join(function.parameters)}) cannot be called"
     for p in parameters:
-        what = gets.get(p.name)
-        if what is None:
+        what = said.get(p.name, "")
+        memory = what in ("in", "out", "out2") or what.startswith(("zeroed:", "scratch:"))
+        if memory and not (p.points or p.refers):
+            raise UsageError(f"{shown}: {p.name} is no pointer, so it cannot get {what}")
+    for p in parameters:
+        if p.name not in gets:
             raise UsageError(
                 f"{shown}: it is not understood what {p.name or 'a parameter without a name'} "
                 f"gets; say it, as in --arg {p.name or 'NAME'}={_likely(p, gets, body)}"
             )
-        memory = what in ("in", "out", "out2") or what.startswith(("zeroed:", "scratch:"))
-        if memory and not (p.points or p.refers):
-            raise UsageError(f"{shown}: {p.name} is no pointer, so it cannot get {what}")
     for what, does in (("in", "reads"), ("out", "writes")):
         if what not in gets.values():
             raise UsageError(
@@ -128,7 +129,7 @@ def _likely(parameter: Parameter, gets: Mapping[str, str], body: Body) -> str:
         return "out2" if "out" in gets.values() else "out"
     if parameter.points:
         return "in"
-    if COUNT.search(parameter.name):
+    if COUNT.search(parameter.name) or ROWS.match(parameter.name):
         return "rows" if "n" in gets.values() else "n"
     kinds = {"bool": "false", "float": "1.0f", "double": "1.0"}
     return kinds.get(parameter.type, "0" if bytes_of(parameter.type, ()) else "{}")

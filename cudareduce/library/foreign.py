@@ -171,9 +171,15 @@ def _adopted(
         rooms=call.rooms,
         whole_tiles=not call.counted,
         most=most(call.count.type) if call.count else None,
-        guessed=tuple(name for name in _OPTIONS if getattr(says, name) is None),
+        guessed=_guessed(says, call),
     )
     return kernel, _assumption(kernel, call, unit.missing)
+
+
+def _guessed(says: Guesses, call: Call) -> tuple[str, ...]:
+    """The options that nobody has said anything with, as far as they matter."""
+    names = tuple(name for name in _OPTIONS if getattr(says, name) is None)
+    return (*names, "arg") if call.said and not says.arguments else names
 
 
 def _ops(function: Function) -> tuple[str, ...]:
