@@ -144,9 +144,9 @@ add_problem = options_of(
     click.option("--entry", metavar="NAME", type=Name(), multiple=True,
                  help="Which of its kernels, with template arguments; may be repeated."),
     click.option("--arg", metavar="NAME=WHAT", type=Name(), multiple=True,
-                 help="What a parameter gets: in, out, out2, zeroed:BYTES, scratch:BYTES (or "
-                 "zeroed:grid, an element a block), or a value in C++, such as n, rows or 1.0f; "
-                 "may be repeated."),
+                 help="What a parameter gets: in, out, out2, zeroed:BYTES, scratch:BYTES (or grid, "
+                 "an element a block), or a value in C++, such as n, rows or 1.0f; may be "
+                 "repeated."),
     click.option("--grid", type=CountOrWord(1, _MOST_BLOCKS, GRID_RULES), metavar="BLOCKS",
                  help="How many blocks are launched, or: cover, one tile each; fill, the device; "
                  "per_sm; block_per_row, warp_per_row or thread_per_row."),

@@ -25,6 +25,8 @@ _MOST_PARAMETERS = 100
 #: Whoever writes one of these lets the blocks of a grid wait for one another, or the last of them
 #: do the rest.
 _MEETS = frozenset(["__threadfence", "atomicInc", "this_grid"])
+#: Whoever writes none of these has one block do all of the work.
+_MANY_BLOCKS = frozenset(["blockIdx", "gridDim", "this_grid"])
 #: What a row is found by where each has a warp, and not a thread.
 _BY_WARP = frozenset(["/", ">>", "warpSize"])
 
@@ -37,7 +39,7 @@ class Call:
     and a pointer for each of `rooms`, memory besides; `said` tells of them but for `read`, `write`
     and `count`, in the words of `--arg`. `counted` says that it is told how much there is, `rows`
     how many blocks rows get, None where there is one array, `waits` that its blocks wait for one
-    another: for all of them or for a lock.
+    another: for all of them or for a lock, `alone` that it is the work of one block.
     """
 
     text: str
@@ -51,6 +53,7 @@ class Call:
     arguments: str
     finish: Finish | None
     waits: bool
+    alone: bool
 
     @property
     def takes(self) -> str:
@@ -83,13 +86,14 @@ def called(path: Path, function: Function, given: str, says: Sequence[Said] = ()
         rooms += [room] if room else []
     zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
     guards = any(locks(p, body) for p in zeroed)
+    finish = _finish(body, write, rows, guards=guards, zeroed=bool(zeroed))
     return Call(
         text=function.name + given if given else _instance(path, function),
         read=read, write=write, count=count, counted="n" in told, rows=rows, rooms=tuple(rooms),
         said=tuple(f"{p.name}={gets[p.name]}" for p in parameters if p not in (read, write, count)),
         arguments=", ".join(words),
-        finish=_finish(body, write, rows, guards=guards, zeroed=bool(zeroed)),
-        waits=guards or "this_grid" in body.words,
+        finish=finish, waits=guards or "this_grid" in body.words,
+        alone=finish == "none" and not body.words & _MANY_BLOCKS,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from cudareduce.library.called import Call, called, check, most
 from cudareduce.library.declared import spelled_out, type_aliases
 from cudareduce.library.device_part import Unit, device_part, read_unit
 from cudareduce.library.elements import read_dtypes, written_dtype
-from cudareduce.library.header import BLOCKS, Finish, GridRule
+from cudareduce.library.header import BLOCKS, Finish, Grid, GridRule
 from cudareduce.library.kernel import EXTERN_SHARED, Adopt, Kernel
 from cudareduce.library.syntax import Function, names_in
 from cudareduce.problem.dtypes import DTYPES
@@ -189,12 +189,12 @@ def _ops(function: Function) -> tuple[str, ...]:
     return ("sum", "prod", "min", "max") if plain else tuple(named)
 
 
-def _grid(says: Guesses, function: Function, call: Call) -> GridRule:
+def _grid(says: Guesses, function: Function, call: Call) -> Grid:
     """As the user says, else as the kernel's text looks."""
     if isinstance(says.grid, str):
         return says.grid
-    if call.rows:
-        return call.rows
+    if call.rows or call.alone:
+        return call.rows or "one"
     if not (_SHARES.search(function.body) or "this_grid" in function.body):
         return "cover"
     return "per_sm" if call.waits else "fill"

@@ -23,7 +23,6 @@ OPEN = {
     "one_warp": "a fixed count is not found out",
     "quads_without_rest": "multiples are not tried where there is a count",
     "sum_of_squares": "a map is not told from a wrong sum",
-    "two_stages": "stages are not chained",
     "unguarded_second_half": "whole tiles are not tried where there is a count",
 }
 
