@@ -171,7 +171,7 @@ class Backend(Protocol):
         standard output of the process by themselves."""
 
     def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
-        """A ready asynchronous write of a few bytes to the start of a buffer."""
+        """A ready asynchronous write of some words to the start of a buffer."""
 
     def synchronize(self) -> None:
         """Wait for all work in flight; raises KernelFault if any of it failed."""

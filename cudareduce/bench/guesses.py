@@ -72,7 +72,9 @@ def _one_tile(session: Session, choice: Choice, quiet: bool) -> Choice:
 
 def _grid(session: Session, choice: Choice, quiet: bool) -> Choice:
     kernel = choice.kernel
-    if "grid" not in (kernel.guessed or ()) or kernel.grid == "one" or "gridDim" not in kernel.text:
+    if "grid" not in (kernel.guessed or ()) or kernel.scope == "rows":
+        return choice
+    if kernel.grid == "one" or "gridDim" not in kernel.text:
         return choice
     other: GridRule = "fill" if kernel.grid == "cover" else "cover"
     second = replace(choice, kernel=replace(kernel, grid=other, exactly=False))

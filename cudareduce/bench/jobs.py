@@ -57,7 +57,8 @@ class Jobs:
         nets = list(hazard_net(case))
         if every and self.settings.block is None:
             nets += block_nets(case)
-        if every and self.settings.instead and _MENTIONS_OP.search(case.kernel.text):
+        any_op = case.kernel.guessed is None and _MENTIONS_OP.search(case.kernel.text)
+        if every and self.settings.instead and any_op:
             nets += operator_nets(case)
         if every:
             limits = self.backend.limits()

@@ -18,6 +18,7 @@ from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
+from cudareduce.library.arguments import read_argument
 from cudareduce.library.condition import Condition, Nan
 from cudareduce.library.foreign import FOLDED, Guesses, adopting, asking
 from cudareduce.library.header import Finish, GridRule
@@ -38,9 +39,10 @@ from cudareduce.verify.forking import fork_server
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """Which kernels, and what the user says of files without a header: `block` threads, `items`
-    elements a thread, `grid` blocks or a rule for their number, `shared` bytes a block; None
-    leaves it to each kernel. Each is run on every number of `sms`, without any on all SMs. What is
-    combined is what `map` makes of elements, which such a file does itself."""
+    elements a thread, `grid` blocks or a rule for their number, `shared` bytes a block, `arg` what
+    parameters get; None leaves it to each kernel. Each is run on every number of `sms`, without
+    any on all SMs. What is combined is what `map` makes of elements, which such a file does
+    itself."""
 
     kernels: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
@@ -52,6 +54,7 @@ class Selection:
     grid: int | GridRule | None = None
     shared: int | None = None
     finish: Finish | None = None
+    arg: tuple[str, ...] = ()
     map: str | None = None
 
     @property
@@ -170,6 +173,7 @@ def chosen(request: BenchRequest | VerifyRequest, registry: Registry, quiet: boo
         entries=selection.entry, chains=selection.chain, block=selection.block,
         items=selection.items, grid=selection.grid, finish=selection.finish,
         shared=selection.shared, map=selection.mapped,
+        arguments=tuple(map(read_argument, selection.arg)),
     )  # fmt: skip
 
     take = adopting(guesses, partial(say, quiet=quiet))
@@ -210,13 +214,9 @@ def verify_settings(request: VerifyRequest) -> Settings:
 
 
 def _settings(
-    selection: Selection,
-    problem: ReductionOptions,
-    machine: Machine,
-    deadline: Deadline | None,
-    pattern: str | None,
-    special: Settings,
-) -> Settings:
+    selection: Selection, problem: ReductionOptions, machine: Machine,
+    deadline: Deadline | None, pattern: str | None, special: Settings,
+) -> Settings:  # fmt: skip
     ops, dtypes, mapped = problem.op or ("sum",), problem.dtype or ("float32",), selection.mapped
     if mapped and problem.op_expr is not None:
         raise UsageError("--map goes with --op, and not with --op-expr: put the map into it")

@@ -68,7 +68,7 @@ _IDLE = (
         lambda values: "n" in values and values["n"] is None,
     ),
     _Idle(
-        ("entry", "chain", "grid", "shared", "finish"), "no file without a header is named",
+        ("entry", "chain", "arg", "grid", "shared", "finish"), "no file without a header is named",
         _all_have_headers,
     ),
     _Idle(

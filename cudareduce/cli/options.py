@@ -152,8 +152,13 @@ add_problem = options_of(
     click.option("--chain", metavar="A,B", type=Name(), multiple=True,
                  help="Kernels of it that are one row: each reads what the one before has written; "
                  "--block, --items, --grid and --shared are of the first."),
+    click.option("--arg", metavar="NAME=WHAT", type=Name(), multiple=True,
+                 help="What a parameter gets: in, in2, out, out2, zeroed:BYTES, scratch:BYTES (or "
+                 "grid, an element a block), or a value in C++, such as n, rows or 1.0f; may be "
+                 "repeated."),
     click.option("--grid", type=CountOrWord(1, _MOST_BLOCKS, GRID_RULES), metavar="BLOCKS",
-                 help="How many blocks are launched, or: cover, one tile each; fill, the device."),
+                 help="How many blocks are launched, or: cover, one tile each; fill, the device; "
+                 "per_sm; block_per_row, warp_per_row or thread_per_row."),
     click.option("--shared", type=Count(0, _MOST_SHARED), metavar="BYTES",
                  help="Dynamic shared memory a block."),
     click.option("--finish", type=Word(FOREIGN_FINISHES), metavar="HOW",

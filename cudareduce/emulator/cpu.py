@@ -255,7 +255,7 @@ class CpuBackend:
         return self
 
     def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
-        """A ready write of a few bytes to the start of a buffer."""
+        """A ready write of some words to the start of a buffer."""
         address = cast(CpuBuffer, buffer).address
 
         def fill() -> None:

@@ -67,7 +67,7 @@ class Bound:
         self.plan = plan
         self._backend = backend
         reduction = plan.problem.reduction
-        self.out = backend.allocate(max(plan.outputs, 1) * reduction.result_size)
+        self.out = backend.allocate(plan.room * reduction.result_size)
         self._buffers: dict[str, Buffer] = {"in": given, "out": self.out}
         self._buffers |= {} if other is None else {"other": other}
         self._shared = () if workspace is None else (workspace,)
@@ -84,6 +84,8 @@ class Bound:
             reduction = plan.problem.reduction
             answer = (identity(reduction) if plan.passes else of_nothing(reduction)) * plan.outputs
             yield backend.filler(self._buffers[plan.preset], answer)
+        for name in plan.zeroed:
+            yield backend.filler(self._buffers[name], bytes(plan.scratch[name]))
         for step in plan.passes:
             program, kernel = programs[step.unit], plan.kernel.chain[step.link]
             if plan.problem.reduction.op.needs_count:
@@ -98,9 +100,10 @@ class Bound:
             launch()
 
     def run_before(self) -> None:
-        """Enqueue what a first-pass figure leaves out in front: setting answers to the identity."""
-        if self.plan.preset:
-            self._launches[0]()
+        """Enqueue what a first-pass figure leaves out in front: setting answers to the identity,
+        and clearing what is to be zeroed."""
+        for launch in self._launches[: self._first]:
+            launch()
 
     def run_first(self) -> None:
         """Enqueue what a first-pass figure times: the first launch of the kernel alone. A plan
@@ -114,7 +117,7 @@ class Bound:
 
     @property
     def _first(self) -> int:
-        return 1 if self.plan.preset else 0
+        return (self.plan.preset is not None) + len(self.plan.zeroed)
 
     @property
     def own(self) -> tuple[Buffer, ...]:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 from cudareduce.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.errors import UsageError
+from cudareduce.launch.depth import depth_of, parts
 from cudareduce.launch.fixed_warps import fixed_warps
 from cudareduce.launch.order import claimed
 from cudareduce.launch.prelude import Stage, Unit, stage_of
 from cudareduce.launch.tree import Tree
-from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import Reduction
 
@@ -79,11 +79,12 @@ class Plan:
     """Everything that is launched for one problem, and what follows from it.
 
     A block has `block` threads, a thread takes `items` elements at a time; no launch has more than
-    `sms` blocks, so that no more SMs work. `preset` names the
-    buffer that must hold the identity, or without elements the answer, when the first pass starts;
-    writing it is part of the timed region. `scratch` gives the bytes of each buffer besides input
-    and output. `depth` bounds the number of roundings any element passes through, so that a sum is
-    within gamma_depth * sum|x| (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
+    `sms` blocks, so that no more SMs work. `preset` names the buffer that must hold the identity,
+    or without elements the answer, when the first pass starts; writing it is part of the timed
+    region, and so is clearing those that are `zeroed`. `scratch` gives the bytes of each buffer
+    besides input and output. `depth` bounds the number of roundings any element passes through, so
+    that a sum is within gamma_depth * sum|x| (Higham, Accuracy and Stability of Numerical
+    Algorithms, 4.2).
     """
 
     kernel: Kernel
@@ -97,6 +98,11 @@ class Plan:
     sms: int | None = None
 
     @property
+    def zeroed(self) -> tuple[str, ...]:
+        """The scratch buffers that are cleared when the first pass starts."""
+        return tuple(room.name for room in self.kernel.rooms if room.zeroed and self.passes)
+
+    @property
     def units(self) -> tuple[Unit, ...]:
         """The translation units that it launches, each once."""
         return tuple(dict.fromkeys(step.unit for step in self.passes))
@@ -104,12 +110,21 @@ class Plan:
     @property
     def behind(self) -> tuple[str, ...]:
         """The scratch buffers that the entry point takes behind its counts."""
-        return tuple(name for name in ("partials", "counter", "workspace") if name in self.scratch)
+        rooms = (room.name for room in self.kernel.rooms)
+        names = ("partials", "counter", "workspace", *rooms)
+        return tuple(name for name in names if name in self.scratch)
 
     @property
     def outputs(self) -> int:
         """How many values the last launch leaves: answers, or partials for the host to fold."""
         return self.passes[-1].grid if self.folds_on_host else self.problem.rows
+
+    @property
+    def room(self) -> int:
+        """How many values the output has room for: where a kernel of others has answers of its own
+        making, it may have kept a partial for each block there."""
+        own = self.kernel.guessed is not None and self.kernel.finish == "none" and self.passes
+        return max(self.outputs, self.passes[-1].grid if own else 1)
 
     @property
     def folds_on_host(self) -> bool:
@@ -169,10 +184,15 @@ def plan(
         passes.append(Pass(stage, one.grid, one.n, source, target, one.block, one.link))
         source = target
     if launches:
-        scratch |= _behind(kernel, problem, fixed.partials if fixed else launches[0].grid)
+        blocks = fixed.partials if fixed else launches[0].grid
+        scratch |= _behind(kernel, problem, blocks, block)
     answers_preset = kernel.finish == "atomic" or not launches
     preset = "out" if problem.rows and answers_preset else None
-    depth = sum(fixed.depth if fixed else _depth(one, problem.rows) for one in launches)
+    depth = 0
+    for one in launches:
+        blocks = max(1, one.grid // problem.rows)  # a row; a block may take several
+        own = depth_of(one.kernel, one.block, one.items, blocks, one.n)
+        depth += fixed.depth if fixed else own
     return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth, sms)
 
 
@@ -189,14 +209,16 @@ def _check(one: _Launch, *, first: bool) -> None:
         )
 
 
-def _behind(kernel: Kernel, problem: Problem, partials: int) -> dict[str, int]:
+def _behind(kernel: Kernel, problem: Problem, partials: int, block: int) -> dict[str, int]:
     """Bytes of each buffer that the entry point takes behind its counts."""
     if kernel.finish == "last_block":
         counts = problem.rows + (kernel.walk == "tickets")  # those that were drawn, behind the rest
         return {"partials": partials * problem.reduction.acc_size, "counter": 4 * counts}
     if kernel.workspace:
         return {"workspace": kernel.workspace_bytes(problem.reduction, partials)}
-    return {}
+    blocks = max(partials, problem.rows)
+    sizes = blocks, partials * block, problem.elements
+    return {room.name: room.bytes(*sizes) for room in kernel.rooms}
 
 
 def _launches(
@@ -224,9 +246,9 @@ def _launches(
 
 
 def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: DeviceLimits) -> int:
-    cover = rows * _parts(n, block * items)
+    cover = rows * parts(n, block * items)
     if kernel.fixed_warps:
-        cover = min(cover, _parts(32 * kernel.fixed_warps, block))
+        cover = min(cover, parts(32 * kernel.fixed_warps, block))
     match kernel.grid:
         case "cover":
             return cover
@@ -239,54 +261,13 @@ def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: Dev
         case "block_per_row":
             return rows
         case "warp_per_row":
-            return _parts(rows, block // 32)
+            return parts(rows, block // 32)
+        case "thread_per_row":
+            return parts(rows, block)
         case "cluster":
             return CLUSTER
         case "fill_by_row":
             held = limits.sm_count * (limits.threads_per_sm // block)
-            return rows * max(1, min(_parts(n, block * items), held // rows))
+            return rows * max(1, min(parts(n, block * items), held // rows))
         case _:
             return 1
-
-
-def _depth(one: _Launch, rows: int) -> int:
-    """Additions an element can pass through in one launch: its thread's own, the block's, and where
-    blocks meet in one launch, those of the partials: the n of Higham's gamma_n, 4.2. An addition to
-    the identity rounds nothing, so `k` values cost `k - 1`."""
-    kernel, n, block, items = one.kernel, one.n, one.block, one.items
-    blocks = max(1, one.grid // rows)  # a row; a block may take several
-    match kernel.walk:
-        case "element":
-            return n - 1
-        case "lane":
-            return _steps(32)
-        case "warp_stride":
-            return items * _parts(n, 32 * items) - 1 + (kernel.vector > 1) + _steps(32)
-        case "warp_stream":  # a tile's elements and lanes, then the tiles
-            own = items + _steps(32) + _parts(n, block * items * blocks)
-        case "tickets":  # chance may leave all tiles to one block; each is a sum of its own
-            own = items + _parts(n, max(32, block - 32) * items)
-        case "tile":
-            own = items
-        case "grid_stride":
-            own = items * _parts(n, block * items * blocks)
-        case _:
-            own = _parts(_parts(n, blocks), block)
-    serial = kernel.fold == "warps_then_serial"
-    folded = _steps(32) + block // 32 - 1 if serial else _steps(block)
-    depth = own - 1 + folded + (kernel.vector > 1)  # the ends of which wide loads leave
-    if kernel.finish in (*UNORDERED, "cluster"):
-        depth += blocks - 1
-    if kernel.finish in ("last_block", "mailbox"):
-        depth += _parts(blocks, block) - 1 + folded
-    return depth
-
-
-def _parts(whole: int, part: int) -> int:
-    """How many parts of this size make up the whole, the last one perhaps shorter."""
-    return -(-whole // part)
-
-
-def _steps(count: int) -> int:
-    """How many times `count` must be halved until one is left."""
-    return (count - 1).bit_length()

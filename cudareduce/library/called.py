@@ -1,5 +1,5 @@
-"""How a kernel that was not written for this tool is called: which parameter reads, which writes,
-which counts, and what its template parameters get."""
+"""How a kernel that was not written for this tool is called: what its parameters and its template
+parameters get, and what becomes of what it writes."""
 
 from __future__ import annotations
 
@@ -9,109 +9,227 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.library.elements import element_of
-from cudareduce.library.header import Finish
-from cudareduce.library.syntax import Function
+from cudareduce.library.arguments import COUNT, ROWS, Argument, guessed, locks, room_of, strides
+from cudareduce.library.body import Body
+from cudareduce.library.elements import bytes_of
+from cudareduce.library.header import Finish, RowGrid
+from cudareduce.library.parameters import Parameter, read_parameter
+from cudareduce.library.room import Room
+from cudareduce.library.syntax import Function, names_in
 
-_OUTPUT_NAME = re.compile(r"^(?:[dg]_?)?(?:o|out|dst|dest|res|result|y|sum|partial)", re.IGNORECASE)
-_INTEGERS = re.compile(r"^(?:const )?(?:unsigned|signed|int|long|short|size_t|u?int\d+_t|uint)\b")
 #: Bits of a count's value, by what its type says; of others they suffice for every array.
 _BITS = (("short", 15), ("int16_t", 15), ("int32_t", 31), ("long", 63), ("64_t", 63),
          ("size_t", 64), ("int8_t", 7), ("", 31))  # fmt: skip
+#: Nobody writes more; each takes a moment.
+_MOST_PARAMETERS = 100
+#: Whoever writes one of these lets the blocks of a grid wait for one another, or the last of them
+#: do the rest.
+_MEETS = frozenset(["__threadfence", "atomicInc", "this_grid"])
+#: Whoever writes none of these has one block do all of the work.
+_MANY_BLOCKS = frozenset(["blockIdx", "gridDim", "this_grid"])
+#: What a row is found by where each has a warp, and not a thread.
+_BY_WARP = frozenset(["/", ">>", "warpSize"])
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A kernel with its template arguments, which parameters read, write and count, and what it is
-    given, in the words of an entry point with `in`, `out` and `n`; `template` are its template
-    arguments where nobody has said them. `other` reads a second array. One that has no pointer but
-    the one it reads leaves its answer in the first element there."""
+    """A kernel with its template arguments, and what it is given; `template` are its template
+    arguments where nobody has said them.
+
+    `arguments` are the words of a call from an entry point with `in`, perhaps `other`, `out`, `n`,
+    perhaps `rows`, and a pointer for each of `rooms`, memory besides; `said` tells of them but for
+    `read`, `other`, a second array, `write` and `count`, in the words of `--arg`. One that has no
+    pointer but the one it reads leaves its answer in the first element there. `counted` says that
+    it is told how much there is, `rows` how many blocks rows get, None where there is one array,
+    `waits` that its blocks wait for one another: for all of them or for a lock, `alone` that it is
+    the work of one block.
+    """
 
     text: str
     template: tuple[str, ...]
-    read: str
-    write: str
-    count: str | None
+    read: Parameter
+    other: Parameter | None
+    write: Parameter
+    count: Parameter | None
+    counted: bool
+    rows: RowGrid | None
+    rooms: tuple[Room, ...]
+    said: tuple[str, ...]
     arguments: str
-    other: str | None = None
+    finish: Finish | None
+    waits: bool
+    alone: bool
 
     @property
     def answers_in_place(self) -> bool:
         """Whether its answer takes the place of an element."""
         return self.read == self.write
 
+    @property
+    def takes(self) -> str:
+        """The parameters of an entry point."""
+        second, rows = ["const In *other"] * bool(self.other), ["size_t rows"] * bool(self.rows)
+        rooms = [f"void *room{k}" for k in range(len(self.rooms))]
+        return ", ".join(["const In *in", *second, "Out *out", "size_t n", *rows, *rooms])
 
-def called(path: Path, function: Function, given: str, own: Mapping[str, int]) -> Call:
+
+def called(
+    path: Path,
+    function: Function,
+    given: str,
+    own: Mapping[str, int],
+    says: Sequence[Argument] = (),
+) -> Call:
     """How a kernel is called, with the template arguments that are `given`, or with the file's
-    `own`, by the names of the parameters. Raises UsageError if its parameters are not
-    understood."""
-    pointers = [p for p in function.parameters if "*" in p]
-    counts = [p for p in function.parameters if "*" not in p]
-    found = _roles(pointers)
-    if found is None or len(counts) > 1 or not all(_INTEGERS.match(c) for c in counts):
+    `own`, by the names of the parameters, and what the user `says` of its parameters. Raises
+    UsageError if one of them is not understood."""
+    if len(function.parameters) > _MOST_PARAMETERS:
         raise UsageError(
-            f"{path}: {function.name}({', '.join(function.parameters)}) cannot be called: a "
-            "pointer to read, or two to const, a pointer to write and a count are understood; give "
-            "the file a header instead"
+            f"{path}: {function.name} has more than {_MOST_PARAMETERS} parameters: give the file a "
+            "header instead"
         )
-    read, write, other = found
     if given and not function.template:
         raise UsageError(f"{path}: {function.name} is no template: say --entry {function.name}")
+    parameters, body = [read_parameter(text) for text in function.parameters], Body(function.body)
+    gets = _gets(path, function, parameters, body, says)
+    by_what = {gets[p.name]: p for p in reversed(parameters)}
+    read, other, count = by_what["in"], by_what.get("in2"), by_what.get("n")
+    write = by_what.get("out", read)
+    told = {n for p in parameters if not p.points for n in names_in(f"int x = {gets[p.name]};")}
+    rows = _rows(path, function, body, count, many="rows" in told)
+    rooms: list[Room] = []
+    words = []
+    for p in parameters:
+        room = room_of(p, gets[p.name], function.template_names)
+        words.append(_argument(p, gets[p.name], len(rooms) if room else None, function))
+        rooms += [room] if room else []
+    zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
+    guards = any(locks(p, body) for p in zeroed)
+    finish = _finish(body, write, rows, guards=guards, zeroed=bool(zeroed))
     template = () if given else _template(path, function, own)
-    text = function.name + (given or (f"<{', '.join(template)}>" if template else ""))
-    types = function.template_names
-    names = {write: _cast(write, "Out", types) + "out", read: _cast(read, "In", types) + "in"}
-    names |= {other: _cast(other, "In", types) + "other"} if other else {}
-    names |= {count: f"({type_of(count)})n" for count in counts}
-    arguments = ", ".join(names[p] for p in function.parameters)
-    return Call(text, template, read, write, counts[0] if counts else None, arguments, other)
+    roles = (read, other, write, count)
+    return Call(
+        text=function.name + (given or (f"<{', '.join(template)}>" if template else "")),
+        template=template, read=read, other=other, write=write, count=count, counted="n" in told,
+        rows=rows, rooms=tuple(rooms),
+        said=tuple(f"{p.name}={gets[p.name]}" for p in parameters if p not in roles),
+        arguments=", ".join(words),
+        finish="none" if read == write else finish, waits=guards or "this_grid" in body.words,
+        alone=finish == "none" and not body.words & _MANY_BLOCKS,
+    )  # fmt: skip
 
 
-def _roles(pointers: list[str]) -> tuple[str, str, str | None] | None:
-    """Which pointer is read, which is written, and which reads a second array, which takes two to
-    const elements of one type; None if that is not to be told."""
-    const = [p for p in pointers if p.startswith("const ") or " const *" in p]
-    if len(pointers) == 1 and not const:
-        return pointers[0], pointers[0], None
-    if len(pointers) == 2:
-        return *_read_and_write(pointers, const), None
-    alike = len({element_of(type_of(p)) for p in const}) == 1
-    if len(pointers) == 3 and len(const) == 2 and alike:
-        return const[0], next(p for p in pointers if p not in const), const[1]
-    return None
+def _gets(
+    path: Path, function: Function, parameters: Sequence[Parameter], body: Body,
+    says: Sequence[Argument],
+) -> dict[str, str]:  # fmt: skip
+    """What each parameter gets, by its name, in the words of `--arg`; one of them is read and one
+    is written to."""
+    said = {s.name: s.what for s in says if s.means(function.name)}
+    gets = {p.name: said[p.name] for p in parameters if p.name in said}
+    gets |= guessed(parameters, gets, body)
+    shown = f"{path}: {function.name}({', '.join(function.parameters)}) cannot be called"
+    for p in parameters:
+        what = said.get(p.name, "")
+        memory = what in ("in", "in2", "out", "out2") or what.startswith(("zeroed:", "scratch:"))
+        if memory and not (p.points or p.refers):
+            raise UsageError(f"{shown}: {p.name} is no pointer, so it cannot get {what}")
+    for p in parameters:
+        if p.name not in gets:
+            raise UsageError(
+                f"{shown}: it is not understood what {p.name or 'a parameter without a name'} "
+                f"gets; say it, as in --arg {p.name or 'NAME'}={_likely(p, gets, body)}"
+            )
+    pointers = [p for p in parameters if p.points or p.refers]
+    in_place = [gets[p.name] for p in pointers] == ["in"] and pointers[0].writes
+    for what, does in (("in", "reads"), ("out", "writes")):
+        if what not in gets.values() and not (in_place and what == "out"):
+            raise UsageError(
+                f"{shown}: none of its parameters is a pointer to what it {does}; where one is, "
+                f"say --arg NAME={what}, else give the file a header"
+            )
+    return gets
 
 
-def _read_and_write(pointers: list[str], const: list[str]) -> tuple[str, str]:
-    """Const says which pointer is read; else a name that sounds like an output; else the order."""
-    if const:
-        return const[0], pointers[1 - pointers.index(const[0])]
-    if _OUTPUT_NAME.match(name_of(pointers[0])) and not _OUTPUT_NAME.match(name_of(pointers[1])):
-        return pointers[1], pointers[0]
-    return pointers[0], pointers[1]
+def _likely(parameter: Parameter, gets: Mapping[str, str], body: Body) -> str:
+    """What a parameter might get that is not understood."""
+    if parameter.writes and (parameter.refers or body.changes(parameter.name)):
+        return "out2" if "out" in gets.values() else "out"
+    if parameter.points:
+        return "in2" if "in" in gets.values() else "in"
+    if COUNT.search(parameter.name) or ROWS.match(parameter.name):
+        return "rows" if "n" in gets.values() else "n"
+    kinds = {"bool": "false", "float": "1.0f", "double": "1.0"}
+    return kinds.get(parameter.type, "0" if bytes_of(parameter.type, ()) else "{}")
 
 
-def _cast(pointer: str, element: str, template: Sequence[str]) -> str:
-    """A pointer's own type, since `long` and `long long` are two even where they are as wide; of a
-    template parameter it is the element's."""
-    own = element_of(type_of(pointer))
-    return f"({element if own in template else own} *)"
+def _argument(parameter: Parameter, what: str, room: int | None, function: Function) -> str:
+    """What is written between the commas of the call. A pointer gets its own type, since `long` and
+    `long long` are two even where they are as wide; that of a template parameter is the element's.
+    A value is converted where its type is a number's: others are told by their own braces."""
+    own = function.template_names
+    pointer = what in ("in", "in2", "out") or room is not None
+    if pointer or parameter.points:
+        value = {"in2": "other"}.get(what, what) if room is None else f"room{room}"
+        element = {"out": "Out"}.get(what, "In") if parameter.type in own else parameter.type
+        value = f"({element} {'*' * max(1, parameter.stars)}){value if pointer else f'({what})'}"
+        return f"*{value}" if parameter.refers else value
+    number = bytes_of(parameter.type, ()) is not None and not what.startswith("{")
+    return f"({parameter.type})({what})" if number else what
+
+
+def _rows(
+    path: Path, function: Function, body: Body, count: Parameter | None, *, many: bool
+) -> RowGrid | None:
+    """How many blocks rows get, if it sums rows, each as long as `count` says; `many` says that it
+    is told how many there are. A UsageError where that cannot be launched here."""
+    if count is None or not (many or strides(body, count.name)):
+        return None
+    if not many and any("blockIdx.x" in words for words in body.compared(count.name)):
+        raise UsageError(
+            f"{path}: {function.name} counts rows and their elements with {count.name} alone: only "
+            "a square is summed so; give it a second count, or the file a header"
+        )
+    factors = [words for words in body.factors(count.name) if count.name not in words]
+    index = factors[0] if factors else frozenset[str]()
+    if any(word.endswith((".y", ".z")) for word in index):
+        raise UsageError(
+            f"{path}: {function.name} finds its row by blocks or threads of two dimensions, and "
+            "launches here have one: let it count in x, or give the file a header"
+        )
+    if "threadIdx.x" not in index and "thread_rank" not in index:
+        return "warp_per_row" if "meta_group_rank" in index else "block_per_row"
+    return "warp_per_row" if index & _BY_WARP else "thread_per_row"
+
+
+def _finish(
+    body: Body, write: Parameter, rows: RowGrid | None, *, guards: bool, zeroed: bool
+) -> Finish | None:
+    """What becomes of the partials of a kernel, where its text tells: those that atomics or a lock
+    combine in its output, and those that its last block folds or that there are none of, where it
+    writes to one place alone. None for others."""
+    if guards or body.atomics(write.name):
+        return "atomic"
+    alone = body.changes(write.name) and not body.each(write.name)
+    return "none" if rows or zeroed or alone or body.words & _MEETS else None
+
+
+def check(path: Path, functions: Sequence[Function], says: Sequence[Argument]) -> None:
+    """Raise UsageError if something is said of a parameter that none of the kernels has."""
+    for one in says:
+        kernels = [function for function in functions if one.means(function.name)]
+        names = [read_parameter(text).name for kernel in kernels for text in kernel.parameters]
+        if one.name not in names:
+            whose = "it has" if len(kernels) == 1 else "there are"
+            known = ", ".join(dict.fromkeys(names)) or ", ".join(f.name for f in functions)
+            what = f"parameter {one.name}" if kernels else f"kernel {one.kernel}"
+            raise UsageError(f"{path}: --arg: there is no {what}; {whose}: {known}")
 
 
 def most(count: str) -> int | None:
     """The most elements that a type counts; None if no array has more."""
     bits = next(bits for word, bits in _BITS if word in count)
     return None if bits > 32 else 2 ** (bits + bool(re.search(r"\bu", count))) - 1
-
-
-def finish_of(function: Function, call: Call, again: bool) -> Finish:
-    """What becomes of the partials of a kernel that is called so; `again` says that it could read
-    them."""
-    if call.answers_in_place:
-        return "none"
-    written = re.escape(name_of(call.write))
-    if re.search(rf"\batomic\w+\s*\([^,;]*\b{written}\b", function.body):
-        return "atomic"
-    return "relaunch" if again else "host"
 
 
 def _template(path: Path, function: Function, own: Mapping[str, int]) -> tuple[str, ...]:
@@ -132,19 +250,11 @@ def _template(path: Path, function: Function, own: Mapping[str, int]) -> tuple[s
             arguments.append(f"bool({own[name]})" if flag else str(own[name]))
         elif re.search(r"per", name, re.IGNORECASE):
             arguments.append("ITEMS")
+        elif "=" in parameter:
+            arguments.append(parameter.partition("=")[2].strip())
         else:
             raise UsageError(
                 f"{path}: template parameter {parameter!r} of {function.name} cannot be guessed: "
                 f"write the arguments, as in --entry '{function.name}<float, 256>'"
             )
     return tuple(arguments)
-
-
-def name_of(parameter: str) -> str:
-    """The name of a parameter."""
-    return re.split(r"[\s*]+", parameter.strip())[-1]
-
-
-def type_of(parameter: str) -> str:
-    """The type of a parameter."""
-    return parameter[: parameter.rindex(name_of(parameter))].strip()

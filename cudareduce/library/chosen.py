@@ -68,7 +68,7 @@ def _places(path: Path, host: HostCode, found: list[Function]) -> Places:
             call = called(path, function, "", own_template(of_kernel(host, function, ""), function))
             at = function.parameters.index
             own = function.name.rpartition("::")[2]
-            places[own] = at(call.read), at(call.write), len(function.parameters)
+            places[own] = at(call.read.text), at(call.write.text), len(function.parameters)
     return places
 
 

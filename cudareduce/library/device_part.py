@@ -89,9 +89,9 @@ def read_unit(path: Path, source: str, seen: set[Path] | None = None) -> Unit:
     return Unit(path, data, found, included)
 
 
-def device_part(unit: Unit, kernel: str) -> str:
-    """What of a file the kernel of this name reaches."""
-    return _rendered(unit, _reached(list(unit.all()), kernel))
+def device_part(unit: Unit, kernel: str, named: Iterable[str] = ()) -> str:
+    """What of a file the kernel of this name reaches, with what is `named` where it is called."""
+    return _rendered(unit, _reached(list(unit.all()), kernel, frozenset(named)))
 
 
 def names_reached(unit: Unit, kernel: str) -> frozenset[str]:
@@ -109,13 +109,16 @@ def constants(unit: Unit, kernel: str) -> tuple[int, ...]:
     return tuple(sorted({number for piece in pieces_of for number in piece.numbers}))
 
 
-def _reached(found: list[Piece], kernel: str) -> set[int]:
-    """The pieces that a kernel reaches by name, by their identities."""
+def _reached(found: list[Piece], kernel: str, named: frozenset[str] = frozenset()) -> set[int]:
+    """The pieces that a kernel and its call reach by name, by their identities."""
     defined: dict[str, list[Piece]] = {}
     for piece in found:
         for name in piece.defines:
             defined.setdefault(name, []).append(piece)
-    left = [piece for piece in found if _is_root(piece, kernel)]
+    left = [
+        piece for piece in found
+        if _is_root(piece, kernel) or (piece.defines & named and _may_stay(piece))
+    ]  # fmt: skip
     reached = {id(piece) for piece in left}
     while left:
         for name in left.pop().uses:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from cudareduce.errors import UsageError
@@ -16,25 +15,27 @@ _ELEMENTS = {
     "half": "float16", "__half": "float16", "nv_bfloat16": "bfloat16",
     "__nv_bfloat16": "bfloat16", "signed char": "int8", "int8_t": "int8",
     "unsigned char": "uint8", "uint8_t": "uint8",
+    "char": "int8", "long int": "int64", "unsigned long int": "uint64",
+    "long long int": "int64", "unsigned long long int": "uint64", "size_t": "uint64",
 }  # fmt: skip
+#: Types that are no elements here, in bytes.
+_BYTES = {"bool": 1, "short": 2, "unsigned short": 2, "int16_t": 2, "uint16_t": 2}
 
 
-def read_dtypes(kernel: str, pointer: str, template: Sequence[str]) -> tuple[str, ...]:
-    """The element types that a kernel reads through a pointer of this type: the one that is named,
-    or any where it is one of the names in `template`. Raises UsageError if it is none of ours."""
-    element = element_of(pointer)
+def read_dtypes(kernel: str, element: str, template: Sequence[str]) -> tuple[str, ...]:
+    """The types that a kernel reads whose elements are called so: the one that is named, or any
+    where it is one of the names in `template`. Raises UsageError if it is none of ours."""
     if element in template:
         return tuple(name for name, dtype in DTYPES.items() if accumulator(dtype) == dtype)
     return (_dtype(f"{kernel} reads", element),)
 
 
 def written_dtype(
-    kernel: str, pointer: str, template: Sequence[str], read: Sequence[str]
+    kernel: str, element: str, template: Sequence[str], read: Sequence[str]
 ) -> str | None:
-    """The type of the partials that a kernel writes through a pointer of this type, where the file
-    names it; None where a template does. Raises UsageError if it is none of ours, or keeps no sum
-    of what is `read`."""
-    element = element_of(pointer)
+    """The type of the partials that a kernel writes and calls so, where the file names it; None
+    where a template does. Raises UsageError if it is none of ours, or keeps no sum of what is
+    `read`."""
     if element in template:
         return None
     written, kept = DTYPES[_dtype(f"{kernel} writes", element)], accumulator(DTYPES[read[0]])
@@ -50,18 +51,16 @@ def written_dtype(
 def _dtype(does: str, element: str) -> str:
     if element in _ELEMENTS:
         return _ELEMENTS[element]
+    known = [*{name: kind for kind, name in reversed(_ELEMENTS.items())}.values()][::-1]
     raise UsageError(
-        f"{does} {element}, which is none of: {', '.join(_ELEMENTS)}; give the file a header, "
+        f"{does} {element}, which is none of: {', '.join(known)}; give the file a header, "
         "whose kernels read In and write Out"
     )
 
 
-def element_of(pointer: str) -> str:
-    """What a pointer of this type points to, in words."""
-    element = re.sub(r"\b(?:const|volatile|__restrict__|restrict)\b", "", pointer)
-    return " ".join(element.replace("*", "").split())
-
-
-def bytes_of(element: str) -> int | None:
-    """The size of a type that is called so; None if it is none of ours."""
-    return DTYPES[_ELEMENTS[element]].size if element in _ELEMENTS else None
+def bytes_of(kind: str, template: Sequence[str]) -> int | None:
+    """Bytes of a value of this type, at most where it is one of the names in `template`; None if
+    it is not known."""
+    if kind in template:
+        return max(dtype.size for dtype in DTYPES.values())
+    return DTYPES[_ELEMENTS[kind]].size if kind in _ELEMENTS else _BYTES.get(kind)

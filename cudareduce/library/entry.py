@@ -9,6 +9,10 @@ from typing import Any
 
 from cudareduce.errors import UsageError
 
+#: Shared memory that a launch gives its size, outside of comments that have a line of their own.
+EXTERN_SHARED = re.compile(
+    r"^[^/\n]*(?P<words>\bextern\s+(?:[\w:]+\s+)*?__shared__\b)", re.MULTILINE
+)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 
 

@@ -15,19 +15,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.library.called import Call, called, finish_of, most, name_of, type_of
+from cudareduce.library.arguments import Argument
+from cudareduce.library.assumption import assumption
+from cudareduce.library.called import Call, called, check, most
 from cudareduce.library.chains import joined
 from cudareduce.library.chosen import Row, rows
 from cudareduce.library.condition import Condition
 from cudareduce.library.device_part import Unit, constants, device_part, read_unit
 from cudareduce.library.elements import read_dtypes, written_dtype
+from cudareduce.library.entry import EXTERN_SHARED
+from cudareduce.library.entry_point import with_entry_point
 from cudareduce.library.header import BLOCKS, Finish, GridRule
 from cudareduce.library.host_code import HostCode, host_code, of_kernel
 from cudareduce.library.in_place import keeps_partials, overwrites
-from cudareduce.library.kernel import EXTERN_SHARED, Adopt, Kernel
-from cudareduce.library.launch_guess import guessed_launch, looks_of, said_by_file
+from cudareduce.library.kernel import Adopt, Kernel
+from cudareduce.library.launch_guess import Launch, guessed_launch, looks_of, said_by_file
 from cudareduce.library.own_launch import Said, own_template
-from cudareduce.library.syntax import Function
+from cudareduce.library.syntax import Function, names_in
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import Map
 from cudareduce.problem.sizes import counted
@@ -47,36 +51,14 @@ FOLDED = (
     "the host folds its partials, which need not be as many, outside of the time: --finish host"
 )
 
-_BEFORE = """#pragma push_macro("__global__")
-#pragma push_macro("__launch_bounds__")
-#undef __global__
-#undef __launch_bounds__
-#define __global__ __device__
-#define __launch_bounds__(...)
-"""
-_AFTER = """
-#pragma pop_macro("__launch_bounds__")
-#pragma pop_macro("__global__")
-#line 1 "<entry point>"
-extern "C" __global__ void {entry}(const In *in, {other}Out *out, size_t n)
-{{
-    {call}({arguments});{after}
-}}
-"""
-_OTHER = "const In *other, "
-#: Of one block, whose answer takes the place of an element.
-_TO_OUT = """
-    __syncthreads();
-    if (threadIdx.x == 0)
-        *out = in[0];"""
-
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
     """What the user says of a file: the `entries` that are its kernels, `chains` of
     them with commas, `block` threads, `items`
     elements a thread, `grid` blocks or a rule for their number, `shared` bytes of dynamic shared
-    memory a block, `map` what it makes of elements. None leaves it to the file's own signs."""
+    memory a block, `map` what it makes of elements, `arguments` what its parameters get. None
+    leaves it to the file's own signs."""
 
     entries: tuple[str, ...] = ()
     chains: tuple[str, ...] = ()
@@ -86,6 +68,7 @@ class Guesses:
     finish: Finish | None = None
     shared: int | None = None
     map: Map | None = None
+    arguments: tuple[Argument, ...] = ()
 
     @property
     def launch(self) -> Said:
@@ -125,6 +108,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     unit = read_unit(path, text)
     host = host_code(unit.all())
     left = deque(rows(unit, host, says.entries, says.chains))
+    check(path, [function for row in left for function, _ in row], says.arguments)
     alone, named = len(left) == 1, says.entries or says.chains
     kernels: list[Kernel] = []
     said: list[str] = []
@@ -165,6 +149,11 @@ def _row(
         link, assumed = _adopted(unit, host, function, given, own, names[k + 1 :], alone=False)
         links.append(link)
         told.append(assumed)
+    if any(link.rooms for link in links):
+        raise UsageError(
+            f"{unit.path}: {', '.join(names)}: one of them takes memory besides, which is not "
+            "understood in a chain: say --entry"
+        )
     kernel = joined(unit.path, links)
     order = " and then ".join(names)
     return kernel, [*told, f"{unit.path}: {order} are one row, {kernel.id}: each reads what the "
@@ -187,31 +176,26 @@ def _adopted(
     """A kernel and what was assumed about it; kernels `later` go on with what it leaves."""
     path = unit.path
     known = own_template(of_kernel(host, function, given), function)
-    call, template = called(path, function, given, known), function.template_names
-    dtypes = read_dtypes(function.name, type_of(call.read), template)
-    partials = written_dtype(function.name, type_of(call.write), template, dtypes)
+    call, template = called(path, function, given, known, says.arguments), function.template_names
+    dtypes = read_dtypes(function.name, call.read.type, template)
+    partials = written_dtype(function.name, call.write.type, template, dtypes)
     mapped = _map(path, function, call, says)
     # Or it could not read what it has written, or would map it once more.
-    again = call.count is not None and partials in (None, *dtypes) and mapped is None
-    finish = says.finish or finish_of(function, call, again)
+    again = call.counted and not call.rows and partials in (None, *dtypes) and mapped is None
+    finish = says.finish or call.finish or ("relaunch" if again else "host")
     if finish.startswith(("relaunch", "reshape")) and not again:
         raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
-    device = device_part(unit, function.name)
-    sizes = [DTYPES[name].size for name in dtypes]
-    own = said_by_file(
-        unit, host, function, call, later, given=given, block=says.block, widest=max(sizes)
-    )
-    unsized = EXTERN_SHARED.search(device)
-    launch = guessed_launch(says.launch, own, looks_of(function), sizes if unsized else ())
+    device = device_part(unit, function.name, names_in(f"int x = {call.text}({call.arguments});"))
+    launch = _launch(unit, host, function, call, says, given, later, device, dtypes)
     entry = f"run_{function.name.rpartition('::')[2]}"
     kernel = Kernel(
         id=path.stem if alone and path.stem.isidentifier() else function.name,
         path=path,
         family="user",
-        text=f'{_BEFORE}#line 1 "{path}"\n{device}{_after(entry, call)}',
+        text=with_entry_point(path, device, entry, call),
         title=f"{function.name} of {path.name}",
         change="",
-        scope="grid",
+        scope="rows" if call.rows else "grid",
         grid="one" if call.answers_in_place else launch.grid,
         walk="element",  # nothing is known of the order of its additions: the widest bound holds
         finish=finish,
@@ -225,23 +209,29 @@ def _adopted(
         symbol=entry,
         partials=partials or "of its elements",
         dynamic_shared=launch.shared,
-        whole_tiles=call.count is None,
+        rooms=call.rooms,
+        whole_tiles=not call.counted,
         constants=constants(unit, function.name),
-        most=most(type_of(call.count)) if call.count else None,
+        most=most(call.count.type) if call.count else None,
         map=mapped,
-        in_place=call.answers_in_place or overwrites(function.body, name_of(call.read)),
-        guessed=tuple(name for name in _OPTIONS if getattr(says, name) is None),
+        in_place=call.answers_in_place or overwrites(function.body, call.read.name),
+        guessed=_guessed(says, call),
     )
     then = f"then {later[0]}" if later else f"finish {finish}"
-    return kernel, _assumption(kernel, call, launch.known_from, then, unit.missing)
+    return kernel, assumption(kernel, call, launch.known_from, then, unit.missing)
 
 
-def _after(entry: str, call: Call) -> str:
-    """The entry point that calls a kernel."""
-    return _AFTER.format(
-        entry=entry, call=call.text, arguments=call.arguments, other=_OTHER if call.other else "",
-        after=_TO_OUT if call.answers_in_place else "",
-    )  # fmt: skip
+def _launch(
+    unit: Unit, host: HostCode, function: Function, call: Call, says: Guesses, given: str,
+    later: Sequence[str], device: str, dtypes: Sequence[str],
+) -> Launch:  # fmt: skip
+    """How a kernel is launched: as the user says, else as its file does, else as its text looks."""
+    sizes = [DTYPES[name].size for name in dtypes]
+    own = said_by_file(
+        unit, host, function, call, later, given=given, block=says.block, widest=max(sizes)
+    )
+    unsized = EXTERN_SHARED.search(device)
+    return guessed_launch(says.launch, own, looks_of(function, call), sizes if unsized else ())
 
 
 def _map(path: Path, function: Function, call: Call, says: Guesses) -> Map | None:
@@ -255,7 +245,7 @@ def _map(path: Path, function: Function, call: Call, says: Guesses) -> Map | Non
             f"{path}: {call.text} reads {counted(reads, 'array')}, and --map {mapped.expression!r} "
             f"takes {mapped.inputs}: say another --map, or --entry another kernel"
         )
-    if call.answers_in_place and keeps_partials(function.body, name_of(call.read)):
+    if call.answers_in_place and keeps_partials(function.body, call.read.name):
         raise UsageError(
             f"{path}: {call.text} leaves a partial of each block in its input, which is not "
             "understood: let it write them to a second pointer, or give the file a header"
@@ -268,34 +258,14 @@ def _map(path: Path, function: Function, call: Call, says: Guesses) -> Map | Non
     return mapped
 
 
+def _guessed(says: Guesses, call: Call) -> tuple[str, ...]:
+    """The options that nobody has said anything with, as far as they matter."""
+    names = tuple(name for name in _OPTIONS if getattr(says, name) is None)
+    return (*names, "arg") if call.said and not says.arguments else names
+
+
 def _ops(function: Function) -> tuple[str, ...]:
     """What a kernel may reduce by: what its name says, or else what people write most."""
     named = [op for op, name in _EXTREMES.items() if name.search(function.name)]
     plain = len(named) != 1 or re.search("sum|add", function.name, re.IGNORECASE)
     return ("sum", "prod", "min", "max") if plain else tuple(named)
-
-
-def _assumption(
-    kernel: Kernel, call: Call, known_from: str, then: str, missing: Sequence[str]
-) -> str:
-    """What was guessed, and how to say it better."""
-    shared = counted(int(kernel.dynamic_shared), "byte")
-    counting = f"counts with {name_of(call.count)}" if call.count else "takes whole tiles"
-    reads = name_of(call.read) + (f" and {name_of(call.other)}" if call.other else "")
-    writes = f"writes {name_of(call.write)}"
-    if call.answers_in_place:
-        writes = f"leaves its answer in {name_of(call.read)}[0], from where it is copied"
-    elif kernel.in_place:
-        writes += f", overwrites {name_of(call.read)}"
-    forms = f", forms {kernel.map.expression} of its elements" if kernel.map else ""
-    by = f", by {kernel.ops[0]}" if len(kernel.ops) == 1 else ""
-    are = "is" if len(missing) == 1 else "are"
-    without = f"; {', '.join(missing)} {are} nowhere beside it and left out" if missing else ""
-    return (
-        f"{kernel.path}: no header, so it is assumed that {call.text} reads {reads}, "
-        f"{writes}, {counting}{forms}; block {kernel.block}, items {kernel.items}, "
-        f"grid {kernel.fixed_grid or kernel.grid}, {shared} of dynamic shared "
-        f"memory{known_from}, {then}{by}{without}. Where that is wrong say so with --entry, "
-        "--block, --items, --grid, --shared, --finish, --map; where it faults, run it under "
-        "compute-sanitizer"
-    )

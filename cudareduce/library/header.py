@@ -20,8 +20,8 @@ _OPENS, _CLOSES = "/*+++", "+++*/"
 
 Scope = Literal["grid", "block", "warp", "rows"]
 Grid = Literal[
-    "cover", "fill", "per_sm", "fixed", "one", "block_per_row", "warp_per_row", "cluster",
-    "fill_by_row",
+    "cover", "fill", "per_sm", "fixed", "one", "block_per_row", "warp_per_row", "thread_per_row",
+    "cluster", "fill_by_row",
 ]  # fmt: skip
 Walk = Literal[
     "element", "tile", "grid_stride", "tickets", "contiguous", "stream_fold", "warp_stream",
@@ -51,6 +51,7 @@ GRIDS: dict[Grid, str] = {
     "one": "one",
     "block_per_row": "one for each row",
     "warp_per_row": "one for each block / 32 rows",
+    "thread_per_row": "one for each block rows",
     "cluster": "eight, which are one cluster",
     "fill_by_row": "as fill, but as many for each row, and at least one",
 }
@@ -97,9 +98,11 @@ UNASSIGNED: tuple[Walk, ...] = ("tickets",)
 _KEEPING: tuple[Finish, ...] = ("mailbox", "self_reset", "one_word")
 #: What may become of the partials of a file without a header.
 FOREIGN_FINISHES: tuple[Finish, ...] = ("relaunch", "relaunch_one_block", "atomic", "none", "host")
-#: Rules for how many blocks are launched of one.
-GridRule = Literal["cover", "fill"]
-GRID_RULES: tuple[GridRule, ...] = ("cover", "fill")
+#: Rules for how many blocks are launched of one; what each row gets of one that sums rows.
+RowGrid = Literal["block_per_row", "warp_per_row", "thread_per_row"]
+GridRule = Literal["cover", "fill", "per_sm"] | RowGrid
+ROW_GRIDS: tuple[RowGrid, ...] = ("block_per_row", "warp_per_row", "thread_per_row")
+GRID_RULES: tuple[GridRule, ...] = ("cover", "fill", "per_sm", *ROW_GRIDS)
 #: What becomes of the order of operands.
 ORDERS: dict[Order, str] = {
     "any": "operands change places, so the operator must commute",

@@ -51,7 +51,7 @@ def host_code(found: Iterable[Piece]) -> HostCode:
 def number_at(scope: Scope, node: Node) -> int | None:
     """The whole number that an expression of the host's part is; None if it does not say."""
     try:
-        return Reading(scope, {}, bytes_of).whole(node)
+        return Reading(scope, {}, lambda name: bytes_of(name, ())).whole(node)
     except Unknown:
         return None
 

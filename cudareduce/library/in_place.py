@@ -55,19 +55,29 @@ def _pointers(nodes: list[Node]) -> Iterator[tuple[str, Node]]:
 
 def _leads(value: Node) -> set[str]:
     """What an address is made of: names that are neither read through nor indices."""
-    while value.type in _WRAPS and value.named_children:
-        value = value.named_children[-1]
-    if value.type == "identifier":
-        return {text(value)}
-    if value.type == "binary_expression":
-        sides = (value.child_by_field_name(side) for side in ("left", "right"))
-        return {name for side in sides if side is not None for name in _leads(side)}
-    if value.type == "call_expression" and "_cast<" in text(value).partition("(")[0]:
-        given = value.child_by_field_name("arguments")
-        return {name for one in (given.named_children if given else ()) for name in _leads(one)}
-    if value.type == "pointer_expression" and text(value.children[0]) == "&":
-        return {_stored(value.named_children[-1])}
-    return set()
+    found, left = set(), [value]
+    while left:
+        node = left.pop()
+        if node.type in _WRAPS and node.named_children:
+            left.append(node.named_children[-1])
+        elif node.type == "identifier":
+            found.add(text(node))
+        elif node.type == "binary_expression":
+            sides = (node.child_by_field_name(side) for side in ("left", "right"))
+            left += [side for side in sides if side is not None]
+        elif node.type == "call_expression" and _converts(node):
+            given = node.child_by_field_name("arguments")
+            left += given.named_children if given else []
+        elif node.type == "pointer_expression" and text(node.children[0]) == "&":
+            found.add(_stored(node.named_children[-1]))
+    return found
+
+
+def _converts(call: Node) -> bool:
+    """Whether a call only makes an address one of another type."""
+    function = call.child_by_field_name("function")
+    name = function.child_by_field_name("name") if function else None
+    return name is not None and text(name).endswith("_cast")
 
 
 def _stored(target: Node) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from cudareduce.errors import UsageError
 from cudareduce.library.condition import ANY_INPUT, Condition
-from cudareduce.library.entry import check_parameters, definition
+from cudareduce.library.entry import EXTERN_SHARED, check_parameters, definition
 from cudareduce.library.header import (
     UNASSIGNED,
     UNORDERED,
@@ -27,6 +27,7 @@ from cudareduce.library.header import (
 )
 from cudareduce.library.mapped import read_map, why_not_map
 from cudareduce.library.reading import has_header, read_source
+from cudareduce.library.room import Room
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, Map, Operator, Reduction
 
@@ -69,6 +70,7 @@ class Kernel:
     symbol: str | None = None  # where the entry point does not bear the file's name
     dynamic_shared: int | str = 0  # bytes a block, or in the words of a header
     workspace: int | str = 0  # bytes a grid that outlive a launch, or in the words of a header
+    rooms: tuple[Room, ...] = ()  # of a file without a header: memory besides
     whole_tiles: bool = False  # takes no count, so only multiples of block * items
     asks: Condition = ANY_INPUT  # of its input, beyond what its header or its parameters say
     constants: tuple[int, ...] = ()  # of a file without a header: whole numbers in its text
@@ -240,12 +242,6 @@ def _why_not_op(op: Operator, order: Order, finish: Finish) -> str | None:
     if finish == "host" and (op.has_finish or op.words > 1):
         return f"leaves partials to the host, which does not fold those of {op.name}"
     return None
-
-
-#: Shared memory that a launch gives its size, outside of comments that have a line of their own.
-EXTERN_SHARED = re.compile(
-    r"^[^/\n]*(?P<words>\bextern\s+(?:[\w:]+\s+)*?__shared__\b)", re.MULTILINE
-)
 
 
 #: Makes kernels of a file without a header.

@@ -76,11 +76,14 @@ def _known_from(told: Sequence[str], lines: Sequence[int]) -> str:
     return f" ({', '.join(told)}: {where})"
 
 
-def looks_of(function: Function) -> Said:
+def looks_of(function: Function, call: Call) -> Said:
     """A launch as the text of a kernel looks."""
     doubled = re.findall(r"(?<![\w.])([\w.]+)\s*\*\s*2\b", function.body)
     twice = any("block" in name.lower() for name in doubled)
-    grid: GridRule = "fill" if _SHARES.search(function.body) else "cover"
+    shares = _SHARES.search(function.body) or "this_grid" in function.body
+    grid: GridRule = ("per_sm" if call.waits else "fill") if shares else "cover"
+    if call.rows or call.alone:
+        return Said(block=_BLOCK, items=2 if twice else 1, grid=call.rows or 1, exactly=True)
     return Said(block=_BLOCK, items=2 if twice else 1, grid=grid)
 
 
@@ -92,13 +95,13 @@ def said_by_file(
     are `given` and the `block` that the user says; the kernels `later` go on with its partials."""
     calls, aliases = of_kernel(host, function, given), type_aliases(unit.all())
     parameters = function.parameters
-    places = parameters.index(call.read), parameters.index(call.write)
-    count = parameters.index(call.count) if call.count else None
+    places = parameters.index(call.read.text), parameters.index(call.write.text)
+    count = parameters.index(call.count.text) if call.count else None
     reached = names_reached(unit, function.name)
 
     def size_of(name: str) -> int | None:
         known = widest if name in function.template_names else None
-        return known or bytes_of(spelled_out(name + " x", aliases).removesuffix(" x"))
+        return known or bytes_of(spelled_out(name + " x", aliases).removesuffix(" x"), ())
 
     behind = {name for kernel in later for name in names_reached(unit, kernel)}
     found = own_launch(calls, (*places, count), reached, behind, block=block, size_of=size_of)
@@ -109,4 +112,5 @@ def said_by_file(
     if found.block is None:
         threads = own_block(host.constants, reached)
         found = replace(found, block=threads) if threads else found
-    return found
+    # Blocks go by rows, however many the file has.
+    return replace(found, grid=None) if call.rows else found

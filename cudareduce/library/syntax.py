@@ -126,6 +126,16 @@ class Function:
         return [words[-1] if words else "" for words in before]  # "" in what is no C++
 
 
+def parsed(code: str) -> Node:
+    """The root of what a parser makes of some code, whether it is a whole file or not."""
+    return Parser(_CUDA).parse(code.encode(errors="replace")).root_node
+
+
+def names_in(code: str) -> frozenset[str]:
+    """The names in some code, be they types, functions or variables."""
+    return frozenset(text(node) for node in every(parsed(code)) if node.type in _NAMES)
+
+
 def pieces(data: bytes) -> list[Piece]:
     """The pieces of a file, in order."""
     found = []

@@ -86,7 +86,8 @@ def far_net(case: Case) -> Iterator[Net]:
     """Sizes that show how the kernel divides its work, then those beyond 32 bits and, for where a
     block takes too long to get there, beyond fewer."""
     kernel, tile, size = case.kernel, tile_of(case), case.reduction.dtype.size
-    if kernel.whole_tiles or case.reduction.map:
+    grows = any(room.each for room in kernel.rooms)  # what does has no room there
+    if kernel.whole_tiles or case.reduction.map or grows:
         return  # who takes no count says nothing of how far it goes, and a map may hide marks
     grid = (
         kernel.fixed_grid or max(1, _TURN // tile)
@@ -168,7 +169,7 @@ def _seen(
         for k, probe in enumerate(probes):
             left = _left(plan, probe, buffers)
             left[:] = np.frombuffer(_before(plan), left.dtype)
-            for name in buffers.keys() & KEPT:
+            for name in buffers.keys() & {*KEPT, *plan.zeroed}:
                 backend.zero(buffers[name])
             seconds: float | None = 0.0
             try:
@@ -189,7 +190,7 @@ def _seen(
 def _reserved(backend: SparseBackend, plan: Plan) -> Iterator[dict[str, PlacedBuffer]]:
     """The buffers of a plan, all of them 0. Raises OutOfMemory."""
     reduction = plan.problem.reduction
-    sizes = {"in": plan.problem.input_bytes, "out": plan.outputs * reduction.result_size}
+    sizes = {"in": plan.problem.input_bytes, "out": plan.room * reduction.result_size}
     with ExitStack() as stack:
         buffers = {}
         for name, nbytes in (sizes | plan.scratch).items():

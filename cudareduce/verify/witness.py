@@ -112,7 +112,8 @@ class Witness(Generic[Key]):
         self._key, self._bound, self._given, self._memory = key, bound, given, memory
         self._first, self._keep_cache = first, keep_cache
         # First passes of a warm batch add up in an output that only the first of them finds set.
-        self._blind = first is not None and keep_cache and bound.plan.preset is not None
+        sets = bound.plan.preset is not None or bool(bound.plan.zeroed)
+        self._blind = first is not None and keep_cache and sets
         leaves = not keep_cache and given.data.tells(bound.plan)
         self._poisons = _POISONS if leaves else _POISONS[:-1]
         self._random = Random()  # no seed: a kernel must not know it

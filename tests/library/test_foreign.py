@@ -223,7 +223,7 @@ def test_kernels_in_namespaces(cudareduce: Call, given: Callable[[str], Path]) -
 
 SEVERAL = """__global__ void fill_ones(float *a, int n) { if (threadIdx.x < n) a[threadIdx.x] = 1; }
 __global__ void init(const float *a, float *b, int n) { b[0] = n; }
-__global__ void mean(const float *a, float *b, int n, float scale) { b[0] = a[0] * scale; }
+__global__ void mean(const float *a, float *b, int n, float bias) { b[0] = a[0] + bias; }
 __device__ half only_of_other(half x) { return nowhere(x); }
 __global__ void other(const half *a, float *b, int n) { b[0] = only_of_other(a[0]); }
 __global__ void first(const float *a, float *b, int n) {
@@ -276,8 +276,8 @@ def test_several_kernels_are_rows(cudareduce: Call, given: Callable[[str], Path]
     assert re.search(r" second .* WRONG ", out)
     assert "other: skipped, takes float16, not float32" in out
     assert " init " not in out
-    assert "mean(const float * a, float * b, int n, float scale) cannot be called" in err
-    assert "float scale) cannot be called: a pointer to read" in err
+    assert "mean(const float * a, float * b, int n, float bias) cannot be called" in err
+    assert "it is not understood what bias gets; say it, as in --arg bias=1.0f" in err
     assert err.count(": left out") == 1
     both = ("--entry", "first", "--entry", "second")
     assert bench(cudareduce, path, *both, "--n", 1000, "--quiet")[0] == 3
@@ -323,7 +323,7 @@ def test_a_wrong_guess_is_a_wrong_answer(cudareduce: Call, given: Callable[[str]
     ("text", "says", "message"),
     [
         (TEMPLATES, Guesses(entries=("nobody",)), "no __global__ function nobody; it has: strided"),
-        (TEMPLATES, Guesses(entries=("strided", "two_numbers")), "int m) cannot be called: a"),
+        (TEMPLATES, Guesses(entries=("strided", "two_numbers")), "it, as in --arg m=0"),
         (SPACES, Guesses(entries=("sum",)), "sum is one of red::inner::sum, red::sum: say which"),
         ("int main() {}", Guesses(), "no header and no __global__ function"),
         ("template <int Q> __global__ void k(int *a, int *b, int n) {}", Guesses(),
@@ -468,3 +468,53 @@ def test_so_many_blocks_as_are_said_at_every_size(
     code, out, _ = cudareduce("verify", given(ALWAYS_12), *sizes, "--items", 1)
     assert code == 3
     assert "its launch is a guess, --block, --grid, --shared, --finish, --map say better" in out
+
+
+ARGUMENTS = """struct How { int factor; };
+__device__ int scaled(int x, How how) { return x * how.factor; }
+__global__ void add_all(const int *x, int *total, int *last, int n, bool twice, How how)
+{
+    int k = blockIdx.x * blockDim.x + threadIdx.x;
+    if (k < n) atomicAdd(total, scaled(x[k], how) << twice);
+    if (k == n - 1) *last = k;
+}
+"""
+
+
+def test_parameters_are_said(cudareduce: Call, given: Callable[[str], Path]) -> None:
+    path = given(ARGUMENTS)
+    options: tuple[object, ...] = ("--n", 1000, "--quiet")
+    code, _, err = bench(cudareduce, path, *options)
+    assert code == 2
+    assert "it is not understood what last gets; say it, as in --arg last=out2" in err
+    options = (*options, "--arg", "last=out2", "--arg", "add_all.twice=false")
+    code, _, err = bench(cudareduce, path, *options)
+    assert code == 2
+    assert "it is not understood what how gets; say it, as in --arg how={}" in err
+    code, out, _ = bench(cudareduce, path, *options, "--arg", "how={1}")
+    assert code == 0, out
+    code, out, _ = bench(cudareduce, path, *options, "--arg", "how=How{2}")
+    assert code == 3, out
+    code, out, _ = bench(cudareduce, path, *options, "--arg", "how=nobody")
+    assert code == 2
+    assert "does not compile: <entry point>" in out
+    code, _, err = bench(cudareduce, path, *options, "--arg", "n")
+    assert code == 2
+    assert "--arg n is not NAME=WHAT: write as in --arg counter=zeroed:4" in err
+
+
+def test_rows_are_those_of_the_command(cudareduce: Call, given: Callable[[str], Path]) -> None:
+    path = given(
+        "__global__ void row_sums(const int *x, int *sums, int rows, int cols) {\n"
+        "    int row = blockIdx.x * blockDim.x + threadIdx.x, sum = 0;\n"
+        "    if (row >= rows) return;\n"
+        "    for (int k = 0; k < cols; ++k) sum += x[row * cols + k];\n"
+        "    sums[row] = sum;\n}\n"
+    )
+    code, out, err = bench(cudareduce, path, "--n", 33, "--rows", 1000)
+    assert code == 0, out
+    assert "counts with cols the elements of a row, rows=rows; block 256" in err
+    assert "grid thread_per_row" in err
+    assert "sum of 33 int32 x 1 000 rows" in out
+    code, out, _ = bench(cudareduce, path, "--n", 33, "--rows", 1000, "--grid", 3, "--quiet")
+    assert code == 3, out

@@ -1,0 +1,45 @@
+"""What was assumed about a kernel of others, in words, and how to say it better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cudareduce.library.called import Call
+from cudareduce.library.kernel import Kernel
+from cudareduce.problem.sizes import counted
+
+
+def assumption(
+    kernel: Kernel, call: Call, known_from: str, then: str, missing: Sequence[str]
+) -> str:
+    """One line: how it is called and launched, from where that is `known_from`, what happens `then`
+    and which headers are `missing`."""
+    shared = counted(int(kernel.dynamic_shared), "byte")
+    by = f", by {kernel.ops[0]}" if len(kernel.ops) == 1 else ""
+    are = "is" if len(missing) == 1 else "are"
+    without = f"; {', '.join(missing)} {are} nowhere beside it and left out" if missing else ""
+    return (
+        f"{kernel.path}: no header, so it is assumed that {call.text} {_memory(kernel, call)}, "
+        f"{_values(kernel, call)}; block {kernel.block}, items {kernel.items}, "
+        f"grid {kernel.fixed_grid or kernel.grid}, {shared} of dynamic shared "
+        f"memory{known_from}, {then}{by}{without}. Where that is wrong say so with --entry, "
+        "--block, --items, --grid, --shared, --finish, --arg, --map; where it faults, run it under "
+        "compute-sanitizer"
+    )
+
+
+def _memory(kernel: Kernel, call: Call) -> str:
+    """What it reads and writes."""
+    reads = call.read.name + (f" and {call.other.name}" if call.other else "")
+    if call.answers_in_place:
+        return f"reads {reads}, leaves its answer in {reads}[0], from where it is copied"
+    over = f", overwrites {call.read.name}" if kernel.in_place else ""
+    return f"reads {reads}, writes {call.write.name}{over}"
+
+
+def _values(kernel: Kernel, call: Call) -> str:
+    """How it counts, and what else it gets and forms."""
+    counting = f"counts with {call.count.name}" if call.count else "takes whole tiles"
+    rows = " the elements of a row" if call.rows else ""
+    forms = [f"forms {kernel.map.expression} of its elements"] if kernel.map else []
+    return ", ".join([counting + rows, *call.said, *forms])

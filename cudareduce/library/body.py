@@ -1,0 +1,210 @@
+"""What the body of a kernel does with the names in it, as far as its text tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import islice
+
+from tree_sitter import Node
+
+from cudareduce.library.syntax import every, parsed, text
+
+#: So many words of a value tell where it comes from; whoever nests values in values, as no person
+#: does, is not followed further.
+_MOST_WORDS = 50
+#: So many places where a name stands tell what it is for, and so many words whatever they follow
+#: from: bounds for texts that nobody has written by hand.
+_MOST_PLACES, _MOST_BEHIND = 20, 2000
+#: `blockIdx.x` and the like, in bytes.
+_LONGEST_FIELD = 40
+#: What wraps a value without changing it.
+_WRAPS = frozenset(["parenthesized_expression", "cast_expression"])
+_COMPARES = frozenset(["<", "<=", ">", ">=", "==", "!="])
+#: What sets a variable, and where the variable and its value stand.
+_SETS = {
+    "init_declarator": ("declarator", "value"), "assignment_expression": ("left", "right"),
+}  # fmt: skip
+#: Where what is changed stands.
+_CHANGES = {"assignment_expression": "left", "update_expression": "argument"}
+
+
+class Body:
+    """The body of a kernel, parsed."""
+
+    def __init__(self, code: str) -> None:
+        self._nodes = list(every(parsed(code)))
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Names, numbers and signs that stand in it."""
+        return frozenset(word for node in self._nodes[:1] for word in _leaves(node))
+
+    def behind(self, node: Node) -> frozenset[str]:
+        """The words in an expression, and in whatever its variables are set to."""
+        found: set[str] = set()
+        left = list(islice(_leaves(node), _MOST_WORDS))
+        while left and len(found) < _MOST_BEHIND:
+            word = left.pop()
+            if word not in found:
+                found.add(word)
+                left += self._origins.get(word, ())
+        return frozenset(found)
+
+    def factors(self, name: str) -> list[frozenset[str]]:
+        """The words behind what a variable is multiplied by; but for shares, which are divided
+        again."""
+        return [self.behind(node) for node in self._products.get(name, ())]
+
+    def compared(self, name: str) -> list[frozenset[str]]:
+        """The words behind what a variable is compared with."""
+        return [self.behind(node) for node in self._comparisons.get(name, ())]
+
+    def atomics(self, name: str) -> frozenset[str]:
+        """The atomic functions that change what is behind a pointer or a reference."""
+        return frozenset(self._atomics.get(name, ()))
+
+    def changes(self, name: str) -> bool:
+        """Whether what is behind a pointer is written to."""
+        return name in self._changed or name in self._atomics
+
+    def each(self, name: str) -> str:
+        """What there is a place for behind a pointer: `threads` of the grid or its blocks (`grid`),
+        by the indices that stand there; empty for one place alone."""
+        indices = [self.behind(node) for node in self._indices.get(name, ())]
+        if any({"threadIdx.x", "blockIdx.x"} <= words for words in indices):
+            return "threads"
+        return "grid" if indices else ""
+
+    @cached_property
+    def _origins(self) -> dict[str, set[str]]:
+        """The words in what each variable is set to."""
+        found: dict[str, set[str]] = {}
+        for node in self._nodes:
+            fields = _SETS.get(node.type)
+            target, value = map(node.child_by_field_name, fields) if fields else (None, None)
+            if target is not None and value is not None and target.type == "identifier":
+                words = islice(_leaves(value), _MOST_WORDS)
+                found.setdefault(text(target), set()).update(words)
+        return found
+
+    @cached_property
+    def _products(self) -> dict[str, list[Node]]:
+        shares = frozenset(_inner(left).id for left, _, _ in self._pairs("/", "%"))
+        return _partners(pair for pair in self._pairs("*") if pair[2].id not in shares)
+
+    @cached_property
+    def _comparisons(self) -> dict[str, list[Node]]:
+        return _partners(self._pairs(*_COMPARES))
+
+    @cached_property
+    def _indices(self) -> dict[str, list[Node]]:
+        """What stands in the brackets behind each name, or is added to it; numbers are none."""
+        found = _partners(self._pairs("+"))
+        for node in self._nodes:
+            array, places = map(node.child_by_field_name, ("argument", "indices"))
+            if node.type != "subscript_expression" or array is None or places is None:
+                continue
+            if any(child.type != "number_literal" for child in places.named_children):
+                found.setdefault(_bare(array), []).append(places)
+        return {name: places[:_MOST_PLACES] for name, places in found.items()}
+
+    @cached_property
+    def _atomics(self) -> dict[str, set[str]]:
+        """The atomic functions that are given each name, or a place behind it."""
+        found: dict[str, set[str]] = {}
+        for node in self._nodes:
+            function, given = map(node.child_by_field_name, ("function", "arguments"))
+            if function is None or given is None or function.type != "identifier":
+                continue
+            called, places = text(function), given.named_children
+            if called.startswith("atomic") and places:
+                for word in islice(_leaves(places[0]), _MOST_WORDS):
+                    found.setdefault(word, set()).add(called)
+        return found
+
+    @cached_property
+    def _changed(self) -> frozenset[str]:
+        """The names behind which something is written to; none that are set themselves."""
+        fields = ((node, _CHANGES.get(node.type)) for node in self._nodes)
+        targets = (node.child_by_field_name(field) for node, field in fields if field)
+        behind = (target for target in targets if target and target.type != "identifier")
+        return frozenset(name for target in behind for name in _bases(target))
+
+    def _pairs(self, *operators: str) -> Iterator[tuple[Node, Node, Node]]:
+        """Both sides of each such operation, and the whole."""
+        for node in self._nodes:
+            if _operator(node) in operators:
+                left, right = map(node.child_by_field_name, ("left", "right"))
+                if left is not None and right is not None:
+                    yield left, right, node
+
+
+def _partners(pairs: Iterator[tuple[Node, Node, Node]]) -> dict[str, list[Node]]:
+    """The other side of operations, by the name on one side."""
+    found: dict[str, list[Node]] = {}
+    for left, right, _ in pairs:
+        for side, other in ((left, right), (right, left)):
+            others = found.setdefault(_bare(side), [])
+            if len(others) < _MOST_PLACES:
+                others.append(other)
+    return found
+
+
+def _leaves(node: Node) -> Iterator[str]:
+    """The words of an expression, in order; before those of a field it with what it is of."""
+    for one in every(node):
+        short = one.end_byte - one.start_byte < _LONGEST_FIELD
+        if not one.child_count or (one.type == "field_expression" and short):
+            yield text(one)
+
+
+def _bases(target: Node) -> tuple[str, ...]:
+    """The names that an expression may be a place of, as `out` in `*(out + 1)` and in `out[1].x`;
+    none that only tell which place."""
+    node: Node | None = target
+    while node is not None:
+        node = _inner(node)
+        given = node.child_by_field_name("arguments")
+        if node.type == "binary_expression":
+            sides = map(node.child_by_field_name, ("left", "right"))
+            return tuple(_bare(side) for side in sides if side is not None)
+        if node.type == "identifier":
+            return (text(node),)
+        if given is not None and len(given.named_children) == 1:
+            node = given.named_children[0]
+        else:
+            node = node.child_by_field_name("argument")
+    return ()
+
+
+def _inner(node: Node) -> Node:
+    """What stands in brackets and casts."""
+    while node.type in _WRAPS and node.named_children:
+        node = node.named_children[-1]
+    return node
+
+
+def _bare(node: Node) -> str:
+    """The name that an expression is, whatever type it is made; empty if it is none."""
+    node = _inner(node)
+    while node.type == "call_expression" and _converts(node):
+        given = node.child_by_field_name("arguments")
+        if given is None or len(given.named_children) != 1:
+            return ""
+        node = _inner(given.named_children[0])
+    return text(node) if node.type == "identifier" else ""
+
+
+def _converts(call: Node) -> bool:
+    """Whether a call only makes its argument one of another type."""
+    function = call.child_by_field_name("function")
+    name = function.child_by_field_name("name") if function else None
+    plain = function is not None and function.type == "primitive_type"
+    return plain or (name is not None and text(name) == "static_cast")
+
+
+def _operator(node: Node) -> str:
+    """The sign of an operation on two values; empty if it is none."""
+    sign = node.child_by_field_name("operator") if node.type == "binary_expression" else None
+    return sign.type if sign is not None else ""

@@ -1,0 +1,39 @@
+"""The entry point of ours that calls a kernel of others, put behind what of its file it reaches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cudareduce.library.called import Call
+
+_BEFORE = """#pragma push_macro("__global__")
+#pragma push_macro("__launch_bounds__")
+#undef __global__
+#undef __launch_bounds__
+#define __global__ __device__
+#define __launch_bounds__(...)
+"""
+_AFTER = """
+#pragma pop_macro("__launch_bounds__")
+#pragma pop_macro("__global__")
+#line 1 "<entry point>"
+extern "C" __global__ void {entry}({takes})
+{{
+    {call}({arguments});{after}
+}}
+"""
+#: Of one block, whose answer takes the place of an element.
+_TO_OUT = """
+    __syncthreads();
+    if (threadIdx.x == 0)
+        *out = in[0];"""
+
+
+def with_entry_point(path: Path, device: str, entry: str, call: Call) -> str:
+    """The device part of a file, whose kernels become device functions, and an `entry` that calls
+    one of them. Lines keep their numbers."""
+    after = _AFTER.format(
+        entry=entry, takes=call.takes, call=call.text, arguments=call.arguments,
+        after=_TO_OUT if call.answers_in_place else "",
+    )  # fmt: skip
+    return f'{_BEFORE}#line 1 "{path}"\n{device}{after}'

@@ -1,0 +1,197 @@
+"""What each parameter of a kernel of others gets: as it is said, and as it is guessed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from cudareduce.errors import UsageError
+from cudareduce.library.arguments import Argument, read_argument
+from cudareduce.library.foreign import Adopted, Guesses, adopt
+from cudareduce.library.room import Room
+
+
+def adopted(parameters: str, body: str = "", *said: str, before: str = "") -> Adopted:
+    text = f"{before}\n__global__ void k({parameters}) {{ {body} }}"
+    return adopt(Path("theirs.cu"), text, Guesses(arguments=tuple(map(read_argument, said))))
+
+
+def gets(parameters: str, body: str = "", *said: str) -> str:
+    """What is said of a kernel, up to its block."""
+    (words,) = adopted(parameters, body, *said).said
+    return words.split("assumed that k ")[1].split(";")[0]
+
+
+def refused(parameters: str, body: str = "", *said: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        adopted(parameters, body, *said)
+    return str(caught.value)
+
+
+def test_an_argument_is_taken_apart() -> None:
+    assert read_argument("a=n") == Argument("", "a", "n")
+    assert read_argument("ns::k.a = {1, 2}") == Argument("ns::k", "a", "{1, 2}")
+    assert read_argument("f=x == 1") == Argument("", "f", "x == 1")
+    assert read_argument("a=scratch::best") == Argument(
+        "", "a", "scratch::best"
+    )  # a name, no amount
+
+
+@pytest.mark.parametrize("text", ["", "a", "=1", "a=", "k.=1"])
+def test_what_is_no_argument(text: str) -> None:
+    with pytest.raises(UsageError, match="is not NAME=WHAT: write as in --arg counter=zeroed:4"):
+        read_argument(text)
+
+
+@pytest.mark.parametrize("amount", ["", "0", "-1", "2^40", "blocks", "grid*2", "9" * 5000])
+def test_what_is_no_amount(amount: str) -> None:
+    with pytest.raises(UsageError, match="asks for no amount of memory: write bytes"):
+        read_argument(f"a=zeroed:{amount}")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "body", "words"),
+    [
+        ("const int *a, int *b, int n", "b[0] = a[n];", "reads a, writes b, counts with n"),
+        ("int *a, int *b, int n", "a[blockIdx.x] = b[n];", "reads b, writes a, counts with n"),
+        ("int &t, const int *a", "atomicAdd(&t, a[0]);", "reads a, writes t, takes whole tiles"),
+        ("const int a[], int b[4], const int &n", "*b = a[n];", "reads a, writes b, counts with n"),
+        ("const int *a, int *b, int *mutex, int n", "while (atomicCAS(mutex, 0, 1)) {} *b += *a;",
+         "reads a, writes b, counts with n, mutex=zeroed:4"),
+        ("const int *a, int *b, unsigned long long *x, int n", "*b = *a; atomicExch(x, 1ull);",
+         "reads a, writes b, counts with n, x=zeroed:8"),
+        ("const int *a, int *b, volatile int *flags, int n",
+         "b[blockIdx.x] = *a; flags[blockIdx.x] = 1;",
+         "reads a, writes b, counts with n, flags=zeroed:grid"),
+        ("const int *a, int *tmp, int *b, int n", "tmp[blockIdx.x] = *a; *b = tmp[0];",
+         "reads a, writes b, counts with n, tmp=scratch:grid"),
+        ("const int *a, int *work, int *b, int n",
+         "int i = blockIdx.x * 256 + threadIdx.x; work[i] = a[i]; *b = work[0];",
+         "reads a, writes b, counts with n, work=scratch:threads"),
+        ("const float *a, float *b, int n, float init, float scale", "*b = init + *a * scale;",
+         "reads a, writes b, counts with n, init=Op::identity(), scale=1"),
+        ("const int *a, int *b, int n, int blockSize, int num_blocks, bool isPow2", "*b = *a;",
+         "reads a, writes b, counts with n, blockSize=BLOCK, num_blocks=gridDim.x, isPow2=false"),
+        ("const int *a, int *b, int n, int q",
+         "int i = blockIdx.x * blockDim.x * q + threadIdx.x; *b = a[i];",
+         "reads a, writes b, counts with n, q=ITEMS"),
+        ("const int *a, int *b, int h, int w", "int r = blockIdx.x; if (r < h) b[r] = a[r * w];",
+         "reads a, writes b, counts with w the elements of a row, h=rows"),
+        ("const int *a, int *b, int w", "b[blockIdx.x] = a[size_t(blockIdx.x) * w];",
+         "reads a, writes b, counts with w the elements of a row"),
+        ("const int *a, int *b, int n", "int from = blockIdx.x * n / gridDim.x; *b = a[from];",
+         "reads a, writes b, counts with n"),  # a share of one array
+    ],
+)  # fmt: skip
+def test_what_is_guessed(parameters: str, body: str, words: str) -> None:
+    assert gets(parameters, body) == words
+
+
+@pytest.mark.parametrize(
+    ("row", "grid"),
+    [
+        ("blockIdx.x", "block_per_row"),
+        ("blockIdx.x * blockDim.x + threadIdx.x", "thread_per_row"),
+        ("(blockIdx.x * blockDim.x + threadIdx.x) / 32", "warp_per_row"),
+        ("blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5)", "warp_per_row"),
+    ],
+)
+def test_what_finds_a_row_tells_how_many_blocks(row: str, grid: str) -> None:
+    body = f"int row = {row}; if (row < rows) b[row] = a[row * cols];"
+    (kernel,) = adopted("const int *a, int *b, int rows, int cols", body).kernels
+    assert (kernel.scope, kernel.grid, kernel.finish) == ("rows", grid, "none")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "body", "words"),
+    [
+        ("const int *a, int *b, int n, bool mean", "*b = *a;", "what mean gets; say it, as in "
+         "--arg mean=false"),
+        ("const int *a, const long *c, int *b, int n", "*b = *a * *c;", "as in --arg c=in2"),
+        ("int *a, int *c, int *b, int n", "*b = *a * *c;", "as in --arg c=in2"),
+        ("const int *a, int *b, int *place, int n", "*b = *a; *place = 0;", "--arg place=out2"),
+        ("const int *a, int *b, Shape s", "*b = *a;", "as in --arg s={}"),
+        ("const int *a, int *b, float count", "*b = *a;", "as in --arg count=n"),
+        ("const int *a, int *b, int", "*b = *a;", ""),
+        ("const int *a, int *b, int n, void (*f)(int)", "*b = *a;", "what f gets"),
+        ("const int *a, int n", "", "none of its parameters is a pointer to what it writes"),
+        ("const int *a, int *b, int n", "if (blockIdx.x < n) b[0] = a[blockIdx.x * n];",
+         "counts rows and their elements with n alone: only a square is summed so"),
+        ("const int *a, int *b, int rows, int cols",
+         "int r = blockIdx.x * blockDim.y + threadIdx.y; if (r < rows) b[r] = a[r * cols];",
+         "finds its row by blocks or threads of two dimensions"),
+        (", ".join(f"int n{k}" for k in range(101)), "", "has more than 100 parameters"),
+    ],
+)  # fmt: skip
+def test_what_is_not_understood(parameters: str, body: str, words: str) -> None:
+    if words:
+        assert words in refused(parameters, body)
+    else:
+        assert "counts with " in gets(parameters, body)
+
+
+def test_what_is_said_counts() -> None:
+    said = ("c=in", "b=out", "a=scratch:n", "n=n / 4", "m=gridDim.x + rows")
+    words = gets("float *a, float *b, float *c, int n, int m", "", *said)
+    assert words == "reads c, writes b, takes whole tiles, a=scratch:n, n=n / 4, m=gridDim.x + rows"
+
+
+def test_rooms_are_as_large_as_is_said() -> None:
+    said = ("c=zeroed:6", "d=scratch:grid", "e=zeroed:threads", "f=out2")
+    parameters = "const int *a, int *b, int n, int *c, double *d, char *e, short *f"
+    (kernel,) = adopted(parameters, "*b = *a;", *said).kernels
+    assert kernel.rooms == (
+        Room("c", 6, None, zeroed=True), Room("d", 8, "grid"),
+        Room("e", 1, "threads", zeroed=True), Room("f", 2, "grid"),
+    )  # fmt: skip
+    sizes = [room.bytes(3, 3 * 256, 700) for room in kernel.rooms]
+    assert sizes == [8, 24, 768, 8]  # whole words
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("x=1", "there is no parameter x; it has: a, b, n"),
+        ("other.n=1", "there is no kernel other; there are: k"),
+        ("n=in", "n is no pointer, so it cannot get in"),
+        ("n=zeroed:4", "n is no pointer, so it cannot get zeroed:4"),
+        ("a=1", "is a pointer to what it reads"),
+    ],
+)
+def test_what_cannot_be_meant(said: str, words: str) -> None:
+    assert words in refused("const int *a, int *b, int n", "*b = *a;", said)
+
+
+def test_the_size_of_an_unknown_type_is_asked_for() -> None:
+    parameters = "const int *a, int *b, int n, Pair *p"
+    assert "say how many p points to, as in --arg p=scratch:4096" in refused(
+        parameters, "*b = *a;", "p=scratch:grid"
+    )
+    assert "p=scratch:64" in gets(parameters, "*b = *a;", "p=scratch:64")
+
+
+def test_an_argument_of_one_kernel_is_not_that_of_another() -> None:
+    text = "__global__ void one(const int *a, int *b, int n, int m) { *b = *a; }\n"
+    both = text + "namespace red { __global__ void two(const int *a, int *b, int n, int m) {} }"
+    says = (read_argument("two.m=2"), read_argument("m=1"), read_argument("one.m=3"))
+    found = adopt(Path("theirs.cu"), both, Guesses(arguments=says))
+    assert ["m=1" in words or "m=3" in words for words in found.said] == [True, True]
+    assert "m=3" in found.said[0]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = " + "(" * 10000 + "n" + ")" * 10000 + ";",
+        "x = " + "n * (" * 10000 + "1" + ")" * 10000 + ";",
+        "int r = blockIdx.x; " + "r = r * n; " * 10000,
+        "int a0 = 1; " + "".join(f"int a{k + 1} = a{k} * n;" for k in range(10000)),
+        "atomicAdd(" * 10000 + "c" + ", 1)" * 10000 + ";",
+    ],
+)
+def test_a_long_body_is_read_once(body: str) -> None:
+    began = time.process_time()
+    adopted("const int *a, int *b, int n, int m, int *c", body, "m=1", "c=out2")
+    assert time.process_time() - began < 5
