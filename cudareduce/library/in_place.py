@@ -41,16 +41,17 @@ def _stores(body: str, pointer: str) -> list[Node]:
 def _pointers(nodes: list[Node]) -> Iterator[tuple[str, Node]]:
     """The pointers that are declared or set, in order, with what each is set to."""
     for node in nodes:
-        new = node.child_by_field_name("declarator" if node.type == "init_declarator" else "left")
-        value = node.child_by_field_name("value" if node.type == "init_declarator" else "right")
-        if new is None or value is None:
-            continue
-        kind = node.parent.child_by_field_name("type") if node.parent else None
-        is_auto = kind is not None and kind.type == "placeholder_type_specifier"
-        if node.type == "init_declarator" and (is_auto or new.type == "pointer_declarator"):
-            yield text(new).lstrip("* ").rpartition(" ")[2], value
-        elif node.type == "assignment_expression" and new.type == "identifier":
-            yield text(new), value
+        if node.type == "declaration":
+            kind = node.child_by_field_name("type")
+            is_auto = kind is not None and kind.type == "placeholder_type_specifier"
+            for one in node.children_by_field_name("declarator"):
+                new, value = map(one.child_by_field_name, ("declarator", "value"))
+                if new and value and (is_auto or new.type == "pointer_declarator"):
+                    yield text(new).lstrip("* ").rpartition(" ")[2], value
+        elif node.type == "assignment_expression":
+            new, value = map(node.child_by_field_name, ("left", "right"))
+            if new and value and new.type == "identifier":
+                yield text(new), value
 
 
 def _leads(value: Node) -> set[str]:

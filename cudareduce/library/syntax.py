@@ -67,7 +67,8 @@ class Piece:
         if node.type == "using_declaration":
             found = {text(node.children[-2]).rpartition("::")[2]}
         if node.type == "enum_specifier":
-            found |= {text(n) for n in every(node) if n.parent and n.parent.type == "enumerator"}
+            values = (n.child_by_field_name("name") for n in every(node) if n.type == "enumerator")
+            found |= {text(name) for name in values if name}
         for declarator in node.children_by_field_name("declarator"):
             found |= {_declared(declarator)}
         kind = node.child_by_field_name("type")
