@@ -10,6 +10,7 @@ import click
 from cudareduce.cli.help import Command
 from cudareduce.cli.options import (
     MOST_ROUNDS,
+    MOST_SECONDS,
     add_debug,
     add_device,
     add_file,
@@ -24,7 +25,7 @@ from cudareduce.cli.options import (
     add_time_limit,
 )
 from cudareduce.cli.requests import made
-from cudareduce.cli.types import DEVICES, Count, Name, Place, Sizes, Words, options_of
+from cudareduce.cli.types import DEVICES, Amount, Count, Name, Place, Sizes, Words, options_of
 from cudareduce.errors import UsageError
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
@@ -116,7 +117,7 @@ def compare(**options: Any) -> int:
 _NOT_COMPILING = (
     "base", "compiling", "n", "rows", "op", "dtype", "rounds", "threshold", "thresholds", "strict",
     "cross_device", "no_same_code", "json", "benchmark_json", "time_limit", "everything",
-    "no_cache", "device", "peers", "map",
+    "no_cache", "device", "peers", "map", "budget",
 )  # fmt: skip
 _NOT_BASELINE = ("base", "compiling", "n", "rows", "op", "dtype", "arch")
 _NOT_BASE = ("baseline", "compiling", "update_baseline", "arch", "json")
@@ -152,6 +153,12 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
 )
 @click.option(
     "--rounds", type=Count(1, MOST_ROUNDS), help="Independent rounds.  [default: as before, or 9]"
+)
+@click.option(
+    "--budget",
+    type=Amount(MOST_SECONDS, zero=True),
+    metavar="SECONDS",
+    help="Measure what is in doubt longer, up to so many.  [default: 60]",
 )
 @click.option("--n", type=Sizes(), help="With --base: elements.  [default: 2^25]")
 @click.option("--rows", type=Count(1, LARGEST), help="With --base: rows of --n.  [default: 1]")
@@ -224,7 +231,8 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
         raise click.UsageError("--arch goes with --compile")
     if compiling:
         timed = ("rounds", "threshold", "thresholds", "strict", "cross_device", "no_same_code",
-                 "json", "benchmark_json", "time_limit", "everything", "no_cache")  # fmt: skip
+                 "json", "benchmark_json", "time_limit", "everything", "no_cache",
+                 "budget")  # fmt: skip
         for key in timed:
             if options[key]:
                 name = {"everything": "all"}.get(key, key.replace("_", "-"))

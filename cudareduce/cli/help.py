@@ -25,7 +25,8 @@ GROUPS = {
         "baseline", "base", "compiling", "arch", "update_baseline", "compare",
     ),
     "How it is timed": (
-        "timing", "graph", "energy", "region", "rounds", "peak_gb_s", "baseline_kernel",
+        "timing", "graph", "energy", "region", "rounds", "budget", "peak_gb_s",
+        "baseline_kernel",
     ),
     "How it is judged": (
         "threshold", "thresholds", "no_same_code", "cross_device", "allow_gone", "strict",

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from cudareduce.backends import choose_backend, open_backend
+from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
 from cudareduce.gate.baseline import load_baseline, load_timed
 from cudareduce.gate.bencher import Batch, Bencher
@@ -20,7 +21,7 @@ from cudareduce.gate.judgement import (
     rules_between,
     unused_notes,
 )
-from cudareduce.gate.policy import Sides, confirm
+from cudareduce.gate.policy import Sides, confirm, decide
 from cudareduce.gate.request import BaseRequest, CheckRequest, CompareRequest, Remeasuring
 from cudareduce.gate.rerun import (
     base_batches,
@@ -87,11 +88,13 @@ def check(request: CheckRequest) -> int:
         rules, notes = rules_between(old, now, thresholds, request.judging)
         measured = bencher.measure(again.batches)
 
-        def once_more(suspects: Sequence[Row]) -> Sides:
-            second = bencher.measure(_longer(again.batches, suspects, remeasuring.quiet))
-            return [row.old for row in suspects if row.old], second.new
+        def longer(some: Sequence[Row], times: int = 2) -> Sides:
+            second = bencher.measure(_longer(again.batches, some, times, remeasuring.quiet))
+            return [row.old for row in some if row.old], second.new
 
-        rows = confirm(compare(old.records, measured.new, rules), once_more, rules)
+        first = compare(old.records, measured.new, rules)
+        first = decide(first, longer, rules, Deadline(remeasuring.budget_s))
+        rows = confirm(first, longer, rules)
     notes += host_notes(old.records, measured.new)
     notes += unused_notes(thresholds, [*old.records, *measured.new])
     now = measured.as_run(now, again.rounds)
@@ -124,14 +127,15 @@ def check_base(request: BaseRequest) -> int:
             device = bencher.info()
             measured = bencher.measure(batches)
 
-            def once_more(suspects: Sequence[Row]) -> Sides:
-                second = bencher.measure(_longer(batches, suspects, remeasuring.quiet))
+            def longer(some: Sequence[Row], times: int = 2) -> Sides:
+                second = bencher.measure(_longer(batches, some, times, remeasuring.quiet))
                 return second.old, second.new
 
             first = compare(measured.old, measured.new, rules)
             if not first:
                 raise UsageError("nothing was compared: give --n elements that a kernel can reduce")
-            rows = confirm(first, once_more, rules)
+            first = decide(first, longer, rules, Deadline(remeasuring.budget_s))
+            rows = confirm(first, longer, rules)
     unused = unused_notes(thresholds, [*measured.old, *measured.new])
     judgement = Judgement(
         title=f"{' '.join(map(str, heads))} against {request.base}, {device.name}",
@@ -166,13 +170,16 @@ def _opened(remeasuring: Remeasuring, registry: Registry) -> Iterator[Bencher]:
         yield Bencher(backend, spec, registry, partial(phase, quiet=remeasuring.quiet))
 
 
-def _longer(batches: Sequence[Batch], rows: Sequence[Row], quiet: bool) -> list[Batch]:
-    """The batches of what looks slower and of what is measured beside it."""
-    suspects = sum(row.verdict == "SLOWER" for row in rows)
-    looking, these = counted(suspects, "looks", "look"), "it" if suspects == 1 else "them"
-    beside = f" beside {len(rows) - suspects} that did not change" if rows[suspects:] else ""
-    say(f"{looking} slower: measuring {these} again{beside}", quiet)
-    return only_suspects(batches, [row.record for row in rows])
+def _longer(batches: Sequence[Batch], rows: Sequence[Row], times: int, quiet: bool) -> list[Batch]:
+    """The batches of what looks slower or is in doubt, and of what is measured beside it."""
+    slower, doubtful = (
+        sum(row.verdict == word for row in rows) for word in ("SLOWER", "UNCERTAIN")
+    )  # fmt: skip
+    words = f"{counted(slower, 'looks', 'look')} slower" if slower else f"{doubtful} in doubt"
+    others = len(rows) - slower - doubtful
+    beside = f", beside {others} that did not change" if others else ""
+    say(f"{words}: measuring again, with {times} times the rounds{beside}", quiet)
+    return only_suspects(batches, [row.record for row in rows], times)
 
 
 def _updated(request: CheckRequest, now: Run, rows: Sequence[Row], code: int) -> int:

@@ -20,6 +20,9 @@ from cudareduce.gate.thresholds import Thresholds
 from cudareduce.problem.sizes import counted
 from cudareduce.results.record import Record
 
+#: What leaves a change in doubt that more rounds may decide.
+_REACHES = "the interval reaches beyond the threshold"
+_NOISY = "the rounds are too noisy to tell the change from none"
 #: From worst to best: the order of tables and annotations.
 VERDICTS = ("WRONG", "SLOWER", "GONE", "UNCERTAIN", "NEW", "FASTER", "SAME")
 SAME_CODE = "the same machine code, launched the same way"
@@ -59,6 +62,11 @@ class Row:
         found = self.new or self.old
         assert found is not None
         return found
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether more rounds may decide it."""
+        return self.verdict == "UNCERTAIN" and self.reason.startswith((_REACHES, _NOISY))
 
     @property
     def same_code(self) -> bool:
@@ -231,9 +239,9 @@ def _judge(
     if -limit <= low and high <= limit:
         return "SAME", ""
     if abs(moved) <= limit:
-        return "UNCERTAIN", "the interval reaches beyond the threshold"
+        return "UNCERTAIN", _REACHES
     if low <= 0 <= high:
-        return "UNCERTAIN", "the rounds are too noisy to tell the change from none"
+        return "UNCERTAIN", _NOISY
     clock = _clock(old, new, moved, limit) if rules.clocks else ""
     if clock:
         return "UNCERTAIN", clock

@@ -1,4 +1,5 @@
-"""The decision: nothing counts as slower until a second, longer measurement says so too.
+"""The decision: what is in doubt is measured longer, and nothing counts as slower until a second,
+longer measurement says so too.
 
 Pure but for the measuring, which is handed in. Confirming takes the place of a correction for many
 comparisons: with the rounds at hand no such correction could ever let a test fire.
@@ -9,15 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from cudareduce.budget import Deadline
 from cudareduce.errors import worst_exit_code
 from cudareduce.gate.baseline import identity, problem
 from cudareduce.gate.compare import Row, Rules, compare
 from cudareduce.gate.controls import FEWEST, Controls
 from cudareduce.results.record import Record
 
+#: How often what is in doubt is measured again, each time with twice the rounds of the time before.
+_TRIES = 3
 Sides = tuple[Sequence[Record], Sequence[Record]]
 #: Measure again, with more rounds, what these rows compare: old and new records.
 Again = Callable[[Sequence[Row]], Sides]
+#: The same with so many times the rounds.
+Longer = Callable[[Sequence[Row], int], Sides]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,21 @@ class Policy:
     def exit_code(self, rows: Iterable[Row], machine: Controls | None = None) -> int:
         """The one exit code of all rows, and of a machine that has changed."""
         return worst_exit_code({self.code(row) for row in rows} | ({4} if machine else set()) - {0})
+
+
+def decide(rows: Sequence[Row], longer: Longer, rules: Rules, budget: Deadline) -> list[Row]:
+    """Measure longer what the rounds leave in doubt, beside some that did not change, until it is
+    decided or the `budget` is spent."""
+    for k in range(1, _TRIES + 1):
+        doubtful = [row for row in rows if row.in_doubt]
+        if not doubtful or budget.passed:
+            break
+        old, new = longer([*doubtful, *_companions(rows, doubtful)], 2**k)
+        second = {identity(row.record): row for row in compare(old, new, rules)}
+        rows = [
+            second.get(identity(row.record), row) if row.in_doubt else row for row in rows
+        ]  # fmt: skip
+    return list(rows)
 
 
 def confirm(rows: Sequence[Row], again: Again, rules: Rules) -> list[Row]:

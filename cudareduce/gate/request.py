@@ -9,6 +9,9 @@ from cudareduce.library.mapped import read_map
 from cudareduce.problem.operators import Map
 from cudareduce.report.publish import Outputs
 
+#: Seconds that what is in doubt is measured longer for, unless asked otherwise.
+BUDGET_S = 60.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judging:
@@ -49,6 +52,12 @@ class Remeasuring:
     quiet: bool = False
     peers: tuple[str, ...] = ()
     map: str | None = None
+    budget: float | None = None
+
+    @property
+    def budget_s(self) -> float:
+        """Seconds that what is in doubt may be measured longer for."""
+        return BUDGET_S if self.budget is None else self.budget
 
     @property
     def mapped(self) -> Map | None:

@@ -208,8 +208,10 @@ def base_batches(
     return [Batch(settings, tuple(entries))]
 
 
-def only_suspects(batches: Iterable[Batch], suspects: Sequence[Record]) -> list[Batch]:
-    """The same cases again, but only the suspects', with twice the rounds."""
+def only_suspects(
+    batches: Iterable[Batch], suspects: Sequence[Record], times: int = 2
+) -> list[Batch]:
+    """The same cases again, but only the suspects', with so many times the rounds."""
     again = []
     for batch in batches:
         settings = batch.settings
@@ -231,7 +233,7 @@ def only_suspects(batches: Iterable[Batch], suspects: Sequence[Record]) -> list[
             beside = [r for r in mine if r.context and (r.aligned_n or r.n) == n]
             if kept or beside:
                 longer = replace(
-                    settings, reductions=(reduction,), sizes=(n,), rounds=2 * settings.rounds
+                    settings, reductions=(reduction,), sizes=(n,), rounds=times * settings.rounds
                 )
                 again.append(replace(
                     batch, settings=longer, choices=batch.choices if beside else kept,

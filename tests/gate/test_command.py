@@ -104,7 +104,7 @@ def test_what_got_slower_is_measured_twice_and_fails(
         "--benchmark-json", tmp_path / "series.json", "--json", tmp_path / "new.json",
     )  # fmt: skip
     assert code == 1
-    assert "2 look slower: measuring them again" in err
+    assert "2 look slower: measuring again, with 2 times the rounds" in err
     line = (tree / "kernel_b.cu").read_text().split("__global__")[0].count("\n") + 1
     assert f"::error file=mine/kernel_b.cu,line={line},title=SLOWER%3A kernel_b::" in out
     assert ", limit 5%25, confirmed" in out

@@ -6,17 +6,18 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cudareduce.budget import Deadline
 from cudareduce.device import DeviceInfo
 from cudareduce.gate.compare import SAME_CODE, Row, Rules, compare
 from cudareduce.gate.fingerprint import match
-from cudareduce.gate.policy import Policy, confirm
+from cudareduce.gate.policy import Policy, Sides, confirm, decide
 from cudareduce.gate.thresholds import Thresholds, load_thresholds
 from cudareduce.gate.verdicts import verdict_sections
 from cudareduce.results.record import Record, Run
@@ -261,6 +262,27 @@ def test_another_kernel_that_auto_took_is_told(us: float, verdict: str) -> None:
     assert rows[0].reason == took
     [section] = verdict_sections(rows, "title", (), shares=False, everything=True)
     assert any(took in note for note in section.notes)
+
+
+def test_what_is_in_doubt_is_measured_longer() -> None:
+    doubtful, slower = case(41.99, cubin_sha="x"), case(44.0, cubin_sha="x")
+    asked: list[int] = []
+
+    def longer(rows: Sequence[Row], times: int) -> Sides:
+        asked.append(times)
+        return [row.old for row in rows if row.old], [slower if times == 4 else doubtful]
+
+    first = compare([OLD], [doubtful], FIVE)
+    assert first[0].in_doubt
+    [row] = decide(first, longer, FIVE, Deadline())
+    assert (row.verdict, asked) == ("SLOWER", [2, 4])
+    asked.clear()
+    [row] = decide(first, lambda rows, times: longer(rows, 3 * times), FIVE, Deadline())
+    assert (row.verdict, len(asked)) == ("UNCERTAIN", 3)
+    asked.clear()
+    assert decide(first, longer, FIVE, Deadline(0.0)) == first
+    assert decide(compare([OLD], [slower], FIVE), longer, FIVE, Deadline())[0].verdict == "SLOWER"
+    assert asked == []
 
 
 def test_a_second_measurement_decides() -> None:
