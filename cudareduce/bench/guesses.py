@@ -18,11 +18,27 @@ def settled(session: Session, choices: Sequence[Choice], quiet: bool) -> list[Ch
     """The choices, of those whose grid, map or size is a guess with what gives right answers; where
     that is not the first, it is said."""
     found = []
-    for choice in choices:
+    for choice in (part for whole in choices for part in _apart(session, whole, quiet)):
         for settle in (_grid, _mapped, _one_tile):
             choice = settle(session, choice, quiet)
         found.append(choice)
     return found
+
+
+def _apart(session: Session, choice: Choice, quiet: bool) -> list[Choice]:
+    """Of a chain that is a guess, and wrong, its kernels as rows of their own if one is right."""
+    kernel = choice.kernel
+    if not kernel.apart or _is_right(session, choice) is not False:
+        return [choice]
+    parts = [replace(choice, kernel=part) for part in kernel.apart]
+    if not any(_is_right(session, part) for part in parts):
+        return [choice]
+    say(
+        f"{kernel.path}: {kernel.id} is wrong as one row, and not all of its kernels are alone, so "
+        "each is a row: --chain says otherwise",
+        quiet,
+    )
+    return parts
 
 
 def _mapped(session: Session, choice: Choice, quiet: bool) -> Choice:

@@ -139,8 +139,8 @@ def _of_pointers(left: list[Parameter], taken: set[str], body: Body) -> dict[str
             readers = [_input(writers)]
             writers.remove(readers[0])
         found = {p.name: "in" for p in readers[:1]}
-        second = [p for p in readers[1:2] if p.constant and p.type == readers[0].type]
-        found |= {p.name: "in2" for p in second if len(readers) == 2 and readers[0].constant}
+        if len(readers) == 2 and readers[0].type == readers[1].type and readers[1].points:
+            found[readers[1].name] = "in2"
     counters = [p for p in writers if _counts(p, body)]
     if len(counters) == len(writers) and "out" not in taken:
         counters = counters[1:]

@@ -6,7 +6,10 @@ from pathlib import Path
 
 from cudareduce.library.called import Call
 
-_BEFORE = """#pragma push_macro("__global__")
+#: The limits of numbers are there for whoever includes CUDA's own headers, and files rely on it.
+_BEFORE = """#include <climits>
+#include <cfloat>
+#pragma push_macro("__global__")
 #pragma push_macro("__launch_bounds__")
 #undef __global__
 #undef __launch_bounds__

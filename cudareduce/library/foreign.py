@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -155,9 +156,18 @@ def _row(
             "understood in a chain: say --entry"
         )
     kernel = joined(unit.path, links)
+    if not says.chains:
+        kernel = replace(kernel, apart=tuple(_apart(unit, host, row, says)))
     order = " and then ".join(names)
     return kernel, [*told, f"{unit.path}: {order} are one row, {kernel.id}: each reads what the "
                     "one before has written; --entry takes them apart"]  # fmt: skip
+
+
+def _apart(unit: Unit, host: HostCode, row: Row, says: Guesses) -> Iterator[Kernel]:
+    """The kernels of a chain as rows of their own, those that can be."""
+    for function, given in row:
+        with suppress(UsageError):
+            yield _adopted(unit, host, function, given, says, (), alone=False)[0]
 
 
 def asking(kernel: Kernel, asks: Condition) -> Kernel:

@@ -78,8 +78,8 @@ def _known_from(told: Sequence[str], lines: Sequence[int]) -> str:
 
 def looks_of(function: Function, call: Call) -> Said:
     """A launch as the text of a kernel looks."""
-    doubled = re.findall(r"(?<![\w.])([\w.]+)\s*\*\s*2\b", function.body)
-    twice = any("block" in name.lower() for name in doubled)
+    doubled = re.findall(r"(?<![\w.])(?:([\w.]+)\s*\*\s*2\b|2\s*\*\s*([\w.]+))", function.body)
+    twice = any("block" in f"{left}{right}".lower() for left, right in doubled)
     shares = _SHARES.search(function.body) or "this_grid" in function.body
     grid: GridRule = ("per_sm" if call.waits else "fill") if shares else "cover"
     if call.rows or call.alone:

@@ -154,7 +154,7 @@ def _parsed(expression: str) -> Node | None:
     """An expression of a macro as the parser sees it; None if it is none."""
     if len(expression) > _LONGEST_MACRO:
         return None
-    found = pieces(f"auto x = {expression};".encode())
+    found = pieces(f"auto x = {expression}\n;".encode())  # it may end in a comment
     declared = found[0].inner.child_by_field_name("declarator") if len(found) == 1 else None
     broken = not found or found[0].node.has_error
     return declared.child_by_field_name("value") if declared and not broken else None

@@ -24,12 +24,13 @@ def idle_blocks(backend: Backend, prepared: Prepared) -> str:
     if not open_ or not whole or watching is None or watching.readers is None:
         return ""
     plan = min(whole, key=lambda plan: plan.problem.n)
-    grid, size = plan.passes[0].grid, plan.problem.input_bytes
+    grid, inputs = plan.passes[0].grid, plan.problem.reduction.inputs
     with ExitStack() as stack:
-        given = backend.allocate(size)
-        stack.callback(backend.free, given)
-        backend.zero(given)
-        bound = Bound(backend, plan, prepared.programs, given)
+        given = [backend.allocate(plan.problem.input_bytes // inputs) for _ in range(inputs)]
+        stack.callback(backend.free, *given)
+        for buffer in given:
+            backend.zero(buffer)
+        bound = Bound(backend, plan, prepared.programs, given[0], None, *given[1:])
         stack.callback(bound.release)
         try:
             bound.run_before()

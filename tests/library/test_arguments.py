@@ -110,7 +110,6 @@ def test_what_finds_a_row_tells_how_many_blocks(row: str, grid: str) -> None:
         ("const int *a, int *b, int n, bool mean", "*b = *a;", "what mean gets; say it, as in "
          "--arg mean=false"),
         ("const int *a, const long *c, int *b, int n", "*b = *a * *c;", "as in --arg c=in2"),
-        ("int *a, int *c, int *b, int n", "*b = *a * *c;", "as in --arg c=in2"),
         ("const int *a, int *b, int *place, int n", "*b = *a; *place = 0;", "--arg place=out2"),
         ("const int *a, int *b, Shape s", "*b = *a;", "as in --arg s={}"),
         ("const int *a, int *b, float count", "*b = *a;", "as in --arg count=n"),
