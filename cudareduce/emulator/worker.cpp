@@ -85,6 +85,13 @@ uint64_t Worker::number(const Launch &launch) const {
   return launch.order == Order::Random && together ? blocks - 1 - first_ : first_;
 }
 
+// What is left in a block's shared memory by whoever had it before: NaN, which a maximum may drop,
+// a large number, which it does not, or a small one; as integers -1, a large and a small one.
+static unsigned char leftover(const Launch &launch, size_t number) {
+  constexpr unsigned char left[] = {POISON, 0x7b, 0xfb};
+  return left[(number + launch.seed) % sizeof left];
+}
+
 Resident *Worker::start_fresh(const Launch &launch) {
   if (idle_.empty()) {
     residents_.push_back(std::make_unique<Resident>(residents_.empty()));
@@ -96,8 +103,13 @@ Resident *Worker::start_fresh(const Launch &launch) {
   resident.block.prepare(launch, dynamic);
   resident.shared.clear();
   enter(resident);
-  memset(segments_.shared.start, POISON, segments_.shared.bytes);
-  if (dynamic != nullptr) memset(dynamic, POISON, aligned(launch.dynamic_shared));
+  const unsigned char left = leftover(launch, number(launch));
+  memset(segments_.shared.start, left, segments_.shared.bytes);
+  memset(segments_.behind_shared.start, POISON, segments_.behind_shared.bytes);
+  if (dynamic != nullptr) {
+    memset(dynamic, POISON, aligned(launch.dynamic_shared));
+    memset(dynamic, left, launch.dynamic_shared);
+  }
   if (launch.watched) {
     resident.watched = hazards::begin_block(number(launch), segments_.shared,
                                             {dynamic, launch.dynamic_shared});

@@ -59,6 +59,7 @@ def _controls(moves: Sequence[float]) -> Controls:
 
 
 def beyond(found: Mapping[int | None, Controls], limit: float) -> Controls | None:
-    """What moved further than a limit, a logarithm, and the furthest of it; None if nothing did."""
-    far = [one for one in found.values() if abs(one.moved) > limit]
+    """What moved further than a limit, a logarithm, beyond its own doubt, and the furthest of it;
+    None if nothing did."""
+    far = [one for one in found.values() if abs(one.moved) - one.doubt > limit]
     return max(far, key=lambda one: abs(one.moved), default=None)

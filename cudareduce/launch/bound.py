@@ -21,7 +21,7 @@ INPUTS = frozenset({"in", "other"})
 def arguments(plan: Plan, step: Pass, buffers: Mapping[str, Buffer]) -> list[Buffer | int]:
     """What the entry point is launched with in one step of a plan."""
     args: list[Buffer | int] = [buffers[step.source], buffers[step.target], step.n]
-    if plan.kernel.inputs > 1:
+    if plan.kernel.inputs > 1 and step.link == 0:
         args.insert(1, buffers["other"])
     if plan.kernel.scope in ("rows", "warp"):
         args.append(plan.problem.rows)

@@ -160,7 +160,7 @@ def _input(pointers: Sequence[Parameter]) -> Parameter:
     """The one that is read of pointers that may all be written to."""
     words = (_OUTPUT, _SCRATCH, _COUNTER)
     named = [p for p in pointers if not any(w.search(p.name) for w in words) and p.points]
-    if named or len(pointers) > 2:
+    if named or len(pointers) != 2:
         return (named or list(pointers))[0]
     first, second = pointers
     swapped = _OUTPUT.match(first.name) and not _OUTPUT.match(second.name)

@@ -21,13 +21,18 @@ def read_source(path: Path) -> str:
             raise UsageError(f"cannot read {path}: it is a device or a pipe; name a file")
         if about.st_size > _LARGEST:
             raise UsageError(f"cannot read {path}: it has more than 4 MiB; name a kernel's source")
-        return path.read_text(encoding="utf-8-sig")
+        data = path.read_bytes()
     except FileNotFoundError as error:
         reason = f"{error.strerror}; check the name (`cudareduce list` shows those of kernels)"
         raise UsageError(f"cannot read {path}: {reason}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a text file"
-        raise UsageError(f"cannot read {path}: {reason}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    if b"\0" in data:
+        raise UsageError(f"cannot read {path}: not a text file")
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        return data.decode("latin-1").replace("\r\n", "\n")  # remarks in the letters of old editors
 
 
 def has_header(path: Path) -> bool:

@@ -116,7 +116,10 @@ def made_positive(data: Array, dtype: DType) -> Array:
 
 
 def without_nan(data: Array, reduction: Reduction) -> Array:
-    """Stored elements with what an extreme of others never is in the place of each NaN."""
+    """Stored elements with what an extreme of others never is in the place of each NaN; integers
+    have none."""
+    if reduction.dtype.kind != "float":
+        return data
     numbers = as_numbers(data, reduction.dtype)
     least = np.inf if reduction.op.name.endswith("min") else -np.inf
     return stored(np.where(np.isnan(numbers), numbers.dtype.type(least), numbers), reduction.dtype)

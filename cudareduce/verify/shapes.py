@@ -78,7 +78,7 @@ def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Sha
     sizes = {n for n in (*sizes, *_written(case)) if n <= _MOST}
     if large:
         sizes |= {_UNCOUNTED, _BEYOND_32_BITS // case.reduction.dtype.size}
-    rows = dict.fromkeys((*ROW_SHAPES, *_rows(case)))
+    rows = dict.fromkeys((*_asked(case, ROW_SHAPES), *_rows(case)))
     return (*_arrays(case, sizes), *rows)
 
 
@@ -121,7 +121,7 @@ def condition_nets(case: Case) -> Iterator[Net]:
     """What tells whether a case is right on the condition that it is given with: every kind of
     value in a few tiles, and more of them than the device of its plans takes at a time."""
     tile, limits = tile_of(case), _tiny(case)
-    few = _arrays(case, {1, 2, 33, *_tiles(tile)}, _FEW)
+    few = (*_arrays(case, {1, 2, 33, *_tiles(tile)}, _FEW), *_rows(case))
     yield Net(case=case, shapes=few, limits=limits, care="full")
     more = {8 * tile, *_rounds(case, limits), *_written(case)}
     yield Net(case=case, shapes=_arrays(case, more), limits=limits, care="least")
@@ -275,8 +275,21 @@ def _rows(case: Case) -> tuple[Shape, ...]:
         load = case.kernel.vector_of(case.reduction.dtype.size)
         few_loads = (((load << k), 300) for k in range(6 * wide))  # as lanes share them
         several = 2 * warps + 1 if case.kernel.grid == "warp_per_row" else 9
-        return (2 * tile + 1, 3), (31, several), (257, 3), (tile, 2), *few_loads
+        return _asked(
+            case, ((2 * tile + 1, 3), (31, several), (257, 3), (tile, 2), *few_loads)
+        )  # fmt: skip
     return ()
+
+
+def _asked(case: Case, shapes: Iterable[Shape]) -> tuple[Shape, ...]:
+    """Rows of the lengths that a case asks for, next to these, and of the shortest."""
+    asks = case.asks
+    if asks.multiple == 1 and not asks.sizes:
+        return tuple(shapes)
+    lengths = asks.sizes or tuple(asks.multiple * k for k in (1, 2, 3))
+    near = () if asks.sizes else ((asks.near(n)[-1], rows) for n, rows in shapes)
+    found = dict.fromkeys((*((n, 3) for n in lengths), *near))
+    return tuple((n, rows) for n, rows in found if n * rows <= _MOST)
 
 
 def _tiny(case: Case) -> DeviceLimits:

@@ -15,14 +15,13 @@ from cudareduce.results.store import check_writable, write_text
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]
-BEFORE = ROOT / "tests" / "data" / "simulated-before.json"
+BEFORE, AFTER = (ROOT / "tests" / "data" / f"simulated-{w}.json" for w in ("before", "after"))
 
 
-def test_a_file_against_itself_and_with_a_byte_order_mark(cudareduce: Call, tmp_path: Path) -> None:
+def test_a_file_with_a_byte_order_mark(cudareduce: Call, tmp_path: Path) -> None:
     marked = tmp_path / "marked.json"
     marked.write_bytes(b"\xef\xbb\xbf" + BEFORE.read_bytes())
-    assert cudareduce("compare", BEFORE, BEFORE)[0] == 0
-    assert cudareduce("compare", marked, marked)[0] == 0
+    assert cudareduce("compare", marked, AFTER)[0] == 0
 
 
 def test_a_pipe_is_read(cudareduce: Call, tmp_path: Path) -> None:
@@ -30,7 +29,7 @@ def test_a_pipe_is_read(cudareduce: Call, tmp_path: Path) -> None:
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=(BEFORE.read_bytes(),))
     writer.start()
-    assert cudareduce("compare", pipe, BEFORE)[0] == 0
+    assert cudareduce("compare", pipe, AFTER)[0] == 0
     writer.join()
 
 
