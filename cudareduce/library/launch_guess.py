@@ -13,7 +13,7 @@ from cudareduce.library.device_part import Unit, names_reached
 from cudareduce.library.elements import bytes_of
 from cudareduce.library.header import Grid, GridRule
 from cudareduce.library.host_code import HostCode, of_kernel
-from cudareduce.library.own_launch import Said, own_block, own_launch, own_template
+from cudareduce.library.own_launch import Said, bound_of, own_block, own_launch, own_template
 from cudareduce.library.syntax import Function
 
 #: Blocks that share the input: their number multiplies or divides something. One that is only
@@ -110,7 +110,7 @@ def said_by_file(
         if argument == "ITEMS" and name in items:
             found = replace(found, items=items[name])
     if found.block is None:
-        threads = own_block(host.constants, reached)
+        threads = bound_of(host.constants, function) or own_block(host.constants, reached)
         found = replace(found, block=threads) if threads else found
     # Blocks go by rows, however many the file has.
     return replace(found, grid=None) if call.rows else found

@@ -209,6 +209,14 @@ def _aliases(scope: Scope, node: Node) -> tuple[str, ...]:
     return tuple(names)
 
 
+def bound_of(file: Constants, function: Function) -> int | None:
+    """The threads of a block that a kernel's launch bounds allow at most: what its author launches,
+    where no launch says otherwise. None where it has none, or they are no number here."""
+    node = function.most_threads
+    threads = None if node is None else number_at(Scope(file, {}, node), node)
+    return threads if threads and threads % 32 == 0 and 0 < threads <= _MOST_THREADS else None
+
+
 def own_block(file: Constants, reached: AbstractSet[str]) -> int | None:
     """The threads of a block as a constant names them that a kernel comes by: only such a block is
     right for it. None where there is none, or several of them."""

@@ -104,21 +104,24 @@ class Piece:
         listed = next((n for n in every(declarator) if n.type == "parameter_list"), None)
         children = self.node.children
         template = next((n for n in children if n.type == "template_parameter_list"), None)
+        bounds = next((n for n in self.inner.children if n.type == "launch_bounds"), None)
         return Function(
             name=self.scope + _declared(declarator), template=_members(template),
             parameters=_members(listed), body=_without_comments(body),
+            most_threads=bounds.named_children[0] if bounds and bounds.named_children else None,
         )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
     """A function with a body: its name with its namespaces, template parameters, parameters, and
-    body, all without comments."""
+    body, all without comments; `most_threads` is the first of its launch bounds."""
 
     name: str
     template: tuple[str, ...]
     parameters: tuple[str, ...]
     body: str
+    most_threads: Node | None = None
 
     @property
     def template_names(self) -> list[str]:
