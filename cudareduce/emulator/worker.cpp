@@ -86,10 +86,14 @@ uint64_t Worker::number(const Launch &launch) const {
 }
 
 // What is left in a block's shared memory by whoever had it before: NaN, which a maximum may drop,
-// a large number, which it does not, or a small one; as integers -1, a large and a small one.
-static unsigned char leftover(const Launch &launch, size_t number) {
-  constexpr unsigned char left[] = {POISON, 0x7b, 0xfb};
-  return left[(number + launch.seed) % sizeof left];
+// large numbers, which it does not, or small ones. The last ten bits of each word are ones, which
+// tiles of several warps rely on.
+static void leave_behind(char *start, size_t bytes, size_t number) {
+  constexpr uint32_t left[] = {0xffffffff, 0x7b7b7bff, 0xfbfbfbff};
+  const uint32_t word = left[number % (sizeof left / sizeof *left)];
+  for (size_t at = 0; at < bytes; at += sizeof word) {
+    memcpy(start + at, &word, std::min(sizeof word, bytes - at));
+  }
 }
 
 Resident *Worker::start_fresh(const Launch &launch) {
@@ -103,12 +107,12 @@ Resident *Worker::start_fresh(const Launch &launch) {
   resident.block.prepare(launch, dynamic);
   resident.shared.clear();
   enter(resident);
-  const unsigned char left = leftover(launch, number(launch));
-  memset(segments_.shared.start, left, segments_.shared.bytes);
+  const size_t before = number(launch) + launch.seed;
+  leave_behind(segments_.shared.start, segments_.shared.bytes, before);
   memset(segments_.behind_shared.start, POISON, segments_.behind_shared.bytes);
   if (dynamic != nullptr) {
     memset(dynamic, POISON, aligned(launch.dynamic_shared));
-    memset(dynamic, left, launch.dynamic_shared);
+    leave_behind(dynamic, launch.dynamic_shared, before);
   }
   if (launch.watched) {
     resident.watched = hazards::begin_block(number(launch), segments_.shared,

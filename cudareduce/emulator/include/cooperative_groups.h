@@ -197,8 +197,8 @@ class TileOperations : public Lanes<Tile> {
   static unsigned first_lane() { return lane() / tile_size * tile_size; }
 };
 
-// Tiles of several warps. They meet at a counter in shared memory, which is all ones when the block
-// begins, and which every meeting raises by the number of threads.
+// Tiles of several warps. They meet at a counter in shared memory, whose last ten bits are ones when
+// the block begins, and which every meeting raises by the number of threads.
 template <unsigned tile_size, class Tile>
 class TileOperations<tile_size, Tile, true> {
  public:
