@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from cudareduce.bench.cases import case
 from cudareduce.bench.session import Session
-from cudareduce.library.header import Finish, GridRule
+from cudareduce.library.foreign import finish_once
+from cudareduce.library.header import GridRule
 from cudareduce.library.mapped import maps_in
 from cudareduce.library.registry import Choice
 from cudareduce.progress import say
@@ -51,10 +52,7 @@ def _mapped(session: Session, choice: Choice, quiet: bool) -> Choice:
     maps = maps_in(kernel.text)
     if not maps or _is_right(session, choice) is not False:
         return choice
-    # Launched again on its partials it would map them, too.
-    finish: Finish = (
-        "host" if kernel.relaunches and "finish" in (kernel.guessed or ()) else kernel.finish
-    )
+    finish = finish_once(kernel)  # launched again on its partials it would map them, too
     for mapped in maps:
         second = replace(choice, kernel=replace(kernel, map=mapped, finish=finish))
         if _is_right(session, second):

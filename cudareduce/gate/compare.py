@@ -9,7 +9,7 @@ alone is beyond the threshold, the machine has changed, and no kernel is blamed 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, expm1, log, log1p
 
@@ -82,8 +82,7 @@ def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[
     moved = changes(rounds, paired=rules.paired)
     known = {(id(a), id(b)): change for (a, b), change in zip(timed, moved, strict=True)}
     rows = [_row(a, b, known.get((id(a), id(b))), rules) for a, b in pairs]
-    found = controls(_moves(rows)) if rules.same_code else {}
-    blamed = beyond(found, log1p(rules.thresholds.default))
+    found, blamed = _controls(rows, rules), machine(rows, rules)
     return [
         _without(row, control, blamed, rules)
         if (control := found.get(row.record.n, found.get(None))) and not row.same_code else row
@@ -93,13 +92,15 @@ def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[
 
 def machine(rows: Iterable[Row], rules: Rules) -> Controls | None:
     """What kernels that did not change show, where that is beyond the threshold."""
-    found = controls(_moves(rows)) if rules.same_code else {}
-    return beyond(found, log1p(rules.thresholds.default))
+    return beyond(_controls(rows, rules), log1p(rules.thresholds.default))
 
 
-def _moves(rows: Iterable[Row]) -> list[tuple[int, float]]:
-    """Elements a row of identical code, and the logarithm of how its time moved."""
-    return [(r.record.n, log(r.change.ratio)) for r in rows if r.same_code and r.change]
+def _controls(rows: Iterable[Row], rules: Rules) -> Mapping[int | None, Controls]:
+    """What kernels that did not change show, by sizes; nothing where they are judged by times."""
+    if not rules.same_code:
+        return {}
+    same = (row for row in rows if row.same_code)
+    return controls((row.record.n, log(row.change.ratio)) for row in same if row.change)
 
 
 def _without(row: Row, control: Controls, blamed: Controls | None, rules: Rules) -> Row:

@@ -170,12 +170,17 @@ def _apart(unit: Unit, host: HostCode, row: Row, says: Guesses) -> Iterator[Kern
             yield _adopted(unit, host, function, given, says, (), alone=False)[0]
 
 
+def finish_once(kernel: Kernel) -> Finish:
+    """What becomes of the partials of a kernel that cannot be launched on them: the host folds
+    them, unless somebody has said otherwise."""
+    again = kernel.relaunches and "finish" in (kernel.guessed or ())
+    return "host" if again else kernel.finish
+
+
 def asking(kernel: Kernel, asks: Condition) -> Kernel:
     """A kernel of the user's that is right on a condition. How many partials it leaves follows from
-    no condition: the host folds those of one that takes whole multiples, unless somebody has said
-    that it is launched again on them."""
-    again = kernel.finish == "relaunch" and "finish" in (kernel.guessed or ())
-    finish: Finish = "host" if again and asks.multiple > 1 else kernel.finish
+    no condition, so one that takes whole multiples is not launched again on them."""
+    finish = finish_once(kernel) if asks.multiple > 1 else kernel.finish
     return replace(kernel, asks=asks, finish=finish)
 
 
