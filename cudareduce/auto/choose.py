@@ -25,9 +25,13 @@ class Chooser:
     facts: Facts
     tables: tuple[Table, ...] = ()
 
-    def choose(self, reduction: Reduction, n: int, rows: int) -> Case | None:
-        """The case for `rows` rows of `n` elements; None if no kernel takes them."""
-        found = chain(self._known(reduction, n, rows), self._ruled(reduction, n, rows))
+    def choose(
+        self, reduction: Reduction, n: int, rows: int, *, aligned: bool = True
+    ) -> Case | None:
+        """The case for `rows` rows of `n` elements, whose start is `aligned` to whole loads or not;
+        None if no kernel takes them. Tables are of aligned starts, and rows are what shifts."""
+        known = self._known(reduction, n, rows) if aligned or rows == 1 else ()
+        found = chain(known, self._ruled(reduction, n, rows, aligned))
         return next(self._taking(found, reduction, n, rows), None)
 
     def _known(self, reduction: Reduction, n: int, rows: int) -> Iterator[Pick]:
@@ -47,9 +51,11 @@ class Chooser:
         found = self._taking(self._ruled(reduction, n, rows), reduction, n, rows)
         return next((case.kernel.entry for case in found), "")
 
-    def _ruled(self, reduction: Reduction, n: int, rows: int) -> Iterator[Pick]:
+    def _ruled(
+        self, reduction: Reduction, n: int, rows: int, aligned: bool = True
+    ) -> Iterator[Pick]:
         """What the formula says, then what there is."""
-        return chain(picks(reduction, n, rows, self.facts), self._others())
+        return chain(picks(reduction, n, rows, self.facts, aligned=aligned), self._others())
 
     def _others(self) -> Iterator[Pick]:
         """Every kernel, those at the limit of the memory first."""

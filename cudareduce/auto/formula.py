@@ -1,7 +1,7 @@
 """What `auto` takes on a GPU that nobody has tuned it for: launch shapes by rules, from the number
 of SMs, the size of the L2 and the bandwidth.
 
-The rules are fitted to times of one NVIDIA H200; they are stated in what other cards differ in.
+The rules are fitted to times of an NVIDIA H200 and an H100, and stated in what cards differ in.
 """
 
 from __future__ import annotations
@@ -30,14 +30,21 @@ _RING, _RING_BYTES = ("9.", "10."), 192 * 2**10
 _L2_BYTES, _PEAK_GB_S = 60 * 2**20, 4814.3
 #: What one SM takes through a ring, in GB/s: 16 of an H100's took 1920, 24 of an H200's 3000.
 _OF_SM_GB_S = 120.0
+#: Up to how much of the bandwidth an SM has time for blocks that end and begin, in GB/s: chunks
+#: that are dealt out win 1 % at 2^28 on an H100, of 25 an SM, and lose 8 on an H200, of 36.
+_LEISURE_GB_S = 30.0
+#: Such chunks of rows: threads a block, and bytes a thread.
+_CHUNK = (512, 128)
 #: How long a load from memory takes, in us: bandwidth times this must be under way at any time.
 _LATENCY_US = 0.8
 #: Bytes that a warp and a block of 256 threads of the kernels of rows have under way.
 _OF_WARP, _OF_BLOCK = 2**12, 2**14
 #: Up to so many bytes a row leaves most lanes of its warp idle.
 _SHORT_ROW = 2**10
-#: A row of so many bytes keeps a block busy; an input of so many is worth several blocks a row.
-_LONG_ROW, _LARGE = 2**15, 2**22
+#: A row of so many bytes keeps a block busy; an input of so many is worth several blocks a row,
+#: where an SM has fewer than so many rows: 64 of 2^22 float32 by a block each take 522 us, on an
+#: H200, which reads them in 240.
+_LONG_ROW, _LARGE, _FEW_ROWS = 2**15, 2**22, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,17 @@ class Facts:
         return sms * _OF_SM_GB_S >= (self.info.peak_gb_s or _PEAK_GB_S)
 
     @property
+    def leisurely(self) -> bool:
+        """Whether an SM's share of the bandwidth leaves time for blocks to end and begin."""
+        share = (self.info.peak_gb_s or _PEAK_GB_S) / self.limits.sm_count
+        return self.sms is None and share <= _LEISURE_GB_S
+
+    @property
+    def large(self) -> int:
+        """Bytes of an input beside which the L2 is small."""
+        return (self.info.l2_bytes or _L2_BYTES) * _MANY_L2
+
+    @property
     def under_way(self) -> float:
         """Bytes that must be under way to keep the memory busy."""
         return (self.info.peak_gb_s or _PEAK_GB_S) * 1e3 * _LATENCY_US
@@ -94,10 +112,13 @@ def packing(row: int) -> int:
     return 2 if packs in (1, 2, 4, 8, 16, 32) else 1
 
 
-def picks(reduction: Reduction, n: int, rows: int, facts: Facts) -> Iterator[Pick]:
-    """What to take for `rows` rows of `n` elements, best first; some of it may not take them."""
+def picks(
+    reduction: Reduction, n: int, rows: int, facts: Facts, *, aligned: bool = True
+) -> Iterator[Pick]:
+    """What to take for `rows` rows of `n` elements from an `aligned` start or another, best first;
+    some of it may not take them."""
     if rows != 1:
-        yield from _of_rows(reduction.dtype.size * n, rows, facts)
+        yield from _of_rows(reduction.dtype.size, n, rows, facts, aligned)
     elif not reduction.op.commutative:
         yield Pick("reduce_tiles_ordered")
     else:
@@ -109,10 +130,10 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
     of the SMs then what has most bytes under way on each, once it has: dealt out by ticket where
     they keep the memory busy. Else, as long as no SM has more than a tile, what hands partials over
     fastest among few blocks, in the smallest tiles that do; then what disturbs many blocks least,
-    and adds bytes four at a time."""
+    and of a very large input chunks as they lie, or bulk copies. Bytes are added four at a time."""
     size = reduction.dtype.size
     ring = size == 4 and (facts.info.cc or "").startswith(_RING)
-    nbytes, large = n * size, (facts.info.l2_bytes or _L2_BYTES) * _MANY_L2
+    nbytes = n * size
     for block, thread in _ALONE:
         if nbytes <= block * thread:
             if size >= _WORD:
@@ -125,30 +146,39 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
         yield Pick("reduce_tiles_ring")
     for block, thread in _SHAPES:
         if nbytes <= facts.limits.sm_count * block * thread:
+            if size == 1:
+                yield Pick("reduce_dp4a_one_word", block, thread)
             yield Pick("reduce_tiles_one_word", block, thread // size)
             yield Pick("reduce_tiles_mailbox", block, thread // size)
             break
     if reduction.op.indexed:
         yield Pick("reduce_tiles_arg")
     if size == 1:
+        yield Pick("reduce_dp4a_one_word")
         yield Pick("reduce_tiles_dp4a")
-    if nbytes >= large and ring:
+    if nbytes >= facts.large and facts.leisurely:
+        yield Pick("reduce_chunks")
+    if nbytes >= facts.large and ring:
         yield Pick("reduce_tiles_ring")
     yield Pick("reduce_tiles_one_word")
     yield Pick("reduce_tiles_self_reset")
     yield Pick("reduce_tiles_acq_rel")
 
 
-def _of_rows(row: int, rows: int, facts: Facts) -> Iterator[Pick]:
-    """Rows of `row` bytes: several a warp where they are a power of two of packs, other short ones
-    through shared memory; else a warp each, or a block each where rows are long or too few for
-    warps to keep the memory busy; very few long ones are shared by several blocks each."""
-    if packing(row) == 2:
+def _of_rows(size: int, n: int, rows: int, facts: Facts, aligned: bool) -> Iterator[Pick]:
+    """Rows of `n` elements of `size` bytes: several a warp where they are a power of two of packs,
+    other short ones through shared memory; else a warp each, or a block each where rows are long or
+    too few for warps to keep the memory busy; very few long ones are shared by several blocks each,
+    and many long ones chunk by chunk."""
+    row, (block, thread) = size * n, _CHUNK
+    if aligned and packing(row) == 2:
         yield Pick("reduce_rows_butterfly")
     if row <= _SHORT_ROW:
         yield Pick("reduce_rows_staged")
-    if rows * 4 * _OF_BLOCK < facts.under_way / 2 and row * rows >= _LARGE:
+    if rows < _FEW_ROWS * facts.limits.sm_count and row >= _LONG_ROW and row * rows >= _LARGE:
         yield Pick("reduce_rows_split")
+    if facts.leisurely and row >= 4 * block * thread and row * rows >= facts.large:
+        yield Pick("reduce_rows_split", block, thread // size, "cover")
     few = rows * _OF_WARP < facts.under_way
     if row >= _LONG_ROW or (few and row > _OF_WARP):
         alone = rows * _OF_BLOCK < facts.under_way and row > _OF_BLOCK

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from cudareduce.bench.cases import Anew
 from cudareduce.bench.group import Group
 from cudareduce.bench.library_records import (
     PRIMARY,
@@ -42,10 +43,10 @@ _FIRST_PASS = "--region first-pass times the first launch alone, which of a libr
 
 def timed_beside(
     session: Session, parts: Sequence[Part], recorder: Recorder, names: Sequence[str],
-    *, odd: bool = False,
+    *, odd: Anew | None = None,
 ) -> Beside:  # fmt: skip
     """Verify and time libraries on every problem of a run, beside the kernels that were right; then
-    all of them on `odd` layouts, too."""
+    all of them on `odd` layouts, too, where it is said what kernels are there."""
     asked = [
         Asked(group, (group.n, session.settings.rows), right_kernels(group))
         for part in parts for group in part.groups
@@ -66,7 +67,7 @@ def verified_beside(
 
 def _all(
     session: Session, asked: Sequence[Asked], recorder: Recorder, names: Sequence[str],
-    methods: tuple[Method, ...], *, odd: bool = False,
+    methods: tuple[Method, ...], *, odd: Anew | None = None,
 ) -> Beside:  # fmt: skip
     settings, listings = session.settings, catalogue.listings(names)
     peers = [peer for listing in listings for peer in listing.peers()]
@@ -83,7 +84,7 @@ def _all(
         temporary_folder() as temporary,
         process.Processes(settings.time_limit_s) as processes,
         session.phase(
-            "measuring libraries", len(asked) * _rounds(settings.rounds, odd)
+            "measuring libraries", len(asked) * _rounds(settings.rounds, odd is not None)
         ) as progress,
     ):
         for one in asked:
@@ -108,7 +109,7 @@ def _all(
                     sound.add(reduction)
                 beside = _with(beside, one, outcome, LibraryRecords(recorder, peers, job, limits))
                 if odd and outcome.passes:
-                    job = odd_job(job, outcome)
+                    job = odd_job(job, outcome, odd)
                     found = processes.outcome(job, settings.deadline, progress.step)
                     beside = _with(beside, one, found, LibraryRecords(recorder, peers, job, limits))
             except KeyboardInterrupt:

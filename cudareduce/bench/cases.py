@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -23,6 +23,9 @@ from cudareduce.verify.verdict import Verdict, skipped
 _ANYWHERE: tuple[Shape, ...] = (*((2**k, 1) for k in range(31)), *ROW_SHAPES)
 
 
+#: What a case is on an input of another shape, whose start lies so many elements behind an aligned
+#: one: of `auto` what it takes there, of a kernel that is named itself.
+Anew = Callable[[Case, Shape, int], Case]
 #: Cases in the order asked for, with a verdict where one cannot run.
 Cases = list[tuple[Case, Verdict | None]]
 
@@ -106,6 +109,22 @@ def _chosen(
         launched.setdefault(one, (set(), verdict))[0].update(taken)
     for one, (at, verdict) in launched.items():
         yield replace(one, only=frozenset(at) if sizes else None), verdict
+
+
+def chosen_anew(session: Session, choices: Sequence[Choice]) -> Anew:
+    """What the cases of these choices are elsewhere."""
+    tables, facts = _tables(session, choices), facts_of(session.backend)
+    choosers = {
+        choice.kernel.id: Chooser(choice.kernel.id, _by_id(choice), facts, tables)
+        for choice in choices if choice.among
+    }  # fmt: skip
+
+    def anew(case: Case, shape: Shape, offset: int) -> Case:
+        chooser = choosers.get(case.kernel.id)
+        taken = chooser and chooser.choose(case.reduction, *shape, aligned=not offset)
+        return replace(taken, suite=case.suite, name=case.name) if taken else case
+
+    return anew
 
 
 def facts_of(backend: Backend, sms: int | None = None) -> Facts:

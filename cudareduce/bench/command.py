@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 from cudareduce.backends import BackendSpec, never_timed
-from cudareduce.bench.cases import why_left_out
+from cudareduce.bench.cases import chosen_anew, why_left_out
 from cudareduce.bench.group import Group
 from cudareduce.bench.guesses import settled
 from cudareduce.bench.records import Recorder
@@ -98,7 +98,8 @@ def timed_choices(
         if request.peers and not interrupted:
             from cudareduce.bench import beside
 
-            odd = len(settings.sizes) == 1 and settings.sms == (None,)
+            single = len(settings.sizes) == 1 and settings.sms == (None,)
+            odd = chosen_anew(session, choices) if single else None
             done = beside.timed_beside(session, parts, recorder, request.peers, odd=odd)
             records, how = beside.joined(records, how, done, request.peers)
             interrupted = done.interrupted

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
+from cudareduce.bench.cases import Anew
 from cudareduce.bench.group import Group, Times
 from cudareduce.bench.records import Recorder
 from cudareduce.device import DeviceLimits
@@ -72,14 +73,13 @@ class LibraryRecords:
         plain = self._laid_out(asked, outcome, 0)
         if not self.job.odd:
             return plain
-        rounds = {(record.kernel, record.block): record.rounds_us for record in plain}
         return [
             replace(
                 record, offset=layout.offset, aligned_n=record.n - layout.more, **_NO_SPEEDUP,
-                **_slowdown(rounds.get((record.kernel, record.block), ()), record.rounds_us),
+                **_slowdown(before.rounds_us, record.rounds_us),
             )
             for number, layout in enumerate(self.job.layouts) if number
-            for record in self._laid_out(asked, outcome, number)
+            for before, record in zip(plain, self._laid_out(asked, outcome, number), strict=True)
         ]  # fmt: skip
 
     def _laid_out(self, asked: Asked, outcome: Outcome, number: int) -> list[Record]:
@@ -90,7 +90,8 @@ class LibraryRecords:
             if (one := outcome.peers.get(keyed(peer.name, number), outcome.peers.get(peer.name)))
         }  # fmt: skip
         group = self._group(asked, outcome, found, number)
-        cases = [*found, *(case for case, _ in asked.kernels if outcome.passes)]
+        places = range(len(self.job.kernels) if outcome.passes else 0)
+        cases = [*found, *(self.job.case(place, number) for place in places)]
         made = self._compared(group).records(group, cases)
         by_id = {case.kernel.id: f for case, f in found.items()}
         context = PRIMARY if self.job.rounds else None
@@ -115,14 +116,17 @@ class LibraryRecords:
         shape = self.job.layouts[number].shape(one.shape)
         problem = Problem(self.job.reduction, *shape)
         places = {keyed(p.name, number): case_of(p, self.job.reduction) for p in self.peers}
-        places |= {keyed(kernel_name(plan), number): case for case, plan in one.kernels}
+        places |= {
+            keyed(kernel_name(plan), number): self.job.case(place, number)
+            for place, (_, plan) in enumerate(self.job.kernels)
+        }
         verdicts = {case: f.verdict for case, f in found.items()}
         plans, refusals = plans_of(self.job, number, self.limits)
-        for place, (case, _) in enumerate(one.kernels):
+        for place, (case, _) in enumerate(self.job.kernels):
             after = outcome.kernels.get((place, number), RIGHT)
             if place in refusals:
                 after = skipped("unfit", refusals[place])
-            verdicts[case] = worse(one.group.verdicts[case], after)
+            verdicts[self.job.case(place, number)] = worse(one.group.verdicts[case], after)
         times = {
             label: Times(
                 timings={places[name]: timing for name, timing in result.timings.items()
@@ -131,7 +135,7 @@ class LibraryRecords:
             )
             for label, result in outcome.passes.items()
         }  # fmt: skip
-        ours = {one.kernels[place][0]: plan for place, plan in plans.items()}
+        ours = {self.job.case(place, number): plan for place, plan in plans.items()}
         counted = next((result.joules for result in outcome.passes.values()), {})
         return replace(
             one.group, n=shape[0], times=times, verdicts=verdicts, tried=False,
@@ -162,13 +166,18 @@ def _named(record: Record, found: Found | None, context: str | None) -> Record:
     )  # fmt: skip
 
 
-def odd_job(job: Job, outcome: Outcome) -> Job:
+def odd_job(job: Job, outcome: Outcome, anew: Anew) -> Job:
     """What was timed by a job, against itself with one element more and with a start one element
-    off."""
+    off; of kernels what they are there."""
     timed = {name for found in outcome.passes.values() for name in found.timings}
     peers = (peer.name for listing in job.listings for peer in listing.peers())
+    elsewhere = {
+        (place, number): anew(case, layout.shape(job.shapes[-1]), layout.offset)
+        for place, (case, _) in enumerate(job.kernels) for number, layout in enumerate(ODD, 1)
+    }  # fmt: skip
     return replace(
-        job, layouts=(PLAIN, *ODD), shapes=(*_ODD_EDGES, job.shapes[-1]), methods=job.methods[:1],
+        job, layouts=(PLAIN, *ODD), elsewhere=elsewhere,
+        shapes=(*_ODD_EDGES, job.shapes[-1]), methods=job.methods[:1],
         rounds=min(job.rounds, MIN_ROUNDS), most=_ODD_LAUNCHES,
         left_out=frozenset(name for name in peers if name not in timed),
     )  # fmt: skip

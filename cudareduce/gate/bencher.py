@@ -8,6 +8,7 @@ from typing import Any
 
 from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec
+from cudareduce.bench.cases import chosen_anew
 from cudareduce.bench.command import floors_of, remarks_of
 from cudareduce.bench.records import Beside, Recorder
 from cudareduce.bench.runner import Part, measured
@@ -109,7 +110,8 @@ def _beside(session: Session, parts: Sequence[Part], recorder: Recorder, batch: 
     if batch.peers:
         from cudareduce.bench import beside
 
-        found = beside.timed_beside(session, parts, recorder, batch.peers, odd=batch.odd)
+        odd = chosen_anew(session, batch.choices) if batch.odd else None
+        found = beside.timed_beside(session, parts, recorder, batch.peers, odd=odd)
     if found.interrupted:
         raise KeyboardInterrupt
     return found

@@ -77,7 +77,7 @@ def operator_text(op: Operator) -> str:
     """An operator's CUDA C++: the struct `Operator`, which `Op` derives from."""
     own = _read("expression" if op.expression else op.name)
     own = own.replace("EXPRESSION", op.expression).replace("IDENTITY", op.identity_text)
-    return _read("compare_and_swap") + own if op.swaps else own
+    return _read(op.needs) + own if op.needs else own
 
 
 def prelude(

@@ -47,7 +47,8 @@ PLAIN, ODD = Layout(), (Layout(more=1), Layout(offset=1))
 class Job:
     """Verify libraries on `shapes`, the last of which, so many as are `asked`, were asked for; then
     time them on the last one, beside `kernels`, which come without programs. Each of several
-    `layouts` of the input is timed in the same rounds, in at most so many launches of each half.
+    `layouts` of the input is timed in the same rounds, in at most so many launches of each half;
+    `elsewhere` has, by their places and the numbers of layouts, what kernels are on others.
 
     `listings` say where the peers stand, `left_out` which of them are not to be tried. No `rounds`
     is no timing; `only` is the one pattern to verify with, `deadline_s` what it may take of the
@@ -73,6 +74,7 @@ class Job:
     deadline_s: float | None = None
     max_time_s: float | None = None
     layouts: tuple[Layout, ...] = (PLAIN,)
+    elsewhere: Mapping[tuple[int, int], Case] = field(default_factory=dict)
     most: int = MAX_LAUNCHES
     ours: int = 1
 
@@ -88,6 +90,10 @@ class Job:
     def problem_at(self, shape: Shape) -> Problem:
         """The reduction at a shape."""
         return Problem(self.reduction, *shape)
+
+    def case(self, place: int, number: int) -> Case:
+        """What the kernel at this place is on the layout of this number."""
+        return self.elsewhere.get((place, number), self.kernels[place][0])
 
     @property
     def odd(self) -> bool:

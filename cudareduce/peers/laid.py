@@ -65,7 +65,8 @@ def plans_of(job: Job, number: int, limits: DeviceLimits) -> tuple[dict[int, Pla
     shape = job.layouts[number].shape(job.shapes[-1])
     plans: dict[int, Plan] = {}
     refusals: dict[int, str] = {}
-    for place, (case, _) in enumerate(job.kernels):
+    for place in range(len(job.kernels)):
+        case = job.case(place, number)
         made, refused = planned(case, [shape], limits)
         if job.layouts[number].offset and case.asks.aligned:
             refusals[place] = f"is right if {ALIGNED}"

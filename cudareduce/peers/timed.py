@@ -72,7 +72,7 @@ class Trial:
 
     def _built(self, laid: Laid) -> Mapping[int, Programs]:
         """The programs of its kernels; each layout has its own, which may hold its count."""
-        cases = {place: self._job.kernels[place][0] for place in laid.plans}
+        cases = {place: self._job.case(place, laid.number) for place in laid.plans}
         built = programs_of(self._backend, {cases[k]: plan for k, plan in laid.plans.items()})
         return {place: built[case] for place, case in cases.items()}
 

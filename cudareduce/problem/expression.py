@@ -6,7 +6,7 @@ which is right for any associative operator and says nothing about how a kernel 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -132,8 +132,10 @@ def own_operator(expression: str, identity: str | None, dtype: DType, rtol: floa
         )
     if not (expression + identity).isprintable():
         raise UsageError("--op-expr and --identity take one line of C++ without control characters")
-    bare = Operator(expression, expression, True, True, swaps=True, expression=expression,
-                    identity_text=identity, rtol=rtol)  # fmt: skip
+    bare = Operator(
+        expression, expression, True, True, needs="compare_and_swap",
+        expression=expression, identity_text=identity, rtol=rtol,
+    )  # fmt: skip
     one = compiled(bare, dtype, accumulator(dtype))
     a, b, _ = _values(one)
     one.combine(a[:1], b[:1])  # what prints, ends or crashes does so at once
@@ -148,8 +150,7 @@ def own_operator(expression: str, identity: str | None, dtype: DType, rtol: floa
                 f"{side[k]:g}; change --identity"
             )
     commutes = bool(_alike(one.combine(a, b), one.combine(b, a), rounding).all())
-    return Operator(expression, expression, commutes, True, swaps=True, expression=expression,
-                    identity_text=identity, rtol=rtol)  # fmt: skip
+    return replace(bare, commutative=commutes)
 
 
 def broken_law(op: Operator, dtype: DType) -> str | None:

@@ -29,7 +29,7 @@ class Operator:
     needs_count: bool = False  # `finish` reads COUNT, the number of elements of one answer
     only: tuple[str, ...] = tuple(DTYPES)  # element types it is defined for
     words: int = 1
-    swaps: bool = False  # combines in memory by compare-and-swap
+    needs: str = ""  # a device file that stands before its own
     expression: str = ""  # the user's own, in a and b; `identity_text` is its identity
     identity_text: str = ""
     rtol: float = 0.0  # how far a float answer may be off where no bound is known
@@ -39,12 +39,16 @@ OPERATORS: dict[str, Operator] = {
     op.name: op
     for op in (
         Operator("sum", "sum", has_atomic=True),
-        Operator("prod", "product", has_atomic=True, swaps=True),
-        Operator("min", "minimum", has_atomic=True),
-        Operator("max", "maximum", has_atomic=True),
+        Operator("prod", "product", has_atomic=True, needs="compare_and_swap"),
+        Operator("min", "minimum", has_atomic=True, needs="extremes"),
+        Operator("max", "maximum", has_atomic=True, needs="extremes"),
         Operator("mean", "arithmetic mean", has_finish=True, needs_count=True),
-        Operator("argmin", "index of the first minimum", has_finish=True, indexed=True),
-        Operator("argmax", "index of the first maximum", has_finish=True, indexed=True),
+        Operator(
+            "argmin", "index of the first minimum", has_finish=True, indexed=True, needs="extremes"
+        ),
+        Operator(
+            "argmax", "index of the first maximum", has_finish=True, indexed=True, needs="extremes"
+        ),
         Operator("matmul", "product of 2x2 matrices mod 2^32", False, only=_WORDS, words=4),
         Operator("affine", "composition of affine maps mod 2^32", False, only=_WORDS, words=2),
         Operator("affine16", "composition of affine maps mod 2^16, packed", False, only=_WORDS),

@@ -8,7 +8,7 @@ grid         = "fill"
 walk         = "grid_stride"
 fold         = "tree"
 finish       = "last_block"
-items_bytes  = 64
+items_bytes  = 128
 vector_bytes = 16
 block        = 512
 blocks       = [32, 64, 128, 256, 512, 1024]
@@ -18,16 +18,11 @@ ops          = ["argmin", "argmax"]
 // Value and index of an element are 16 bytes, and to combine two of them is to look at both, and at NaNs.
 // But a thread meets its elements in the order of their indices, so a later one must be better, and its
 // place is known by which pack was better last: that pack is still in the L1 and is searched there, so
-// registers hold no index a pack, and there is room for four loads. The place is counted in 32 bits.
+// registers hold no index a pack, and there is room for eight loads. The place is counted in 32 bits.
 // What it is in the input comes once, below. An extremum may be taken twice, so behind the end there is
-// the last pack again, and no condition. Where an SM has room for 2048 threads, it is for 32 registers each.
+// the last pack again, and no condition. 1024 threads an SM leave 64 registers to each: with 32 of them
+// for 2048 threads there is room for four loads alone, and that is slower.
 #include <cuda/atomic>
-
-#if __CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000
-constexpr unsigned ROOM = 2048;
-#else
-constexpr unsigned ROOM = 1024;
-#endif
 
 struct alignas(16) Pack { In at[VECTOR]; };
 
@@ -78,10 +73,8 @@ __device__ Acc load_tiles(const In *in, size_t n)
         for (unsigned l = 0; l < LOADS; l++) {
             const Scalar before = best;
 #pragma unroll
-            for (unsigned e = 0; e < VECTOR; e++) {
-                const Scalar now = Scalar(pack[l].at[e]);
-                best = Op::better(best, now) ? best : now;
-            }
+            for (unsigned e = 0; e < VECTOR; e++)
+                best = Op::best(best, Scalar(pack[l].at[e]));
             won = Op::better(best, before) ? l : won;
         }
         if (won < LOADS) {
@@ -98,7 +91,7 @@ __device__ Acc load_tiles(const In *in, size_t n)
     return Op::combine(value, Op::lift(In(best), head + p * VECTOR + k % VECTOR));
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK, ROOM / BLOCK)
+extern "C" __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
 reduce_tiles_arg(const In *in, Out *out, size_t n, Acc *partials, unsigned *counter)
 {
     __shared__ bool is_last;

@@ -42,6 +42,7 @@ CARDS = {
     "A100": Card("8.0", 108, 2048, 40, 1555, 163 * 1024),
     "RTX 4090": Card("8.9", 128, 1536, 72, 1008, 99 * 1024),
     "L4": Card("8.9", 58, 1536, 48, 300, 99 * 1024),
+    "H100": Card("9.0", 132, 2048, 50, 3352, 227 * 1024),
     "B200": Card("10.0", 148, 2048, 126, 8000, 227 * 1024),
     "RTX 5090": Card("12.0", 170, 1536, 96, 1792, 99 * 1024),
 }
@@ -119,7 +120,7 @@ def test_on_some_of_the_sms_it_takes_rings_once_they_are_full(registry: Registry
     assert names(replace(few, sms=40), 2**28) == "reduce_tiles_ring"
     assert names(few, 2**28, AUTO_FIXED) == "reduce_tiles_ring"
     assert names(few, 2**28, AUTO_FIXED, "int32") == "reduce_ring_tickets"
-    assert names(few, 2**28, dtype="int8") == "reduce_tiles_dp4a"
+    assert names(few, 2**28, dtype="int8") == "reduce_dp4a_one_word"
     for other in (replace(few, sms=132), replace(few, lacks=("tma",)), H200_FACTS):
         assert names(other, 2**25) == "reduce_tiles_self_reset"
     assert names(replace(CARDS["A100"].facts, sms=16), 2**28) == "reduce_tiles_self_reset"
@@ -138,7 +139,7 @@ def test_a_fixed_order_leaves_out_what_adds_floats_as_blocks_arrive(registry: Re
     ("op", "dtype", "kernel"),
     [("sum", "int32", "reduce_tiles_one_word"), ("argmax", "float32", "reduce_tiles_arg"),
      ("max", "float64", "reduce_tiles_acq_rel"), ("affine", "int32", "reduce_tiles_ordered"),
-     ("sum", "int8", "reduce_tiles_dp4a"), ("mean", "uint8", "reduce_tiles_dp4a"),
+     ("sum", "int8", "reduce_dp4a_one_word"), ("mean", "uint8", "reduce_tiles_dp4a"),
      ("max", "int8", "reduce_tiles_acq_rel"), ("sum", "float16", "reduce_tiles_self_reset")],
 )  # fmt: skip
 def test_each_operator_has_a_way_of_its_own(
@@ -153,7 +154,7 @@ def test_each_operator_has_a_way_of_its_own(
     ("n", "rows", "kernel", "block"),
     [(32, 2**20, "reduce_rows_butterfly", 256), (33, 2**20, "reduce_rows_staged", 256),
      (1000, 2**18, "reduce_rows_warp", 256),
-     (2**18, 2048, "reduce_rows_block", 256), (2**22, 64, "reduce_rows_block", 1024),
+     (2**18, 2048, "reduce_rows_block", 256), (2**22, 64, "reduce_rows_split", 256),
      (2**26, 2, "reduce_rows_split", 256)],
 )  # fmt: skip
 def test_rows_are_shared_out_by_their_number_and_length(
@@ -162,6 +163,32 @@ def test_rows_are_shared_out_by_their_number_and_length(
     case = taken(registry, H200_FACTS, n, rows)
     assert case is not None
     assert (case.kernel.entry, case.block) == (kernel, block)
+
+
+@pytest.mark.parametrize(("n", "aligned", "kernel"), [
+    (32, True, "butterfly"), (32, False, "staged"), (33, True, "staged"), (1024, False, "warp"),
+])  # fmt: skip
+def test_rows_that_begin_anywhere_are_not_taken_for_packs(
+    registry: Registry, n: int, aligned: bool, kernel: str
+) -> None:
+    chooser = Chooser(AUTO, registry.kernels, H200_FACTS)
+    case = chooser.choose(reduction_of("sum", "float32"), n, 2**20, aligned=aligned)
+    assert case is not None and case.kernel.entry == f"reduce_rows_{kernel}"
+
+
+def test_with_little_bandwidth_for_each_sm_chunks_are_dealt_out(registry: Registry) -> None:
+    """On an H100 a block a chunk is ahead, of one array and of long rows; an H200 has no time."""
+    facts = CARDS["H100"].facts
+    for n, rows, kernel in ((2**28, 1, "reduce_chunks"), (2**18, 2048, "reduce_rows_split"),
+                            (2**14, 2**14, "reduce_rows_block")):  # fmt: skip
+        for other in (facts, CARDS["A100"].facts):
+            case = taken(registry, other, n, rows, AUTO_FIXED)
+            assert case is not None and case.kernel.entry == kernel
+            dealt = case.plan(n, rows, other.limits).passes[0].grid
+            assert dealt == rows * n // (case.block * case.items) or dealt == rows == 2**14
+        fast = taken(registry, H200_FACTS, n, rows)
+        assert fast is not None
+        assert fast.kernel.entry == ("reduce_tiles_ring" if rows == 1 else "reduce_rows_block")
 
 
 def test_what_a_machine_lacks_is_not_taken(registry: Registry) -> None:

@@ -100,6 +100,20 @@ def test_one_element_more_and_a_start_one_off(beside: Call, tmp_path: Path) -> N
     assert "one element more" not in out
 
 
+def test_auto_takes_another_kernel_where_rows_begin_anywhere(beside: Call, tmp_path: Path) -> None:
+    stored = tmp_path / "run.json"
+    code, _, _ = beside(
+        "FINE", "bench", "auto", "--n", "32", "--rows", "4096", "--rounds", "6", "--json", stored
+    )
+    assert code == 0
+    records = json.loads(stored.read_text())["records"]
+    taken = {(r["n"], r["offset"]): r["chosen"] for r in records if r["kernel"] == "auto"}
+    assert taken == {
+        (32, 0): "reduce_rows_butterfly", (33, 0): "reduce_rows_staged",
+        (32, 1): "reduce_rows_staged",
+    }  # fmt: skip
+
+
 def test_what_misbehaves_is_a_row(beside: Call) -> None:
     code, out, _ = beside("FINE,FAILING,CRASHING", "bench", KERNEL, "--n", "2^13", "--rounds", "6")
     assert code == 3

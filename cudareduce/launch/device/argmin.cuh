@@ -11,6 +11,8 @@ struct Operator {
     static __device__ Acc combine(Acc a, Acc b) { return precedes(a, b) ? a : b; }
     static __device__ Result finish(Acc a) { return a.index; }
 
+    // The better of two values, wherever they stand.
+    static __device__ Scalar best(Scalar a, Scalar b) { return lesser_of(a, b); }
     // Whether a wins wherever the two stand: it is less, or the only NaN.
     static __device__ bool better(Scalar a, Scalar b) { return !(b <= a || b != b); }
     // A position of -1 is the last one when read without a sign, so an identity loses every tie.

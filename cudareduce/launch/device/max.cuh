@@ -5,7 +5,7 @@ using Result = Acc;
 struct Operator {
     static __device__ Acc identity() { return LOWEST; }
     static __device__ Acc lift(Element x, size_t) { return Acc(x); }
-    static __device__ Acc combine(Acc a, Acc b) { return a > b || a != a ? a : b; }
+    static __device__ Acc combine(Acc a, Acc b) { return greater_of(a, b); }
     static __device__ Result finish(Acc a) { return a; }
 
     template <class T>
