@@ -1,7 +1,8 @@
 """`python -m tests.peers.standalone`: is a library's time here what its users would measure?
 
-CUB by a C++ program, PyTorch by a script, each with the same flush and the same events as the tool,
-and `cudareduce bench --peers cub,torch`: fresh processes of each, taking turns, medians compared.
+CUB by a C++ program, PyTorch by a script, each with the same flush and the same events as the tool
+and with other code between launches, as a table has it; and `cudareduce bench --peers cub,torch`:
+fresh processes of each, taking turns, medians compared.
 It needs a GPU, nvcc and PyTorch.
 """
 
@@ -73,35 +74,36 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6, help="of the tool")
     parser.add_argument("--seconds", type=float, default=140.0, help="begin no turn after these")
     asked = parser.parse_args()
-    began, turns = monotonic(), dict[int, int]()
+    sizes = [int(n) for n in asked.n.split(",")]
+    began, turns, longest = monotonic(), 0, 0.0
     taken: dict[tuple[str, int], list[float]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         program = compiled(folder)
-        for n in map(int, asked.n.split(",")):
-            ways: list[Callable[[], Found]] = [
-                partial(told, "C++", [program], [n]),
-                partial(told, "script", [sys.executable, HERE / "with_torch.py"], [n]),
-                partial(by_tool, folder, [n], asked.rounds),
-            ]
-            longest = 0.0
-            for turn in range(asked.runs):
-                start = monotonic()
-                if start - began + longest > asked.seconds:
-                    break
-                for way in ways[:: -1 if turn % 2 else 1]:
-                    for key, us in way().items():
-                        taken.setdefault(key, []).append(us)
-                longest, turns[n] = max(longest, monotonic() - start), turn + 1
-    report(taken, turns, asked.runs)
+        ways: list[Callable[[], Found]] = [
+            partial(told, "C++", [program], sizes),
+            partial(told, "script", [sys.executable, HERE / "with_torch.py"], sizes),
+            partial(by_tool, folder, sizes, asked.rounds),
+        ]
+        while turns < asked.runs:
+            start = monotonic()
+            if start - began + longest > asked.seconds:
+                break
+            for way in ways[:: -1 if turns % 2 else 1]:
+                for key, us in way().items():
+                    taken.setdefault(key, []).append(us)
+            longest, turns = max(longest, monotonic() - start), turns + 1
+    report(taken, sizes)
+    if turns < asked.runs:
+        print(f"{turns} processes of each, there was no time for {asked.runs}")
     print(f"{monotonic() - began:.0f} s")
 
 
-def report(taken: dict[tuple[str, int], list[float]], turns: dict[int, int], runs: int) -> None:
+def report(taken: dict[tuple[str, int], list[float]], sizes: Sequence[int]) -> None:
     """A line for each library and size."""
     print(f"{'library':22}{'n':>12}{'alone us':>10}{'low':>8}{'high':>8}{'bench us':>10}{'low':>8}"
           f"{'high':>8}{'ratio':>8}")  # fmt: skip
-    for n, count in turns.items():
+    for n in sizes:
         for row, program in ROWS.items():
             alone, ours = taken.get((program, n)), taken.get((row, n))
             if not alone or not ours:
@@ -111,8 +113,6 @@ def report(taken: dict[tuple[str, int], list[float]], turns: dict[int, int], run
                 f"{median(us):10.2f}{min(us):8.2f}{max(us):8.2f}" for us in (alone, ours)
             )
             print(f"{row:22}{n:12}{cells}{median(ours) / median(alone):8.4f}")
-        if count < runs:
-            print(f"n = {n}: {count} processes of each, there was no time for {runs}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 // CUB's sum of float32, timed without this tool: `cub N...` prints a median in us for each N.
 //
-// As the tool does it: a cold cache by reading 512 MiB, behind up to 7 empty launches; the call
-// between two events; a wait behind each; the mean of 8 launches is a sample; the
-// median of samples of a round, the median of rounds, with buffers elsewhere in each.
+// As the tool does it: other code before, as other rows of a table are, so that instructions come from
+// memory, too; a cold cache by reading 512 MiB, behind up to 7 empty launches; the call between two
+// events; a wait behind each; the mean of 8 launches is a sample; the median of samples of a round, the
+// median of rounds, with buffers elsewhere in each.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +20,17 @@ static void checked(cudaError_t code)
 }
 
 __global__ void empty_kernel() {}
+
+// 128 KiB of instructions, which is what an SM keeps.
+#define FMA asm volatile("fma.rn.f32 %0, %0, %0, %0;" : "+f"(a));
+#define EIGHT(x) x x x x x x x x
+__global__ void other_code(unsigned *never)
+{
+    float a = 1;
+    EIGHT(EIGHT(EIGHT(EIGHT(FMA FMA))))
+    if (a == 3)
+        *never = 1;
+}
 
 __global__ void fill(float *x, long long n)
 {
@@ -85,6 +97,7 @@ int main(int count, char **words)
             fill<<<4 * sms, 512, 0, stream>>>(x, n);
             std::vector<float> samples, cycle;
             for (int k = 0; k < launches; ++k) {
+                other_code<<<sms, 32, 0, stream>>>(never);
                 for (unsigned skip = random() % 8; skip; --skip)
                     empty_kernel<<<1, 32, 0, stream>>>();
                 read_over<<<4 * sms, 512, 0, stream>>>(flush, flush_bytes / 16, never);
