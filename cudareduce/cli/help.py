@@ -22,7 +22,7 @@ GROUPS = {
     "Files without a header": ("entry", "chain", "arg", "grid", "shared", "finish"),
     "Files of your own": ("multiple_of", "sizes_only", "nan"),
     "What it is compared with": (
-        "baseline", "base", "compiling", "arch", "update_baseline", "compare",
+        "baseline", "base", "compiling", "arch", "update_baseline", "compare", "folder", "since",
     ),
     "How it is timed": (
         "timing", "graph", "energy", "region", "rounds", "budget", "peak_gb_s",
