@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,7 +44,10 @@ from cudareduce.budget import Deadline
 from cudareduce.device import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.emulator.cpu import CpuBackend, CpuBuffer
 from cudareduce.errors import BuildError
+from cudareduce.gate.bencher import Batch, Bencher, Remeasured
 from cudareduce.launch.case import Case
+from cudareduce.library.registry import Registry
+from cudareduce.progress import phase
 from cudareduce.verify.inputs import Inputs
 from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.job import Job, both, verify_job
@@ -461,6 +465,14 @@ class Together(Isolation):
         pass
 
 
+def in_this_process(
+    spec: BackendSpec, registry: Registry, batches: Sequence[Batch], quiet: bool
+) -> Remeasured:
+    """What a process begun anew would measure: another could not reach the fake GPU."""
+    with open_backend(spec) as backend:
+        return Bencher(backend, spec, registry, partial(phase, quiet=quiet)).measure(batches)
+
+
 def use(monkeypatch: pytest.MonkeyPatch, gpu: Callable[[], FakeGpu] | FakeGpu) -> None:
     """Make every command take this for the GPU of the machine, or what it makes at each opening."""
 
@@ -472,6 +484,7 @@ def use(monkeypatch: pytest.MonkeyPatch, gpu: Callable[[], FakeGpu] | FakeGpu) -
         return made
 
     monkeypatch.setattr("cudareduce.backends.open_cuda", opened)
+    monkeypatch.setattr("cudareduce.gate.command.measured_afresh", in_this_process)
 
 
 def quick(cache: Path, seed: int, device: DeviceInfo = H200) -> FakeGpu:

@@ -117,7 +117,7 @@ def compare(**options: Any) -> int:
 _NOT_COMPILING = (
     "base", "compiling", "n", "rows", "op", "dtype", "rounds", "threshold", "thresholds", "strict",
     "cross_device", "no_same_code", "json", "benchmark_json", "time_limit", "everything",
-    "no_cache", "device", "peers", "map", "budget",
+    "no_cache", "device", "peers", "map", "budget", "max_time",
 )  # fmt: skip
 _NOT_BASELINE = ("base", "compiling", "n", "rows", "op", "dtype", "arch")
 _NOT_BASE = ("baseline", "compiling", "update_baseline", "arch", "json")
@@ -160,6 +160,8 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
     metavar="SECONDS",
     help="Measure what is in doubt longer, up to so many.  [default: 60]",
 )
+@click.option("--max-time", type=Amount(MOST_SECONDS), metavar="SECONDS",
+              help="Bound the whole run; what was cut is said.")  # fmt: skip
 @click.option("--n", type=Sizes(), help="With --base: elements.  [default: 2^25]")
 @click.option("--rows", type=Count(1, LARGEST), help="With --base: rows of --n.  [default: 1]")
 @click.option(
@@ -232,7 +234,7 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
     if compiling:
         timed = ("rounds", "threshold", "thresholds", "strict", "cross_device", "no_same_code",
                  "json", "benchmark_json", "time_limit", "everything", "no_cache",
-                 "budget")  # fmt: skip
+                 "budget", "max_time")  # fmt: skip
         for key in timed:
             if options[key]:
                 name = {"everything": "all"}.get(key, key.replace("_", "-"))

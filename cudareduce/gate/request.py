@@ -41,7 +41,8 @@ class CompareRequest:
 class Remeasuring:
     """Which kernels to measure again, and where; `rounds` is None for as many as before,
     `time_limit` the seconds for the verification of one kernel, `peers` libraries to measure
-    beside, `map` what is made of elements before they are combined."""
+    beside, `map` what is made of elements before they are combined, `max_time` the seconds of the
+    whole."""
 
     kernels: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
@@ -53,6 +54,7 @@ class Remeasuring:
     peers: tuple[str, ...] = ()
     map: str | None = None
     budget: float | None = None
+    max_time: float | None = None
 
     @property
     def budget_s(self) -> float:

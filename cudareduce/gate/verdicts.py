@@ -197,7 +197,7 @@ def reason_text(row: Row) -> str:
     """The reason for a verdict, and whether a second measurement bears it out."""
     if row.verdict != "SLOWER":
         return row.reason
-    sure = "confirmed by a second measurement" if row.confirmed else "unconfirmed"
+    sure = "confirmed in a fresh process" if row.confirmed else "unconfirmed"
     return "; ".join(part for part in (sure, row.reason) if part)
 
 

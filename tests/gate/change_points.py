@@ -61,7 +61,8 @@ def _creeping(scatter: float) -> Make:
 
     def made(rng: np.random.Generator) -> Series:
         at = np.sort(rng.choice(np.arange(5, 56), 12, replace=False))
-        return _noise(rng, scatter, 60) + log1p(0.004) * np.searchsorted(at, np.arange(60), "right")
+        creeps = np.searchsorted(at, np.arange(60), "right")
+        return np.asarray(_noise(rng, scatter, 60) + log1p(0.004) * creeps)
 
     return made
 
