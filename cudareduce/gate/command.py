@@ -14,6 +14,7 @@ from cudareduce.errors import UsageError
 from cudareduce.gate.baseline import load_baseline, load_timed
 from cudareduce.gate.bencher import Bencher
 from cudareduce.gate.compare import Rules, compare
+from cudareduce.gate.exported import rows_json
 from cudareduce.gate.fresh import measured_afresh
 from cudareduce.gate.judgement import (
     Judgement,
@@ -23,9 +24,16 @@ from cudareduce.gate.judgement import (
     rules_between,
     unused_notes,
 )
-from cudareduce.gate.looks import Afresh, Looks, first_look, second_look
-from cudareduce.gate.request import BaseRequest, CheckRequest, CompareRequest, Remeasuring
-from cudareduce.gate.rerun import base_batches, base_choices, repeated
+from cudareduce.gate.looks import Looks, Measure, first_look, second_look
+from cudareduce.gate.request import (
+    BaseRequest,
+    CheckRequest,
+    CompareRequest,
+    Remeasuring,
+    SelfRequest,
+)
+from cudareduce.gate.rerun import DEFAULT_ROUNDS, base_batches, base_choices, repeated
+from cudareduce.gate.selfcheck import compared_with_itself, self_section
 from cudareduce.gate.sides import measured_otherwise, same_run, side_text
 from cudareduce.gate.significance import MIN_ROUNDS
 from cudareduce.gate.stored_tree import stored_tree
@@ -34,7 +42,7 @@ from cudareduce.gate.trees import base_folders, load_tree
 from cudareduce.library.registry import Registry, kernels_folder, load_registry
 from cudareduce.peers.names import meant
 from cudareduce.progress import phase, say
-from cudareduce.report.publish import Texts
+from cudareduce.report.publish import Texts, publish
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Run
 from cudareduce.results.store import check_writable, to_json, write_text
@@ -57,6 +65,7 @@ def compare_files(request: CompareRequest) -> int:
         head=(side_text("old", old), side_text("new", new)),
         rows=tuple(compare(old.records, new.records, rules)),
         rules=rules,
+        against=("--baseline", str(request.old)),
         notes=(
             *notes,
             *measured_otherwise(old, new),
@@ -85,7 +94,7 @@ def check(request: CheckRequest) -> int:
             now = Run(tool(request.argv), device, {**old.protocol, **peers}, ())
             rules, notes = rules_between(old, now, thresholds, request.judging)
             looks = _looks(rules, remeasuring)
-            seen = first_look(bencher, again.batches, old.records, looks)
+            seen = first_look(bencher.measure, again.batches, old.records, looks)
         base = stored_tree(stored, device, _heads(remeasuring), Path(temporary))
         afresh = _afresh(remeasuring, registry)
         seen = second_look(seen, again.batches, base, afresh, looks)
@@ -95,6 +104,7 @@ def check(request: CheckRequest) -> int:
     judgement = Judgement(
         title=f"now against {request.baseline.name}, {device.name}", rows=tuple(seen.rows),
         rules=rules, head=(side_text("old", old), side_text("new", now)), notes=tuple(notes),
+        against=(*_folders(remeasuring), "--baseline", str(request.baseline)),
         measured=seen.measured, cut=seen.cut,
     )  # fmt: skip
     texts: Texts = {"json": lambda: to_json(now)}
@@ -119,19 +129,51 @@ def check_base(request: BaseRequest) -> int:
         batches = base_batches(choices, base, request)
         with _opened(remeasuring, registry) as bencher:
             device = bencher.info()
-            seen = first_look(bencher, batches, None, looks)
+            seen = first_look(bencher.measure, batches, None, looks)
         if not seen.rows and not seen.cut:
             raise UsageError("nothing was compared: give --n elements that a kernel can reduce")
         seen = second_look(seen, batches, {}, _afresh(remeasuring, registry), looks)
     unused = unused_notes(thresholds, [*seen.measured.old, *seen.measured.new])
+    sizes = ",".join(map(str, request.problems.n))
+    now = Run(tool(request.argv), device, {"rounds": batches[0].settings.rounds}, ())
     judgement = Judgement(
         title=f"{' '.join(map(str, heads))} against {request.base}, {device.name}",
-        rows=tuple(seen.rows), rules=rules, notes=(*problems, *unused),
+        head=(side_text("new", now),), rows=tuple(seen.rows), rules=rules,
+        notes=(*problems, *unused),
+        against=(*_folders(remeasuring), "--base", request.base, "--n", sizes),
         measured=seen.measured, cut=seen.cut,
     )  # fmt: skip
     return publish_judgement(
         judgement, request.judging, request.outputs, registry, quiet=remeasuring.quiet
     )
+
+
+def check_self(request: SelfRequest) -> int:
+    """This tree against itself: what this runner's verdicts are worth; 0, 3 where an answer is
+    wrong, and the code of what ended it early. Raises UsageError and EnvironmentProblem."""
+    request.outputs.check()
+    remeasuring, registry = request.remeasuring, load_registry(request.remeasuring.folders)
+    choices = base_choices(remeasuring.kernels, _heads(remeasuring), registry)
+    thresholds = load_thresholds(request.judging.thresholds, request.judging.threshold)
+    rules = Rules(thresholds, same_code=False)
+    with _opened(remeasuring, registry) as bencher:
+        device = bencher.info().name
+    afresh, looks = _afresh(remeasuring, registry), _looks(rules, remeasuring)
+    rows, cut = compared_with_itself(request, choices, afresh, looks)
+    if not rows and not cut:
+        raise UsageError("nothing was compared: give --n elements, or more --max-time")
+    section = self_section(rows, device, rules, remeasuring.rounds or DEFAULT_ROUNDS)
+    if cut:
+        section = replace(section, notes=(*section.notes, f"cut short: {cut.why}"))
+    publish(request.outputs, [section], {"json": lambda: rows_json(rows)})
+    if cut:
+        return cut.exit_code
+    return 3 if any(row.verdict == "WRONG" for row in rows) else 0
+
+
+def _folders(remeasuring: Remeasuring) -> list[str]:
+    """The options that name the folders of kernels again."""
+    return [word for folder in remeasuring.folders for word in ("--kernels", str(folder))]
 
 
 def _heads(remeasuring: Remeasuring) -> tuple[Path, ...]:
@@ -145,7 +187,7 @@ def _looks(rules: Rules, remeasuring: Remeasuring) -> Looks:
     )
 
 
-def _afresh(remeasuring: Remeasuring, registry: Registry) -> Afresh:
+def _afresh(remeasuring: Remeasuring, registry: Registry) -> Measure:
     spec, _ = choose_backend("cuda", remeasuring.device, not remeasuring.no_cache)
     return lambda batches: measured_afresh(spec, registry, batches, remeasuring.quiet)
 

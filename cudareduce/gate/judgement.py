@@ -9,6 +9,7 @@ from math import log
 from cudareduce.bench.command import verdict_codes
 from cudareduce.errors import BaselineError, worst_exit_code
 from cudareduce.gate.bencher import Cut, Remeasured
+from cudareduce.gate.comment import Told, comment
 from cudareduce.gate.compare import Row, Rules, host_only, machine
 from cudareduce.gate.exported import benchmark_series, rows_json
 from cudareduce.gate.fingerprint import match
@@ -28,14 +29,16 @@ from cudareduce.results.record import Record, Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Rows with their verdicts, by which rules, and what to say above them and besides; what was
-    measured for them, if anything was, and why it ended early, if it did."""
+    """Rows with their verdicts, by which rules, and what to say above them and besides;
+    `against` are the options of `check` that compare so again. What was measured for them, if
+    anything was, and why it ended early, if it did."""
 
     title: str
     head: tuple[str, ...] = ()
     rows: tuple[Row, ...]
     rules: Rules
     notes: tuple[str, ...]
+    against: tuple[str, ...] = ()
     measured: Remeasured | None = None
     cut: Cut | None = None
 
@@ -127,16 +130,21 @@ def publish_judgement(
     rows, policy = judgement.rows, Policy(judging.strict, judging.allow_gone)
     moved = machine(rows, judgement.rules)
     measured, cut = judgement.measured, judgement.cut
-    notes = (*power_notes(rows, judgement.rules), *judgement.notes)
-    notes += measured.remarks if measured else ()
-    notes += (f"cut short: {cut.why}; what is missing was not measured",) if cut else ()
+    said = (*judgement.notes, *(measured.remarks if measured else ()))
+    said += (f"cut short: {cut.why}; what is missing was not measured",) if cut else ()
+    notes = (*power_notes(rows, judgement.rules), *said)
     sections = verdict_sections(
         rows, judgement.title, notes,
         shares=judgement.rules.shares, everything=judging.everything, machine=moved,
     )  # fmt: skip
     sections = [replace(section, head=judgement.head) for section in sections]
     told = findings(rows, policy, moved)
+    around = Told(
+        title=judgement.title, head=judgement.head, notes=notes, against=judgement.against,
+        shares=judgement.rules.shares,
+    )  # fmt: skip
     own: Texts = {
+        "comment": lambda: comment(rows, around, machine_text(moved) if moved else ""),
         "benchmark_json": lambda: benchmark_series(rows),
         "junit": lambda: junit(told, "cudareduce"),
     }
@@ -146,7 +154,7 @@ def publish_judgement(
     )  # fmt: skip
     if (outputs.piped or outputs.style) in ("json", "benchmark_json", "junit"):
         # which have no place for what holds for all rows
-        for note in (*([machine_text(moved)] if moved else []), *notes):
+        for note in (*([machine_text(moved)] if moved else []), *said):
             say(note, quiet)
     if cut:
         return cut.exit_code

@@ -14,7 +14,7 @@ from itertools import chain
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem, KernelFault
 from cudareduce.gate.baseline import problem
-from cudareduce.gate.bencher import BASE, INTERRUPTED, Batch, Bencher, Cut, Remeasured
+from cudareduce.gate.bencher import BASE, INTERRUPTED, Batch, Cut, Remeasured
 from cudareduce.gate.compare import Row, Rules, compare
 from cudareduce.gate.policy import Sides, confirm, decide, not_measured, unconfirmed
 from cudareduce.gate.rerun import only_suspects
@@ -23,8 +23,8 @@ from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
 from cudareduce.results.record import Record
 
-#: Measures batches in a process begun anew.
-Afresh = Callable[[Sequence[Batch]], Remeasured]
+#: Measures batches, in this process or in one begun anew.
+Measure = Callable[[Sequence[Batch]], Remeasured]
 _NO_TIME = "no time was left to measure it again"
 
 
@@ -49,12 +49,12 @@ class Seen:
 
 
 def first_look(
-    bencher: Bencher, batches: Sequence[Batch], stored: Sequence[Record] | None, looks: Looks
+    measure: Measure, batches: Sequence[Batch], stored: Sequence[Record] | None, looks: Looks
 ) -> Seen:
     """All batches once, compared with what is `stored`, or with the base's kernels among them; then
     for longer what is in doubt."""
     batches = [_by(batch, looks.deadline) for batch in batches]
-    measured = bencher.measure(batches)
+    measured = measure(batches)
     rows = compare(measured.old if stored is None else stored, measured.new, looks.rules)
     if measured.cut:
         return Seen(rows=not_measured(rows, measured.cut.why), measured=measured, cut=measured.cut)
@@ -62,7 +62,7 @@ def first_look(
     def longer(some: Sequence[Row], times: int) -> Sides:
         _say_again(some, times, looks.quiet)
         suspects = only_suspects(batches, [row.record for row in some], times)
-        second = _whole(bencher.measure(suspects))
+        second = _whole(measure(suspects))
         return second.old if stored is None else [row.old for row in some if row.old], second.new
 
     budget = Deadline(min(looks.budget_s, looks.deadline.left_s))
@@ -74,7 +74,7 @@ def first_look(
 
 
 def second_look(
-    seen: Seen, batches: Sequence[Batch], base: Mapping[str, Kernel], afresh: Afresh, looks: Looks
+    seen: Seen, batches: Sequence[Batch], base: Mapping[str, Kernel], afresh: Measure, looks: Looks
 ) -> Seen:
     """What looks slower, measured afresh with twice the rounds, and beside the kernels of `base`
     where it has them; what it does not confirm is not SLOWER."""

@@ -80,14 +80,33 @@ class CheckRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BaseRequest:
-    """Another tree of kernels, a revision or a folder, to measure beside this one."""
+class Problems:
+    """What kernels are given where no stored run says it."""
 
-    base: str
     n: tuple[int, ...]
     rows: int
     op: tuple[str, ...]
     dtype: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseRequest:
+    """Another tree of kernels, a revision or a folder, to measure beside this one."""
+
+    base: str
+    problems: Problems
+    remeasuring: Remeasuring
+    judging: Judging
+    outputs: Outputs
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfRequest:
+    """This tree against itself, so many times."""
+
+    times: int
+    problems: Problems
     remeasuring: Remeasuring
     judging: Judging
     outputs: Outputs

@@ -105,7 +105,7 @@ def confirmed(
     process, fresh, base = (make(rng, (comparisons, 3 * rounds)) for _ in range(3))
 
     def above(old: Rounds, new: Rounds, paired: bool = False) -> np.ndarray:
-        middle, low, high = significance._moved(old, new + log1p(slowdown), paired)
+        middle, low, _ = significance._moved(old, new + log1p(slowdown), paired)
         return np.asarray((middle > limit) & (low > 0))
 
     found = above(old, process[:, :rounds])

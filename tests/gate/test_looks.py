@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,54 +13,18 @@ from xml.etree import ElementTree
 import pytest
 
 from cudareduce.backends import BackendSpec
-from cudareduce.bench.jobs import Jobs
 from cudareduce.bench.settings import Settings
 from cudareduce.errors import EnvironmentProblem, KernelFault
 from cudareduce.gate import bencher
 from cudareduce.gate.bencher import Batch, Bencher, Remeasured
 from cudareduce.gate.fresh import measured_afresh
-from cudareduce.library.registry import Registry, kernels_folder
+from cudareduce.library.registry import Registry
 from cudareduce.problem.operators import reduction_of
 from cudareduce.results.store import load
-from tests.fake_gpu import FakeGpu, in_this_process, quick, use
+from tests.fake_gpu import in_this_process
+from tests.gate.conftest import Machine
 
 Call = Callable[..., tuple[int, str, str]]
-SHUFFLE = kernels_folder() / "ladder" / "reduce_v7_shuffle.cu"
-
-
-@dataclass
-class Machine:
-    """A fake GPU for each opening, on which kernels take so many times as long."""
-
-    factors: dict[str, float]
-    cache: Path
-    seed: int = 0
-
-    def __call__(self) -> FakeGpu:
-        self.seed += 1
-        return replace(quick(self.cache, self.seed), factors=dict(self.factors))
-
-
-@pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Machine:
-    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(Jobs, "emulator", None)
-    made = Machine({}, cache)
-    use(monkeypatch, made)
-    return made
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    text = "\n".join(
-        line for line in SHUFFLE.read_text().splitlines() if not line.startswith("after")
-    )
-    for name in ("kernel_a", "kernel_b"):
-        (folder / f"{name}.cu").write_text(text.replace("reduce_v7_shuffle", name) + "\n")
-    return folder
 
 
 @pytest.fixture
