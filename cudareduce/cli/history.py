@@ -30,7 +30,7 @@ cudareduce history show reduce_v7_shuffle --n 2^25
 cudareduce history check --threshold 2%""",
 )
 def history() -> None:
-    """Since when is it slower: runs over months, their curves and steps.
+    """Since when it is slower: curves of many runs.
 
     What creeps in below every threshold of check adds up here. A line of JSON a run, in a folder
     that may be a branch of its own; no server.
@@ -41,7 +41,7 @@ def history() -> None:
     "add",
     epilog="""cudareduce history add run.json
 cudareduce history add run.json --into ../benchmarks/history
-cudareduce check --baseline baseline.json --json run.json; cudareduce history add run.json""",
+cudareduce history add results/nvidia-h200/baseline.json""",
 )
 @click.argument("result", type=Place(DEVICES))
 @click.option("--into", "folder", type=Place(file_okay=False), default=_FOLDER, show_default=True,
