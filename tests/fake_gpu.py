@@ -13,7 +13,6 @@ import hashlib
 import os
 import pickle
 import re
-import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -506,14 +505,14 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch, cache: Path, **device: Any) -> Ite
 
 def main() -> None:
     """The command line on a fake GPU, for tests that run shell lines."""
-    from cudareduce.cli.main import main as command_line
+    from cudareduce.__main__ import main as program
 
     cache = Path(os.environ["CUDAREDUCE_TEST_CACHE"])
     patch = pytest.MonkeyPatch()
     patch.setattr("cudareduce.backends.default_cache", lambda: cache)
     patch.setattr(Jobs, "emulator", None)  # what watches files of a user is tried elsewhere
     use(patch, quick(cache, int.from_bytes(os.urandom(4), "little")))
-    sys.exit(command_line())
+    program()
 
 
 if __name__ == "__main__":

@@ -103,7 +103,8 @@ class Bencher:
         parts = [part for one in done for part in one.parts]
         beside = [one.beside for one in done]
         groups = [group for part in parts for group in part.groups]
-        remarks = [*remarks_of(parts), *(remark for one in beside for remark in one.remarks)]
+        whole = [part for part in parts if not part.interrupted]  # which the cut says of others
+        remarks = [*remarks_of(whole), *(remark for one in beside for remark in one.remarks)]
         stories = [story for group in groups for story in group.stories]
         return Remeasured(
             old=tuple(replace(r, name=None) for r in records if r.name == BASE),

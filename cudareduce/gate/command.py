@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -12,7 +12,7 @@ from cudareduce.backends import choose_backend, open_backend
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
 from cudareduce.gate.baseline import load_baseline, load_timed
-from cudareduce.gate.bencher import Bencher
+from cudareduce.gate.bencher import Batch, Bencher, Remeasured
 from cudareduce.gate.compare import Rules, compare
 from cudareduce.gate.exported import rows_json
 from cudareduce.gate.fresh import measured_afresh
@@ -188,8 +188,11 @@ def _looks(rules: Rules, remeasuring: Remeasuring) -> Looks:
 
 
 def _afresh(remeasuring: Remeasuring, registry: Registry) -> Measure:
-    spec, _ = choose_backend("cuda", remeasuring.device, not remeasuring.no_cache)
-    return lambda batches: measured_afresh(spec, registry, batches, remeasuring.quiet)
+    def measure(batches: Sequence[Batch]) -> Remeasured:
+        spec, _ = choose_backend("cuda", remeasuring.device, not remeasuring.no_cache)
+        return measured_afresh(spec, registry, batches, remeasuring.quiet)
+
+    return measure
 
 
 def _stored(request: CheckRequest) -> Run:

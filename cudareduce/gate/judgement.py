@@ -131,7 +131,8 @@ def publish_judgement(
     moved = machine(rows, judgement.rules)
     measured, cut = judgement.measured, judgement.cut
     said = (*judgement.notes, *(measured.remarks if measured else ()))
-    said += (f"cut short: {cut.why}; what is missing was not measured",) if cut else ()
+    if cut:
+        said = (f"cut short: {cut.why}; what is missing was not measured", *said)
     notes = (*power_notes(rows, judgement.rules), *said)
     sections = verdict_sections(
         rows, judgement.title, notes,

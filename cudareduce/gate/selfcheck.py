@@ -61,8 +61,8 @@ def self_section(rows: Sequence[Row], device: str, rules: Rules, rounds: int) ->
     title = f"the same kernels against themselves, {device}"
     notes = (
         rates_line(rows, device, rules, rounds),
-        "each run has a process of its own; rows of one comparison share its two runs, so many "
-        "comparisons say more than many rows",
+        "each run has a process of its own, and no kernel counts as unchanged; rows of one "
+        "comparison share its two runs, so many comparisons say more than many rows",
     )
     return Section(title, ("kernel", *words), table, notes)
 

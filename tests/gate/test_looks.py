@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from cudareduce.gate.fresh import measured_afresh
 from cudareduce.library.registry import Registry
 from cudareduce.problem.operators import reduction_of
 from cudareduce.results.store import load
+from tests.conftest import ROOT
 from tests.fake_gpu import in_this_process
 from tests.gate.conftest import Machine
 
@@ -153,6 +156,28 @@ def test_what_is_cut_short_leaves_its_files(
     assert len(json.loads((tmp_path / "s.json").read_text())) == (0 if place == 1 else 4)
     assert len(load(tmp_path / "r.json").records) == (0 if place == 1 else 4)
     assert baseline.read_text() == before
+
+
+def test_a_signal_leaves_the_files(baseline: Path, tree: Path, tmp_path: Path, cache: Path) -> None:
+    """A real one, in the middle of the rounds, to a process of its own."""
+    changed(tree)
+    command: list[str | Path] = [
+        sys.executable, "-m", "tests.fake_gpu", "check", "--baseline", baseline, "--kernels", tree,
+        "--rounds", "10000", "--junit", tmp_path / "j.xml", "--comment", tmp_path / "c.md",
+    ]  # fmt: skip
+    with subprocess.Popen(
+        command, cwd=ROOT, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        env=os.environ | {"CUDAREDUCE_TEST_CACHE": str(cache)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:  # fmt: skip
+        assert process.stderr
+        for line in process.stderr:
+            if line.startswith("measuring rounds"):
+                process.send_signal(signal.SIGINT)
+    assert process.returncode == 130
+    assert "cut short: interrupted" in (tmp_path / "c.md").read_text()
+    suite = ElementTree.parse(tmp_path / "j.xml").getroot()[0]
+    assert (suite.get("tests"), suite.get("failures")) == ("4", "0")
 
 
 def test_time_that_is_over_is_said(
