@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cudareduce.gate.compare import Row
 from cudareduce.gate.verdicts import counts_text, problem_text, reason_text, row_cells, worst_first
@@ -26,12 +26,14 @@ _QUIET = ("SAME", "NEW")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
     """What stands above and below the kernels of a comment: `against` are the options of `check`
-    that compare with the same again, empty where there is nothing to run."""
+    that compare with the same again, empty where there is nothing to run; `code` is what is known
+    of a kernel's machine code, in words."""
 
     title: str
     head: Sequence[str]
     notes: Sequence[str]
     against: Sequence[str] = ()
+    code: Mapping[str, Sequence[str]] = field(default_factory=dict)
     shares: bool = False
 
 
@@ -69,7 +71,7 @@ def _by_kernel(rows: Sequence[Row]) -> Mapping[str, list[Row]]:
 
 def _kernel(rows: Sequence[Row], quiet: Sequence[Row], told: Told) -> str:
     """A kernel: what moved, what of it did not, what ran, and what to do next."""
-    unit = "%ceil" if told.shares else "us"
+    unit, name = "%ceil" if told.shares else "us", rows[0].record.kernel
     table = tuple(
         (row.verdict, problem_text(row.record), *row_cells(row, told.shares))
         for row in rows[:_MOST_ROWS]
@@ -78,11 +80,10 @@ def _kernel(rows: Sequence[Row], quiet: Sequence[Row], told: Told) -> str:
         f"{counted(len(rows) - _MOST_ROWS, 'more row')}" if len(rows) > _MOST_ROWS else "",
         f"besides, {counts_text(quiet)}" if quiet else "",
         *dict.fromkeys(f"{row.verdict}: {why}" for row in rows if (why := reason_text(row))),
-        _code_text(rows),
+        "; ".join(filter(None, (_code_text(rows), *told.code.get(name, ())))),
         f"next: `{_next(rows[0], told.against)}`" if told.against else "",
     ]
     header = ("verdict", "what", f"old {unit}", f"new {unit}", "change")
-    name = rows[0].record.kernel
     shown = tuple(filter(None, notes))
     return to_markdown([Section(name, header, table, shown, 2)])
 

@@ -20,7 +20,8 @@ from cudareduce.signals import held
 from cudareduce.verify.children import end_group, follow_parent
 from cudareduce.verify.forking import safe_path
 
-_END_WAIT_S = 2.0
+#: Seconds for what is done with its work to end.
+_END_WAIT_S = 5.0
 
 
 def measured_afresh(
@@ -36,6 +37,7 @@ def measured_afresh(
     theirs.close()
     try:
         found = ours.recv()
+        process.join(_END_WAIT_S)  # it may clear up behind itself
     except EOFError:
         process.join(_END_WAIT_S)
         raise EnvironmentProblem(

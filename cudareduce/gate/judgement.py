@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import log
 
 from cudareduce.bench.command import verdict_codes
@@ -30,7 +30,8 @@ from cudareduce.results.record import Record, Run
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """Rows with their verdicts, by which rules, and what to say above them and besides;
-    `against` are the options of `check` that compare so again. What was measured for them, if
+    `against` are the options of `check` that compare so again, `code` what is known of kernels'
+    machine code, in words. What was measured for them, if
     anything was, and why it ended early, if it did."""
 
     title: str
@@ -39,6 +40,7 @@ class Judgement:
     rules: Rules
     notes: tuple[str, ...]
     against: tuple[str, ...] = ()
+    code: Mapping[str, Sequence[str]] = field(default_factory=dict)
     measured: Remeasured | None = None
     cut: Cut | None = None
 
@@ -142,6 +144,7 @@ def publish_judgement(
     told = findings(rows, policy, moved)
     around = Told(
         title=judgement.title, head=judgement.head, notes=notes, against=judgement.against,
+        code=judgement.code,
         shares=judgement.rules.shares,
     )  # fmt: skip
     own: Texts = {

@@ -74,6 +74,19 @@ def test_what_is_as_it_was_is_one_line() -> None:
     assert "|" not in text
 
 
+def test_what_is_known_of_machine_code_is_said() -> None:
+    around = replace(TOLD, code={"k0": ("registers 40, was 32", "wide loads 0, was 8")})
+    old = [case(f"k{k}") for k in range(2)]
+    new = [replace(case(r.kernel, 1.2), cubin_sha="x", source_sha="y") for r in old]
+    text = told(old, new, around)
+    known = "other machine code, of another text"
+    assert text.count(known) == 2
+    assert f"{known}; registers 40, was 32; wide loads 0, was 8\n" in text
+    launched = [replace(r, block=128) for r in new]
+    assert "of another text, launched otherwise" in told(old, launched)
+    assert "machine code" not in told(old, [replace(r, cubin_sha=None) for r in new])
+
+
 def test_a_comment_has_a_length() -> None:
     old = [case(f"k{k}{'x' * 100}", n=2**n) for k in range(60) for n in range(10, 29)]
     new = [replace(case(r.kernel, 1.2, r.n), cubin_sha="other") for r in old]
