@@ -1,13 +1,14 @@
 """Where a series of runs changes its level, and stays there.
 
-Pure. The series is divided where its two sides differ most for what they scatter (Student's t),
-then each side again, as long as what is found is too unlikely by chance. `python -m
+Pure. The series is divided where its two sides differ most for what they scatter (Student's t), or
+around the stretch that differs most from the rest, where what came has gone again; then each part, as long as what is found is too unlikely by chance. `python -m
 tests.gate.change_points` shows what that finds, and how often it is wrong, beside others' ways.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -15,6 +16,10 @@ import numpy as np
 _LEVEL = 1e-3
 #: A step must hold for so many runs; fewer than so many together have none.
 HOLDS = 2
+#: What has come and gone must have held for longer: two odd runs are no level.
+_STRETCH = 4
+#: And must be so much less likely by chance: it has two ends to choose.
+_SURER = 10
 _FEWEST = 2 * HOLDS + 1
 #: A run is left out that lies so many deviations from both its neighbours.
 _APART = 4.0
@@ -35,10 +40,15 @@ def steps(logs: Sequence[float]) -> list[int]:
         first, end = todo.pop()
         if end - first < _FEWEST:
             continue
-        at, chance = _largest(series[first:end])
+        part = series[first:end]
+        cuts, chance = _step(part)
+        if chance >= _LEVEL:
+            cuts, chance = _stretch(part)
+            chance *= _SURER
         if chance < _LEVEL:
-            found.append(first + at)
-            todo += [(first, first + at), (first + at, end)]
+            places = [first, *(first + at for at in cuts), end]
+            found += places[1:-1]
+            todo += pairwise(places)
     return sorted(found)
 
 
@@ -53,17 +63,37 @@ def _without_odd_runs(series: _Array) -> _Array:
     return np.asarray(np.where(np.abs(series - middle) > _APART * scatter, middle, series))
 
 
-def _largest(part: _Array) -> tuple[int, float]:
+def _step(part: _Array) -> tuple[list[int], float]:
     """The place at which both sides differ most, and how likely that is by chance."""
-    from scipy import stats
-
     count = len(part)
     at = np.arange(HOLDS, count - HOLDS + 1)
-    rest = count - at
-    sums = np.cumsum(part)
-    before, after = sums[at - 1] / at, (sums[-1] - sums[at - 1]) / rest
-    left = (part**2).sum() - at * before**2 - rest * after**2
+    k, chance = _furthest(part, at, np.cumsum(part)[at - 1])
+    return [int(at[k])], chance
+
+
+def _stretch(part: _Array) -> tuple[list[int], float]:
+    """The ends of the stretch that differs most from all before and behind it, and how likely that
+    is by chance; where there is no room for one, it is certain."""
+    count, sums = len(part), np.concatenate([[0.0], np.cumsum(part)])
+    first, end = np.triu_indices(count + 1, _STRETCH)
+    inside = (first >= HOLDS) & (end <= count - HOLDS)
+    first, end = first[inside], end[inside]
+    if not len(first):
+        return [], 1.0
+    k, chance = _furthest(part, end - first, sums[end] - sums[first])
+    return [int(first[k]), int(end[k])], chance
+
+
+def _furthest(part: _Array, inside: _Array, sums: _Array) -> tuple[int, float]:
+    """Of ways to take so many values with these sums out of a series, the one that differs most
+    from what it leaves, and how likely that is, whichever of them it is."""
+    from scipy import stats
+
+    count, total = len(part), part.sum()
+    rest = count - inside
+    one, other = sums / inside, (total - sums) / rest
+    left = (part**2).sum() - inside * one**2 - rest * other**2
     spread = np.maximum(left / (count - 2), _FINEST**2 / 12)
-    t = np.abs(after - before) / np.sqrt(spread * (1 / at + 1 / rest))
+    t = np.abs(one - other) / np.sqrt(spread * (1 / inside + 1 / rest))
     k = int(np.argmax(t))
-    return int(at[k]), float(2 * stats.t.sf(t[k], count - 2) * len(at))
+    return k, float(2 * stats.t.sf(t[k], count - 2) * len(t))
