@@ -1,8 +1,9 @@
 """Where a series of runs changes its level, and stays there.
 
 Pure. The series is divided where its two sides differ most for what they scatter (Student's t), or
-around the stretch that differs most from the rest, where what came has gone again; then each part, as long as what is found is too unlikely by chance. `python -m
-tests.gate.change_points` shows what that finds, and how often it is wrong, beside others' ways.
+around the stretch that differs most from the rest, where what came has gone again; then each part,
+as long as what is found is too unlikely by chance. `python -m tests.gate.change_points` shows what
+that finds, and how often it is wrong, beside others' ways.
 """
 
 from __future__ import annotations
