@@ -13,11 +13,11 @@ import hashlib
 import os
 import pickle
 import re
-import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,7 +43,10 @@ from cudareduce.budget import Deadline
 from cudareduce.device import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.emulator.cpu import CpuBackend, CpuBuffer
 from cudareduce.errors import BuildError
+from cudareduce.gate.bencher import Batch, Bencher, Remeasured
 from cudareduce.launch.case import Case
+from cudareduce.library.registry import Registry
+from cudareduce.progress import phase
 from cudareduce.verify.inputs import Inputs
 from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.job import Job, both, verify_job
@@ -461,6 +464,14 @@ class Together(Isolation):
         pass
 
 
+def in_this_process(
+    spec: BackendSpec, registry: Registry, batches: Sequence[Batch], quiet: bool
+) -> Remeasured:
+    """What a process begun anew would measure: another could not reach the fake GPU."""
+    with open_backend(spec) as backend:
+        return Bencher(backend, spec, registry, partial(phase, quiet=quiet)).measure(batches)
+
+
 def use(monkeypatch: pytest.MonkeyPatch, gpu: Callable[[], FakeGpu] | FakeGpu) -> None:
     """Make every command take this for the GPU of the machine, or what it makes at each opening."""
 
@@ -472,6 +483,7 @@ def use(monkeypatch: pytest.MonkeyPatch, gpu: Callable[[], FakeGpu] | FakeGpu) -
         return made
 
     monkeypatch.setattr("cudareduce.backends.open_cuda", opened)
+    monkeypatch.setattr("cudareduce.gate.command.measured_afresh", in_this_process)
 
 
 def quick(cache: Path, seed: int, device: DeviceInfo = H200) -> FakeGpu:
@@ -493,14 +505,14 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch, cache: Path, **device: Any) -> Ite
 
 def main() -> None:
     """The command line on a fake GPU, for tests that run shell lines."""
-    from cudareduce.cli.main import main as command_line
+    from cudareduce.__main__ import main as program
 
     cache = Path(os.environ["CUDAREDUCE_TEST_CACHE"])
     patch = pytest.MonkeyPatch()
     patch.setattr("cudareduce.backends.default_cache", lambda: cache)
     patch.setattr(Jobs, "emulator", None)  # what watches files of a user is tried elsewhere
     use(patch, quick(cache, int.from_bytes(os.urandom(4), "little")))
-    sys.exit(command_line())
+    program()
 
 
 if __name__ == "__main__":

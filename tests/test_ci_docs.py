@@ -6,6 +6,7 @@ sizes and kernels are cut down; everything else runs as it stands in the page.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -128,22 +129,56 @@ def bench(runner: Runner) -> None:
     assert code == 0, out
 
 
+def test_github_answers(runner: Runner) -> None:
+    steps = jobs("GitHub Actions")["answers"]
+    kernel = runner.checkout / "kernels" / "ladder" / f"{KEPT[1]}.cu"
+    kernel.write_text(kernel.read_text().replace("i < n", "i + 1 < n"))
+    codes = [runner(step.replace("verify all", f"verify {KEPT[1]} --n 1000"))[0] for step in steps]
+    assert codes == [0, 3]
+    assert runner.asked.read_text() == "install -e .\n"
+
+
 def test_github_timed(runner: Runner) -> None:
-    bench(runner)
     steps = jobs("GitHub Actions")["timed"]
-    assert len(steps) == 3
+    assert len(steps) == 2
     for step in steps:
         code, out = runner(step)
         assert code == 0, out
     assert runner.asked.read_text() == "install -e .[cuda]\n"
-    assert runner.summary.read_text().count("2 compared: 2 SAME") == 2
-    assert (runner.checkout / "series.json").exists()
+    assert runner.summary.read_text().count("2 compared: 2 SAME") == 1
+    comment = runner.checkout / "comment.md"
+    assert comment.read_text().startswith("<!-- cudareduce -->\n")
     slow(runner.checkout)
-    for step in steps[1:]:
-        code, out = runner(step)
-        assert code == 1, out
-        assert f"::error file=kernels/ladder/{KEPT[1]}.cu,line=" in out
+    code, out = runner(steps[1])
+    assert code == 1, out
+    assert out.count("::error") == 1
+    assert f"::error file=kernels/ladder/{KEPT[1]}.cu,line=" in out
     assert "1 SLOWER, 1 SAME" in runner.summary.read_text()
+    assert f"next: `cudareduce check {KEPT[1]} --base origin/main --n 4097`" in comment.read_text()
+
+
+def test_github_series(runner: Runner) -> None:
+    """Runs are added to a branch and pushed, and a step that holds for two of them fails."""
+    bench(runner)
+    remote, there = runner.checkout.parent / "remote.git", runner.checkout / "history"
+    subprocess.run(["git", "init", "-q", "--bare", "-b", "history", remote], check=True)
+    subprocess.run(["git", "clone", "-q", remote, there], check=True, capture_output=True)
+    (there / ".gitattributes").write_text("*.jsonl merge=union\n")
+    git(there, "checkout", "-q", "-B", "history")
+    git(there, "add", ".")
+    git(there, "commit", "-qm", "empty")
+    git(there, "push", "-q", "-u", "origin", "history")
+    found = jobs("Over months")
+    for step in (*found["measured"], *found["kept"]):
+        code, out = runner(step)
+        assert code == 0, out
+    names = [entry["name"] for entry in json.loads((runner.checkout / "series.json").read_text())]
+    assert len(names) == len(set(names)) == 2
+    told = subprocess.run(["git", "-C", remote, "show", "--stat", "history"], capture_output=True)
+    assert b".jsonl" in told.stdout
+    slow(runner.checkout)
+    code, out = runner(found["measured"][-1])
+    assert (code, (runner.checkout / "run.json").exists()) == (1, True)
 
 
 @pytest.mark.slow
@@ -194,8 +229,11 @@ def test_the_page_names_every_verdict() -> None:
 
 
 def test_options_of_the_page_exist() -> None:
+    from cudareduce.cli.history import history
     from cudareduce.cli.main import cli
 
-    known = {word for name in ("check", "bench") for parameter in cli.commands[name].params
+    commands = [*cli.commands.values(), *history.commands.values()]
+    known = {word for command in commands for parameter in command.params
              for word in parameter.opts}  # fmt: skip
-    assert set(re.findall(r"--[a-z][\w-]+", PAGE)) <= known
+    ours = "".join(line for line in PAGE.splitlines(keepends=True) if "gh pr" not in line)
+    assert set(re.findall(r"(?<!\w)--[a-z][\w-]+", ours)) <= known

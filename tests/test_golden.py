@@ -28,9 +28,10 @@ CPU = ("--backend", "cpu", "--quiet")
 FILES = ("--json", "{out}/run.json", "--csv", "{out}/run.csv", "--markdown", "{out}/run.md")
 
 HELP = {
-    f"help-{name or 'all'}": (*([name] if name else []), "--help")
+    f"help-{name.replace(' ', '-') or 'all'}": (*name.split(), "--help")
     for name in ("", "bench", "verify", "list", "show", "reproduce", "compare", "check", "sweep",
-                 "selftest", "report", "info", "completion", "reveal", "tune")
+                 "selftest", "report", "info", "completion", "reveal", "tune", "history",
+                 "history add", "history show", "history check")
 }  # fmt: skip
 STATIC: dict[str, tuple[str, ...]] = {
     "list": ("list",),
@@ -44,6 +45,8 @@ STATIC: dict[str, tuple[str, ...]] = {
                       "{out}/compare.md", "--benchmark-json", "{out}/series.json", "--all"),
     "compare-stored": ("compare", f"{RESULTS}/baseline.json", f"{RESULTS}/baseline-2.json",
                        "--no-same-code", "--threshold", "2%", "--cross-device"),
+    "compare-comment": ("compare", *SIMULATED, "--threshold", "1%", "--comment", "-"),
+    "history-none": ("history", "check", "--from", "{out}/none"),
     "report-check": ("report", "README.md", "--check"),
     "report-publications": ("report", "docs/publications.md", "--check"),
 }  # fmt: skip
@@ -137,6 +140,7 @@ def plain(text: str, out: Path) -> str:
     """Without what differs between two runs of the same program."""
     text = text.replace(str(out), "OUT").replace(str(ROOT), "ROOT")
     text = re.sub(r'("(?:created|git|version)": )(?:"[^"]*"|null)', r"\1...", text)
+    text = re.sub(r"(cudareduce [\d.]+) at [0-9a-f]+(?:-dirty)?,", r"\1,", text)
     text = re.sub(r'("(?:cpu|host|gxx)": )"[^"]*"', r"\1...", text)
     text = re.sub(r"\b[0-9a-f]{64}\b", "SHA256", text)
     text = re.sub(r"skipped, (?:\d+ min ?)?(?:\d+ s)?;", "skipped, ... s;", text)

@@ -23,7 +23,8 @@ MODULES = {
 MOST_ROOMS, MOST_LINES, MOST_LINES_OF_A_FUNCTION = 38, 300, 50
 COMMANDS = (
     "bench.command.bench", "bench.verify_command.verify", "gate.command.check",
-    "gate.command.check_base", "gate.command.compare_files", "sweep.command.sweep",
+    "gate.command.check_base", "gate.command.check_self", "gate.command.compare_files",
+    "history.command.add", "history.command.show", "history.command.check", "sweep.command.sweep",
     "reproduce.command.reproduce", "selftest.command.selftest", "reveal.command.reveal",
     "tune.command.tune",
 )  # fmt: skip

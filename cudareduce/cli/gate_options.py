@@ -31,7 +31,7 @@ from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
 from cudareduce.problem.sizes import LARGEST
 
-_LONGEST_THRESHOLD = 20
+_LONGEST_THRESHOLD, _MOST_TIMES = 20, 1000
 
 
 class Threshold(click.ParamType[float]):
@@ -86,6 +86,7 @@ _judging = options_of(
     click.option("--all", "everything", is_flag=True, help="Show what is the SAME, however long."),
     add_file("--junit", "JUnit XML"),
     add_file("--benchmark-json", "what github-action-benchmark reads"),
+    add_file("--comment", "one comment for a pull request, kernel by kernel, as Markdown"),
     add_file("--markdown", "Markdown"),
     add_format("table", "markdown", "json"),
     add_debug,
@@ -117,10 +118,15 @@ def compare(**options: Any) -> int:
 _NOT_COMPILING = (
     "base", "compiling", "n", "rows", "op", "dtype", "rounds", "threshold", "thresholds", "strict",
     "cross_device", "no_same_code", "json", "benchmark_json", "time_limit", "everything",
-    "no_cache", "device", "peers", "map", "budget",
+    "no_cache", "device", "peers", "map", "budget", "max_time", "times", "comment",
 )  # fmt: skip
-_NOT_BASELINE = ("base", "compiling", "n", "rows", "op", "dtype", "arch")
-_NOT_BASE = ("baseline", "compiling", "update_baseline", "arch", "json")
+_NOT_BASELINE = ("base", "times", "compiling", "n", "rows", "op", "dtype", "arch")
+_NOT_BASE = ("baseline", "times", "compiling", "update_baseline", "arch", "json")
+_NOT_SELF = ("base", "baseline", "compiling", "update_baseline", "arch")
+#: What a comparison with itself has nothing to say to.
+_ABOUT_A_CHANGE = ("baseline", "base", "compiling", "update_baseline", "arch", "peers", "strict",
+                   "allow_gone", "no_same_code", "cross_device", "junit", "benchmark_json",
+                   "comment")  # fmt: skip
 
 
 @click.command(
@@ -143,6 +149,12 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
     help="A revision or a folder of kernels, measured beside this one.",
 )
 @click.option(
+    "--self",
+    "times",
+    type=Count(1, _MOST_TIMES),
+    help="Compare this tree with itself so many times: this machine's false verdicts.",
+)
+@click.option(
     "--compile",
     "compiling",
     is_flag=True,
@@ -160,6 +172,8 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
     metavar="SECONDS",
     help="Measure what is in doubt longer, up to so many.  [default: 60]",
 )
+@click.option("--max-time", type=Amount(MOST_SECONDS), metavar="SECONDS",
+              help="Bound the whole run; what was cut is said.")  # fmt: skip
 @click.option("--n", type=Sizes(), help="With --base: elements.  [default: 2^25]")
 @click.option("--rows", type=Count(1, LARGEST), help="With --base: rows of --n.  [default: 1]")
 @click.option(
@@ -195,18 +209,23 @@ def check(arguments: list[str], /, **options: Any) -> int:  # fmt: skip
         from cudareduce.compiled.command import CompileRequest, check_compiled
 
         return check_compiled(made(CompileRequest, options, _NOT_COMPILING))
-    from cudareduce.gate.command import check, check_base
-    from cudareduce.gate.request import BaseRequest, CheckRequest
+    from cudareduce.gate.command import check, check_base, check_self
+    from cudareduce.gate.request import BaseRequest, CheckRequest, SelfRequest
 
-    if options["base"] is None:
+    if options["baseline"] is not None:
         return check(made(CheckRequest, options, _NOT_BASELINE))
     defaults = {"n": (2**25,), "rows": 1, "op": ("sum",), "dtype": ("float32",)}
     given = {key: options[key] or value for key, value in defaults.items()}
+    if options["times"] is not None:
+        return check_self(made(SelfRequest, options | given, _NOT_SELF))
     return check_base(made(BaseRequest, options | given, _NOT_BASE))
 
 
 def _refuse_contradictions(options: dict[str, Any]) -> None:
     """Say which options do not go together, instead of leaving one without effect."""
+    if options["times"] is not None:
+        _refuse_beside_self(options)
+        return
     base, compiling = options["base"] is not None, options["compiling"]
     if options["base"] == "":
         raise click.UsageError("--base is empty: name a revision or a folder of kernels")
@@ -214,7 +233,8 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
         raise click.UsageError("--base needs no --baseline and no --compile: choose one")
     if not base and options["baseline"] is None:
         raise click.UsageError(
-            "name what to compare with: --baseline FILE (made by bench --json FILE), or --base REV"
+            "name what to compare with: --baseline FILE (made by bench --json FILE), --base REV, "
+            "or --self N"
         )
     if base and options["update_baseline"]:
         raise click.UsageError("--update-baseline goes with --baseline, and --base has none")
@@ -232,7 +252,7 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
     if compiling:
         timed = ("rounds", "threshold", "thresholds", "strict", "cross_device", "no_same_code",
                  "json", "benchmark_json", "time_limit", "everything", "no_cache",
-                 "budget")  # fmt: skip
+                 "budget", "max_time", "comment")  # fmt: skip
         for key in timed:
             if options[key]:
                 name = {"everything": "all"}.get(key, key.replace("_", "-"))
@@ -241,3 +261,10 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
         raise click.UsageError("--map is about answers, and --compile looks at none")
     if base and (options["cross_device"] or options["json"]):
         raise click.UsageError("--cross-device and --json go with --baseline")
+
+
+def _refuse_beside_self(options: dict[str, Any]) -> None:
+    for key in _ABOUT_A_CHANGE:
+        if options[key]:
+            name = {"compiling": "compile"}.get(key, key.replace("_", "-"))
+            raise click.UsageError(f"--{name} is about a change, and --self compares none")

@@ -22,7 +22,8 @@ GROUPS = {
     "Files without a header": ("entry", "chain", "arg", "grid", "shared", "finish"),
     "Files of your own": ("multiple_of", "sizes_only", "nan"),
     "What it is compared with": (
-        "baseline", "base", "compiling", "arch", "update_baseline", "compare",
+        "baseline", "base", "times", "compiling", "arch", "update_baseline", "compare", "folder",
+        "since",
     ),
     "How it is timed": (
         "timing", "graph", "energy", "region", "rounds", "budget", "peak_gb_s",
@@ -35,7 +36,7 @@ GROUPS = {
     "The machine": ("backend", "device", "max_time", "time_limit", "no_cache"),
     _LAST: (
         "style", "columns", "everything", "diff", "check", "csv", "json", "markdown", "junit",
-        "benchmark_json", "write", "quiet", "debug",
+        "benchmark_json", "comment", "write", "quiet", "debug",
     ),
 }  # fmt: skip
 

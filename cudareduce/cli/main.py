@@ -16,6 +16,7 @@ from cudareduce.cli.about import completion, info, list_, report, show
 from cudareduce.cli.completion import Named
 from cudareduce.cli.gate_options import check, compare
 from cudareduce.cli.help import Commands
+from cudareduce.cli.history import history
 from cudareduce.cli.options import (
     add_columns,
     add_debug,
@@ -174,8 +175,8 @@ def reveal_(arguments: list[str], /, **options: Any) -> int:
     return reveal(made(RevealRequest, options | {"argv": tuple(arguments)}))
 
 
-cli.add_command(compare)
-cli.add_command(check)
+for command in (compare, check, history):
+    cli.add_command(command)
 
 
 @cli.command(

@@ -15,6 +15,7 @@ from cudareduce.bench.runner import Part, measured
 from cudareduce.bench.session import Phase, Session
 from cudareduce.bench.settings import Settings
 from cudareduce.device import DeviceInfo
+from cudareduce.errors import EnvironmentProblem, KernelFault
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.results.record import Record, Run
 
@@ -34,15 +35,29 @@ class Batch:
     odd: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Why a measurement ended before its time, and the exit code that stands for it."""
+
+    why: str
+    exit_code: int
+
+
+#: What Ctrl-C, kill and a closed terminal are.
+INTERRUPTED = Cut("interrupted", 130)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remeasured:
-    """What batches gave: records of either side, in the order of the choices."""
+    """What batches gave: records of either side, in the order of the choices; all that there was by
+    then if it was `cut`."""
 
     old: tuple[Record, ...]
     new: tuple[Record, ...]
     floors_us: Mapping[str, float]
     remarks: tuple[str, ...]
     stories: tuple[Mapping[str, Any], ...]
+    cut: Cut | None = None
 
     def as_run(self, now: Run, rounds: int) -> Run:
         """The new side as a run that can be a baseline itself."""
@@ -71,47 +86,70 @@ class Bencher:
         return self._backend.info()
 
     def measure(self, batches: Iterable[Batch]) -> Remeasured:
-        """Verify and time every batch; Ctrl-C ends it all, since half a check decides nothing."""
-        records: list[Record] = []
-        parts: list[Part] = []
-        floors_us: dict[str, float] = {}
-        remarks: list[str] = []
-        stories: list[Mapping[str, Any]] = []
+        """Verify and time every batch. Ctrl-C and a GPU that fails end it, with what there is by
+        then."""
+        done: list[_Done] = []
+        cut = None
         for batch in batches:
-            settings = batch.settings
-            session = Session(self._backend, self._spec, settings, self._phase)
-            peak = settings.peak_gb_s or self._backend.info().peak_gb_s
-            recorder = Recorder(self._backend.name, peak, settings, self._registry)
             try:
-                done = measured(session, batch.choices)
-                if any(part.interrupted for part in done):
-                    raise KeyboardInterrupt
-                beside = _beside(session, done, recorder, batch)
-            finally:
-                session.close()
-            records += [*recorder.all_records(done), *beside.records]
-            remarks += beside.remarks
-            stories += beside.stories
-            floors_us |= floors_of(done, settings)
-            parts += done
+                done.append(self._measured(batch))
+                cut = INTERRUPTED if done[-1].interrupted else None
+            except KeyboardInterrupt:
+                cut = INTERRUPTED
+            except (EnvironmentProblem, KernelFault) as error:
+                cut = Cut(str(error), error.exit_code)
+            if cut:
+                break
+        records = [record for one in done for record in one.records]
+        parts = [part for one in done for part in one.parts]
+        beside = [one.beside for one in done]
         groups = [group for part in parts for group in part.groups]
+        whole = [part for part in parts if not part.interrupted]  # which the cut says of others
+        remarks = [*remarks_of(whole), *(remark for one in beside for remark in one.remarks)]
+        stories = [story for group in groups for story in group.stories]
         return Remeasured(
             old=tuple(replace(r, name=None) for r in records if r.name == BASE),
             new=tuple(r for r in records if r.name != BASE),
-            floors_us=floors_us,
-            remarks=tuple(dict.fromkeys([*remarks_of(parts), *remarks])),
-            stories=(*(story for group in groups for story in group.stories), *stories),
+            floors_us={name: us for one in done for name, us in one.floors_us.items()},
+            remarks=tuple(dict.fromkeys(remarks)),
+            stories=(*stories, *(story for one in beside for story in one.stories)),
+            cut=cut,
+        )
+
+    def _measured(self, batch: Batch) -> _Done:
+        settings = batch.settings
+        session = Session(self._backend, self._spec, settings, self._phase)
+        peak = settings.peak_gb_s or self._backend.info().peak_gb_s
+        recorder = Recorder(self._backend.name, peak, settings, self._registry)
+        try:
+            parts = measured(session, batch.choices)
+            interrupted, beside = any(part.interrupted for part in parts), Beside()
+            if not interrupted:
+                beside = _beside(session, parts, recorder, batch)
+        finally:
+            session.close()
+        records = (*recorder.all_records(parts), *beside.records)
+        return _Done(
+            parts, beside, records, floors_of(parts, settings), interrupted or beside.interrupted
         )
 
 
-def _beside(session: Session, parts: Sequence[Part], recorder: Recorder, batch: Batch) -> Beside:
-    """What libraries give beside the kernels of a batch; Ctrl-C ends it all."""
-    found = Beside()
-    if batch.peers:
-        from cudareduce.bench import beside
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What one batch gave."""
 
-        odd = chosen_anew(session, batch.choices) if batch.odd else None
-        found = beside.timed_beside(session, parts, recorder, batch.peers, odd=odd)
-    if found.interrupted:
-        raise KeyboardInterrupt
-    return found
+    parts: Sequence[Part]
+    beside: Beside
+    records: tuple[Record, ...]
+    floors_us: Mapping[str, float]
+    interrupted: bool
+
+
+def _beside(session: Session, parts: Sequence[Part], recorder: Recorder, batch: Batch) -> Beside:
+    """What libraries give beside the kernels of a batch."""
+    if not batch.peers:
+        return Beside()
+    from cudareduce.bench import beside
+
+    odd = chosen_anew(session, batch.choices) if batch.odd else None
+    return beside.timed_beside(session, parts, recorder, batch.peers, odd=odd)

@@ -12,32 +12,37 @@ from cudareduce.backends import choose_backend, open_backend
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
 from cudareduce.gate.baseline import load_baseline, load_timed
-from cudareduce.gate.bencher import Batch, Bencher
-from cudareduce.gate.compare import Row, Rules, compare
+from cudareduce.gate.bencher import Batch, Bencher, Remeasured
+from cudareduce.gate.compare import Rules, compare
+from cudareduce.gate.exported import rows_json
+from cudareduce.gate.fresh import measured_afresh
 from cudareduce.gate.judgement import (
     Judgement,
+    beside_notes,
     host_notes,
     publish_judgement,
     rules_between,
     unused_notes,
 )
-from cudareduce.gate.policy import Sides, confirm, decide
-from cudareduce.gate.request import BaseRequest, CheckRequest, CompareRequest, Remeasuring
-from cudareduce.gate.rerun import (
-    base_batches,
-    base_choices,
-    only_suspects,
-    repeated,
+from cudareduce.gate.looks import Looks, Measure, first_look, second_look
+from cudareduce.gate.request import (
+    BaseRequest,
+    CheckRequest,
+    CompareRequest,
+    Remeasuring,
+    SelfRequest,
 )
+from cudareduce.gate.rerun import DEFAULT_ROUNDS, base_batches, base_choices, repeated
+from cudareduce.gate.selfcheck import compared_with_itself, self_section
 from cudareduce.gate.sides import measured_otherwise, same_run, side_text
 from cudareduce.gate.significance import MIN_ROUNDS
+from cudareduce.gate.stored_tree import stored_tree
 from cudareduce.gate.thresholds import load_thresholds
 from cudareduce.gate.trees import base_folders, load_tree
 from cudareduce.library.registry import Registry, kernels_folder, load_registry
 from cudareduce.peers.names import meant
-from cudareduce.problem.sizes import counted
 from cudareduce.progress import phase, say
-from cudareduce.report.publish import Texts
+from cudareduce.report.publish import Texts, publish
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Run
 from cudareduce.results.store import check_writable, to_json, write_text
@@ -60,6 +65,7 @@ def compare_files(request: CompareRequest) -> int:
         head=(side_text("old", old), side_text("new", new)),
         rows=tuple(compare(old.records, new.records, rules)),
         rules=rules,
+        against=("--baseline", str(request.old)),
         notes=(
             *notes,
             *measured_otherwise(old, new),
@@ -80,35 +86,32 @@ def check(request: CheckRequest) -> int:
         raise UsageError(f"a baseline takes --rounds {MIN_ROUNDS} or more: fewer decide nothing")
     old = replace(stored, records=again.old)
     thresholds = load_thresholds(request.judging.thresholds, request.judging.threshold)
-    with _opened(remeasuring, registry) as bencher:
-        device = bencher.info()
-        device = replace(device, peak_gb_s=device.peak_gb_s or old.device.peak_gb_s)
-        peers = {"peers": list(remeasuring.peers)} if remeasuring.peers else {}
-        now = Run(tool(request.argv), device, {**old.protocol, **peers}, ())
-        rules, notes = rules_between(old, now, thresholds, request.judging)
-        measured = bencher.measure(again.batches)
-
-        def longer(some: Sequence[Row], times: int = 2) -> Sides:
-            second = bencher.measure(_longer(again.batches, some, times, remeasuring.quiet))
-            return [row.old for row in some if row.old], second.new
-
-        first = compare(old.records, measured.new, rules)
-        first = decide(first, longer, rules, Deadline(remeasuring.budget_s))
-        rows = confirm(first, longer, rules)
-    notes += host_notes(old.records, measured.new)
-    notes += unused_notes(thresholds, [*old.records, *measured.new])
-    now = measured.as_run(now, again.rounds)
+    with temporary_folder() as temporary:
+        with _opened(remeasuring, registry) as bencher:
+            device = bencher.info()
+            device = replace(device, peak_gb_s=device.peak_gb_s or old.device.peak_gb_s)
+            peers = {"peers": list(remeasuring.peers)} if remeasuring.peers else {}
+            now = Run(tool(request.argv), device, {**old.protocol, **peers}, ())
+            rules, notes = rules_between(old, now, thresholds, request.judging)
+            looks = _looks(rules, remeasuring)
+            seen = first_look(bencher.measure, again.batches, old.records, looks)
+        base = stored_tree(stored, device, _heads(remeasuring), Path(temporary))
+        afresh = _afresh(remeasuring, registry)
+        seen = second_look(seen, again.batches, base, afresh, looks)
+    notes += [*beside_notes(seen.rows, stored, base), *host_notes(old.records, seen.measured.new)]
+    notes += unused_notes(thresholds, [*old.records, *seen.measured.new])
+    now = seen.measured.as_run(now, again.rounds)
     judgement = Judgement(
-        title=f"now against {request.baseline.name}, {device.name}", rows=tuple(rows), rules=rules,
-        head=(side_text("old", old), side_text("new", now)),
-        notes=(*notes, *measured.remarks),
+        title=f"now against {request.baseline.name}, {device.name}", rows=tuple(seen.rows),
+        rules=rules, head=(side_text("old", old), side_text("new", now)), notes=tuple(notes),
+        against=(*_folders(remeasuring), "--baseline", str(request.baseline)),
+        measured=seen.measured, cut=seen.cut,
     )  # fmt: skip
     texts: Texts = {"json": lambda: to_json(now)}
     code = publish_judgement(
-        judgement, request.judging, request.outputs, registry,
-        texts=texts, remeasured=measured, quiet=remeasuring.quiet,
-    )  # fmt: skip
-    return _updated(request, now, rows, code) if request.update_baseline else code
+        judgement, request.judging, request.outputs, registry, texts=texts, quiet=remeasuring.quiet
+    )
+    return _updated(request, now, judgement, code) if request.update_baseline else code
 
 
 def check_base(request: BaseRequest) -> int:
@@ -116,35 +119,80 @@ def check_base(request: BaseRequest) -> int:
     Raises UsageError and EnvironmentProblem."""
     request.outputs.check()
     remeasuring, registry = request.remeasuring, load_registry(request.remeasuring.folders)
-    heads = remeasuring.folders or (kernels_folder(),)
+    heads = _heads(remeasuring)
     choices = base_choices(remeasuring.kernels, heads, registry)
     thresholds = load_thresholds(request.judging.thresholds, request.judging.threshold)
     rules = Rules(thresholds, paired=True, same_code=not request.judging.no_same_code)
+    looks = _looks(rules, remeasuring)
     with temporary_folder() as temporary:
         base, problems = load_tree(base_folders(request.base, heads, Path(temporary)))
         batches = base_batches(choices, base, request)
         with _opened(remeasuring, registry) as bencher:
             device = bencher.info()
-            measured = bencher.measure(batches)
-
-            def longer(some: Sequence[Row], times: int = 2) -> Sides:
-                second = bencher.measure(_longer(batches, some, times, remeasuring.quiet))
-                return second.old, second.new
-
-            first = compare(measured.old, measured.new, rules)
-            if not first:
-                raise UsageError("nothing was compared: give --n elements that a kernel can reduce")
-            first = decide(first, longer, rules, Deadline(remeasuring.budget_s))
-            rows = confirm(first, longer, rules)
-    unused = unused_notes(thresholds, [*measured.old, *measured.new])
+            seen = first_look(bencher.measure, batches, None, looks)
+        if not seen.rows and not seen.cut:
+            raise UsageError("nothing was compared: give --n elements that a kernel can reduce")
+        seen = second_look(seen, batches, {}, _afresh(remeasuring, registry), looks)
+    unused = unused_notes(thresholds, [*seen.measured.old, *seen.measured.new])
+    sizes = ",".join(map(str, request.problems.n))
+    now = Run(tool(request.argv), device, {"rounds": batches[0].settings.rounds}, ())
     judgement = Judgement(
         title=f"{' '.join(map(str, heads))} against {request.base}, {device.name}",
-        rows=tuple(rows), rules=rules, notes=(*problems, *unused, *measured.remarks),
+        head=(side_text("new", now),), rows=tuple(seen.rows), rules=rules,
+        notes=(*problems, *unused),
+        against=(*_folders(remeasuring), "--base", request.base, "--n", sizes),
+        measured=seen.measured, cut=seen.cut,
     )  # fmt: skip
     return publish_judgement(
-        judgement, request.judging, request.outputs, registry,
-        remeasured=measured, quiet=remeasuring.quiet,
-    )  # fmt: skip
+        judgement, request.judging, request.outputs, registry, quiet=remeasuring.quiet
+    )
+
+
+def check_self(request: SelfRequest) -> int:
+    """This tree against itself: what this runner's verdicts are worth; 0, 3 where an answer is
+    wrong, and the code of what ended it early. Raises UsageError and EnvironmentProblem."""
+    request.outputs.check()
+    remeasuring, registry = request.remeasuring, load_registry(request.remeasuring.folders)
+    choices = base_choices(remeasuring.kernels, _heads(remeasuring), registry)
+    thresholds = load_thresholds(request.judging.thresholds, request.judging.threshold)
+    rules = Rules(thresholds, same_code=False)
+    with _opened(remeasuring, registry) as bencher:
+        device = bencher.info().name
+    afresh, looks = _afresh(remeasuring, registry), _looks(rules, remeasuring)
+    rows, cut = compared_with_itself(request, choices, afresh, looks)
+    if not rows and not cut:
+        raise UsageError("nothing was compared: give --n elements, or more --max-time")
+    section = self_section(rows, device, rules, remeasuring.rounds or DEFAULT_ROUNDS)
+    if cut:
+        section = replace(section, notes=(*section.notes, f"cut short: {cut.why}"))
+    publish(request.outputs, [section], {"json": lambda: rows_json(rows)})
+    if cut:
+        return cut.exit_code
+    return 3 if any(row.verdict == "WRONG" for row in rows) else 0
+
+
+def _folders(remeasuring: Remeasuring) -> list[str]:
+    """The options that name the folders of kernels again."""
+    return [word for folder in remeasuring.folders for word in ("--kernels", str(folder))]
+
+
+def _heads(remeasuring: Remeasuring) -> tuple[Path, ...]:
+    return remeasuring.folders or (kernels_folder(),)
+
+
+def _looks(rules: Rules, remeasuring: Remeasuring) -> Looks:
+    deadline = Deadline(remeasuring.max_time)
+    return Looks(
+        rules=rules, budget_s=remeasuring.budget_s, deadline=deadline, quiet=remeasuring.quiet
+    )
+
+
+def _afresh(remeasuring: Remeasuring, registry: Registry) -> Measure:
+    def measure(batches: Sequence[Batch]) -> Remeasured:
+        spec, _ = choose_backend("cuda", remeasuring.device, not remeasuring.no_cache)
+        return measured_afresh(spec, registry, batches, remeasuring.quiet)
+
+    return measure
 
 
 def _stored(request: CheckRequest) -> Run:
@@ -170,22 +218,13 @@ def _opened(remeasuring: Remeasuring, registry: Registry) -> Iterator[Bencher]:
         yield Bencher(backend, spec, registry, partial(phase, quiet=remeasuring.quiet))
 
 
-def _longer(batches: Sequence[Batch], rows: Sequence[Row], times: int, quiet: bool) -> list[Batch]:
-    """The batches of what looks slower or is in doubt, and of what is measured beside it."""
-    slower, doubtful = (
-        sum(row.verdict == word for row in rows) for word in ("SLOWER", "UNCERTAIN")
-    )  # fmt: skip
-    words = f"{counted(slower, 'looks', 'look')} slower" if slower else f"{doubtful} in doubt"
-    others = len(rows) - slower - doubtful
-    beside = f", beside {others} that did not change" if others else ""
-    say(f"{words}: measuring again, with {times} times the rounds{beside}", quiet)
-    return only_suspects(batches, [row.record for row in rows], times)
-
-
-def _updated(request: CheckRequest, now: Run, rows: Sequence[Row], code: int) -> int:
+def _updated(request: CheckRequest, now: Run, judgement: Judgement, code: int) -> int:
     """Write the new baseline, unless it would hold wrong answers or leave kernels out."""
     path = request.baseline
-    gone = [row.record.kernel for row in rows if row.verdict == "GONE"]
+    gone = [row.record.kernel for row in judgement.rows if row.verdict == "GONE"]
+    if judgement.cut or any(record.cause == "time" for record in now.records):
+        say(f"{path} is left as it was: not all of it was measured")
+        return code or 4
     if code in (2, 3, 6):
         say(f"{path} is left as it was: mend what is wrong first")
         return code

@@ -199,6 +199,8 @@ def _row(old: Record | None, new: Record | None, change: Change | None, rules: R
         return Row(old, new, "WRONG", new.reason)
     if new is None or new.verdict == "skip":
         why = new.reason if new else "it is not in the new run"
+        if new and new.cause == "time":
+            return Row(old, new, "UNCERTAIN", why)
         return Row(old, new, "GONE" if old and old.verdict == "pass" else "UNCERTAIN", why)
     if old is None:
         return Row(old, new, "NEW", "it is not in the baseline")

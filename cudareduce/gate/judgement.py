@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import log
 
 from cudareduce.bench.command import verdict_codes
 from cudareduce.errors import BaselineError, worst_exit_code
-from cudareduce.gate.bencher import Remeasured
+from cudareduce.gate.bencher import Cut, Remeasured
+from cudareduce.gate.comment import Told, comment
 from cudareduce.gate.compare import Row, Rules, host_only, machine
 from cudareduce.gate.exported import benchmark_series, rows_json
 from cudareduce.gate.fingerprint import match
@@ -17,6 +18,7 @@ from cudareduce.gate.request import Judging
 from cudareduce.gate.significance import found_from
 from cudareduce.gate.thresholds import Thresholds
 from cudareduce.gate.verdicts import findings, machine_text, verdict_sections
+from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Registry
 from cudareduce.progress import say
 from cudareduce.report.ci import junit, tell_ci
@@ -27,13 +29,20 @@ from cudareduce.results.record import Record, Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Rows with their verdicts, by which rules, and what to say above them and besides."""
+    """Rows with their verdicts, by which rules, and what to say above them and besides;
+    `against` are the options of `check` that compare so again, `code` what is known of kernels'
+    machine code, in words. What was measured for them, if
+    anything was, and why it ended early, if it did."""
 
     title: str
     head: tuple[str, ...] = ()
     rows: tuple[Row, ...]
     rules: Rules
     notes: tuple[str, ...]
+    against: tuple[str, ...] = ()
+    code: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    measured: Remeasured | None = None
+    cut: Cut | None = None
 
 
 def rules_between(
@@ -101,6 +110,15 @@ def host_notes(old: Sequence[Record], new: Sequence[Record]) -> list[str]:
     return [f"not compared, as of these only the host's time in us is known: {'; '.join(told)}"]
 
 
+def beside_notes(rows: Sequence[Row], stored: Run, base: Mapping[str, Kernel]) -> list[str]:
+    """Beside what the second measurement was made, where that was not the stored run."""
+    looked = {row.record.kernel for row in rows if row.confirmed is not None}
+    if not looked & base.keys():
+        return []
+    revision = stored.tool.get("git")
+    return [f"measured again in the same rounds as the kernels of {revision}, in a fresh process"]
+
+
 def publish_judgement(
     judgement: Judgement,
     judging: Judging,
@@ -108,20 +126,29 @@ def publish_judgement(
     registry: Registry,
     *,
     texts: Texts | None = None,
-    remeasured: Remeasured | None = None,
     quiet: bool = False,
 ) -> int:
     """Publish verdicts, with further `texts` for files; the exit code."""
     rows, policy = judgement.rows, Policy(judging.strict, judging.allow_gone)
     moved = machine(rows, judgement.rules)
-    notes = (*power_notes(rows, judgement.rules), *judgement.notes)
+    measured, cut = judgement.measured, judgement.cut
+    said = (*judgement.notes, *(measured.remarks if measured else ()))
+    if cut:
+        said = (f"cut short: {cut.why}; what is missing was not measured", *said)
+    notes = (*power_notes(rows, judgement.rules), *said)
     sections = verdict_sections(
         rows, judgement.title, notes,
         shares=judgement.rules.shares, everything=judging.everything, machine=moved,
     )  # fmt: skip
     sections = [replace(section, head=judgement.head) for section in sections]
     told = findings(rows, policy, moved)
+    around = Told(
+        title=judgement.title, head=judgement.head, notes=notes, against=judgement.against,
+        code=judgement.code,
+        shares=judgement.rules.shares,
+    )  # fmt: skip
     own: Texts = {
+        "comment": lambda: comment(rows, around, machine_text(moved) if moved else ""),
         "benchmark_json": lambda: benchmark_series(rows),
         "junit": lambda: junit(told, "cudareduce"),
     }
@@ -131,11 +158,13 @@ def publish_judgement(
     )  # fmt: skip
     if (outputs.piped or outputs.style) in ("json", "benchmark_json", "junit"):
         # which have no place for what holds for all rows
-        for note in (*([machine_text(moved)] if moved else []), *judgement.notes):
+        for note in (*([machine_text(moved)] if moved else []), *said):
             say(note, quiet)
+    if cut:
+        return cut.exit_code
     codes = {policy.exit_code(rows, moved)} - {0}
-    if remeasured is not None:
+    if measured is not None:
         # Of the new side alone, since a change that mends a kernel must be able to pass; what is
         # wrong there, the policy has judged.
-        codes |= verdict_codes(remeasured.new) - {3}
+        codes |= verdict_codes(measured.new) - {3}
     return worst_exit_code(codes)

@@ -20,10 +20,10 @@ from cudareduce.results.record import Record
 #: How often what is in doubt is measured again, each time with twice the rounds of the time before.
 _TRIES = 3
 Sides = tuple[Sequence[Record], Sequence[Record]]
-#: Measure again, with more rounds, what these rows compare: old and new records.
-Again = Callable[[Sequence[Row]], Sides]
-#: The same with so many times the rounds.
+#: Measure again, with so many times the rounds, what these rows compare: old and new records.
 Longer = Callable[[Sequence[Row], int], Sides]
+#: Measure again and compare: the rows that are found then.
+Again = Callable[[Sequence[Row]], Sequence[Row]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +67,40 @@ def decide(rows: Sequence[Row], longer: Longer, rules: Rules, budget: Deadline) 
     return list(rows)
 
 
-def confirm(rows: Sequence[Row], again: Again, rules: Rules) -> list[Row]:
+def confirm(rows: Sequence[Row], again: Again) -> list[Row]:
     """Measure once more what looks slower, beside some that did not change; it is SLOWER only if it
     is so both times."""
     suspects = [row for row in rows if row.verdict == "SLOWER"]
     if not suspects:
         return list(rows)
-    old, new = again([*suspects, *_companions(rows, suspects)])
-    second = {identity(row.record): row for row in compare(old, new, rules)}
+    found = again([*suspects, *_companions(rows, suspects)])
+    second = {identity(row.record): row for row in found}
     return [
         _confirmed(row, second.get(identity(row.record))) if row.verdict == "SLOWER" else row
         for row in rows
     ]
+
+
+def unconfirmed(rows: Sequence[Row], why: str) -> list[Row]:
+    """Nothing is SLOWER that could not be measured again."""
+    return [
+        replace(row, verdict="UNCERTAIN", reason="; ".join(filter(None, (_at_first(row), why))))
+        if row.verdict == "SLOWER" else row
+        for row in rows
+    ]  # fmt: skip
+
+
+def not_measured(rows: Sequence[Row], why: str) -> list[Row]:
+    """What a measurement that was cut has nothing of is not gone."""
+    return [
+        replace(row, verdict="UNCERTAIN", reason=f"not measured: {why}")
+        if row.verdict == "GONE" and row.new is None else row
+        for row in rows
+    ]  # fmt: skip
+
+
+def _at_first(row: Row) -> str:
+    return f"{100 * (row.change.ratio - 1):+.1f} % at first" if row.change else ""
 
 
 def _companions(rows: Sequence[Row], suspects: Sequence[Row]) -> list[Row]:
@@ -105,8 +127,7 @@ def _confirmed(first: Row, second: Row | None) -> Row:
         return replace(first, verdict="UNCERTAIN", reason=f"not measured again: {why}")
     if second.verdict == "SLOWER":
         return replace(second, confirmed=True)
-    was = f"{100 * (first.change.ratio - 1):+.1f} % at first"
-    told = f"{was}, not confirmed by a second measurement"
+    told = f"{_at_first(first)}, not confirmed by a second measurement"
     if second.verdict == "FASTER":
         return replace(second, verdict="UNCERTAIN", reason=told, confirmed=False)
     reason = f"{told}; {second.reason}" if second.reason else told

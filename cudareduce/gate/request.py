@@ -41,7 +41,8 @@ class CompareRequest:
 class Remeasuring:
     """Which kernels to measure again, and where; `rounds` is None for as many as before,
     `time_limit` the seconds for the verification of one kernel, `peers` libraries to measure
-    beside, `map` what is made of elements before they are combined."""
+    beside, `map` what is made of elements before they are combined, `max_time` the seconds of the
+    whole."""
 
     kernels: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
@@ -53,6 +54,7 @@ class Remeasuring:
     peers: tuple[str, ...] = ()
     map: str | None = None
     budget: float | None = None
+    max_time: float | None = None
 
     @property
     def budget_s(self) -> float:
@@ -78,14 +80,33 @@ class CheckRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BaseRequest:
-    """Another tree of kernels, a revision or a folder, to measure beside this one."""
+class Problems:
+    """What kernels are given where no stored run says it."""
 
-    base: str
     n: tuple[int, ...]
     rows: int
     op: tuple[str, ...]
     dtype: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseRequest:
+    """Another tree of kernels, a revision or a folder, to measure beside this one."""
+
+    base: str
+    problems: Problems
+    remeasuring: Remeasuring
+    judging: Judging
+    outputs: Outputs
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfRequest:
+    """This tree against itself, so many times."""
+
+    times: int
+    problems: Problems
     remeasuring: Remeasuring
     judging: Judging
     outputs: Outputs

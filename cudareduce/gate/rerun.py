@@ -12,7 +12,7 @@ from typing import Any
 from cudareduce.bench.settings import Settings
 from cudareduce.errors import UsageError
 from cudareduce.gate.bencher import BASE, Batch
-from cudareduce.gate.request import BaseRequest, Remeasuring
+from cudareduce.gate.request import BaseRequest, Problems, Remeasuring
 from cudareduce.library.header import SOURCES
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry, asked_for
@@ -192,20 +192,27 @@ def base_batches(
         for k in base.values()
         if k.id not in known and asked_for(k.id, request.remeasuring.kernels, ())
     ]
+    batch = head_batch(entries, request.problems, request.remeasuring)
+    # a kernel of the base may have an ancestor that the head's registry does not know
+    return [replace(batch, settings=replace(
+        batch.settings, baseline_kernel=entries[0].kernel.id
+    ))]  # fmt: skip
+
+
+def head_batch(choices: Sequence[Choice], problems: Problems, remeasuring: Remeasuring) -> Batch:
+    """These kernels on problems that the command line names."""
     settings = Settings(
         reductions=tuple(
-            reduction_of(op, t, None, request.remeasuring.mapped)
-            for op, t in product(request.op, request.dtype)
+            reduction_of(op, t, None, remeasuring.mapped)
+            for op, t in product(problems.op, problems.dtype)
         ),
-        sizes=request.n,
-        rows=request.rows,
+        sizes=problems.n,
+        rows=problems.rows,
         seed=0,
-        rounds=request.remeasuring.rounds or DEFAULT_ROUNDS,
-        # a kernel of the base may have an ancestor that the head's registry does not know
-        baseline_kernel=entries[0].kernel.id,
-        time_limit_s=request.remeasuring.time_limit,
+        rounds=remeasuring.rounds or DEFAULT_ROUNDS,
+        time_limit_s=remeasuring.time_limit,
     )
-    return [Batch(settings, tuple(entries))]
+    return Batch(settings, tuple(choices))
 
 
 def only_suspects(

@@ -57,6 +57,11 @@ def _moved_text(row: Row) -> str:
     return change_text(change.ratio, change.low, change.high) if change else ""
 
 
+def row_cells(row: Row, shares: bool) -> tuple[str, str, str]:
+    """Old, new and the change; `shares` are per cent of each card's ceiling in place of us."""
+    return _figure(row.old, shares), _figure(row.new, shares), _moved_text(row) or DASH
+
+
 def counts_text(rows: Sequence[Row]) -> str:
     """`24 compared: 1 SLOWER, 23 SAME`."""
     counts = Counter(row.verdict for row in rows)
@@ -93,8 +98,7 @@ def verdict_sections(
     header = ["verdict", "kernel", subject, f"old {unit}", f"new {unit}", "change"]
     table = [
         [
-            row.verdict, row.record.kernel, _short(what(row.record)),
-            _figure(row.old, shares), _figure(row.new, shares), _moved_text(row) or DASH,
+            row.verdict, row.record.kernel, _short(what(row.record)), *row_cells(row, shares),
         ]
         for row in shown
     ]  # fmt: skip
@@ -197,7 +201,7 @@ def reason_text(row: Row) -> str:
     """The reason for a verdict, and whether a second measurement bears it out."""
     if row.verdict != "SLOWER":
         return row.reason
-    sure = "confirmed by a second measurement" if row.confirmed else "unconfirmed"
+    sure = "confirmed in a fresh process" if row.confirmed else "unconfirmed"
     return "; ".join(part for part in (sure, row.reason) if part)
 
 

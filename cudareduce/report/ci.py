@@ -17,10 +17,10 @@ from xml.etree import ElementTree
 
 from cudareduce.escapes import lines_shown, shown
 from cudareduce.report.markdown import to_markdown
-from cudareduce.report.sections import Section
+from cudareduce.report.sections import Section, first_few
 
 #: GitHub shows ten annotations of a kind for each step and drops the rest without a word.
-_MAX_ANNOTATIONS = 10
+_MAX_ANNOTATIONS, _FIRST_FEW = 10, 20
 #: GitHub refuses a step summary above 1 MiB.
 _SUMMARY_BYTES = 2**20
 
@@ -44,27 +44,36 @@ class Finding:
 def workflow_commands(
     findings: Sequence[Finding], places: Places, environment: Mapping[str, str]
 ) -> list[str]:
-    """Workflow commands for what failed, worst first as given: ten, or nine and a count."""
+    """Workflow commands for what failed, one a kernel, worst first as given: ten, or nine and what
+    is left."""
     if environment.get("GITHUB_ACTIONS") != "true":
         return []
-    failed = [finding for finding in findings if finding.outcome == "failed"]
-    shown = failed if len(failed) <= _MAX_ANNOTATIONS else failed[: _MAX_ANNOTATIONS - 1]
+    kernels: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.outcome == "failed":
+            kernels.setdefault(finding.kernel, []).append(finding)
+    shown = list(kernels)
+    shown = shown if len(shown) <= _MAX_ANNOTATIONS else shown[: _MAX_ANNOTATIONS - 1]
     root = Path(environment.get("GITHUB_WORKSPACE", ".")).resolve()
-    lines = [_annotation(finding, places(finding.kernel), root) for finding in shown]
-    if len(failed) > len(shown):
-        more = len(failed) - len(shown)
-        lines.append(f"::error title=cudareduce::{more} more fail: the step summary lists them")
+    lines = [_annotation(kernels[name], places(name), root) for name in shown]
+    left = [f"{some[0].verdict} {name}" for name, some in kernels.items() if name not in shown]
+    if left:
+        more = f"{len(left)} more fail: {first_few(left, _FIRST_FEW)}"
+        lines.append(f"::error title=cudareduce::{_escape(more)}; the step summary lists them")
     return lines
 
 
-def _annotation(finding: Finding, place: tuple[Path, int] | None, root: Path) -> str:
+def _annotation(findings: Sequence[Finding], place: tuple[Path, int] | None, root: Path) -> str:
+    """One kernel: its worst finding, and how many more it has."""
+    finding, *others = findings
     fields = {"title": f"{finding.verdict}: {finding.kernel}"}
     if place is not None:
         path = place[0].resolve()
         inside = path.relative_to(root) if path.is_relative_to(root) else path
         fields = {"file": inside.as_posix(), "line": str(place[1])} | fields
     listed = ",".join(f"{key}={_escape(value, ':,')}" for key, value in fields.items())
-    return f"::error {listed}::{_escape(f'{finding.what}: {finding.text}')}"
+    more = f"; and {len(others)} more of this kernel" if others else ""
+    return f"::error {listed}::{_escape(f'{finding.what}: {finding.text}{more}')}"
 
 
 def _escape(text: str, also: str = "") -> str:

@@ -45,20 +45,20 @@ def to_markdown(found: Iterable[Section]) -> str:
     parts = []
     for section in found:
         align = [alignment(section, k) for k in range(len(section.header))]
-        blocks = [f"**{_escaped(section.title)}**", *map(_escaped, section.head)]
+        blocks = [f"**{escaped(section.title)}**", *map(escaped, section.head)]
         if section.rows:
             blank = [""] * len(section.header)  # Markdown has no rule within a table
             rows = [r for k, row in enumerate(section.rows)
                     for r in ([blank, row] if k in section.rules else [row])]  # fmt: skip
-            cells = [[_escaped(cell).replace("|", "\\|") for cell in row] for row in rows]
+            cells = [[escaped(cell).replace("|", "\\|") for cell in row] for row in rows]
             blocks.append(
                 tabulate(cells, section.header, "github", colalign=align, disable_numparse=True)
             )
-        parts.append("\n\n".join([*blocks, *map(_escaped, section.notes)]) + "\n")
+        parts.append("\n\n".join([*blocks, *map(escaped, section.notes)]) + "\n")
     return "\n".join(parts)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """What cannot be seen escaped, and what Markdown would take for HTML, as a marker is; several
     lines stay several."""
     return lines_shown(text.replace("<", "\\<"), "<br>")

@@ -34,6 +34,7 @@ class Outputs:
     json: Path | None = None
     junit: Path | None = None
     benchmark_json: Path | None = None
+    comment: Path | None = None
 
     @property
     def _asked(self) -> dict[str, Path]:
@@ -43,6 +44,7 @@ class Outputs:
             "json": self.json,
             "junit": self.junit,
             "benchmark_json": self.benchmark_json,
+            "comment": self.comment,
         }
         return {name: path for name, path in formats.items() if path is not None}
 

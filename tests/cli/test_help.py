@@ -15,12 +15,16 @@ from cudareduce.library.registry import Registry
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]
+#: All commands by what is typed, those of a group behind it.
+COMMANDS = dict(cli.commands) | {
+    f"{name} {inner}": command
+    for name, group in cli.commands.items() if isinstance(group, click.Group)
+    for inner, command in group.commands.items()
+}  # fmt: skip
 EXAMPLES = [
-    line
-    for command in (cli, *cli.commands.values())
-    for line in (command.epilog or "").splitlines()
+    line for command in (cli, *COMMANDS.values()) for line in (command.epilog or "").splitlines()
 ]
-each_command = pytest.mark.parametrize("name", ["", *cli.commands])
+each_command = pytest.mark.parametrize("name", ["", *COMMANDS])
 
 
 def test_commands_stand_in_the_order_of_the_readme(cudareduce: Call) -> None:
@@ -36,7 +40,7 @@ def test_every_option_has_a_group() -> None:
     grouped = [name for names in GROUPS.values() for name in names]
     options = {
         parameter.name
-        for command in cli.commands.values()
+        for command in COMMANDS.values()
         for parameter in command.params
         if isinstance(parameter, click.Option)
     }
@@ -50,7 +54,7 @@ def test_help_fits_the_terminal(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, name: str, columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    code, out, err = cudareduce(*[name] if name else [], "--help")
+    code, out, err = cudareduce(*name.split(), "--help")
     assert (code, err) == (0, "")
     assert max(map(len, out.splitlines())) <= columns
     assert "\u00a0" not in out
@@ -61,7 +65,7 @@ def test_help_fits_the_terminal(
 
 @each_command
 def test_there_are_three_examples(name: str) -> None:
-    command = cli.commands[name] if name else cli
+    command = COMMANDS[name] if name else cli
     lines = (command.epilog or "").splitlines()
     assert len(lines) == 3
     assert all(f"cudareduce {name}" in line and len(line) <= 78 for line in lines)
@@ -75,7 +79,9 @@ def test_an_example_is_understood(line: str, registry: Registry) -> None:
     told = subprocess.run(["bash", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True)
     program, name, *arguments = told.stdout.splitlines()
     assert program == "cudareduce"
-    values = cli.commands[name].make_context(name, arguments).params
+    if f"{name} {arguments[0] if arguments else ''}" in COMMANDS:
+        name = f"{name} {arguments.pop(0)}"
+    values = COMMANDS[name].make_context(name, arguments).params
     registry.choose(values.get("kernels") or ["all"], auto=True)
     if values.get("suite"):
         registry.suite(values["suite"])

@@ -2,7 +2,8 @@
 
 Rounds are simulated, pairs of runs in each of several ways in which machines misbehave, and judged
 by means alone (Welch), by ranks alone (Hodges and Lehmann), and by the rule that `compare` has
-between them. A second measurement, which `check` makes of what looks slower, is not part of it.
+between them, before a second measurement. Another table has what that leaves of identical code that
+is called slower: made in the same process, in a fresh one, and in a fresh one beside the base.
 """
 
 from __future__ import annotations
@@ -64,6 +65,9 @@ SCENARIOS: Mapping[str, Make] = {
     "drift between runs, 1 %": lambda rng, shape: (
         _plain(rng, shape) + rng.normal(0, 0.01, (shape[0], 1))
     ),
+    "drift between runs, 2 %": lambda rng, shape: (
+        _plain(rng, shape) + rng.normal(0, 0.02, (shape[0], 1))
+    ),
     "two clocks": lambda rng, shape: _states(rng, shape, 0.0),
     "two sticky clocks": lambda rng, shape: _states(rng, shape, 0.6),
     "steps of 0.8 %": lambda rng, shape: np.log(
@@ -84,6 +88,53 @@ WAYS: Mapping[str, Judge] = {
     "ranks": lambda old, new: moved(old, new, CONFIDENCE),
     "rule": lambda old, new: significance._moved(old, new, False),
 }
+
+
+#: A second measurement of what looks slower, with twice the rounds: from the same process as the
+#: first, from a fresh one, and from a fresh one that has the base in the same rounds.
+CONFIRMATIONS = ("none", "same process", "fresh process", "beside the base")
+
+
+def confirmed(
+    name: str, how: str, *, comparisons: int, rounds: int, threshold: float, slowdown: float
+) -> float:
+    """Of comparisons of code that takes so much longer, the share that is called slower."""
+    rng = np.random.default_rng(len(name))
+    make, limit = SCENARIOS[name], log1p(threshold)
+    old = make(rng, (comparisons, rounds))
+    process, fresh, base = (make(rng, (comparisons, 3 * rounds)) for _ in range(3))
+
+    def above(old: Rounds, new: Rounds, paired: bool = False) -> np.ndarray:
+        middle, low, _ = significance._moved(old, new + log1p(slowdown), paired)
+        return np.asarray((middle > limit) & (low > 0))
+
+    found = above(old, process[:, :rounds])
+    if how == "same process":
+        found &= above(old, process[:, rounds:])
+    elif how == "fresh process":
+        found &= above(old, fresh[:, rounds:])
+    elif how == "beside the base":  # what belongs to the run is in both; rounds are each side's own
+        own = base - base.mean(axis=1, keepdims=True) + fresh.mean(axis=1, keepdims=True)
+        found &= above(fresh[:, rounds:], own[:, rounds:], paired=True)
+    return float(found.mean())
+
+
+def confirmation_table(comparisons: int, rounds: int, slowdown: float) -> str:
+    """What drifts between runs, by thresholds, in Markdown."""
+    rows = []
+    for name in ("drift between runs, 1 %", "drift between runs, 2 %", "two sticky clocks"):
+        for threshold in (0.02, 0.03, 0.05):
+            cells = []
+            for how in CONFIRMATIONS:
+                ask = {"comparisons": comparisons, "rounds": rounds}
+                false, right = (
+                    confirmed(name, how, threshold=threshold, slowdown=by, **ask)
+                    for by in (0.0, threshold + slowdown)
+                )  # fmt: skip
+                cells.append(f"{100 * false:.2f} % {right:.2f}")
+            rows.append([name, f"{100 * threshold:g} %", *cells])
+    header = ["", "threshold", *CONFIRMATIONS]
+    return tabulate(rows, header, tablefmt="github", disable_numparse=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +187,8 @@ def main() -> None:
         print(f"\nthreshold {100 * threshold:g} %: SAME, SLOWER of identical code; "
               f"{100 * slowdown:g} % slower found\n")  # fmt: skip
         print(table(asked.comparisons, asked.rounds, threshold, slowdown))
+    print("\nSLOWER of identical code, and found of what is 3 % above the threshold\n")
+    print(confirmation_table(asked.comparisons, asked.rounds, 0.03))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -285,17 +286,22 @@ def test_what_is_in_doubt_is_measured_longer() -> None:
     assert asked == []
 
 
+def compared(new: Sequence[Record], rows: Sequence[Row]) -> list[Row]:
+    """What a second measurement that gave this shows."""
+    return compare([OLD], new, FIVE)
+
+
 def test_a_second_measurement_decides() -> None:
     first = one(OLD, case(44.0, cubin_sha="x"))
     for us, verdict, confirmed in ((44.0, "SLOWER", True), (40.0, "SAME", False),
                                    (36.0, "UNCERTAIN", False)):  # fmt: skip
         again = [case(us, cubin_sha="x", rounds_us=rounds(us) * 2)]
-        [row] = confirm([first], lambda rows, again=again: ([OLD], again), FIVE)  # type: ignore[misc]
+        [row] = confirm([first], partial(compared, again))
         assert (row.verdict, row.confirmed) == (verdict, confirmed)
     wrong = [case(verdict="fail", reason="bad", time_us=None)]
-    assert confirm([first], lambda rows: ([OLD], wrong), FIVE)[0].verdict == "WRONG"
-    assert confirm([first], lambda rows: ([OLD], []), FIVE)[0].verdict == "UNCERTAIN"
-    assert confirm([one(OLD, case())], lambda rows: pytest.fail("nothing to confirm"), FIVE)
+    assert confirm([first], partial(compared, wrong))[0].verdict == "WRONG"
+    assert confirm([first], partial(compared, []))[0].verdict == "UNCERTAIN"
+    assert confirm([one(OLD, case())], lambda rows: pytest.fail("nothing to confirm"))
 
 
 @pytest.mark.parametrize(
@@ -379,7 +385,7 @@ def test_reasons_are_said_once() -> None:
     [section] = verdict_sections(rows, "title", (), shares=False, everything=True)
     assert section.notes == (
         "9 compared: 2 SLOWER, 2 GONE, 3 UNCERTAIN, 1 FASTER, 1 SAME",
-        "SLOWER: confirmed by a second measurement: reduce_v7_shuffle 7",
+        "SLOWER: confirmed in a fresh process: reduce_v7_shuffle 7",
         "SLOWER: unconfirmed: reduce_v7_shuffle 8",
         "GONE: it is away",
         "UNCERTAIN: a: reduce_v7_shuffle 1",

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from cudareduce.device import EVENT_TICK_US
-from cudareduce.gate.compare import Rules, compare
-from cudareduce.gate.policy import Sides, confirm
+from cudareduce.gate.compare import Row, Rules, compare
+from cudareduce.gate.policy import confirm
 from cudareduce.gate.significance import changes, found_from
 from cudareduce.gate.thresholds import Thresholds
 from cudareduce.results.record import Record
@@ -30,10 +30,10 @@ def verdict(rng: np.random.Generator, factor: float, drift: float, rules: Rules)
 
     old = measured(43.0, 9)
 
-    def again(suspects: object) -> Sides:
-        return old, measured(43.0 * factor, 18)
+    def again(suspects: object) -> list[Row]:
+        return compare(old, measured(43.0 * factor, 18), rules)
 
-    [row] = confirm(compare(old, measured(43.0 * factor, 9), rules), again, rules)
+    [row] = confirm(compare(old, measured(43.0 * factor, 9), rules), again)
     return row.verdict
 
 

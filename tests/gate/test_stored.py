@@ -52,10 +52,10 @@ def test_what_takes_longer_is_called_slower(
     rules = Rules(Thresholds(0.02), same_code=False)
     found: Counter[str] = Counter()
     for old, new, third in permutations(runs[:3]):
-        sides = old.records, longer(third, 1 + percent / 100)
+        slower = longer(third, 1 + percent / 100)
         rows = compare(old.records, longer(new, 1 + percent / 100), rules)
-        again = partial(lambda sides, suspects: sides, sides)
-        found += Counter(row.verdict for row in confirm(rows, again, rules))
+        again = partial(lambda old, new, rows: compare(old, new, rules), old.records, slower)
+        found += Counter(row.verdict for row in confirm(rows, again))
     with capsys.disabled():
         print(f"\n  H200, {percent} % longer, threshold 2 %: {dict(found)}")
     assert found.total() >= 400

@@ -13,15 +13,27 @@ ON_GITHUB = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": "/checkout"}
 
 @pytest.mark.parametrize(("failures", "named"), [(0, 0), (1, 1), (10, 10), (11, 9), (12, 9)])
 def test_many_failures_are_ten_annotations(failures: int, named: int) -> None:
+    """One a kernel, however many of its sizes fail; those that are left are named."""
     found = [
-        Finding("kernel_a", f"n = {n}", "SLOWER", "by 30 %", "failed") for n in range(failures)
-    ]
+        Finding(f"k{k}", f"n = {n}", "GONE" if k == failures - 1 else "SLOWER", "by 30 %", "failed")
+        for k in range(failures) for n in (1, 2, 3)
+    ]  # fmt: skip
     found.append(Finding("kernel_b", "n = 1", "SAME", "by 0 %", "passed"))
     lines = workflow_commands(found, lambda _: (Path("/checkout/a.cu"), 3), ON_GITHUB)
-    assert lines[:named] == [
-        f"::error file=a.cu,line=3,title=SLOWER%3A kernel_a::n = {n}: by 30 %25"
-        for n in range(named)
+    rest = "; and 2 more of this kernel"
+    assert lines[: min(named, failures - 1)] == [
+        f"::error file=a.cu,line=3,title=SLOWER%3A k{k}::n = 1: by 30 %25{rest}"
+        for k in range(min(named, failures - 1))
     ]
-    more = f"::error title=cudareduce::{failures - 9} more fail: the step summary lists them"
-    assert lines[named:] == ([more] if failures > 10 else [])
+    left = [f"SLOWER k{k}" for k in range(9, failures - 1)] + [f"GONE k{failures - 1}"]
+    more = f"::error title=cudareduce::{failures - 9} more fail: {', '.join(left)}"
+    assert lines[named:] == (
+        [f"{more}; the step summary lists them"] if failures > 10 else []
+    )  # fmt: skip
     assert workflow_commands(found, lambda _: None, {}) == []
+
+
+def test_what_is_gone_has_no_place() -> None:
+    gone = Finding("k", "sum", "GONE", "it is not in the new run", "failed")
+    [line] = workflow_commands([gone], lambda _: None, ON_GITHUB)
+    assert line == "::error title=GONE%3A k::sum: it is not in the new run"

@@ -1,0 +1,49 @@
+"""What tests of the gate share: a machine that may change from process to process, two kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from cudareduce.bench.jobs import Jobs
+from cudareduce.library.registry import kernels_folder
+from tests.fake_gpu import FakeGpu, quick, use
+
+SHUFFLE = kernels_folder() / "ladder" / "reduce_v7_shuffle.cu"
+
+
+@dataclass
+class Machine:
+    """A fake GPU for each opening, on which kernels take so many times as long."""
+
+    factors: dict[str, float]
+    cache: Path
+    seed: int = 0
+
+    def __call__(self) -> FakeGpu:
+        self.seed += 1
+        return replace(quick(self.cache, self.seed), factors=dict(self.factors))
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Machine:
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Jobs, "emulator", None)
+    made = Machine({}, cache)
+    use(monkeypatch, made)
+    return made
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    text = "\n".join(
+        line for line in SHUFFLE.read_text().splitlines() if not line.startswith("after")
+    )
+    for name in ("kernel_a", "kernel_b"):
+        (folder / f"{name}.cu").write_text(text.replace("reduce_v7_shuffle", name) + "\n")
+    return folder

@@ -1,0 +1,123 @@
+"""One comment a pull request, from the rows of a comparison."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cudareduce.gate.comment import MARKER, Told, comment
+from cudareduce.gate.compare import Rules, compare
+from cudareduce.gate.thresholds import Thresholds
+from cudareduce.report.markdown import to_markdown
+from cudareduce.results.record import Record
+from cudareduce.results.store import to_json, write_text
+from tests.simulate import record, run
+
+Call = Callable[..., tuple[int, str, str]]
+FLAT = (40.0, 40.032, 39.968) * 3
+TOLD = Told(title="new.json against old.json, <H200>", head=("old: at abc", "new: at def"),
+            notes=("slowdowns from 2 %",), against=("--baseline", "old.json"))  # fmt: skip
+
+
+def case(kernel: str, factor: float = 1.0, n: int = 2**25, **changes: object) -> Record:
+    return record(kernel, n, tuple(us * factor for us in FLAT), **changes)
+
+
+def told(old: Iterable[Record], new: Iterable[Record], told: Told = TOLD) -> str:
+    return comment(compare(list(old), list(new), Rules(Thresholds(0.05))), told)
+
+
+def test_kernels_are_grouped_the_worst_first() -> None:
+    """What got wrong, slower, gone, unsure and faster, each with what ran and what to do next."""
+    names = ("even", "faster", "gone", "slower", "unsure", "wrong")
+    old = [case(name, n=n) for name in names for n in (2**22, 2**25)]
+    factors = {"faster": 0.8, "slower": 1.2, "unsure": 1.0499}
+    new = [
+        replace(case(r.kernel, factors.get(r.kernel, 1.0), r.n),
+                cubin_sha="other" if r.kernel != "even" else r.cubin_sha)
+        for r in old if r.kernel not in ("gone", "wrong")
+    ]  # fmt: skip
+    new += [
+        case("wrong", n=2**22, verdict="fail", reason="got 1, expected 2", time_us=None,
+             rounds_us=()),
+        case("wrong", n=2**25),
+    ]  # fmt: skip
+    text = told(old, new)
+    assert text.startswith(f"{MARKER}\n\n### cudareduce, 12 compared: 1 WRONG, 2 SLOWER, 2 GONE")
+    places = [text.index(f"\n**{name}**\n") for name in ("wrong", "slower", "gone", "unsure")]
+    assert places == sorted(places) and text.index("\n**faster**\n") > places[-1]
+    assert "**even**" not in text
+    assert "Of other kernels 2 compared: 2 SAME (even)" in text
+    assert re.search(r"\| SLOWER +\| sum float32 2\^25 \| +40.* \| +48.* \| \+20", text)
+    assert "besides, 1 compared: 1 SAME" in text
+    assert "WRONG: got 1, expected 2" in text
+    assert "other machine code, of the same text" in text
+    for line in (
+        "`cudareduce verify wrong --n 4194304 --op sum --dtype float32`",
+        "`cudareduce check slower --baseline old.json`",
+        "`cudareduce check --baseline old.json --allow-gone`",
+        "`cudareduce check unsure --baseline old.json --budget 300`",
+    ):
+        assert f"next: {line}" in text
+    assert "new.json against old.json, \\<H200><br>\nold: at abc<br>\nnew: at def" in text
+    assert "- slowdowns from 2 %" in text
+
+
+def test_what_is_as_it_was_is_one_line() -> None:
+    old = [case(f"k{k}") for k in range(9)]
+    text = told(old, old)
+    assert "Of other kernels 9 compared: 9 SAME (k0, k1, k2, k3, k4, k5 and 3 more)" in text
+    assert "|" not in text
+
+
+def test_what_is_known_of_machine_code_is_said() -> None:
+    around = replace(TOLD, code={"k0": ("registers 40, was 32", "wide loads 0, was 8")})
+    old = [case(f"k{k}") for k in range(2)]
+    new = [replace(case(r.kernel, 1.2), cubin_sha="x", source_sha="y") for r in old]
+    text = told(old, new, around)
+    known = "other machine code, of another text"
+    assert text.count(known) == 2
+    assert f"{known}; registers 40, was 32; wide loads 0, was 8\n" in text
+    launched = [replace(r, block=128) for r in new]
+    assert "of another text, launched otherwise" in told(old, launched)
+    assert "machine code" not in told(old, [replace(r, cubin_sha=None) for r in new])
+
+
+def test_a_comment_has_a_length() -> None:
+    old = [case(f"k{k}{'x' * 100}", n=2**n) for k in range(60) for n in range(10, 29)]
+    new = [replace(case(r.kernel, 1.2, r.n), cubin_sha="other") for r in old]
+    text = told(old, new)
+    assert len(text) < 65536
+    assert "40 more kernels" in text or "Cut off here" in text
+
+
+def test_names_of_a_file_are_no_html() -> None:
+    hostile = "k<!-- x -->\x1b[2J|`@"
+    text = told([case(hostile)], [case(hostile, 1.2, cubin_sha="other")])
+    assert "<!-- x" not in text.replace("\\<!-- x", "")
+    assert "\x1b" not in text
+    assert to_markdown([]) == ""
+
+
+@pytest.mark.parametrize("how", ["file", "-"])
+def test_compare_writes_one(cudareduce: Call, tmp_path: Path, how: str) -> None:
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    write_text(old, to_json(run(1)))
+    write_text(new, to_json(run(2, slower={"reduce_v7_shuffle": 0.1})))
+    place = tmp_path / "comment.md" if how == "file" else "-"
+    code, out, err = cudareduce("compare", old, new, "--comment", place)
+    assert code == 1, err
+    text = out if how == "-" else Path(place).read_text()
+    assert text.startswith(MARKER)
+    assert text.count("SLOWER    |") == 3
+    assert "old: 2026-01-01" in text
+
+
+def test_what_it_does_not_go_with(cudareduce: Call) -> None:
+    ask = ("check", "--compile", "--baseline", "results/compile/nvcc-13.0.json")
+    code, _, err = cudareduce(*ask, "--comment", "x.md")
+    assert (code, "--comment is about times, and --compile measures none" in err) == (2, True)

@@ -1,0 +1,72 @@
+"""`check --self N`: what this runner's verdicts are worth."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cudareduce.gate.selfcheck import at_most
+from tests.gate.conftest import Machine
+from tests.gate.test_looks import Call, cut_at
+
+
+def test_the_same_tree_is_the_same(cudareduce: Call, machine: Machine, tree: Path) -> None:
+    ask = ("check", "kernel_*", "--self", 2, "--kernels", tree, "--n", "3000,5000")
+    code, out, err = cudareduce(*ask)
+    assert code == 0, err
+    assert "comparison 2 of 2" in err
+    said = " ".join(out.split())
+    assert "`cudareduce check`: 0 of 8 comparisons of identical code SLOWER (below 31 %, " in said
+    assert "0 UNCERTAIN (0 %); threshold 5 %, 9 rounds, NVIDIA H200, version" in said
+    rows = json.loads(cudareduce(*ask, "--quiet", "--format", "json")[1])
+    assert [row["verdict"] for row in rows] == ["SAME"] * 8
+
+
+def test_a_machine_that_drifts_is_seen(
+    cudareduce: Call, machine: Machine, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process is slower than the one before."""
+    opened = Machine.__call__
+
+    def drifting(self: Machine) -> object:
+        self.factors = {"kernel_a": 1.1**self.seed, "kernel_b": 1.1**self.seed}
+        return opened(self)
+
+    monkeypatch.setattr(Machine, "__call__", drifting)
+    code, out, err = cudareduce(
+        "check", "kernel_a", "--self", 2, "--kernels", tree, "--n", "3000", "--budget", 0
+    )
+    assert code == 0, err
+    assert "2 of 2 comparisons of identical code SLOWER (below 1e+02 %" in " ".join(out.split())
+
+
+def test_it_may_be_cut_short(
+    cudareduce: Call, machine: Machine, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_at(monkeypatch, 3, KeyboardInterrupt())
+    code, out, _ = cudareduce(
+        "check", "kernel_a", "--self", 5, "--kernels", tree, "--n", "3000",
+        "--markdown", tmp_path / "m.md",
+    )  # fmt: skip
+    assert code == 130
+    assert "0 of 1 comparison of identical code" in " ".join(out.split())
+    assert "cut short: interrupted" in (tmp_path / "m.md").read_text()
+
+
+def test_the_end_of_a_rate() -> None:
+    """The rule of three, nearly."""
+    assert at_most(0, 300) == pytest.approx(0.00994, abs=1e-4)
+    assert at_most(0, 0) == at_most(5, 5) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(("--base", "HEAD"), "--base is about a change"), (("--baseline", "x"), "--baseline is"),
+     (("--comment", "x"), "--comment is"), (("--junit", "x"), "--junit is"),
+     (("--compile",), "--compile is")],
+)  # fmt: skip
+def test_what_it_does_not_go_with(cudareduce: Call, words: tuple[str, ...], said: str) -> None:
+    code, _, err = cudareduce("check", "--self", 3, *words)
+    assert (code, said in err) == (2, True)
