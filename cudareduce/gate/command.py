@@ -32,7 +32,7 @@ from cudareduce.gate.rerun import (
 from cudareduce.gate.sides import measured_otherwise, same_run, side_text
 from cudareduce.gate.significance import MIN_ROUNDS
 from cudareduce.gate.thresholds import load_thresholds
-from cudareduce.gate.trees import base_folders, load_tree
+from cudareduce.gate.trees import base_tree
 from cudareduce.library.registry import Registry, kernels_folder, load_registry
 from cudareduce.peers.names import meant
 from cudareduce.problem.sizes import counted
@@ -121,7 +121,7 @@ def check_base(request: BaseRequest) -> int:
     thresholds = load_thresholds(request.judging.thresholds, request.judging.threshold)
     rules = Rules(thresholds, paired=True, same_code=not request.judging.no_same_code)
     with temporary_folder() as temporary:
-        base, problems = load_tree(base_folders(request.base, heads, Path(temporary)))
+        base, problems = base_tree(request.base, heads, Path(temporary))
         batches = base_batches(choices, base, request)
         with _opened(remeasuring, registry) as bencher:
             device = bencher.info()
