@@ -145,8 +145,7 @@ class CpuBackend:
         if address is None:
             raise OutOfMemory(f"no memory for a buffer of {nbytes} bytes")
         buffer = CpuBuffer(address, nbytes)
-        release = weakref.finalize(buffer, self._runtime.cudaemu_release, address)
-        self._finalizers[address] = release
+        self._finalizers[address] = weakref.finalize(buffer, self._runtime.cudaemu_release, address)
         return buffer
 
     def reserve(self, nbytes: int) -> CpuBuffer:
@@ -238,8 +237,8 @@ class CpuBackend:
     ) -> Call:
         words = [arg if isinstance(arg, int) else cast(CpuBuffer, arg).address for arg in args]
         call = Call(cast(CpuProgram, program), grid, block, words, shared, keeps=tuple(args))
-        call.request.os_threads, call.request.watched = self._os_threads, self._hazards
-        call.request.counted = self._counts
+        call.request.watched, call.request.counted = self._hazards, self._counts
+        call.request.os_threads = self._os_threads
         return call
 
     def ways(self, repeats: int, *, quick: bool) -> Iterator[str]:
@@ -284,9 +283,8 @@ class CpuBackend:
 
     def close(self) -> None:
         """Give back all buffers and, if this backend has made it, the cache."""
-        for release in self._finalizers.values():
-            release()
-        self._finalizers.clear()
+        while self._finalizers:
+            self._finalizers.popitem()[1]()
         if self._temporary is not None:
             self._temporary.cleanup()
 
