@@ -121,13 +121,15 @@ _NOT_COMPILING = (
 )  # fmt: skip
 _NOT_BASELINE = ("base", "compiling", "n", "rows", "op", "dtype", "arch")
 _NOT_BASE = ("baseline", "compiling", "update_baseline", "arch", "json")
+_NOT_TREES = ("baseline", "compiling", "update_baseline", "json")
 
 
 @click.command(
     cls=Command,
     epilog="""cudareduce check --baseline results/nvidia-h200/baseline.json --threshold 3%
 cudareduce check reduce_v7_shuffle --base main --n 2^20,2^25
-cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
+cudareduce check --compile --baseline results/compile/nvcc-13.0.json
+cudareduce check --compile --base main""",
 )
 @add_kernels
 @click.option(
@@ -146,7 +148,7 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
     "--compile",
     "compiling",
     is_flag=True,
-    help="No GPU: compare registers, spills and instructions that nvcc makes.",
+    help="No GPU: compare what nvcc makes of kernels, and what they ask of memory.",
 )
 @click.option(
     "--update-baseline", is_flag=True, help="Show what changes, then write the baseline anew."
@@ -171,7 +173,9 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
     help="With --base: element types.  [default: float32]",
 )
 @click.option(
-    "--arch", type=Architectures(), help="With --compile: architectures.  [default: the baseline's]"
+    "--arch",
+    type=Architectures(),
+    help="With --compile: architectures.  [default: the baseline's, or 75,80,90,100,120]",
 )
 @add_map
 @add_json
@@ -187,10 +191,18 @@ def check(arguments: list[str], /, **options: Any) -> int:  # fmt: skip
     """The gate for CI: measure again, compare, exit code.
 
     Against a stored run (--baseline), another tree of kernels in the same rounds (--base), or,
-    without a GPU, what nvcc made of them before (--compile --baseline).
+    without a GPU, what nvcc made of them before (--compile --baseline) or makes of another tree
+    (--compile --base; where there is a GPU, what comes out otherwise is timed).
     """
     _refuse_contradictions(options)
     options["argv"] = tuple(arguments)
+    defaults = {"n": (2**25,), "rows": 1, "op": ("sum",), "dtype": ("float32",)}
+    given = {key: options[key] or value for key, value in defaults.items()}
+    if options["compiling"] and options["base"] is not None:
+        from cudareduce.gate.compiled import check_compiled_trees
+        from cudareduce.gate.request import CompiledTreesRequest
+
+        return check_compiled_trees(made(CompiledTreesRequest, options | given, _NOT_TREES))
     if options["compiling"]:
         from cudareduce.compiled.command import CompileRequest, check_compiled
 
@@ -200,8 +212,6 @@ def check(arguments: list[str], /, **options: Any) -> int:  # fmt: skip
 
     if options["base"] is None:
         return check(made(CheckRequest, options, _NOT_BASELINE))
-    defaults = {"n": (2**25,), "rows": 1, "op": ("sum",), "dtype": ("float32",)}
-    given = {key: options[key] or value for key, value in defaults.items()}
     return check_base(made(BaseRequest, options | given, _NOT_BASE))
 
 
@@ -210,8 +220,8 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
     base, compiling = options["base"] is not None, options["compiling"]
     if options["base"] == "":
         raise click.UsageError("--base is empty: name a revision or a folder of kernels")
-    if base and (compiling or options["baseline"] is not None):
-        raise click.UsageError("--base needs no --baseline and no --compile: choose one")
+    if base and options["baseline"] is not None:
+        raise click.UsageError("--base needs no --baseline: choose one")
     if not base and options["baseline"] is None:
         raise click.UsageError(
             "name what to compare with: --baseline FILE (made by bench --json FILE), or --base REV"
@@ -229,7 +239,7 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
         )
     if options["arch"] and not compiling:
         raise click.UsageError("--arch goes with --compile")
-    if compiling:
+    if compiling and not base:
         timed = ("rounds", "threshold", "thresholds", "strict", "cross_device", "no_same_code",
                  "json", "benchmark_json", "time_limit", "everything", "no_cache",
                  "budget")  # fmt: skip

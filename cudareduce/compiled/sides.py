@@ -3,6 +3,7 @@ memory."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,7 +12,7 @@ from cudareduce.compiled.compare import Side, UnitRow
 from cudareduce.compiled.nvcc import Nvcc, find_nvcc
 from cudareduce.compiled.sass import Disassembler, find_disassembler
 from cudareduce.compiled.store import Failed
-from cudareduce.compiled.telling import compiled_findings, compiled_json, compiled_section, fails
+from cudareduce.compiled.telling import compiled_findings, compiled_section, compiled_values, fails
 from cudareduce.compiled.traffic import count_traffic
 from cudareduce.compiled.units import Job, compile_all, main_reduction
 from cudareduce.errors import EnvironmentProblem
@@ -86,8 +87,13 @@ def publish_rows(
     told = compiled_findings(rows, allow_gone=allow_gone)
     publish(
         outputs, [section], {"junit": lambda: junit(told, "cudareduce")},
-        printed={"json": lambda: compiled_json(rows)},
+        printed={"json": lambda: json.dumps(compiled_values(rows), indent=1) + "\n"},
         commands=tell_ci(told, [section], registry.place),
     )  # fmt: skip
+    return exit_codes(rows, allow_gone=allow_gone)
+
+
+def exit_codes(rows: Sequence[UnitRow], *, allow_gone: bool) -> set[int]:
+    """The codes that rows come to: 2 for what does not compile, 1 for what fails."""
     codes = {2} if any(isinstance(row.new, Failed) for row in rows) else set()
     return codes | ({1} if any(fails(row, allow_gone=allow_gone) for row in rows) else set())

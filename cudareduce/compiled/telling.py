@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from cudareduce.compiled.compare import VERDICTS, UnitRow, resources_text
 from cudareduce.compiled.store import Failed, Unit, unit_values
@@ -52,15 +52,14 @@ def compiled_findings(rows: Sequence[UnitRow], *, allow_gone: bool) -> list[Find
     ]  # fmt: skip
 
 
-def compiled_json(rows: Sequence[UnitRow]) -> str:
+def compiled_values(rows: Sequence[UnitRow]) -> list[dict[str, Any]]:
     """Units with their verdicts; `causes` are what these rest on, `reasons` all that differs."""
-    values = [
+    return [
         unit_values(row.unit)
         | {"verdict": row.verdict, "causes": list(row.causes),
            "reasons": [*row.causes, *row.reasons]}
         for row in rows
     ]  # fmt: skip
-    return json.dumps(values, indent=1) + "\n"
 
 
 def _stories(rows: Sequence[UnitRow]) -> list[list[UnitRow]]:

@@ -123,7 +123,8 @@ def _answer(child: Spawned, case: Case) -> Traffic | str:
             if isinstance(answer, Traffic):
                 return answer
             if isinstance(answer, CudareduceError):
-                return str(answer).splitlines()[0]
+                lines = str(answer).splitlines()
+                return next((line for line in lines if "error: " in line), lines[0])
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return " ".join(child.how_it_ended()).strip()
     return f"it does not end within {_LIMIT_S:g} s"

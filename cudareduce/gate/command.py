@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from cudareduce.backends import choose_backend, open_backend
 from cudareduce.budget import Deadline
@@ -15,6 +14,7 @@ from cudareduce.gate.baseline import load_baseline, load_timed
 from cudareduce.gate.bencher import Batch, Bencher
 from cudareduce.gate.compare import Row, Rules, compare
 from cudareduce.gate.judgement import (
+    Ahead,
     Judgement,
     host_notes,
     publish_judgement,
@@ -23,17 +23,12 @@ from cudareduce.gate.judgement import (
 )
 from cudareduce.gate.policy import Sides, confirm, decide
 from cudareduce.gate.request import BaseRequest, CheckRequest, CompareRequest, Remeasuring
-from cudareduce.gate.rerun import (
-    base_batches,
-    base_choices,
-    only_suspects,
-    repeated,
-)
+from cudareduce.gate.rerun import base_batches, only_suspects, repeated
 from cudareduce.gate.sides import measured_otherwise, same_run, side_text
 from cudareduce.gate.significance import MIN_ROUNDS
 from cudareduce.gate.thresholds import load_thresholds
-from cudareduce.gate.trees import base_tree
-from cudareduce.library.registry import Registry, kernels_folder, load_registry
+from cudareduce.gate.trees import Trees, opened_trees
+from cudareduce.library.registry import Registry, load_registry
 from cudareduce.peers.names import meant
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import phase, say
@@ -41,7 +36,6 @@ from cudareduce.report.publish import Texts
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Run
 from cudareduce.results.store import check_writable, to_json, write_text
-from cudareduce.temporary import temporary_folder
 
 
 def compare_files(request: CompareRequest) -> int:
@@ -115,35 +109,41 @@ def check_base(request: BaseRequest) -> int:
     """Two trees of kernels against each other, in the same rounds of one process; the exit code.
     Raises UsageError and EnvironmentProblem."""
     request.outputs.check()
-    remeasuring, registry = request.remeasuring, load_registry(request.remeasuring.folders)
-    heads = remeasuring.folders or (kernels_folder(),)
-    choices = base_choices(remeasuring.kernels, heads, registry)
+    registry = load_registry(request.remeasuring.folders)
+    with opened_trees(request, registry) as trees:
+        return time_trees(request, trees, registry)
+
+
+def time_trees(
+    request: BaseRequest, trees: Trees, registry: Registry, ahead: Ahead | None = None
+) -> int:
+    """Measure both trees, judge, publish behind what was found `ahead`; the exit code. Raises
+    UsageError and EnvironmentProblem."""
+    remeasuring = request.remeasuring
     thresholds = load_thresholds(request.judging.thresholds, request.judging.threshold)
     rules = Rules(thresholds, paired=True, same_code=not request.judging.no_same_code)
-    with temporary_folder() as temporary:
-        base, problems = base_tree(request.base, heads, Path(temporary))
-        batches = base_batches(choices, base, request)
-        with _opened(remeasuring, registry) as bencher:
-            device = bencher.info()
-            measured = bencher.measure(batches)
+    batches = base_batches(trees.choices, trees.base, request)
+    with _opened(remeasuring, registry) as bencher:
+        device = bencher.info()
+        measured = bencher.measure(batches)
 
-            def longer(some: Sequence[Row], times: int = 2) -> Sides:
-                second = bencher.measure(_longer(batches, some, times, remeasuring.quiet))
-                return second.old, second.new
+        def longer(some: Sequence[Row], times: int = 2) -> Sides:
+            second = bencher.measure(_longer(batches, some, times, remeasuring.quiet))
+            return second.old, second.new
 
-            first = compare(measured.old, measured.new, rules)
-            if not first:
-                raise UsageError("nothing was compared: give --n elements that a kernel can reduce")
-            first = decide(first, longer, rules, Deadline(remeasuring.budget_s))
-            rows = confirm(first, longer, rules)
+        first = compare(measured.old, measured.new, rules)
+        if not first:
+            raise UsageError("nothing was compared: give --n elements that a kernel can reduce")
+        first = decide(first, longer, rules, Deadline(remeasuring.budget_s))
+        rows = confirm(first, longer, rules)
     unused = unused_notes(thresholds, [*measured.old, *measured.new])
     judgement = Judgement(
-        title=f"{' '.join(map(str, heads))} against {request.base}, {device.name}",
-        rows=tuple(rows), rules=rules, notes=(*problems, *unused, *measured.remarks),
+        title=f"{' '.join(map(str, trees.heads))} against {request.base}, {device.name}",
+        rows=tuple(rows), rules=rules, notes=(*trees.problems, *unused, *measured.remarks),
     )  # fmt: skip
     return publish_judgement(
         judgement, request.judging, request.outputs, registry,
-        remeasured=measured, quiet=remeasuring.quiet,
+        remeasured=measured, quiet=remeasuring.quiet, ahead=ahead,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log
+from typing import Any
 
 from cudareduce.bench.command import verdict_codes
 from cudareduce.errors import BaselineError, worst_exit_code
@@ -19,9 +20,10 @@ from cudareduce.gate.thresholds import Thresholds
 from cudareduce.gate.verdicts import findings, machine_text, verdict_sections
 from cudareduce.library.registry import Registry
 from cudareduce.progress import say
-from cudareduce.report.ci import junit, tell_ci
+from cudareduce.report.ci import Finding, junit, tell_ci
 from cudareduce.report.numbers import plain_text, short_size
 from cudareduce.report.publish import Outputs, Texts, publish
+from cudareduce.report.sections import Section
 from cudareduce.results.record import Record, Run
 
 
@@ -34,6 +36,15 @@ class Judgement:
     rows: tuple[Row, ...]
     rules: Rules
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """What was found before anything was timed, to be published in front of it."""
+
+    section: Section
+    findings: tuple[Finding, ...]
+    values: tuple[dict[str, Any], ...]
 
 
 def rules_between(
@@ -110,8 +121,9 @@ def publish_judgement(
     texts: Texts | None = None,
     remeasured: Remeasured | None = None,
     quiet: bool = False,
+    ahead: Ahead | None = None,
 ) -> int:
-    """Publish verdicts, with further `texts` for files; the exit code."""
+    """Publish verdicts, with further `texts` for files; the exit code of what was timed."""
     rows, policy = judgement.rows, Policy(judging.strict, judging.allow_gone)
     moved = machine(rows, judgement.rules)
     notes = (*power_notes(rows, judgement.rules), *judgement.notes)
@@ -121,12 +133,16 @@ def publish_judgement(
     )  # fmt: skip
     sections = [replace(section, head=judgement.head) for section in sections]
     told = findings(rows, policy, moved)
+    sections = [*([ahead.section] if ahead else []), *sections]
+    told = [*(ahead.findings if ahead else ()), *told]
+    values = ahead.values if ahead else ()
     own: Texts = {
         "benchmark_json": lambda: benchmark_series(rows),
         "junit": lambda: junit(told, "cudareduce"),
     }
     publish(
-        outputs, sections, {**own, **(texts or {})}, printed={"json": lambda: rows_json(rows)},
+        outputs, sections, {**own, **(texts or {})},
+        printed={"json": lambda: rows_json(rows, values)},
         commands=tell_ci(told, sections, registry.place),
     )  # fmt: skip
     if (outputs.piped or outputs.style) in ("json", "benchmark_json", "junit"):

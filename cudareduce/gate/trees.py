@@ -6,13 +6,39 @@ import io
 import os
 import subprocess
 import tarfile
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudareduce.errors import UsageError
+from cudareduce.gate.request import BaseRequest
+from cudareduce.gate.rerun import base_choices
 from cudareduce.launch.prelude import device_folder
 from cudareduce.library.kernel import Kernel, load_kernel
+from cudareduce.library.registry import Choice, Registry, kernels_folder
+from cudareduce.temporary import temporary_folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trees:
+    """Two trees of kernels: the folders of this one, what is compared of it, the kernels of the
+    base by id, and what of these cannot be read."""
+
+    heads: tuple[Path, ...]
+    choices: tuple[Choice, ...]
+    base: Mapping[str, Kernel]
+    problems: tuple[str, ...]
+
+
+@contextmanager
+def opened_trees(request: BaseRequest, registry: Registry) -> Iterator[Trees]:
+    """Both trees, for as long as a revision lies unpacked. Raises UsageError."""
+    heads = request.remeasuring.folders or (kernels_folder(),)
+    choices = base_choices(request.remeasuring.kernels, heads, registry)
+    with temporary_folder() as temporary:
+        base, problems = base_tree(request.base, heads, Path(temporary))
+        yield Trees(heads=heads, choices=tuple(choices), base=base, problems=tuple(problems))
 
 
 def base_tree(base: str, heads: Sequence[Path], into: Path) -> tuple[dict[str, Kernel], list[str]]:
