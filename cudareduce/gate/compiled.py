@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cudareduce.backends import choose_backend
@@ -18,13 +18,15 @@ from cudareduce.compiled.sides import (
     with_traffic,
 )
 from cudareduce.compiled.telling import compiled_findings, compiled_section, compiled_values
-from cudareduce.compiled.units import Job, jobs, left_out, sample_of
+from cudareduce.compiled.units import SAMPLED, Job, jobs, left_out, sample_of
 from cudareduce.errors import EnvironmentProblem, worst_exit_code
 from cudareduce.gate.command import time_trees
 from cudareduce.gate.judgement import Ahead
 from cudareduce.gate.request import BaseRequest, CompiledTreesRequest
+from cudareduce.gate.rerun import base_choices
 from cudareduce.gate.trees import Trees, opened_trees
-from cudareduce.library.registry import asked_for, load_registry
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import Choice, asked_for, load_registry
 
 #: Kernels that did not change, timed beside those that did: what the machine does to both.
 CONTROLS = 5
@@ -32,10 +34,9 @@ CONTROLS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Two trees as nvcc sees them; `same` are kernels whose text is the same in both."""
+    """Two trees as nvcc sees them: units whose texts differ, and what to say besides."""
 
     rows: tuple[UnitRow, ...]
-    same: frozenset[str]
     notes: tuple[str, ...]
 
 
@@ -48,7 +49,7 @@ def check_compiled_trees(request: CompiledTreesRequest) -> int:
     with opened_trees(timed, registry) as trees:
         found = compared_trees(trees, request, tools)
         codes = exit_codes(found.rows, allow_gone=allow_gone)
-        fewer = worth_timing(trees, found)
+        fewer = worth_timing(trees, found, base_choices((), trees.heads, registry))
         why = "what does not compile comes first" if 2 in codes else why_not_timed(timed, fewer)
         title = f"compiled by nvcc {tools.nvcc.version} against {timed.base}"
         notes = [*trees.problems, *found.notes, *([f"Nothing is timed: {why}"] if why else [])]
@@ -82,11 +83,9 @@ def compared_trees(trees: Trees, request: CompiledTreesRequest, tools: Tools) ->
     notes = [*left_out(new, architectures), *uncounted_before, *uncounted]
     rows = tuple(compare_units(before, after))
     others = {row.unit.kernel for row in rows}
-    unchanged = frozenset(key[0] for key in same) - others
+    unchanged = {key[0] for key in same} - others
     text = f"{len(unchanged)} of {len(new)} kernels have the same text in both trees"
-    return Compared(
-        rows=rows, same=unchanged, notes=tuple(dict.fromkeys([text, *notes, *tools.notes]))
-    )
+    return Compared(rows=rows, notes=tuple(dict.fromkeys([text, *notes, *tools.notes])))
 
 
 def _text(job: Job) -> str:
@@ -94,23 +93,29 @@ def _text(job: Job) -> str:
     return job.source.text.replace(str(job.kernel.path), "")
 
 
-def worth_timing(trees: Trees, found: Compared) -> Trees:
-    """The kernels that nvcc makes something else of, and controls among those that it does not."""
+def worth_timing(trees: Trees, found: Compared, every: Sequence[Choice]) -> Trees:
+    """The kernels that nvcc makes something else of and, as controls, some of those among `every`
+    kernel of this tree that have the same text in both."""
     changed = {row.unit.kernel for row in found.rows if row.verdict not in ("SAME", "RENAMED")}
     if not changed:
         return replace(trees, choices=(), base={})
-    shown = dict.fromkeys(choice.kernel.id for choice in trees.choices)
-    beside = set(_spread([name for name in shown if name not in changed and name in trees.base]))
+    same = [c for c in every if c.kernel.id not in changed and _unchanged(c.kernel, trees.base)]
+    beside = same[:: max(1, len(same) // CONTROLS)]
+    names = changed | {choice.kernel.id for choice in beside}
     return replace(
         trees,
-        choices=tuple(c for c in trees.choices if c.kernel.id in changed | beside),
-        base={name: kernel for name, kernel in trees.base.items() if name in changed | beside},
+        choices=(*(c for c in trees.choices if c.kernel.id in changed), *beside),
+        base={name: kernel for name, kernel in trees.base.items() if name in names},
     )
 
 
-def _spread(names: Sequence[str]) -> Sequence[str]:
-    """Some of them, from all over the list."""
-    return names[:: max(1, len(names) // CONTROLS)]
+def _unchanged(kernel: Kernel, base: Mapping[str, Kernel]) -> bool:
+    """Whether the base has the same text for what is compiled for every architecture."""
+    if kernel.id not in base:
+        return False
+    mine, theirs = ([_text(job) for job in jobs([k], (SAMPLED,), None)]
+                    for k in (kernel, base[kernel.id]))  # fmt: skip
+    return bool(mine) and mine == theirs
 
 
 def why_not_timed(request: BaseRequest, trees: Trees) -> str | None:

@@ -80,7 +80,11 @@ def test_on_a_gpu_what_changed_is_timed_beside_controls(
     monkeypatch.setattr(Jobs, "emulator", None)
     edit(trees[1], "kernel_a", INDEX, FAR + "  // slower: 10 %")
     with fake_gpu(monkeypatch, cache):
-        code, out, _ = check(cudareduce, trees, "--n", 3000, "--format", "json")
+        base, head = trees
+        code, out, _ = cudareduce(
+            "check", "kernel_a", "--compile", "--base", base, "--kernels", head, "--arch", 90,
+            "--quiet", "--n", 3000, "--format", "json",
+        )  # fmt: skip
     rows = json.loads(out)
     assert code == 1
     assert [row["verdict"] for row in rows if "causes" in row] == ["WORSE"]
