@@ -54,8 +54,11 @@ def compiled_side(todo: Sequence[Job], tools: Tools, quiet: bool) -> Side:
 
 
 def moved(rows: Sequence[UnitRow]) -> set[str]:
-    """The kernels whose machine code is not what it was."""
-    return {row.unit.kernel for row in rows if row.verdict in _MOVED}
+    """The kernels whose machine code is not what it was, as far as they compile."""
+    return {
+        row.unit.kernel for row in rows
+        if row.verdict in _MOVED and not isinstance(row.new, Failed)
+    }  # fmt: skip
 
 
 def with_traffic(
