@@ -84,7 +84,8 @@ def compared_trees(trees: Trees, request: CompiledTreesRequest, tools: Tools) ->
     rows = tuple(compare_units(before, after))
     others = {row.unit.kernel for row in rows}
     unchanged = {key[0] for key in same} - others
-    text = f"{len(unchanged)} of {len(new)} kernels have the same text in both trees"
+    compiled = {job.kernel.id for job in todo[1]}
+    text = f"{len(unchanged)} of {len(compiled)} kernels have the same text in both trees"
     return Compared(rows=rows, notes=tuple(dict.fromkeys([text, *notes, *tools.notes])))
 
 
