@@ -207,6 +207,13 @@ class SparseBackend(Backend, Protocol):
         `most_s`. Raises KernelFault."""
 
 
+class CountingBackend(Backend, Protocol):
+    """Counts what the warps of its launches ask of memory, from the addresses of their lanes."""
+
+    def traffic(self) -> dict[str, int]:
+        """What has been counted since the last call, by name (emulator/traffic.h)."""
+
+
 class Monitor(Protocol):
     """Reads the state of one GPU again and again. What it cannot read is None, and `problem` says
     once, in words, what is missing and what to do about it."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
-from cudareduce.backend import TIMED_BACKENDS, Backend, BackendName, TimedBackend
+from cudareduce.backend import TIMED_BACKENDS, Backend, BackendName, CountingBackend, TimedBackend
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.host import user_dir
 
@@ -91,6 +93,16 @@ def choose_backend(
             "nothing is timed."
         )
         return cpu, tuple(remarks)
+
+
+@contextmanager
+def counting_emulator(cache: Path | None) -> Iterator[CountingBackend]:
+    """The emulator's build that counts what warps ask of memory. Raises EnvironmentProblem without
+    g++."""
+    from cudareduce.emulator.cpu import CpuBackend
+
+    with CpuBackend(cache=cache, counts=True) as backend:
+        yield backend
 
 
 def open_timed(spec: BackendSpec) -> TimedBackend:

@@ -118,10 +118,11 @@ def compare(**options: Any) -> int:
 _NOT_COMPILING = (
     "base", "compiling", "n", "rows", "op", "dtype", "rounds", "threshold", "thresholds", "strict",
     "cross_device", "no_same_code", "json", "benchmark_json", "time_limit", "everything",
-    "no_cache", "device", "peers", "map", "budget", "max_time", "times", "comment",
+    "no_cache", "device", "peers", "map", "budget", "max_time", "times",
 )  # fmt: skip
 _NOT_BASELINE = ("base", "times", "compiling", "n", "rows", "op", "dtype", "arch")
 _NOT_BASE = ("baseline", "times", "compiling", "update_baseline", "arch", "json")
+_NOT_TREES = ("baseline", "times", "compiling", "update_baseline", "json")
 _NOT_SELF = ("base", "baseline", "compiling", "update_baseline", "arch")
 #: What a comparison with itself has nothing to say to.
 _ABOUT_A_CHANGE = ("baseline", "base", "compiling", "update_baseline", "arch", "peers", "strict",
@@ -158,7 +159,7 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
     "--compile",
     "compiling",
     is_flag=True,
-    help="No GPU: compare registers, spills and instructions that nvcc makes.",
+    help="No GPU: compare what nvcc makes of kernels, and what they ask of memory.",
 )
 @click.option(
     "--update-baseline", is_flag=True, help="Show what changes, then write the baseline anew."
@@ -185,7 +186,9 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
     help="With --base: element types.  [default: float32]",
 )
 @click.option(
-    "--arch", type=Architectures(), help="With --compile: architectures.  [default: the baseline's]"
+    "--arch",
+    type=Architectures(),
+    help="With --compile: architectures.  [default: the baseline's, or 75,80,90,100,120]",
 )
 @add_map
 @add_json
@@ -201,10 +204,18 @@ def check(arguments: list[str], /, **options: Any) -> int:  # fmt: skip
     """The gate for CI: measure again, compare, exit code.
 
     Against a stored run (--baseline), another tree of kernels in the same rounds (--base), or,
-    without a GPU, what nvcc made of them before (--compile --baseline).
+    without a GPU, what nvcc made of them before (--compile --baseline) or makes of another tree
+    (--compile --base; where there is a GPU, what comes out otherwise is timed).
     """
     _refuse_contradictions(options)
     options["argv"] = tuple(arguments)
+    defaults = {"n": (2**25,), "rows": 1, "op": ("sum",), "dtype": ("float32",)}
+    given = {key: options[key] or value for key, value in defaults.items()}
+    if options["compiling"] and options["base"] is not None:
+        from cudareduce.gate.compiled import check_compiled_trees
+        from cudareduce.gate.request import CompiledTreesRequest
+
+        return check_compiled_trees(made(CompiledTreesRequest, options | given, _NOT_TREES))
     if options["compiling"]:
         from cudareduce.compiled.command import CompileRequest, check_compiled
 
@@ -214,8 +225,6 @@ def check(arguments: list[str], /, **options: Any) -> int:  # fmt: skip
 
     if options["baseline"] is not None:
         return check(made(CheckRequest, options, _NOT_BASELINE))
-    defaults = {"n": (2**25,), "rows": 1, "op": ("sum",), "dtype": ("float32",)}
-    given = {key: options[key] or value for key, value in defaults.items()}
     if options["times"] is not None:
         return check_self(made(SelfRequest, options | given, _NOT_SELF))
     return check_base(made(BaseRequest, options | given, _NOT_BASE))
@@ -229,8 +238,8 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
     base, compiling = options["base"] is not None, options["compiling"]
     if options["base"] == "":
         raise click.UsageError("--base is empty: name a revision or a folder of kernels")
-    if base and (compiling or options["baseline"] is not None):
-        raise click.UsageError("--base needs no --baseline and no --compile: choose one")
+    if base and options["baseline"] is not None:
+        raise click.UsageError("--base needs no --baseline: choose one")
     if not base and options["baseline"] is None:
         raise click.UsageError(
             "name what to compare with: --baseline FILE (made by bench --json FILE), --base REV, "
@@ -249,10 +258,10 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
         )
     if options["arch"] and not compiling:
         raise click.UsageError("--arch goes with --compile")
-    if compiling:
+    if compiling and not base:
         timed = ("rounds", "threshold", "thresholds", "strict", "cross_device", "no_same_code",
                  "json", "benchmark_json", "time_limit", "everything", "no_cache",
-                 "budget", "max_time", "comment")  # fmt: skip
+                 "budget", "max_time")  # fmt: skip
         for key in timed:
             if options[key]:
                 name = {"everything": "all"}.get(key, key.replace("_", "-"))

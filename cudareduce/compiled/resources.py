@@ -11,11 +11,11 @@ class Resources:
     """Per thread: registers, stack and spills; per block: shared memory and barriers."""
 
     registers: int
-    stack_bytes: int
-    spill_store_bytes: int
-    spill_load_bytes: int
-    shared_bytes: int
-    barriers: int
+    stack_bytes: int = 0
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
+    shared_bytes: int = 0
+    barriers: int = 0
 
     @property
     def spill_bytes(self) -> int:

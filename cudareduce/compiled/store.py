@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cudareduce.compiled.opcodes import histogram_text, read_histogram
 from cudareduce.compiled.resources import Resources
-from cudareduce.compiled.sass import KINDS
+from cudareduce.compiled.sass import Code
+from cudareduce.compiled.traffic import Traffic
 from cudareduce.errors import BaselineError, UsageError
 from cudareduce.results.store import is_missing, known_fields, read_json
 
 KIND = "cudareduce compile"
 #: Raised when a field changes its meaning or goes; new fields do not raise it.
-SCHEMA = 1
+SCHEMA = 2
 #: Said of a file that --update-baseline itself cannot read either, since it compares first.
 _ANEW = "delete it, then write it anew with --update-baseline"
 _LISTS = (
     ("flags", str, "text", 0), ("architectures", int, "number", 1), ("units", dict, "unit", 1),
+    ("traffic", dict, "kernel", 0),
 )  # fmt: skip
 Key = tuple[str, str, str, str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One kernel, compiled for one stage of one reduction and one architecture. `instructions` is
-    None where there was no disassembler."""
+    """One kernel, compiled for one stage of one reduction and one architecture. `code` is None
+    where there was no disassembler."""
 
     kernel: str
     op: str
@@ -40,13 +43,24 @@ class Unit:
     arch: int
     cubin_sha: str
     resources: Resources
-    instructions: Mapping[str, int] | None = None
+    code: Code | None = None
 
     @property
     def key(self) -> Key:
         """What makes two units the same thing, compiled at different times. Block and items are
         the header's, and when they change it is this that must be compared."""
         return self.kernel, self.op, self.dtype, self.acc, self.stage, self.arch
+
+    @property
+    def code_key(self) -> tuple[object, ...]:
+        """The same for the same machine code, whatever the kernel is called."""
+        sha = self.code.sha if self.code else self.cubin_sha
+        return *self.key[1:], self.block, self.items, self.resources, sha
+
+    def same_as(self, other: Unit) -> bool:
+        """Whether it is the same file of machine code, launched the same way."""
+        mine, theirs = ((u.cubin_sha, u.block, u.items) for u in (self, other))
+        return mine == theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +91,40 @@ class CompiledSet:
     disassembler: str | None
     architectures: tuple[int, ...]
     units: tuple[Unit, ...]
+    traffic: tuple[Traffic, ...] = ()
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     kind: str = KIND
     schema: int = SCHEMA
 
 
 def to_json(made: CompiledSet) -> str:
-    """One unit a line, so that a diff of the file shows which kernels changed."""
-    head = asdict(made)
-    units = ",\n".join(f"  {json.dumps(unit)}" for unit in head.pop("units"))
-    body = json.dumps(head, indent=1)
-    return f'{body[:-2]},\n "units": [\n{units}\n ]\n}}\n'
+    """One unit a line, so that a diff of the file shows which kernels changed; resources that are
+    not taken are left out."""
+    head = asdict(replace(made, units=(), traffic=()))
+    lists = {
+        "units": [_stored(unit) for unit in made.units],
+        "traffic": [asdict(each) for each in made.traffic],
+    }
+    body = json.dumps({key: value for key, value in head.items() if key not in lists}, indent=1)
+    for name, values in lists.items():
+        lines = ",\n".join(f"  {json.dumps(value, separators=(',', ':'))}" for value in values)
+        body = f'{body[:-2]},\n "{name}": [\n{lines}\n ]\n}}'
+    return f"{body}\n"
+
+
+def _stored(unit: Unit) -> dict[str, Any]:
+    values = unit_values(unit)
+    used = values["resources"]
+    kept = {name: n for name, n in used.items() if n or name == "registers"}
+    return values | {"resources": kept}
+
+
+def unit_values(unit: Unit | Failed) -> dict[str, Any]:
+    """A unit as it is stored and printed: its histogram is a line of text."""
+    values = asdict(unit)
+    if isinstance(unit, Unit) and unit.code is not None:
+        values["code"]["opcodes"] = histogram_text(unit.code.opcodes)
+    return values
 
 
 def load(path: Path) -> CompiledSet:
@@ -119,6 +156,7 @@ def load(path: Path) -> CompiledSet:
     if len({unit.key for unit in units}) < len(units):
         raise UsageError(f"{path} contradicts itself: a kernel stands there twice; {_ANEW}")
     lists = {name: tuple(data[name]) for name in ("flags", "architectures")}
+    lists["traffic"] = tuple(Traffic(**known_fields(Traffic, each)) for each in data["traffic"])
     unknown = {"disassembler": None}  # where a file does not tell
     return CompiledSet(**unknown | known_fields(CompiledSet, data) | lists | {"units": units})
 
@@ -144,6 +182,9 @@ def _problems(data: Mapping[str, Any]) -> Iterator[str]:
             yield f"unit {number}: {problem}"
         if unit["arch"] not in data["architectures"]:
             yield f"unit {number}: sm_{unit['arch']} is not among the architectures"
+    for number, each in enumerate(data["traffic"], 1):
+        for problem in _traffic_problems(each):
+            yield f"traffic {number}: {problem}"
 
 
 def _unit_problems(unit: Mapping[str, Any]) -> Iterator[str]:
@@ -153,11 +194,33 @@ def _unit_problems(unit: Mapping[str, Any]) -> Iterator[str]:
     for name in ("block", "items", "arch"):
         if not _count(unit.get(name), 1):
             yield f"{name} is {unit.get(name)!r}"
-    yield from _count_problems(
-        "resources", unit.get("resources"), [f.name for f in fields(Resources)]
-    )
-    if unit.get("instructions") is not None:
-        yield from _count_problems("instructions", unit["instructions"], ["all", *KINDS])
+    yield from _count_problems("resources", unit.get("resources"), ["registers"])
+    if unit.get("code") is not None:
+        yield from _code_problems(unit["code"])
+
+
+def _code_problems(code: object) -> Iterator[str]:
+    if not isinstance(code, dict):
+        yield f"code is {code!r}"
+        return
+    if not isinstance(code.get("sha"), str):
+        yield f"code: sha is {code.get('sha')!r}"
+    if not _count(code.get("in_flight"), 0):
+        yield f"code: in_flight is {code.get('in_flight')!r}"
+    try:
+        read_histogram(code["opcodes"])
+    except (KeyError, AttributeError, ValueError):
+        yield f"code: opcodes is {code.get('opcodes')!r}"
+
+
+def _traffic_problems(each: Mapping[str, Any]) -> Iterator[str]:
+    for one in fields(Traffic):
+        value = each.get(one.name)
+        known = isinstance(value, str) if one.type == "str" else _count(value, 0)
+        if not known:
+            yield f"{one.name} is {value!r}"
+    if not each.get("block") or not each.get("items"):
+        yield "block and items are 0"
 
 
 def _count_problems(name: str, counts: object, wanted: Sequence[str]) -> Iterator[str]:
@@ -176,4 +239,7 @@ def _count(value: object, least: int) -> bool:
 
 def _unit(values: Mapping[str, Any]) -> Unit:
     resources = Resources(**known_fields(Resources, values["resources"]))
-    return Unit(**known_fields(Unit, values) | {"resources": resources})
+    code = values.get("code")
+    if code is not None:
+        code = Code(code["sha"], read_histogram(code["opcodes"]), code["in_flight"])
+    return Unit(**known_fields(Unit, values) | {"resources": resources, "code": code})

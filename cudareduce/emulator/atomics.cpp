@@ -4,6 +4,7 @@
 
 #include "diagnostics.h"
 #include "hazards.h"
+#include "traffic.h"
 
 namespace cudaemu {
 namespace {
@@ -12,6 +13,9 @@ template <class W>
 W begin(W *address, Scope scope, const void *return_address) {
   if (running_block->launch().watched) {
     hazards::atomic_accessed(address, sizeof *address, scope, return_address);
+  } else if (traffic::counting) {
+    traffic::atomic();
+    running_block->preempt();
   } else {
     running_block->preempt();
   }
@@ -32,6 +36,8 @@ W load(const W *address, const void *return_address) {
   if (running_block->launch().watched) {
     hazards::access_memory(address, sizeof *address, {hazards::Kind::Read, true, false, true},
                            return_address);
+  } else if (traffic::counting) {
+    traffic::polled();
   } else {
     running_block->preempt();
   }
@@ -106,6 +112,7 @@ void grid_barrier(Site at) {
 void fence(Scope scope) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (running_block->launch().watched) hazards::thread_fenced(scope);
+  if (traffic::counting && scope == Scope::Device) traffic::fenced();
 }
 
 }  // namespace cudaemu

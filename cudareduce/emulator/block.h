@@ -36,6 +36,7 @@ struct Launch {
   Order order;
   uint64_t seed;
   bool watched;  // every access is checked for hazards, on one OS thread
+  bool counted;  // what warps ask of memory is counted, on one OS thread
   uint64_t first, last;  // of the blocks that are run: all, or one alone
   uint64_t until_ns;     // on the clock of the OS thread that runs it; 0: to its end
   GridBarrier &barrier;

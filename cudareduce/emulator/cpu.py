@@ -25,7 +25,7 @@ from cudareduce.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
 from cudareduce.emulator.call import Call
 from cudareduce.emulator.compiler import OutOfTime
 from cudareduce.emulator.program import CpuProgram, program_in
-from cudareduce.emulator.runtime import load_runtime
+from cudareduce.emulator.runtime import load_runtime, take_traffic
 from cudareduce.emulator.toolchain import Toolchain, archs
 from cudareduce.errors import BuildError, EnvironmentProblem, OutOfMemory
 from cudareduce.host import cpu_count, cpu_model, host_name
@@ -63,12 +63,13 @@ class CpuBackend:
     )  # fmt: skip
 
     def __init__(
-        self, *, cache: Path | None, hazards: bool = False, threads: int | None = None
-    ) -> None:
-        self._schedule, self._hazards = SCHEDULES[0], hazards
+        self, *, cache: Path | None, hazards: bool = False, threads: int | None = None,
+        counts: bool = False,
+    ) -> None:  # fmt: skip
+        self._schedule, self._hazards, self._counts = SCHEDULES[0], hazards, counts
         self._temporary = temporary_folder() if cache is None else None
         folder = Path(self._temporary.name) if self._temporary else cast(Path, cache)
-        self._toolchain = Toolchain(folder, hazards)
+        self._toolchain = Toolchain(folder, hazards, counts)
         self.readers: int | None = None
         self._os_threads = threads or min(cpu_count(), MAX_OS_THREADS)
         self._finalizers: dict[int, weakref.finalize[..., CpuBuffer]] = {}
@@ -144,8 +145,7 @@ class CpuBackend:
         if address is None:
             raise OutOfMemory(f"no memory for a buffer of {nbytes} bytes")
         buffer = CpuBuffer(address, nbytes)
-        release = weakref.finalize(buffer, self._runtime.cudaemu_release, address)
-        self._finalizers[address] = release
+        self._finalizers[address] = weakref.finalize(buffer, self._runtime.cudaemu_release, address)
         return buffer
 
     def reserve(self, nbytes: int) -> CpuBuffer:
@@ -237,7 +237,8 @@ class CpuBackend:
     ) -> Call:
         words = [arg if isinstance(arg, int) else cast(CpuBuffer, arg).address for arg in args]
         call = Call(cast(CpuProgram, program), grid, block, words, shared, keeps=tuple(args))
-        call.request.os_threads, call.request.watched = self._os_threads, self._hazards
+        call.request.watched, call.request.counted = self._hazards, self._counts
+        call.request.os_threads = self._os_threads
         return call
 
     def ways(self, repeats: int, *, quick: bool) -> Iterator[str]:
@@ -246,6 +247,10 @@ class CpuBackend:
         for schedule in SCHEDULES[: 1 if quick else 2 if self._hazards else None]:
             self._schedule = schedule
             yield f"schedule {schedule}"
+
+    def traffic(self) -> dict[str, int]:
+        """What launches since the last call have asked of memory, where that is counted."""
+        return take_traffic(self._runtime)
 
     def timed(self) -> None:
         """Nothing: the emulator's times say nothing of a GPU."""
@@ -278,9 +283,8 @@ class CpuBackend:
 
     def close(self) -> None:
         """Give back all buffers and, if this backend has made it, the cache."""
-        for release in self._finalizers.values():
-            release()
-        self._finalizers.clear()
+        while self._finalizers:
+            self._finalizers.popitem()[1]()
         if self._temporary is not None:
             self._temporary.cleanup()
 

@@ -6,9 +6,10 @@
 
 #include "diagnostics.h"
 #include "hazards.h"
+#include "traffic.h"
 
-using cudaemu::hazards::access_memory;
 using cudaemu::hazards::Kind;
+using cudaemu::hazards::Manner;
 
 namespace {
 
@@ -33,6 +34,16 @@ struct BoundsData {
 void diagnose_at(const SourceLocation &location, const std::string &what) {
   if (cudaemu::this_thread == nullptr) return;
   cudaemu::diagnose({location.file, static_cast<int>(location.line)}, what);
+}
+
+// The same kernels' code, watched or counted.
+inline void access_memory(void *address, size_t bytes, Manner manner, const void *return_address) {
+  if (cudaemu::traffic::counting) {
+    const bool writes = manner.kind == Kind::Write;
+    cudaemu::traffic::access(address, bytes, writes, manner.strong, return_address);
+  } else {
+    cudaemu::hazards::access_memory(address, bytes, manner, return_address);
+  }
 }
 
 }  // namespace

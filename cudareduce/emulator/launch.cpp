@@ -15,6 +15,7 @@
 #include "diagnostics.h"
 #include "hazards.h"
 #include "memory.h"
+#include "traffic.h"
 #include "worker.h"
 
 namespace cudaemu {
@@ -151,6 +152,7 @@ struct cudaemu_request {
   uint64_t only;     // that block
   uint64_t most_ns;  // and the time of its OS thread after which it is not gone on with
   uint32_t cut;      // set where that time was not enough
+  uint32_t counted;  // whether accesses are to be counted, see traffic.h
   uint32_t readers;  // set where it is watched: blocks that have read from the first argument
 };
 
@@ -169,6 +171,7 @@ unsigned cudaemu_launch(cudaemu_request *request) {
       static_cast<Order>(request->order),
       request->seed,
       request->watched != 0,
+      request->counted != 0,
       alone ? request->only : 0,
       alone ? request->only + 1 : blocks,
       alone ? thread_ns() + request->most_ns : 0,
@@ -180,11 +183,13 @@ unsigned cudaemu_launch(cudaemu_request *request) {
     return count_diagnostics();
   }
   if (launch.watched) hazards::launch_begins(launch, segments_of(*launch.entry));
-  const uint64_t useful = launch.watched || alone ? 1 : request->os_threads;
+  if (launch.counted) traffic::launch_begins(launch, segments_of(*launch.entry));
+  const uint64_t useful = launch.watched || launch.counted || alone ? 1 : request->os_threads;
   const Keeper keeper(alone ? segments_of(*launch.entry).variables : std::vector<Segment>());
   const unsigned workers = static_cast<unsigned>(std::clamp<uint64_t>(useful, 1, blocks));
   request->cut = pool().run(launch, workers) ? 0 : 1;
   if (launch.watched) hazards::launch_ends();
+  if (launch.counted) traffic::launch_ends();
   request->readers = launch.watched ? hazards::readers() : 0;
   check_margins(launch);
   return count_diagnostics();

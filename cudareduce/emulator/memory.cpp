@@ -164,6 +164,14 @@ bool describe_address(const Launch &launch, const void *address, char *text, siz
   return false;
 }
 
+const char *start_of_buffer(const void *address) {
+  const char *byte = static_cast<const char *>(address);
+  for (const Buffer &buffer : buffers) {
+    if (byte >= buffer.start && byte < buffer.end()) return buffer.start;
+  }
+  return nullptr;
+}
+
 void check_margins(const Launch &launch) {
   for (const Buffer &buffer : buffers) {
     if (!is_poison(buffer.margin_before(), buffer.start)) {

@@ -14,6 +14,9 @@ bool is_poison(const char *from, const char *to);
 // know, e.g. "4 bytes past the end of argument 0 (4000 bytes)". False: it is near no buffer.
 bool describe_address(const Launch &launch, const void *address, char *text, size_t capacity);
 
+// Where the live buffer that holds `address` begins; null: it lies in none.
+const char *start_of_buffer(const void *address);
+
 // Diagnoses writes into the poisoned margins around the buffers.
 void check_margins(const Launch &launch);
 

@@ -6,6 +6,12 @@ import ctypes
 import os
 from pathlib import Path
 
+#: What is counted of launches, in the order of emulator/traffic.h, which tells of each.
+TOTALS = (
+    "read_bytes", "written_bytes", "requests", "sectors", "accesses", "wavefronts", "atomics",
+    "barriers", "collectives", "fenced_blocks", "unfenced",
+)  # fmt: skip
+
 
 class Request(ctypes.Structure):
     """A launch as the runtime takes it: `cudaemu_request` in emulator/launch.cpp."""
@@ -24,8 +30,15 @@ class Request(ctypes.Structure):
         ("only", ctypes.c_uint64),
         ("most_ns", ctypes.c_uint64),
         ("cut", ctypes.c_uint32),
+        ("counted", ctypes.c_uint32),
         ("readers", ctypes.c_uint32),
     )
+
+
+class Totals(ctypes.Structure):
+    """What warps have asked of memory: `cudaemu::traffic::Totals` in emulator/traffic.h."""
+
+    _fields_ = tuple((name, ctypes.c_uint64) for name in TOTALS)
 
 
 class Entry(ctypes.Structure):
@@ -36,6 +49,13 @@ class Entry(ctypes.Structure):
         ("invoke", ctypes.c_void_p),
         ("parameters", ctypes.c_uint),
     )
+
+
+def take_traffic(runtime: ctypes.CDLL) -> dict[str, int]:
+    """The totals since the last call, by their names."""
+    totals = Totals()
+    runtime.cudaemu_take_traffic(ctypes.byref(totals))
+    return {name: getattr(totals, name) for name in TOTALS}
 
 
 def _load_once(runtime: Path) -> ctypes.CDLL:
@@ -63,6 +83,8 @@ def load_runtime(path: Path) -> ctypes.CDLL:
     runtime.cudaemu_launch.restype = ctypes.c_uint
     runtime.cudaemu_shared_bytes.argtypes = (ctypes.POINTER(Entry),)
     runtime.cudaemu_shared_bytes.restype = ctypes.c_uint64
+    runtime.cudaemu_take_traffic.argtypes = (ctypes.POINTER(Totals),)
+    runtime.cudaemu_take_traffic.restype = None
     runtime.cudaemu_printed.restype = ctypes.c_char_p
     runtime.cudaemu_diagnostics.restype = ctypes.c_char_p
     runtime.cudaemu_set_symbol.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)

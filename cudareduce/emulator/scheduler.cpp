@@ -1,6 +1,7 @@
 // Which thread of a block runs when: starting, waiting at the block's barrier, exiting.
 #include "diagnostics.h"
 #include "hazards.h"
+#include "traffic.h"
 #include "turns.h"
 
 namespace cudaemu {
@@ -201,6 +202,7 @@ void Block::release_barrier() {
     warps_[warp].at_barrier = 0;
   }
   if (launch_->watched) hazards::barrier_released();
+  if (launch_->counted) traffic::barrier_released();
 }
 
 // To the end of the queue: every other ready thread gets its turn before this one.

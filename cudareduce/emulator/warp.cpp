@@ -3,6 +3,7 @@
 
 #include "diagnostics.h"
 #include "hazards.h"
+#include "traffic.h"
 #include "turns.h"
 
 namespace cudaemu {
@@ -115,6 +116,7 @@ void Block::complete_collective(unsigned warp_number, unsigned mask) {
   } else {
     exchange(fibers, lanes, what);
   }
+  if (launch_->counted) traffic::warp_together(warp_number);
   warp.at_collective &= ~lanes;
   make_ready(warp_number, lanes);
 }

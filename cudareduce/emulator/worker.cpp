@@ -11,6 +11,7 @@
 #include "diagnostics.h"
 #include "memory.h"
 #include "ticker.h"
+#include "traffic.h"
 
 namespace cudaemu {
 namespace {
@@ -152,7 +153,7 @@ void Worker::run(const Launch &launch, Handout &handout, unsigned workers) {
   entered_ = nullptr;
   random_ = launch.seed;
   // Watched threads are seen to look at what others may change, and take turns at that.
-  const Ticker ticker(launch.watched ? Segment{} : segments_.code);
+  const Ticker ticker(launch.watched || launch.counted ? Segment{} : segments_.code);
   const unsigned room =
       std::clamp(MAX_RESIDENT_THREADS / launch.threads() / workers, 2u, MAX_RESIDENTS);
   const unsigned rounds = workers == 1 ? ROUNDS_IN_VAIN : ROUNDS_BESIDE_OTHERS;
@@ -188,6 +189,7 @@ void Worker::run(const Launch &launch, Handout &handout, unsigned workers) {
     }
     __atomic_add_fetch(&launch.barrier.ended, 1, __ATOMIC_SEQ_CST);
     look_behind_shared(launch, *resident);
+    if (launch.counted) traffic::block_ends(resident->block);
     resident->watched = nullptr;
     entered_ = nullptr;
     idle_.push_back(resident);

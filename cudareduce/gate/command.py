@@ -17,6 +17,7 @@ from cudareduce.gate.compare import Rules, compare
 from cudareduce.gate.exported import rows_json
 from cudareduce.gate.fresh import measured_afresh
 from cudareduce.gate.judgement import (
+    Ahead,
     Judgement,
     beside_notes,
     host_notes,
@@ -38,8 +39,8 @@ from cudareduce.gate.sides import measured_otherwise, same_run, side_text
 from cudareduce.gate.significance import MIN_ROUNDS
 from cudareduce.gate.stored_tree import stored_tree
 from cudareduce.gate.thresholds import load_thresholds
-from cudareduce.gate.trees import base_folders, load_tree
-from cudareduce.library.registry import Registry, kernels_folder, load_registry
+from cudareduce.gate.trees import Trees, heads_of, opened_trees
+from cudareduce.library.registry import Registry, load_registry
 from cudareduce.peers.names import meant
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Texts, publish
@@ -95,7 +96,7 @@ def check(request: CheckRequest) -> int:
             rules, notes = rules_between(old, now, thresholds, request.judging)
             looks = _looks(rules, remeasuring)
             seen = first_look(bencher.measure, again.batches, old.records, looks)
-        base = stored_tree(stored, device, _heads(remeasuring), Path(temporary))
+        base = stored_tree(stored, device, heads_of(remeasuring), Path(temporary))
         afresh = _afresh(remeasuring, registry)
         seen = second_look(seen, again.batches, base, afresh, looks)
     notes += [*beside_notes(seen.rows, stored, base), *host_notes(old.records, seen.measured.new)]
@@ -118,34 +119,41 @@ def check_base(request: BaseRequest) -> int:
     """Two trees of kernels against each other, in the same rounds of one process; the exit code.
     Raises UsageError and EnvironmentProblem."""
     request.outputs.check()
-    remeasuring, registry = request.remeasuring, load_registry(request.remeasuring.folders)
-    heads = _heads(remeasuring)
-    choices = base_choices(remeasuring.kernels, heads, registry)
+    registry = load_registry(request.remeasuring.folders)
+    with opened_trees(request, registry) as trees:
+        return time_trees(request, trees, registry)
+
+
+def time_trees(
+    request: BaseRequest, trees: Trees, registry: Registry, ahead: Ahead | None = None
+) -> int:
+    """Measure both trees, judge, publish behind what was found `ahead`; the exit code. Raises
+    UsageError and EnvironmentProblem."""
+    remeasuring = request.remeasuring
     thresholds = load_thresholds(request.judging.thresholds, request.judging.threshold)
     rules = Rules(thresholds, paired=True, same_code=not request.judging.no_same_code)
     looks = _looks(rules, remeasuring)
-    with temporary_folder() as temporary:
-        base, problems = load_tree(base_folders(request.base, heads, Path(temporary)))
-        batches = base_batches(choices, base, request)
-        with _opened(remeasuring, registry) as bencher:
-            device = bencher.info()
-            seen = first_look(bencher.measure, batches, None, looks)
-        if not seen.rows and not seen.cut:
-            raise UsageError("nothing was compared: give --n elements that a kernel can reduce")
-        seen = second_look(seen, batches, {}, _afresh(remeasuring, registry), looks)
+    batches = base_batches(trees.choices, trees.base, request)
+    with _opened(remeasuring, registry) as bencher:
+        device = bencher.info()
+        seen = first_look(bencher.measure, batches, None, looks)
+    if not seen.rows and not seen.cut:
+        raise UsageError("nothing was compared: give --n elements that a kernel can reduce")
+    seen = second_look(seen, batches, {}, _afresh(remeasuring, registry), looks)
     unused = unused_notes(thresholds, [*seen.measured.old, *seen.measured.new])
     sizes = ",".join(map(str, request.problems.n))
     now = Run(tool(request.argv), device, {"rounds": batches[0].settings.rounds}, ())
     judgement = Judgement(
-        title=f"{' '.join(map(str, heads))} against {request.base}, {device.name}",
+        title=f"{' '.join(map(str, trees.heads))} against {request.base}, {device.name}",
         head=(side_text("new", now),), rows=tuple(seen.rows), rules=rules,
-        notes=(*problems, *unused),
+        notes=(*trees.problems, *unused),
         against=(*_folders(remeasuring), "--base", request.base, "--n", sizes),
         measured=seen.measured, cut=seen.cut,
     )  # fmt: skip
     return publish_judgement(
-        judgement, request.judging, request.outputs, registry, quiet=remeasuring.quiet
-    )
+        judgement, request.judging, request.outputs, registry,
+        quiet=remeasuring.quiet, ahead=ahead,
+    )  # fmt: skip
 
 
 def check_self(request: SelfRequest) -> int:
@@ -153,7 +161,7 @@ def check_self(request: SelfRequest) -> int:
     wrong, and the code of what ended it early. Raises UsageError and EnvironmentProblem."""
     request.outputs.check()
     remeasuring, registry = request.remeasuring, load_registry(request.remeasuring.folders)
-    choices = base_choices(remeasuring.kernels, _heads(remeasuring), registry)
+    choices = base_choices(remeasuring.kernels, heads_of(remeasuring), registry)
     thresholds = load_thresholds(request.judging.thresholds, request.judging.threshold)
     rules = Rules(thresholds, same_code=False)
     with _opened(remeasuring, registry) as bencher:
@@ -174,10 +182,6 @@ def check_self(request: SelfRequest) -> int:
 def _folders(remeasuring: Remeasuring) -> list[str]:
     """The options that name the folders of kernels again."""
     return [word for folder in remeasuring.folders for word in ("--kernels", str(folder))]
-
-
-def _heads(remeasuring: Remeasuring) -> tuple[Path, ...]:
-    return remeasuring.folders or (kernels_folder(),)
 
 
 def _looks(rules: Rules, remeasuring: Remeasuring) -> Looks:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from cudareduce.gate.compare import Row
 from cudareduce.gate.verdicts import counts_text, problem_text, reason_text, row_cells, worst_first
 from cudareduce.problem.sizes import counted
+from cudareduce.report.ci import MARKER
 from cudareduce.report.markdown import escaped, to_markdown
 from cudareduce.report.sections import Section, first_few
 
-MARKER = "<!-- cudareduce -->"
 #: GitHub takes no comment above 65 536 characters; more kernels and rows than these nobody reads.
 _LONGEST, _MOST_KERNELS, _MOST_ROWS, _FIRST_FEW = 65_000, 20, 12, 6
 #: What says the same on either side is not shown, but counted.

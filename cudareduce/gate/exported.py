@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import expm1
 from typing import Any
 
@@ -11,9 +11,10 @@ from cudareduce.gate.compare import Row
 from cudareduce.gate.verdicts import problem_text, reason_text, sentence
 
 
-def rows_json(rows: Iterable[Row]) -> str:
-    """Every row as a JSON object, in the order of the new run; changes are in per cent."""
-    return json.dumps([_plain(row) for row in rows], indent=1, allow_nan=False) + "\n"
+def rows_json(rows: Iterable[Row], ahead: Sequence[dict[str, Any]] = ()) -> str:
+    """Every row as a JSON object, in the order of the new run; changes are in per cent. Objects of
+    another kind may stand `ahead`."""
+    return json.dumps([*ahead, *map(_plain, rows)], indent=1, allow_nan=False) + "\n"
 
 
 def _plain(row: Row) -> dict[str, Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import log
+from typing import Any
 
 from cudareduce.bench.command import verdict_codes
 from cudareduce.errors import BaselineError, worst_exit_code
 from cudareduce.gate.bencher import Cut, Remeasured
 from cudareduce.gate.comment import Told, comment
 from cudareduce.gate.compare import Row, Rules, host_only, machine
+from cudareduce.gate.controls import Controls
 from cudareduce.gate.exported import benchmark_series, rows_json
 from cudareduce.gate.fingerprint import match
 from cudareduce.gate.policy import Policy
@@ -21,9 +23,10 @@ from cudareduce.gate.verdicts import findings, machine_text, verdict_sections
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Registry
 from cudareduce.progress import say
-from cudareduce.report.ci import junit, tell_ci
+from cudareduce.report.ci import Finding, junit, tell_ci
 from cudareduce.report.numbers import plain_text, short_size
 from cudareduce.report.publish import Outputs, Texts, publish
+from cudareduce.report.sections import Section
 from cudareduce.results.record import Record, Run
 
 
@@ -43,6 +46,17 @@ class Judgement:
     code: Mapping[str, Sequence[str]] = field(default_factory=dict)
     measured: Remeasured | None = None
     cut: Cut | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """What was found before anything was timed, to be published in front of it; `code` is what is
+    known of a kernel's machine code, in words."""
+
+    section: Section
+    findings: tuple[Finding, ...]
+    values: tuple[dict[str, Any], ...]
+    code: Mapping[str, Sequence[str]]
 
 
 def rules_between(
@@ -127,8 +141,9 @@ def publish_judgement(
     *,
     texts: Texts | None = None,
     quiet: bool = False,
+    ahead: Ahead | None = None,
 ) -> int:
-    """Publish verdicts, with further `texts` for files; the exit code."""
+    """Publish verdicts, with further `texts` for files; the exit code of what was timed."""
     rows, policy = judgement.rows, Policy(judging.strict, judging.allow_gone)
     moved = machine(rows, judgement.rules)
     measured, cut = judgement.measured, judgement.cut
@@ -144,27 +159,33 @@ def publish_judgement(
     told = findings(rows, policy, moved)
     around = Told(
         title=judgement.title, head=judgement.head, notes=notes, against=judgement.against,
-        code=judgement.code,
-        shares=judgement.rules.shares,
+        code=ahead.code if ahead else {}, shares=judgement.rules.shares,
     )  # fmt: skip
+    sections = [*([ahead.section] if ahead else []), *sections]
+    told = [*(ahead.findings if ahead else ()), *told]
+    values = ahead.values if ahead else ()
     own: Texts = {
         "comment": lambda: comment(rows, around, machine_text(moved) if moved else ""),
         "benchmark_json": lambda: benchmark_series(rows),
         "junit": lambda: junit(told, "cudareduce"),
     }
     publish(
-        outputs, sections, {**own, **(texts or {})}, printed={"json": lambda: rows_json(rows)},
+        outputs, sections, {**own, **(texts or {})},
+        printed={"json": lambda: rows_json(rows, values)},
         commands=tell_ci(told, sections, registry.place),
     )  # fmt: skip
     if (outputs.piped or outputs.style) in ("json", "benchmark_json", "junit"):
         # which have no place for what holds for all rows
         for note in (*([machine_text(moved)] if moved else []), *said):
             say(note, quiet)
-    if cut:
-        return cut.exit_code
-    codes = {policy.exit_code(rows, moved)} - {0}
-    if measured is not None:
-        # Of the new side alone, since a change that mends a kernel must be able to pass; what is
-        # wrong there, the policy has judged.
-        codes |= verdict_codes(measured.new) - {3}
+    return _exit_code(judgement, policy, moved)
+
+
+def _exit_code(judgement: Judgement, policy: Policy, moved: Controls | None) -> int:
+    """Of the new side alone, since a change that mends a kernel must be able to pass."""
+    if judgement.cut:
+        return judgement.cut.exit_code
+    codes = {policy.exit_code(judgement.rows, moved)} - {0}
+    if judgement.measured is not None:
+        codes |= verdict_codes(judgement.measured.new) - {3}  # what is wrong, the policy has judged
     return worst_exit_code(codes)

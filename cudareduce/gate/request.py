@@ -111,3 +111,12 @@ class SelfRequest:
     judging: Judging
     outputs: Outputs
     argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledTreesRequest:
+    """Two trees to compile for `arch`, None the usual architectures, and how to measure what
+    comes out otherwise."""
+
+    arch: tuple[int, ...] | None = None
+    timed: BaseRequest

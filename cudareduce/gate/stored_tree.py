@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
-from cudareduce.gate.trees import base_folders, load_tree
+from cudareduce.gate.trees import base_tree
 from cudareduce.library.kernel import Kernel
 from cudareduce.results.record import Run
 
@@ -31,7 +31,7 @@ def stored_tree(
     if not same or not _REVISION.fullmatch(revision) or Path(revision).exists():
         return {}
     try:
-        kernels, _ = load_tree(base_folders(revision, heads, into))
+        kernels, _ = base_tree(revision, heads, into)
     except UsageError:
         return {}
     texts = {record.kernel: record.source_sha for record in stored.records}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Literal
 
 from cudareduce.backend import Source
@@ -24,37 +25,6 @@ Unit = tuple[Stage, int]
 
 _HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
 
-#: CUDA shuffles built-in types only; a struct travels as its 32-bit words. The emulator's shuffles
-#: take any type.
-_STRUCT_SHUFFLES = """
-#ifndef CUDAEMU
-#define STRUCT_SHUFFLE(NAME, LANE)                                                               \\
-    __device__ inline Acc NAME(unsigned mask, Acc value, LANE, int width = 32)                   \\
-    {                                                                                            \\
-        unsigned words[sizeof(Acc) / 4];                                                         \\
-        memcpy(words, &value, sizeof value);                                                     \\
-        for (unsigned &word : words)                                                             \\
-            word = NAME(mask, word, lane, width);                                                \\
-        memcpy(&value, words, sizeof value);                                                     \\
-        return value;                                                                            \\
-    }
-STRUCT_SHUFFLE(__shfl_sync, int lane)
-STRUCT_SHUFFLE(__shfl_up_sync, unsigned lane)
-STRUCT_SHUFFLE(__shfl_down_sync, unsigned lane)
-STRUCT_SHUFFLE(__shfl_xor_sync, int lane)
-#undef STRUCT_SHUFFLE
-__device__ inline Acc __ldcg(const Acc *address)
-{
-    unsigned words[sizeof(Acc) / 4];
-    for (unsigned k = 0; k < sizeof(Acc) / 4; k++)
-        words[k] = __ldcg((const unsigned *)address + k);
-    Acc value;
-    memcpy(&value, words, sizeof value);
-    return value;
-}
-#endif
-"""
-
 
 def _limits(scalar: DType) -> tuple[str, str]:
     """C++ literals of the lowest and the highest value of a type."""
@@ -68,24 +38,34 @@ def _limits(scalar: DType) -> tuple[str, str]:
     return f"-{top} - 1", top
 
 
+def device_folder() -> Path:
+    """Where this package keeps the CUDA C++ of operators."""
+    return Path(str(files("cudareduce.launch") / "device"))
+
+
 @cache
-def _read(name: str) -> str:
-    return (files("cudareduce.launch") / "device" / f"{name}.cuh").read_text(encoding="utf-8")
+def _read(name: str, folder: Path | None) -> str:
+    """A text of the prelude: from the folder of another tree, where that has it."""
+    path = (folder or device_folder()) / f"{name}.cuh"
+    there = path if path.is_file() else device_folder() / path.name
+    return there.read_text(encoding="utf-8")
 
 
-def operator_text(op: Operator) -> str:
+def operator_text(op: Operator, folder: Path | None = None) -> str:
     """An operator's CUDA C++: the struct `Operator`, which `Op` derives from."""
-    own = _read("expression" if op.expression else op.name)
+    own = _read("expression" if op.expression else op.name, folder)
     own = own.replace("EXPRESSION", op.expression).replace("IDENTITY", op.identity_text)
-    return _read(op.needs) + own if op.needs else own
+    return _read(op.needs, folder) + own if op.needs else own
 
 
 def prelude(
-    reduction: Reduction, stage: Stage, block: int, items: int, vector: int, *, maps: bool = False
-) -> str:
+    reduction: Reduction, stage: Stage, block: int, items: int, vector: int, *,
+    maps: bool = False, folder: Path | None = None,
+) -> str:  # fmt: skip
     """C++ declarations of types, operator and launch constants for one stage of a reduction:
     `block` threads of `items` elements each, `vector` of which a thread loads at once. A kernel
-    that `maps` has the map in its own text; for others lifting an element maps it."""
+    that `maps` has the map in its own text; for others lifting an element maps it. The texts of
+    operators are those in `folder`, by default this package's."""
     lowest, highest = _limits(reduction.acc)
     lines = (
         [f"#include <{_HEADERS[reduction.dtype.name]}>"] if reduction.dtype.name in _HEADERS else []
@@ -94,10 +74,10 @@ def prelude(
         f"using Element = {reduction.dtype.cpp};",
         f"using Scalar = {reduction.acc.cpp};",
         f"[[maybe_unused]] constexpr Scalar LOWEST = {lowest}, HIGHEST = {highest};",
-        operator_text(reduction.op),
+        operator_text(reduction.op, folder),
     ]
     if reduction.op.indexed or reduction.op.words > 1:
-        lines.append(_STRUCT_SHUFFLES)
+        lines.append(_read("struct_shuffles", folder))
     lifts, finishes = stage in ("only", "first"), stage in ("only", "last")
     lines += [
         f"using In = {'Element' if lifts else 'Acc'};",
@@ -136,8 +116,10 @@ def source(kernel: Kernel, reduction: Reduction, stage: Stage, block: int, items
     size = reduction.dtype.size if first else reduction.acc_size
     if kernel.items_bytes and not first:
         items = max(1, items * reduction.dtype.size // size)
-    maps = kernel.map is not None
-    head = prelude(reduction, stage, block, items, kernel.vector_of(size), maps=maps)
+    head = prelude(
+        reduction, stage, block, items, kernel.vector_of(size),
+        maps=kernel.map is not None, folder=kernel.prelude,
+    )  # fmt: skip
     if kernel.fixed_warps:
         head += f"constexpr unsigned FIXED_WARPS = {kernel.fixed_warps};\n"
     text = f'{head}#line 1 "{kernel.path}"\n{kernel.text}'

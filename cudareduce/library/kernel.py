@@ -82,6 +82,7 @@ class Kernel:
     apart: tuple[Kernel, ...] = ()  # the kernels of a chain that is a guess, as rows of their own
     guessed: tuple[str, ...] | None = None  # of a file without a header: what nobody has said
     foreign: bool = True  # not one of the package: on a GPU it is verified in a child process
+    prelude: Path | None = None  # where operators' texts lie, if not in this package
 
     @property
     def entry(self) -> str:

@@ -19,6 +19,8 @@ from cudareduce.escapes import lines_shown, shown
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.sections import Section, first_few
 
+#: By what a workflow finds the comment that it wrote before.
+MARKER = "<!-- cudareduce -->"
 #: GitHub shows ten annotations of a kind for each step and drops the rest without a word.
 _MAX_ANNOTATIONS, _FIRST_FEW = 10, 20
 #: GitHub refuses a step summary above 1 MiB.

@@ -11,16 +11,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cudareduce.backend import Source
-from cudareduce.cli.main import run
-from cudareduce.compiled.compare import compare_units
+from cudareduce.compiled.compare import Side, UnitRow, compare_units
 from cudareduce.compiled.nvcc import Compiled, Nvcc
+from cudareduce.compiled.opcodes import counts_of
 from cudareduce.compiled.resources import Resources, parse_resources, resident_warps
 from cudareduce.compiled.rules import broken_rules
-from cudareduce.compiled.sass import Disassembler, count_instructions, find_disassembler
+from cudareduce.compiled.sass import Code, Disassembler, find_disassembler, read_code
 from cudareduce.compiled.store import Failed, Unit, load
-from cudareduce.compiled.units import CompiledUnits, first_error
-from cudareduce.errors import BuildError, EnvironmentProblem
+from cudareduce.compiled.traffic import Traffic
+from cudareduce.compiled.units import first_error
+from cudareduce.errors import EnvironmentProblem
 from cudareduce.host import installed
 from cudareduce.library.registry import kernels_folder, load_registry
 from cudareduce.problem.operators import reduction_of
@@ -29,42 +29,6 @@ from tests.conftest import ROOT
 Call = Callable[..., tuple[int, str, str]]
 needs_nvcc = pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
 STORED = ROOT / "results" / "compile" / "nvcc-13.0.json"
-
-VECTOR = """/*+++
-title = "Vector loads"
-change = "One load brings four elements."
-scope = "grid"
-grid = "cover"
-walk = "tile"
-finish = "relaunch"
-items = 4
-vector = 4
-block = 256
-blocks = [256]
-dtypes = ["float32"]
-ops = ["sum"]
-+++*/
-extern "C" __global__ void kernel_vector(const In *in, Out *out, size_t n)
-{
-    __shared__ Acc shared[BLOCK / 32];
-    const size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x;
-    Acc value = Op::identity();
-    if (4 * i + 3 < n) {
-        const float4 four = ((const float4 *)in)[i];
-        value = (four.x + four.y) + (four.z + four.w);
-    }
-    for (unsigned offset = 16; offset > 0; offset /= 2)
-        value += __shfl_down_sync(0xffffffffu, value, offset);
-    if (threadIdx.x % 32 == 0)
-        shared[threadIdx.x / 32] = value;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        for (unsigned k = 1; k < BLOCK / 32; k++)
-            value += shared[k];
-        out[blockIdx.x] = Op::finish(value);
-    }
-}
-"""
 
 PTXAS = """ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function 'kernel_a' for 'sm_90'
@@ -103,10 +67,14 @@ def test_what_ptxas_says() -> None:
 
 
 def test_instructions_of_one_entry_point_are_counted() -> None:
-    assert count_instructions(SASS, "kernel_a") == {
+    code = read_code(SASS, "kernel_a")
+    assert counts_of(code.opcodes) == {
         "all": 11, "wide_loads": 1, "global_loads": 2, "shuffles": 1, "warp_reductions": 1,
-        "barriers": 1, "fences": 1, "atomics": 2, "local": 1,
+        "barriers": 1, "fences": 1, "atomics": 2, "local": 1, "double": 0, "conversions": 0,
     }  # fmt: skip
+    assert code.in_flight == 16  # the second load fills a register of the first again
+    assert read_code(SASS.replace("kernel_a", "kernel_b"), "kernel_b") == code
+    assert read_code(SASS.replace("R3, R2, 0x10", "R3, R2, 0x8"), "kernel_a").sha != code.sha
 
 
 @pytest.mark.parametrize(
@@ -130,51 +98,142 @@ def test_how_many_warps_an_sm_holds(
     assert resident_warps(used, block, 999) is None
 
 
-COUNTS = {"all": 100, "wide_loads": 2, "global_loads": 4, "shuffles": 10, "warp_reductions": 0,
-          "barriers": 1, "fences": 0, "atomics": 0, "local": 0}  # fmt: skip
+CODE = {"IMAD": 70, "FADD": 13, "LDG.128": 2, "LDG": 2, "SHFL": 10, "BAR": 1, "MEMBAR.SC.GPU": 2}
 UNIT = Unit("kernel_a", "sum", "float32", "float32", "only", 256, 8, 90, "old",
-            Resources(32, 0, 0, 0, 1024, 1), COUNTS)  # fmt: skip
+            Resources(32, 0, 0, 0, 1024, 1), Code("old", CODE, 32))  # fmt: skip
 
 
-def unit(counts: dict[str, int] | None = None, block: int = 256, **figures: int) -> Unit:
+def unit(
+    opcodes: dict[str, int] | None = None, block: int = 256, items: int = 8, in_flight: int = 32,
+    **figures: int,
+) -> Unit:  # fmt: skip
     resources = replace(UNIT.resources, **figures)
+    merged = {name: n for name, n in (CODE | (opcodes or {})).items() if n}
+    code = Code("new" if opcodes else "old", merged, in_flight)
     return replace(
-        UNIT, cubin_sha="new", resources=resources, block=block,
-        instructions=COUNTS | (counts or {}),
+        UNIT, cubin_sha="new", resources=resources, block=block, items=items, code=code
     )  # fmt: skip
+
+
+def side(*units: Unit, **more: Any) -> Side:
+    return Side(units=units, **{"broken": {}} | more)
+
+
+def compared(new: Unit, old: Unit = UNIT) -> UnitRow:
+    [row] = compare_units(side(old), side(new))
+    return row
 
 
 @pytest.mark.parametrize(
     ("new", "verdict", "reason"),
     [
         (replace(UNIT), "SAME", ""),
-        (unit(), "SAME", ""),
+        (unit(), "CHANGED", "the same instructions, but not the same file"),
+        (replace(unit(), code=Code("new", CODE, 32)), "CHANGED", "on other operands"),
         (unit(registers=30), "CHANGED", "registers 30, was 32"),
         (unit(registers=40), "WORSE", "resident warps 48, was 64"),
         (unit(spill_store_bytes=4), "WORSE", "spill store bytes 4, was 0"),
         (unit(stack_bytes=8), "WORSE", "stack bytes 8, was 0"),
-        (unit({"local": 3}), "WORSE", "local instructions 3, was 0"),
-        (unit({"wide_loads": 1}), "WORSE", "wide loads 1, was 2"),
-        (unit({"wide_loads": 4}), "BETTER", "wide loads 4, was 2"),
-        (unit({"shuffles": 5}), "CHANGED", "shuffles 5, was 10"),
+        (unit({"STL": 3}), "WORSE", "local instructions 3, was 0"),
+        (unit({"LDG.128": 1, "LDG": 6}), "WORSE", "share of wide loads 14 %, was 50 %"),
+        (unit({"LDG.128": 4}), "BETTER", "wide loads 4, was 2"),
+        (unit({"SHFL": 5}), "CHANGED", "shuffles 5, was 10; -5 SHFL"),
+        (unit({"DADD": 1}), "WORSE", "double instructions 1, was 0"),
+        (unit({"F2F.F64.F32": 1}), "WORSE", "conversions 1, was 0"),
+        (unit({"IMAD": 170}), "WORSE", "instructions 200, was 100"),
+        (unit({"IMAD": 169}), "CHANGED", "instructions 199, was 100; +99 IMAD"),
+        (unit({"IMAD": 170}, items=16), "CHANGED", "instructions 200, was 100"),
+        (unit({"BAR": 8}), "WORSE", "barriers 8, was 1"),
+        (unit({"BAR": 2}), "CHANGED", "barriers 2, was 1"),
+        (unit({"MEMBAR.SC.GPU": 0}), "WORSE", "fences 0, was 2"),
+        (unit(in_flight=16), "WORSE", "bytes loaded before the first use 16, was 32"),
+        (unit(in_flight=16, items=4), "CHANGED", "items 4, was 8"),
+        (unit(in_flight=64), "BETTER", "bytes loaded before the first use 64, was 32"),
         (unit(block=128), "CHANGED", "block 128, was 256"),
         (unit(shared_bytes=60000), "WORSE", "resident warps 24, was 64"),
-        (replace(unit(), instructions=None), "SAME", ""),
+        (replace(unit(), code=None), "CHANGED", ""),
     ],
 )
 def test_verdicts_on_figures(new: Unit, verdict: str, reason: str) -> None:
-    [row] = compare_units([UNIT], [new], {})
+    row = compared(new)
     assert row.verdict == verdict
-    assert reason in "; ".join(row.reasons)
+    assert reason in row.text
+
+
+@pytest.mark.parametrize("arch", [75, 80, 90, 100, 120])
+def test_a_larger_block_is_no_alarm_on_one_architecture_alone(arch: int) -> None:
+    old = replace(UNIT, arch=arch)
+    assert compared(replace(unit(block=1024), arch=arch), old).verdict == "CHANGED"
+    row = compared(replace(unit(block=512, registers=100), arch=arch), old)
+    assert (row.verdict, row.names) == ("WORSE", ("resident_warps",))
+
+
+def test_what_condemns_is_told_apart() -> None:
+    row = compared(unit({"DADD": 8, "SHFL": 5}))
+    assert row.causes == ("double instructions 8, was 0",)
+    assert row.text.startswith("double instructions 8, was 0 (besides: instructions 103, was 100;")
 
 
 def test_new_gone_and_broken() -> None:
     other = replace(UNIT, arch=80)
-    assert [row.verdict for row in compare_units([UNIT], [other], {})] == ["NEW", "GONE"]
-    [row] = compare_units([UNIT], [UNIT], {UNIT.key: ["a rule"]})
-    assert (row.verdict, row.reasons) == ("BROKEN", ("a rule",))
-    rows = compare_units([UNIT], [other, unit(registers=99)], {}, (), "another nvcc")
+    rows = compare_units(side(UNIT), side(other))
+    assert [row.verdict for row in rows] == ["NEW", "GONE"]
+    [row] = compare_units(side(UNIT), side(UNIT, broken={UNIT.key: ["a rule"]}))
+    assert (row.verdict, row.causes) == ("BROKEN", ("a rule",))
+    rows = compare_units(side(UNIT), side(other, unit(registers=99)), "another nvcc")
     assert [row.verdict for row in rows] == ["NEW", "UNCERTAIN"]
+
+
+def test_a_rename_is_a_rename() -> None:
+    moved = replace(UNIT, kernel="kernel_b", cubin_sha="new")
+    [row] = compare_units(side(UNIT), side(moved))
+    assert (row.verdict, row.text) == ("RENAMED", "was kernel_a")
+    changed = replace(unit({"SHFL": 5}), kernel="kernel_b")
+    rows = compare_units(side(UNIT), side(changed))
+    assert [row.verdict for row in rows] == ["NEW", "GONE"]
+
+
+TRAFFIC = Traffic(
+    kernel="kernel_a", op="sum", dtype="float32", block=256, items=8, read_bytes=1 << 18,
+    written_bytes=132, requests=2048, sectors=8192, accesses=100, wavefronts=100, atomics=24,
+    barriers=64, collectives=320, fenced_blocks=24, unfenced=0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ({"sectors": 65536}, "sectors a request 32, was 4"),
+        ({"read_bytes": 1 << 19, "requests": 4096, "sectors": 16384}, "bytes read 524288, was"),
+        ({"wavefronts": 800}, "wavefronts an access 8, was 1"),
+        ({"atomics": 6144}, "atomics of threads 6144, was 24"),
+        ({"barriers": 320}, "barriers of blocks 320, was 64"),
+        ({"fenced_blocks": 0}, "blocks with a fence 0, was 24"),
+        ({"unfenced": 24}, "unfenced atomics or flags behind a store 24, was 0"),
+        ({"accesses": 104, "wavefronts": 104}, ""),
+        ({"barriers": 72}, ""),
+        ({"sectors": 4096, "requests": 1024}, ""),
+        (
+            {
+                "items": 16,
+                "barriers": 32,
+                "requests": 2040,
+                "sectors": 8160,
+                "accesses": 50,
+                "wavefronts": 50,
+            },
+            "",
+        ),
+    ],
+)
+def test_verdicts_on_what_is_asked_of_memory(change: dict[str, int], cause: str) -> None:
+    new = replace(TRAFFIC, **change)  # type: ignore[arg-type]
+    changed = replace(unit({"SHFL": 9}), items=new.items)
+    [row] = compare_units(side(UNIT, traffic=[TRAFFIC]), side(changed, traffic=[new]))
+    assert bool(row.causes) == bool(cause)
+    assert cause in "; ".join(row.causes)
+    [row] = compare_units(side(UNIT, traffic=[TRAFFIC]), side(UNIT, traffic=[new]))
+    assert row.verdict == "SAME"  # of the same machine code nothing else is believed
 
 
 STORE, FENCE = "st.global.f32 [%rd1], %f1;", "fence.acq_rel.gpu;"
@@ -262,74 +321,6 @@ def test_only_kernels_of_the_package_may_not_spill(name: str, foreign: bool) -> 
         assert rules(used) == broken
 
 
-def plant(tree: Path) -> Path:
-    """Kernels to tamper with: one with vector loads, one of the ladder, one with a last block."""
-    folder = tree / "ladder"
-    folder.mkdir(parents=True)
-    (folder / "kernel_vector.cu").write_text(VECTOR)
-    for family, name in (("ladder", "reduce_v7_shuffle"), ("grid", "reduce_last_block")):
-        text = (kernels_folder() / family / f"{name}.cu").read_text()
-        text = "\n".join(line for line in text.splitlines() if not line.startswith("after"))
-        (folder / f"my_{name}.cu").write_text(text.replace(name, f"my_{name}"))
-    return tree
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    return plant(tmp_path / "kernels")
-
-
-@pytest.fixture(scope="module")
-def known() -> dict[object, Any]:
-    """What nvcc has made, by what of, wherever that lies, and what is in it."""
-    return {}
-
-
-@pytest.fixture(autouse=True)
-def once(monkeypatch: pytest.MonkeyPatch, known: dict[object, Any]) -> None:
-    """Nothing is compiled twice, unless a test forgets what is known."""
-    compiling, counting = Nvcc.compile, Disassembler.count
-
-    def compile_once(self: Nvcc, source: Source, arch: int) -> Compiled | BuildError:
-        key = self, source.text.replace(str(source.path), ""), arch
-        made = known.get(key) or compiling(self, source, arch)
-        if isinstance(made, Compiled):
-            known[key] = made
-        return made
-
-    def count_once(self: Disassembler, cubin: bytes, entry: str) -> dict[str, int]:
-        key = self, cubin, entry
-        if key not in known:
-            known[key] = counting(self, cubin, entry)
-        counts: dict[str, int] = known[key]
-        return counts
-
-    monkeypatch.setattr(Nvcc, "compile", compile_once)
-    monkeypatch.setattr(Disassembler, "count", count_once)
-
-
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A baseline of the planted kernels alone, so that the tests compile only those."""
-    folder = tmp_path_factory.mktemp("compiled")
-    path, planted = folder / "compiled.json", plant(folder / "k")
-    ask = ["check", "--compile", "--baseline", str(path), "--arch", "90", "--update-baseline",
-           "--quiet"]  # fmt: skip
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cudareduce.library.registry.kernels_folder", lambda: planted)
-        assert run(ask) == 0
-    text = path.read_text()
-    assert len(json.loads(text)["units"]) == 3
-    return text
-
-
-@pytest.fixture
-def baseline(compiled: str, tmp_path: Path) -> Path:
-    path = tmp_path / "compiled.json"
-    path.write_text(compiled)
-    return path
-
-
 def check(cudareduce: Call, tree: Path, path: Path, *more: object) -> tuple[int, str, str]:
     return cudareduce("check", "--compile", "--baseline", path, "--kernels", tree, *more)
 
@@ -410,7 +401,7 @@ def test_an_edit_that_must_not_pass(
     monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
     code, out, _ = check(cudareduce, tree, baseline, *MINE, "--junit", tmp_path / "junit.xml")
     assert code == 1
-    assert f"{verdict}: " in out
+    assert f"{verdict}: {kernel}" in " ".join(out.split())
     assert ("BROKEN" in out) == (verdict == "BROKEN")
     assert reason in " ".join(out.split())
     assert MAY_NOT_SPILL not in " ".join(out.split())
@@ -492,7 +483,7 @@ def test_a_kernel_that_does_not_compile(
     assert (err.count("::error"), err.count(error)) == (2, 2)
     page = files[1].read_text()
     assert page.count(error) == 2
-    assert "kernel_other sum float32 sm_80,90: BROKEN: does not compile: " in page
+    assert "BROKEN: kernel_other: does not compile: " in page
     suite = ElementTree.parse(files[0]).getroot()[0]
     assert (suite.get("failures"), suite.get("skipped")) == ("2", "0")
     assert error in "".join(failure.get("message", "") for failure in suite.iter("failure"))
@@ -504,8 +495,8 @@ def test_what_does_not_compile_is_no_baseline(
 ) -> None:
     before = baseline.read_text()
     failed = [Failed(*UNIT.key[:4], stage, 90, "an error") for stage in ("first", "rest")]
-    nothing = CompiledUnits(units=(), broken={}, failed=tuple(failed))
-    monkeypatch.setattr("cudareduce.compiled.command.compile_all", lambda *_: nothing)
+    nothing = side(failed=tuple(failed))
+    monkeypatch.setattr("cudareduce.compiled.command.compiled_side", lambda *_: nothing)
     ask = ("--arch", "90", "--update-baseline", "--quiet")
     code, out, err = check(cudareduce, tree, baseline, *ask)
     assert code == 2
@@ -530,8 +521,8 @@ def test_an_update_forgets_no_architecture(
     assert (code, out) == (2, "")
     assert "would lose sm_80, sm_100, sm_120: leave --arch out or name all of them" in err
     assert path.read_text() == STORED.read_text()
-    made = CompiledUnits(units=(UNIT,), broken={}, failed=())
-    monkeypatch.setattr("cudareduce.compiled.command.compile_all", lambda *_: made)
+    made = side(UNIT)
+    monkeypatch.setattr("cudareduce.compiled.command.compiled_side", lambda *_: made)
     ask = ("--arch", "80,90", "--update-baseline", "--quiet")
     assert check(cudareduce, tree, baseline, *ask)[0] == 0
     assert load(baseline).architectures == (80, 90)
@@ -559,7 +550,7 @@ def test_figures_of_another_compiler_are_not_compared(
     assert code == 5
     assert "3 compared: 1 BROKEN, 1 GONE, 1 UNCERTAIN" in out
     assert out.count(message) == 1  # in the note, not with every kernel
-    assert "so only the rules were checked" in out
+    assert "so only rules and accesses were checked" in out
     assert "no fence between" in out
     assert "kernel_vector" not in out
     suite = ElementTree.parse(junit).getroot()[0]
@@ -575,7 +566,7 @@ def first(**values: Any) -> Callable[[dict[str, Any]], object]:
 
 BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "of bench": (lambda d: d.pop("kind"), "holds no compiled kernels"),
-    "schema": (lambda d: d.update(schema=0), f"has schema 0, this version reads 1: {ANEW}"),
+    "schema": (lambda d: d.update(schema=0), f"has schema 0, this version reads 2: {ANEW}"),
     "no units": (lambda d: d.pop("units"), "is not a whole baseline: units is None"),
     "units": (lambda d: d.update(units=[]), "units is []"),
     "unit": (lambda d: d["units"].append("a"), "units holds what is no unit"),
@@ -594,13 +585,19 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "no figures": (first(resources=[]), "unit 1: resources is []"),
     "older counts": (
-        lambda d: d["units"][1]["instructions"].pop("local"),
-        "unit 2: instructions: local is None",
+        lambda d: d["units"][1]["code"].pop("in_flight"),
+        "unit 2: code: in_flight is None",
     ),
-    "list of counts": (first(instructions=[1]), "unit 1: instructions is [1]"),
+    "list of counts": (first(code=[1]), "unit 1: code is [1]"),
     "counts as texts": (
-        lambda d: d["units"][0]["instructions"].update(wide_loads="2"),
-        "unit 1: instructions: wide_loads is '2'",
+        lambda d: d["units"][0]["code"].update(opcodes="FADD:two"),
+        "unit 1: code: opcodes is 'FADD:two'",
+    ),
+    "no traffic": (lambda d: d.pop("traffic"), "traffic is None"),
+    "traffic as text": (lambda d: d["traffic"][0].update(sectors="8"), "traffic 1: sectors is '8'"),
+    "traffic of no block": (
+        lambda d: d["traffic"][1].update(block=0),
+        "traffic 2: block and items are 0",
     ),
     "twice": (lambda d: d["units"].append(d["units"][0]), "a kernel stands there twice"),
     "arch": (first(arch="x"), "unit 1: arch is 'x'"),
@@ -646,7 +643,7 @@ def test_a_baseline_that_is_cut_short_or_missing(cudareduce: Call, tmp_path: Pat
 
 def test_counts_of_a_newer_version_are_no_harm(tmp_path: Path) -> None:
     data = json.loads(STORED.read_text())
-    data["units"][0]["instructions"]["more"] = 1
+    data["units"][0]["code"]["more"] = 1
     data["units"][0]["more"] = "new"
     del data["disassembler"]
     path = tmp_path / "newer.json"
@@ -664,8 +661,8 @@ def test_without_nvcc(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None
 def test_counts_are_not_lost_for_want_of_a_disassembler(
     cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cudareduce.compiled.command.find_nvcc", lambda wanted: Nvcc("x", "13.0"))
-    monkeypatch.setattr("cudareduce.compiled.command.find_disassembler", lambda: None)
+    monkeypatch.setattr("cudareduce.compiled.sides.find_nvcc", lambda wanted: Nvcc("x", "13.0"))
+    monkeypatch.setattr("cudareduce.compiled.sides.find_disassembler", lambda: None)
     path = tmp_path / "compiled.json"
     path.write_bytes(STORED.read_bytes())
     code, out, err = cudareduce("check", "--compile", "--baseline", path, "--update-baseline")
@@ -690,33 +687,21 @@ def test_a_check_of_nothing_is_no_success(cudareduce: Call, tree: Path, baseline
     assert "nothing was compiled; my_reduce_v7_shuffle is not compiled for sm_52" in err
 
 
-@needs_nvcc
-def test_what_is_not_compiled_is_told(cudareduce: Call, tree: Path, baseline: Path) -> None:
-    text = (tree / "ladder" / "my_reduce_v7_shuffle.cu").read_text()
-    text = text.replace("my_reduce_v7_shuffle", "kernel_of_max")
-    text = text.replace("\nscope", '\nops = ["max"]\nscope', 1)
-    (tree / "ladder" / "kernel_of_max.cu").write_text(text)
-    code, out, _ = check(cudareduce, tree, baseline, *MINE)
-    assert code == 0
-    assert "3 compared: 3 SAME" in out
-    assert "kernel_of_max is not compiled, as sum of float32 is what all are: takes max" in out
-
-
 def test_a_disassembler_that_cannot_read_is_no_count(tmp_path: Path) -> None:
     tool = tmp_path / "cuobjdump"
     for body, why in (("exit 0", "it lists no instructions"), ("echo old >&2; exit 255", "old")):
         tool.write_text(f"#!/bin/sh\n{body}\n")
         tool.chmod(0o755)
         with pytest.raises(EnvironmentProblem, match=f"12.0 cannot read kernel: {why}; take it"):
-            Disassembler(str(tool), "12.0").count(b"", "kernel")
+            Disassembler(str(tool), "12.0").read(b"", "kernel")
 
 
 @needs_nvcc
 @pytest.mark.skipif(find_disassembler() is None, reason="cuobjdump and nvdisasm were not found")
 def test_instructions_are_counted(baseline: Path) -> None:
-    counts = {unit.kernel: unit.instructions for unit in load(baseline).units}
+    codes = {unit.kernel: unit.code for unit in load(baseline).units}
+    assert all(codes.values())
+    counts = {name: counts_of(code.opcodes) for name, code in codes.items() if code}
     vector, last = counts["kernel_vector"], counts["my_reduce_last_block"]
-    assert vector is not None
-    assert last is not None
     assert (vector["wide_loads"], vector["shuffles"], vector["barriers"]) == (1, 5, 1)
     assert (last["fences"], last["atomics"], last["local"]) == (2, 1, 0)

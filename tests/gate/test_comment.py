@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.gate.comment import MARKER, Told, comment
+from cudareduce.gate.comment import Told, comment
 from cudareduce.gate.compare import Rules, compare
 from cudareduce.gate.thresholds import Thresholds
+from cudareduce.report.ci import MARKER
 from cudareduce.report.markdown import to_markdown
 from cudareduce.results.record import Record
 from cudareduce.results.store import to_json, write_text
@@ -115,9 +116,3 @@ def test_compare_writes_one(cudareduce: Call, tmp_path: Path, how: str) -> None:
     assert text.startswith(MARKER)
     assert text.count("SLOWER    |") == 3
     assert "old: 2026-01-01" in text
-
-
-def test_what_it_does_not_go_with(cudareduce: Call) -> None:
-    ask = ("check", "--compile", "--baseline", "results/compile/nvcc-13.0.json")
-    code, _, err = cudareduce(*ask, "--comment", "x.md")
-    assert (code, "--comment is about times, and --compile measures none" in err) == (2, True)

@@ -840,7 +840,6 @@ def test_thresholds_that_are_wrong(cudareduce: Call, value: str) -> None:
         ([], "name what to compare with: --baseline FILE"),
         (["--compile"], "name what to compare with"),
         (["--base", "HEAD", "--baseline", "x"], "choose one"),
-        (["--base", "HEAD", "--compile"], "choose one"),
         (["--base", "HEAD", "--update-baseline"], "--base has none"),
         (["--baseline", "x", "--n", "9"], "--n goes with --base"),
         (["--baseline", "x", "--arch", "90"], "--arch goes with --compile"),

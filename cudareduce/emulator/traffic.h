@@ -1,0 +1,46 @@
+// What the warps of a launch ask of memory, counted from the addresses of their lanes. Only launches
+// of kernels that report their accesses are counted, see Launch::counted, on one OS thread.
+//
+// The lanes of a warp run one after the other, so those of one request are found by the place in the
+// code: what each lane does there for the k-th time since the warp was last together, at a barrier, a
+// shuffle or a vote, is one request of the warp.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "block.h"
+#include "segments.h"
+
+namespace cudaemu {
+namespace traffic {
+
+// The same fields in the same order as in the Python module that reads them.
+struct Totals {
+  uint64_t read_bytes;     // by lanes, from global memory
+  uint64_t written_bytes;  // to it
+  uint64_t requests;       // of warps to global memory
+  uint64_t sectors;        // of 32 bytes that these touch
+  uint64_t accesses;       // of warps to shared memory
+  uint64_t wavefronts;     // that these take in 32 banks of 4 bytes
+  uint64_t atomics;        // by lanes
+  uint64_t barriers;       // that blocks have passed
+  uint64_t collectives;    // shuffles, votes and the like of warps
+  uint64_t fenced_blocks;  // in which some thread has come to a fence of the whole GPU
+  uint64_t unfenced;       // atomics and volatile stores behind a plain store, with no such fence between
+};
+
+extern bool counting;  // a launch is counted now
+
+void launch_begins(const Launch &launch, const Segments &segments);
+void launch_ends();
+void block_ends(const Block &block);
+
+void access(const void *address, size_t bytes, bool writes, bool polls, const void *return_address);
+void atomic();
+void polled();
+void fenced();
+void barrier_released();
+void warp_together(unsigned warp);
+
+}  // namespace traffic
+}  // namespace cudaemu

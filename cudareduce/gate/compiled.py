@@ -1,0 +1,136 @@
+"""`check --compile --base`: what nvcc makes of two trees, and times of what it makes otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cudareduce.backends import choose_backend
+from cudareduce.compiled.command import ARCHITECTURES
+from cudareduce.compiled.compare import UnitRow, compare_units
+from cudareduce.compiled.sides import (
+    Tools,
+    compiled_side,
+    exit_codes,
+    find_tools,
+    moved,
+    publish_rows,
+    with_traffic,
+)
+from cudareduce.compiled.telling import (
+    compiled_findings,
+    compiled_section,
+    compiled_values,
+    compiled_words,
+)
+from cudareduce.compiled.units import SAMPLED, Job, jobs, left_out, sample_of
+from cudareduce.errors import EnvironmentProblem, worst_exit_code
+from cudareduce.gate.command import time_trees
+from cudareduce.gate.judgement import Ahead
+from cudareduce.gate.request import BaseRequest, CompiledTreesRequest
+from cudareduce.gate.rerun import base_choices
+from cudareduce.gate.trees import Trees, opened_trees
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import Choice, asked_for, load_registry
+
+#: Kernels that did not change, timed beside those that did: what the machine does to both.
+CONTROLS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """Two trees as nvcc sees them: units whose texts differ, and what to say besides."""
+
+    rows: tuple[UnitRow, ...]
+    notes: tuple[str, ...]
+
+
+def check_compiled_trees(request: CompiledTreesRequest) -> int:
+    """Compile both trees, compare, and where there is a GPU time what changed; the exit code.
+    Raises UsageError and, without nvcc, EnvironmentProblem."""
+    timed, allow_gone = request.timed, request.timed.judging.allow_gone
+    timed.outputs.check()
+    registry, tools = load_registry(timed.remeasuring.folders), find_tools()
+    with opened_trees(timed, registry) as trees:
+        found = compared_trees(trees, request, tools)
+        codes = exit_codes(found.rows, allow_gone=allow_gone)
+        fewer = worth_timing(trees, found, base_choices((), trees.heads, registry))
+        why = "what does not compile comes first" if 2 in codes else why_not_timed(timed, fewer)
+        title = f"compiled by nvcc {tools.nvcc.version} against {timed.base}"
+        notes = [*trees.problems, *found.notes, *([f"Nothing is timed: {why}"] if why else [])]
+        if why:
+            publish_rows(found.rows, title, notes, timed.outputs, registry, allow_gone=allow_gone)
+            return worst_exit_code(codes)
+        ahead = Ahead(
+            section=compiled_section(found.rows, title, notes),
+            findings=tuple(compiled_findings(found.rows, allow_gone=allow_gone)),
+            values=tuple(compiled_values(found.rows)),
+            code=compiled_words(found.rows),
+        )
+        return worst_exit_code((codes | {time_trees(timed, fewer, registry, ahead)}) - {0})
+
+
+def compared_trees(trees: Trees, request: CompiledTreesRequest, tools: Tools) -> Compared:
+    """What nvcc makes of either tree; a text that is the same in both is not compiled."""
+    names, quiet = request.timed.remeasuring.kernels, request.timed.remeasuring.quiet
+    architectures = request.arch or ARCHITECTURES
+    new = list(dict.fromkeys(choice.kernel for choice in trees.choices))
+    ids = {kernel.id for kernel in new}
+    old = [k for k in trees.base.values() if k.id in ids or asked_for(k.id, names, ())]
+    todo = [jobs(side, architectures, sample_of(architectures)) for side in (old, new)]
+    known = {job.key: _text(job) for job in todo[0]}
+    same = {job.key for job in todo[1] if known.get(job.key) == _text(job)}
+    before, after = (
+        compiled_side([job for job in side if job.key not in same], tools, quiet) for side in todo
+    )
+    changed = moved(compare_units(before, after))
+    before, uncounted_before = with_traffic(before, old, changed, quiet)
+    after, uncounted = with_traffic(after, new, changed, quiet)
+    notes = [*left_out(new, architectures), *uncounted_before, *uncounted]
+    rows = tuple(compare_units(before, after))
+    others = {row.unit.kernel for row in rows}
+    unchanged = {key[0] for key in same} - others
+    compiled = {job.kernel.id for job in todo[1]}
+    text = f"{len(unchanged)} of {len(compiled)} kernels have the same text in both trees"
+    return Compared(rows=rows, notes=tuple(dict.fromkeys([text, *notes, *tools.notes])))
+
+
+def _text(job: Job) -> str:
+    """What is compiled, wherever the file lies."""
+    return job.source.text.replace(str(job.kernel.path), "")
+
+
+def worth_timing(trees: Trees, found: Compared, every: Sequence[Choice]) -> Trees:
+    """The kernels that nvcc makes something else of and, as controls, some of those among `every`
+    kernel of this tree that have the same text in both."""
+    changed = {row.unit.kernel for row in found.rows if row.verdict not in ("SAME", "RENAMED")}
+    if not changed:
+        return replace(trees, choices=(), base={})
+    same = [c for c in every if c.kernel.id not in changed and _unchanged(c.kernel, trees.base)]
+    beside = same[:: max(1, len(same) // CONTROLS)]
+    names = changed | {choice.kernel.id for choice in beside}
+    return replace(
+        trees,
+        choices=(*(c for c in trees.choices if c.kernel.id in changed), *beside),
+        base={name: kernel for name, kernel in trees.base.items() if name in names},
+    )
+
+
+def _unchanged(kernel: Kernel, base: Mapping[str, Kernel]) -> bool:
+    """Whether the base has the same text for what is compiled for every architecture."""
+    if kernel.id not in base:
+        return False
+    mine, theirs = ([_text(job) for job in jobs([k], (SAMPLED,), None)]
+                    for k in (kernel, base[kernel.id]))  # fmt: skip
+    return bool(mine) and mine == theirs
+
+
+def why_not_timed(request: BaseRequest, trees: Trees) -> str | None:
+    """Why there is nothing to time, or nothing to time it on."""
+    if not trees.choices:
+        return "nvcc makes the same of both trees"
+    try:
+        choose_backend("cuda", request.remeasuring.device, not request.remeasuring.no_cache)
+    except EnvironmentProblem as error:
+        return str(error)
+    return None
