@@ -203,7 +203,7 @@ def _of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> d
     length = next((name for name, what in {**given, **found}.items() if what == "n"), "")
     if "rows" not in taken and len(counts) == 1 and _is_rows(counts, length, body):
         found[counts[0]] = "rows"
-    return found
+    return {p.name: p.default for p in left if p.default} | found
 
 
 def _is_rows(counts: Sequence[str], length: str, body: Body) -> bool:

@@ -19,7 +19,8 @@ class Condition:
     """What must hold of an input for a kernel to be right.
 
     `multiple` divides its elements, which are one of `sizes` where these are given; it is `aligned`
-    to 16 bytes; all elements are `positive`; one of them is `finite`.
+    to 16 bytes; all elements are `positive`; one of them is `finite`. Where nobody has said a block
+    and it is wrong in the usual one, it is launched with so many threads (`block`).
     """
 
     multiple: int = 1
@@ -28,6 +29,7 @@ class Condition:
     positive: bool = False
     finite: bool = False
     nan: Nan = "propagate"
+    block: int = 0
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -40,6 +42,7 @@ class Condition:
             "one of its elements is finite": self.finite,
             "a NaN may be dropped": self.nan == "drop",
             "none of its elements is NaN": self.nan == "none",
+            f"its block has {self.block} threads": self.block > 0,
         }
         return tuple(text for text, holds in parts.items() if holds)
 

@@ -8,7 +8,6 @@ reported; a wrong guess gives a wrong answer, which verification is there to fin
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -21,6 +20,7 @@ from cudareduce.library.assumption import assumption
 from cudareduce.library.called import Call, called, check, most
 from cudareduce.library.chains import joined
 from cudareduce.library.chosen import Row, rows
+from cudareduce.library.combined import ops_named
 from cudareduce.library.condition import Condition
 from cudareduce.library.device_part import Unit, constants, device_part, read_unit
 from cudareduce.library.elements import read_dtypes, written_dtype
@@ -37,11 +37,6 @@ from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import Map
 from cudareduce.problem.sizes import counted
 
-#: Kernels that keep an extreme, as people call them; argmax and softmax are something else.
-_EXTREMES = {
-    "max": re.compile(r"(?<![a-z])(?:max|largest)|(?<![Ss]oft)(?<![Aa]rg)(?:Max|Largest)"),
-    "min": re.compile(r"(?:(?<![a-z])(?:min|smallest)|(?<![Aa]rg)(?:Min|Smallest))(?!us|max|Max)"),
-}
 #: What of a launch the user may say, as `Guesses` calls it.
 _OPTIONS = ("block", "items", "grid", "shared", "finish", "map")
 #: What is made of two arrays where nobody says.
@@ -201,7 +196,8 @@ def _adopted(
     if finish.startswith(("relaunch", "reshape")) and not again:
         raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
     device = device_part(unit, function.name, names_in(f"int x = {call.text}({call.arguments});"))
-    launch = _launch(unit, host, function, call, says, given, later, device, dtypes)
+    sizes = [max(DTYPES[name].size for name in (read, partials or read)) for read in dtypes]
+    launch = _launch(unit, host, function, call, says, given, later, device, sizes)
     entry = f"run_{function.name.rpartition('::')[2]}"
     kernel = Kernel(
         id=path.stem if alone and path.stem.isidentifier() else function.name,
@@ -219,8 +215,10 @@ def _adopted(
         items=launch.items,
         fixed_grid=None if call.answers_in_place else launch.fixed_grid,
         exactly=launch.exactly,
+        other_blocks=launch.other_blocks,
+        other_items=launch.other_items,
         dtypes=dtypes,
-        ops=_ops(function),
+        ops=ops_named(function),
         symbol=entry,
         partials=partials or "of its elements",
         dynamic_shared=launch.shared,
@@ -238,15 +236,18 @@ def _adopted(
 
 def _launch(
     unit: Unit, host: HostCode, function: Function, call: Call, says: Guesses, given: str,
-    later: Sequence[str], device: str, dtypes: Sequence[str],
+    later: Sequence[str], device: str, sizes: Sequence[int],
 ) -> Launch:  # fmt: skip
-    """How a kernel is launched: as the user says, else as its file does, else as its text looks."""
-    sizes = [DTYPES[name].size for name in dtypes]
+    """How a kernel is launched: as the user says, else as its file does, else as its text looks; in
+    shared memory it has values of one of these `sizes`, in bytes."""
     own = said_by_file(
         unit, host, function, call, later, given=given, block=says.block, widest=max(sizes)
     )
     unsized = EXTERN_SHARED.search(device)
-    return guessed_launch(says.launch, own, looks_of(function, call), sizes if unsized else ())
+    return guessed_launch(
+        says.launch, own, looks_of(function, call), sizes if unsized else (),
+        constants(unit, function.name),
+    )  # fmt: skip
 
 
 def _map(path: Path, function: Function, call: Call, says: Guesses) -> Map | None:
@@ -277,10 +278,3 @@ def _guessed(says: Guesses, call: Call) -> tuple[str, ...]:
     """The options that nobody has said anything with, as far as they matter."""
     names = tuple(name for name in _OPTIONS if getattr(says, name) is None)
     return (*names, "arg") if call.said and not says.arguments else names
-
-
-def _ops(function: Function) -> tuple[str, ...]:
-    """What a kernel may reduce by: what its name says, or else what people write most."""
-    named = [op for op, name in _EXTREMES.items() if name.search(function.name)]
-    plain = len(named) != 1 or re.search("sum|add", function.name, re.IGNORECASE)
-    return ("sum", "prod", "min", "max") if plain else tuple(named)
