@@ -192,9 +192,7 @@ def _adopted(
     mapped = _map(path, function, call, says)
     # Or it could not read what it has written, or would map it once more.
     again = call.counted and not call.rows and partials in (None, *dtypes) and mapped is None
-    finish = says.finish or call.finish or ("relaunch" if again else "host")
-    if finish.startswith(("relaunch", "reshape")) and not again:
-        raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
+    finish = _finish(path, function, call, says, again=again)
     device = device_part(unit, function.name, names_in(f"int x = {call.text}({call.arguments});"))
     sizes = [max(DTYPES[name].size for name in (read, partials or read)) for read in dtypes]
     launch = _launch(unit, host, function, call, says, given, later, device, sizes)
@@ -248,6 +246,15 @@ def _launch(
         says.launch, own, looks_of(function, call), sizes if unsized else (),
         constants(unit, function.name),
     )  # fmt: skip
+
+
+def _finish(path: Path, function: Function, call: Call, says: Guesses, *, again: bool) -> Finish:
+    """What becomes of the partials of a kernel that could be launched `again` on them, or not; a
+    UsageError where the user says that it is, and it cannot be."""
+    finish = says.finish or call.finish or ("relaunch" if again else "host")
+    if finish.startswith(("relaunch", "reshape")) and not again:
+        raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
+    return finish
 
 
 def _map(path: Path, function: Function, call: Call, says: Guesses) -> Map | None:
