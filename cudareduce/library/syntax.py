@@ -107,7 +107,7 @@ class Piece:
         bounds = next((n for n in self.inner.children if n.type == "launch_bounds"), None)
         return Function(
             name=self.scope + _declared(declarator), template=_members(template),
-            parameters=_members(listed), body=_without_comments(body),
+            parameters=_members(listed), body=without_comments(body),
             most_threads=bounds.named_children[0] if bounds and bounds.named_children else None,
         )  # fmt: skip
 
@@ -172,7 +172,7 @@ def _members(listed: Node | None) -> tuple[str, ...]:
     members = (
         [child for child in listed.named_children if child.type != "comment"] if listed else []
     )
-    words = [" ".join(_without_comments(m).replace("*", " * ").split()) for m in members]
+    words = [" ".join(without_comments(m).replace("*", " * ").split()) for m in members]
     return tuple(word for word in words if word != "void")
 
 
@@ -186,7 +186,7 @@ def _declared(node: Node) -> str:
     return text(node).rpartition("::")[2] if inner is None else _declared(inner)
 
 
-def _without_comments(node: Node) -> str:
+def without_comments(node: Node) -> str:
     """Its text with a space for each comment."""
     parts, start = [], 0
     for comment in (n for n in every(node) if n.type == "comment"):
