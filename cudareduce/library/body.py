@@ -40,6 +40,11 @@ class Body:
         """Names, numbers and signs that stand in it."""
         return frozenset(word for node in self._nodes[:1] for word in _leaves(node))
 
+    def asks(self, name: str) -> bool:
+        """Whether functions of a type are called by its name."""
+        scopes = (n.child_by_field_name("scope") for n in self._nodes)
+        return any(scope is not None and text(scope) == name for scope in scopes)
+
     def behind(self, node: Node) -> frozenset[str]:
         """The words in an expression, and in whatever its variables are set to."""
         found: set[str] = set()

@@ -61,6 +61,12 @@ class Unit:
         below = [name for unit in found if isinstance(unit, Unit) for name in unit.missing]
         return (*(name for name in found if isinstance(name, str)), *below)
 
+    @property
+    def names(self) -> Mapping[str, bool]:
+        """What it gives names to; whether they are those of macros."""
+        return {name: piece.kind.startswith("preproc_") for piece in self.all()
+                for name in piece.defines}  # fmt: skip
+
     def kernels(self) -> list[Function]:
         """Its `__global__` functions."""
         found = (piece for piece in self.all() if "__global__" in piece.words)

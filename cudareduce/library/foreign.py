@@ -8,7 +8,7 @@ reported; a wrong guess gives a wrong answer, which verification is there to fin
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,6 +26,7 @@ from cudareduce.library.device_part import Unit, constants, device_part, read_un
 from cudareduce.library.elements import read_dtypes, written_dtype
 from cudareduce.library.entry import EXTERN_SHARED
 from cudareduce.library.entry_point import with_entry_point
+from cudareduce.library.functors import functor_in
 from cudareduce.library.header import BLOCKS, Finish, GridRule
 from cudareduce.library.host_code import HostCode, host_code, of_kernel
 from cudareduce.library.in_place import keeps_partials, overwrites
@@ -125,7 +126,19 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
         raise UsageError(
             "; ".join([refused[0], *(w.removeprefix(f"{path}: ") for w in refused[1:])])
         )
-    return Adopted(tuple(kernels), (*said, *(f"{words}: left out" for words in refused)))
+    said += [f"{words}: left out" for words in refused]
+    return Adopted(tuple(kernels), (*said, *_overloads(unit, kernels)))
+
+
+def _overloads(unit: Unit, kernels: Sequence[Kernel]) -> Iterator[str]:
+    """What is said of kernels that share a name, of which the last one counts."""
+    entries = {kernel.entry for row in kernels for kernel in row.chain}
+    for name, count in Counter(function.name for function in unit.kernels()).items():
+        if count > 1 and f"run_{name.rpartition('::')[2]}" in entries:
+            yield (
+                f"{unit.path}: it has {count} kernels called {name}, of which the last one is "
+                "taken: give the others names of their own"
+            )
 
 
 def _row(
@@ -186,7 +199,8 @@ def _adopted(
     """A kernel and what was assumed about it; kernels `later` go on with what it leaves."""
     path = unit.path
     known = own_template(of_kernel(host, function, given), function)
-    call, template = called(path, function, given, known, says.arguments), function.template_names
+    call = called(path, function, given, known, says.arguments, functor_in(unit.all()))
+    template = function.template_names
     dtypes = read_dtypes(function.name, call.read.type, template)
     partials = written_dtype(function.name, call.write.type, template, dtypes)
     mapped = _map(path, function, call, says)
@@ -201,7 +215,7 @@ def _adopted(
         id=path.stem if alone and path.stem.isidentifier() else function.name,
         path=path,
         family="user",
-        text=with_entry_point(path, device, entry, call),
+        text=with_entry_point(path, device, entry, call, unit.names),
         title=f"{function.name} of {path.name}",
         change="",
         scope="rows" if call.rows else "grid",
