@@ -21,6 +21,7 @@ from cudareduce.library.foreign import FOLDED, asking
 from cudareduce.library.header import GridRule
 from cudareduce.library.kernel import Kernel
 from cudareduce.progress import say
+from cudareduce.verify.far import ALONE
 from cudareduce.verify.shapes import condition_nets, tile_of
 from cudareduce.verify.verdict import Verdict
 
@@ -32,6 +33,8 @@ _LARGEST_DIVISOR = 2**13
 _BEYOND_CONDITIONS = (HAZARD, "no answer after")
 #: Right at fewer sizes may be so by chance.
 _FEWEST = 3
+#: The most elements that an int counts.
+_COUNTED = 2**31 - 1
 #: The widest load, in elements.
 _LOAD = 16
 
@@ -45,7 +48,8 @@ def conditioned(
     for case, verdict in verdicts.items():
         if not _is_guessed(session, case, verdict):
             continue
-        other = next(filter(None, (_found(session, one) for one in _launches(case))), None)
+        few = _asking(case, most=_COUNTED) if verdict.reason.startswith(ALONE) else case
+        other = next(filter(None, (_found(session, one) for one in _launches(few))), None)
         if other is not None and other != case:
             found[case] = other
             say(_changes(case, other), quiet)

@@ -28,6 +28,9 @@ _MOST_PARAMETERS = 100
 _MEETS = frozenset(["__threadfence", "atomicInc", "this_grid"])
 #: Whoever writes none of these has one block do all of the work.
 _MANY_BLOCKS = frozenset(["blockIdx", "gridDim", "this_grid"])
+#: What those write whose threads have two dimensions, and whose launches are not to be had here.
+_PLANE = frozenset(["threadIdx.y", "blockDim.y"])
+_FAR_DIMENSIONS = frozenset(["blockIdx.y", "blockIdx.z", "threadIdx.z"])
 #: What a row is found by where each has a warp, and not a thread.
 _BY_WARP = frozenset(["/", ">>", "warpSize"])
 
@@ -43,7 +46,7 @@ class Call:
     pointer but the one it reads leaves its answer in the first element there. `counted` says that
     it is told how much there is, `rows` how many blocks rows get, None where there is one array,
     `waits` that its blocks wait for one another: for all of them or for a lock, `alone` that it is
-    the work of one block.
+    the work of one block, `plane` that it counts its threads in two dimensions.
     """
 
     text: str
@@ -60,6 +63,7 @@ class Call:
     finish: Finish | None
     waits: bool
     alone: bool
+    plane: bool
 
     @property
     def answers_in_place(self) -> bool:
@@ -122,6 +126,7 @@ def called(
         arguments=", ".join(words),
         finish="none" if read == write else finish, waits=guards or "this_grid" in body.words,
         alone=finish == "none" and not body.words & _MANY_BLOCKS,
+        plane=bool(body.words & _PLANE),
     )  # fmt: skip
 
 
@@ -198,11 +203,13 @@ def _rows(
         )
     factors = [words for words in body.factors(count.name) if count.name not in words]
     index = factors[0] if factors else frozenset[str]()
-    if any(word.endswith((".y", ".z")) for word in index):
+    if index & _FAR_DIMENSIONS:
         raise UsageError(
-            f"{path}: {function.name} finds its row by blocks or threads of two dimensions, and "
-            "launches here have one: let it count in x, or give the file a header"
+            f"{path}: {function.name} finds its row by blocks of two dimensions, or threads of "
+            "three, and launches here have fewer: let it count in x, or give the file a header"
         )
+    if index & _PLANE:
+        return "warp_per_row"
     if "threadIdx.x" not in index and "thread_rank" not in index:
         return "warp_per_row" if "meta_group_rank" in index else "block_per_row"
     return "warp_per_row" if index & _BY_WARP else "thread_per_row"

@@ -8,7 +8,7 @@ reported; a wrong guess gives a wrong answer, which verification is there to fin
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from cudareduce.library.arguments import Argument
 from cudareduce.library.assumption import assumption
 from cudareduce.library.called import Call, called, check, most
 from cudareduce.library.chains import joined
-from cudareduce.library.chosen import Row, rows
+from cudareduce.library.chosen import Row, overloads, rows
 from cudareduce.library.combined import ops_named
 from cudareduce.library.condition import Condition
 from cudareduce.library.device_part import Unit, constants, device_part, read_unit
@@ -127,18 +127,9 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
             "; ".join([refused[0], *(w.removeprefix(f"{path}: ") for w in refused[1:])])
         )
     said += [f"{words}: left out" for words in refused]
-    return Adopted(tuple(kernels), (*said, *_overloads(unit, kernels)))
-
-
-def _overloads(unit: Unit, kernels: Sequence[Kernel]) -> Iterator[str]:
-    """What is said of kernels that share a name, of which the last one counts."""
-    entries = {kernel.entry for row in kernels for kernel in row.chain}
-    for name, count in Counter(function.name for function in unit.kernels()).items():
-        if count > 1 and f"run_{name.rpartition('::')[2]}" in entries:
-            yield (
-                f"{unit.path}: it has {count} kernels called {name}, of which the last one is "
-                "taken: give the others names of their own"
-            )
+    return Adopted(
+        tuple(kernels), (*said, *overloads(unit, (k.entry for row in kernels for k in row.chain)))
+    )
 
 
 def _row(
@@ -197,26 +188,25 @@ def _adopted(
     later: Sequence[str], *, alone: bool,
 ) -> tuple[Kernel, str]:  # fmt: skip
     """A kernel and what was assumed about it; kernels `later` go on with what it leaves."""
-    path = unit.path
-    known = own_template(of_kernel(host, function, given), function)
+    path, known = unit.path, own_template(of_kernel(host, function, given), function)
     call = called(path, function, given, known, says.arguments, functor_in(unit.all()))
-    template = function.template_names
-    dtypes = read_dtypes(function.name, call.read.type, template)
-    partials = written_dtype(function.name, call.write.type, template, dtypes)
+    name, template = function.name, function.template_names
+    dtypes = read_dtypes(name, call.read.type, template)
+    partials = written_dtype(name, call.write.type, template, dtypes)
     mapped = _map(path, function, call, says)
-    # Or it could not read what it has written, or would map it once more.
+    # Else it could not read what it has written, or would map it once more.
     again = call.counted and not call.rows and partials in (None, *dtypes) and mapped is None
     finish = _finish(path, function, call, says, again=again)
-    device = device_part(unit, function.name, names_in(f"int x = {call.text}({call.arguments});"))
+    device = device_part(unit, name, names_in(f"int x = {call.text}({call.arguments});"))
     sizes = [max(DTYPES[name].size for name in (read, partials or read)) for read in dtypes]
     launch = _launch(unit, host, function, call, says, given, later, device, sizes)
-    entry = f"run_{function.name.rpartition('::')[2]}"
+    entry = f"run_{name.rpartition('::')[2]}"
     kernel = Kernel(
-        id=path.stem if alone and path.stem.isidentifier() else function.name,
+        id=path.stem if alone and path.stem.isidentifier() else name,
         path=path,
         family="user",
-        text=with_entry_point(path, device, entry, call, unit.names),
-        title=f"{function.name} of {path.name}",
+        text=with_entry_point(path, device, entry, call, unit.names, launch.width),
+        title=f"{name} of {path.name}",
         change="",
         scope="rows" if call.rows else "grid",
         grid="one" if call.answers_in_place else launch.grid,
@@ -236,14 +226,13 @@ def _adopted(
         dynamic_shared=launch.shared,
         rooms=call.rooms,
         whole_tiles=not call.counted,
-        constants=constants(unit, function.name),
+        constants=constants(unit, name),
         most=most(call.count.type) if call.count else None,
         map=mapped,
         in_place=call.answers_in_place or overwrites(function.body, call.read.name),
         guessed=_guessed(says, call),
     )
-    then = f"then {later[0]}" if later else f"finish {finish}"
-    return kernel, assumption(kernel, call, launch.known_from, then, unit.missing)
+    return kernel, assumption(kernel, call, launch.known_from, later, unit.missing)
 
 
 def _launch(
@@ -256,10 +245,16 @@ def _launch(
         unit, host, function, call, later, given=given, block=says.block, widest=max(sizes)
     )
     unsized = EXTERN_SHARED.search(device)
-    return guessed_launch(
+    found = guessed_launch(
         says.launch, own, looks_of(function, call), sizes if unsized else (),
         constants(unit, function.name),
     )  # fmt: skip
+    if call.rows == "warp_per_row" and found.width not in (None, 32):
+        raise UsageError(
+            f"{unit.path}: {call.text} gives each row {found.width} threads of a block, and "
+            "launches here one, 32 or all: give the file a header"
+        )
+    return found
 
 
 def _finish(path: Path, function: Function, call: Call, says: Guesses, *, again: bool) -> Finish:

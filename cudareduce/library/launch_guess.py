@@ -19,7 +19,7 @@ from cudareduce.library.syntax import Function
 #: Blocks that share the input: their number multiplies or divides something. One that is only
 #: compared with an arrival or a place says nothing of that.
 _SHARES = re.compile(r"[*/]\s*(?:\([^()]*\)\s*)?\(*gridDim|gridDim\s*\.\s*x\s*\)*\s*[*/](?!/)")
-_BLOCK, _LARGEST = 256, 1024
+_BLOCK, _LARGEST, _WARP = 256, 1024, 32
 #: Elements a thread of most kernels that take several.
 _ITEMS = (1, 2, 4)
 _MOST_LINES = 4
@@ -30,7 +30,8 @@ _TOLD = ("block", "items", "grid", "shared")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """How a kernel is launched, in the words of a header, and from where that is known; what nobody
-    says may be one of others."""
+    says may be one of others. A kernel that counts threads in two dimensions has them in rows of
+    `width`."""
 
     block: int
     items: int
@@ -40,6 +41,7 @@ class Launch:
     shared: int
     other_blocks: tuple[int, ...]
     other_items: tuple[int, ...]
+    width: int | None
     known_from: str
 
 
@@ -65,6 +67,8 @@ def guessed_launch(
         and (name != "shared" or (sizes and needs == own.shared))
     ]  # fmt: skip
     number = grid if isinstance(grid, int) else None
+    width = looks.width and (own.width or looks.width)
+    in_rows = f", threads in rows of {width}" if width else ""
     open_ = [
         name for name in ("block", "items") if getattr(user, name) is getattr(own, name) is None
     ]
@@ -74,7 +78,8 @@ def guessed_launch(
         shared=needs if user.shared is None else user.shared,
         other_blocks=tuple(k for k in _likely(numbers) if k != block and "block" in open_),
         other_items=tuple(k for k in _ITEMS if k != items and "items" in open_),
-        known_from=_known_from(told, own.lines),
+        width=width,
+        known_from=in_rows + _known_from(told, own.lines),
     )  # fmt: skip
 
 
@@ -101,9 +106,12 @@ def looks_of(function: Function, call: Call) -> Said:
     twice = any("block" in f"{left}{right}".lower() for left, right in doubled)
     shares = _SHARES.search(function.body) or "this_grid" in function.body
     grid: GridRule = ("per_sm" if call.waits else "fill") if shares else "cover"
+    said = Said(
+        block=_BLOCK, items=2 if twice else 1, grid=grid, width=_WARP if call.plane else None
+    )
     if call.rows or call.alone:
-        return Said(block=_BLOCK, items=2 if twice else 1, grid=call.rows or 1, exactly=True)
-    return Said(block=_BLOCK, items=2 if twice else 1, grid=grid)
+        return replace(said, grid=call.rows or 1, exactly=True)
+    return said
 
 
 def said_by_file(

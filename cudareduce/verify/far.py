@@ -30,6 +30,8 @@ from cudareduce.verify.verdict import RIGHT, Verdict
 
 #: So many sizes, all of them within 31 bits, show how a kernel divides its work.
 _LEARNED = 2
+#: What a verdict from here begins with.
+ALONE = "one block alone"
 #: Where packed indices end, and offsets in bytes and in elements.
 _PACKED, _SIGNED, _UNSIGNED = 2**24, 2**31, 2**32
 #: Elements that a grid as large as the device takes in one turn.
@@ -108,7 +110,8 @@ def far_net(case: Case) -> Iterator[Net]:
     learned = ((2 if strides else 37) * unit, max(most // unit, 3) * unit)
     sizes = dict.fromkeys((*learned, *((border // unit + 2) * unit for border in borders)))
     shapes = tuple((n, elements // n) if by_row else (elements, 1) for elements in sizes)
-    if not any(case.asks.why_not(n) for n, _ in shapes):
+    shapes = tuple((n, rows) for n, rows in shapes if n * rows <= (case.asks.most or n * rows))
+    if len(shapes) > _LEARNED and not any(case.asks.why_not(n) for n, _ in shapes):
         yield Net(case=case, shapes=shapes, limits=limits, care=FAR)
 
 
