@@ -21,7 +21,7 @@ from cudareduce.library.foreign import FOLDED, asking
 from cudareduce.library.header import GridRule
 from cudareduce.library.kernel import Kernel
 from cudareduce.progress import say
-from cudareduce.verify.far import ALONE
+from cudareduce.verify.far import far_net
 from cudareduce.verify.shapes import condition_nets, tile_of
 from cudareduce.verify.verdict import Verdict
 
@@ -48,8 +48,7 @@ def conditioned(
     for case, verdict in verdicts.items():
         if not _is_guessed(session, case, verdict):
             continue
-        few = _asking(case, most=_COUNTED) if verdict.reason.startswith(ALONE) else case
-        other = next(filter(None, (_found(session, one) for one in _launches(few))), None)
+        other = next(filter(None, (_found(session, one) for one in _launches(case))), None)
         if other is not None and other != case:
             found[case] = other
             say(_changes(case, other), quiet)
@@ -64,7 +63,7 @@ def joined(
     the condition, or with how far it goes."""
     mended = {
         case: replace(verdict, reason=f"even if {' and '.join(case.asks.texts)}: {verdict.reason}")
-        if verdict.outcome == "fail" else verdict
+        if verdict.outcome == "fail" and case.asks.texts else verdict
         for case, verdict in again.items()
     }  # fmt: skip
     left = {case: verdict for case, verdict in verdicts.items() if case not in better}
@@ -121,7 +120,9 @@ def _found(session: Session, case: Case) -> Case | None:
             if _is_right(session, eased):
                 found = eased
                 break
-    return found
+    far = session.tried(found, far_net(found))
+    wrong = far is not None and far.outcome == "fail"
+    return _asking(found, most=_COUNTED) if wrong else found
 
 
 def _most(session: Session, case: Case) -> dict[str, bool | Nan]:
@@ -131,6 +132,8 @@ def _most(session: Session, case: Case) -> dict[str, bool | Nan]:
         most |= {"positive": True}
     if reduction.op.name in ("min", "max") and reduction.dtype.kind == "float":
         most |= {"finite": True} | ({} if session.settings.nan else {"nan": "none"})
+    if reduction.op.name in ("sum", "mean") and reduction.dtype.kind == "float":
+        most |= {"bounded": True}
     return most | {"aligned": True}
 
 

@@ -10,7 +10,7 @@ from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, emulator_beside
 from cudareduce.bench.settings import Settings
 from cudareduce.launch.case import Case, Prepared, Shape, planned
-from cudareduce.verify.far import ALONE, far_net
+from cudareduce.verify.far import far_net
 from cudareduce.verify.inputs import SMALL
 from cudareduce.verify.job import Job, limited
 from cudareduce.verify.shapes import (
@@ -109,7 +109,7 @@ class Jobs:
         plans, refusals = planned(net.case, net.shapes, net.limits)
         if plans:
             job = self._job(self.spec_of(net), Prepared(net.case, plans, refusals, {}))
-            other = ALONE if net.care == FAR else _difference(net.case, one.case)
+            other = "one block alone" if net.care == FAR else _difference(net.case, one.case)
             job = replace(
                 job, shapes=tuple(plans), care=net.care, optional=self.spec.timed,
                 label=other,

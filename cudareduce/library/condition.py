@@ -20,7 +20,7 @@ class Condition:
 
     `multiple` divides its elements, which are one of `sizes` where these are given; it is `aligned`
     to 16 bytes; all elements are `positive`; one of them is `finite`; there are no more than `most`
-    of them. Where nobody has said a block
+    of them, and none is infinite (`bounded`). Where nobody has said a block
     and it is wrong in the usual one, it is launched with so many threads (`block`).
     """
 
@@ -32,6 +32,7 @@ class Condition:
     nan: Nan = "propagate"
     block: int = 0
     most: int = 0
+    bounded: bool = False
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -44,6 +45,7 @@ class Condition:
             "one of its elements is finite": self.finite,
             "a NaN may be dropped": self.nan == "drop",
             "none of its elements is NaN": self.nan == "none",
+            "none of its elements is infinite": self.bounded,
             f"its block has {self.block} threads": self.block > 0,
             f"it has at most {self.most} elements": self.most > 0,
         }

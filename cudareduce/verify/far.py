@@ -30,8 +30,6 @@ from cudareduce.verify.verdict import RIGHT, Verdict
 
 #: So many sizes, all of them within 31 bits, show how a kernel divides its work.
 _LEARNED = 2
-#: What a verdict from here begins with.
-ALONE = "one block alone"
 #: Where packed indices end, and offsets in bytes and in elements.
 _PACKED, _SIGNED, _UNSIGNED = 2**24, 2**31, 2**32
 #: Elements that a grid as large as the device takes in one turn.
