@@ -186,13 +186,21 @@ def _declared(node: Node) -> str:
     return text(node).rpartition("::")[2] if inner is None else _declared(inner)
 
 
+def converts(call: Node) -> bool:
+    """Whether a call only makes its argument one of another type."""
+    function = call.child_by_field_name("function")
+    name = function.child_by_field_name("name") if function else None
+    plain = function is not None and function.type == "primitive_type"
+    return plain or (name is not None and text(name).endswith("_cast"))
+
+
 def without_comments(node: Node) -> str:
     """Its text with a space for each comment."""
-    parts, start = [], 0
+    data, parts, start = node.text or b"", [], 0
     for comment in (n for n in every(node) if n.type == "comment"):
-        parts.append(_slice(node, start, comment.start_byte - node.start_byte))
+        parts.append(data[start : comment.start_byte - node.start_byte])
         start = comment.end_byte - node.start_byte
-    return " ".join([*parts, _slice(node, start, node.end_byte - node.start_byte)])
+    return b" ".join([*parts, data[start:]]).decode(errors="replace")
 
 
 def _number(node: Node, depth: int = 3) -> int | None:
@@ -210,10 +218,6 @@ def _number(node: Node, depth: int = 3) -> int | None:
     if left is None or right is None or sign not in ("*", "<<"):
         return None
     return left * right if sign == "*" else left << min(right, _LONGEST_SHIFT)
-
-
-def _slice(node: Node, start: int, end: int) -> str:
-    return (node.text or b"")[start:end].decode(errors="replace")
 
 
 def text(node: Node) -> str:
