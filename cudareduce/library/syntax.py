@@ -63,7 +63,9 @@ class Piece:
         """The names that are known of because of it."""
         node = self.inner
         named = node.child_by_field_name("name")
-        found = {text(named)} if named else set()
+        found = (
+            {text(named).partition("<")[0].strip()} if named else set()
+        )  # of specialisations too
         if node.type == "using_declaration":
             found = {text(node.children[-2]).rpartition("::")[2]}
         if node.type == "enum_specifier":
