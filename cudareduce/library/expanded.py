@@ -3,6 +3,7 @@ what belongs to the device, the parser sees in the text alone. Every line keeps 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ _NAMES = frozenset(["identifier", "type_identifier"])
 _MOST_STEPS, _LONGEST = 4, 2**22
 #: What a macro is given, in bytes.
 _MOST_GIVEN = 2**12
+_SIGNS = re.compile(rb"[(),]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +109,10 @@ def _arguments(data: bytes, start: int) -> tuple[list[str], int]:
     """What stands between the commas of the brackets that open next, and where they end; -1 if they
     do not."""
     found, depth, begins = [], 0, data.index(b"(", start) + 1
-    for place in range(begins - 1, min(len(data), begins + _MOST_GIVEN)):
-        sign = data[place : place + 1]
-        depth += (sign == b"(") - (sign == b")")
-        if not depth or (depth == 1 and sign == b","):
+    for sign in _SIGNS.finditer(data, begins - 1, begins + _MOST_GIVEN):
+        place = sign.start()
+        depth += (sign[0] == b"(") - (sign[0] == b")")
+        if not depth or (depth == 1 and sign[0] == b","):
             found.append(data[begins:place].decode(errors="replace").strip())
             begins = place + 1
         if not depth:
@@ -120,7 +122,9 @@ def _arguments(data: bytes, start: int) -> tuple[list[str], int]:
 
 def _filled(macro: Macro, given: list[str]) -> str:
     """The value of a macro with what it is given; parts that it joins are one word."""
-    names = dict(zip(macro.parameters or (), given, strict=False))
+    if not macro.parameters:
+        return macro.value
+    names = dict(zip(macro.parameters, given, strict=False))
     root, start, parts = parsed(macro.value), 0, []
     data = macro.value.encode()
     for node in every(root):
