@@ -28,7 +28,9 @@ def settled(session: Session, choices: Sequence[Choice], quiet: bool) -> list[Ch
     gives right answers; where that is not the first, it is said."""
     found = []
     for choice in (part for whole in choices for part in _apart(session, whole, quiet)):
-        for settle in (_grid, _meant, _one_tile):
+        # What is right, or takes too long to say, is left as it is.
+        wrong = bool(choice.kernel.guessed) and _is_right(session, choice) is False
+        for settle in (_grid, _meant, _one_tile) if wrong else ():
             choice = settle(session, choice, quiet=quiet)
         found.append(choice)
     return found
