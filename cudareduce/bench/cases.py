@@ -79,6 +79,8 @@ def case(
     lacking = next((word for word in kernel.requires if word in lacks), None)
     if verdict is None and lacking is not None:
         verdict = skipped("machine", f"needs hardware that the CPU does not emulate: {lacking}")
+    if reduction.op.name not in ("min", "max"):  # which alone may drop a NaN
+        kernel = replace(kernel, asks=replace(kernel.asks, nan="propagate"))
     return Case(kernel, reduction, block, items, choice.suite, choice.name, sms=sms), verdict
 
 

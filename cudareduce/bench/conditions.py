@@ -19,7 +19,9 @@ from cudareduce.launch.case import Case
 from cudareduce.library.condition import Nan
 from cudareduce.library.foreign import FOLDED, asking
 from cudareduce.library.header import GridRule
+from cudareduce.library.kernel import Kernel
 from cudareduce.progress import say
+from cudareduce.verify.far import far_net
 from cudareduce.verify.shapes import condition_nets, tile_of
 from cudareduce.verify.verdict import Verdict
 
@@ -31,6 +33,8 @@ _LARGEST_DIVISOR = 2**13
 _BEYOND_CONDITIONS = (HAZARD, "no answer after")
 #: Right at fewer sizes may be so by chance.
 _FEWEST = 3
+#: The most elements that an int counts.
+_COUNTED = 2**31 - 1
 #: The widest load, in elements.
 _LOAD = 16
 
@@ -59,7 +63,7 @@ def joined(
     the condition, or with how far it goes."""
     mended = {
         case: replace(verdict, reason=f"even if {' and '.join(case.asks.texts)}: {verdict.reason}")
-        if verdict.outcome == "fail" else verdict
+        if verdict.outcome == "fail" and case.asks.texts else verdict
         for case, verdict in again.items()
     }  # fmt: skip
     left = {case: verdict for case, verdict in verdicts.items() if case not in better}
@@ -77,10 +81,19 @@ def _is_guessed(session: Session, case: Case, verdict: Verdict) -> bool:
 def _launches(case: Case) -> Iterator[Case]:
     """The case as it is launched, and in another grid where that was a guess."""
     yield case
-    kernel = case.kernel
-    if "grid" in (kernel.guessed or ()) and "gridDim" in kernel.text:
-        other: GridRule = "fill" if kernel.grid == "cover" else "cover"
-        yield replace(case, kernel=replace(kernel, grid=other))
+    other = in_another_grid(case.kernel)
+    if other is not None:
+        yield replace(case, kernel=other)
+
+
+def in_another_grid(kernel: Kernel) -> Kernel | None:
+    """A kernel in the other grid that it may be meant for; None where its grid is known, or nothing
+    in its text hangs on it."""
+    known = "grid" not in (kernel.guessed or ()) or kernel.scope == "rows" or kernel.grid == "one"
+    if known or "gridDim" not in kernel.text:
+        return None
+    grid: GridRule = "fill" if kernel.grid == "cover" else "cover"
+    return replace(kernel, grid=grid, exactly=False)
 
 
 def _changes(case: Case, other: Case) -> str:
@@ -97,13 +110,7 @@ def _changes(case: Case, other: Case) -> str:
 def _found(session: Session, case: Case) -> Case | None:
     """The case with the least that it asks of its input; None if it is wrong with all that it may
     ask. At first that is as much as a user can see to besides the number of elements."""
-    settings, reduction = session.settings, case.reduction
-    most: dict[str, bool | Nan] = {}
-    if reduction.op.name == "max" and reduction.dtype.kind != "uint":
-        most |= {"positive": True}
-    if reduction.op.name in ("min", "max") and reduction.dtype.kind == "float":
-        most |= {"finite": True} | ({} if settings.nan else {"nan": "none"})
-    most |= {"aligned": True}
+    most = _most(session, case)
     found = _with_fewest(session, _asking(case, **most))
     if found is None:
         return None
@@ -113,7 +120,28 @@ def _found(session: Session, case: Case) -> Case | None:
             if _is_right(session, eased):
                 found = eased
                 break
-    return found
+    far = session.tried(found, far_net(found))
+    wrong = far is not None and far.outcome == "fail"
+    return _asking(found, most=_COUNTED) if wrong else found
+
+
+def _most(session: Session, case: Case) -> dict[str, bool | Nan]:
+    """All that a user can see to besides the number of elements."""
+    reduction, most = case.reduction, dict[str, bool | Nan]()
+    if reduction.op.name == "max" and reduction.dtype.kind != "uint":
+        most |= {"positive": True}
+    if reduction.op.name in ("min", "max") and reduction.dtype.kind == "float":
+        most |= {"finite": True} | ({} if session.settings.nan else {"nan": "none"})
+    if reduction.op.name in ("sum", "mean") and reduction.dtype.kind == "float":
+        most |= {"bounded": True}
+    return most | {"aligned": True}
+
+
+def asking_most(session: Session, case: Case) -> Case:
+    """The case asking of its input all that a user may be asked to see to."""
+    asks = case.kernel.asks
+    fewer = {} if asks.sizes or asks.multiple > 1 else {"multiple": _widest(case)}
+    return _asking(case, **_most(session, case), **fewer)
 
 
 def _with_fewest(session: Session, case: Case) -> Case | None:

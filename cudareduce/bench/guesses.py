@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from cudareduce.bench.cases import case
+from cudareduce.bench.conditions import asking_most, in_another_grid
 from cudareduce.bench.session import Session
+from cudareduce.launch.case import Case
+from cudareduce.library.combined import ops_in
 from cudareduce.library.foreign import finish_once
-from cudareduce.library.header import GridRule
+from cudareduce.library.kernel import Kernel
 from cudareduce.library.mapped import maps_in
 from cudareduce.library.registry import Choice
+from cudareduce.problem.operators import OPERATORS
 from cudareduce.progress import say
 from cudareduce.verify.shapes import guess_net
 
+#: So many other guesses are tried, each of which is compiled.
+_MOST_OTHERS = 12
+
 
 def settled(session: Session, choices: Sequence[Choice], quiet: bool) -> list[Choice]:
-    """The choices, of those whose grid, map or size is a guess with what gives right answers; where
-    that is not the first, it is said."""
+    """The choices, of those whose grid, block, items, operator, map or size is a guess with what
+    gives right answers; where that is not the first, it is said."""
     found = []
     for choice in (part for whole in choices for part in _apart(session, whole, quiet)):
-        for settle in (_grid, _mapped, _one_tile):
-            choice = settle(session, choice, quiet)
+        # What is right, or takes too long to say, is left as it is.
+        wrong = bool(choice.kernel.guessed) and _is_right(session, choice) is False
+        for settle in (_grid, _meant, _one_tile) if wrong else ():
+            choice = settle(session, choice, quiet=quiet)
         found.append(choice)
     return found
 
@@ -32,7 +42,7 @@ def _apart(session: Session, choice: Choice, quiet: bool) -> list[Choice]:
     if not kernel.apart or _is_right(session, choice) is not False:
         return [choice]
     parts = [replace(choice, kernel=part) for part in kernel.apart]
-    if not any(_is_right(session, part) for part in parts):
+    if not any(_is_right(session, _meant(session, part, quiet=True)) for part in parts):
         return [choice]
     say(
         f"{kernel.path}: {kernel.id} is wrong as one row, and not all of its kernels are alone, so "
@@ -42,34 +52,86 @@ def _apart(session: Session, choice: Choice, quiet: bool) -> list[Choice]:
     return parts
 
 
-def _mapped(session: Session, choice: Choice, quiet: bool) -> Choice:
-    """Of a kernel that is wrong about elements, but right about what its text makes of them, the
-    latter."""
-    kernel = choice.kernel
-    asked = any(reduction.map for reduction in session.settings.reductions)
-    if "map" not in (kernel.guessed or ()) or kernel.map or asked:
+def _meant(session: Session, choice: Choice, *, quiet: bool) -> Choice:
+    """Of a kernel that is wrong as a sum of elements in its block, even if its input is all that it
+    may ask for, what its text may be meant for instead, if that is right."""
+    if _is_right(session, choice) is not False:
         return choice
-    maps = maps_in(kernel.text)
-    if not maps or _is_right(session, choice) is not False:
-        return choice
-    finish = finish_once(kernel)  # launched again on its partials it would map them, too
-    for mapped in maps:
-        second = replace(choice, kernel=replace(kernel, map=mapped, finish=finish))
-        if _is_right(session, second):
-            say(
-                f"{kernel.path}: its answers are wrong as those of elements, and right as those of "
-                f"{mapped.expression}, so it is taken for that: --map says which",
-                quiet,
-            )
-            return second
+    for asking in (None, _asking_most):
+        if asking and _is_right(session, choice, asking):
+            return choice
+        for second in islice(_others(session, choice), _MOST_OTHERS):
+            if _is_right(session, second, asking):
+                say(_changed(choice.kernel, second.kernel), quiet)
+                return second
     return choice
 
 
-def _one_tile(session: Session, choice: Choice, quiet: bool) -> Choice:
+def _asking_most(session: Session, case: Case) -> Case:
+    """The case asking of its input all that it may ask: if it has one block, no more than that
+    takes at once."""
+    tile = case.block * case.items
+    if _has_one_block(case.kernel) and not case.asks.sizes and not case.kernel.whole_tiles:
+        asks = replace(case.kernel.asks, sizes=(tile,))
+        return replace(case, kernel=replace(case.kernel, asks=asks))
+    return asking_most(session, case)
+
+
+def _has_one_block(kernel: Kernel) -> bool:
+    return kernel.grid == "one" or (kernel.fixed_grid == 1 and kernel.exactly)
+
+
+def _others(session: Session, choice: Choice) -> Iterator[Choice]:
+    """A choice with another operator, map, block or number of items, as far as nobody has said
+    them; what changes least comes first."""
+    kernel, said = choice.kernel, any(reduction.map for reduction in session.settings.reductions)
+    open_ = kernel.guessed or ()
+    two = kernel.map.inputs if kernel.map else 1
+    maps = maps_in(kernel.text, two) if "map" in open_ and not said else []
+    ops = ops_in(kernel.text) if len(kernel.ops) > 1 else ()
+    kernels = [kernel, *(replace(kernel, ops=(op,)) for op in ops)]
+    once = finish_once(kernel)  # launched again on its partials it would map them, too
+    kernels += [replace(k, map=mapped, finish=once) for mapped in maps for k in tuple(kernels)]
+    yield from (replace(choice, kernel=other) for other in kernels[1:])
+    for items in kernel.other_items:
+        yield replace(choice, kernel=replace(kernel, items=items))
+    for block in kernel.other_blocks:
+        yield from (replace(choice, kernel=_in_block(other, block)) for other in kernels)
+
+
+def _in_block(kernel: Kernel, block: int) -> Kernel:
+    """A kernel in another block, whose threads have as much dynamic shared memory each."""
+    shared = kernel.dynamic_shared
+    if "shared" in (kernel.guessed or ()) and isinstance(shared, int):
+        shared = shared * block // kernel.block
+    return replace(
+        kernel, block=block, blocks=(block,), dynamic_shared=shared,
+        asks=replace(kernel.asks, block=block),
+    )  # fmt: skip
+
+
+def _changed(old: Kernel, new: Kernel) -> str:
+    """What a kernel is taken for instead of what was said before."""
+    does, options = [], []
+    if new.ops != old.ops:
+        does, options = [f"as the {OPERATORS[new.ops[0]].title}"], ["--op"]
+    if new.map != old.map and new.map:
+        does, options = [*does, f"of {new.map.expression}"], [*options, "--map"]
+    if new.block != old.block:
+        does, options = [*does, f"in blocks of {new.block}"], [*options, "--block"]
+    if new.items != old.items:
+        does, options = [*does, f"with {new.items} elements a thread"], [*options, "--items"]
+    return (
+        f"{old.path}: its answers are wrong as was assumed, and right {' '.join(does)}, so "
+        f"{old.id} is taken for that: {', '.join(options)} say{'s' * (len(options) == 1)} which"
+    )
+
+
+def _one_tile(session: Session, choice: Choice, *, quiet: bool) -> Choice:
     """Of a kernel that has one block, and is wrong unless that takes all elements at once, what
     takes no more than those."""
     kernel = choice.kernel
-    if not (kernel.in_place and kernel.grid == "one" and kernel.guessed):
+    if not kernel.guessed or not _has_one_block(kernel) or kernel.whole_tiles:
         return choice
     block = session.settings.block or kernel.block
     most = block * (session.settings.items or kernel.items)
@@ -84,29 +146,32 @@ def _one_tile(session: Session, choice: Choice, quiet: bool) -> Choice:
     return second
 
 
-def _grid(session: Session, choice: Choice, quiet: bool) -> Choice:
+def _grid(session: Session, choice: Choice, *, quiet: bool) -> Choice:
+    """Of a kernel that is wrong in its grid, and right in another one, the latter."""
     kernel = choice.kernel
-    if "grid" not in (kernel.guessed or ()) or kernel.scope == "rows":
+    other = in_another_grid(kernel)
+    if other is None or _is_right(session, choice) is not False:
         return choice
-    if kernel.grid == "one" or "gridDim" not in kernel.text:
-        return choice
-    other: GridRule = "fill" if kernel.grid == "cover" else "cover"
-    second = replace(choice, kernel=replace(kernel, grid=other, exactly=False))
-    if _is_right(session, choice) is not False or not _is_right(session, second):
+    second = replace(choice, kernel=other)
+    if not _is_right(session, second):
         return choice
     say(
-        f"{kernel.path}: with grid {kernel.grid} its answers are wrong, with grid {other} they are "
-        f"right, so it is launched with that: --grid says which",
+        f"{kernel.path}: with grid {kernel.grid} its answers are wrong, with grid {other.grid} "
+        f"they are right, so it is launched with that: --grid says which",
         quiet,
     )
     return second
 
 
-def _is_right(session: Session, choice: Choice) -> bool | None:
-    """Whether a launch on a few blocks gives right answers; None where that is not to be had."""
+def _is_right(
+    session: Session, choice: Choice, asking: Callable[[Session, Case], Case] | None = None
+) -> bool | None:
+    """Whether a launch on a few blocks gives right answers, of a case that is `asking` more of its
+    input; None where that is not to be had."""
     reduction = next(iter(session.settings.shares([choice])))
     found, refused = case(session, choice, reduction)
     if refused is not None or session.jobs.emulator is None:
         return None
+    found = asking(session, found) if asking else found
     verdict = session.tried(found, [guess_net(found)])
     return None if verdict is None or verdict.outcome == "skip" else verdict.outcome == "pass"

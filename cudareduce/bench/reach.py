@@ -13,8 +13,9 @@ from cudareduce.library.condition import Condition
 from cudareduce.verify.shapes import size_net
 from cudareduce.verify.verdict import Verdict
 
-#: Sizes that are tried besides the numbers in a kernel's text.
-_LADDER = tuple(2**k for k in range(1, 19))
+#: Sizes that are tried besides the numbers in a kernel's text: one that is right for powers of two
+#: alone is not right up to any.
+_LADDER = tuple(2**k - less for k in range(1, 19) for less in (0, 1))
 #: No number in a kernel's text beyond is worth the while.
 _MOST = 2**22
 _WARP = 32
@@ -47,7 +48,8 @@ def _reach(session: Session, case: Case) -> str | None:
     right = [_is_right(session, case, n) for n in sorted(sizes)]
     count = sum(right)
     if count == 1:
-        return f"right for n = {sorted(sizes)[right.index(True)]} alone"
+        only = sorted(sizes)[right.index(True)]
+        return f"right for n = {only} alone, which --sizes-only --n {only} says"
     if not count or all(right) or not all(right[:count]):
         return None
     below, above = (n // step for n in sorted(sizes)[count - 1 : count + 1])

@@ -275,8 +275,11 @@ def _remarks(case: Case, shapes: Sequence[Shape], refused: str | None) -> Iterat
     """What a verdict on these shapes does not rest on, and what was done for it."""
     if case.kernel.in_place:
         yield _RESTORED
-        if (case.kernel.most or inf) <= case.block * case.items:
-            yield f"takes {case.kernel.most} elements at most"
+    for room in case.kernel.rooms:
+        if room.answers:
+            yield f"what it writes to {room.parameter} is not judged"
+    if case.kernel.guessed and (case.kernel.most or inf) <= case.block * case.items:
+        yield f"takes {case.kernel.most} elements at most"
     if refused:
         yield f"left out: {refused}"
     if all(n * rows == 0 for n, rows in shapes):

@@ -133,7 +133,8 @@ class Compiler:
             if deadline.passed:
                 raise OutOfTime from None
             raise EnvironmentProblem(
-                f"{self.path} was not done after {LIMIT_S:g} s: {_ADVICE}"
+                f"{self.path} was not done after {LIMIT_S:g} s: see whether a file's macros or "
+                f"templates have no end, else {_ADVICE}"
             ) from None
         finally:
             with self._lock:

@@ -78,7 +78,8 @@ _ARCH = 800
 _ASKS_ARCH = re.compile(r"\b__CUDA_ARCH__\s*(>=|<=?|>|==|!=)\s*(\d{3,4})\b")
 _MOST_ARCHS = 3
 _DYNAMIC_SHARED = re.compile(
-    r"extern\s+(?P<first>(?:[\w:]+\s+)*?)__shared__\s+(?:(?:__align__|alignas)\s*\([^()]*\)\s*)?"
+    r"extern\s+(?P<first>(?:[\w:]+\s+)*?)__shared__\s+"
+    rf"(?:(?:__align__|alignas)\s*{_ARGUMENTS}\s*)?"
     r"(?P<type>[\w:<>\s*]*?)\s*\b(?P<name>\w+)\s*\[\s*\]\s*;"
 )
 #: With nvcc this defines the variable; to C++ it is a declaration unless it stands in braces.

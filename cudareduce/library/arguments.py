@@ -26,6 +26,8 @@ _COUNTER = re.compile(
     re.IGNORECASE,
 )
 _LOCK = re.compile(r"(?<!b)lock|mutex|sem", re.IGNORECASE)
+#: What the places of extremes are called, which are written beside these.
+_PLACE = re.compile(r"idx|ind(?:ex|ices)|arg|pos|loc|place|where", re.IGNORECASE)
 #: What counts of elements are called.
 COUNT = re.compile(r"^n$|^n(?:um)?_|count|size|len", re.IGNORECASE)
 #: What counters and locks are changed with, and no sum.
@@ -107,7 +109,7 @@ def room_of(parameter: Parameter, what: str, template: Sequence[str]) -> Room | 
             f"how many bytes {parameter.type} has is not known: say how many {parameter.name} "
             f"points to, as in --arg {parameter.name}={kind}:4096"
         )
-    return Room(parameter.name, element, size, kind == "zeroed")
+    return Room(parameter.name, element, size, kind == "zeroed", what == "out2")
 
 
 def guessed(
@@ -148,11 +150,14 @@ def _of_pointers(left: list[Parameter], taken: set[str], body: Body) -> dict[str
         found[p.name] = f"zeroed:{body.each(p.name) or bytes_of(p.type, ())}"
     writers = [p for p in writers if p not in counters]
     if "out" not in taken and writers:
-        plain = [p for p in writers if not _SCRATCH.search(p.name)] or writers
+        values = [p for p in writers if not (_PLACE.search(p.name) and _INTEGERS.match(p.type))]
+        plain = [p for p in values if not _SCRATCH.search(p.name)] or values or writers
         out = next((p for p in plain if _OUTPUT.match(p.name)), plain[0])
         found[out.name] = "out"
         writers.remove(out)
-    partials = [p for p in writers if _SCRATCH.search(p.name)]
+    places = [p for p in writers if _PLACE.search(p.name) and _INTEGERS.match(p.type)]
+    found |= {p.name: "out2" for p in places if "out" in (*found.values(), *taken)}
+    partials = [p for p in writers if _SCRATCH.search(p.name) and p not in places]
     return found | {p.name: f"scratch:{body.each(p.name) or 'grid'}" for p in partials}
 
 
@@ -203,7 +208,7 @@ def _of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> d
     length = next((name for name, what in {**given, **found}.items() if what == "n"), "")
     if "rows" not in taken and len(counts) == 1 and _is_rows(counts, length, body):
         found[counts[0]] = "rows"
-    return found
+    return {p.name: p.default for p in left if p.default} | found
 
 
 def _is_rows(counts: Sequence[str], length: str, body: Body) -> bool:

@@ -10,10 +10,11 @@ from cudareduce.problem.sizes import counted
 
 
 def assumption(
-    kernel: Kernel, call: Call, known_from: str, then: str, missing: Sequence[str]
+    kernel: Kernel, call: Call, known_from: str, later: Sequence[str], missing: Sequence[str]
 ) -> str:
-    """One line: how it is called and launched, from where that is `known_from`, what happens `then`
-    and which headers are `missing`."""
+    """One line: how it is called and launched, from where that is `known_from`, which kernels go on
+    `later` and which headers are `missing`."""
+    then = f"then {later[0]}" if later else f"finish {kernel.finish}"
     shared = counted(int(kernel.dynamic_shared), "byte")
     by = f", by {kernel.ops[0]}" if len(kernel.ops) == 1 else ""
     are = "is" if len(missing) == 1 else "are"

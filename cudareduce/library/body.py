@@ -8,7 +8,7 @@ from itertools import islice
 
 from tree_sitter import Node
 
-from cudareduce.library.syntax import every, parsed, text
+from cudareduce.library.syntax import converts, every, parsed, text
 
 #: So many words of a value tell where it comes from; whoever nests values in values, as no person
 #: does, is not followed further.
@@ -39,6 +39,11 @@ class Body:
     def words(self) -> frozenset[str]:
         """Names, numbers and signs that stand in it."""
         return frozenset(word for node in self._nodes[:1] for word in _leaves(node))
+
+    def asks(self, name: str) -> bool:
+        """Whether functions of a type are called by its name."""
+        scopes = (n.child_by_field_name("scope") for n in self._nodes)
+        return any(scope is not None and text(scope) == name for scope in scopes)
 
     def behind(self, node: Node) -> frozenset[str]:
         """The words in an expression, and in whatever its variables are set to."""
@@ -188,20 +193,12 @@ def _inner(node: Node) -> Node:
 def _bare(node: Node) -> str:
     """The name that an expression is, whatever type it is made; empty if it is none."""
     node = _inner(node)
-    while node.type == "call_expression" and _converts(node):
+    while node.type == "call_expression" and converts(node):
         given = node.child_by_field_name("arguments")
         if given is None or len(given.named_children) != 1:
             return ""
         node = _inner(given.named_children[0])
     return text(node) if node.type == "identifier" else ""
-
-
-def _converts(call: Node) -> bool:
-    """Whether a call only makes its argument one of another type."""
-    function = call.child_by_field_name("function")
-    name = function.child_by_field_name("name") if function else None
-    plain = function is not None and function.type == "primitive_type"
-    return plain or (name is not None and text(name) == "static_cast")
 
 
 def _operator(node: Node) -> str:

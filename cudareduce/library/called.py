@@ -20,6 +20,7 @@ from cudareduce.library.syntax import Function, names_in
 #: Bits of a count's value, by what its type says; of others they suffice for every array.
 _BITS = (("short", 15), ("int16_t", 15), ("int32_t", 31), ("long", 63), ("64_t", 63),
          ("size_t", 64), ("int8_t", 7), ("", 31))  # fmt: skip
+_TYPE = re.compile(r"(?:typename|class)\b")
 #: Nobody writes more; each takes a moment.
 _MOST_PARAMETERS = 100
 #: Whoever writes one of these lets the blocks of a grid wait for one another, or the last of them
@@ -27,6 +28,9 @@ _MOST_PARAMETERS = 100
 _MEETS = frozenset(["__threadfence", "atomicInc", "this_grid"])
 #: Whoever writes none of these has one block do all of the work.
 _MANY_BLOCKS = frozenset(["blockIdx", "gridDim", "this_grid"])
+#: What those write whose threads have two dimensions, and whose launches are not to be had here.
+_PLANE = frozenset(["threadIdx.y", "blockDim.y"])
+_FAR_DIMENSIONS = frozenset(["blockIdx.y", "blockIdx.z", "threadIdx.z"])
 #: What a row is found by where each has a warp, and not a thread.
 _BY_WARP = frozenset(["/", ">>", "warpSize"])
 
@@ -42,7 +46,7 @@ class Call:
     pointer but the one it reads leaves its answer in the first element there. `counted` says that
     it is told how much there is, `rows` how many blocks rows get, None where there is one array,
     `waits` that its blocks wait for one another: for all of them or for a lock, `alone` that it is
-    the work of one block.
+    the work of one block, `plane` that it counts its threads in two dimensions.
     """
 
     text: str
@@ -59,6 +63,7 @@ class Call:
     finish: Finish | None
     waits: bool
     alone: bool
+    plane: bool
 
     @property
     def answers_in_place(self) -> bool:
@@ -79,10 +84,11 @@ def called(
     given: str,
     own: Mapping[str, int],
     says: Sequence[Argument] = (),
+    functor: str = "",
 ) -> Call:
     """How a kernel is called, with the template arguments that are `given`, or with the file's
-    `own`, by the names of the parameters, and what the user `says` of its parameters. Raises
-    UsageError if one of them is not understood."""
+    `own`, by the names of the parameters, and what the user `says` of its parameters; `functor` is
+    the file's type that acts as an operator. Raises UsageError if one of them is not understood."""
     if len(function.parameters) > _MOST_PARAMETERS:
         raise UsageError(
             f"{path}: {function.name} has more than {_MOST_PARAMETERS} parameters: give the file a "
@@ -91,6 +97,10 @@ def called(
     if given and not function.template:
         raise UsageError(f"{path}: {function.name} is no template: say --entry {function.name}")
     parameters, body = [read_parameter(text) for text in function.parameters], Body(function.body)
+    acting = _acting(function, parameters, body)
+    if functor:
+        known = {*acting, functor}
+        says = (*(Argument("", p.name, "{}") for p in parameters if p.type in known), *says)
     gets = _gets(path, function, parameters, body, says)
     by_what = {gets[p.name]: p for p in reversed(parameters)}
     read, other, count = by_what["in"], by_what.get("in2"), by_what.get("n")
@@ -106,7 +116,7 @@ def called(
     zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
     guards = any(locks(p, body) for p in zeroed)
     finish = _finish(body, write, rows, guards=guards, zeroed=bool(zeroed))
-    template = () if given else _template(path, function, own)
+    template = () if given else _template(path, function, own, dict.fromkeys(acting, functor))
     roles = (read, other, write, count)
     return Call(
         text=function.name + (given or (f"<{', '.join(template)}>" if template else "")),
@@ -116,6 +126,7 @@ def called(
         arguments=", ".join(words),
         finish="none" if read == write else finish, waits=guards or "this_grid" in body.words,
         alone=finish == "none" and not body.words & _MANY_BLOCKS,
+        plane=bool(body.words & _PLANE),
     )  # fmt: skip
 
 
@@ -192,11 +203,13 @@ def _rows(
         )
     factors = [words for words in body.factors(count.name) if count.name not in words]
     index = factors[0] if factors else frozenset[str]()
-    if any(word.endswith((".y", ".z")) for word in index):
+    if index & _FAR_DIMENSIONS:
         raise UsageError(
-            f"{path}: {function.name} finds its row by blocks or threads of two dimensions, and "
-            "launches here have one: let it count in x, or give the file a header"
+            f"{path}: {function.name} finds its row by blocks of two dimensions, or threads of "
+            "three, and launches here have fewer: let it count in x, or give the file a header"
         )
+    if index & _PLANE:
+        return "warp_per_row"
     if "threadIdx.x" not in index and "thread_rank" not in index:
         return "warp_per_row" if "meta_group_rank" in index else "block_per_row"
     return "warp_per_row" if index & _BY_WARP else "thread_per_row"
@@ -232,13 +245,29 @@ def most(count: str) -> int | None:
     return None if bits > 32 else 2 ** (bits + bool(re.search(r"\bu", count))) - 1
 
 
-def _template(path: Path, function: Function, own: Mapping[str, int]) -> tuple[str, ...]:
-    """Template arguments: types are the element's, block sizes the block's, others the file's own.
-    Whether a size is a power of two is nothing that holds of every size."""
+def _acting(function: Function, parameters: Sequence[Parameter], body: Body) -> frozenset[str]:
+    """The template parameters that are no elements, but what combines them: types of values, and
+    such whose functions are called."""
+    values = {p.type for p in parameters if not p.points and not p.refers}
+    types = [
+        name for p, name in zip(function.template, function.template_names, strict=True)
+        if _TYPE.match(p)
+    ]  # fmt: skip
+    return frozenset(name for name in types if name in values or body.asks(name))
+
+
+def _template(
+    path: Path, function: Function, own: Mapping[str, int], acting: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Template arguments: types are the element's, but for what is `acting` as an operator, block
+    sizes the block's, others the file's own. Whether a size is a power of two is nothing that holds
+    of every size."""
     arguments = []
     for parameter, name in zip(function.template, function.template_names, strict=True):
         flag = parameter.startswith("bool")
-        if re.match(r"(?:typename|class)\b", parameter):
+        if acting.get(name):
+            arguments.append(acting[name])
+        elif _TYPE.match(parameter) and name not in acting:
             arguments.append("In")
         elif re.search(r"item|per_?thread", name, re.IGNORECASE) and not flag:
             arguments.append("ITEMS")

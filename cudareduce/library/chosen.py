@@ -4,8 +4,8 @@ they reduced, those in chains together."""
 from __future__ import annotations
 
 import re
-from collections import ChainMap
-from collections.abc import Iterator, Sequence
+from collections import ChainMap, Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -98,3 +98,21 @@ def _choose(
             raise UsageError(f"{path}: --entry {wanted} is one of {', '.join(fitting)}: say which")
         chosen.append((by_name[fitting[0]], angle + arguments))
     return chosen
+
+
+def overloads(unit: Unit, entries: Iterable[str]) -> Iterator[str]:
+    """What is said of kernels that share a name, of which the last one counts, where it is among
+    these entry points."""
+    called = {f"run_{name.rpartition('::')[2]}": name for name in _several(unit)}
+    for entry in entries:
+        if entry in called:
+            yield (
+                f"{unit.path}: several of its kernels are called {called[entry]}, of which the "
+                "last one is taken: give the others names of their own"
+            )
+
+
+def _several(unit: Unit) -> list[str]:
+    """Names that more than one kernel of a file bears."""
+    counts = Counter(function.name for function in unit.kernels())
+    return [name for name, count in counts.items() if count > 1]

@@ -19,7 +19,9 @@ class Condition:
     """What must hold of an input for a kernel to be right.
 
     `multiple` divides its elements, which are one of `sizes` where these are given; it is `aligned`
-    to 16 bytes; all elements are `positive`; one of them is `finite`.
+    to 16 bytes; all elements are `positive`; one of them is `finite`; there are no more than `most`
+    of them, and none is infinite (`bounded`). Where nobody has said a block
+    and it is wrong in the usual one, it is launched with so many threads (`block`).
     """
 
     multiple: int = 1
@@ -28,6 +30,9 @@ class Condition:
     positive: bool = False
     finite: bool = False
     nan: Nan = "propagate"
+    block: int = 0
+    most: int = 0
+    bounded: bool = False
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -40,6 +45,9 @@ class Condition:
             "one of its elements is finite": self.finite,
             "a NaN may be dropped": self.nan == "drop",
             "none of its elements is NaN": self.nan == "none",
+            "none of its elements is infinite": self.bounded,
+            f"its block has {self.block} threads": self.block > 0,
+            f"it has at most {self.most} elements": self.most > 0,
         }
         return tuple(text for text, holds in parts.items() if holds)
 
@@ -53,6 +61,8 @@ class Condition:
         does."""
         if self.sizes and n not in self.sizes:
             return f"is right if n is {size_list(self.sizes)}, not {n}"
+        if n > (self.most or n):
+            return f"is right if it has at most {self.most} elements, not {n}"
         if n % self.multiple:
             return f"is right if n is a multiple of {self.multiple}, not {n}"
         return None

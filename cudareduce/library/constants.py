@@ -48,13 +48,16 @@ class Unknown(Exception):
 class Reading:
     """Reads the value of expressions at one place; `given` are values of names that take the place
     of what the file says. It notes which names it has come by, and whether the number of SMs was
-    among them. `size_of` gives the bytes of a type by its name, or None."""
+    among them. `size_of` gives the bytes of a type by its name, or None. A dim3 of several
+    dimensions is a number where it is to be `flat`: all of its threads, in rows of `width`."""
 
     scope: Scope
     given: Mapping[str, Number]
     size_of: Callable[[str], int | None]
     names: dict[str, None] = field(default_factory=dict)
     counts_sms: bool = False
+    flat: bool = False
+    width: int | None = None
     _steps: int = 0
 
     def whole(self, node: Node) -> int:
@@ -104,8 +107,11 @@ class Reading:
         return self._value(value)
 
     def _listed(self, node: Node) -> Number:
-        """One value, or what a dim3 is made of where it has only one dimension."""
+        """One value, or what a dim3 is made of."""
         values = [self._value(child) for child in node.named_children if child.type != "comment"]
+        if self.flat and set(values[1:]) - {1}:
+            self.width = int(values[0])
+            return math.prod(values)
         if not values or set(values[1:]) - {1}:
             raise Unknown
         return values[0]

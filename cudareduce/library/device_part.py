@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tree_sitter import Node
 
+from cudareduce.library.expanded import Macro, expanded, macros_in
 from cudareduce.library.syntax import Function, Piece, pieces, text
 
 #: What makes a function or a variable one of the device; a constant may be of both.
@@ -60,6 +61,12 @@ class Unit:
         below = [name for unit in found if isinstance(unit, Unit) for name in unit.missing]
         return (*(name for name in found if isinstance(name, str)), *below)
 
+    @property
+    def names(self) -> Mapping[str, bool]:
+        """What it gives names to; whether they are those of macros."""
+        return {name: piece.kind.startswith("preproc_") for piece in self.all()
+                for name in piece.defines}  # fmt: skip
+
     def kernels(self) -> list[Function]:
         """Its `__global__` functions."""
         found = (piece for piece in self.all() if "__global__" in piece.words)
@@ -69,7 +76,8 @@ class Unit:
 def read_unit(path: Path, source: str, seen: set[Path] | None = None) -> Unit:
     """A file with the headers beside it, each of them once."""
     seen = set() if seen is None else seen
-    data = source.encode(errors="replace")
+    macros = dict(_macros(path, source, set()))
+    data = expanded(source, macros).encode(errors="replace")
     found = tuple(pieces(data))
     included: dict[int, Unit | str] = {}
     for piece in found:
@@ -87,6 +95,20 @@ def read_unit(path: Path, source: str, seen: set[Path] | None = None) -> Unit:
                 text_of = beside.read_text(errors="replace")
                 included[piece.node.start_byte] = read_unit(beside, text_of, seen)
     return Unit(path, data, found, included)
+
+
+def _macros(path: Path, source: str, seen: set[Path]) -> Iterator[tuple[str, Macro]]:
+    """The macros that stand for words of CUDA in a file and the headers beside it."""
+    for line in source.splitlines():
+        words = line.replace("#", "# ", 1).split()
+        if words[:2] != ["#", "include"] or '"' not in line:
+            continue
+        beside = _beside(path.parent, line.split('"')[1])
+        if beside is not None and beside not in seen:
+            seen.add(beside)
+            with suppress(OSError):
+                yield from _macros(beside, beside.read_text(errors="replace"), seen)
+    yield from macros_in(source).items()
 
 
 def device_part(unit: Unit, kernel: str, named: Iterable[str] = ()) -> str:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
+from cudareduce.library.syntax import parsed, without_comments
 
 #: Shared memory that a launch gives its size, outside of comments that have a line of their own.
 EXTERN_SHARED = re.compile(
     r"^[^/\n]*(?P<words>\bextern\s+(?:[\w:]+\s+)*?__shared__\b)", re.MULTILINE
 )
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 
 
 def definition(text: str, name: str, head: str) -> int | None:
@@ -36,7 +36,7 @@ def check_parameters(
     )
     if found is None:
         return
-    taken = [words.split() for words in _COMMENT.sub(" ", found["all"]).split(",")]
+    taken = [words.split() for words in without_comments(parsed(found["all"])).split(",")]
     if not all(len(words) > 1 for words in taken):
         return
     called = [*inputs, "out", "n"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from cudareduce.library.called import Call
@@ -32,11 +33,38 @@ _TO_OUT = """
         *out = in[0];"""
 
 
-def with_entry_point(path: Path, device: str, entry: str, call: Call) -> str:
+#: Of a block whose threads are counted in two dimensions, and launched in one.
+_PLANE = """__device__ inline unsigned their_thread() {{ return threadIdx.x; }}
+__device__ inline unsigned their_block() {{ return blockDim.x; }}
+#pragma push_macro("threadIdx")
+#pragma push_macro("blockDim")
+#undef threadIdx
+#undef blockDim
+#define threadIdx (uint3{{their_thread() % {width}u, their_thread() / {width}u, 0u}})
+#define blockDim (dim3({width}, their_block() / {width}u))
+"""
+_FLAT = """
+#pragma pop_macro("blockDim")
+#pragma pop_macro("threadIdx")"""
+#: What stands in front of every file, and may be defined in it in another way.
+_OURS = ("Element", "Scalar", "Operator", "Op", "Acc", "Result", "In", "Out", "BLOCK", "ITEMS",
+         "VECTOR", "LOWEST", "HIGHEST", "COUNT")  # fmt: skip
+
+
+def with_entry_point(
+    path: Path, device: str, entry: str, call: Call, names: Mapping[str, bool], width: int | None
+) -> str:
     """The device part of a file, whose kernels become device functions, and an `entry` that calls
-    one of them. Lines keep their numbers."""
+    one of them. Lines keep their numbers. Of the file's `names`, with whether they are macros,
+    those that are ours, too, become others. With a `width` it sees its threads in rows of so
+    many."""
     after = _AFTER.format(
         entry=entry, takes=call.takes, call=call.text, arguments=call.arguments,
         after=_TO_OUT if call.answers_in_place else "",
     )  # fmt: skip
-    return f'{_BEFORE}#line 1 "{path}"\n{device}{after}'
+    both = [name for name in _OURS if name in names]
+    before = "".join(f'#pragma push_macro("{name}")\n' for name in both)
+    before += "".join(f"#define {name} their_{name}\n" for name in both if not names[name])
+    before += _PLANE.format(width=width) if width else ""
+    undone = (_FLAT if width else "") + "".join(f'\n#pragma pop_macro("{name}")' for name in both)
+    return f'{_BEFORE}{before}#line 1 "{path}"\n{device}{undone}{after}'

@@ -8,7 +8,6 @@ reported; a wrong guess gives a wrong answer, which verification is there to fin
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -20,12 +19,14 @@ from cudareduce.library.arguments import Argument
 from cudareduce.library.assumption import assumption
 from cudareduce.library.called import Call, called, check, most
 from cudareduce.library.chains import joined
-from cudareduce.library.chosen import Row, rows
+from cudareduce.library.chosen import Row, overloads, rows
+from cudareduce.library.combined import ops_named
 from cudareduce.library.condition import Condition
 from cudareduce.library.device_part import Unit, constants, device_part, read_unit
 from cudareduce.library.elements import read_dtypes, written_dtype
 from cudareduce.library.entry import EXTERN_SHARED
 from cudareduce.library.entry_point import with_entry_point
+from cudareduce.library.functors import functor_in
 from cudareduce.library.header import BLOCKS, Finish, GridRule
 from cudareduce.library.host_code import HostCode, host_code, of_kernel
 from cudareduce.library.in_place import keeps_partials, overwrites
@@ -37,11 +38,6 @@ from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import Map
 from cudareduce.problem.sizes import counted
 
-#: Kernels that keep an extreme, as people call them; argmax and softmax are something else.
-_EXTREMES = {
-    "max": re.compile(r"(?<![a-z])(?:max|largest)|(?<![Ss]oft)(?<![Aa]rg)(?:Max|Largest)"),
-    "min": re.compile(r"(?:(?<![a-z])(?:min|smallest)|(?<![Aa]rg)(?:Min|Smallest))(?!us|max|Max)"),
-}
 #: What of a launch the user may say, as `Guesses` calls it.
 _OPTIONS = ("block", "items", "grid", "shared", "finish", "map")
 #: What is made of two arrays where nobody says.
@@ -130,7 +126,10 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
         raise UsageError(
             "; ".join([refused[0], *(w.removeprefix(f"{path}: ") for w in refused[1:])])
         )
-    return Adopted(tuple(kernels), (*said, *(f"{words}: left out" for words in refused)))
+    said += [f"{words}: left out" for words in refused]
+    return Adopted(
+        tuple(kernels), (*said, *overloads(unit, (k.entry for row in kernels for k in row.chain)))
+    )
 
 
 def _row(
@@ -189,26 +188,25 @@ def _adopted(
     later: Sequence[str], *, alone: bool,
 ) -> tuple[Kernel, str]:  # fmt: skip
     """A kernel and what was assumed about it; kernels `later` go on with what it leaves."""
-    path = unit.path
-    known = own_template(of_kernel(host, function, given), function)
-    call, template = called(path, function, given, known, says.arguments), function.template_names
-    dtypes = read_dtypes(function.name, call.read.type, template)
-    partials = written_dtype(function.name, call.write.type, template, dtypes)
+    path, known = unit.path, own_template(of_kernel(host, function, given), function)
+    call = called(path, function, given, known, says.arguments, functor_in(unit.all()))
+    name, template = function.name, function.template_names
+    dtypes = read_dtypes(name, call.read.type, template)
+    partials = written_dtype(name, call.write.type, template, dtypes)
     mapped = _map(path, function, call, says)
-    # Or it could not read what it has written, or would map it once more.
+    # Else it could not read what it has written, or would map it once more.
     again = call.counted and not call.rows and partials in (None, *dtypes) and mapped is None
-    finish = says.finish or call.finish or ("relaunch" if again else "host")
-    if finish.startswith(("relaunch", "reshape")) and not again:
-        raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
-    device = device_part(unit, function.name, names_in(f"int x = {call.text}({call.arguments});"))
-    launch = _launch(unit, host, function, call, says, given, later, device, dtypes)
-    entry = f"run_{function.name.rpartition('::')[2]}"
+    finish = _finish(path, function, call, says, again=again)
+    device = device_part(unit, name, names_in(f"int x = {call.text}({call.arguments});"))
+    sizes = [max(DTYPES[name].size for name in (read, partials or read)) for read in dtypes]
+    launch = _launch(unit, host, function, call, says, given, later, device, sizes)
+    entry = f"run_{name.rpartition('::')[2]}"
     kernel = Kernel(
-        id=path.stem if alone and path.stem.isidentifier() else function.name,
+        id=path.stem if alone and path.stem.isidentifier() else name,
         path=path,
         family="user",
-        text=with_entry_point(path, device, entry, call),
-        title=f"{function.name} of {path.name}",
+        text=with_entry_point(path, device, entry, call, unit.names, launch.width),
+        title=f"{name} of {path.name}",
         change="",
         scope="rows" if call.rows else "grid",
         grid="one" if call.answers_in_place else launch.grid,
@@ -219,34 +217,53 @@ def _adopted(
         items=launch.items,
         fixed_grid=None if call.answers_in_place else launch.fixed_grid,
         exactly=launch.exactly,
+        other_blocks=launch.other_blocks,
+        other_items=launch.other_items,
         dtypes=dtypes,
-        ops=_ops(function),
+        ops=ops_named(function),
         symbol=entry,
         partials=partials or "of its elements",
         dynamic_shared=launch.shared,
         rooms=call.rooms,
         whole_tiles=not call.counted,
-        constants=constants(unit, function.name),
+        constants=constants(unit, name),
         most=most(call.count.type) if call.count else None,
         map=mapped,
         in_place=call.answers_in_place or overwrites(function.body, call.read.name),
         guessed=_guessed(says, call),
     )
-    then = f"then {later[0]}" if later else f"finish {finish}"
-    return kernel, assumption(kernel, call, launch.known_from, then, unit.missing)
+    return kernel, assumption(kernel, call, launch.known_from, later, unit.missing)
 
 
 def _launch(
     unit: Unit, host: HostCode, function: Function, call: Call, says: Guesses, given: str,
-    later: Sequence[str], device: str, dtypes: Sequence[str],
+    later: Sequence[str], device: str, sizes: Sequence[int],
 ) -> Launch:  # fmt: skip
-    """How a kernel is launched: as the user says, else as its file does, else as its text looks."""
-    sizes = [DTYPES[name].size for name in dtypes]
+    """How a kernel is launched: as the user says, else as its file does, else as its text looks; in
+    shared memory it has values of one of these `sizes`, in bytes."""
     own = said_by_file(
         unit, host, function, call, later, given=given, block=says.block, widest=max(sizes)
     )
     unsized = EXTERN_SHARED.search(device)
-    return guessed_launch(says.launch, own, looks_of(function, call), sizes if unsized else ())
+    found = guessed_launch(
+        says.launch, own, looks_of(function, call), sizes if unsized else (),
+        constants(unit, function.name),
+    )  # fmt: skip
+    if call.rows == "warp_per_row" and found.width not in (None, 32):
+        raise UsageError(
+            f"{unit.path}: {call.text} gives each row {found.width} threads of a block, and "
+            "launches here one, 32 or all: give the file a header"
+        )
+    return found
+
+
+def _finish(path: Path, function: Function, call: Call, says: Guesses, *, again: bool) -> Finish:
+    """What becomes of the partials of a kernel that could be launched `again` on them, or not; a
+    UsageError where the user says that it is, and it cannot be."""
+    finish = says.finish or call.finish or ("relaunch" if again else "host")
+    if finish.startswith(("relaunch", "reshape")) and not again:
+        raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
+    return finish
 
 
 def _map(path: Path, function: Function, call: Call, says: Guesses) -> Map | None:
@@ -277,10 +294,3 @@ def _guessed(says: Guesses, call: Call) -> tuple[str, ...]:
     """The options that nobody has said anything with, as far as they matter."""
     names = tuple(name for name in _OPTIONS if getattr(says, name) is None)
     return (*names, "arg") if call.said and not says.arguments else names
-
-
-def _ops(function: Function) -> tuple[str, ...]:
-    """What a kernel may reduce by: what its name says, or else what people write most."""
-    named = [op for op, name in _EXTREMES.items() if name.search(function.name)]
-    plain = len(named) != 1 or re.search("sum|add", function.name, re.IGNORECASE)
-    return ("sum", "prod", "min", "max") if plain else tuple(named)

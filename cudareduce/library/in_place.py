@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from cudareduce.library.syntax import every, pieces, text
+from cudareduce.library.syntax import converts, every, pieces, text
 
 #: What an address may be wrapped in.
 _WRAPS = ("parenthesized_expression", "cast_expression", "pointer_declarator")
@@ -66,19 +66,12 @@ def _leads(value: Node) -> set[str]:
         elif node.type == "binary_expression":
             sides = (node.child_by_field_name(side) for side in ("left", "right"))
             left += [side for side in sides if side is not None]
-        elif node.type == "call_expression" and _converts(node):
+        elif node.type == "call_expression" and converts(node):
             given = node.child_by_field_name("arguments")
             left += given.named_children if given else []
         elif node.type == "pointer_expression" and text(node.children[0]) == "&":
             found.add(_stored(node.named_children[-1]))
     return found
-
-
-def _converts(call: Node) -> bool:
-    """Whether a call only makes an address one of another type."""
-    function = call.child_by_field_name("function")
-    name = function.child_by_field_name("name") if function else None
-    return name is not None and text(name).endswith("_cast")
 
 
 def _stored(target: Node) -> str:

@@ -75,6 +75,8 @@ class Kernel:
     asks: Condition = ANY_INPUT  # of its input, beyond what its header or its parameters say
     constants: tuple[int, ...] = ()  # of a file without a header: whole numbers in its text
     partials: str | None = None  # a file without a header: their type, or "of its elements"
+    other_blocks: tuple[int, ...] = ()  # that it may be meant for, where nobody says one
+    other_items: tuple[int, ...] = ()  # likewise
     most: int | None = None  # elements, where its count is of a type that holds no more
     map: Map | None = None  # what its own text makes of elements before it combines them
     in_place: bool = False  # overwrites its input, which is restored before each launch

@@ -11,7 +11,7 @@ from cudareduce.library.called import Call
 from cudareduce.library.declared import spelled_out, type_aliases
 from cudareduce.library.device_part import Unit, names_reached
 from cudareduce.library.elements import bytes_of
-from cudareduce.library.header import Grid, GridRule
+from cudareduce.library.header import BLOCKS, Grid, GridRule
 from cudareduce.library.host_code import HostCode, of_kernel
 from cudareduce.library.own_launch import Said, bound_of, own_block, own_launch, own_template
 from cudareduce.library.syntax import Function
@@ -19,7 +19,9 @@ from cudareduce.library.syntax import Function
 #: Blocks that share the input: their number multiplies or divides something. One that is only
 #: compared with an arrival or a place says nothing of that.
 _SHARES = re.compile(r"[*/]\s*(?:\([^()]*\)\s*)?\(*gridDim|gridDim\s*\.\s*x\s*\)*\s*[*/](?!/)")
-_BLOCK = 256
+_BLOCK, _LARGEST, _WARP = 256, 1024, 32
+#: Elements a thread of most kernels that take several.
+_ITEMS = (1, 2, 4)
 _MOST_LINES = 4
 #: What is told of a launch, in this order.
 _TOLD = ("block", "items", "grid", "shared")
@@ -27,7 +29,9 @@ _TOLD = ("block", "items", "grid", "shared")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a kernel is launched, in the words of a header, and from where that is known."""
+    """How a kernel is launched, in the words of a header, and from where that is known; what nobody
+    says may be one of others. A kernel that counts threads in two dimensions has them in rows of
+    `width`."""
 
     block: int
     items: int
@@ -35,12 +39,18 @@ class Launch:
     fixed_grid: int | None
     exactly: bool
     shared: int
+    other_blocks: tuple[int, ...]
+    other_items: tuple[int, ...]
+    width: int | None
     known_from: str
 
 
-def guessed_launch(user: Said, own: Said, looks: Said, sizes: Sequence[int]) -> Launch:
+def guessed_launch(
+    user: Said, own: Said, looks: Said, sizes: Sequence[int], numbers: Sequence[int] = ()
+) -> Launch:
     """A launch as the user says, else as the file's `own` launches say, else as it `looks`; where a
-    launch gives memory its size, a thread has an element of one of these `sizes`, in bytes."""
+    launch gives memory its size, a thread has an element of one of these `sizes`, in bytes. In the
+    text of the kernel there are these `numbers`."""
     words = (user, own, looks)
     block, items, grid = (
         next(value for one in words if (value := getattr(one, name)) is not None)
@@ -57,12 +67,26 @@ def guessed_launch(user: Said, own: Said, looks: Said, sizes: Sequence[int]) -> 
         and (name != "shared" or (sizes and needs == own.shared))
     ]  # fmt: skip
     number = grid if isinstance(grid, int) else None
+    width = looks.width and (own.width or looks.width)
+    in_rows = f", threads in rows of {width}" if width else ""
+    open_ = [
+        name for name in ("block", "items") if getattr(user, name) is getattr(own, name) is None
+    ]
     return Launch(
         block=block, items=items, grid=grid if number is None else "fixed", fixed_grid=number,
         exactly=number is not None and by.exactly,
         shared=needs if user.shared is None else user.shared,
-        known_from=_known_from(told, own.lines),
+        other_blocks=tuple(k for k in _likely(numbers) if k != block and "block" in open_),
+        other_items=tuple(k for k in _ITEMS if k != items and "items" in open_),
+        width=width,
+        known_from=in_rows + _known_from(told, own.lines),
     )  # fmt: skip
+
+
+def _likely(numbers: Sequence[int]) -> list[int]:
+    """Blocks that a text with these numbers may be meant for: one of them, or the largest block,
+    whose every warp has a slot."""
+    return sorted({_LARGEST, *(k for k in numbers if k in BLOCKS)}, reverse=True)
 
 
 def _known_from(told: Sequence[str], lines: Sequence[int]) -> str:
@@ -82,9 +106,12 @@ def looks_of(function: Function, call: Call) -> Said:
     twice = any("block" in f"{left}{right}".lower() for left, right in doubled)
     shares = _SHARES.search(function.body) or "this_grid" in function.body
     grid: GridRule = ("per_sm" if call.waits else "fill") if shares else "cover"
+    said = Said(
+        block=_BLOCK, items=2 if twice else 1, grid=grid, width=_WARP if call.plane else None
+    )
     if call.rows or call.alone:
-        return Said(block=_BLOCK, items=2 if twice else 1, grid=call.rows or 1, exactly=True)
-    return Said(block=_BLOCK, items=2 if twice else 1, grid=grid)
+        return replace(said, grid=call.rows or 1, exactly=True)
+    return said
 
 
 def said_by_file(

@@ -31,17 +31,20 @@ def read_map(expression: str, called: str) -> Map:
     return Map(" ".join(expression.split()), 2 if "b" in named else 1)
 
 
-def maps_in(code: str) -> list[Map]:
-    """What a text that reads one array may make of elements, as far as it says so: squares, where
-    it multiplies something by itself, and magnitudes."""
+def maps_in(code: str, inputs: int = 1) -> list[Map]:
+    """What a text may make of elements, or of the differences of those of two arrays, as far as it
+    says so: squares, where it multiplies something by itself, and magnitudes."""
     nodes = [node for piece in pieces(code.encode()) for node in every(piece.node)]
     squares = any(
         node.type == "binary_expression" and text(node.children[1]) == "*" and _alike(node)
         for node in nodes
     )
     called = {text(node.children[0]) for node in nodes if node.type == "call_expression"}
-    found = [Map("a * a")] if squares or called & _POWERS else []
-    return [*found, Map("fabs(a)")] if called & _MAGNITUDES else found
+    square, magnitude = (
+        ("a * a", "fabs(a)") if inputs == 1 else ("(a - b) * (a - b)", "fabs(a - b)")
+    )
+    found = [Map(square, inputs)] if squares or called & _POWERS else []
+    return [*found, Map(magnitude, inputs)] if called & _MAGNITUDES else found
 
 
 def _alike(product: Node) -> bool:

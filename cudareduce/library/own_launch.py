@@ -46,7 +46,7 @@ _BLOCK_NAME = re.compile(
 class Said:
     """What is said of a kernel's launch, None where nothing is: `block` threads, `items` elements a
     thread, `grid` blocks, at most or always (`exactly`), or a rule for their number, `shared` bytes
-    a block. `lines` are where it stands."""
+    a block, whose threads are in rows of `width`. `lines` are where it stands."""
 
     lines: tuple[int, ...] = ()
     block: int | None = None
@@ -54,6 +54,7 @@ class Said:
     grid: int | GridRule | None = None
     exactly: bool = False
     shared: int | None = None
+    width: int | None = None
 
 
 def own_template(calls: Sequence[HostCall], function: Function) -> dict[str, int]:
@@ -99,7 +100,7 @@ def _agreed(found: Sequence[Said]) -> Said:
     first = found[0]
     same = {
         name: getattr(first, name)
-        for name in ("block", "items", "shared")
+        for name in ("block", "items", "shared", "width")
         if all(getattr(other, name) == getattr(first, name) for other in found)
     }
     if all((o.grid, o.exactly) == (first.grid, first.exactly) for o in found):
@@ -122,10 +123,12 @@ class _Shape:
         """The value of an expression, where these names have these values."""
         return self.reading(node, given)[0]
 
-    def reading(self, node: Node, given: Mapping[str, int]) -> tuple[int | None, Reading]:
+    def reading(
+        self, node: Node, given: Mapping[str, int], *, flat: bool = False
+    ) -> tuple[int | None, Reading]:
         """The same, with what it took to read it."""
         own = dict.fromkeys(self.sizes, self.threads)
-        reading = Reading(self.call.scope, {**own, **given}, self.size_of)
+        reading = Reading(self.call.scope, {**own, **given}, self.size_of, flat=flat)
         try:
             return reading.whole(node), reading
         except Unknown:
@@ -146,14 +149,14 @@ def _said(
     counted = _aliases(call.scope, call.arguments[count]) if count is not None else ()
     sizes = _aliases(call.scope, block)
     unsized = _Shape(call, size_of, _ANY_BLOCK, (), counted)
-    own = unsized.number(block, unsized.many)
+    own, read = unsized.reading(block, unsized.many, flat=True)
     threads = asked or own or (_ANY_BLOCK if sizes else 0)
     if not 0 < threads <= _MOST_THREADS:
         return Said(lines=(call.line,))
     shape = _Shape(call, size_of, threads, sizes, counted)
     n = shape.number(call.arguments[count], {}) if count is not None else None
     return replace(
-        _grid(shape, n, reached, later), lines=(call.line,), block=own or None,
+        _grid(shape, n, reached, later), lines=(call.line,), block=own or None, width=read.width,
         shared=shape.number(more[0], shape.many) if more else None,
     )  # fmt: skip
 

@@ -16,7 +16,8 @@ _DECLARATIONS = frozenset(
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """A parameter: its `name`, the type of what it holds or, through so many `stars`, points or
-    refers to, and whether that is constant. `odd` is what is neither value, pointer nor reference
+    refers to, and whether that is constant; `default` is what a value is where nobody gives it one,
+    as it is written. `odd` is what is neither value, pointer nor reference
     to a value: a reference to an array, a function, a pack."""
 
     text: str
@@ -26,6 +27,7 @@ class Parameter:
     refers: bool = False
     constant: bool = False
     odd: bool = False
+    default: str = ""
 
     @property
     def points(self) -> bool:
@@ -52,7 +54,10 @@ def read_parameter(code: str) -> Parameter:
     declarator = node.child_by_field_name("declarator")
     name, stars, refers, odd = _taken_apart(declarator)
     constant = any(n.type == "type_qualifier" and text(n) == "const" for n in node.children)
-    return Parameter(code, name, " ".join(text(kind).split()), stars, refers, constant, odd)
+    value = node.child_by_field_name("default_value")
+    default = text(value) if value else ""
+    plain = " ".join(text(kind).split())
+    return Parameter(code, name, plain, stars, refers, constant, odd, default)
 
 
 def _taken_apart(declarator: Node | None) -> tuple[str, int, bool, bool]:

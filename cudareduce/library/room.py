@@ -14,12 +14,14 @@ EACH: tuple[Each, ...] = ("grid", "threads", "n")
 @dataclass(frozen=True, slots=True)
 class Room:
     """What the parameter of this name points to: `size` bytes, in all or of `each` of something.
-    One that is `zeroed` is so whenever a reduction begins; what else is there is left over."""
+    One that is `zeroed` is so whenever a reduction begins; what else is there is left over.
+    One that `answers` holds a second answer, which nobody judges."""
 
     parameter: str
     size: int
     each: Each | None = None
     zeroed: bool = False
+    answers: bool = False
 
     @property
     def name(self) -> str:

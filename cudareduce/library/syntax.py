@@ -63,7 +63,9 @@ class Piece:
         """The names that are known of because of it."""
         node = self.inner
         named = node.child_by_field_name("name")
-        found = {text(named)} if named else set()
+        found = (
+            {text(named).partition("<")[0].strip()} if named else set()
+        )  # of specialisations too
         if node.type == "using_declaration":
             found = {text(node.children[-2]).rpartition("::")[2]}
         if node.type == "enum_specifier":
@@ -107,7 +109,7 @@ class Piece:
         bounds = next((n for n in self.inner.children if n.type == "launch_bounds"), None)
         return Function(
             name=self.scope + _declared(declarator), template=_members(template),
-            parameters=_members(listed), body=_without_comments(body),
+            parameters=_members(listed), body=without_comments(body),
             most_threads=bounds.named_children[0] if bounds and bounds.named_children else None,
         )  # fmt: skip
 
@@ -172,7 +174,7 @@ def _members(listed: Node | None) -> tuple[str, ...]:
     members = (
         [child for child in listed.named_children if child.type != "comment"] if listed else []
     )
-    words = [" ".join(_without_comments(m).replace("*", " * ").split()) for m in members]
+    words = [" ".join(without_comments(m).replace("*", " * ").split()) for m in members]
     return tuple(word for word in words if word != "void")
 
 
@@ -186,13 +188,21 @@ def _declared(node: Node) -> str:
     return text(node).rpartition("::")[2] if inner is None else _declared(inner)
 
 
-def _without_comments(node: Node) -> str:
+def converts(call: Node) -> bool:
+    """Whether a call only makes its argument one of another type."""
+    function = call.child_by_field_name("function")
+    name = function.child_by_field_name("name") if function else None
+    plain = function is not None and function.type == "primitive_type"
+    return plain or (name is not None and text(name).endswith("_cast"))
+
+
+def without_comments(node: Node) -> str:
     """Its text with a space for each comment."""
-    parts, start = [], 0
+    data, parts, start = node.text or b"", [], 0
     for comment in (n for n in every(node) if n.type == "comment"):
-        parts.append(_slice(node, start, comment.start_byte - node.start_byte))
+        parts.append(data[start : comment.start_byte - node.start_byte])
         start = comment.end_byte - node.start_byte
-    return " ".join([*parts, _slice(node, start, node.end_byte - node.start_byte)])
+    return b" ".join([*parts, data[start:]]).decode(errors="replace")
 
 
 def _number(node: Node, depth: int = 3) -> int | None:
@@ -210,10 +220,6 @@ def _number(node: Node, depth: int = 3) -> int | None:
     if left is None or right is None or sign not in ("*", "<<"):
         return None
     return left * right if sign == "*" else left << min(right, _LONGEST_SHIFT)
-
-
-def _slice(node: Node, start: int, end: int) -> str:
-    return (node.text or b"")[start:end].decode(errors="replace")
 
 
 def text(node: Node) -> str:

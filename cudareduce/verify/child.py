@@ -12,7 +12,7 @@ from pathlib import Path
 from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.errors import CudareduceError
-from cudareduce.verify.children import follow_parent
+from cudareduce.verify.children import end_with, follow_parent
 from cudareduce.verify.inputs import Inputs
 from cudareduce.verify.job import Job, told, verify_job
 from cudareduce.verify.verdict import skipped
@@ -36,6 +36,7 @@ def _logged(log: int) -> list[str]:
 def serve(pipe: Connection, log: str) -> None:
     """The child: jobs until the pipe closes; the last line of its standard error is kept."""
     follow_parent()
+    end_with(pipe)
     try:
         descriptor = os.open(log, os.O_RDWR | os.O_APPEND)
     except FileNotFoundError:  # the run is over

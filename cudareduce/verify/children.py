@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
+import select
 import signal
 import socket
 import struct
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context, resource_tracker, set_start_method
@@ -41,6 +43,19 @@ def follow_parent() -> None:
     ignore_endings()
     os.setpgid(0, 0)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def end_with(pipe: Connection) -> None:
+    """In a child: end, with all that it has started, once nobody holds the other end of its pipe,
+    whatever it is doing. What it was forked from may outlive the run."""
+
+    def wait() -> None:
+        gone = select.poll()
+        gone.register(pipe.fileno(), 0)  # which leaves nothing but the end to be told
+        gone.poll()
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def end_group(process: BaseProcess, wait_s: float) -> None:

@@ -133,6 +133,8 @@ def _fits(pattern: str, n: int, asks: Condition) -> bool:
         return asks.nan == "propagate" or (asks.nan == "drop" and n > 1)
     if asks.positive and name in ("-inf", "neutral", "finite"):
         return False
+    if asks.bounded and (name == "neutral" or name.endswith("inf")):
+        return False
     infinite = name == "neutral" or (name.endswith("inf") and places.count(",") + 1 >= n)
     return not (asks.finite and infinite)
 

@@ -39,6 +39,8 @@ _KILL_WAIT_S = 10.0
 _END_WAIT_S = 1.0
 #: Lines of each kernel's printf that are shown.
 _PRINTED_LINES = 20
+#: What is said of one that does not end.
+HANGS = "no answer after"
 _NO_CHILD = "a process to verify in does not start: see what ends it, and whether memory is left"
 
 
@@ -107,6 +109,10 @@ class Isolation:
                 for child, verdict in _answers(busy, deadline) if busy else ():
                     case, k = busy.pop(child)
                     found[case].verdicts[k] = verdict
+                    if HANGS in verdict.reason:  # what else it might do would take as long
+                        for _, other_k, _ in [one for one in waiting if one[0] == case]:
+                            found[case].verdicts[other_k] = verdict
+                        waiting = [one for one in waiting if one[0] != case]
                     final = found[case].final()
                     if final is not None:
                         found[case].told = True
@@ -199,7 +205,7 @@ class _Child:
                 return None
             self.kill()
             limit_s = self._job.limit_s
-            why = f"no answer after {limit_s:.4g} s: it hangs, or --time-limit is too short"
+            why = f"{HANGS} {limit_s:.4g} s: it hangs, or --time-limit is too short"
             if self._job.spec.timed:
                 return told(self._job, Verdict("fail", why))
             # Slowness is the emulator's own, and what it saw to wait for ever it has said.

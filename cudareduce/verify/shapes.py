@@ -114,7 +114,7 @@ def guess_net(case: Case) -> Net:
     """What tells grids apart that a file without a header may have been written for: more tiles
     than the device of its plans takes at a time."""
     shapes = _arrays(case, (1, tile_of(case) + 1, 8 * tile_of(case)))
-    return Net(case=case, shapes=shapes, limits=_tiny(case), care="least")
+    return Net(case=case, shapes=shapes, limits=_tiny(case), care="some")
 
 
 def condition_nets(case: Case) -> Iterator[Net]:

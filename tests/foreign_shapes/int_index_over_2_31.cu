@@ -1,4 +1,4 @@
-// expected: wrong  shape: an int walks up to an unsigned count: wrong from 2^31 elements on
+// expected: right  if: it has at most 2147483647 elements  shape: an int walks up to an unsigned count
 __global__ void walk(const float *values, float *sums, unsigned count)
 {
     extern __shared__ float cell[];

@@ -1,4 +1,4 @@
-// expected: refused  shape: a block of two dimensions, a warp for each row of it
+// expected: right  shape: a block of two dimensions, a warp for each row of it
 __global__ void rows_by_warp(const float *values, float *sums, int rows, int length)
 {
     int row = blockIdx.x * blockDim.y + threadIdx.y;

@@ -110,7 +110,7 @@ def test_what_finds_a_row_tells_how_many_blocks(row: str, grid: str) -> None:
         ("const int *a, int *b, int n, bool mean", "*b = *a;", "what mean gets; say it, as in "
          "--arg mean=false"),
         ("const int *a, const long *c, int *b, int n", "*b = *a * *c;", "as in --arg c=in2"),
-        ("const int *a, int *b, int *place, int n", "*b = *a; *place = 0;", "--arg place=out2"),
+        ("const int *a, int *b, int *last, int n", "*b = *a; *last = 0;", "--arg last=out2"),
         ("const int *a, int *b, Shape s", "*b = *a;", "as in --arg s={}"),
         ("const int *a, int *b, float count", "*b = *a;", "as in --arg count=n"),
         ("const int *a, int *b, int", "*b = *a;", ""),
@@ -119,8 +119,8 @@ def test_what_finds_a_row_tells_how_many_blocks(row: str, grid: str) -> None:
         ("const int *a, int *b, int n", "if (blockIdx.x < n) b[0] = a[blockIdx.x * n];",
          "counts rows and their elements with n alone: only a square is summed so"),
         ("const int *a, int *b, int rows, int cols",
-         "int r = blockIdx.x * blockDim.y + threadIdx.y; if (r < rows) b[r] = a[r * cols];",
-         "finds its row by blocks or threads of two dimensions"),
+         "int r = blockIdx.y * blockDim.y + threadIdx.y; if (r < rows) b[r] = a[r * cols];",
+         "finds its row by blocks of two dimensions"),
         (", ".join(f"int n{k}" for k in range(101)), "", "has more than 100 parameters"),
     ],
 )  # fmt: skip
@@ -129,6 +129,12 @@ def test_what_is_not_understood(parameters: str, body: str, words: str) -> None:
         assert words in refused(parameters, body)
     else:
         assert "counts with " in gets(parameters, body)
+
+
+def test_places_of_extremes_and_defaults_are_guessed() -> None:
+    words = gets("const float *a, float *b, int *b_idx, int n, bool twice = false",
+                 "*b = *a; *b_idx = 0;")  # fmt: skip
+    assert words == "reads a, writes b, counts with n, b_idx=out2, twice=false"
 
 
 def test_what_is_said_counts() -> None:
@@ -143,7 +149,7 @@ def test_rooms_are_as_large_as_is_said() -> None:
     (kernel,) = adopted(parameters, "*b = *a;", *said).kernels
     assert kernel.rooms == (
         Room("c", 6, None, zeroed=True), Room("d", 8, "grid"),
-        Room("e", 1, "threads", zeroed=True), Room("f", 2, "grid"),
+        Room("e", 1, "threads", zeroed=True), Room("f", 2, "grid", answers=True),
     )  # fmt: skip
     sizes = [room.bytes(3, 3 * 256, 700) for room in kernel.rooms]
     assert sizes == [8, 24, 768, 8]  # whole words

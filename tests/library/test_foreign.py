@@ -305,7 +305,7 @@ def test_partials_that_the_host_folds_have_the_same_bits(
 def test_what_only_a_header_can_say(cudareduce: Call, given: Callable[[str], Path]) -> None:
     code, out, _ = bench(cudareduce, given(ATOMIC), "--op", "argmax", "--dtype", "int32", "--quiet")
     assert code == 2
-    assert "takes sum, prod, min, max, not argmax: a header with `ops` says what" in out
+    assert "takes sum, prod, min, max, mean, not argmax: a header with `ops` says what" in out
     options = ("--dtype", "int32", "--acc", "int64", "--quiet")
     code, out, _ = bench(cudareduce, given(ATOMIC), *options)
     assert code == 2

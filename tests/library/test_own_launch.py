@@ -66,7 +66,7 @@ IN_MAIN = "void run(float *a, float *b, int n, int threads) { %s sums<<<%s>>>(a,
         ("", "", "(n + threads * 2 - 1) / (threads * 2), threads", (256, 2, "cover")),
         ("", "int t = 64; if (threads) t = 128;", "n / 64, t", (256, 1, "cover")),  # either
         ("", "", "dim3(4, 4), 64", (64, 1, "cover")),  # two dimensions are none of ours
-        ("", "", "n / 64, dim3(8, 8)", (256, 1, "cover")),
+        ("", "", "n / 64, dim3(8, 8)", (64, 1, "cover")),  # which is one row of threads
         ("", "", "nowhere(n), 64", (64, 1, "cover")),
         ("", "", "n / 0, 4096", (256, 1, "cover")),
         ("", "", "16, 64", (64, 1, "cover")),  # of so many elements as the author had

@@ -1,0 +1,58 @@
+"""By what a kernel of others combines what it reads, as far as its name and its text tell."""
+
+from __future__ import annotations
+
+import re
+
+from tree_sitter import Node
+
+from cudareduce.library.syntax import Function, every, parsed, text
+
+#: What a kernel is tried with whose name says nothing.
+_PLAIN = ("sum", "prod", "min", "max", "mean")
+#: Kernels that keep an extreme, as people call them; argmax and softmax are something else.
+_EXTREMES = {
+    "max": re.compile(r"(?<![a-z])(?:max|largest)|(?<![Ss]oft)(?<![Aa]rg)(?:Max|Largest)"),
+    "min": re.compile(r"(?:(?<![a-z])(?:min|smallest)|(?<![Aa]rg)(?:Min|Smallest))(?!us|max|Max)"),
+}
+#: The same of what they call.
+_CALLED = {"max": re.compile("max", re.IGNORECASE), "min": re.compile("min(?!us)", re.IGNORECASE)}
+_COMPARES = frozenset(["<", "<=", ">", ">="])
+
+
+def ops_named(function: Function) -> tuple[str, ...]:
+    """What a kernel may reduce by: what its name says, or else what people write most."""
+    named = [op for op, name in _EXTREMES.items() if name.search(function.name)]
+    plain = len(named) != 1 or re.search("sum|add", function.name, re.IGNORECASE)
+    return _PLAIN if plain else tuple(named)
+
+
+def ops_in(code: str) -> tuple[str, ...]:
+    """What a text may combine by that is no sum: extremes that it calls or compares elements for,
+    products that it forms in place, means where it divides by a name."""
+    found: set[str] = set()
+    for node in every(parsed(code)):
+        left, right = map(node.child_by_field_name, ("left", "right"))
+        if node.type == "call_expression":
+            called = text(node.children[0])
+            found |= {op for op, word in _CALLED.items() if word.search(called)}
+        elif left is None or right is None or len(node.children) < 2:
+            continue
+        elif node.children[1].type in _COMPARES and "subscript_expression" in (
+            left.type,
+            right.type,
+        ):
+            found |= {"max", "min"}
+        elif node.children[1].type == "*=" and right.type != "number_literal":
+            found |= {"prod"}
+        elif node.children[1].type in ("/", "/=") and _names(right):
+            found |= {"mean"}
+    return tuple(op for op in ("max", "min", "mean", "prod") if op in found)
+
+
+def _names(node: Node) -> bool:
+    """Whether an expression is a name, whatever type it is made."""
+    inner = node
+    while inner.type in ("parenthesized_expression", "cast_expression") and inner.named_children:
+        inner = inner.named_children[-1]
+    return inner.type == "identifier"

@@ -1,0 +1,38 @@
+"""Structs that say by what a kernel of others combines, where it leaves that to an argument."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from cudareduce.library.syntax import Piece, every, text
+
+_CLASSES = frozenset(["struct_specifier", "class_specifier"])
+_SUMS = re.compile(r"sum|add|plus", re.IGNORECASE)
+
+
+def functor_in(pieces: Iterable[Piece]) -> str:
+    """What a file has that acts as an operator, of several that which adds, with the element's type
+    where it is a template; empty if nobody can tell which."""
+    found = {name: own for piece in pieces if (own := _acting(piece)) for name in piece.defines}
+    sums = [own for name, own in found.items() if _SUMS.search(name)]
+    several = sums or list(found.values())
+    return several[0] if sums or len(several) == 1 else ""
+
+
+def _acting(piece: Piece) -> str:
+    """A struct that has functions of the device and holds nothing, as it is named; empty if a piece
+    is no such struct."""
+    body, name = map(piece.inner.child_by_field_name, ("body", "name"))
+    if piece.kind not in _CLASSES or body is None or name is None:
+        return ""
+    acts = any(text(node) == "__device__" for node in every(body))
+    holds = any(
+        child.type == "field_declaration"
+        and not any(node.type == "function_declarator" for node in every(child))
+        for child in body.named_children
+    )
+    listed = next((n for n in piece.node.children if n.type == "template_parameter_list"), None)
+    if not acts or holds or (listed and len(listed.named_children) != 1):
+        return ""
+    return f"{piece.scope}{text(name)}{'<In>' if listed else ''}"

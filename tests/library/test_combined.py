@@ -1,0 +1,24 @@
+"""By what a text combines."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudareduce.library.combined import ops_in
+
+
+@pytest.mark.parametrize(
+    ("body", "ops"),
+    [
+        ("a = fmaxf(a, b);", ("max",)),
+        ("a = MIN(a, x[k]);", ("min",)),
+        ("if (x[k] > a) a = x[k];", ("max", "min")),
+        ("for (int k = 0; k < n; k++) a += x[k];", ()),
+        ("y[0] = a / n;", ("mean",)),
+        ("y[0] = a / (float)n; s *= 2;", ("mean",)),
+        ("a *= x[k];", ("prod",)),
+        ("a = minus(a, b) / 2;", ()),
+    ],
+)
+def test_what_a_text_may_combine_by(body: str, ops: tuple[str, ...]) -> None:
+    assert ops_in(f"void f() {{ {body} }}") == ops

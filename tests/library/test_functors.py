@@ -1,0 +1,28 @@
+"""Structs that act as operators."""
+
+from __future__ import annotations
+
+from cudareduce.library.functors import functor_in
+from cudareduce.library.syntax import pieces
+
+ACTS = "{ __device__ float operator()(float a, float b) const { return a; } }"
+
+
+def found(source: str) -> str:
+    return functor_in(pieces(source.encode()))
+
+
+def test_the_one_that_adds_is_taken() -> None:
+    assert found(f"struct Max {ACTS}; namespace ops {{ struct Plus {ACTS}; }}") == "ops::Plus"
+
+
+def test_the_only_one_is_taken_with_the_type_of_elements() -> None:
+    assert found(f"template <class T> struct Fold {ACTS};") == "Fold<In>"
+
+
+def test_of_several_nobody_can_tell() -> None:
+    assert found(f"struct Max {ACTS}; struct Min {ACTS};") == ""
+
+
+def test_one_that_holds_something_has_to_be_given() -> None:
+    assert found("struct Sum { float x; __device__ float get() const { return x; } };") == ""
