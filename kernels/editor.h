@@ -159,6 +159,7 @@ struct Operator {
     static __device__ Acc combine(Acc a, Acc b) { return a + b; }
     static __device__ Result finish(Acc a) { return a; }
     // Declared for `argmin` and `argmax` only.
+    static __device__ Scalar best(Scalar a, Scalar b);
     static __device__ bool better(Scalar a, Scalar b);
     static __device__ bool precedes(Acc a, Acc b);
 

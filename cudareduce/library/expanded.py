@@ -35,19 +35,24 @@ def macros_in(source: str) -> dict[str, Macro]:
     """The macros of a text that stand for words of CUDA, by their names; none that stand for
     several such things."""
     found: dict[str, Macro | None] = {}
+    if "define" not in source or not _words_in(source):
+        return {}
     for node in every(parsed(source)):
         name, value = map(node.child_by_field_name, ("name", "value"))
         if not node.type.startswith("preproc_") or name is None or value is None:
             continue
         line = " ".join(text(value).replace("\\\n", " ").split("\n"))
-        line = without_comments(parsed(line))
-        if not any(word in line for word in _WORDS):
+        if not _words_in(line) or not _words_in(line := without_comments(parsed(line))):
             continue
         listed = node.child_by_field_name("parameters")
         names = tuple(text(n) for n in listed.named_children) if listed else None
         macro = Macro(names, line)
         found[text(name)] = macro if found.get(text(name), macro) == macro else None
     return {name: macro for name, macro in found.items() if macro is not None}
+
+
+def _words_in(source: str) -> bool:
+    return any(word in source for word in _WORDS)
 
 
 def expanded(source: str, macros: Mapping[str, Macro]) -> str:

@@ -91,7 +91,7 @@ class Piece:
         for piece in (self, *self._value):
             yield from (n for node in every(piece.node) if (n := _number(node)) is not None)
 
-    @property
+    @cached_property
     def _value(self) -> list[Piece]:
         """What a macro stands for."""
         value = self.inner.child_by_field_name("value") if self.kind in _MACROS else None
