@@ -195,11 +195,10 @@ def test_gitlab_timed(runner: Runner) -> None:
 
 
 @pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("title", "job"),
-    [("GitHub Actions", "compiled"),
-     pytest.param("GitLab", "kernels:compiled", marks=pytest.mark.slow)],
-)  # fmt: skip
+    ("title", "job"), [("GitHub Actions", "compiled"), ("GitLab", "kernels:compiled")]
+)
 def test_compiled(runner: Runner, title: str, job: str) -> None:
     [line] = [line for line in PAGE.splitlines() if line.endswith("--update-baseline")]
     path = runner.checkout / "results" / "compile" / "nvcc-13.0.json"
