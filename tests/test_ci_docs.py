@@ -138,6 +138,7 @@ def test_github_answers(runner: Runner) -> None:
     assert runner.asked.read_text() == "install -e .\n"
 
 
+@pytest.mark.slow
 def test_github_timed(runner: Runner) -> None:
     steps = jobs("GitHub Actions")["timed"]
     assert len(steps) == 2
@@ -157,6 +158,7 @@ def test_github_timed(runner: Runner) -> None:
     assert f"next: `cudareduce check {KEPT[1]} --base origin/main --n 4097`" in comment.read_text()
 
 
+@pytest.mark.slow
 def test_github_series(runner: Runner) -> None:
     """Runs are added to a branch and pushed, and a step that holds for two of them fails."""
     bench(runner)

@@ -189,11 +189,11 @@ def test_an_argument_of_one_kernel_is_not_that_of_another() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "x = " + "(" * 10000 + "n" + ")" * 10000 + ";",
-        "x = " + "n * (" * 10000 + "1" + ")" * 10000 + ";",
-        "int r = blockIdx.x; " + "r = r * n; " * 10000,
-        "int a0 = 1; " + "".join(f"int a{k + 1} = a{k} * n;" for k in range(10000)),
-        "atomicAdd(" * 10000 + "c" + ", 1)" * 10000 + ";",
+        "x = " + "(" * 2500 + "n" + ")" * 2500 + ";",
+        "x = " + "n * (" * 2500 + "1" + ")" * 2500 + ";",
+        "int r = blockIdx.x; " + "r = r * n; " * 2500,
+        "int a0 = 1; " + "".join(f"int a{k + 1} = a{k} * n;" for k in range(2500)),
+        "atomicAdd(" * 2500 + "c" + ", 1)" * 2500 + ";",
     ],
 )
 def test_a_long_body_is_read_once(body: str) -> None:
