@@ -278,10 +278,10 @@ def test_what_a_killed_run_leaves_goes_with_the_next(place: Place, cache_home: P
         in_use = set(place.temporary.glob("cudareduce-*"))
         words = ("verify", RIGHT, "--n", "1", *CPU.split())
         assert run_apart(words, place.here, env, 60)[0] == 0
-        assert in_use and in_use == set(place.temporary.glob("cudareduce-*"))
+        assert in_use and in_use <= set(place.temporary.glob("cudareduce-*"))
         run.tell(signal.SIGKILL, whole=False)
         assert run.until(run.ended, END_S)
-    assert in_use == set(place.temporary.glob("cudareduce-*"))
+    assert in_use <= set(place.temporary.glob("cudareduce-*"))
     assert run_apart(words, place.here, env, 60)[0] == 0
     assert not set(place.temporary.glob("cudareduce-*"))
 

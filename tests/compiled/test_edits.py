@@ -8,13 +8,17 @@ from pathlib import Path
 import pytest
 
 from cudareduce.compiled.compare import UnitRow, compare_units
+from cudareduce.compiled.sass import find_disassembler
 from cudareduce.compiled.sides import Tools, compiled_side, find_tools, moved, with_traffic
 from cudareduce.compiled.units import jobs
 from cudareduce.host import installed
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import kernels_folder
 
-pytestmark = pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
+pytestmark = pytest.mark.skipif(
+    not list(installed("nvcc")) or find_disassembler() is None,
+    reason="nvcc, or cuobjdump and nvdisasm were not found",
+)
 
 V0, V1 = "ladder/reduce_v0_baseline", "ladder/reduce_v1_no_divergence"
 V2, V6 = "ladder/reduce_v2_no_bank_conflict", "ladder/reduce_v6_multi_add"
