@@ -106,7 +106,10 @@ def _weight_of(kind: str, was: int, now: int, more: float, reshaped: bool) -> We
         case "barriers" | "atomics":
             return "worse" if now >= was * _TWICE * more and now >= was + 2 else "told"
         case "fences":
-            return "worse" if was and not now else "told"
+            lost, doubled = was and not now, now >= was * _TWICE * more and now >= was + 2
+            return "worse" if lost or doubled else "told"
+        case "sleeps":
+            return "worse" if now > was else "told"
         case _:
             return "told"
 

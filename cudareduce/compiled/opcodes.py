@@ -22,6 +22,7 @@ KINDS = {
     "warp_reductions": r"C?REDUX",
     "barriers": r"BAR$",
     "fences": r"MEMBAR",
+    "sleeps": r"NANOSLEEP",
     "atomics": r"(ATOMG?|REDG?)(\.|$)",
     "local": r"(LDL|STL)(\.|$)",
     "double": r"(DADD|DMUL|DFMA|DSETP|DMNMX|DMMA)$|MUFU\..*64H",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -15,12 +17,13 @@ from cudareduce.history.entries import Entry, moment
 from cudareduce.history.folder import append, read
 from cudareduce.history.picture import changes, curve, day
 from cudareduce.history.series import THRESHOLD, Level, Series, Verdict, all_series
+from cudareduce.history.steps import FEWEST
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
 from cudareduce.report.ci import Finding, junit, tell_ci
-from cudareduce.report.numbers import plain_text
+from cudareduce.report.numbers import plain_text, short_size
 from cudareduce.report.publish import Outputs, publish
-from cudareduce.report.sections import Section
+from cudareduce.report.sections import Section, first_few
 from cudareduce.report.terminal import print_sections
 
 #: A kernel that none of so many runs has any more is not judged.
@@ -52,11 +55,12 @@ class HistoryCheckRequest:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A series of one kind of machine, and its verdict."""
+    """A series of one kind of machine, its verdict, and whether its last run is the latest one."""
 
     device: str
     series: Series
     verdict: Verdict
+    latest: bool
 
 
 def add(result: Path, folder: Path) -> int:
@@ -69,16 +73,22 @@ def add(result: Path, folder: Path) -> int:
 
 def show(request: ShowRequest) -> int:
     """Print the curve of each problem of a kernel, and its steps; 0."""
-    sections = []
+    sections, sizes, names = [], set[int](), set[str]()
     for entries in _since(read(request.folder), request.since).values():
         for series in all_series(entries):
             record = series.record
+            names.add(record.kernel)
             if not fnmatchcase(record.kernel, request.kernel):
                 continue
+            sizes.add(record.n)
             if request.n is None or record.n in request.n:
                 sections.append(_drawn(series, entries[-1].device.name))
     if not sections:
-        raise UsageError(f"{request.folder} holds no runs of {request.kernel}: see its files")
+        held = map(short_size, sorted(sizes)) if sizes else sorted(names)
+        at = f" with --n {','.join(map(str, request.n or ()))}" if sizes else ""
+        raise UsageError(
+            f"{request.folder} holds no runs of {request.kernel}{at}; it has: {first_few(held, 6)}"
+        )
     print_sections(sections)
     return 0
 
@@ -113,7 +123,10 @@ def check(request: HistoryCheckRequest) -> int:
     request.outputs.check()
     threshold = THRESHOLD if request.threshold is None else request.threshold
     judged = [
-        Judged(entries[-1].device.name, series, series.verdict(threshold))
+        Judged(
+            entries[-1].device.name, series, series.verdict(threshold),
+            latest=series.points[-1].entry is entries[-1],
+        )
         for entries in _since(read(request.folder), request.since).values()
         for series in all_series(entries) if _still_run(series, entries)
     ]  # fmt: skip
@@ -133,23 +146,30 @@ def _still_run(series: Series, entries: Sequence[Entry]) -> bool:
 
 
 def _table(judged: Sequence[Judged], request: HistoryCheckRequest, threshold: float) -> Section:
-    order = {"SLOWER": 0, "MACHINE": 1, "SAME": 2}
+    order: dict[Verdict, int] = {"SLOWER": 0, "MACHINE": 1, "SAME": 2}
     shown = sorted(
         (one for one in judged if request.everything or one.verdict != "SAME"),
         key=lambda one: (order[one.verdict], -one.series.change),
     )
     devices = {one.device for one in judged}
     runs = max((len(one.series.points) for one in judged), default=0)
-    slower, same = (sum(one.verdict == word for one in judged) for word in ("SLOWER", "SAME"))
-    notes = [f"{counted(len(judged), 'series', 'series')}: {slower} SLOWER, {same} SAME"]
-    if any(one.verdict == "MACHINE" for one in judged):
+    counts = Counter(one.verdict for one in judged)
+    told = ", ".join(
+        f"{counts[word]} {word}" for word in order if counts[word] or word != "MACHINE"
+    )
+    notes = [f"{counted(len(judged), 'series', 'series')}: {told}"]
+    young = sum(len(one.series.points) < FEWEST for one in judged)
+    if young:
+        notes.append(f"{young} of them have fewer than {FEWEST} runs, of which no step is told")
+    absent = sum(not one.latest for one in judged)
+    if absent:
+        notes.append(f"{absent} of them have no time in the last run: not measured there, or wrong")
+    if counts["MACHINE"]:
         notes.append("MACHINE: the machine code was as quick before, so the machine has changed")
-    if slower:
+    if counts["SLOWER"]:
         kernel = shown[0].series.record.kernel
-        notes.append(
-            f"next: cudareduce history show {kernel} --from {request.folder}; where it is meant, "
-            "judge from then on with --since"
-        )
+        shell = shlex.join(["cudareduce", "history", "show", kernel, "--from", str(request.folder)])
+        notes.append(f"next: {shell}; where it is meant, judge from then on with --since")
     rows = tuple(
         (one.verdict, one.series.record.kernel, problem_text(one.series.record),
          _level(one.series.best), _level(one.series.last), f"{100 * (one.series.change - 1):+.1f}%",

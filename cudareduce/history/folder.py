@@ -37,6 +37,10 @@ def append(run: Run, folder: Path) -> tuple[Path, bool]:
     not there is made; one that cannot be written is a UsageError."""
     path, line = folder / file_name(run), line_of(run).encode()
     try:
+        entry_of(line.decode())
+    except Unfit as error:
+        raise UsageError(f"this run {error}: nothing is added to {folder}") from None
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         with path.open("ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -77,9 +81,11 @@ def _entries(path: Path) -> tuple[Entry, ...]:
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8: take it out of the history") from None
     entries = []
+    seen = set[str]()
     for number, line in enumerate(lines, 1):
-        if not line.strip():
+        if not line.strip() or line in seen:  # git's union of two branches may hold a line twice
             continue
+        seen.add(line)
         try:
             entries.append(entry_of(line))
         except Unfit as error:

@@ -1,8 +1,9 @@
 """Where a series of runs changes its level, and stays there.
 
 Pure. The series is divided where its two sides differ most for what they scatter (Student's t), or
-around the stretch that differs most from the rest, where what came has gone again; then each part,
-as long as what is found is too unlikely by chance. `python -m tests.gate.change_points` shows what
+around the stretch that differs most from the rest, where what came has gone again, or in its
+middle, where it does nothing but rise or fall; then each part, as long as what is found is too
+unlikely by chance. `python -m tests.gate.change_points` shows what
 that finds, and how often it is wrong, beside others' ways.
 """
 
@@ -21,7 +22,7 @@ HOLDS = 2
 _STRETCH = 4
 #: And must be so much less likely by chance: it has two ends to choose.
 _SURER = 10
-_FEWEST = 2 * HOLDS + 1
+FEWEST = 2 * HOLDS + 1
 #: A run is left out that lies so many deviations from both its neighbours.
 _APART = 4.0
 #: What makes a median of deviations a standard deviation, of normal ones; and the finest scatter
@@ -39,13 +40,15 @@ def steps(logs: Sequence[float]) -> list[int]:
     todo = [(0, len(series))]
     while todo:
         first, end = todo.pop()
-        if end - first < _FEWEST:
+        if end - first < FEWEST:
             continue
         part = series[first:end]
         cuts, chance = _step(part)
         if chance >= _LEVEL:
             cuts, chance = _stretch(part)
             chance *= _SURER
+        if chance >= _LEVEL:
+            cuts, chance = [len(part) // 2], _slope(part)
         if chance < _LEVEL:
             places = [first, *(first + at for at in cuts), end]
             found += places[1:-1]
@@ -83,6 +86,19 @@ def _stretch(part: _Array) -> tuple[list[int], float]:
         return [], 1.0
     k, chance = _furthest(part, end - first, sums[end] - sums[first])
     return [int(first[k]), int(end[k])], chance
+
+
+def _slope(part: _Array) -> float:
+    """How likely it is by chance that a straight line through a part rises or falls as it does."""
+    from scipy import stats
+
+    count = len(part)
+    runs = np.arange(count) - (count - 1) / 2
+    slope = (runs * part).sum() / (runs**2).sum()
+    left = ((part - part.mean() - slope * runs) ** 2).sum()
+    spread = max(left / (count - 2), _FINEST**2 / 12)
+    t = abs(slope) * (runs**2).sum() ** 0.5 / spread**0.5
+    return float(2 * stats.t.sf(t, count - 2))
 
 
 def _furthest(part: _Array, inside: _Array, sums: _Array) -> tuple[int, float]:
