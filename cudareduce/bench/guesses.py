@@ -10,6 +10,7 @@ from cudareduce.bench.cases import case
 from cudareduce.bench.conditions import asking_most, in_another_grid
 from cudareduce.bench.session import Session
 from cudareduce.launch.case import Case
+from cudareduce.library.body import goes_on
 from cudareduce.library.combined import ops_in
 from cudareduce.library.foreign import finish_once
 from cudareduce.library.kernel import Kernel
@@ -129,9 +130,11 @@ def _changed(old: Kernel, new: Kernel) -> str:
 
 def _one_tile(session: Session, choice: Choice, *, quiet: bool) -> Choice:
     """Of a kernel that has one block, and is wrong unless that takes all elements at once, what
-    takes no more than those."""
+    takes no more than those, if it does not mean to."""
     kernel = choice.kernel
     if not kernel.guessed or not _has_one_block(kernel) or kernel.whole_tiles:
+        return choice
+    if goes_on(kernel.text):
         return choice
     block = session.settings.block or kernel.block
     most = block * (session.settings.items or kernel.items)

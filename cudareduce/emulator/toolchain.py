@@ -45,6 +45,8 @@ _HAZARD_FLAGS = (
     "--param=tsan-distinguish-volatile=1",
     "-fno-optimize-sibling-calls",
 )
+#: What no thread has set is whatever was there on a GPU, and 0 on a fresh stack; from g++ 12 on.
+_UNSET_FLAG, _UNSET_SINCE = "-ftrivial-auto-var-init=pattern", 12
 #: An access as the text makes it: optimised, a load of 16 bytes becomes four of 4.
 _COUNTING_FLAGS = (*_HAZARD_FLAGS, "-fno-sanitize=alignment", "-O0")
 #: With -O2 it takes half as long again to compile, and launches are no faster, if only the switch
@@ -166,8 +168,15 @@ class Toolchain:
     def __init__(self, cache: Path, hazards: bool, counts: bool = False) -> None:
         self._cache = Cache(cache)
         reporting = _COUNTING_FLAGS if counts else _HAZARD_FLAGS if hazards else ()
-        self._kernel_flags = (*_KERNEL_FLAGS, *reporting)
+        self._reporting = (*_KERNEL_FLAGS, *reporting)
         self._compiler = Compiler()
+        self._hazards = hazards
+
+    @cached_property
+    def _kernel_flags(self) -> tuple[str, ...]:
+        major = re.search(r" (\d+)\.\d", self.compiler_version)
+        new = major is not None and int(major[1]) >= _UNSET_SINCE
+        return (*self._reporting, _UNSET_FLAG) if self._hazards and new else self._reporting
 
     @property
     def compiler_version(self) -> str:

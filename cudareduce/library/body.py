@@ -8,7 +8,7 @@ from itertools import islice
 
 from tree_sitter import Node
 
-from cudareduce.library.syntax import converts, every, parsed, text
+from cudareduce.library.syntax import converts, every, parsed, pieces, text
 
 #: So many words of a value tell where it comes from; whoever nests values in values, as no person
 #: does, is not followed further.
@@ -205,3 +205,29 @@ def _operator(node: Node) -> str:
     """The sign of an operation on two values; empty if it is none."""
     sign = node.child_by_field_name("operator") if node.type == "binary_expression" else None
     return sign.type if sign is not None else ""
+
+
+def goes_on(code: str) -> bool:
+    """Whether a kernel in a text counts on in a loop up to one of its parameters, and so means to
+    take elements beyond its first tile."""
+    for piece in pieces(code.encode(errors="replace")):
+        if "__global__" not in piece.words or piece.function is None:
+            continue
+        given = {words.split()[-1].strip("*&") for words in piece.function.parameters if words}
+        if any(_counts_up(node, given) for node in every(piece.node)):
+            return True
+    return False
+
+
+def _counts_up(loop: Node, limits: set[str]) -> bool:
+    """Whether a loop ends at one of these names, and adds to something until then."""
+    condition = loop.child_by_field_name("condition")
+    if loop.type not in ("for_statement", "while_statement", "do_statement") or condition is None:
+        return False
+    update = loop.child_by_field_name("update") or loop
+    adds = any(
+        (node.type == "assignment_expression" and text(node.children[1]) == "+=")
+        or (node.type == "update_expression" and "++" in text(node))
+        for node in every(update)
+    )
+    return adds and not limits.isdisjoint(text(n) for n in every(condition))

@@ -36,6 +36,9 @@ _UNCOUNTED = 2**24 + 1
 _BEYOND_32_BITS = 2**32 + 12
 #: Odd, and beyond the million that authors try.
 _BEYOND_2_20 = 2**20 + 7
+#: What loops of authors lose: a rest of each of eight elements, and of tiles that are larger than
+#: their blocks.
+_RESTS = (*range(1001, 1009), 2047, 4095)
 #: Arrivals from which on 16 bits do not count them.
 _WRAPS = 2**16
 #: And so many more that those do not end where a count from 0 to these ends.
@@ -74,7 +77,7 @@ def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Sha
     tile = tile_of(case)
     sizes = {*edge_sizes(case.block), *_tiles(tile), *_whole(tile), *_folds(case)}
     sizes |= {_BEYOND_2_20, *_rounds(case, limits), *_many_rounds(case, limits)}
-    sizes |= set(_arrivals(case, limits) if large else ())
+    sizes |= {*(_arrivals(case, limits) if large else ()), *(_RESTS if case.kernel.foreign else ())}
     sizes = {n for n in (*sizes, *_written(case)) if n <= _MOST}
     if large:
         sizes |= {_UNCOUNTED, _BEYOND_32_BITS // case.reduction.dtype.size}
