@@ -70,7 +70,8 @@ def test_instructions_of_one_entry_point_are_counted() -> None:
     code = read_code(SASS, "kernel_a")
     assert counts_of(code.opcodes) == {
         "all": 11, "wide_loads": 1, "global_loads": 2, "shuffles": 1, "warp_reductions": 1,
-        "barriers": 1, "fences": 1, "sleeps": 0, "atomics": 2, "local": 1, "double": 0, "conversions": 0,
+        "barriers": 1, "fences": 1, "sleeps": 0, "atomics": 2, "local": 1,
+        "double": 0, "conversions": 0,
     }  # fmt: skip
     assert code.in_flight == 16  # the second load fills a register of the first again
     assert read_code(SASS.replace("kernel_a", "kernel_b"), "kernel_b") == code
