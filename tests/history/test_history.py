@@ -195,6 +195,27 @@ def test_creeps_add_up(cudareduce: Call, folder: Path) -> None:
     assert "\x1b" not in out
 
 
+@pytest.mark.parametrize(("runs", "creep"), [(9, 1.02), (13, 1.01), (13, 1.004)])
+def test_a_young_series_that_only_creeps_is_found(
+    cudareduce: Call, folder: Path, runs: int, creep: float
+) -> None:
+    filled(folder, *(made(day, creep**day, code=str(day)) for day in range(runs)))
+    assert cudareduce("history", "check", "--from", folder)[0] == 1
+
+
+def test_what_a_check_cannot_tell_is_said(cudareduce: Call, folder: Path) -> None:
+    filled(folder, *(made(day, 1.0) for day in range(3)))
+    [path] = folder.glob("*.jsonl")
+    path.write_text(path.read_text() * 2)  # as git's union of two branches may
+    code, out, _ = cudareduce("history", "check", "--from", folder)
+    assert code == 0
+    assert "up to 3 runs" in out
+    assert "have fewer than 5 runs, of which no step is told" in out
+    code, _, err = cudareduce("history", "show", "nobody", "--from", folder)
+    assert code == 2
+    assert f"it has: {KERNEL}" in err
+
+
 def test_another_card_is_compared_by_shares(cudareduce: Call, folder: Path) -> None:
     """It reads 10 % less, so what takes 10 % longer there is as it was."""
     filled(folder, *(made(day, 1.0) for day in range(12)))
