@@ -69,17 +69,21 @@ class Facts:
         return _RING_BYTES * (self.sms or 0) * few
 
     @property
+    def gb_s(self) -> float:
+        """The bandwidth of the memory in theory."""
+        return self.info.peak_gb_s or _PEAK_GB_S
+
+    @property
     def busy(self) -> bool:
         """Whether the SMs that may work could take more than the memory gives. Then it serves some
         of them quicker than others; until then a ticket is but one more thing to wait for."""
         sms = self.limits.sm_count if self.sms is None else self.sms
-        return sms * _OF_SM_GB_S >= (self.info.peak_gb_s or _PEAK_GB_S)
+        return sms * _OF_SM_GB_S >= self.gb_s
 
     @property
     def leisurely(self) -> bool:
         """Whether an SM's share of the bandwidth leaves time for blocks to end and begin."""
-        share = (self.info.peak_gb_s or _PEAK_GB_S) / self.limits.sm_count
-        return self.sms is None and share <= _LEISURE_GB_S
+        return self.sms is None and self.gb_s <= _LEISURE_GB_S * self.limits.sm_count
 
     @property
     def large(self) -> int:
@@ -89,7 +93,7 @@ class Facts:
     @property
     def under_way(self) -> float:
         """Bytes that must be under way to keep the memory busy."""
-        return (self.info.peak_gb_s or _PEAK_GB_S) * 1e3 * _LATENCY_US
+        return self.gb_s * 1e3 * _LATENCY_US
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,14 +27,20 @@ _MOST_OTHERS = 12
 def settled(session: Session, choices: Sequence[Choice], quiet: bool) -> list[Choice]:
     """The choices, of those whose grid, block, items, operator, map or size is a guess with what
     gives right answers; where that is not the first, it is said."""
-    found = []
-    for choice in (part for whole in choices for part in _apart(session, whole, quiet)):
-        # What is right, or takes too long to say, is left as it is.
-        wrong = bool(choice.kernel.guessed) and _is_right(session, choice) is False
-        for settle in (_grid, _meant, _one_tile) if wrong else ():
-            choice = settle(session, choice, quiet=quiet)
-        found.append(choice)
-    return found
+    return [
+        _settled(session, part, quiet) if part.kernel.guessed else part
+        for whole in choices for part in _apart(session, whole, quiet)
+    ]  # fmt: skip
+
+
+def _settled(session: Session, choice: Choice, quiet: bool) -> Choice:
+    """What is right, or takes too long to say, is left as it is."""
+    wrong = _is_right(session, choice) is False
+    for settle in (_grid, _meant, _one_tile):
+        second = settle(session, choice, quiet=quiet) if wrong else choice
+        if second is not choice:
+            choice, wrong = second, _is_right(session, second) is False
+    return choice
 
 
 def _apart(session: Session, choice: Choice, quiet: bool) -> list[Choice]:
@@ -43,7 +49,7 @@ def _apart(session: Session, choice: Choice, quiet: bool) -> list[Choice]:
     if not kernel.apart or _is_right(session, choice) is not False:
         return [choice]
     parts = [replace(choice, kernel=part) for part in kernel.apart]
-    if not any(_is_right(session, _meant(session, part, quiet=True)) for part in parts):
+    if not any(_may_be_right(session, part) for part in parts):
         return [choice]
     say(
         f"{kernel.path}: {kernel.id} is wrong as one row, and not all of its kernels are alone, so "
@@ -53,11 +59,16 @@ def _apart(session: Session, choice: Choice, quiet: bool) -> list[Choice]:
     return parts
 
 
+def _may_be_right(session: Session, choice: Choice) -> bool:
+    """Whether a kernel is right as it is taken for, or as what its text may be meant for."""
+    right = _is_right(session, choice)
+    second = _meant(session, choice, quiet=True) if right is False else choice
+    return bool(right if second is choice else _is_right(session, second))
+
+
 def _meant(session: Session, choice: Choice, *, quiet: bool) -> Choice:
     """Of a kernel that is wrong as a sum of elements in its block, even if its input is all that it
     may ask for, what its text may be meant for instead, if that is right."""
-    if _is_right(session, choice) is not False:
-        return choice
     for asking in (None, _asking_most):
         if asking and _is_right(session, choice, asking):
             return choice
@@ -139,7 +150,7 @@ def _one_tile(session: Session, choice: Choice, *, quiet: bool) -> Choice:
     block = session.settings.block or kernel.block
     most = block * (session.settings.items or kernel.items)
     second = replace(choice, kernel=replace(kernel, most=min(most, kernel.most or most)))
-    if _is_right(session, choice) is not False or not _is_right(session, second):
+    if not _is_right(session, second):
         return choice
     say(
         f"{kernel.path}: its one block is wrong about more than {most} elements, and right up to "
@@ -153,10 +164,8 @@ def _grid(session: Session, choice: Choice, *, quiet: bool) -> Choice:
     """Of a kernel that is wrong in its grid, and right in another one, the latter."""
     kernel = choice.kernel
     other = in_another_grid(kernel)
-    if other is None or _is_right(session, choice) is not False:
-        return choice
-    second = replace(choice, kernel=other)
-    if not _is_right(session, second):
+    second = choice if other is None else replace(choice, kernel=other)
+    if other is None or not _is_right(session, second):
         return choice
     say(
         f"{kernel.path}: with grid {kernel.grid} its answers are wrong, with grid {other.grid} "

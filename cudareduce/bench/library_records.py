@@ -90,8 +90,7 @@ class LibraryRecords:
             if (one := outcome.peers.get(keyed(peer.name, number), outcome.peers.get(peer.name)))
         }  # fmt: skip
         group = self._group(asked, outcome, found, number)
-        places = range(len(self.job.kernels) if outcome.passes else 0)
-        cases = [*found, *(self.job.case(place, number) for place in places)]
+        cases = [*found, *(self.job.cases(number) if outcome.passes else ())]
         made = self._compared(group).records(group, cases)
         by_id = {case.kernel.id: f for case, f in found.items()}
         context = PRIMARY if self.job.rounds else None
@@ -116,9 +115,10 @@ class LibraryRecords:
         shape = self.job.layouts[number].shape(one.shape)
         problem = Problem(self.job.reduction, *shape)
         places = {keyed(p.name, number): case_of(p, self.job.reduction) for p in self.peers}
+        cases = self.job.cases(number)
         places |= {
-            keyed(kernel_name(plan), number): self.job.case(place, number)
-            for place, (_, plan) in enumerate(self.job.kernels)
+            keyed(kernel_name(plan), number): case
+            for case, (_, plan) in zip(cases, self.job.kernels, strict=True)
         }
         verdicts = {case: f.verdict for case, f in found.items()}
         plans, refusals = plans_of(self.job, number, self.limits)
@@ -126,7 +126,7 @@ class LibraryRecords:
             after = outcome.kernels.get((place, number), RIGHT)
             if place in refusals:
                 after = skipped("unfit", refusals[place])
-            verdicts[self.job.case(place, number)] = worse(one.group.verdicts[case], after)
+            verdicts[cases[place]] = worse(one.group.verdicts[case], after)
         times = {
             label: Times(
                 timings={places[name]: timing for name, timing in result.timings.items()
@@ -135,7 +135,7 @@ class LibraryRecords:
             )
             for label, result in outcome.passes.items()
         }  # fmt: skip
-        ours = {self.job.case(place, number): plan for place, plan in plans.items()}
+        ours = {cases[place]: plan for place, plan in plans.items()}
         counted = next((result.joules for result in outcome.passes.values()), {})
         return replace(
             one.group, n=shape[0], times=times, verdicts=verdicts, tried=False,

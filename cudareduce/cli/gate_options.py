@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -233,7 +234,7 @@ def check(arguments: list[str], /, **options: Any) -> int:  # fmt: skip
 def _refuse_contradictions(options: dict[str, Any]) -> None:
     """Say which options do not go together, instead of leaving one without effect."""
     if options["times"] is not None:
-        _refuse_beside_self(options)
+        _refuse(options, _ABOUT_A_CHANGE, "is about a change, and --self compares none")
         return
     base, compiling = options["base"] is not None, options["compiling"]
     if options["base"] == "":
@@ -262,18 +263,16 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
         timed = ("rounds", "threshold", "thresholds", "strict", "cross_device", "no_same_code",
                  "json", "benchmark_json", "time_limit", "everything", "no_cache",
                  "budget", "max_time")  # fmt: skip
-        for key in timed:
-            if options[key]:
-                name = {"everything": "all"}.get(key, key.replace("_", "-"))
-                raise click.UsageError(f"--{name} is about times, and --compile measures none")
+        _refuse(options, timed, "is about times, and --compile measures none")
     if compiling and options["map"] is not None:
         raise click.UsageError("--map is about answers, and --compile looks at none")
     if base and (options["cross_device"] or options["json"]):
         raise click.UsageError("--cross-device and --json go with --baseline")
 
 
-def _refuse_beside_self(options: dict[str, Any]) -> None:
-    for key in _ABOUT_A_CHANGE:
+def _refuse(options: dict[str, Any], keys: Iterable[str], why: str) -> None:
+    """Say of the first of these options that is given why it has no effect."""
+    for key in keys:
         if options[key]:
-            name = {"compiling": "compile"}.get(key, key.replace("_", "-"))
-            raise click.UsageError(f"--{name} is about a change, and --self compares none")
+            name = {"everything": "all", "compiling": "compile"}.get(key, key.replace("_", "-"))
+            raise click.UsageError(f"--{name} {why}")

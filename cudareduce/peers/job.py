@@ -91,9 +91,12 @@ class Job:
         """The reduction at a shape."""
         return Problem(self.reduction, *shape)
 
-    def case(self, place: int, number: int) -> Case:
-        """What the kernel at this place is on the layout of this number."""
-        return self.elsewhere.get((place, number), self.kernels[place][0])
+    def cases(self, number: int) -> list[Case]:
+        """What the kernels are on the layout of this number, by their places."""
+        return [
+            self.elsewhere.get((place, number), case)
+            for place, (case, _) in enumerate(self.kernels)
+        ]
 
     @property
     def odd(self) -> bool:

@@ -65,8 +65,7 @@ def plans_of(job: Job, number: int, limits: DeviceLimits) -> tuple[dict[int, Pla
     shape = job.layouts[number].shape(job.shapes[-1])
     plans: dict[int, Plan] = {}
     refusals: dict[int, str] = {}
-    for place in range(len(job.kernels)):
-        case = job.case(place, number)
+    for place, case in enumerate(job.cases(number)):
         made, refused = planned(case, [shape], limits)
         if job.layouts[number].offset and case.asks.aligned:
             refusals[place] = f"is right if {ALIGNED}"

@@ -72,7 +72,8 @@ class Trial:
 
     def _built(self, laid: Laid) -> Mapping[int, Programs]:
         """The programs of its kernels; each layout has its own, which may hold its count."""
-        cases = {place: self._job.case(place, laid.number) for place in laid.plans}
+        known = self._job.cases(laid.number)
+        cases = {place: known[place] for place in laid.plans}
         built = programs_of(self._backend, {cases[k]: plan for k, plan in laid.plans.items()})
         return {place: built[case] for place, case in cases.items()}
 
