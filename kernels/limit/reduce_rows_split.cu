@@ -16,7 +16,8 @@ techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuff
 +++*/
 // 16 rows of a block each keep 16 SMs busy, and the others wait. Here a row has as many blocks as there
 // is room for, and they take its tiles in turn, as those of a whole grid would. Each row has a count of
-// its own: who arrives last in a row folds the partials of that row alone, while other rows go on.
+// its own: who arrives last in a row folds the partials of that row alone, while other rows go on. Loads
+// are four at a time, whatever the tile: eight take twice the registers, and half the blocks.
 #include <cuda/atomic>
 
 struct alignas(16) Pack { In at[VECTOR]; };
@@ -38,7 +39,7 @@ __device__ Acc fold_block(Acc value)
 extern "C" __global__ void __launch_bounds__(BLOCK)
 reduce_rows_split(const In *in, Out *out, size_t n, size_t rows, Acc *partials, unsigned *counter)
 {
-    constexpr unsigned LOADS = ITEMS / VECTOR, TILE = LOADS * BLOCK;
+    constexpr unsigned PACKS = ITEMS / VECTOR, LOADS = PACKS % 4 == 0 ? 4 : PACKS, TILE = PACKS * BLOCK;
     __shared__ bool is_last;
     const unsigned tid = threadIdx.x, parts = gridDim.x / rows, part = blockIdx.x % parts;
     const size_t index = blockIdx.x / parts;
@@ -49,18 +50,22 @@ reduce_rows_split(const In *in, Out *out, size_t n, size_t rows, Acc *partials, 
     // Load: of the ends one element, then packs.
     const size_t end = tid + (tid < head ? 0 : packs * VECTOR);
     Acc value = part == parts - 1 && end < n ? Op::lift(row[end], end) : Op::identity();
-    for (size_t first = part * TILE + tid; first < packs; first += (size_t)parts * TILE) {
-        Pack pack[LOADS];
+    for (size_t tile = part * TILE + tid; tile < packs; tile += (size_t)parts * TILE) {
+#pragma unroll 1
+        for (unsigned step = 0; step < PACKS / LOADS; step++) {
+            const size_t first = tile + step * LOADS * BLOCK;
+            Pack pack[LOADS];
 #pragma unroll
-        for (unsigned l = 0; l < LOADS; l++)
-            if (first + l * BLOCK < packs)
-                pack[l] = middle[first + l * BLOCK];
+            for (unsigned l = 0; l < LOADS; l++)
+                if (first + l * BLOCK < packs)
+                    pack[l] = middle[first + l * BLOCK];
 #pragma unroll
-        for (unsigned k = 0; k < ITEMS; k++) {
-            const unsigned l = k / VECTOR, e = k % VECTOR;
-            const size_t p = first + l * BLOCK;
-            if (p < packs)
-                value = Op::combine(value, Op::lift(pack[l].at[e], head + p * VECTOR + e));
+            for (unsigned k = 0; k < LOADS * VECTOR; k++) {
+                const unsigned l = k / VECTOR, e = k % VECTOR;
+                const size_t p = first + l * BLOCK;
+                if (p < packs)
+                    value = Op::combine(value, Op::lift(pack[l].at[e], head + p * VECTOR + e));
+            }
         }
     }
 

@@ -154,7 +154,8 @@ def test_each_operator_has_a_way_of_its_own(
     ("n", "rows", "kernel", "block"),
     [(32, 2**20, "reduce_rows_butterfly", 256), (33, 2**20, "reduce_rows_staged", 256),
      (1000, 2**18, "reduce_rows_warp", 256),
-     (2**18, 2048, "reduce_rows_block", 256), (2**22, 64, "reduce_rows_split", 256),
+     (2**18, 2048, "reduce_rows_block", 1024), (2**14, 2**14, "reduce_rows_block", 256),
+     (2**22, 64, "reduce_rows_split", 256),
      (2**26, 2, "reduce_rows_split", 256)],
 )  # fmt: skip
 def test_rows_are_shared_out_by_their_number_and_length(
@@ -163,6 +164,12 @@ def test_rows_are_shared_out_by_their_number_and_length(
     case = taken(registry, H200_FACTS, n, rows)
     assert case is not None
     assert (case.kernel.entry, case.block) == (kernel, block)
+
+
+def test_bytes_are_folded_with_registers_for_all_of_them(registry: Registry) -> None:
+    case = taken(registry, H200_FACTS, 128, 2**20, of=("sum", "int8"))
+    assert case is not None
+    assert (case.kernel.entry, case.items) == ("reduce_rows_butterfly", 128)
 
 
 @pytest.mark.parametrize(("n", "aligned", "kernel"), [

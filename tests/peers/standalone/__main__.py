@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, help="processes of each")
     parser.add_argument("--n", default="33554432,268435456", help="elements")
     parser.add_argument("--rounds", type=int, default=6, help="of the tool")
-    parser.add_argument("--seconds", type=float, default=140.0, help="begin no turn after these")
+    parser.add_argument("--seconds", type=float, default=300.0, help="begin no turn after these")
     asked = parser.parse_args()
     sizes = [int(n) for n in asked.n.split(",")]
     began, turns, longest = monotonic(), 0, 0.0
