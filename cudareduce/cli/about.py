@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cudareduce.cli.completion import INSTALL, Named, completion_script
 from cudareduce.cli.help import Command
 from cudareduce.cli.options import add_debug, add_device, add_folders, add_format
-from cudareduce.cli.types import NO_PLAIN_FILE, Place, Word
+from cudareduce.cli.requests import made
+from cudareduce.cli.types import NO_PLAIN_FILE, Count, Place, Word
 from cudareduce.errors import UsageError
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.operators import OPERATORS
 
 if TYPE_CHECKING:
     from cudareduce.library.registry import Registry
+
+
+_add_results = click.option(
+    "--results", type=Place(NO_PLAIN_FILE), multiple=True, metavar="FILE",
+    help="Say what steps gained by these runs of yours.  [default: those of the project]",
+)  # fmt: skip
 
 
 @click.command(
@@ -22,20 +31,27 @@ if TYPE_CHECKING:
     cls=Command,
     epilog="""cudareduce list
 cudareduce list fastcuda
-cudareduce list --format json""",
+cudareduce list --tree""",
 )
 @click.argument("suite", required=False, type=Named("SUITE", kernels=False, suites=True))
+@click.option("--tree", is_flag=True, help="The lineage, with what each step gained.")
+@_add_results
 @add_format("table", "json")
 @add_folders
 @add_debug
-def list_(suite: str | None, style: str, folders: tuple[Path, ...], debug: bool) -> int:
+def list_(
+    suite: str | None, tree: bool, results: tuple[Path, ...], style: str,
+    folders: tuple[Path, ...], debug: bool,
+) -> int:  # fmt: skip
     """What there is: suites, kernels, and the technique matrix.
 
     `list peers` has the libraries that --peers measures beside kernels, and which are here.
     """
-    from cudareduce.cli.catalogue import list_json, list_section
+    from cudareduce.cli.catalogue import chosen_of, list_json, list_section
     from cudareduce.report.terminal import print_sections
 
+    if tree and (suite == "peers" or style == "json"):
+        raise UsageError("--tree draws kernels: leave out peers and --format")
     if suite == "peers":
         from cudareduce.peers.catalogue import peers_json, peers_section
 
@@ -45,7 +61,11 @@ def list_(suite: str | None, style: str, folders: tuple[Path, ...], debug: bool)
             print_sections([peers_section()])
         return 0
     registry = _registry(folders)
-    if style == "json":
+    if tree:
+        from cudareduce.show.lineage import print_tree
+
+        print_tree(registry, chosen_of(registry, suite), results)
+    elif style == "json":
         click.echo(list_json(registry, suite))
     else:
         print_sections(list_section(registry, suite))
@@ -54,20 +74,59 @@ def list_(suite: str | None, style: str, folders: tuple[Path, ...], debug: bool)
 
 @click.command(
     cls=Command,
-    epilog="""cudareduce show reduce_v0_baseline
+    epilog="""cudareduce show reduce_v0_baseline | less
 cudareduce show reduce_v2_no_bank_conflict --diff
-cudareduce show reduce_last_block | less""",
+cudareduce show reduce_v7_shuffle --sass --dtype float16""",
 )
 @click.argument("kernel", type=Named("KERNEL"))
 @click.option("--diff", is_flag=True, help="Only what changed against the predecessor.")
+@click.option("--ptx", is_flag=True, help="What nvcc makes of it: PTX.")
+@click.option("--sass", is_flag=True, help="Machine code, with a word beside what costs time.")
+@click.option(
+    "--arch",
+    type=Count(75, 999),
+    default=90,
+    show_default=True,
+    metavar="ARCH",
+    help="With --ptx and --sass: for which architecture.",
+)
+@click.option(
+    "--op",
+    type=Word(OPERATORS),
+    default="sum",
+    show_default=True,
+    metavar="OP",
+    help="Likewise: for which operator.",
+)
+@click.option(
+    "--dtype",
+    type=Word(DTYPES),
+    default="float32",
+    show_default=True,
+    metavar="DTYPE",
+    help="Likewise: for which element type.",
+)
+@click.option(
+    "--block",
+    type=Count(1, 1024),
+    metavar="THREADS",
+    help="Likewise: threads a block.  [default: the kernel's]",
+)
+@click.option(
+    "--items", type=Count(1, 2**16), help="Likewise: elements a thread.  [default: the kernel's]"
+)
+@_add_results
 @add_folders
 @add_debug
-def show(kernel: str, diff: bool, folders: tuple[Path, ...], debug: bool) -> int:
-    """What a kernel changes and why, its source, or its diff."""
-    from cudareduce.cli.catalogue import show_text
+def show(**options: Any) -> int:
+    """What a kernel changes, what it gains, and its source.
 
-    click.echo(show_text(_registry(folders), kernel, diff), nl=False)
-    return 0
+    Or its diff to the step before, or what nvcc makes of it; gains are those of stored runs.
+    """
+    from cudareduce.show.command import ShowRequest
+    from cudareduce.show.command import show as print_kernel
+
+    return print_kernel(made(ShowRequest, options))
 
 
 @click.command(

@@ -1,28 +1,20 @@
-"""What `list` and `show` print: kernels, suites, the technique matrix, sources and their diffs."""
+"""What `list` prints: suites, kernels, the technique matrix."""
 
 from __future__ import annotations
 
-import difflib
 import json
 from typing import Any
 
-from cudareduce.errors import UsageError
-from cudareduce.escapes import shown
 from cudareduce.library.header import TECHNIQUES
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.problem.sizes import counted
 from cudareduce.report.sections import Section
 
-#: The most kernels that an error names.
-_NAMED = 10
-#: What may stand in a source besides what can be seen.
-_LAYOUT = "\n\t"
-
 
 def list_json(registry: Registry, suite: str | None) -> str:
     """An array of kernels, in the suite's order where one is named."""
-    return json.dumps([_facts(registry, c.kernel) for c in _chosen(registry, suite)], indent=1)
+    return json.dumps([_facts(registry, c.kernel) for c in chosen_of(registry, suite)], indent=1)
 
 
 def _facts(registry: Registry, kernel: Kernel) -> dict[str, Any]:
@@ -46,7 +38,8 @@ def _facts(registry: Registry, kernel: Kernel) -> dict[str, Any]:
     }
 
 
-def _chosen(registry: Registry, suite: str | None) -> list[Choice]:
+def chosen_of(registry: Registry, suite: str | None) -> list[Choice]:
+    """All kernels, or those of one suite."""
     if suite is None:
         return registry.choose(["all"])
     return registry.choose([registry.suite(suite).id])
@@ -54,7 +47,7 @@ def _chosen(registry: Registry, suite: str | None) -> list[Choice]:
 
 def list_section(registry: Registry, suite: str | None) -> list[Section]:
     """The suites, unless one is named, the kernels, then which of them uses which technique."""
-    chosen = _chosen(registry, suite)
+    chosen = chosen_of(registry, suite)
     if suite:
         about = registry.suite(suite)
         title = f"{about.id}: {about.title} ({about.source})"
@@ -88,50 +81,3 @@ def _matrix(chosen: list[Choice]) -> Section:
     numbered = ", ".join(f"{k + 1} {c.name or c.kernel.id}" for k, c in enumerate(chosen))
     notes = (numbered, *(f"{word}: {TECHNIQUES[word]}" for word in used))
     return Section("Techniques", header, tuple(rows), notes)
-
-
-def show_text(registry: Registry, name: str, diff: bool) -> str:
-    """One kernel: what it changes and why, then its source, or its diff to its predecessor. A
-    UsageError if the name is not that of one kernel, or if there is no predecessor."""
-    found = registry.choose([name])
-    if len(found) != 1:
-        names = ", ".join(choice.kernel.id for choice in found[:_NAMED])
-        names += ", ... (see cudareduce list)" if len(found) > _NAMED else ""
-        raise UsageError(f"{name!r} names {len(found)} kernels; show one of: {names}")
-    kernel = found[0].kernel
-    if diff:
-        return _diff(registry, kernel)
-    published = [
-        f"{suite}: {', '.join(names)}" for suite, names in registry.published(kernel).items()
-    ]
-    facts = {
-        "title": kernel.title,
-        "change": kernel.change,
-        "expect": kernel.expect,
-        "after": kernel.after or "nothing: it begins a lineage",
-        "techniques": ", ".join(kernel.techniques),
-        "published": "; ".join(published),
-        "operators": ", ".join(kernel.ops),
-        "types": ", ".join(kernel.dtypes),
-        "blocks": f"{kernel.block} of {', '.join(map(str, kernel.blocks))}",
-        "file": str(kernel.path),
-    }
-    lines = [f"{key:<11} {value}" for key, value in facts.items() if value]
-    return shown("\n".join([kernel.id, *lines, "", kernel.text]), _LAYOUT)
-
-
-def _diff(registry: Registry, kernel: Kernel) -> str:
-    if kernel.after is None:
-        raise UsageError(
-            f"{kernel.id} begins a lineage: there is nothing before it to compare with"
-        )
-    before = registry.kernels.get(kernel.after)
-    if before is None:
-        raise UsageError(f"{kernel.path}: after: there is no kernel {kernel.after!r}")
-    lines = difflib.unified_diff(
-        before.text.splitlines(keepends=True),
-        kernel.text.splitlines(keepends=True),
-        before.path.name,
-        kernel.path.name,
-    )
-    return shown("".join(lines), _LAYOUT)

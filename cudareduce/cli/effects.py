@@ -83,6 +83,15 @@ _IDLE = (
         lambda values: values["op_expr"] is not None and _only_integers(values),
     ),
     _Idle(("columns",), "csv and json hold all of them", _without_columns),
+    _Idle(
+        ("arch", "op", "dtype", "block", "items"), "only --ptx and --sass compile",
+        lambda values: "sass" in values and not (values["ptx"] or values["sass"]),
+    ),
+    _Idle(
+        ("results",), "only what steps gained is taken from them",
+        lambda values: bool(values.get("diff") or values.get("ptx") or values.get("sass"))
+        or values.get("tree") is False,
+    ),
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ GROUPS = {
     "Files of your own": ("multiple_of", "sizes_only", "nan"),
     "What it is compared with": (
         "baseline", "base", "times", "compiling", "arch", "update_baseline", "compare", "folder",
-        "since",
+        "since", "results",
     ),
     "How it is timed": (
         "timing", "graph", "energy", "region", "rounds", "budget", "peak_gb_s",
@@ -35,8 +35,8 @@ GROUPS = {
     ),
     "The machine": ("backend", "device", "max_time", "time_limit", "no_cache"),
     _LAST: (
-        "style", "columns", "everything", "diff", "check", "csv", "json", "markdown", "junit",
-        "benchmark_json", "comment", "write", "quiet", "debug",
+        "style", "columns", "everything", "tree", "diff", "ptx", "sass", "check", "csv", "json",
+        "markdown", "junit", "benchmark_json", "comment", "write", "quiet", "debug",
     ),
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from cudareduce.temporary import temporary_folder
 HASH_DIGITS = 16
 _FUNCTION = re.compile(r"^\s*Function : (\S+)")
 _INSTRUCTION = re.compile(
-    r"^\s*/\*[0-9a-f]{4,}\*/\s+(?P<text>(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][A-Z0-9_.]*)(?P<rest>[^;]*))"
+    r"^\s*/\*(?P<address>[0-9a-f]{4,})\*/\s+(?P<text>(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][A-Z0-9_.]*)(?P<rest>[^;]*))"
 )
 _REGISTER = re.compile(r"\bR(\d+)\b")
 _LOAD = re.compile(r"LDG?(\.|$)")
@@ -42,7 +42,10 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
-class _Instruction:
+class Instruction:
+    """One of them, as it is printed, and its address in the entry point."""
+
+    address: str
     text: str
     opcode: str
     operands: str
@@ -57,24 +60,32 @@ class Disassembler:
 
     def read(self, cubin: bytes, entry: str) -> Code:
         """The code of an entry point. Raises EnvironmentProblem if it cannot be read."""
+        return code_of(self.listed(cubin, entry), entry)
+
+    def listed(self, cubin: bytes, entry: str) -> list[Instruction]:
+        """Its instructions from top to bottom. Raises EnvironmentProblem likewise."""
         with temporary_folder() as folder:
             file = Path(folder, "kernel.cubin")
             file.write_bytes(cubin)
             command = [self.path, "-sass", str(file)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
-        code = read_code(done.stdout, entry)
-        if done.returncode or not code.opcodes:  # an older one does not know a newer architecture
+        instructions = list(_instructions(done.stdout, entry))
+        if done.returncode or not instructions:  # an older one does not know a newer architecture
             why = (done.stderr.strip().splitlines() or ["it lists no instructions"])[0]
             raise EnvironmentProblem(
                 f"{self.path} {self.version} cannot read {entry}: {why}; take it off the PATH and "
                 "pip install 'cudareduce[compile]', or off the machine to go without counts"
             )
-        return code
+        return instructions
 
 
 def read_code(printed: str, entry: str) -> Code:
-    """An entry point in what cuobjdump printed; its own name counts for nothing."""
-    instructions = list(_instructions(printed, entry))
+    """An entry point in what cuobjdump printed."""
+    return code_of(list(_instructions(printed, entry)), entry)
+
+
+def code_of(instructions: Sequence[Instruction], entry: str) -> Code:
+    """What is judged of instructions; the entry point's own name counts for nothing."""
     text = "\n".join(each.text.replace(entry, "") for each in instructions)
     return Code(
         sha=hashlib.sha256(text.encode()).hexdigest()[:HASH_DIGITS],
@@ -83,7 +94,7 @@ def read_code(printed: str, entry: str) -> Code:
     )
 
 
-def _instructions(printed: str, entry: str) -> Iterator[_Instruction]:
+def _instructions(printed: str, entry: str) -> Iterator[Instruction]:
     inside = False
     for line in printed.splitlines():
         function = _FUNCTION.match(line)
@@ -91,10 +102,12 @@ def _instructions(printed: str, entry: str) -> Iterator[_Instruction]:
             inside = function[1] == entry
         found = _INSTRUCTION.match(line) if inside else None
         if found and found["opcode"] != "NOP":  # padding at the end
-            yield _Instruction(" ".join(found["text"].split()), found["opcode"], found["rest"])
+            yield Instruction(
+                found["address"], " ".join(found["text"].split()), found["opcode"], found["rest"]
+            )
 
 
-def _in_flight(instructions: Iterable[_Instruction]) -> int:
+def _in_flight(instructions: Iterable[Instruction]) -> int:
     """Bytes that are on their way at most, from top to bottom: a load is on its way until any of
     the registers that it fills is named again."""
     waiting: dict[int, int] = {}  # bytes, by the first register

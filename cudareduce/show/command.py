@@ -1,0 +1,102 @@
+"""`show`: one kernel in words, then its source, its diff, or what nvcc makes of it."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from cudareduce.errors import UsageError
+from cudareduce.escapes import shown
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import Registry, load_registry
+from cudareduce.problem.operators import reduction_of
+from cudareduce.show.lesson import lesson_text
+from cudareduce.show.machine import Shape, ptx_text, sass_text
+
+#: The most kernels that an error names.
+_NAMED = 10
+#: What may stand in a source besides what can be seen.
+_LAYOUT = "\n\t"
+
+
+@dataclass(frozen=True, slots=True)
+class ShowRequest:
+    """What `show` was asked for: at most one of `diff`, `ptx` and `sass`; `results` are files whose
+    times count before those of the package."""
+
+    kernel: str
+    diff: bool
+    ptx: bool
+    sass: bool
+    arch: int
+    op: str
+    dtype: str
+    block: int | None
+    items: int | None
+    results: tuple[Path, ...]
+    folders: tuple[Path, ...]
+
+
+def show(request: ShowRequest) -> int:
+    """Print what was asked for, in colour on a terminal."""
+    if request.diff + request.ptx + request.sass > 1:
+        raise UsageError("--diff, --ptx and --sass are three things to see: name one of them")
+    registry = load_registry(request.folders)
+    kernel = _one(registry, request.kernel)
+    if request.diff:
+        _print(diff_text(registry, kernel), "diff")
+    elif request.ptx or request.sass:
+        reduction = reduction_of(request.op, request.dtype)
+        shape = Shape(request.arch, reduction, request.block, request.items)
+        _print(ptx_text(kernel, shape) if request.ptx else sass_text(kernel, shape), "ptx")
+    else:
+        _print(lesson_text(registry, kernel, request.results) + "\n\n", None)
+        _print(kernel.text, "cuda")
+    return 0
+
+
+def _one(registry: Registry, name: str) -> Kernel:
+    """The kernel of this name; a UsageError if it is not that of one."""
+    found = registry.choose([name])
+    if len(found) != 1:
+        names = ", ".join(choice.kernel.id for choice in found[:_NAMED])
+        names += ", ... (see cudareduce list)" if len(found) > _NAMED else ""
+        raise UsageError(f"{name!r} names {len(found)} kernels; show one of: {names}")
+    return found[0].kernel
+
+
+def diff_text(registry: Registry, kernel: Kernel) -> str:
+    """What changed against the step before; a UsageError if there is none."""
+    if kernel.after is None:
+        raise UsageError(
+            f"{kernel.id} begins a lineage: there is nothing before it to compare with"
+        )
+    before = registry.kernels.get(kernel.after)
+    if before is None:
+        raise UsageError(f"{kernel.path}: after: there is no kernel {kernel.after!r}")
+    lines = difflib.unified_diff(
+        before.text.splitlines(keepends=True),
+        kernel.text.splitlines(keepends=True),
+        before.path.name,
+        kernel.path.name,
+    )
+    return "".join(lines)
+
+
+def _print(text: str, language: str | None) -> None:
+    """Text on standard output; on a terminal with the colours of its language."""
+    text = shown(text, _LAYOUT)
+    if language is None or not (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
+        sys.stdout.write(text)
+        return
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    # PTX has no lexer of its own there; both it and machine code read well as assembly.
+    lexer = {"ptx": "gas"}.get(language, language)
+    highlighted = Syntax(text, lexer, theme="ansi_dark", background_color="default").highlight(text)
+    highlighted.rstrip()
+    Console(highlight=False).print(highlighted, soft_wrap=True)

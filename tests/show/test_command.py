@@ -1,0 +1,138 @@
+"""What one learns of a kernel: words, gains, diff, PTX and machine code."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cudareduce.compiled.sass import find_disassembler
+from cudareduce.library.registry import load_registry
+from cudareduce.results.gains import gains, stored_runs
+from cudareduce.results.store import load, to_json
+
+Call = Callable[..., tuple[int, str, str]]
+KERNEL, BEFORE = "reduce_v2_no_bank_conflict", "reduce_v1_no_divergence"
+STORED = stored_runs()[0]
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
+needs_sass = pytest.mark.skipif(find_disassembler() is None, reason="no cuobjdump")
+
+
+def test_a_kernel_tells_its_change_its_gain_and_what_was_wrong_in_print(cudareduce: Call) -> None:
+    code, out, _ = cudareduce("show", KERNEL)
+    words, _, source = out.partition("\n\n")
+    assert code == 0
+    assert words.startswith(f"{KERNEL}\ntitle       Sequential addressing\n")
+    assert f"times as fast as {BEFORE}: sum of 33 554 432 (2^25) float32" in words
+    assert "NVIDIA H200" in words
+    assert "in print    fastcuda, V2 no bank conflict: As printed, the second pass is" in words
+    assert f"after       {BEFORE}\nbefore      reduce_v3_add_during_load" in words
+    assert max(map(len, words.splitlines()[:-1])) <= 100
+    assert source == load_registry().kernels[KERNEL].text
+
+
+def test_gains_are_of_a_run_of_ones_own(cudareduce: Call, tmp_path: Path) -> None:
+    run = load(STORED)
+    times = {KERNEL: 10.0, BEFORE: 25.0}
+    records = tuple(
+        replace(r, rounds_us=tuple(times[r.kernel] for _ in r.rounds_us))
+        for r in run.records if r.kernel in times
+    )  # fmt: skip
+    path = tmp_path / "own.json"
+    device = replace(run.device, name="NVIDIA L4")
+    path.write_text(to_json(replace(run, records=records, device=device)))
+    out = cudareduce("show", KERNEL, "--results", path)[1]
+    assert f"measured    2.500±.001 times as fast as {BEFORE}" in out
+    assert "NVIDIA L4" in out
+    assert "H200" not in out.partition("\n\n")[0]
+
+
+def test_gains_need_both_kernels_on_one_problem() -> None:
+    after = {KERNEL: BEFORE}
+    assert {gain.kernel for gain in gains([STORED], after)} == {KERNEL}
+    assert gains([STORED], {KERNEL: "reduce_nobody"}) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("reduce_v0_baseline", "--diff"), "begins a lineage: there is nothing before it"),
+        ((KERNEL, "--diff", "--sass"), "--diff, --ptx and --sass are three things to see"),
+        (("fastcuda",), "'fastcuda' names 8 kernels; show one of: reduce_v0_baseline"),
+        (("reduce_v9",), "no kernel or suite is called 'reduce_v9'"),
+        ((KERNEL, "--results", "nowhere.json"), "there is no nowhere.json"),
+        (("reduce_tiles_ring", "--ptx", "--arch", "80"), "takes cc 9.0: --arch 90"),
+        (("reduce_tiles_redux", "--ptx"), "takes int32, uint32, int8, uint8, not float32"),
+        ((KERNEL, "--ptx", "--block", "48"), "takes blocks of 32, 64,"),
+    ],
+)
+def test_what_cannot_be_shown_is_a_sentence(
+    cudareduce: Call, arguments: tuple[str, ...], message: str
+) -> None:
+    code, out, err = cudareduce("show", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+@needs_nvcc
+def test_ptx_is_that_of_the_type_asked_for(cudareduce: Call) -> None:
+    code, out, err = cudareduce("show", "reduce_tiles", "--ptx", "--dtype", "float64")
+    assert (code, err) == (0, "")
+    assert ".visible .entry reduce_tiles(" in out
+    assert "add.f64" in out
+
+
+@needs_nvcc
+@needs_sass
+@pytest.mark.parametrize("arch", [80, 90, 120])
+def test_machine_code_has_a_word_beside_what_costs_time(cudareduce: Call, arch: int) -> None:
+    code, out, err = cudareduce("show", "reduce_tiles_acq_rel", "--sass", "--arch", arch)
+    assert (code, err) == (0, "")
+    words = dict(line.split("// ")[::-1] for line in out.splitlines() if " // " in line)
+    assert words.keys() >= {
+        "16 bytes from memory", "to another lane", "the block waits", "to shared memory",
+        "in the L2, one after the other",
+    }  # fmt: skip
+    assert out.startswith(f"// reduce_tiles_acq_rel, sum of float32, sm_{arch}, ")
+    assert "bytes of loads under way, before any is needed\n0000  " in out
+
+
+def test_options_without_effect_are_said(cudareduce: Call) -> None:
+    err = cudareduce("show", KERNEL, "--arch", "80", "--dtype", "int8")[2]
+    assert err == "--arch, --dtype have no effect here: only --ptx and --sass compile\n"
+
+
+def test_colours_are_for_a_terminal(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = cudareduce("show", KERNEL)[1]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    coloured = cudareduce("show", KERNEL)[1]
+    assert "\x1b[" in coloured
+    assert "\x1b[" not in plain
+
+
+def test_the_tree_has_each_kernel_once_below_the_one_before(cudareduce: Call) -> None:
+    code, out, _ = cudareduce("list", "--tree")
+    lines = out.partition("\n\n")[0].splitlines()
+    depth = {line.lstrip("│├└─ ").split("  ")[0]: len(line) - len(line.lstrip("│├└─ "))
+             for line in lines}  # fmt: skip
+    kernels = load_registry().kernels
+    assert code == 0
+    assert len(lines) == len(kernels)
+    for name, kernel in kernels.items():
+        assert depth[name] == (depth[kernel.after] + 4 if kernel.after else 0)
+    assert f"{KERNEL}  1.268±.001x H200  Sequential addressing" in out
+
+
+def test_a_suites_tree_has_what_its_kernels_come_from(cudareduce: Call) -> None:
+    out = cudareduce("list", "leimao", "--tree")[1]
+    assert "reduce_single_block" in out
+    assert "reduce_tiles_ring" not in out
+
+
+@pytest.mark.parametrize("arguments", [("peers", "--tree"), ("--tree", "--format", "json")])
+def test_a_tree_is_of_kernels(cudareduce: Call, arguments: tuple[str, ...]) -> None:
+    code, _, err = cudareduce("list", *arguments)
+    assert (code, err) == (2, "cudareduce: --tree draws kernels: leave out peers and --format\n")
