@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.cli.info import BUILD_PYCUDA
+from cudareduce.cli.doctor import BUILD_PYCUDA
 from cudareduce.cli.main import cli
 from cudareduce.errors import EXIT_CODE_ORDER, UsageError
 from cudareduce.report.markdown import update_readme

@@ -96,7 +96,7 @@ cudareduce show reduce_v7_shuffle --sass --dtype float16""",
     default="sum",
     show_default=True,
     metavar="OP",
-    help="Likewise: for which operator.",
+    help="With --ptx and --sass: of which operator.",
 )
 @click.option(
     "--dtype",
@@ -104,16 +104,18 @@ cudareduce show reduce_v7_shuffle --sass --dtype float16""",
     default="float32",
     show_default=True,
     metavar="DTYPE",
-    help="Likewise: for which element type.",
+    help="With --ptx and --sass: of which element type.",
 )
 @click.option(
     "--block",
     type=Count(1, 1024),
     metavar="THREADS",
-    help="Likewise: threads a block.  [default: the kernel's]",
+    help="With --ptx and --sass: threads a block.  [default: the kernel's]",
 )
 @click.option(
-    "--items", type=Count(1, 2**16), help="Likewise: elements a thread.  [default: the kernel's]"
+    "--items",
+    type=Count(1, 2**16),
+    help="With --ptx and --sass: elements a thread.  [default: the kernel's]",
 )
 @_add_results
 @add_folders
@@ -169,7 +171,10 @@ cudareduce info > machine.txt""",
 @add_device
 @add_debug
 def info(device: int, debug: bool) -> int:
-    """What this machine can run: GPU, driver, compilers, libraries."""
+    """What this machine can run, and what brings the rest.
+
+    GPU, driver, compilers, libraries, permissions; the last line says whether it can measure.
+    """
     from cudareduce.cli.info import info_section
     from cudareduce.report.terminal import print_sections
 

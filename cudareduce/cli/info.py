@@ -10,14 +10,15 @@ import importlib.metadata
 import platform
 import shutil
 import sys
-import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
 from cudareduce import __version__, host
 from cudareduce.backends import BackendSpec, default_cache, open_timed, why_unusable
+from cudareduce.cli.doctor import ABSENT, MISSING, GpuState, counters, notes
 from cudareduce.errors import CudareduceError
+from cudareduce.peers.catalogue import libraries_here
 from cudareduce.report.numbers import DASH
 from cudareduce.report.sections import Section
 
@@ -26,13 +27,6 @@ _LIBRARIES = (
     "tabulate",
 )  # fmt: skip
 _TOOLS = ("nvcc", "g++", "ncu", "compute-sanitizer")
-#: PyCUDA without curand, which is not used here and which NVIDIA's packages cannot link.
-BUILD_PYCUDA = (
-    "pip install --config-settings=--global-option=--conf:CUDA_ENABLE_CURAND=False "
-    "pycuda nvidia-ml-py"
-)
-_MISSING, _ABSENT = "not found", "not installed"
-
 Row = tuple[str, str]
 
 
@@ -43,17 +37,19 @@ def info_section(device: int) -> Section:
     with ThreadPoolExecutor(len(_TOOLS)) as pool:  # several that never end, end together
         rows += zip(_TOOLS, pool.map(_tool, _TOOLS), strict=True)
     headers, driver = _cuda_headers(), _driver()
-    rows += [("cuda.h", str(headers or _MISSING)), ("driver", driver)]
+    rows += [("cuda.h", str(headers or MISSING)), ("driver", driver)]
     rows.append(("compiled kernels", _cache()))
-    gpu, problem = _gpu(device)
-    rows += gpu
-    notes = []
-    if problem:
-        notes.append(f"{problem} Kernels are verified on the CPU, nothing is timed.")
-        notes += _missing_for_gpu(dict(rows), headers)
-    if shutil.which("g++") is None:
-        notes.append("No g++: the CPU backend needs it (Debian: apt-get install g++).")
-    return Section("This machine", ("what", "found"), tuple(rows), tuple(notes), 2)
+    here, absent = libraries_here()
+    rows.append(
+        ("libraries", f"{', '.join(here) or 'none'}; absent: {', '.join(absent) or 'none'}")
+    )
+    rows.append(("counters", counters()))
+    gpu = _gpu(device)
+    rows += gpu.rows
+    found = dict(rows)
+    return Section(
+        "This machine", ("what", "found"), tuple(rows), tuple(notes(found, gpu, headers)), 2
+    )
 
 
 def _machine() -> list[Row]:
@@ -70,7 +66,7 @@ def _version(package: str) -> str:
         # None where an installation was stopped half way.
         return importlib.metadata.version(package) or "of no known version"
     except importlib.metadata.PackageNotFoundError:
-        return _ABSENT
+        return ABSENT
 
 
 def _tool(name: str) -> str:
@@ -80,7 +76,7 @@ def _tool(name: str) -> str:
         packaged = next((path for path, _ in host.installed("nvcc")), None)
         answer = host.ask(packaged) if packaged else answer
     if answer is None:
-        return _MISSING
+        return MISSING
     where = f"{answer.path}: " if answer.path != on_path or answer.problem else ""
     return where + (answer.problem or _release(answer.text))
 
@@ -109,7 +105,7 @@ def _driver() -> str:
     try:
         failed = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
     except (OSError, AttributeError):
-        return _MISSING
+        return MISSING
     if failed:
         return f"libcuda.so.1 answers with error {failed}"
     return f"for CUDA up to {version.value // 1000}.{version.value % 1000 // 10}"
@@ -126,42 +122,24 @@ def _cache() -> str:
     )
 
 
-def _gpu(device: int) -> tuple[list[Row], str | None]:
+def _gpu(device: int) -> GpuState:
     """What the GPU says of itself, or why there is none."""
     try:
         with open_timed(BackendSpec("cuda", device)) as backend:
-            facts = asdict(backend.info())
+            facts, monitor = backend.info(), backend.monitor()
+            now, others = monitor.read(), monitor.other_processes()
     except CudareduceError as problem:
         # Without PyCUDA the sentence would send the reader here.
-        said = "" if _version("pycuda") == _ABSENT else f": {problem}"
-        return [("gpu", "none usable")], f"No GPU{said}."
+        said = "" if _version("pycuda") == ABSENT else f": {problem}"
+        return _none(f"No GPU{said}.")
     except Exception as error:  # a broken PyCUDA may raise anything
-        return [("gpu", "none usable")], f"No GPU: {type(error).__name__} in PyCUDA: {error}."
-    return [(f"gpu {key}", DASH if v is None else str(v)) for key, v in facts.items()], None
+        return _none(f"No GPU: {type(error).__name__} in PyCUDA: {error}.")
+    told = {**asdict(facts), "sm_mhz": now.sm_mhz, "memory_mhz": now.memory_mhz,
+            "power_w": now.power_w, "temperature_c": now.temperature_c,
+            "throttled": ", ".join(now.throttled) or "no", "other processes": others}  # fmt: skip
+    rows = tuple((f"gpu {key}", DASH if v is None else str(v)) for key, v in told.items())
+    return GpuState(rows, None, facts.name, now.throttled, others, monitor.problem)
 
 
-def _missing_for_gpu(found: dict[str, str], headers: Path | None) -> list[str]:
-    """One thing to do about each of what a GPU needs."""
-    notes = []
-    if found["driver"] == _MISSING:
-        notes.append(
-            "No driver: install NVIDIA's, 580 or newer for CUDA 13, or start the container with "
-            "GPU support (docker run --gpus all)."
-        )
-    if found["nvcc"] == _MISSING:
-        notes.append("No nvcc, which compiles kernels: pip install 'cudareduce[compile]'.")
-    if found["pycuda"] != _ABSENT:
-        return notes
-    if headers is None:
-        notes.append(
-            "No cuda.h and cudaProfiler.h, which PyCUDA is built from: "
-            "pip install 'cudareduce[compile]'."
-        )
-    if not Path(sysconfig.get_path("include"), "Python.h").is_file():
-        notes.append(
-            "No Python.h, which PyCUDA is built from: install the headers of this Python (Debian: "
-            "apt-get install python3-dev)."
-        )
-    where = f'CPATH="{headers}" ' if headers else ""
-    notes.append(f"No PyCUDA: {where}{BUILD_PYCUDA}")
-    return notes
+def _none(problem: str) -> GpuState:
+    return GpuState((("gpu", "none usable"),), problem)

@@ -67,6 +67,16 @@ def peers_section() -> Section:
     return Section(f"{len(rows)} peers", header, tuple(rows), tuple(notes), 4)
 
 
+def libraries_here() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The libraries that are here, with their versions, and those that are not."""
+    versions: dict[str, str | None] = {}
+    for peer in (peer for listing in listings(NAMES) for peer in listing.peers()):
+        library = peer.name.partition(":")[0]
+        versions[library] = versions.get(library) or _here(peer)[0]
+    here = tuple(f"{name} {version}" for name, version in versions.items() if version)
+    return here, tuple(name for name, version in versions.items() if not version)
+
+
 def peers_json() -> str:
     """The same as an array of objects."""
     peers = [peer for listing in listings(NAMES) for peer in listing.peers()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 
 from cudareduce import host
-from cudareduce.cli import info
+from cudareduce.cli import doctor, info
+from cudareduce.cli.doctor import GpuState, notes
 from tests.test_host import tool
 
 Call = Callable[..., tuple[int, str, str]]
@@ -111,3 +113,63 @@ def test_a_pycuda_that_raises_anything(cudareduce: Call, monkeypatch: pytest.Mon
     code, out, _ = cudareduce("info")
     assert code == 0
     assert "No GPU: ValueError in PyCUDA: of no use. Kernels are verified" in out
+
+
+def found(**other: str) -> dict[str, str]:
+    here = ("driver", "nvcc", "g++", "pycuda", "ncu", "nvidia-ml-py", "cuda-bindings", "cuda-bench",
+            "compute-sanitizer")  # fmt: skip
+    return dict.fromkeys(here, "1.0") | {"counters": "for everybody"} | other
+
+
+H200 = GpuState((), name="NVIDIA H200")
+
+
+def test_a_machine_with_all_is_ready_and_has_nothing_to_do() -> None:
+    assert list(notes(found(), H200, None)) == ["Ready to measure on NVIDIA H200."]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "missing", "why"),
+    [
+        (replace(H200, throttled=("power cap",)), {},
+         "the GPU is throttled (power cap): cool it, or raise its power limit"),
+        (replace(H200, others=2), {},
+         "2 other processes on the GPU: wait, or take another with --device"),
+        (H200, {"nvcc": "not found"}, "no nvcc compiles kernels"),
+    ],
+)  # fmt: skip
+def test_the_last_line_says_why_it_is_not_ready(
+    gpu: GpuState, missing: dict[str, str], why: str
+) -> None:
+    assert list(notes(found(**missing), gpu, None))[-1] == f"Not ready to measure: {why}."
+
+
+def test_without_a_gpu_it_may_still_verify() -> None:
+    none = GpuState(problem="No GPU.")
+    assert list(notes(found(), none, None))[-1] == (
+        "Not ready to measure; ready to verify on the CPU."
+    )
+    assert list(notes(found(**{"g++": "not found"}), none, None))[-1] == (
+        "Not ready to measure; nor to verify."
+    )
+
+
+def test_what_is_more_has_what_brings_it() -> None:
+    told = list(notes(found(**{"cuda-bindings": "not installed", "ncu": "not found"}), H200, None))
+    assert "No cuda-bindings, for --graph: pip install 'cudareduce[graph]'" in told
+    assert told[-1] == "Ready to measure on NVIDIA H200."
+
+
+def test_counters_for_administrators_are_told_how_to_be_had(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    parameters = tmp_path / "params"
+    monkeypatch.setattr(doctor, "_PARAMETERS", parameters)
+    assert doctor.counters() == "not found"
+    parameters.write_text("RmProfilingAdminOnly: 1\n")
+    only = doctor.counters()
+    assert only == "for administrators only"
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in next(notes(found(counters=only), H200, None))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert len(list(notes(found(counters=only), H200, None))) == 1
