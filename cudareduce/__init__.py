@@ -1,3 +1,39 @@
-"""Benchmark of CUDA parallel reductions: every known way, verified, timed and compared."""
+"""Benchmark of CUDA parallel reductions: every known way, verified, timed and compared.
+
+From Python, `cudareduce.bench`, `verify`, `reveal`, `compare` and `load` are what the commands of
+these names are (see `cudareduce.api`).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
+
+if TYPE_CHECKING:
+    from cudareduce.api import bench, load, reveal, verify
+
+__all__ = ["__version__", "bench", "load", "reveal", "verify"]
+
+
+class _Callable(ModuleType):
+    """A package that is called as the function of its name in `cudareduce.api`: `bench` is a
+    command, and the package that it lives in."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        name = self.__name__.rpartition(".")[2]
+        return getattr(import_module("cudareduce.api"), name)(*arguments, **options)
+
+
+if not TYPE_CHECKING:
+    for _name in ("bench", "reveal", "verify"):  # which import nothing by themselves
+        import_module(f"cudareduce.{_name}").__class__ = _Callable
+
+
+def __getattr__(name: str) -> Any:
+    """What is no package is loaded when it is asked for: the command line begins quickly."""
+    if name in ("compare", "load"):
+        return getattr(import_module("cudareduce.api"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

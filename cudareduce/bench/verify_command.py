@@ -32,6 +32,7 @@ from cudareduce.problem.operators import Reduction
 from cudareduce.progress import say
 from cudareduce.report.answers import answer_sections
 from cudareduce.report.publish import publish
+from cudareduce.report.sections import Section
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
@@ -41,11 +42,37 @@ from cudareduce.verify.shapes import edges
 from cudareduce.verify.verdict import Verdict
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """Records without times, and the exit code that they deserve, 130 after Ctrl-C."""
+
+    run: Run
+    exit_code: int
+
+
 def verify(request: VerifyRequest) -> int:
-    """Only the answers, at the sizes asked for or at those where reductions go wrong; the exit
-    code. Raises UsageError and EnvironmentProblem."""
-    began, quiet = monotonic(), request.machine.quiet
-    registry = load_registry(request.selection.folders)
+    """Only the answers: print and store them; the exit code. Raises UsageError and
+    EnvironmentProblem."""
+    began = monotonic()
+    done = verified(request)
+    publish(request.outputs, found_sections(done.run), run_texts(done.run))
+    following = "cudareduce bench, which times what is right"
+    line = closing_line(
+        done.run.records, monotonic() - began, following, interrupted=done.exit_code == 130
+    )
+    say(line, request.machine.quiet)
+    return done.exit_code
+
+
+def found_sections(run: Run) -> list[Section]:
+    """Answers as tables."""
+    return answer_sections(run.records, f"answers on {run.device.name}")
+
+
+def verified(request: VerifyRequest) -> Verified:
+    """The answers, at the sizes asked for or at those where reductions go wrong. Raises UsageError
+    and EnvironmentProblem."""
+    quiet, registry = request.machine.quiet, load_registry(request.selection.folders)
     choices = chosen(request, registry, quiet)
     request.outputs.check(*(choice.kernel.path for choice in choices))
     settings = verify_settings(request)
@@ -72,13 +99,10 @@ def verify(request: VerifyRequest) -> int:
             records += beside.records
             codes |= {130} if beside.interrupted else set()
     codes |= strict_codes(request, groups, records) if request.strict else set()
-    run = Run(tool(request.argv), device, {"sizes": list(settings.sizes)}, tuple(records))
-    found = answer_sections(records, f"answers on {device.name}")
-    publish(request.outputs, found, run_texts(run))
-    following = "cudareduce bench, which times what is right"
-    line = closing_line(records, monotonic() - began, following, interrupted=130 in codes)
-    say(line, quiet)
-    return 130 if 130 in codes else worst_exit_code(codes | verdict_codes(records))
+    return Verified(
+        run=Run(tool(request.argv), device, {"sizes": list(settings.sizes)}, tuple(records)),
+        exit_code=130 if 130 in codes else worst_exit_code(codes | verdict_codes(records)),
+    )
 
 
 @dataclass(frozen=True, slots=True)

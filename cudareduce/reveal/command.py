@@ -63,6 +63,15 @@ def reveal(request: RevealRequest) -> int:
     EnvironmentProblem where nothing of what was asked for can be had here."""
     if request.compare is not None:
         return _compared(request, *request.compare)
+    found = revealed(request)
+    table = Table(tool=tool(request.argv), device=found.device, orders=found.orders)
+    publish(request.outputs, sections(found.orders, found.device), {"json": lambda: to_json(table)})
+    say("interrupted: what is missing was not tried" * found.interrupted, request.where.quiet)
+    return exit_code(found)
+
+
+def revealed(request: RevealRequest) -> Finding:
+    """The orders of the kernels and libraries that a request names; raises as `reveal` does."""
     if not request.kernels:
         raise UsageError(
             "name a kernel, a library, all or peers, as in cudareduce reveal reduce_v7_shuffle, or "
@@ -71,9 +80,11 @@ def reveal(request: RevealRequest) -> int:
     request.outputs.check(*_files(request.kernels))
     found = _found(request, request.kernels)
     found.require_any()
-    table = Table(tool=tool(request.argv), device=found.device, orders=found.orders)
-    publish(request.outputs, sections(found.orders, found.device), {"json": lambda: to_json(table)})
-    say("interrupted: what is missing was not tried" * found.interrupted, request.where.quiet)
+    return found
+
+
+def exit_code(found: Finding) -> int:
+    """130 after Ctrl-C, else that of the worst outcome."""
     codes = {3 for order in found.orders if order.outcome == "wrong"}
     codes |= {2 for order in found.orders if order.cause == "unbuilt"}
     codes |= {4 for order in found.orders if order.cause == "time"}

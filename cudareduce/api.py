@@ -1,0 +1,174 @@
+"""The same from Python: measure, verify, compare, load and reveal, with results to work on.
+
+`import cudareduce`, then `cudareduce.bench("auto", n=2**25)`. Nothing is printed, and what the
+command line says in a sentence is raised as a `CudareduceError`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import click
+
+from cudareduce.cli.main import cli
+from cudareduce.cli.requests import made
+from cudareduce.errors import UsageError
+from cudareduce.report.html import to_html
+from cudareduce.report.markdown import to_markdown
+from cudareduce.report.sections import Section, sections
+from cudareduce.results.record import Record, Run
+from cudareduce.results.store import load as load_run
+from cudareduce.results.store import to_json, write_text
+from cudareduce.reveal.table import Order
+
+Item = TypeVar("Item")
+#: A kernel as on the command line: its name, a suite, a pattern, or a file.
+Named = str | Path
+#: One or several, as numbers or as on the command line: 2**20, "2^20,2^25", range(1, 9).
+Sizes = int | str | Sequence[int]
+#: Options that print or write: a result is shown and saved by itself.
+_PRINTED = {
+    "style", "columns", "csv", "json", "markdown", "junit", "benchmark_json", "comment", "debug",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result(Generic[Item]):
+    """What was found: `items` are records, orders or compared rows, `exit_code` is what the command
+    would end with, `json` what its file would hold. A notebook shows it as tables, `print` too."""
+
+    items: tuple[Item, ...]
+    exit_code: int
+    sections: tuple[Section, ...]
+    json: str
+    rows: tuple[Mapping[str, Any], ...]
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A dict for each item, as pandas.DataFrame and polars.DataFrame take them."""
+        return [dict(row) for row in self.rows]
+
+    def save(self, path: str | Path) -> None:
+        """Write the file that `--json` would. A place that cannot be written to is a UsageError."""
+        write_text(Path(path), self.json)
+
+    def __str__(self) -> str:
+        return to_markdown(self.sections)
+
+    def _repr_html_(self) -> str:
+        return to_html(self.sections)
+
+
+def bench(*kernels: Named, n: Sizes = 2**25, **options: Any) -> Result[Record]:
+    """Verify kernels, then time them, as `cudareduce bench` does; without a GPU only verify.
+
+    `options` are those of the command by their names: `op="sum,max"`, `dtype=["float16"]`,
+    `rounds=9`, `peers="cub,torch"`, `max_time=60.0`. Raises UsageError, EnvironmentProblem.
+    """
+    from cudareduce.bench.command import timed_run
+    from cudareduce.bench.request import BenchRequest
+
+    request = _request(BenchRequest, "bench", kernels, {"n": n, **options})
+    with _main_left_alone():
+        done = timed_run(request)
+    return _of_run(done.run, sections(done.run, (), done.roots), done.exit_code)
+
+
+def verify(*kernels: Named, n: Sizes | None = None, **options: Any) -> Result[Record]:
+    """Only the answers, as `cudareduce verify`; without sizes those where reductions go wrong.
+    Options and errors are as for `bench`."""
+    from cudareduce.bench.request import VerifyRequest
+    from cudareduce.bench.verify_command import found_sections, verified
+
+    request = _request(VerifyRequest, "verify", kernels, {"n": n, **options})
+    with _main_left_alone():
+        done = verified(request)
+    return _of_run(done.run, found_sections(done.run), done.exit_code)
+
+
+def reveal(*kernels: Named, n: Sizes | None = None, **options: Any) -> Result[Order]:
+    """In which order kernels and libraries add, as `cudareduce reveal`. Options are those of that
+    command, errors as for `bench`."""
+    from cudareduce.results.provenance import tool
+    from cudareduce.reveal.command import RevealRequest, exit_code, revealed
+    from cudareduce.reveal.rows import sections as order_sections
+    from cudareduce.reveal.table import Table
+    from cudareduce.reveal.table import to_json as table_json
+
+    request = _request(RevealRequest, "reveal", kernels, {"n": n, **options})
+    with _main_left_alone():
+        found = revealed(request)
+    table = Table(tool=tool(request.argv), device=found.device, orders=found.orders)
+    return Result(
+        items=found.orders, exit_code=exit_code(found), json=table_json(table),
+        sections=tuple(order_sections(found.orders, found.device)),
+        rows=tuple({**asdict(order), "hash": order.hash} for order in found.orders),
+    )  # fmt: skip
+
+
+def load(path: str | Path) -> Result[Record]:
+    """A stored run. One that is missing, cut short or another tool's is a UsageError."""
+    run = load_run(Path(path))
+    return _of_run(run, sections(run), 0)
+
+
+def _of_run(run: Run, found: Sequence[Section], exit_code: int) -> Result[Record]:
+    return Result(
+        items=run.records, exit_code=exit_code, sections=tuple(found), json=to_json(run),
+        rows=tuple(asdict(record) for record in run.records),
+    )  # fmt: skip
+
+
+@contextmanager
+def _main_left_alone() -> Iterator[None]:
+    """Processes that multiprocessing starts run the caller's script once more, unless all that it
+    does is guarded; ours need nothing of it, and so they are not told of it."""
+    main = sys.modules["__main__"]
+    kept: dict[str, Any] = {
+        name: vars(main)[name] for name in ("__file__", "__spec__") if name in vars(main)
+    }
+    try:
+        vars(main).pop("__file__", None)
+        main.__spec__ = None
+        yield
+    finally:
+        vars(main).update(kept)
+
+
+Request = TypeVar("Request")
+
+
+def _request(
+    kind: type[Request], command: str, kernels: Sequence[Named], given: Mapping[str, Any]
+) -> Request:
+    """The request that the command line would make of the same. A value that will not do is a
+    UsageError, an option that the command has not is a TypeError."""
+    parser = cli.commands[command]
+    known = {param.opts[-1].removeprefix("--").replace("-", "_"): param for param in parser.params
+             if isinstance(param, click.Option) and param.name not in _PRINTED}  # fmt: skip
+    arguments = [str(kernel) for kernel in kernels]
+    for name, value in ({"quiet": True} | dict(given)).items():
+        if name not in known:
+            raise TypeError(f"{command}() has no option {name!r}: it has {', '.join(known)}")
+        arguments += _typed(known[name], value)
+    try:
+        with parser.make_context(command, arguments) as ctx:
+            return made(kind, ctx.params | {"argv": (command, *arguments)})
+    except click.UsageError as error:
+        raise UsageError(error.format_message()) from None
+
+
+def _typed(option: click.Option, value: Any) -> list[str]:
+    """An option as it would be typed."""
+    name = option.opts[-1]
+    if value is None or value is False:
+        return []
+    if option.is_flag:
+        return [name]
+    several = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    words = [str(one) for one in several]
+    return [f"{name}={word}" for word in (words if option.multiple else [",".join(words)])]

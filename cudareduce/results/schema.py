@@ -1,0 +1,56 @@
+"""Result files as a JSON Schema, for programs that read them; made from the fields themselves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import MISSING, fields
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from cudareduce.device import DeviceInfo
+from cudareduce.results.record import SCHEMA, Record
+
+_PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
+
+
+def result_schema() -> dict[str, Any]:
+    """What `bench --json` writes, in the dialect 2020-12. Fields may be added, and so others are
+    allowed."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "cudareduce result",
+        "description": "A run: one record for each kernel and problem. Names carry their units.",
+        "type": "object",
+        "required": ["schema", "created", "tool", "device", "protocol", "records"],
+        "properties": {
+            "schema": {"const": SCHEMA},
+            "created": {"type": "string", "format": "date-time"},
+            "tool": {"type": "object"},
+            "device": _object(DeviceInfo),
+            "protocol": {"type": "object"},
+            "records": {"type": "array", "items": _object(Record)},
+        },
+    }
+
+
+def schema_text() -> str:
+    """The schema as it is published."""
+    return json.dumps(result_schema(), indent=1) + "\n"
+
+
+def _object(kind: type) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    bare = (f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING)
+    return {
+        "type": "object",
+        "required": list(bare),
+        "properties": {f.name: _value(hints[f.name]) for f in fields(kind)},
+    }
+
+
+def _value(hint: Any) -> dict[str, Any]:
+    if get_origin(hint) in (Union, UnionType):
+        return {"type": [_PLAIN[one] for one in get_args(hint)]}
+    if get_origin(hint) is tuple:
+        return {"type": "array", "items": _value(get_args(hint)[0])}
+    return {"type": _PLAIN[hint]}

@@ -1,0 +1,96 @@
+"""From Python: results that can be worked on, and errors that are raised."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cudareduce
+from cudareduce.bench import command  # the package is still one
+from cudareduce.errors import UsageError
+from cudareduce.results.store import load
+from tests.conftest import ROOT
+
+KERNEL = "reduce_v7_shuffle"
+STORED = ROOT / "results/nvidia-h200/bench-2p25-float32.json"
+
+
+def test_answers_are_records_and_rows(tmp_path: Path) -> None:
+    found = cudareduce.verify(KERNEL, n=[100, 2**12], op=["sum", "max"], backend="cpu")
+    assert [(one.kernel, one.op, one.verdict) for one in found.items] == [
+        (KERNEL, "sum", "pass"), (KERNEL, "max", "pass"),
+    ]  # fmt: skip
+    assert found.exit_code == 0
+    assert [row["op"] for row in found.to_rows()] == ["sum", "max"]
+    assert "| reduce_v7_shuffle | sum " in str(found)
+    found.save(tmp_path / "run.json")
+    assert load(tmp_path / "run.json").records == found.items
+    again = cudareduce.load(tmp_path / "run.json")
+    assert again.to_rows() == found.to_rows()
+
+
+def test_without_a_gpu_nothing_is_timed() -> None:
+    found = cudareduce.bench(KERNEL, n="2^10", backend="cpu")
+    assert [(one.n, one.verdict, one.time_us) for one in found.items] == [(1024, "pass", None)]
+
+
+def test_orders_are_revealed() -> None:
+    found = cudareduce.reveal(KERNEL, n=64, backend="cpu")
+    (row,) = found.to_rows()
+    assert (row["outcome"], row["depth"]) == ("fixed", 6)
+    assert row["hash"] == found.items[0].hash
+    assert json.loads(found.json)["kind"] == "orders"
+
+
+def test_a_notebook_shows_tables_and_nothing_that_a_file_smuggles_in() -> None:
+    run = cudareduce.load(STORED)
+    html = run._repr_html_()
+    assert html.count("<table>") == html.count("<p><b>") == 2
+    assert "<td>reduce_v7_shuffle" in html
+    from dataclasses import replace
+
+    section = replace(run.sections[0], title="<script>", notes=("a<b",))
+    assert "<script>" not in replace(run, sections=(section,))._repr_html_()
+
+
+def test_it_is_a_function_and_a_package() -> None:
+    assert callable(cudareduce.bench)
+    assert command.bench.__module__ == "cudareduce.bench.command"
+    with pytest.raises(AttributeError, match="no attribute 'sweep_all'"):
+        cudareduce.sweep_all  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"op": "nix"}, "'nix' is not one of: sum"),
+        ({"n": 2**80}, "--n"),
+        ({"n": []}, "--n"),
+        ({"rows": -1}, "--rows"),
+        ({"backend": "tpu"}, "--backend"),
+    ],
+)
+def test_a_value_that_will_not_do_is_raised(options: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        cudareduce.verify(KERNEL, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["nix", "json", "format", "columns", "debug"])
+def test_an_option_that_there_is_not_is_a_mistake_of_the_program(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"bench\(\) has no option '{name}': it has n, "):
+        cudareduce.bench(KERNEL, **{name: "x"})
+
+
+def test_a_script_needs_no_guard_and_prints_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "import cudareduce\n"
+        f"found = cudareduce.verify({KERNEL!r}, n=100, backend='cpu')\n"
+        "print(found.items[0].verdict, __file__.endswith('mine.py'))\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "pass True\n", "")
