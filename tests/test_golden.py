@@ -31,7 +31,7 @@ HELP = {
     f"help-{name.replace(' ', '-') or 'all'}": (*name.split(), "--help")
     for name in ("", "bench", "verify", "list", "show", "reproduce", "compare", "check", "sweep",
                  "selftest", "report", "info", "completion", "reveal", "tune", "history",
-                 "history add", "history show", "history check")
+                 "plot", "history add", "history show", "history check")
 }  # fmt: skip
 STATIC: dict[str, tuple[str, ...]] = {
     "list": ("list",),
