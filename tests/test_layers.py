@@ -26,7 +26,7 @@ COMMANDS = (
     "gate.command.check_base", "gate.command.check_self", "gate.command.compare_files",
     "history.command.add", "history.command.show", "history.command.check", "sweep.command.sweep",
     "reproduce.command.reproduce", "selftest.command.selftest", "reveal.command.reveal",
-    "tune.command.tune", "plot.command.plot",
+    "tune.command.tune", "plot.command.plot", "page.command.page",
 
 )  # fmt: skip
 MOST_LINES_OF_A_COMMAND = 40

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from typing import Any
 
@@ -10,6 +9,7 @@ from cudareduce.errors import UsageError
 from cudareduce.escapes import shown
 from cudareduce.library.header import TECHNIQUES
 from cudareduce.library.kernel import Kernel
+from cudareduce.library.lesson import diff as diff_text
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.problem.sizes import counted
 from cudareduce.report.sections import Section
@@ -128,10 +128,4 @@ def _diff(registry: Registry, kernel: Kernel) -> str:
     before = registry.kernels.get(kernel.after)
     if before is None:
         raise UsageError(f"{kernel.path}: after: there is no kernel {kernel.after!r}")
-    lines = difflib.unified_diff(
-        before.text.splitlines(keepends=True),
-        kernel.text.splitlines(keepends=True),
-        before.path.name,
-        kernel.path.name,
-    )
-    return shown("".join(lines), _LAYOUT)
+    return shown(diff_text(before, kernel), _LAYOUT)

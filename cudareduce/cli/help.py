@@ -36,8 +36,8 @@ GROUPS = {
     ),
     "The machine": ("backend", "device", "max_time", "time_limit", "no_cache"),
     _LAST: (
-        "style", "columns", "everything", "diff", "check", "png", "svg", "csv", "json", "markdown",
-        "junit", "benchmark_json", "comment", "write", "quiet", "debug",
+        "style", "columns", "everything", "diff", "check", "html", "png", "svg", "csv", "json",
+        "markdown", "junit", "benchmark_json", "comment", "write", "quiet", "debug",
     ),
 }  # fmt: skip
 

@@ -1,12 +1,11 @@
-"""Colours that the colour-blind tell apart, of Okabe and Ito's palette (Color Universal Design,
-2008) those that can be read on white and on black alike; kernels and libraries differ by their line
-as well."""
+"""Colours that the colour-blind tell apart: the hues of Okabe and Ito's palette (Color Universal
+Design, 2008), dark enough for names on white. Nothing is told by colour alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#7F7F7F")
+PALETTE = ("#0072B2", "#C44601", "#007A5A", "#B0518A", "#8F6400", "#3A8FB7", "#7453A6", "#6B6B6B")
 FAINT, LIMIT = "#BBBBBB", "#777777"
 
 

@@ -25,13 +25,12 @@ def gpus(problems: Sequence[Problem], sizes: Sequence[int] = ()) -> list[Bars]:
 
 
 def _beside(group: Sequence[Problem], sizes: Sequence[int]) -> list[Bars]:
-    found = [
-        (p.device.name, r) for p in group for r in p.records
-        if r.pct_ceiling is not None and r.sms is None
-    ]  # fmt: skip
-    devices = Counter((short(r), r.n, r.rows) for _, r in {(d, short(r), r.n, r.rows): (d, r)
-                      for d, r in found}.values())  # fmt: skip
-    common = [(d, r) for d, r in found if devices[short(r), r.n, r.rows] > 1]
+    found = {  # the last one counts where files of one device hold it twice
+        (p.device.name, short(r), r.n, r.rows): r
+        for p in group for r in p.records if r.pct_ceiling is not None and r.sms is None
+    }  # fmt: skip
+    devices = Counter(key[1:] for key in found)
+    common = [(key[0], r) for key, r in found.items() if devices[key[1:]] > 1]
     counts = Counter(elements(r) for _, r in common)
     if not counts:
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from cudareduce.errors import UsageError
@@ -18,6 +19,11 @@ from cudareduce.plot.speedup import speedup
 from cudareduce.plot.winners import winners
 from cudareduce.results.record import Record, Run
 
+#: Kinds that take more than one run.
+_OF_SEVERAL = ("change", "gpus")
+#: Kinds of which several files of one device may each have a part.
+_JOINED = ("sizes", "speedup", "ladder")
+
 
 def figures(
     runs: Sequence[Run], kind: str | None, only: Sequence[str] = (), sizes: Sequence[int] = ()
@@ -28,12 +34,33 @@ def figures(
     if not found:
         raise UsageError(_nothing(runs, only))
     kind = kind or fitting(runs, found)
-    if kind not in ("change", "gpus"):
+    if kind not in _OF_SEVERAL:
         one_device(runs)
+    if kind in _JOINED:
+        _check_once(_joined(found))
     drawn = _change(runs, only) if kind == "change" else _drawn(kind, found, sizes)
     if not drawn:
         raise UsageError(f"nothing to draw as {kind}: it shows {KINDS[kind]}")
     return drawn
+
+
+def all_figures(run: Run) -> dict[str, list[Figure]]:
+    """Every kind that one run has pictures of, by its name."""
+    found = problems(run)
+    drawn = {kind: _drawn(kind, found, ()) for kind in KINDS if kind not in _OF_SEVERAL}
+    return {kind: figures for kind, figures in drawn.items() if figures}
+
+
+def compared(runs: Sequence[Run]) -> dict[str, list[Figure]]:
+    """The pictures that several runs have together: of two of one device and command what changed,
+    of several devices each in per cent of its ceiling."""
+    found = [p for run in runs for p in problems(run)]
+    if len({run.device.name for run in runs}) > 1:
+        beside = list[Figure](gpus(found))
+        return {"gpus": beside} if beside else {}
+    if found and fitting(runs, found) == "change":
+        return {"change": _change(runs, ())}
+    return {}
 
 
 def fitting(runs: Sequence[Run], found: Sequence[Problem]) -> str:
@@ -59,7 +86,7 @@ def _what(r: Record) -> tuple[object, ...]:
 
 
 def _drawn(kind: str, found: Sequence[Problem], sizes: Sequence[int]) -> list[Figure]:
-    joined = _joined(found) if kind in ("sizes", "speedup", "ladder") else found
+    joined = _joined(found) if kind in _JOINED else found
     drawn: list[Figure | None] = []
     if kind == "sizes":
         drawn = [lines for p in joined for lines in over_sizes(p)]
@@ -81,19 +108,21 @@ def _joined(found: Sequence[Problem]) -> list[Problem]:
     groups: dict[str, list[Problem]] = {}
     for p in found:
         groups.setdefault(p.title, []).append(p)
-    joined = [
+    return [
         Problem(title, group[0].device, tuple(r for p in group for r in p.records))
         for title, group in groups.items()
     ]
+
+
+def _check_once(joined: Sequence[Problem]) -> None:
     for p in joined:
-        seen = [(short(r), elements(r), r.sms) for r in p.records]
-        if len(set(seen)) < len(seen):
-            twice = next(name for k, name in enumerate(seen) if name in seen[:k])[0]
+        seen = Counter((short(r), elements(r), r.sms) for r in p.records)
+        (twice, *_), times = seen.most_common(1)[0]
+        if times > 1:
             raise UsageError(
                 f"these results hold several times of {twice} for one problem: draw one, or "
                 "two as before and after with --kind change"
             )
-    return joined
 
 
 def _change(runs: Sequence[Run], only: Sequence[str]) -> list[Figure]:

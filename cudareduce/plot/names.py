@@ -1,4 +1,4 @@
-"""The kinds of pictures by their names, and what each shows: the command line and its help."""
+"""The kinds of pictures by their names: what each shows, for help, and its heading."""
 
 from __future__ import annotations
 
@@ -10,4 +10,13 @@ KINDS = {
     "sms": "bandwidth over the SMs that work, of a run with --sms",
     "change": "the times of two runs, before and after",
     "gpus": "results of several GPUs, in per cent of their ceilings",
+}
+HEADINGS = {
+    "sizes": "Over n",
+    "ladder": "The ladder",
+    "speedup": "Against libraries",
+    "winners": "Who wins where",
+    "sms": "Over SMs",
+    "change": "Before and after",
+    "gpus": "Several GPUs",
 }
