@@ -8,13 +8,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
+from importlib.util import find_spec
 
 from cudareduce.errors import EnvironmentProblem
+from cudareduce.page.charts import chart
 from cudareduce.page.lessons import Branch, Errata, Lesson
 from cudareduce.page.sheet import Sheet
 from cudareduce.plot.figure import Figure
 from cudareduce.plot.names import HEADINGS
 
+_TAKES = ("altair", "jinja2", "vl_convert")
 #: What the browser's own script takes from the charting library.
 _TAKEN = "window.vegaEmbed = vegaEmbed;"
 
@@ -35,15 +38,13 @@ class Page:
 
 def render(page: Page) -> str:
     """The HTML. Without Jinja, Altair or vl-convert an EnvironmentProblem."""
-    try:
-        import vl_convert
-        from jinja2 import Environment, PackageLoader
-
-        from cudareduce.page.charts import chart
-    except ModuleNotFoundError as error:
+    lacking = [name for name in _TAKES if find_spec(name) is None]
+    if lacking:
         raise EnvironmentProblem(
-            f"a page takes {error.name}: pip install 'cudareduce[html]'"
-        ) from None
+            f"a page takes {', '.join(lacking)}: pip install 'cudareduce[html]'"
+        )
+    import vl_convert
+    from jinja2 import Environment, PackageLoader
 
     pictures = [*(sheet.pictures for sheet in page.sheets), page.comparison]
     charts = [

@@ -287,4 +287,9 @@ async function begin() {
   await charts.drawOpen();
 }
 
-begin();
+if ("DecompressionStream" in window) {
+  begin();
+} else {
+  const told = made("p", "This browser cannot unpack the page: open it in one of 2023 or later.", "wrong");
+  byId("content").prepend(told);
+}
