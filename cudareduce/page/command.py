@@ -40,10 +40,14 @@ def page(request: PageRequest) -> int:
         if not run.records:
             raise UsageError(f"{path} holds no records, of which a page is made: bench again")
     registry = load_registry()
+    texts = {kernel.id: kernel.sha for kernel in registry.kernels.values()}
     found = Page(
         title=_title(runs),
         made=f"cudareduce {__version__}",
-        sheets=tuple(map(sheet, runs, _names(request.results))),
+        sheets=tuple(
+            sheet(run, name, texts)
+            for run, name in zip(runs, _names(request.results), strict=True)
+        ),
         comparison=_comparison(runs),
         lessons=lessons(registry), lineage=lineage(registry), errata=errata(registry),
         raw=tuple(path.read_text(encoding="utf-8-sig") for path in request.results),

@@ -64,11 +64,12 @@ def render(page: Page) -> str:
         lstrip_blocks=True,
     )  # fmt: skip
     template = environment.get_template("page.html")
-    return template.render(
+    html: str = template.render(
         page=page, headings=HEADINGS, data=_packed(json.dumps(data, allow_nan=False)),
         raw=[_packed(text) for text in page.raw], style=_own("page.css"), script=_own("page.js"),
         library=_closed(vl_convert.javascript_bundle(_TAKEN)),
     )  # fmt: skip
+    return html
 
 
 def _packed(text: str) -> str:

@@ -11,7 +11,7 @@ from cudareduce.escapes import shown
 from cudareduce.plot.figure import Figure
 from cudareduce.plot.kinds import all_figures
 from cudareduce.report.columns import COLUMNS, answer_text, label
-from cudareduce.report.numbers import DASH, plain_text, short_size
+from cudareduce.report.numbers import plain_text, short_size
 from cudareduce.results.record import Record, Run
 
 #: A cell: its text, and what it is sorted by where that is not the text.
@@ -22,7 +22,8 @@ Cell = tuple[str, float | None]
 class Sheet:
     """What the page says of one run; `rows` are those of its table, in its order, whose columns
     from `numbers` on hold numbers, but for the last; `published` are the kernels behind a
-    publication's names."""
+    publication's names, and `changed` those whose text is another now than when
+    they were timed."""
 
     name: str
     device: tuple[tuple[str, str], ...]
@@ -34,17 +35,18 @@ class Sheet:
     published: Mapping[str, str]
     pictures: Mapping[str, Sequence[Figure]]
     counts: str
+    changed: tuple[str, ...]
 
 
-def sheet(run: Run, name: str) -> Sheet:
-    """The sheet of a run, under its file's name."""
+def sheet(run: Run, name: str, texts_now: Mapping[str, str]) -> Sheet:
+    """The sheet of a run, under its file's name; `texts_now` are the hashes of kernels' texts."""
     texts = ("kernel", "what", "verdict")
     figures = ("n", "us", "GB/s", "%peak", "%ceil", "speedup", "vs prev")
     header = (*texts, *figures, "why")
     return Sheet(
         name, tuple(_device(run.device)), _protocol(run), _remarks(run), header, len(texts),
         tuple(map(_row, run.records)), {shown(r.name): r.kernel for r in run.records if r.name},
-        all_figures(run), _counts(run.records),
+        all_figures(run), _counts(run.records), _changed(run, texts_now),
     )  # fmt: skip
 
 
@@ -102,8 +104,8 @@ def _protocol(run: Run) -> str:
     read = flush / 2**20 if flush and _is(flush) else None
     cold = f", after {read:.0f} MiB were read to displace the cache" if read else ""
     taken = f" in {rounds} independent rounds" if _is(rounds) else ""
-    floors = run.protocol.get("floors_us")
-    least = f", of which an empty kernel takes {max(floors.values()):.2f} us" if floors else ""
+    floor = (run.protocol.get("floors_us") or {}).get("floor: an empty kernel")
+    least = f"; an empty kernel takes {floor:.2f} us, which is not subtracted" if floor else ""
     return (
         f"Answers were checked against NumPy before and after timing; then all were timed {timing} "
         f"by CUDA events, in turn{taken}{cold}. A time is the median of the rounds' medians with "
@@ -126,4 +128,12 @@ def _counts(records: Sequence[Record]) -> str:
     counts = {word: sum(r.verdict == v for r in records) for v, word in words.items()}
     timed = sum(r.time_us is not None for r in records)
     told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    return f"{len(records)} records: {told}; {timed or DASH} timed" if records else "no records"
+    return f"{len(records)} records: {told}; {timed or 'none'} timed" if records else "no records"
+
+
+def _changed(run: Run, texts_now: Mapping[str, str]) -> tuple[str, ...]:
+    others = (
+        r.kernel for r in run.records
+        if r.source_sha and texts_now.get(r.kernel, r.source_sha) != r.source_sha
+    )  # fmt: skip
+    return tuple(dict.fromkeys(others))

@@ -107,7 +107,7 @@ def _labels(figure: Lines, axes: Axes, colours: dict[str, str]) -> None:
 
 def _height(axes: Axes, y: float) -> float:
     """Where a value lies, as a share of the panel's height."""
-    bottom, top = axes.get_ylim()
+    bottom, top = map(float, axes.get_ylim())
     if axes.get_yscale() == "log":
         y, bottom, top = log10(y), log10(bottom), log10(top)
     return (y - bottom) / (top - bottom)

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from cudareduce.plot.chosen import Problem, elements, short, who
-from cudareduce.plot.figure import Axis, Bar, Bars, Mark
+from cudareduce.plot.figure import Axis, Bar, Bars
+from cudareduce.plot.limits import limits
 from cudareduce.plot.over_sizes import brief, told
-from cudareduce.report.numbers import plain_text, size_text
+from cudareduce.report.numbers import size_text
 from cudareduce.results.record import Record
 
 #: More bars than this are no picture.
@@ -38,16 +39,11 @@ def _ladder(problem: Problem, records: Sequence[Record], n: int) -> Bars:
         Bar(short(r), who(r), r.gb_s or 0.0, r.gb_s_low, r.gb_s_high, brief(r), told(r))
         for r in records
     )
-    device = problem.device
-    ceiling = next((r.ceiling_gb_s for r in records if r.ceiling_gb_s), None)
-    marks = [(ceiling, "ceiling"), (device.peak_gb_s, "theory")]
+    marks = limits("x", problem.device, records)
     notes = ["± and whiskers: 95 % intervals"] if any(bar.low for bar in bars) else []
     if left > 0:
         notes.append(f"the {left} slowest are left out")
-    if ceiling:
+    if len(marks) > 1:
         notes.append("ceiling: what a kernel that only reads reached in the same rounds")
-    return Bars(
-        f"Bandwidth at n = {size_text(n)}: {problem.title}", Axis("GB/s"), bars,
-        tuple(Mark("x", at, f"{name} {plain_text(at, 4)} GB/s") for at, name in marks if at),
-        tuple(notes),
-    )  # fmt: skip
+    title = f"Bandwidth at n = {size_text(n)}: {problem.title}"
+    return Bars(title, Axis("GB/s"), bars, marks, tuple(notes))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cudareduce.plot.chosen import Problem, by_name, elements, who
 from cudareduce.plot.figure import Axis, Curve, Limit, Lines, Mark, Point
+from cudareduce.plot.limits import theory
 from cudareduce.report.columns import COLUMNS
-from cudareduce.report.numbers import plain_text, short_size
+from cudareduce.report.numbers import short_size
 from cudareduce.results.record import Record
 
 #: So few sizes are no curve.
@@ -28,11 +29,9 @@ def over_sizes(problem: Problem) -> list[Lines]:
     strong = _strongest(named)
     faint = len(named) - len(strong)
     notes = (f"in grey, without a name: {faint} more",) * bool(faint)
-    rates = tuple(_rates(name, records, name in strong) for name, records in named.items())
-    times = tuple(_times(name, records, name in strong) for name, records in named.items())
-    cache = _cache(problem, sizes)
-    theory = problem.device.peak_gb_s
-    peak = (Mark("y", theory, f"theory {plain_text(theory, 4)} GB/s"),) if theory else ()
+    rates = _curves(named, strong, lambda r: (r.gb_s, r.gb_s_low, r.gb_s_high))
+    times = _curves(named, strong, lambda r: (r.time_us, r.time_us_low, r.time_us_high))
+    cache, peak = _cache(problem, sizes), theory("y", problem.device)
     return [
         Lines(f"Bandwidth over n: {problem.title}", N, Axis("GB/s"), rates, (*peak, *cache),
               _ceiling(problem), notes),
@@ -40,20 +39,21 @@ def over_sizes(problem: Problem) -> list[Lines]:
     ]  # fmt: skip
 
 
-def _rates(name: str, records: Sequence[Record], strong: bool) -> Curve:
-    points = (
-        Point(elements(r), r.gb_s or 0.0, r.gb_s_low, r.gb_s_high, told(r))
-        for r in sorted(records, key=elements)
-    )
-    return Curve(name, who(records[0]), tuple(points), strong)
+def _curves(
+    named: Mapping[str, Sequence[Record]], strong: set[str],
+    figures: Callable[[Record], tuple[float | None, float | None, float | None]],
+) -> tuple[Curve, ...]:  # fmt: skip
+    """A curve for each name, of a value that records have with its interval."""
 
+    def point(r: Record) -> Point:
+        value, low, high = figures(r)
+        return Point(elements(r), value or 0.0, low, high, told(r))
 
-def _times(name: str, records: Sequence[Record], strong: bool) -> Curve:
-    points = (
-        Point(elements(r), r.time_us or 0.0, r.time_us_low, r.time_us_high, told(r))
-        for r in sorted(records, key=elements)
-    )
-    return Curve(name, who(records[0]), tuple(points), strong)
+    return tuple(
+        Curve(name, who(records[0]), tuple(map(point, sorted(records, key=elements))),
+              name in strong)
+        for name, records in named.items()
+    )  # fmt: skip
 
 
 def told(r: Record) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudareduce.plot.chosen import Problem, by_name, elements, who
-from cudareduce.plot.figure import Axis, Curve, Lines, Mark, Point
+from cudareduce.plot.figure import Axis, Curve, Lines, Point
+from cudareduce.plot.limits import limits
 from cudareduce.plot.over_sizes import told
-from cudareduce.report.numbers import plain_text, size_text
+from cudareduce.report.numbers import size_text
 from cudareduce.results.record import Record
 
 
@@ -27,13 +28,9 @@ def _at(problem: Problem, records: Sequence[Record], n: int) -> Lines:
         Curve(name, who(rs[0]), tuple(sorted((_point(r, most) for r in rs), key=lambda p: p.x)))
         for name, rs in by_name(records).items()
     )
-    ceiling = next((r.ceiling_gb_s for r in records if r.ceiling_gb_s), None)
-    marks = [(ceiling, "ceiling"), (device.peak_gb_s, "theory")]
-    return Lines(
-        f"Bandwidth over SMs, n = {size_text(n)}: {problem.title}", Axis("SMs that work"),
-        Axis("GB/s"), curves,
-        tuple(Mark("y", at, f"{name} {plain_text(at, 4)} GB/s") for at, name in marks if at),
-    )  # fmt: skip
+    title = f"Bandwidth over SMs, n = {size_text(n)}: {problem.title}"
+    marks = limits("y", device, records)
+    return Lines(title, Axis("SMs that work"), Axis("GB/s"), curves, marks)
 
 
 def _point(r: Record, most: int) -> Point:

@@ -13,7 +13,7 @@ from tests.plot.runs import BENCH, H200, PEERS, with_records
 
 def test_a_row_says_what_tables_say_and_sorts_by_the_number() -> None:
     run = load(BENCH)
-    shown = sheet(run, "bench")
+    shown = sheet(run, "bench", {})
     assert shown.header == (
         "kernel", "what", "verdict", "n", "us", "GB/s", "%peak", "%ceil", "speedup", "vs prev",
         "why",
@@ -31,14 +31,14 @@ def test_a_row_says_what_tables_say_and_sorts_by_the_number() -> None:
 
 def test_the_protocol_is_two_sentences() -> None:
     for path in (BENCH, PEERS):
-        told = sheet(load(path), "x").protocol
+        told = sheet(load(path), "x", {}).protocol
         assert told.count(". ") + told.endswith(".") == 2, told
-    assert "9 independent rounds, after 512 MiB were read" in sheet(load(BENCH), "x").protocol
+    assert "9 independent rounds, after 512 MiB were read" in sheet(load(BENCH), "x", {}).protocol
 
 
 def test_failed_and_skipped_records_have_their_reasons() -> None:
     run = load(PEERS)
-    shown = sheet(run, "peers")
+    shown = sheet(run, "peers", {})
     assert shown.counts == "324 records: 311 right, 1 WRONG, 12 skipped; 239 timed"
     verdicts = {row[2][0] for row in shown.rows}
     assert verdicts == {"right", "WRONG", "skipped"}
@@ -48,13 +48,13 @@ def test_failed_and_skipped_records_have_their_reasons() -> None:
 def test_without_times_there_are_no_pictures_and_the_protocol_says_so() -> None:
     run = load(BENCH)
     untimed = [replace(r, time_us=None, gb_s=None) for r in run.records]
-    shown = sheet(with_records(run, untimed), "x")
+    shown = sheet(with_records(run, untimed), "x", {})
     assert shown.pictures == {}
     assert "Nothing was timed" in shown.protocol
 
 
 def test_a_publication_s_names_lead_to_kernels() -> None:
-    shown = sheet(load(H200 / "reproduce-bbuf.json"), "bbuf")
+    shown = sheet(load(H200 / "reproduce-bbuf.json"), "bbuf", {})
     assert shown.published["reduce_baseline"] == "reduce_v0_baseline"
 
 
@@ -80,3 +80,11 @@ def test_errata_are_those_of_the_suites(registry: Registry) -> None:
     for suite in registry.suites.values():
         for row in suite.rows:
             assert row.erratum in told
+
+
+def test_a_kernel_that_has_changed_since_is_named() -> None:
+    run = load(BENCH)
+    first = run.records[0]
+    assert first.source_sha is not None
+    assert sheet(run, "x", {first.kernel: first.source_sha}).changed == ()
+    assert sheet(run, "x", {first.kernel: "another"}).changed == (first.kernel,)

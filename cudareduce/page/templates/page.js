@@ -184,7 +184,9 @@ class Charts {
     this.drawn.get(place)?.finalize();
     const { spec } = this.charts[Number(place.dataset.chart)];
     const layer = spec.layer.filter((one) => !this.narrow || one.name !== "briefs");
-    const shown = { ...spec, layer, config: STYLE };
+    const { least } = spec.usermeta;
+    const width = least > place.clientWidth ? least : "container";
+    const shown = { ...spec, layer, width, config: STYLE };
     const { view } = await vegaEmbed(place, shown, { actions: false, renderer: "svg" });
     this.drawn.set(place, view);
     place.dataset.drawn = place.dataset.chart;
