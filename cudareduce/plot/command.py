@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudareduce.errors import CudareduceError, UsageError
+from cudareduce.errors import UsageError
+from cudareduce.plot.figure import Bars
 from cudareduce.plot.kinds import figures
-from cudareduce.plot.text import HEIGHT, NARROWEST, text_of
+from cudareduce.plot.text import NARROWEST, text_of
 from cudareduce.plot.text_lines import missing
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
@@ -72,20 +72,12 @@ def show_small(run: Run, outputs: Outputs) -> None:
     wanted = outputs.style == "table" and outputs.piped is None
     if not wanted or not sys.stdout.isatty() or width < _WIDE or missing():
         return
-    for text in _small(run, width):
-        print(text)
-
-
-def _small(run: Run, width: int) -> Iterator[str]:
-    """One of the pictures that fit the run, or none."""
     try:
-        found = figures([run], None)
-    except CudareduceError:  # nothing was timed, which the tables say
+        first = figures([run], None)[0]
+    except UsageError:  # nothing was timed, which the tables say
         return
-    first = found[0]
-    few = not hasattr(first, "bars") or 1 < len(first.bars) <= _FEW
-    if few:
-        yield text_of(first, width, colour=_colour(), height=min(_SMALL, HEIGHT))
+    if not isinstance(first, Bars) or 1 < len(first.bars) <= _FEW:
+        print(text_of(first, width, colour=_colour(), height=_SMALL))
 
 
 def _colour() -> bool:
