@@ -69,7 +69,8 @@ def _marks(alt: Any, figure: Lines, x: Any, y: Any) -> list[Any]:
         at = alt.Chart(alt.Data(values=[{mark.axis: mark.at, "told": mark.told}]))
         if mark.axis == "y":
             found.append(at.mark_rule(color=LIMIT).encode(y=y))
-            text = at.mark_text(align="left", dx=4, dy=-7, color=LIMIT)
+            up = 9 if mark is figure.lower_mark else -7
+            text = at.mark_text(align="left", dx=4, dy=up, color=LIMIT)
             found.append(text.encode(x=alt.value(0), y=y, text="told:N"))
         else:
             found.append(at.mark_rule(color=LIMIT).encode(x=x))

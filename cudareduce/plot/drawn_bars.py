@@ -27,6 +27,8 @@ def draw_bars(figure: Bars, axes: Axes) -> None:
     for bar in figure.bars:
         place = names.index(bar.name) + (groups.index(bar.group) - (len(groups) - 1) / 2) * height
         _draw_bar(figure, bar, place, height, axes, groups, span)
+    if figure.axis.scale != "change" and len({bar.who for bar in figure.bars}) > 1 == len(groups):
+        _tell_colours(axes)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.9 if figure.marks else -0.6)
     axes.tick_params(axis="y", length=0)
@@ -65,6 +67,14 @@ def _draw_bar(
         bbox={"boxstyle": "square,pad=0.08", "fc": "white", "ec": "none", "alpha": 0.75},
         zorder=5, in_layout=False,
     )  # fmt: skip
+
+
+def _tell_colours(axes: Axes) -> None:
+    """Whose bars are whose, where there is most room."""
+    from matplotlib.patches import Patch
+
+    told = [Patch(color=_KERNEL, label="kernels"), Patch(color=_LIBRARY, label="libraries")]
+    axes.legend(handles=told, loc="lower right", frameon=False, fontsize=8.5)
 
 
 def _colour(figure: Bars, bar: Bar, groups: list[str]) -> str:

@@ -28,7 +28,7 @@ def draw_lines(figure: Lines, axes: Axes) -> None:
     if figure.limit:
         _draw_limit(figure.limit, axes)
     for mark in figure.marks:
-        _draw_mark(mark, axes)
+        _draw_mark(mark, axes, below=mark is figure.lower_mark)
     _labels(figure, axes, colours)
 
 
@@ -41,14 +41,16 @@ def _draw_limit(limit: Limit, axes: Axes) -> None:
                   xytext=(-6, 0), textcoords="offset points")  # fmt: skip
 
 
-def _draw_mark(mark: Mark, axes: Axes) -> None:
-    """Words at the left end of a line across, or at the top of one upward."""
+def _draw_mark(mark: Mark, axes: Axes, *, below: bool) -> None:
+    """Words at the left end of a line across, above it or below, or at the foot of one upward."""
     if mark.axis == "y":
         axes.axhline(mark.at, color=LIMIT, lw=1, zorder=1)
-        where, transform, off, side = (0.005, mark.at), axes.get_yaxis_transform(), (0, 3), "bottom"
+        where, transform = (0.005, mark.at), axes.get_yaxis_transform()
+        off, side = ((0, -3), "top") if below else ((0, 3), "bottom")
     else:
         axes.axvline(mark.at, color=LIMIT, lw=1, zorder=1)
-        where, transform, off, side = (mark.at, 0.02), axes.get_xaxis_transform(), (4, 0), "bottom"
+        where, transform = (mark.at, 0.02), axes.get_xaxis_transform()
+        off, side = (4, 0), "bottom"
     axes.annotate(mark.told, where, xycoords=transform, va=side, color="#555555", fontsize=8.5,
                   xytext=off, textcoords="offset points")  # fmt: skip
 

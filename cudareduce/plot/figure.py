@@ -71,6 +71,12 @@ class Lines:
     limit: Limit | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def lower_mark(self) -> Mark | None:
+        """Of two lines across the one whose words have their place below it, not between them."""
+        across = [mark for mark in self.marks if mark.axis == "y"]
+        return min(across, key=lambda mark: mark.at) if len(across) > 1 else None
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
