@@ -31,7 +31,7 @@ HELP = {
     f"help-{name.replace(' ', '-') or 'all'}": (*name.split(), "--help")
     for name in ("", "bench", "verify", "list", "show", "reproduce", "compare", "check", "sweep",
                  "selftest", "report", "info", "completion", "reveal", "tune", "history",
-                 "history add", "history show", "history check")
+                 "plot", "history add", "history show", "history check")
 }  # fmt: skip
 STATIC: dict[str, tuple[str, ...]] = {
     "list": ("list",),
@@ -48,6 +48,8 @@ STATIC: dict[str, tuple[str, ...]] = {
     "compare-comment": ("compare", *SIMULATED, "--threshold", "1%", "--comment", "-"),
     "history-none": ("history", "check", "--from", "{out}/none"),
     "report-check": ("report", "README.md", "--check"),
+    "plot-bars": ("plot", f"{RESULTS}/bench-2p25-float32.json"),
+    "plot-winners": ("plot", "tests/data/types.json"),
     "report-publications": ("report", "docs/publications.md", "--check"),
 }  # fmt: skip
 ERRORS: dict[str, tuple[str, ...]] = {
@@ -73,6 +75,15 @@ ERRORS: dict[str, tuple[str, ...]] = {
     "check-compile-times": ("check", "--compile", "--baseline", "x", "--rounds", "9"),
     "check-missing": ("check", "--baseline", "{out}/none.json"),
     "report-none": ("report", "{out}/none.md"),
+    "report-json": ("report", f"{RESULTS}/sweep.json"),
+    "plot-none": ("plot", "{out}/none.json"),
+    "plot-mixed": (
+        "plot",
+        f"{RESULTS}/sweep.json",
+        "results/nvidia-h100/libraries-types.json",
+        "--kind",
+        "sizes",
+    ),
     "show-many": ("show", "fastcuda"),
     "show-auto": ("show", "auto"),
     "tune-unknown": ("tune", "limits"),

@@ -28,6 +28,7 @@ from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.intervals import CONFIDENCE, MIN_ROUNDS
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Choice, Registry, load_registry
+from cudareduce.plot.command import show_small
 from cudareduce.progress import say
 from cudareduce.report.publish import publish
 from cudareduce.report.sections import sections
@@ -55,6 +56,7 @@ def bench(request: BenchRequest) -> int:
     began = monotonic()
     done = timed_run(request)
     publish(request.outputs, sections(done.run, request.columns, done.roots), run_texts(done.run))
+    show_small(done.run, request.outputs)
     following = "the same on a machine with a GPU, which times them"
     if done.spec.timed:
         following = "--json run.json, then cudareduce compare run.json LATER.json"

@@ -133,18 +133,35 @@ def show(**options: Any) -> int:
 
 @click.command(
     cls=Command,
-    epilog="""cudareduce report
-cudareduce report docs/publications.md
-cudareduce report README.md --check""",
+    epilog="""cudareduce report docs/publications.md
+cudareduce report README.md --check
+cudareduce report results/nvidia-h200/sweep.json --html sweep.html""",
 )
-@click.argument("file", type=Place(NO_PLAIN_FILE), default="README.md")
+@click.argument("files", nargs=-1, metavar="[FILE.md|RESULT...]", type=Place(NO_PLAIN_FILE))
 @click.option("--check", is_flag=True, help="Change nothing; exit 2 if a table is out of date.")
+@click.option("--html", type=Place(NO_PLAIN_FILE), metavar="FILE",
+              help="Write one page of results: tables, charts, lessons, sources.")  # fmt: skip
 @add_debug
-def report(file: Path, check: bool, debug: bool) -> int:
-    """Make the tables of a Markdown file anew.
+def report(files: tuple[Path, ...], check: bool, html: Path | None, debug: bool) -> int:
+    """Make a Markdown file's tables anew, or a page of results.
 
-    Markers in the file name the results that its tables are made from.
+    Markers in the Markdown file, README.md unless another is named, name the results that its
+    tables are made from. A page with --html is one file that opens in any browser without a
+    network; several results are tabs of it, and those of several GPUs are compared. It takes what
+    pip install 'cudareduce[html]' installs.
     """
+    if html is not None:
+        from cudareduce.page.command import PageRequest, page
+
+        if not files or check:
+            raise UsageError("--html takes the results to show, as run.json, and no --check")
+        return page(PageRequest(results=files, html=html))
+    if len(files) > 1 or any(file.suffix == ".json" for file in files):
+        raise UsageError("report takes one Markdown file; for a page of results add --html FILE")
+    return _tables_anew(files[0] if files else Path("README.md"), check)
+
+
+def _tables_anew(file: Path, check: bool) -> int:
     from cudareduce.progress import say
     from cudareduce.report.markdown import update_readme
     from cudareduce.reproduce.experiments import tables

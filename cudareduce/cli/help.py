@@ -25,6 +25,7 @@ GROUPS = {
         "baseline", "base", "times", "compiling", "arch", "update_baseline", "compare", "folder",
         "since", "results",
     ),
+    "What is drawn": ("kind", "only"),
     "How it is timed": (
         "timing", "graph", "energy", "region", "rounds", "budget", "peak_gb_s",
         "baseline_kernel",
@@ -35,8 +36,9 @@ GROUPS = {
     ),
     "The machine": ("backend", "device", "max_time", "time_limit", "no_cache"),
     _LAST: (
-        "style", "columns", "everything", "tree", "diff", "ptx", "sass", "check", "csv", "json",
-        "markdown", "junit", "benchmark_json", "comment", "write", "quiet", "debug",
+        "style", "columns", "everything", "tree", "diff", "ptx", "sass", "check", "html", "png",
+        "svg", "csv", "json", "markdown", "junit", "benchmark_json", "comment", "write", "quiet",
+        "debug",
     ),
 }  # fmt: skip
 

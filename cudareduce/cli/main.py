@@ -36,6 +36,7 @@ from cudareduce.cli.options import (
     add_tune,
     one_of,
 )
+from cudareduce.cli.pictures import plot
 from cudareduce.cli.requests import made
 from cudareduce.cli.streams import guard_streams
 from cudareduce.cli.types import Word
@@ -131,9 +132,8 @@ cudareduce reproduce fastcuda --format fastcuda
 cudareduce reproduce leimao --rounds 15 --json leimao.json""",
 )
 @click.argument("suite", type=Named("SUITE", kernels=False, suites=True))
-@add_format(
-    "table", "markdown", "csv", "json", "fastcuda", what=", which is that tool's key=value lines"
-)
+@add_format("table", "markdown", "csv", "json", "fastcuda",
+            what=", which is that tool's key=value lines")  # fmt: skip
 @add_rounds
 @add_peak
 @add_machine
@@ -246,7 +246,7 @@ def selftest_(arguments: list[str], /, **options: Any) -> int:
     return selftest(made(SelftestRequest, options | {"argv": tuple(arguments)}))
 
 
-for command in (list_, show, report, info, completion):
+for command in (list_, show, plot, report, info, completion):
     cli.add_command(command)
 
 

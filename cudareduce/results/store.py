@@ -40,6 +40,11 @@ def check_writable(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all. Raises UsageError."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
     """Write a file under a temporary name and rename it, so that no reader sees half of it; what
     is no plain file, as a pipe or /dev/stdout, is written to and stays what it is, and so does a
     link. Raises UsageError."""
@@ -47,9 +52,9 @@ def write_text(path: Path, text: str) -> None:
     temporary = place.with_name(f".cudareduce-{os.getpid()}")  # place's may be as long as it gets
     try:
         if path.exists() and not path.is_file():
-            path.write_text(text, encoding="utf-8", newline="")
+            path.write_bytes(content)
             return
-        temporary.write_text(text, encoding="utf-8", newline="")
+        temporary.write_bytes(content)
         if place.exists():
             shutil.copymode(place, temporary)
         temporary.replace(place)

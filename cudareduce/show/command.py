@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from dataclasses import dataclass
@@ -11,9 +10,10 @@ from pathlib import Path
 from cudareduce.errors import UsageError
 from cudareduce.escapes import shown
 from cudareduce.library.kernel import Kernel
+from cudareduce.library.lesson import diff
 from cudareduce.library.registry import Registry, load_registry
 from cudareduce.problem.operators import reduction_of
-from cudareduce.show.lesson import lesson_text
+from cudareduce.show.facts import facts_text
 from cudareduce.show.machine import Shape, ptx_text, sass_text
 
 #: The most kernels that an error names.
@@ -53,7 +53,7 @@ def show(request: ShowRequest) -> int:
         shape = Shape(request.arch, reduction, request.block, request.items)
         _print(ptx_text(kernel, shape) if request.ptx else sass_text(kernel, shape), "ptx")
     else:
-        _print(lesson_text(registry, kernel, request.results) + "\n\n", None)
+        _print(facts_text(registry, kernel, request.results) + "\n\n", None)
         _print(kernel.text, "cuda")
     return 0
 
@@ -77,13 +77,7 @@ def diff_text(registry: Registry, kernel: Kernel) -> str:
     before = registry.kernels.get(kernel.after)
     if before is None:
         raise UsageError(f"{kernel.path}: after: there is no kernel {kernel.after!r}")
-    lines = difflib.unified_diff(
-        before.text.splitlines(keepends=True),
-        kernel.text.splitlines(keepends=True),
-        before.path.name,
-        kernel.path.name,
-    )
-    return "".join(lines)
+    return diff(before, kernel)
 
 
 def _print(text: str, language: str | None) -> None:

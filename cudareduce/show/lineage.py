@@ -12,7 +12,7 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.report.numbers import size_text
 from cudareduce.results.gains import Gain
-from cudareduce.show.lesson import own_gains, times_text
+from cudareduce.show.facts import own_gains, times_text
 
 if TYPE_CHECKING:
     from rich.text import Text

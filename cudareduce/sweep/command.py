@@ -8,6 +8,7 @@ from cudareduce.backends import never_timed
 from cudareduce.bench.command import Benched, timed_run
 from cudareduce.bench.request import BenchRequest
 from cudareduce.errors import UsageError
+from cudareduce.plot.command import show_small
 from cudareduce.report.publish import publish
 from cudareduce.results.store import run_texts
 from cudareduce.sweep.few_sms import curve_sections
@@ -34,6 +35,7 @@ def sweep(request: BenchRequest) -> int:
         publish(request.outputs, curve_sections(done.run), run_texts(done.run))
     else:
         _fitted(request, done)
+    show_small(done.run, request.outputs)
     return done.exit_code
 
 

@@ -16,7 +16,7 @@ from cudareduce.results.gains import Gain, gains, newest, stored_runs
 _KEY, _LINE = 12, 100
 
 
-def lesson_text(registry: Registry, kernel: Kernel, results: Sequence[Path]) -> str:
+def facts_text(registry: Registry, kernel: Kernel, results: Sequence[Path]) -> str:
     """The kernel's facts, a line or more each; gains are of these results, else of the package's.
     A result that does not load is a UsageError."""
     lines = [kernel.id]

@@ -1,0 +1,1 @@
+"""Results as one page that opens anywhere: tables, charts, lessons, without a network."""

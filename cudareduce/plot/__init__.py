@@ -1,0 +1,1 @@
+"""Pictures of results: what is in one, and how it is drawn."""

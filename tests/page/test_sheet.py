@@ -1,0 +1,90 @@
+"""What the page says of a run, before anything is drawn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cudareduce.library.registry import Registry
+from cudareduce.page.lessons import Branch, errata, lessons, lineage
+from cudareduce.page.sheet import sheet
+from cudareduce.results.store import load
+from tests.plot.runs import BENCH, H200, PEERS, with_records
+
+
+def test_a_row_says_what_tables_say_and_sorts_by_the_number() -> None:
+    run = load(BENCH)
+    shown = sheet(run, "bench", {})
+    assert shown.header == (
+        "kernel", "what", "verdict", "n", "us", "GB/s", "%peak", "%ceil", "speedup", "vs prev",
+        "why",
+    )  # fmt: skip
+    row = next(row for row in shown.rows if row[0][0] == "reduce_v6_multi_add")
+    texts = [text for text, _ in row]
+    assert texts[:6] == ["reduce_v6_multi_add", "sum of float32", "right", "2^25", "40.2±.2",
+                         "3340±10"]  # fmt: skip
+    record = next(r for r in run.records if r.kernel == "reduce_v6_multi_add")
+    assert [value for _, value in row[3:8]] == [
+        2**25, record.time_us, record.gb_s, record.pct_peak, record.pct_ceiling,
+    ]  # fmt: skip
+    assert shown.rows[-1][3] == ("32 x 2^20 rows", 2**25)
+
+
+def test_the_protocol_is_two_sentences() -> None:
+    for path in (BENCH, PEERS):
+        told = sheet(load(path), "x", {}).protocol
+        assert told.count(". ") + told.endswith(".") == 2, told
+    assert "9 independent rounds, after 512 MiB were read" in sheet(load(BENCH), "x", {}).protocol
+
+
+def test_failed_and_skipped_records_have_their_reasons() -> None:
+    run = load(PEERS)
+    shown = sheet(run, "peers", {})
+    assert shown.counts == "324 records: 311 right, 1 WRONG, 12 skipped; 239 timed"
+    verdicts = {row[2][0] for row in shown.rows}
+    assert verdicts == {"right", "WRONG", "skipped"}
+    assert all(row[-1][0] for row in shown.rows if row[2][0] != "right")
+
+
+def test_without_times_there_are_no_pictures_and_the_protocol_says_so() -> None:
+    run = load(BENCH)
+    untimed = [replace(r, time_us=None, gb_s=None) for r in run.records]
+    shown = sheet(with_records(run, untimed), "x", {})
+    assert shown.pictures == {}
+    assert "Nothing was timed" in shown.protocol
+
+
+def test_a_publication_s_names_lead_to_kernels() -> None:
+    shown = sheet(load(H200 / "reproduce-bbuf.json"), "bbuf", {})
+    assert shown.published["reduce_baseline"] == "reduce_v0_baseline"
+
+
+def test_every_kernel_has_a_lesson_and_stands_once_in_the_lineage(registry: Registry) -> None:
+    found = lessons(registry)
+    assert [lesson.id for lesson in found] == list(registry.kernels)
+    assert all(lesson.source and lesson.title and lesson.change for lesson in found)
+    assert all(bool(lesson.diff) == bool(lesson.after) for lesson in found)
+
+    def ids(branch: Branch) -> list[str]:
+        below = [name for b in branch.branches for name in ids(b)]
+        return [name for name, _ in branch.chain] + below
+
+    told = [name for branch in lineage(registry) for name in ids(branch)]
+    assert sorted(told) == sorted(registry.kernels)
+    for branch in lineage(registry):
+        for (before, _), (after, _) in zip(branch.chain, branch.chain[1:], strict=False):
+            assert registry.kernels[after].after == before
+
+
+def test_errata_are_those_of_the_suites(registry: Registry) -> None:
+    told = " ".join(sentence for one in errata(registry) for sentence in one.sentences)
+    for suite in registry.suites.values():
+        for row in suite.rows:
+            assert row.erratum in told
+
+
+def test_a_kernel_that_has_changed_since_is_named() -> None:
+    run = load(BENCH)
+    first = run.records[0]
+    assert first.source_sha is not None
+    assert sheet(run, "x", {first.kernel: first.source_sha}).changed == ()
+    assert sheet(run, "x", {first.kernel: "another"}).changed == (first.kernel,)

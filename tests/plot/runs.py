@@ -1,0 +1,46 @@
+"""Stored runs, whole and with something changed, for pictures to be made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from cudareduce.results.record import Record, Run
+from cudareduce.results.store import load
+from tests.conftest import ROOT
+
+H200, H100 = ROOT / "results" / "nvidia-h200", ROOT / "results" / "nvidia-h100"
+BENCH, SWEEP = H200 / "bench-2p25-float32.json", H200 / "sweep.json"
+PEERS, TYPES = H200 / "libraries-float32.json", ROOT / "tests" / "data" / "types.json"
+BEFORE, AFTER = H200 / "baseline.json", H200 / "baseline-2.json"
+
+
+def with_records(run: Run, records: list[Record]) -> Run:
+    return replace(run, records=tuple(records))
+
+
+def over_sms(path: Path = SWEEP) -> Run:
+    """The largest size of two kernels, on ever more SMs, of which few reach less."""
+    run = load(path)
+    largest = max(r.n for r in run.records)
+    ours = [r for r in run.records if r.n == largest][:2]
+    return with_records(
+        run,
+        [
+            replace(r, sms=sms, gb_s=(r.gb_s or 0.0) * sms / 132, gb_s_low=None, gb_s_high=None)
+            for r in ours
+            for sms in (8, 16, 32, 64, 132)
+        ],
+    )
+
+
+def many(records: int) -> Run:
+    """So many, of made-up kernels over the sizes of a sweep."""
+    run = load(SWEEP)
+    one = [r for r in run.records if r.kernel == run.records[0].kernel]
+    found = [
+        replace(r, kernel=f"reduce_{k}", gb_s=(r.gb_s or 1.0) * (1 - k / 500))
+        for k in range(records // len(one) + 1)
+        for r in one
+    ]
+    return with_records(run, found[:records])

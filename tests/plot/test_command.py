@@ -1,0 +1,160 @@
+"""`plot`: files and text, what is missing, and the small picture below a table."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from cudareduce.plot.command import show_small
+from cudareduce.plot.spread import spread
+from cudareduce.report.publish import Outputs
+from cudareduce.results.store import load, to_json
+from tests.conftest import ROOT
+from tests.plot.runs import AFTER, BEFORE, BENCH, H100, PEERS, SWEEP, TYPES, many, over_sms
+
+Call = Callable[..., tuple[int, str, str]]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(autouse=True)
+def columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(SWEEP,), (PEERS,), (PEERS, "--kind", "speedup"), (BENCH,), (TYPES,), (BEFORE, AFTER),
+     (PEERS, H100 / "libraries-float32.json")],
+    ids=str,
+)  # fmt: skip
+def test_every_kind_becomes_a_png_and_an_svg(
+    cudareduce: Call, tmp_path: Path, arguments: tuple[object, ...]
+) -> None:
+    pytest.importorskip("matplotlib")
+    png, svg = tmp_path / "a.png", tmp_path / "a.svg"
+    code, out, err = cudareduce("plot", *arguments, "--png", png, "--svg", svg)
+    assert (code, out) == (0, "")
+    assert f"{png} shows" in err
+    head = png.read_bytes()[:24]
+    assert head.startswith(b"\x89PNG")
+    width, height = struct.unpack(">II", head[16:])
+    assert width == 1350 and height > 300
+    assert ElementTree.parse(svg).getroot().tag == f"{SVG}svg"
+    again = tmp_path / "b.svg"
+    cudareduce("plot", *arguments, "--svg", again)
+    assert again.read_text() == svg.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((SWEEP,), ["GB/s", "theory 4814 GB/s", "n (elements)", "2^10", "v7_shuffle"]),
+        ((PEERS, "--kind", "speedup"), ["times as fast", "auto:fixed", "the fastest library: "]),
+        ((BENCH,), ["█", "3340±10 GB/s, 81.6 %", "│ is ceiling 4088 GB/s; the full width is"]),
+        ((TYPES,), ["float16 in float32", "2^28", "cub:not_guar"]),
+        ((BEFORE, AFTER), ["o  |", "v7_shuffle 2^24", "below 0 is faster"]),
+    ],
+)
+def test_text_in_the_terminal(
+    cudareduce: Call, arguments: tuple[object, ...], words: list[str]
+) -> None:
+    pytest.importorskip("plotext")
+    code, out, err = cudareduce("plot", *arguments)
+    assert (code, err) == (0, "")
+    assert [word for word in words if word not in out] == []
+    assert max(map(len, out.splitlines())) <= 80
+    assert "\x1b" not in out
+
+
+def test_over_sms_is_drawn(cudareduce: Call, tmp_path: Path) -> None:
+    pytest.importorskip("plotext")
+    path = tmp_path / "sms.json"
+    path.write_text(to_json(over_sms()))
+    code, out, _ = cudareduce("plot", path)
+    assert code == 0
+    assert "SMs that work" in out and " 132" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("{out}/none.json",), "there is no {out}/none.json: make it with cudareduce bench --json"),
+        (("results",), "cannot read results: Is a directory"),
+        ((SWEEP, "--png", "{out}/no/a.png"), "the folder {out}/no does not exist; create it"),
+        (("{out}/newer.json",), "has schema 99, this version reads 1: bench again"),
+        (("{out}/copy.json", "--png", "{out}/copy.json"), "choose another name"),
+        (("results/nvidia-h200/orders.json",), "is not a result of cudareduce"),
+        ((), "Missing argument 'RESULT...'"),
+    ],
+)
+def test_bad_input_is_a_sentence(
+    cudareduce: Call, tmp_path: Path, arguments: tuple[object, ...], said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "newer.json").write_text('{"schema": 99, "records": []}')
+    (tmp_path / "copy.json").write_text(SWEEP.read_text())
+    code, out, err = cudareduce("plot", *(str(a).format(out=tmp_path) for a in arguments))
+    assert (code, out) == (2, "")
+    assert said.format(out=tmp_path) in err
+    assert err.count("\n") == 1
+
+
+def test_what_is_missing_is_said(
+    cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, _, err = cudareduce("plot", SWEEP, "--png", tmp_path / "a.png")
+    assert (code, list(tmp_path.iterdir())) == (6, [])
+    assert "PNG and SVG need Matplotlib: pip install 'cudareduce[plot]'" in err
+    monkeypatch.setattr("cudareduce.plot.text_lines.missing", lambda: True)
+    code, _, err = cudareduce("plot", SWEEP)
+    assert code == 6
+    assert "pictures in a terminal need plotext: pip install 'cudareduce[plot]'" in err
+    assert cudareduce("plot", BENCH)[0] == 0  # bars are characters
+
+
+def test_the_small_picture_is_for_a_wide_terminal_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("plotext")
+    run, table = load(SWEEP), Outputs()
+    show_small(run, table)
+    assert capsys.readouterr().out == ""  # no terminal
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    show_small(run, table)
+    drawn = capsys.readouterr().out
+    assert "Bandwidth over n" in drawn and len(drawn.splitlines()) < 24
+    show_small(load(BENCH), table)  # more bars than are worth it
+    show_small(run, Outputs(style="csv"))
+    show_small(run, Outputs(json=Path("-")))
+    monkeypatch.setenv("COLUMNS", "79")
+    show_small(run, table)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("cudareduce.plot.command.missing", lambda: True)
+    show_small(run, table)
+    assert capsys.readouterr().out == ""
+
+
+def test_labels_keep_apart_and_in_order() -> None:
+    assert spread([0.5, 0.5, 0.5], 0.1, 0.0, 1.0) == pytest.approx([0.5, 0.6, 0.7])
+    assert spread([0.99, 0.98], 0.1, 0.0, 1.0) == pytest.approx([1.0, 0.9])
+    assert spread([0.1, 0.9], 0.1, 0.0, 1.0) == [0.1, 0.9]
+
+
+def test_five_thousand_records_take_seconds(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "many.json"
+    path.write_text(to_json(many(5000)))
+    command = [sys.executable, "-m", "cudareduce", "plot", str(path)]
+    command += ["--png", str(tmp_path / "many.png")]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ, timeout=60, capture_output=True)
+    assert done.returncode == 0, done.stderr

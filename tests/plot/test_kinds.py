@@ -1,0 +1,199 @@
+"""Which pictures results make, what is in them, and what is said where there is nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cudareduce.errors import UsageError
+from cudareduce.plot.figure import Bars, Grid, Lines
+from cudareduce.plot.kinds import figures
+from cudareduce.results.store import load
+from tests.plot.runs import (
+    AFTER,
+    BEFORE,
+    BENCH,
+    H100,
+    PEERS,
+    SWEEP,
+    TYPES,
+    many,
+    over_sms,
+    with_records,
+)
+
+
+@pytest.mark.parametrize(
+    ("files", "titles"),
+    [
+        ((SWEEP,), ["Bandwidth over n: sum of float32, cold", "Time over n"]),
+        ((PEERS,), ["Bandwidth over n: sum of float32, cold", "Time over n"]),
+        ((BENCH,), ["Bandwidth at n = 33 554 432 (2^25): sum of float32, cold",
+                    "Bandwidth at n = 33 554 432 (2^25): sum of float32, rows of 32"]),
+        ((TYPES,), ["Who is fastest where"]),
+        ((BEFORE, AFTER), ["Change of time"]),
+        ((PEERS, H100 / "libraries-float32.json"), ["Share of each GPU's ceiling at n = "]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_kind_fits_what_the_files_hold(files: tuple[Path, ...], titles: list[str]) -> None:
+    found = figures([load(path) for path in files], None)
+    assert len(found) == len(titles)
+    assert all(f.title.startswith(title) for f, title in zip(found, titles, strict=True))
+
+
+def test_bandwidth_over_n_is_that_of_the_records_below_theory_and_ceiling() -> None:
+    run = load(SWEEP)
+    rates, times = figures([run], None)
+    assert isinstance(rates, Lines) and isinstance(times, Lines)
+    assert [curve.name for curve in rates.curves] == list(
+        dict.fromkeys(r.kernel.removeprefix("reduce_") for r in run.records)
+    )
+    first = [r for r in run.records if r.kernel == run.records[0].kernel]
+    assert [(p.x, p.y) for p in rates.curves[0].points] == [(r.n, r.gb_s) for r in first]
+    assert [(p.x, p.y) for p in times.curves[0].points] == [(r.n, r.time_us) for r in first]
+    assert rates.curves[0].points[-1].told.startswith("4")
+    marks = {mark.told: (mark.axis, mark.at) for mark in rates.marks}
+    assert marks == {
+        "theory 4814 GB/s": ("y", run.device.peak_gb_s),
+        "L2: 60 MiB": ("x", pytest.approx(15 * 2**20)),
+    }
+    assert rates.limit is not None and rates.limit.points[-1] == (2**30, first[-1].ceiling_gb_s)
+
+
+def test_of_many_curves_few_have_names_kernels_first_and_a_library_once() -> None:
+    rates = figures([load(PEERS)], None)[0]
+    assert isinstance(rates, Lines)
+    strong = {curve.name for curve in rates.curves if curve.strong}
+    assert {"auto", "auto:fixed", "v7_shuffle"} < strong
+    assert len([name for name in strong if name.startswith("cub:")]) == 1
+    assert rates.notes == (f"in grey, without a name: {len(rates.curves) - len(strong)} more",)
+
+
+def test_the_ladder_has_every_kernel_in_its_order_with_its_interval() -> None:
+    run = load(BENCH)
+    ladder = figures([run], "ladder")[0]
+    assert isinstance(ladder, Bars)
+    ours = [r for r in run.records if r.rows == 1]
+    assert [(bar.name, bar.value, bar.low, bar.high) for bar in ladder.bars] == [
+        (r.kernel.removeprefix("reduce_"), r.gb_s, r.gb_s_low, r.gb_s_high) for r in ours
+    ]
+    assert ladder.bars[7].brief == "3340±10 GB/s, 81.6 %"
+    assert [mark.told for mark in ladder.marks] == ["ceiling 4088 GB/s", "theory 4814 GB/s"]
+    assert [f.title for f in figures([load(SWEEP)], "ladder", sizes=(2**12, 2**20))] == [
+        "Bandwidth at n = 4 096 (2^12): sum of float32, cold, NVIDIA H200",
+        "Bandwidth at n = 1 048 576 (2^20): sum of float32, cold, NVIDIA H200",
+    ]
+
+
+def test_a_speed_up_is_against_the_fastest_library_of_each_size() -> None:
+    run = load(PEERS)
+    lines = figures([run], "speedup")[0]
+    assert isinstance(lines, Lines)
+    assert {curve.name for curve in lines.curves} == {"auto", "auto:fixed", "v7_shuffle"}
+    timed = [r for r in run.records if r.context and r.time_us and r.n == 2**25]
+    best = min((r for r in timed if r.scope == "library"), key=lambda r: r.time_us or 0)
+    ours = next(r for r in timed if r.kernel == "auto")
+    point = next(p for c in lines.curves if c.name == "auto" for p in c.points if p.x == 2**25)
+    assert point.y == pytest.approx((best.time_us or 0) / (ours.time_us or 1), rel=0.02)
+    assert point.low is not None and point.low <= point.y <= (point.high or 0)
+    assert point.told.endswith(f"times as fast as {best.kernel.removeprefix('peer:')}")
+
+
+def test_the_map_names_the_fastest_and_who_is_too_close_to_tell() -> None:
+    grid = figures([load(TYPES)], None)[0]
+    assert isinstance(grid, Grid)
+    assert grid.columns == ("2^20", "2^25", "2^28")
+    assert "float16 in float32" in grid.rows
+    assert len(grid.cells) == len(grid.rows) * len(grid.columns)
+    libraries = {(cell.row, cell.column): cell.name for cell in grid.cells if cell.who == "library"}
+    assert libraries == {("int32", "2^28"): "cub:not_guaranteed"}
+
+
+def test_over_sms() -> None:
+    lines = figures([over_sms()], None)[0]
+    assert isinstance(lines, Lines)
+    assert lines.x.title == "SMs that work"
+    assert [[p.x for p in curve.points] for curve in lines.curves] == [[8, 16, 32, 64, 132]] * 2
+
+
+def test_a_change_is_sure_where_its_interval_says_so() -> None:
+    old = load(BENCH)
+    slower = [
+        replace(r, time_us=1.5 * (r.time_us or 0), time_us_low=1.5 * (r.time_us_low or 0),
+                time_us_high=1.5 * (r.time_us_high or 0))
+        if r.kernel == "reduce_v7_shuffle" else r
+        for r in old.records
+    ]  # fmt: skip
+    bars = figures([old, with_records(old, slower)], None)[0]
+    assert isinstance(bars, Bars)
+    found = {bar.name: bar for bar in bars.bars}
+    assert found["v7_shuffle"].value == pytest.approx(50)
+    assert (found["v7_shuffle"].low or 0) > 40
+    assert found["v6_multi_add"].value == 0
+    assert found["v7_shuffle"].told.startswith("+50") and "to 61." in found["v7_shuffle"].told
+
+
+def test_of_many_bars_the_fastest_are_kept() -> None:
+    bars = figures([many(5000)], "ladder")[0]
+    assert isinstance(bars, Bars)
+    assert len(bars.bars) == 120
+    assert "the 119 slowest are left out" in bars.notes
+
+
+def test_names_choose() -> None:
+    rates = figures([load(PEERS)], None, only=("cub:*", "reduce_v7_shuffle"))[0]
+    assert isinstance(rates, Lines)
+    assert {c.name for c in rates.curves} == {
+        "cub:run_to_run", "cub:not_guaranteed", "cub:gpu_to_gpu", "v7_shuffle",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("files", "kind", "only", "said"),
+    [
+        ((BENCH,), "sizes", (), "nothing to draw as sizes: it shows bandwidth and time over n"),
+        ((BENCH,), "speedup", (), "nothing to draw as speedup: it shows kernels against the"),
+        ((BENCH,), "sms", (), "nothing to draw as sms"),
+        ((BENCH,), "gpus", (), "nothing to draw as gpus"),
+        ((BENCH,), "change", (), "before and after are two results: name two files"),
+        ((BENCH, TYPES), "change", (), "have no time of the same kernel and problem"),
+        ((BEFORE, AFTER), "ladder", (), "hold several times of v0_baseline for one problem|hold "),
+        ((SWEEP, H100 / "libraries-float32.json"), "sizes", (), "NVIDIA H200 and NVIDIA H100"),
+        ((SWEEP,), None, ("v9",), "no timed kernel is called v9: there are reduce_last_block"),
+        ((H100.parent / "nvidia-h200" / "selftest.json",), None, (), "hold no records: bench"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(
+    files: tuple[Path, ...], kind: str | None, only: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        figures([load(path) for path in files], kind, only)
+
+
+def test_without_a_time_the_reason_is_told() -> None:
+    run = load(BENCH)
+    skipped = [replace(r, verdict="skip", reason="too old", time_us=None) for r in run.records]
+    with pytest.raises(UsageError, match=r"no times on a GPU.*\(the first reason: too old\)"):
+        figures([with_records(run, skipped)], None)
+
+
+def test_what_a_file_claims_beyond_all_measure_is_not_drawn() -> None:
+    run = load(BENCH)
+    first = run.records[0]
+    odd = [
+        replace(first, kernel="a", gb_s=1e300), replace(first, kernel="b", time_us=-1.0),
+        replace(first, kernel="c", n=2**200), replace(first, kernel="d", gb_s_low=9e9),
+        replace(first, kernel="e\x1b[2J", ceiling_gb_s=-3.0, pct_ceiling=1e30),
+    ]  # fmt: skip
+    device = replace(run.device, peak_gb_s=1e300, l2_bytes=-4, name="A\x1b[2J")
+    bars = figures([replace(with_records(run, odd), device=device)], None)[0]
+    assert isinstance(bars, Bars)
+    assert [(bar.name, bar.low) for bar in bars.bars] == [
+        ("d", None),
+        ("e\\x1b[2J", first.gb_s_low),
+    ]
+    assert bars.marks == (bars.marks[0],) and bars.marks[0].told.startswith("ceiling")
+    assert "\x1b" not in bars.title
