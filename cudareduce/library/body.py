@@ -8,7 +8,8 @@ from itertools import islice
 
 from tree_sitter import Node
 
-from cudareduce.library.syntax import converts, every, parsed, pieces, text
+from cudareduce.library.syntax import converts, pieces
+from cudareduce.parsing import every, parsed, text
 
 #: So many words of a value tell where it comes from; whoever nests values in values, as no person
 #: does, is not followed further.

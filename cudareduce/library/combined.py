@@ -6,7 +6,8 @@ import re
 
 from tree_sitter import Node
 
-from cudareduce.library.syntax import Function, every, parsed, text
+from cudareduce.library.syntax import Function
+from cudareduce.parsing import every, parsed, text
 
 #: What a kernel is tried with whose name says nothing.
 _PLAIN = ("sum", "prod", "min", "max", "mean")

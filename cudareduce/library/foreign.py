@@ -194,12 +194,12 @@ def _adopted(
     dtypes = read_dtypes(name, call.read.type, template)
     partials = written_dtype(name, call.write.type, template, dtypes)
     mapped = _map(path, function, call, says)
-    # Else it could not read what it has written, or would map it once more.
-    again = call.counted and not call.rows and partials in (None, *dtypes) and mapped is None
-    finish = _finish(path, function, call, says, again=again)
     device = device_part(unit, name, names_in(f"int x = {call.text}({call.arguments});"))
     sizes = [max(DTYPES[name].size for name in (read, partials or read)) for read in dtypes]
     launch = _launch(unit, host, function, call, says, given, later, device, sizes)
+    # Else it could not read what it has written, or would map it once more.
+    again = call.counted and not call.rows and partials in (None, *dtypes) and mapped is None
+    finish = _finish(path, function, call, says, again=again and not launch.whole_tiles)
     entry = f"run_{name.rpartition('::')[2]}"
     kernel = Kernel(
         id=path.stem if alone and path.stem.isidentifier() else name,
@@ -225,7 +225,7 @@ def _adopted(
         partials=partials or "of its elements",
         dynamic_shared=launch.shared,
         rooms=call.rooms,
-        whole_tiles=not call.counted,
+        whole_tiles=launch.whole_tiles or not call.counted,
         constants=constants(unit, name),
         most=most(call.count.type) if call.count else None,
         map=mapped,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from cudareduce.library.syntax import Piece, every, text
+from cudareduce.library.syntax import Piece
+from cudareduce.parsing import every, text
 
 _CLASSES = frozenset(["struct_specifier", "class_specifier"])
 _SUMS = re.compile(r"sum|add|plus", re.IGNORECASE)

@@ -6,7 +6,8 @@ from tree_sitter import Node
 
 from cudareduce.errors import UsageError
 from cudareduce.library.header import Finish
-from cudareduce.library.syntax import every, pieces, text
+from cudareduce.library.syntax import pieces
+from cudareduce.parsing import every, text
 from cudareduce.problem.operators import Map, Reduction
 
 #: What may become of the partials of a kernel that maps what it reads: it would map them again.

@@ -46,8 +46,8 @@ def _always(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
     elif reduction.op.name in _EXTREMA:
         yield from ("rising", "falling", "one-sided")
         yield from (f"extremum:{place}" for place in places(n, tile))
-        if floats and not _is_small(n, tile):
-            yield "nan"
+        if not _is_small(n, tile):
+            yield from ("neutral", "nan") if floats else ("neutral",)
     else:
         yield "random"
     if reduction.op.expression and floats:
