@@ -128,9 +128,9 @@ def _found(session: Session, case: Case) -> Case | None:
 def _most(session: Session, case: Case) -> dict[str, bool | Nan]:
     """All that a user can see to besides the number of elements."""
     reduction, most = case.reduction, dict[str, bool | Nan]()
-    if reduction.op.name == "max" and reduction.dtype.kind != "uint":
+    if reduction.op.name in ("max", "argmax") and reduction.dtype.kind != "uint":
         most |= {"positive": True}
-    if reduction.op.name in ("min", "max") and reduction.dtype.kind == "float":
+    if reduction.op.name.endswith(("min", "max")) and reduction.dtype.kind == "float":
         most |= {"finite": True} | ({} if session.settings.nan else {"nan": "none"})
     if reduction.op.name in ("sum", "mean") and reduction.dtype.kind == "float":
         most |= {"bounded": True}

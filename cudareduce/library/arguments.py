@@ -17,7 +17,7 @@ from cudareduce.problem.sizes import parse_size
 #: Nobody gives a kernel more memory beside its input, in bytes.
 _MOST_ROOM = 2**28
 _INTEGERS = re.compile(
-    r"^(?:unsigned|signed|int|long|short|size_t|ptrdiff_t|u?int\d+_t|uint)\b(?!\d)"
+    r"^(?:unsigned|signed|int|long|short|size_t|ptrdiff_t|u?int\d+_t|uint|[ui](?:32|64))\b(?!\d)"
 )
 _OUTPUT = re.compile(r"^(?:[dg]_?)?(?:o|out|dst|dest|res|result|y|sum|partial)", re.IGNORECASE)
 _SCRATCH = re.compile(r"partial|scratch|te?mp|work|buf|inter|aux|block_?(?:sum|res)", re.IGNORECASE)

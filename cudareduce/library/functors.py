@@ -1,9 +1,12 @@
-"""Structs that say by what a kernel of others combines, where it leaves that to an argument."""
+"""Structs and enumerations that say by what a kernel of others combines, where it leaves that to an
+argument."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+
+from tree_sitter import Node
 
 from cudareduce.library.syntax import Piece
 from cudareduce.parsing import every, text
@@ -19,6 +22,32 @@ def functor_in(pieces: Iterable[Piece]) -> str:
     sums = [own for name, own in found.items() if _SUMS.search(name)]
     several = sums or list(found.values())
     return several[0] if sums or len(several) == 1 else ""
+
+
+def enumerators_in(pieces: Iterable[Piece]) -> dict[str, str]:
+    """The one of each enumeration that a kernel is given, by the names of the enumerations: of
+    several that which adds, else the first."""
+    found = {}
+    for piece in pieces:
+        for node in every(piece.node):
+            if node.type != "enum_specifier":
+                continue
+            name, body = _name_of(node), node.child_by_field_name("body")
+            listed = body.named_children if body else ()
+            names = [text(one.named_children[0]) for one in listed if one.type == "enumerator"]
+            if name and names:
+                chosen = next((one for one in names if _SUMS.search(one)), names[0])
+                of = f"{name}::" if any(child.type == "class" for child in node.children) else ""
+                found[name] = f"{piece.scope}{of}{chosen}"
+    return found
+
+
+def _name_of(enumeration: Node) -> str:
+    """What an enumeration is called, be it by itself or by the typedef around it."""
+    name, around = enumeration.child_by_field_name("name"), enumeration.parent
+    if name is None and around is not None and around.type == "type_definition":
+        name = around.child_by_field_name("declarator")
+    return text(name) if name else ""
 
 
 def _acting(piece: Piece) -> str:

@@ -9,7 +9,8 @@ import pytest
 
 from cudareduce.errors import UsageError
 from cudareduce.library.arguments import Argument, read_argument
-from cudareduce.library.foreign import Adopted, Guesses, adopt
+from cudareduce.library.foreign import Adopted, adopt
+from cudareduce.library.guesses import Guesses
 from cudareduce.library.room import Room
 
 

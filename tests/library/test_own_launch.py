@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.library.foreign import Guesses, adopt
+from cudareduce.library.foreign import adopt
+from cudareduce.library.guesses import Guesses
 from cudareduce.library.kernel import Kernel
 
 STRIDES = """%s
