@@ -31,10 +31,10 @@ _CHANGES = {"assignment_expression": "left", "update_expression": "argument"}
 
 
 class Body:
-    """The body of a kernel, parsed."""
+    """The body of a kernel, parsed; the file's own `atomic` functions count as such."""
 
-    def __init__(self, code: str) -> None:
-        self._nodes = list(every(parsed(code)))
+    def __init__(self, code: str, atomic: frozenset[str] = frozenset()) -> None:
+        self._nodes, self._atomic = list(every(parsed(code))), atomic
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -143,7 +143,7 @@ class Body:
             if function is None or given is None or function.type != "identifier":
                 continue
             called, places = text(function), given.named_children
-            if called.startswith("atomic") and places:
+            if (called.startswith("atomic") or called in self._atomic) and places:
                 for word in islice(_leaves(places[0]), _MOST_WORDS):
                     found.setdefault(word, set()).add(called)
         return found

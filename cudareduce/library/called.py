@@ -12,6 +12,7 @@ from cudareduce.errors import UsageError
 from cudareduce.library.arguments import COUNT, ROWS, Argument, guessed, locks, room_of, strides
 from cudareduce.library.body import Body
 from cudareduce.library.elements import bytes_of
+from cudareduce.library.functors import Helpers
 from cudareduce.library.header import Finish, RowGrid
 from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.room import Room
@@ -86,13 +87,11 @@ def called(
     given: str,
     own: Mapping[str, int],
     says: Sequence[Argument] = (),
-    functor: str = "",
-    enums: Mapping[str, str] | None = None,
+    helpers: Helpers | None = None,
 ) -> Call:
     """How a kernel is called, with the template arguments that are `given`, or with the file's
-    `own`, by the names of the parameters, and what the user `says` of its parameters; `functor` is
-    the file's type that acts as an operator, and `enums` what stands for its enumerations, by their
-    names. Raises UsageError if one of them is not understood."""
+    `own`, by the names of the parameters, and what the user `says` of its parameters; `helpers` are
+    what the file has besides. Raises UsageError if one of them is not understood."""
     if len(function.parameters) > _MOST_PARAMETERS:
         raise UsageError(
             f"{path}: {function.name} has more than {_MOST_PARAMETERS} parameters: give the file a "
@@ -100,9 +99,11 @@ def called(
         )
     if given and not function.template:
         raise UsageError(f"{path}: {function.name} is no template: say --entry {function.name}")
-    parameters, body = [read_parameter(text) for text in function.parameters], Body(function.body)
-    acting, enums = _acting(function, parameters, body), enums or {}
-    known = {**enums, **(dict.fromkeys((*acting, functor), "{}") if functor else {})}
+    helpers = helpers or Helpers()
+    parameters = [read_parameter(text) for text in function.parameters]
+    body = Body(function.body, helpers.atomic)
+    acting, functor = _acting(function, parameters, body), helpers.functor
+    known = {**helpers.enums, **(dict.fromkeys((*acting, functor), "{}") if functor else {})}
     says = (*(Argument("", p.name, known[p.type]) for p in parameters if p.type in known), *says)
     gets = _gets(path, function, parameters, body, says)
     by_what = {gets[p.name]: p for p in reversed(parameters)}
@@ -114,9 +115,8 @@ def called(
     zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
     guards = any(locks(p, body) for p in zeroed)
     finish = _finish(body, write, rows, guards=guards, zeroed=bool(zeroed))
-    template = (
-        () if given else _template(path, function, own, {**dict.fromkeys(acting, functor), **enums})
-    )
+    acts = {**dict.fromkeys(acting, functor), **helpers.enums}
+    template = () if given else _template(path, function, own, acts)
     roles = (read, other, write, count)
     return Call(
         text=function.name + (given or (f"<{', '.join(template)}>" if template else "")),
@@ -153,6 +153,13 @@ def _gets(
     gets = {p.name: said[p.name] for p in parameters if p.name in said}
     gets |= guessed(parameters, gets, body)
     shown = f"{path}: {function.name}({', '.join(function.parameters)}) cannot be called"
+    open_ = {name: what for name, what in said.items() if not what.isdigit()}
+    counts = [name for name, what in guessed(parameters, open_, body).items() if what == "n"]
+    if "n" not in gets.values() and counts and counts[0] in said:
+        raise UsageError(
+            f"{shown}: {counts[0]} counts its elements: leave out its --arg, and say how many with "
+            f"--n {said[counts[0]]} --sizes-only"
+        )
     for p in parameters:
         what = said.get(p.name, "")
         memory = what in ("in", "in2", "out", "out2") or what.startswith(("zeroed:", "scratch:"))
@@ -183,6 +190,8 @@ def _likely(parameter: Parameter, gets: Mapping[str, str], body: Body) -> str:
         return "in2" if "in" in gets.values() else "in"
     if COUNT.search(parameter.name) or ROWS.match(parameter.name):
         return "rows" if "n" in gets.values() else "n"
+    if body.factors(parameter.name) and bytes_of(parameter.type, ()):
+        return "1"
     kinds = {"bool": "false", "float": "1.0f", "double": "1.0"}
     return kinds.get(parameter.type, "0" if bytes_of(parameter.type, ()) else "{}")
 
@@ -238,18 +247,6 @@ def _finish(
         return "atomic"
     alone = body.changes(write.name) and not body.each(write.name)
     return "none" if rows or zeroed or alone or body.words & _MEETS else None
-
-
-def check(path: Path, functions: Sequence[Function], says: Sequence[Argument]) -> None:
-    """Raise UsageError if something is said of a parameter that none of the kernels has."""
-    for one in says:
-        kernels = [function for function in functions if one.means(function.name)]
-        names = [read_parameter(text).name for kernel in kernels for text in kernel.parameters]
-        if one.name not in names:
-            whose = "it has" if len(kernels) == 1 else "there are"
-            known = ", ".join(dict.fromkeys(names)) or ", ".join(f.name for f in functions)
-            what = f"parameter {one.name}" if kernels else f"kernel {one.kernel}"
-            raise UsageError(f"{path}: --arg: there is no {what}; {whose}: {known}")
 
 
 def _acting(function: Function, parameters: Sequence[Parameter], body: Body) -> frozenset[str]:

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudareduce.errors import UsageError
+from cudareduce.library.arguments import check
 from cudareduce.library.assumption import assumption, nowhere
-from cudareduce.library.called import Call, called, check
+from cudareduce.library.called import Call, called
 from cudareduce.library.chains import joined
 from cudareduce.library.chosen import Row, overloads, rows
 from cudareduce.library.combined import ops_named, places_named
@@ -26,7 +27,7 @@ from cudareduce.library.device_part import Unit, constants, device_part, read_un
 from cudareduce.library.elements import most
 from cudareduce.library.entry import EXTERN_SHARED
 from cudareduce.library.entry_point import with_entry_point
-from cudareduce.library.functors import enumerators_in, functor_in
+from cudareduce.library.functors import helpers_in
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import BLOCKS, Finish
 from cudareduce.library.host_code import HostCode, host_code, of_kernel
@@ -159,8 +160,7 @@ def _adopted(
 ) -> tuple[Kernel, str]:  # fmt: skip
     """A kernel and what was assumed about it; kernels `later` go on with what it leaves."""
     path, known = unit.path, own_template(of_kernel(host, function, given), function)
-    acts = functor_in(unit.all()), enumerators_in(unit.all())
-    call = called(path, function, given, known, says.arguments, *acts)
+    call = called(path, function, given, known, says.arguments, helpers_in(unit.all()))
     name, ops, finds = function.name, ops_named(function, call.chosen), places_named(function, call)
     dtypes, partials, mapped = computes(path, function, call, says, finds=bool(finds))
     device = device_part(unit, name, names_in(f"int x = {call.text}({call.arguments});"))

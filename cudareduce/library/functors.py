@@ -4,7 +4,8 @@ argument."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
@@ -13,6 +14,31 @@ from cudareduce.parsing import every, text
 
 _CLASSES = frozenset(["struct_specifier", "class_specifier"])
 _SUMS = re.compile(r"sum|add|plus", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Helpers:
+    """What of a file a kernel combines with: the type of its `functor`, the values of its
+    enumerations that stand for them (`enums`), and its functions that are `atomic`, by name."""
+
+    functor: str = ""
+    enums: Mapping[str, str] = field(default_factory=dict)
+    atomic: frozenset[str] = frozenset()
+
+
+def helpers_in(pieces: Iterable[Piece]) -> Helpers:
+    """What a file has of these."""
+    found = list(pieces)
+    return Helpers(functor_in(found), enumerators_in(found), _atomic_in(found))
+
+
+def _atomic_in(pieces: Iterable[Piece]) -> frozenset[str]:
+    """Functions of the device that change by an atomic what they are given a pointer to."""
+    functions = (piece for piece in pieces if piece.function and "__device__" in piece.words)
+    return frozenset(
+        name for piece in functions for name in piece.defines
+        if any(one.startswith("atomic") for one in piece.uses)
+    )  # fmt: skip
 
 
 def functor_in(pieces: Iterable[Piece]) -> str:
