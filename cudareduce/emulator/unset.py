@@ -32,8 +32,10 @@ def with_unset(code: str) -> str:
 def _unset(declaration: Node) -> list[str]:
     """The variables of a thread that a declaration gives no value."""
     own = declaration.parent is not None and declaration.parent.type == "compound_statement"
+    before = declaration.prev_sibling  # where it ends, unless the parser has lost some words
+    whole = before is None or before.type == "comment" or text(before)[-1:] in ("{", ";", "}", "\n")
     words = {text(child) for child in declaration.children}
-    if not own or declaration.has_error or words & _NOT_OWN:
+    if not own or not whole or declaration.has_error or words & _NOT_OWN:
         return []
     declarators = declaration.children_by_field_name("declarator")
     return [name for one in declarators if one.type in _PLAIN and (name := _name(one))]

@@ -18,6 +18,22 @@ from cudareduce.emulator.unset import with_unset
         ("for (int i; i < 3; i++) ;", "for (int i; i < 3; i++) ;"),
         ("int f(int);", "int f(int);"),
         ("double d{1};", "double d{1};"),
+        ("/* one */ int a;", "/* one */ int a; cudaemu::unset(a);"),
+        ("#pragma unroll\n  int a;", "#pragma unroll\n  int a; cudaemu::unset(a);"),
+        *(
+            (f"{words} s[4];",) * 2
+            for words in (
+                "extern __shared__ __align__(sizeof(T)) unsigned char",
+                "__shared__ __align__(16) T",
+                "__shared__ alignas(16) float",
+                "__align__(16) __shared__ T",
+                "static __shared__ T",
+                "volatile __shared__ T",
+                "__shared__ typename T::X",
+                "typedef float",
+                "using X = T; __shared__ X",
+            )
+        ),
     ],
 )
 def test_what_has_no_value_is_filled_in_its_own_line(body: str, filled: str) -> None:
