@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from tree_sitter import Node
 
 from cudareduce.library.expanded import Macro, expanded, macros_in
+from cudareduce.library.functors import Helpers, helpers_in
 from cudareduce.library.syntax import Function, Piece, pieces
 from cudareduce.parsing import text
 
@@ -67,6 +69,11 @@ class Unit:
         """What it gives names to; whether they are those of macros."""
         return {name: piece.kind.startswith("preproc_") for piece in self.all()
                 for name in piece.defines}  # fmt: skip
+
+    @cached_property
+    def helpers(self) -> Helpers:
+        """What its kernels combine with."""
+        return helpers_in(self.all())
 
     def kernels(self) -> list[Function]:
         """Its `__global__` functions."""

@@ -27,7 +27,6 @@ from cudareduce.library.device_part import Unit, constants, device_part, read_un
 from cudareduce.library.elements import most
 from cudareduce.library.entry import EXTERN_SHARED
 from cudareduce.library.entry_point import with_entry_point
-from cudareduce.library.functors import helpers_in
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import BLOCKS, Finish
 from cudareduce.library.host_code import HostCode, host_code, of_kernel
@@ -160,7 +159,7 @@ def _adopted(
 ) -> tuple[Kernel, str]:  # fmt: skip
     """A kernel and what was assumed about it; kernels `later` go on with what it leaves."""
     path, known = unit.path, own_template(of_kernel(host, function, given), function)
-    call = called(path, function, given, known, says.arguments, helpers_in(unit.all()))
+    call = called(path, function, given, known, says.arguments, unit.helpers)
     name, ops, finds = function.name, ops_named(function, call.chosen), places_named(function, call)
     dtypes, partials, mapped = computes(path, function, call, says, finds=bool(finds))
     device = device_part(unit, name, names_in(f"int x = {call.text}({call.arguments});"))
