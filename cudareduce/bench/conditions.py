@@ -35,6 +35,8 @@ _BEYOND_CONDITIONS = (HAZARD, "no answer after")
 _FEWEST = 3
 #: The most elements that an int counts.
 _COUNTED = 2**31 - 1
+#: How often that is halved at most.
+_SHIFTS = 4
 #: The widest load, in elements.
 _LOAD = 16
 
@@ -120,9 +122,14 @@ def _found(session: Session, case: Case) -> Case | None:
             if _is_right(session, eased):
                 found = eased
                 break
-    far = session.tried(found, far_net(found))
-    wrong = far is not None and far.outcome == "fail"
-    return _asking(found, most=_COUNTED) if wrong else found
+    # An index may be a multiple of the element's, and so leave 31 bits before the count does.
+    fewer = (_asking(found, most=_COUNTED >> shift) for shift in range(_SHIFTS))
+    return next((c for c in (found, *fewer) if not _is_wrong_far_off(session, c)), found)
+
+
+def _is_wrong_far_off(session: Session, case: Case) -> bool:
+    far = session.tried(case, far_net(case))
+    return far is not None and far.outcome == "fail"
 
 
 def _most(session: Session, case: Case) -> dict[str, bool | Nan]:
