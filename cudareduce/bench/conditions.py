@@ -68,6 +68,12 @@ def joined(
         if verdict.outcome == "fail" and case.asks.texts else verdict
         for case, verdict in again.items()
     }  # fmt: skip
+    for case, other in better.items():
+        stands = mended.get(other)
+        if other.asks.positive and stands and stands.outcome == "pass":  # what it begins at shows
+            found = f"else {verdicts[case].reason.partition('; ')[0]}"
+            reason = f"{found}; {stands.reason}" if stands.reason else found
+            mended[other] = replace(stands, reason=reason)
     left = {case: verdict for case, verdict in verdicts.items() if case not in better}
     return with_reach(session, left) | mended
 
