@@ -35,6 +35,8 @@ _BEYOND_CONDITIONS = (HAZARD, "no answer after")
 _FEWEST = 3
 #: The most elements that an int counts.
 _COUNTED = 2**31 - 1
+#: How often that is halved at most.
+_SHIFTS = 4
 #: The widest load, in elements.
 _LOAD = 16
 
@@ -66,6 +68,12 @@ def joined(
         if verdict.outcome == "fail" and case.asks.texts else verdict
         for case, verdict in again.items()
     }  # fmt: skip
+    for case, other in better.items():
+        stands = mended.get(other)
+        if other.asks.positive and stands and stands.outcome == "pass":  # what it begins at shows
+            found = f"else {verdicts[case].reason.partition('; ')[0]}"
+            reason = f"{found}; {stands.reason}" if stands.reason else found
+            mended[other] = replace(stands, reason=reason)
     left = {case: verdict for case, verdict in verdicts.items() if case not in better}
     return with_reach(session, left) | mended
 
@@ -120,17 +128,22 @@ def _found(session: Session, case: Case) -> Case | None:
             if _is_right(session, eased):
                 found = eased
                 break
-    far = session.tried(found, far_net(found))
-    wrong = far is not None and far.outcome == "fail"
-    return _asking(found, most=_COUNTED) if wrong else found
+    # An index may be a multiple of the element's, and so leave 31 bits before the count does.
+    fewer = (_asking(found, most=_COUNTED >> shift) for shift in range(_SHIFTS))
+    return next((c for c in (found, *fewer) if not _is_wrong_far_off(session, c)), found)
+
+
+def _is_wrong_far_off(session: Session, case: Case) -> bool:
+    far = session.tried(case, far_net(case))
+    return far is not None and far.outcome == "fail"
 
 
 def _most(session: Session, case: Case) -> dict[str, bool | Nan]:
     """All that a user can see to besides the number of elements."""
     reduction, most = case.reduction, dict[str, bool | Nan]()
-    if reduction.op.name == "max" and reduction.dtype.kind != "uint":
+    if reduction.op.name in ("max", "argmax") and reduction.dtype.kind != "uint":
         most |= {"positive": True}
-    if reduction.op.name in ("min", "max") and reduction.dtype.kind == "float":
+    if reduction.op.name.endswith(("min", "max")) and reduction.dtype.kind == "float":
         most |= {"finite": True} | ({} if session.settings.nan else {"nan": "none"})
     if reduction.op.name in ("sum", "mean") and reduction.dtype.kind == "float":
         most |= {"bounded": True}

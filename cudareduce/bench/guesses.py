@@ -22,6 +22,8 @@ from cudareduce.verify.shapes import guess_net
 
 #: So many other guesses are tried, each of which is compiled.
 _MOST_OTHERS = 12
+#: What follows may yet find more.
+_TRY = "on a first try"
 
 
 def settled(session: Session, choices: Sequence[Choice], quiet: bool) -> list[Choice]:
@@ -134,7 +136,7 @@ def _changed(old: Kernel, new: Kernel) -> str:
     if new.items != old.items:
         does, options = [*does, f"with {new.items} elements a thread"], [*options, "--items"]
     return (
-        f"{old.path}: its answers are wrong as was assumed, and right {' '.join(does)}, so "
+        f"{old.path}: its answers are wrong as was assumed, and {_TRY} right {' '.join(does)}, so "
         f"{old.id} is taken for that: {', '.join(options)} say{'s' * (len(options) == 1)} which"
     )
 
@@ -153,8 +155,8 @@ def _one_tile(session: Session, choice: Choice, *, quiet: bool) -> Choice:
     if not _is_right(session, second):
         return choice
     say(
-        f"{kernel.path}: its one block is wrong about more than {most} elements, and right up to "
-        "them, so it is given no more: --block and --items say how many",
+        f"{kernel.path}: its one block is wrong about more than {most} elements, and {_TRY} right "
+        "up to them, so it is given no more: --block and --items say how many",
         quiet,
     )
     return second
@@ -169,7 +171,7 @@ def _grid(session: Session, choice: Choice, *, quiet: bool) -> Choice:
         return choice
     say(
         f"{kernel.path}: with grid {kernel.grid} its answers are wrong, with grid {other.grid} "
-        f"they are right, so it is launched with that: --grid says which",
+        f"they are {_TRY} right, so it is launched with that: --grid says which",
         quiet,
     )
     return second

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,6 +20,8 @@ _LADDER = tuple(2**k - less for k in range(1, 19) for less in (0, 1))
 #: No number in a kernel's text beyond is worth the while.
 _MOST = 2**22
 _WARP = 32
+#: The size in a verdict's words.
+_SIZE = re.compile(r"\bn = (\d+)")
 
 
 def with_reach(session: Session, verdicts: Mapping[Case, Verdict]) -> dict[Case, Verdict]:
@@ -34,21 +37,26 @@ def with_reach(session: Session, verdicts: Mapping[Case, Verdict]) -> dict[Case,
 def _told(session: Session, case: Case, verdict: Verdict) -> Verdict:
     if session.jobs.emulator is None or HAZARD in verdict.reason:
         return verdict
-    reach = _reach(session, case)
+    reach = _reach(session, case, verdict)
     if reach is None and case.kernel.whole_tiles and "block" in (case.kernel.guessed or ()):
-        reach = _reach(session, replace(case, block=_WARP))
+        reach = _reach(session, replace(case, block=_WARP), verdict)
         reach = reach and f"{reach}, in a block of {_WARP}"
     return replace(verdict, reason=f"{reach}; {verdict.reason}") if reach else verdict
 
 
-def _reach(session: Session, case: Case) -> str | None:
-    """What a case is right for, in words; None if that is none or many sizes."""
-    step = case.asks.multiple
-    sizes = {n for n in (*_LADDER, *case.kernel.constants) if 1 < n <= _MOST and n % step == 0}
+def _reach(session: Session, case: Case, verdict: Verdict) -> str | None:
+    """What a case is right for that failed, in words; None if that is none or many sizes, or one
+    that nobody would launch it for."""
+    step, tried = case.asks.multiple, [n for n, _ in verdict.effort.sizes]
+    sizes = {
+        n for n in (*_LADDER, *case.kernel.constants, *tried) if 1 < n <= _MOST and n % step == 0
+    }  # fmt: skip
     right = [_is_right(session, case, n) for n in sorted(sizes)]
     count = sum(right)
     if count == 1:
         only = sorted(sizes)[right.index(True)]
+        if only % _WARP and only not in case.kernel.constants:
+            return None
         return f"right for n = {only} alone, which --sizes-only --n {only} says"
     if not count or all(right) or not all(right[:count]):
         return None
@@ -56,7 +64,9 @@ def _reach(session: Session, case: Case) -> str | None:
     beyond = bisect_left(
         range(below + 1, above), x=True, key=lambda k: not _is_right(session, case, k * step)
     )
-    return f"right up to n = {(below + beyond) * step}"
+    most = (below + beyond) * step
+    wrong = _SIZE.search(verdict.reason)
+    return None if wrong and int(wrong[1]) <= most else f"right up to n = {most}"
 
 
 def _is_right(session: Session, case: Case, n: int) -> bool:

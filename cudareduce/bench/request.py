@@ -20,7 +20,8 @@ from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
 from cudareduce.library.arguments import read_argument
 from cudareduce.library.condition import Condition, Nan
-from cudareduce.library.foreign import FOLDED, Guesses, adopting, asking
+from cudareduce.library.foreign import FOLDED, adopting, asking
+from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import Finish, GridRule
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Choice, Registry
@@ -56,6 +57,7 @@ class Selection:
     finish: Finish | None = None
     arg: tuple[str, ...] = ()
     map: str | None = None
+    headers: tuple[Path, ...] = ()
 
     @property
     def mapped(self) -> Map | None:
@@ -173,9 +175,8 @@ def chosen(request: BenchRequest | VerifyRequest, registry: Registry, quiet: boo
         entries=selection.entry, chains=selection.chain, block=selection.block,
         items=selection.items, grid=selection.grid, finish=selection.finish,
         shared=selection.shared, map=selection.mapped,
-        arguments=tuple(map(read_argument, selection.arg)),
+        arguments=tuple(map(read_argument, selection.arg)), headers=selection.headers,
     )  # fmt: skip
-
     take = adopting(guesses, partial(say, quiet=quiet))
     choices = []
     for choice in registry.choose(selection.kernels, take, auto=True):

@@ -68,8 +68,8 @@ _IDLE = (
         lambda values: "n" in values and values["n"] is None,
     ),
     _Idle(
-        ("entry", "chain", "arg", "grid", "shared", "finish"), "no file without a header is named",
-        _all_have_headers,
+        ("entry", "chain", "arg", "grid", "shared", "finish", "headers"),
+        "no file without a header is named", _all_have_headers,
     ),
     _Idle(
         ("multiple_of", "sizes_only", "nan"), "no file of your own is named", _no_own_files,

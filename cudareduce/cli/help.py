@@ -19,7 +19,7 @@ GROUPS = {
         "only_pattern", "seed",
     ),
     "Which kernels": ("folders", "block", "items", "sms", "peers"),
-    "Files without a header": ("entry", "chain", "arg", "grid", "shared", "finish"),
+    "Files without a header": ("entry", "chain", "arg", "grid", "shared", "finish", "headers"),
     "Files of your own": ("multiple_of", "sizes_only", "nan"),
     "What it is compared with": (
         "baseline", "base", "times", "compiling", "arch", "update_baseline", "compare", "folder",

@@ -163,6 +163,9 @@ add_problem = options_of(
                  help="Dynamic shared memory a block."),
     click.option("--finish", type=Word(FOREIGN_FINISHES), metavar="HOW",
                  help=f"What becomes of its partials: {one_of(FOREIGN_FINISHES)}."),
+    click.option("-I", "headers", multiple=True, type=Place(file_okay=False), metavar="DIR",
+                 help="A folder with headers that it includes, beside those near it; may be "
+                 "repeated."),
     click.option("--multiple-of", type=Count(1, LARGEST), metavar="K",
                  help="They are right for multiples of K: no other sizes are tried."),
     click.option("--sizes-only", is_flag=True,

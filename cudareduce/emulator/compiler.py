@@ -36,7 +36,9 @@ _CXX_LIBRARY = {
 _NO_LIBRARY = "cannot be used in a kernel: no C++ library is linked to it"
 _NO_EXCEPTIONS = "exception handling disabled, use '-fexceptions' to enable"
 _NO_HEADER = re.compile(r"fatal error: .+: No such file or directory$", re.MULTILINE)
-_NO_HEADER_ADVICE = "put it beside the file, or take the line out if only host code needs it"
+_NO_HEADER_ADVICE = (
+    "put it beside the file, say -I DIR, or take the line out if only host code needs it"
+)
 _OLD_WARP = re.compile(
     r"error: '(?P<name>__(?:shfl(?:_up|_down|_xor)?|any|all|ballot))' was not.*$", re.M
 )

@@ -19,6 +19,9 @@
 #include "worker.h"
 
 namespace cudaemu {
+
+unsigned char unset_byte;
+
 namespace {
 
 // OS threads that wait for launches. The caller of a launch is always the first of them.
@@ -182,6 +185,8 @@ unsigned cudaemu_launch(cudaemu_request *request) {
     diagnose_line(reason, std::string("launch refused: ") + reason);
     return count_diagnostics();
   }
+  fill_margins(launch);
+  unset_byte = left_behind(launch);
   if (launch.watched) hazards::launch_begins(launch, segments_of(*launch.entry));
   if (launch.counted) traffic::launch_begins(launch, segments_of(*launch.entry));
   const uint64_t useful = launch.watched || launch.counted || alone ? 1 : request->os_threads;

@@ -59,6 +59,17 @@ std::string describe_buffer(const Launch &launch, const Buffer &buffer) {
   return name + " (" + std::to_string(buffer.bytes) + (buffer.bytes == 1 ? " byte)" : " bytes)");
 }
 
+bool holds(const char *from, const char *to, unsigned char filler) {
+  return std::all_of(from, to,
+                     [=](char byte) { return static_cast<unsigned char>(byte) == filler; });
+}
+
+// Both margins of a buffer.
+void fill(const Buffer &buffer, unsigned char filler) {
+  memset(buffer.margin_before(), filler, buffer.start - buffer.margin_before());
+  memset(buffer.end(), filler, buffer.guard_after() - buffer.end());
+}
+
 // Null: no memory. Nothing but the margins takes any until it is touched.
 char *make_buffer(size_t bytes, size_t misalign, size_t guard) {
   const size_t used = round_up(bytes + misalign, ALIGNMENT) - misalign;
@@ -74,8 +85,7 @@ char *make_buffer(size_t bytes, size_t misalign, size_t guard) {
     return nullptr;
   }
   if (bytes >= HUGE_PAGE) madvise(buffer.margin_before(), pages, MADV_HUGEPAGE);
-  memset(buffer.margin_before(), POISON, buffer.start - buffer.margin_before());
-  memset(buffer.end(), POISON, buffer.guard_after() - buffer.end());
+  fill(buffer, POISON);
   buffers.push_back(buffer);
   return buffer.start;
 }
@@ -138,9 +148,11 @@ void on_fault(int signal_number, siginfo_t *info, void *context) {
 
 }  // namespace
 
-bool is_poison(const char *from, const char *to) {
-  return std::all_of(from, to,
-                     [](char byte) { return static_cast<unsigned char>(byte) == POISON; });
+bool is_poison(const char *from, const char *to) { return holds(from, to, POISON); }
+
+unsigned char left_behind(const Launch &launch) {
+  constexpr unsigned char left[] = {POISON, 0x7b, 0xfb};
+  return left[static_cast<unsigned>(launch.order) % sizeof left];
 }
 
 bool describe_address(const Launch &launch, const void *address, char *text, size_t capacity) {
@@ -172,18 +184,22 @@ const char *start_of_buffer(const void *address) {
   return nullptr;
 }
 
+void fill_margins(const Launch &launch) {
+  for (const Buffer &buffer : buffers) fill(buffer, left_behind(launch));
+}
+
 void check_margins(const Launch &launch) {
+  const unsigned char filler = left_behind(launch);
   for (const Buffer &buffer : buffers) {
-    if (!is_poison(buffer.margin_before(), buffer.start)) {
+    if (!holds(buffer.margin_before(), buffer.start, filler)) {
       const std::string text = "wrote before the start of " + describe_buffer(launch, buffer);
       diagnose_line(text, text);
-      memset(buffer.margin_before(), POISON, buffer.start - buffer.margin_before());
     }
-    if (!is_poison(buffer.end(), buffer.guard_after())) {
+    if (!holds(buffer.end(), buffer.guard_after(), filler)) {
       const std::string text = "wrote past the end of " + describe_buffer(launch, buffer);
       diagnose_line(text, text);
-      memset(buffer.end(), POISON, buffer.guard_after() - buffer.end());
     }
+    fill(buffer, POISON);
   }
 }
 

@@ -10,6 +10,10 @@ namespace cudaemu {
 constexpr unsigned char POISON = 0xff;
 bool is_poison(const char *from, const char *to);
 
+// What a launch finds where nobody has written: as a float and as an integer NaN and -1, a large
+// number or a small one, by its order. A minimum shows one of them and a maximum another.
+unsigned char left_behind(const Launch &launch);
+
 // Of the live buffer that holds `address`, or in whose guard pages it lies: what a reader needs to
 // know, e.g. "4 bytes past the end of argument 0 (4000 bytes)". False: it is near no buffer.
 bool describe_address(const Launch &launch, const void *address, char *text, size_t capacity);
@@ -17,7 +21,10 @@ bool describe_address(const Launch &launch, const void *address, char *text, siz
 // Where the live buffer that holds `address` begins; null: it lies in none.
 const char *start_of_buffer(const void *address);
 
-// Diagnoses writes into the poisoned margins around the buffers.
+// Fills the margins around the buffers with what such a launch finds there.
+void fill_margins(const Launch &launch);
+
+// Diagnoses writes into these margins, and poisons them again.
 void check_margins(const Launch &launch);
 
 // Takes an alternate signal stack for this OS thread, without which an overflow of a fiber's stack

@@ -50,6 +50,14 @@ struct BlockPosition {
 extern CUDAEMU_TLS const Thread *this_thread;  // the CUDA thread that this OS thread runs now
 extern CUDAEMU_TLS BlockPosition this_block;   // and its block
 
+// What a variable of a thread holds in this launch that is declared without a value.
+extern unsigned char unset_byte;
+
+template <typename T>
+inline void unset(T &variable) {
+  if constexpr (__is_trivial(T)) __builtin_memset((void *)&variable, unset_byte, sizeof variable);
+}
+
 // __syncthreads() and the variants that also count a predicate.
 enum class Vote { Any, All, Count };
 void block_barrier(Site at);

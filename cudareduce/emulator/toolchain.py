@@ -19,7 +19,9 @@ from cudareduce.emulator.cache import Cache
 from cudareduce.emulator.compiler import Compiler
 from cudareduce.emulator.host_calls import mark_host_calls
 from cudareduce.emulator.program import SHARED_LIMIT
+from cudareduce.emulator.unset import with_unset
 from cudareduce.errors import BuildError
+from cudareduce.parsing import parsed, without_comments
 
 FOLDER = Path(__file__).parent
 
@@ -56,7 +58,6 @@ _RUNTIME_FLAGS = (*_COMMON_FLAGS, "-O1", "-foptimize-sibling-calls", "-pthread")
 #: for each file took twice as long on two cores.
 _PARTS = ("launches", "hazards")
 
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _ARGUMENTS = r"\((?:[^()]|\([^()]*\))*\)"
 _ENTRY = re.compile(
     r'extern\s+"C"\s+(?P<words>(?:(?:__global__|static|void|__launch_bounds__\s*'
@@ -120,14 +121,14 @@ def resolve_locations(text: str) -> str:
 def _translation_unit(source: Source) -> str:
     """The kernel's text in plain C++, and its entry points in the order of the text, whichever is
     asked for: one library serves all of them. Every line keeps its number."""
-    text = mark_host_calls(source.text)
+    text = with_unset(mark_host_calls(source.text))
     text = _DYNAMIC_SHARED.sub(r"CUDAEMU_DYNAMIC_SHARED(\g<first>\g<type>, \g<name>);", text)
     if "alignas" in text:
         text = _ALIGNED_SHARED.sub(r"\g<aligned> \g<words>", text)
     text = text.replace("__noinline__", "__attribute__((noinline))")
     text = _EXTERN_C_VARIABLE.sub(r'extern "C" { \1 }', text)
     bounds: dict[str, str] = {}
-    for found in _ENTRY.finditer(_COMMENT.sub("", text)):
+    for found in _ENTRY.finditer(without_comments(parsed(text))):
         bound = _BOUNDS.search(found["words"])
         bounds[found["name"]] = f", {bound['arguments'][1:-1]}" if bound else ""
     bounds.setdefault(source.entry, "")

@@ -6,21 +6,19 @@ PyCUDA launches none of these, so this calls the driver itself, on the context t
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from cudareduce.backend import Launch
 from cudareduce.errors import KernelFault, TooManyBlocks
+from cudareduce.parsing import every, parsed, text
 from cudareduce.problem.sizes import counted
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_GRID = re.compile(r"\bthis_grid\s*\(")
 
-
-def waits_for_grid(text: str) -> bool:
-    """Whether the text of a translation unit asks for a group of its whole grid."""
-    return bool(_GRID.search(_COMMENT.sub(" ", text)))
+def waits_for_grid(unit: str) -> bool:
+    """Whether the text of a translation unit names the group of its whole grid."""
+    return any(node.type == "identifier" and text(node) == "this_grid"
+               for node in every(parsed(unit)))  # fmt: skip
 
 
 class CooperativeFunction:

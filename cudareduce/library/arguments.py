@@ -6,21 +6,25 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.library.body import Body
 from cudareduce.library.elements import bytes_of
-from cudareduce.library.parameters import Parameter
+from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.room import EACH, Each, Room
+from cudareduce.library.syntax import Function
 from cudareduce.problem.sizes import parse_size
 
 #: Nobody gives a kernel more memory beside its input, in bytes.
 _MOST_ROOM = 2**28
 _INTEGERS = re.compile(
-    r"^(?:unsigned|signed|int|long|short|size_t|ptrdiff_t|u?int\d+_t|uint)\b(?!\d)"
+    r"^(?:unsigned|signed|int|long|short|size_t|ptrdiff_t|u?int\d+_t|uint|[ui](?:32|64))\b(?!\d)"
 )
 _OUTPUT = re.compile(r"^(?:[dg]_?)?(?:o|out|dst|dest|res|result|y|sum|partial)", re.IGNORECASE)
-_SCRATCH = re.compile(r"partial|scratch|te?mp|work|buf|inter|aux|block_?(?:sum|res)", re.IGNORECASE)
+_SCRATCH = re.compile(
+    r"part(?!ic)|scratch|te?mp|work|buf|inter|aux|block_?(?:sum|res)", re.IGNORECASE
+)
 _COUNTER = re.compile(
     r"count|ticket|arriv|done|finish|flag|(?<!b)lock|mutex|sem|retire|barrier|sync|ready|^turn",
     re.IGNORECASE,
@@ -75,6 +79,18 @@ def read_argument(text: str) -> Argument:
     if kind in ("zeroed", "scratch") and amount[:1] != ":":
         _amount(text, amount if colon else "")
     return found
+
+
+def check(path: Path, functions: Sequence[Function], says: Sequence[Argument]) -> None:
+    """Raise UsageError if something is said of a parameter that none of the kernels has."""
+    for one in says:
+        kernels = [function for function in functions if one.means(function.name)]
+        names = [read_parameter(text).name for kernel in kernels for text in kernel.parameters]
+        if one.name not in names:
+            whose = "it has" if len(kernels) == 1 else "there are"
+            known = ", ".join(dict.fromkeys(names)) or ", ".join(f.name for f in functions)
+            what = f"parameter {one.name}" if kernels else f"kernel {one.kernel}"
+            raise UsageError(f"{path}: --arg: there is no {what}; {whose}: {known}")
 
 
 def _amount(text: str, amount: str) -> int | Each:

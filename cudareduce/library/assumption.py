@@ -44,3 +44,11 @@ def _values(kernel: Kernel, call: Call) -> str:
     rows = " the elements of a row" if call.rows else ""
     forms = [f"forms {kernel.map.expression} of its elements"] if kernel.map else []
     return ", ".join([counting + rows, *call.said, *forms])
+
+
+def nowhere(missing: Sequence[str]) -> list[str]:
+    """What to say of headers that are missing, where a file cannot be taken without them; nothing
+    if there are none."""
+    lie = "lies" if len(missing) == 1 else "lie"
+    where = f"{', '.join(missing)} {lie} nowhere near it: -I says in which folder"
+    return [where] if missing else []

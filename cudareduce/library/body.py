@@ -8,7 +8,8 @@ from itertools import islice
 
 from tree_sitter import Node
 
-from cudareduce.library.syntax import converts, every, parsed, pieces, text
+from cudareduce.library.syntax import converts, pieces
+from cudareduce.parsing import every, parsed, text
 
 #: So many words of a value tell where it comes from; whoever nests values in values, as no person
 #: does, is not followed further.
@@ -30,10 +31,10 @@ _CHANGES = {"assignment_expression": "left", "update_expression": "argument"}
 
 
 class Body:
-    """The body of a kernel, parsed."""
+    """The body of a kernel, parsed; the file's own `atomic` functions count as such."""
 
-    def __init__(self, code: str) -> None:
-        self._nodes = list(every(parsed(code)))
+    def __init__(self, code: str, atomic: frozenset[str] = frozenset()) -> None:
+        self._nodes, self._atomic = list(every(parsed(code))), atomic
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -41,9 +42,28 @@ class Body:
         return frozenset(word for node in self._nodes[:1] for word in _leaves(node))
 
     def asks(self, name: str) -> bool:
-        """Whether functions of a type are called by its name."""
+        """Whether functions of a type are called by its name, or values of it as functions."""
         scopes = (n.child_by_field_name("scope") for n in self._nodes)
-        return any(scope is not None and text(scope) == name for scope in scopes)
+        if any(scope is not None and text(scope) == name for scope in scopes):
+            return True
+        called = {text(f) for n in self._nodes if n.type == "call_expression"
+                  and (f := n.child_by_field_name("function"))}  # fmt: skip
+        own = (n for n in self._nodes if n.type == "declaration"
+               and (kind := n.child_by_field_name("type")) and text(kind) == name)  # fmt: skip
+        values = {text(one) for n in own for one in n.children_by_field_name("declarator")}
+        return not called.isdisjoint({*values, f"{name}()", f"{name}{{}}"})
+
+    def adds_to(self, name: str) -> bool:
+        """Whether the one place behind a pointer is only ever changed by what is added to it, or
+        combined with it in another way."""
+        places = [n for n in self._nodes if n.type == "assignment_expression"
+                  and (left := n.child_by_field_name("left")) and left.type != "identifier"
+                  and name in _bases(left)]  # fmt: skip
+        return (
+            bool(places)
+            and not self.each(name)
+            and all(text(place.children[1]) != "=" for place in places)
+        )
 
     def behind(self, node: Node) -> frozenset[str]:
         """The words in an expression, and in whatever its variables are set to."""
@@ -123,7 +143,7 @@ class Body:
             if function is None or given is None or function.type != "identifier":
                 continue
             called, places = text(function), given.named_children
-            if called.startswith("atomic") and places:
+            if (called.startswith("atomic") or called in self._atomic) and places:
                 for word in islice(_leaves(places[0]), _MOST_WORDS):
                     found.setdefault(word, set()).add(called)
         return found

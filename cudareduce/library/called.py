@@ -12,14 +12,12 @@ from cudareduce.errors import UsageError
 from cudareduce.library.arguments import COUNT, ROWS, Argument, guessed, locks, room_of, strides
 from cudareduce.library.body import Body
 from cudareduce.library.elements import bytes_of
+from cudareduce.library.functors import Helpers
 from cudareduce.library.header import Finish, RowGrid
 from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.room import Room
 from cudareduce.library.syntax import Function, names_in
 
-#: Bits of a count's value, by what its type says; of others they suffice for every array.
-_BITS = (("short", 15), ("int16_t", 15), ("int32_t", 31), ("long", 63), ("64_t", 63),
-         ("size_t", 64), ("int8_t", 7), ("", 31))  # fmt: skip
 _TYPE = re.compile(r"(?:typename|class)\b")
 #: Nobody writes more; each takes a moment.
 _MOST_PARAMETERS = 100
@@ -66,6 +64,11 @@ class Call:
     plane: bool
 
     @property
+    def chosen(self) -> tuple[str, ...]:
+        """What it is given in words of its file: operators among others."""
+        return (*self.template, *(words.partition("=")[2] for words in self.said))
+
+    @property
     def answers_in_place(self) -> bool:
         """Whether its answer takes the place of an element."""
         return self.read == self.write
@@ -74,8 +77,8 @@ class Call:
     def takes(self) -> str:
         """The parameters of an entry point."""
         second, rows = ["const In *other"] * bool(self.other), ["size_t rows"] * bool(self.rows)
-        rooms = [f"void *room{k}" for k in range(len(self.rooms))]
-        return ", ".join(["const In *in", *second, "Out *out", "size_t n", *rows, *rooms])
+        rooms = (f"void *room{k}" for k in range(len(self.rooms)))
+        return ", ".join(("const In *in", *second, "Out *out", "size_t n", *rows, *rooms))
 
 
 def called(
@@ -84,11 +87,11 @@ def called(
     given: str,
     own: Mapping[str, int],
     says: Sequence[Argument] = (),
-    functor: str = "",
+    helpers: Helpers | None = None,
 ) -> Call:
     """How a kernel is called, with the template arguments that are `given`, or with the file's
-    `own`, by the names of the parameters, and what the user `says` of its parameters; `functor` is
-    the file's type that acts as an operator. Raises UsageError if one of them is not understood."""
+    `own`, by the names of the parameters, and what the user `says` of its parameters; `helpers` are
+    what the file has besides. Raises UsageError if one of them is not understood."""
     if len(function.parameters) > _MOST_PARAMETERS:
         raise UsageError(
             f"{path}: {function.name} has more than {_MOST_PARAMETERS} parameters: give the file a "
@@ -96,38 +99,48 @@ def called(
         )
     if given and not function.template:
         raise UsageError(f"{path}: {function.name} is no template: say --entry {function.name}")
-    parameters, body = [read_parameter(text) for text in function.parameters], Body(function.body)
-    acting = _acting(function, parameters, body)
-    if functor:
-        known = {*acting, functor}
-        says = (*(Argument("", p.name, "{}") for p in parameters if p.type in known), *says)
+    helpers = helpers or Helpers()
+    parameters = [read_parameter(text) for text in function.parameters]
+    body = Body(function.body, helpers.atomic)
+    acting, functor = _acting(function, parameters, body), helpers.functor
+    known = {**helpers.enums, **(dict.fromkeys((*acting, functor), "{}") if functor else {})}
+    says = (*(Argument("", p.name, known[p.type]) for p in parameters if p.type in known), *says)
     gets = _gets(path, function, parameters, body, says)
     by_what = {gets[p.name]: p for p in reversed(parameters)}
     read, other, count = by_what["in"], by_what.get("in2"), by_what.get("n")
     write = by_what.get("out", read)
     told = {n for p in parameters if not p.points for n in names_in(f"int x = {gets[p.name]};")}
     rows = _rows(path, function, body, count, many="rows" in told)
+    rooms, words = _words(function, parameters, gets)
+    zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
+    guards = any(locks(p, body) for p in zeroed)
+    finish = _finish(body, write, rows, guards=guards, zeroed=bool(zeroed))
+    acts = {**dict.fromkeys(acting, functor), **helpers.enums}
+    template = () if given else _template(path, function, own, acts)
+    roles = (read, other, write, count)
+    return Call(
+        text=function.name + (given or (f"<{', '.join(template)}>" if template else "")),
+        template=template, read=read, other=other, write=write, count=count, counted="n" in told,
+        rows=rows, rooms=rooms,
+        said=tuple(f"{p.name}={gets[p.name]}" for p in parameters if p not in roles),
+        arguments=", ".join(words),
+        finish="none" if read == write else finish, waits=guards or "this_grid" in body.words,
+        alone=finish in ("none", "atomic") and not body.words & _MANY_BLOCKS,
+        plane=bool(body.words & _PLANE),
+    )  # fmt: skip
+
+
+def _words(
+    function: Function, parameters: Sequence[Parameter], gets: Mapping[str, str]
+) -> tuple[tuple[Room, ...], list[str]]:
+    """Memory besides, and what each parameter is given in the words of a call."""
     rooms: list[Room] = []
     words = []
     for p in parameters:
         room = room_of(p, gets[p.name], function.template_names)
         words.append(_argument(p, gets[p.name], len(rooms) if room else None, function))
         rooms += [room] if room else []
-    zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
-    guards = any(locks(p, body) for p in zeroed)
-    finish = _finish(body, write, rows, guards=guards, zeroed=bool(zeroed))
-    template = () if given else _template(path, function, own, dict.fromkeys(acting, functor))
-    roles = (read, other, write, count)
-    return Call(
-        text=function.name + (given or (f"<{', '.join(template)}>" if template else "")),
-        template=template, read=read, other=other, write=write, count=count, counted="n" in told,
-        rows=rows, rooms=tuple(rooms),
-        said=tuple(f"{p.name}={gets[p.name]}" for p in parameters if p not in roles),
-        arguments=", ".join(words),
-        finish="none" if read == write else finish, waits=guards or "this_grid" in body.words,
-        alone=finish == "none" and not body.words & _MANY_BLOCKS,
-        plane=bool(body.words & _PLANE),
-    )  # fmt: skip
+    return tuple(rooms), words
 
 
 def _gets(
@@ -140,6 +153,13 @@ def _gets(
     gets = {p.name: said[p.name] for p in parameters if p.name in said}
     gets |= guessed(parameters, gets, body)
     shown = f"{path}: {function.name}({', '.join(function.parameters)}) cannot be called"
+    open_ = {name: what for name, what in said.items() if not what.isdigit()}
+    counts = [name for name, what in guessed(parameters, open_, body).items() if what == "n"]
+    if "n" not in gets.values() and counts and counts[0] in said:
+        raise UsageError(
+            f"{shown}: {counts[0]} counts its elements: leave out its --arg, and say how many with "
+            f"--n {said[counts[0]]} --sizes-only"
+        )
     for p in parameters:
         what = said.get(p.name, "")
         memory = what in ("in", "in2", "out", "out2") or what.startswith(("zeroed:", "scratch:"))
@@ -170,6 +190,8 @@ def _likely(parameter: Parameter, gets: Mapping[str, str], body: Body) -> str:
         return "in2" if "in" in gets.values() else "in"
     if COUNT.search(parameter.name) or ROWS.match(parameter.name):
         return "rows" if "n" in gets.values() else "n"
+    if body.factors(parameter.name) and bytes_of(parameter.type, ()):
+        return "1"
     kinds = {"bool": "false", "float": "1.0f", "double": "1.0"}
     return kinds.get(parameter.type, "0" if bytes_of(parameter.type, ()) else "{}")
 
@@ -219,36 +241,19 @@ def _finish(
     body: Body, write: Parameter, rows: RowGrid | None, *, guards: bool, zeroed: bool
 ) -> Finish | None:
     """What becomes of the partials of a kernel, where its text tells: those that atomics or a lock
-    combine in its output, and those that its last block folds or that there are none of, where it
-    writes to one place alone. None for others."""
-    if guards or body.atomics(write.name):
+    combine in its output, or that it adds to that, and those that its last block folds or that
+    there are none of, where it writes to one place alone. None for others."""
+    if guards or body.atomics(write.name) or body.adds_to(write.name):
         return "atomic"
     alone = body.changes(write.name) and not body.each(write.name)
     return "none" if rows or zeroed or alone or body.words & _MEETS else None
 
 
-def check(path: Path, functions: Sequence[Function], says: Sequence[Argument]) -> None:
-    """Raise UsageError if something is said of a parameter that none of the kernels has."""
-    for one in says:
-        kernels = [function for function in functions if one.means(function.name)]
-        names = [read_parameter(text).name for kernel in kernels for text in kernel.parameters]
-        if one.name not in names:
-            whose = "it has" if len(kernels) == 1 else "there are"
-            known = ", ".join(dict.fromkeys(names)) or ", ".join(f.name for f in functions)
-            what = f"parameter {one.name}" if kernels else f"kernel {one.kernel}"
-            raise UsageError(f"{path}: --arg: there is no {what}; {whose}: {known}")
-
-
-def most(count: str) -> int | None:
-    """The most elements that a type counts; None if no array has more."""
-    bits = next(bits for word, bits in _BITS if word in count)
-    return None if bits > 32 else 2 ** (bits + bool(re.search(r"\bu", count))) - 1
-
-
 def _acting(function: Function, parameters: Sequence[Parameter], body: Body) -> frozenset[str]:
-    """The template parameters that are no elements, but what combines them: types of values, and
-    such whose functions are called."""
-    values = {p.type for p in parameters if not p.points and not p.refers}
+    """The template parameters that are no elements, but what combines them: types of values of
+    which no pointer is, and such whose functions are called."""
+    held = {p.type for p in parameters if p.points}
+    values = {p.type for p in parameters if not p.points and not p.refers} - held
     types = [
         name for p, name in zip(function.template, function.template_names, strict=True)
         if _TYPE.match(p)
@@ -259,17 +264,20 @@ def _acting(function: Function, parameters: Sequence[Parameter], body: Body) -> 
 def _template(
     path: Path, function: Function, own: Mapping[str, int], acting: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Template arguments: types are the element's, but for what is `acting` as an operator, block
+    """Template arguments: types are the element's, but for what is `acting` as an operator, by its
+    own name or by that of its type, block
     sizes the block's, others the file's own. Whether a size is a power of two is nothing that holds
     of every size."""
     arguments = []
     for parameter, name in zip(function.template, function.template_names, strict=True):
-        flag = parameter.startswith("bool")
-        if acting.get(name):
+        flag, kind = parameter.startswith("bool"), parameter.rpartition(" ")[0]
+        if kind in acting:
+            arguments.append(acting[kind])
+        elif acting.get(name):
             arguments.append(acting[name])
         elif _TYPE.match(parameter) and name not in acting:
             arguments.append("In")
-        elif re.search(r"item|per_?thread", name, re.IGNORECASE) and not flag:
+        elif re.search(r"item|per_?thread|coars", name, re.IGNORECASE) and not flag:
             arguments.append("ITEMS")
         elif re.search(r"block|thread", name, re.IGNORECASE) and not flag:
             arguments.append("BLOCK")

@@ -12,7 +12,7 @@ from pathlib import Path
 from cudareduce.errors import UsageError
 from cudareduce.library.host_code import HostCall, number_at
 from cudareduce.library.kernel import Kernel
-from cudareduce.library.syntax import text
+from cudareduce.parsing import text
 from cudareduce.problem.dtypes import DTYPES
 
 #: Where a kernel's arguments are that it reads and writes, and how many it takes, by its name.

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from tree_sitter import Node
 
-from cudareduce.library.syntax import Function, every, parsed, text
+from cudareduce.library.called import Call
+from cudareduce.library.syntax import Function
+from cudareduce.parsing import every, parsed, text
 
 #: What a kernel is tried with whose name says nothing.
 _PLAIN = ("sum", "prod", "min", "max", "mean")
@@ -17,14 +20,34 @@ _EXTREMES = {
 }
 #: The same of what they call.
 _CALLED = {"max": re.compile("max", re.IGNORECASE), "min": re.compile("min(?!us)", re.IGNORECASE)}
+#: What finds the place of an extreme, or holds one, as people call it.
+_PLACES = re.compile(
+    r"arg_?(?:max|min)|(?:max|min)\w*?(?:idx|ind|pos|loc)|(?:idx|ind(?:ex)?|pos)\w*(?:max|min)"
+    r"|(?:max|min)\w* \w*(?:idx|ind|pos|loc|place)", re.IGNORECASE,
+)  # fmt: skip
+#: What a place is written as.
+_INTEGERS = frozenset(["int", "unsigned", "unsigned int", "uint", "int32_t", "uint32_t"])
 _COMPARES = frozenset(["<", "<=", ">", ">="])
 
 
-def ops_named(function: Function) -> tuple[str, ...]:
-    """What a kernel may reduce by: what its name says, or else what people write most."""
-    named = [op for op, name in _EXTREMES.items() if name.search(function.name)]
+def ops_named(function: Function, chosen: Iterable[str]) -> tuple[str, ...]:
+    """What a kernel may reduce by: what its name says, or what has been `chosen` for it to combine
+    with, or else what people write most."""
+    named = [op for op, name in _EXTREMES.items() if name.search(function.name)] or [
+        op for op, name in _CALLED.items() if any(name.search(one) for one in chosen)
+    ]
     plain = len(named) != 1 or re.search("sum|add", function.name, re.IGNORECASE)
     return _PLAIN if plain else tuple(named)
+
+
+def places_named(function: Function, call: Call) -> tuple[str, ...]:
+    """By which operators one block finds the place of an extreme and writes nothing else, as its
+    name or that of what it writes says; none if it does something else."""
+    integer = call.write.type in _INTEGERS and not call.answers_in_place
+    if not (integer and call.alone and _PLACES.search(f"{function.name} {call.write.name}")):
+        return ()
+    named = tuple(f"arg{op}" for op, name in _CALLED.items() if name.search(function.name))
+    return named or ("argmax", "argmin")
 
 
 def ops_in(code: str) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from cudareduce.library.syntax import Piece, text
+from cudareduce.library.syntax import Piece
+from cudareduce.parsing import text
 
 _WORD = re.compile(r"(?<![\w:])(?:\w+::)*(?P<last>[A-Za-z_]\w*)")
 _NAME = re.compile(r"\b\w+$")

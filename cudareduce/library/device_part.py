@@ -7,15 +7,18 @@ part too. Every line keeps its number, so that a compiler's words still lead to 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from tree_sitter import Node
 
 from cudareduce.library.expanded import Macro, expanded, macros_in
-from cudareduce.library.syntax import Function, Piece, pieces, text
+from cudareduce.library.functors import Helpers, helpers_in
+from cudareduce.library.syntax import Function, Piece, pieces
+from cudareduce.parsing import text
 
 #: What makes a function or a variable one of the device; a constant may be of both.
 _DEVICE = frozenset(["__device__", "__global__"])
@@ -67,16 +70,23 @@ class Unit:
         return {name: piece.kind.startswith("preproc_") for piece in self.all()
                 for name in piece.defines}  # fmt: skip
 
+    @cached_property
+    def helpers(self) -> Helpers:
+        """What its kernels combine with."""
+        return helpers_in(self.all())
+
     def kernels(self) -> list[Function]:
         """Its `__global__` functions."""
         found = (piece for piece in self.all() if "__global__" in piece.words)
         return [piece.function for piece in found if piece.function is not None]
 
 
-def read_unit(path: Path, source: str, seen: set[Path] | None = None) -> Unit:
-    """A file with the headers beside it, each of them once."""
+def read_unit(
+    path: Path, source: str, folders: Sequence[Path] = (), seen: set[Path] | None = None
+) -> Unit:
+    """A file with the headers beside it, or in one of these `folders`, each of them once."""
     seen = set() if seen is None else seen
-    macros = dict(_macros(path, source, set()))
+    macros = dict(_macros(path, source, folders, set()))
     data = expanded(source, macros).encode(errors="replace")
     found = tuple(pieces(data))
     included: dict[int, Unit | str] = {}
@@ -85,7 +95,7 @@ def read_unit(path: Path, source: str, seen: set[Path] | None = None) -> Unit:
         if piece.kind != "preproc_include" or named is None or named.type != "string_literal":
             continue
         name = text(named).strip('"')
-        beside = _beside(path.parent, name)
+        beside = _beside(path.parent, name, folders)
         if beside is None:
             if name not in _DEVICE_HEADERS:
                 included[piece.node.start_byte] = name
@@ -93,21 +103,23 @@ def read_unit(path: Path, source: str, seen: set[Path] | None = None) -> Unit:
             seen.add(beside)
             with suppress(OSError):
                 text_of = beside.read_text(errors="replace")
-                included[piece.node.start_byte] = read_unit(beside, text_of, seen)
+                included[piece.node.start_byte] = read_unit(beside, text_of, folders, seen)
     return Unit(path, data, found, included)
 
 
-def _macros(path: Path, source: str, seen: set[Path]) -> Iterator[tuple[str, Macro]]:
+def _macros(
+    path: Path, source: str, folders: Sequence[Path], seen: set[Path]
+) -> Iterator[tuple[str, Macro]]:
     """The macros that stand for words of CUDA in a file and the headers beside it."""
     for line in source.splitlines():
         words = line.replace("#", "# ", 1).split()
         if words[:2] != ["#", "include"] or '"' not in line:
             continue
-        beside = _beside(path.parent, line.split('"')[1])
+        beside = _beside(path.parent, line.split('"')[1], folders)
         if beside is not None and beside not in seen:
             seen.add(beside)
             with suppress(OSError):
-                yield from _macros(beside, beside.read_text(errors="replace"), seen)
+                yield from _macros(beside, beside.read_text(errors="replace"), folders, seen)
     yield from macros_in(source).items()
 
 
@@ -212,9 +224,9 @@ def _only_directives(own: str) -> str:
     return "\n".join(kept)
 
 
-def _beside(folder: Path, name: str) -> Path | None:
-    """The header of this name that lies near a file, if there is one."""
+def _beside(folder: Path, name: str, folders: Sequence[Path]) -> Path | None:
+    """The header of this name that lies near a file or in one of these folders, if there is one."""
     with suppress(OSError, ValueError):  # a name that no file can have
-        near: Iterable[Path] = (folder / one / name for one in _FOLDERS)
+        near = (one / name for one in (*(folder / other for other in _FOLDERS), *folders))
         return next((path.resolve() for path in near if path.is_file()), None)
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from cudareduce.errors import UsageError
@@ -17,9 +18,14 @@ _ELEMENTS = {
     "unsigned char": "uint8", "uint8_t": "uint8",
     "char": "int8", "long int": "int64", "unsigned long int": "uint64",
     "long long int": "int64", "unsigned long long int": "uint64", "size_t": "uint64",
+    "u32": "uint32", "u64": "uint64", "i32": "int32", "i64": "int64", "f32": "float32",
+    "f64": "float64",
 }  # fmt: skip
 #: Types that are no elements here, in bytes.
 _BYTES = {"bool": 1, "short": 2, "unsigned short": 2, "int16_t": 2, "uint16_t": 2}
+#: Bits of a count's value, by what its type says; of others they suffice for every array.
+_BITS = (("short", 15), ("int16_t", 15), ("int32_t", 31), ("long", 63), ("64_t", 63), ("64", 63),
+         ("size_t", 64), ("int8_t", 7), ("", 31))  # fmt: skip
 
 
 def read_dtypes(kernel: str, element: str, template: Sequence[str]) -> tuple[str, ...]:
@@ -64,3 +70,9 @@ def bytes_of(kind: str, template: Sequence[str]) -> int | None:
     if kind in template:
         return max(dtype.size for dtype in DTYPES.values())
     return DTYPES[_ELEMENTS[kind]].size if kind in _ELEMENTS else _BYTES.get(kind)
+
+
+def most(count: str) -> int | None:
+    """The most elements that a type counts; None if no array has more."""
+    bits = next(bits for word, bits in _BITS if word in count)
+    return None if bits > 32 else 2 ** (bits + bool(re.search(r"\bu", count))) - 1

@@ -26,11 +26,11 @@ extern "C" __global__ void {entry}({takes})
     {call}({arguments});{after}
 }}
 """
-#: Of one block, whose answer takes the place of an element.
+#: Of one block, whose answer takes the place of an element, or is a place in 32 bits.
 _TO_OUT = """
     __syncthreads();
     if (threadIdx.x == 0)
-        *out = in[0];"""
+        *out = {};"""
 
 
 #: Of a block whose threads are counted in two dimensions, and launched in one.
@@ -50,21 +50,32 @@ _FLAT = """
 _OURS = ("Element", "Scalar", "Operator", "Op", "Acc", "Result", "In", "Out", "BLOCK", "ITEMS",
          "VECTOR", "LOWEST", "HIGHEST", "COUNT")  # fmt: skip
 
+#: Types that people call so in a header of their own, which may not be there.
+_SHORT = {"u8": "unsigned char", "u32": "unsigned", "u64": "unsigned long long", "i32": "int",
+          "i64": "long long", "f32": "float", "f64": "double"}  # fmt: skip
+
 
 def with_entry_point(
-    path: Path, device: str, entry: str, call: Call, names: Mapping[str, bool], width: int | None
-) -> str:
+    path: Path, device: str, entry: str, call: Call, names: Mapping[str, bool], width: int | None,
+    *, finds: bool,
+) -> str:  # fmt: skip
     """The device part of a file, whose kernels become device functions, and an `entry` that calls
     one of them. Lines keep their numbers. Of the file's `names`, with whether they are macros,
     those that are ours, too, become others. With a `width` it sees its threads in rows of so
-    many."""
+    many. Short names of types are declared that it declares nowhere. If it `finds` a place, that
+    is made as wide as answers are."""
     after = _AFTER.format(
         entry=entry, takes=call.takes, call=call.text, arguments=call.arguments,
-        after=_TO_OUT if call.answers_in_place else "",
+        after=_TO_OUT.format("*(const int *)out" if finds else "in[0]")
+        if finds or call.answers_in_place else "",
     )  # fmt: skip
     both = [name for name in _OURS if name in names]
     before = "".join(f'#pragma push_macro("{name}")\n' for name in both)
     before += "".join(f"#define {name} their_{name}\n" for name in both if not names[name])
+    before += "".join(
+        f"using {name} = {kind};\n" for name, kind in _SHORT.items()
+        if name in device and name not in names
+    )  # fmt: skip
     before += _PLANE.format(width=width) if width else ""
     undone = (_FLAT if width else "") + "".join(f'\n#pragma pop_macro("{name}")' for name in both)
     return f'{_BEFORE}{before}#line 1 "{path}"\n{device}{undone}{after}'

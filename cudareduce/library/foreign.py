@@ -15,64 +15,35 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.library.arguments import Argument
-from cudareduce.library.assumption import assumption
-from cudareduce.library.called import Call, called, check, most
+from cudareduce.library.arguments import check
+from cudareduce.library.assumption import assumption, nowhere
+from cudareduce.library.called import Call, called
 from cudareduce.library.chains import joined
 from cudareduce.library.chosen import Row, overloads, rows
-from cudareduce.library.combined import ops_named
+from cudareduce.library.combined import ops_named, places_named
+from cudareduce.library.computed import computes
 from cudareduce.library.condition import Condition
 from cudareduce.library.device_part import Unit, constants, device_part, read_unit
-from cudareduce.library.elements import read_dtypes, written_dtype
+from cudareduce.library.elements import most
 from cudareduce.library.entry import EXTERN_SHARED
 from cudareduce.library.entry_point import with_entry_point
-from cudareduce.library.functors import functor_in
-from cudareduce.library.header import BLOCKS, Finish, GridRule
+from cudareduce.library.guesses import Guesses
+from cudareduce.library.header import BLOCKS, Finish
 from cudareduce.library.host_code import HostCode, host_code, of_kernel
-from cudareduce.library.in_place import keeps_partials, overwrites
+from cudareduce.library.in_place import overwrites
 from cudareduce.library.kernel import Adopt, Kernel
 from cudareduce.library.launch_guess import Launch, guessed_launch, looks_of, said_by_file
-from cudareduce.library.own_launch import Said, own_template
+from cudareduce.library.own_launch import own_template
 from cudareduce.library.syntax import Function, names_in
 from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import Map
-from cudareduce.problem.sizes import counted
 
 #: What of a launch the user may say, as `Guesses` calls it.
 _OPTIONS = ("block", "items", "grid", "shared", "finish", "map")
-#: What is made of two arrays where nobody says.
-_DOT = Map("a * b", 2)
 
 #: What is said of a kernel whose partials were to be its own input.
 FOLDED = (
     "the host folds its partials, which need not be as many, outside of the time: --finish host"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Guesses:
-    """What the user says of a file: the `entries` that are its kernels, `chains` of
-    them with commas, `block` threads, `items`
-    elements a thread, `grid` blocks or a rule for their number, `shared` bytes of dynamic shared
-    memory a block, `map` what it makes of elements, `arguments` what its parameters get. None
-    leaves it to the file's own signs."""
-
-    entries: tuple[str, ...] = ()
-    chains: tuple[str, ...] = ()
-    block: int | None = None
-    items: int | None = None
-    grid: int | GridRule | None = None
-    finish: Finish | None = None
-    shared: int | None = None
-    map: Map | None = None
-    arguments: tuple[Argument, ...] = ()
-
-    @property
-    def launch(self) -> Said:
-        """What of it is said of a launch."""
-        return Said(
-            block=self.block, items=self.items, grid=self.grid, exactly=True, shared=self.shared
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +73,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     A UsageError if it has no `__global__` function, or none that can be called: its parameters,
     element type or template parameters are not understood.
     """
-    unit = read_unit(path, text)
+    unit = read_unit(path, text, says.headers)
     host = host_code(unit.all())
     left = deque(rows(unit, host, says.entries, says.chains))
     check(path, [function for row in left for function, _ in row], says.arguments)
@@ -123,9 +94,8 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
         kernels.append(kernel)
         said += assumed
     if refused and (named or not kernels):
-        raise UsageError(
-            "; ".join([refused[0], *(w.removeprefix(f"{path}: ") for w in refused[1:])])
-        )
+        others = [words.removeprefix(f"{path}: ") for words in refused[1:]]
+        raise UsageError("; ".join([refused[0], *others, *nowhere(unit.missing)]))
     said += [f"{words}: left out" for words in refused]
     return Adopted(
         tuple(kernels), (*said, *overloads(unit, (k.entry for row in kernels for k in row.chain)))
@@ -189,25 +159,22 @@ def _adopted(
 ) -> tuple[Kernel, str]:  # fmt: skip
     """A kernel and what was assumed about it; kernels `later` go on with what it leaves."""
     path, known = unit.path, own_template(of_kernel(host, function, given), function)
-    call = called(path, function, given, known, says.arguments, functor_in(unit.all()))
-    name, template = function.name, function.template_names
-    dtypes = read_dtypes(name, call.read.type, template)
-    partials = written_dtype(name, call.write.type, template, dtypes)
-    mapped = _map(path, function, call, says)
+    call = called(path, function, given, known, says.arguments, unit.helpers)
+    name, ops, finds = function.name, ops_named(function, call.chosen), places_named(function, call)
+    dtypes, partials, mapped = computes(path, function, call, says, finds=bool(finds))
+    device = device_part(unit, name, names_in(f"int x = {call.text}({call.arguments});"))
+    sizes = [max(DTYPES[kind].size for kind in (read, partials or read)) for read in dtypes]
+    launch = _launch(unit, host, function, call, says, given, later, device, sizes)
     # Else it could not read what it has written, or would map it once more.
     again = call.counted and not call.rows and partials in (None, *dtypes) and mapped is None
-    finish = _finish(path, function, call, says, again=again)
-    device = device_part(unit, name, names_in(f"int x = {call.text}({call.arguments});"))
-    sizes = [max(DTYPES[name].size for name in (read, partials or read)) for read in dtypes]
-    launch = _launch(unit, host, function, call, says, given, later, device, sizes)
+    finish = _finish(path, function, call, says, again=again and not launch.whole_tiles)
     entry = f"run_{name.rpartition('::')[2]}"
+    text = with_entry_point(
+        path, device, entry, call, unit.names, launch.width, finds=bool(finds)
+    )  # fmt: skip
     kernel = Kernel(
         id=path.stem if alone and path.stem.isidentifier() else name,
-        path=path,
-        family="user",
-        text=with_entry_point(path, device, entry, call, unit.names, launch.width),
-        title=f"{name} of {path.name}",
-        change="",
+        path=path, family="user", text=text, title=f"{name} of {path.name}", change="",
         scope="rows" if call.rows else "grid",
         grid="one" if call.answers_in_place else launch.grid,
         walk="element",  # nothing is known of the order of its additions: the widest bound holds
@@ -217,21 +184,20 @@ def _adopted(
         items=launch.items,
         fixed_grid=None if call.answers_in_place else launch.fixed_grid,
         exactly=launch.exactly,
-        other_blocks=launch.other_blocks,
-        other_items=launch.other_items,
+        other_blocks=launch.other_blocks, other_items=launch.other_items,
         dtypes=dtypes,
-        ops=ops_named(function),
+        ops=finds or ops,
         symbol=entry,
         partials=partials or "of its elements",
         dynamic_shared=launch.shared,
         rooms=call.rooms,
-        whole_tiles=not call.counted,
+        whole_tiles=launch.whole_tiles or not call.counted,
         constants=constants(unit, name),
         most=most(call.count.type) if call.count else None,
         map=mapped,
         in_place=call.answers_in_place or overwrites(function.body, call.read.name),
         guessed=_guessed(says, call),
-    )
+    )  # fmt: skip
     return kernel, assumption(kernel, call, launch.known_from, later, unit.missing)
 
 
@@ -264,30 +230,6 @@ def _finish(path: Path, function: Function, call: Call, says: Guesses, *, again:
     if finish.startswith(("relaunch", "reshape")) and not again:
         raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
     return finish
-
-
-def _map(path: Path, function: Function, call: Call, says: Guesses) -> Map | None:
-    """What a kernel makes of elements, as the user says it, else the product of two arrays. Raises
-    UsageError where that takes another number of arrays, or a launch is asked for that cannot
-    be."""
-    mapped = says.map or (_DOT if call.other else None)
-    reads = 2 if call.other else 1
-    if mapped and mapped.inputs != reads:
-        raise UsageError(
-            f"{path}: {call.text} reads {counted(reads, 'array')}, and --map {mapped.expression!r} "
-            f"takes {mapped.inputs}: say another --map, or --entry another kernel"
-        )
-    if call.answers_in_place and keeps_partials(function.body, call.read.name):
-        raise UsageError(
-            f"{path}: {call.text} leaves a partial of each block in its input, which is not "
-            "understood: let it write them to a second pointer, or give the file a header"
-        )
-    if call.answers_in_place and (says.grid or says.finish):
-        raise UsageError(
-            f"{path}: {call.text} leaves its answer in its input, so one block is all that it is "
-            "launched with: leave out --grid and --finish"
-        )
-    return mapped
 
 
 def _guessed(says: Guesses, call: Call) -> tuple[str, ...]:

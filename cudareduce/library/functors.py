@@ -1,14 +1,44 @@
-"""Structs that say by what a kernel of others combines, where it leaves that to an argument."""
+"""Structs and enumerations that say by what a kernel of others combines, where it leaves that to an
+argument."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
-from cudareduce.library.syntax import Piece, every, text
+from tree_sitter import Node
+
+from cudareduce.library.syntax import Piece
+from cudareduce.parsing import every, text
 
 _CLASSES = frozenset(["struct_specifier", "class_specifier"])
 _SUMS = re.compile(r"sum|add|plus", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Helpers:
+    """What of a file a kernel combines with: the type of its `functor`, the values of its
+    enumerations that stand for them (`enums`), and its functions that are `atomic`, by name."""
+
+    functor: str = ""
+    enums: Mapping[str, str] = field(default_factory=dict)
+    atomic: frozenset[str] = frozenset()
+
+
+def helpers_in(pieces: Iterable[Piece]) -> Helpers:
+    """What a file has of these."""
+    found = list(pieces)
+    return Helpers(functor_in(found), enumerators_in(found), _atomic_in(found))
+
+
+def _atomic_in(pieces: Iterable[Piece]) -> frozenset[str]:
+    """Functions of the device that change by an atomic what they are given a pointer to."""
+    functions = (piece for piece in pieces if piece.function and "__device__" in piece.words)
+    return frozenset(
+        name for piece in functions for name in piece.defines
+        if any(one.startswith("atomic") for one in piece.uses)
+    )  # fmt: skip
 
 
 def functor_in(pieces: Iterable[Piece]) -> str:
@@ -18,6 +48,32 @@ def functor_in(pieces: Iterable[Piece]) -> str:
     sums = [own for name, own in found.items() if _SUMS.search(name)]
     several = sums or list(found.values())
     return several[0] if sums or len(several) == 1 else ""
+
+
+def enumerators_in(pieces: Iterable[Piece]) -> dict[str, str]:
+    """The one of each enumeration that a kernel is given, by the names of the enumerations: of
+    several that which adds, else the first."""
+    found = {}
+    for piece in pieces:
+        for node in every(piece.node):
+            if node.type != "enum_specifier":
+                continue
+            name, body = _name_of(node), node.child_by_field_name("body")
+            listed = body.named_children if body else ()
+            names = [text(one.named_children[0]) for one in listed if one.type == "enumerator"]
+            if name and names:
+                chosen = next((one for one in names if _SUMS.search(one)), names[0])
+                of = f"{name}::" if any(child.type == "class" for child in node.children) else ""
+                found[name] = f"{piece.scope}{of}{chosen}"
+    return found
+
+
+def _name_of(enumeration: Node) -> str:
+    """What an enumeration is called, be it by itself or by the typedef around it."""
+    name, around = enumeration.child_by_field_name("name"), enumeration.parent
+    if name is None and around is not None and around.type == "type_definition":
+        name = around.child_by_field_name("declarator")
+    return text(name) if name else ""
 
 
 def _acting(piece: Piece) -> str:

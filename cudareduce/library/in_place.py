@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from cudareduce.library.syntax import converts, every, pieces, text
+from cudareduce.library.syntax import converts, pieces
+from cudareduce.parsing import every, text
 
 #: What an address may be wrapped in.
 _WRAPS = ("parenthesized_expression", "cast_expression", "pointer_declarator")

@@ -31,7 +31,7 @@ _TOLD = ("block", "items", "grid", "shared")
 class Launch:
     """How a kernel is launched, in the words of a header, and from where that is known; what nobody
     says may be one of others. A kernel that counts threads in two dimensions has them in rows of
-    `width`."""
+    `width`. One whose file launches no block for the rest of a tile takes `whole_tiles`."""
 
     block: int
     items: int
@@ -42,6 +42,7 @@ class Launch:
     other_blocks: tuple[int, ...]
     other_items: tuple[int, ...]
     width: int | None
+    whole_tiles: bool
     known_from: str
 
 
@@ -79,7 +80,8 @@ def guessed_launch(
         other_blocks=tuple(k for k in _likely(numbers) if k != block and "block" in open_),
         other_items=tuple(k for k in _ITEMS if k != items and "items" in open_),
         width=width,
-        known_from=in_rows + _known_from(told, own.lines),
+        whole_tiles=by.floors,
+        known_from=in_rows + _known_from(told, own.lines, floors=by.floors),
     )  # fmt: skip
 
 
@@ -89,15 +91,15 @@ def _likely(numbers: Sequence[int]) -> list[int]:
     return sorted({_LARGEST, *(k for k in numbers if k in BLOCKS)}, reverse=True)
 
 
-def _known_from(told: Sequence[str], lines: Sequence[int]) -> str:
-    """Where the file says so, in brackets."""
+def _known_from(told: Sequence[str], lines: Sequence[int], *, floors: bool) -> str:
+    """Where the file says so, in brackets, and whether its grid `floors`."""
     if not told:
         return ""
     where = "its constants"
     if lines:
         listed = ", ".join(map(str, sorted(lines)[:_MOST_LINES]))
         where = f"its launch{'es' * (len(lines) > 1)}, line{'s' * (len(lines) > 1)} {listed}"
-    return f" ({', '.join(told)}: {where})"
+    return f" ({', '.join(told)}: {where}{', which leaves out the rest of a tile' * floors})"
 
 
 def looks_of(function: Function, call: Call) -> Said:

@@ -6,7 +6,8 @@ from tree_sitter import Node
 
 from cudareduce.errors import UsageError
 from cudareduce.library.header import Finish
-from cudareduce.library.syntax import every, pieces, text
+from cudareduce.library.syntax import pieces
+from cudareduce.parsing import every, text
 from cudareduce.problem.operators import Map, Reduction
 
 #: What may become of the partials of a kernel that maps what it reads: it would map them again.
@@ -14,6 +15,7 @@ _ONCE: tuple[Finish, ...] = ("atomic", "none", "host", "last_block", "mailbox", 
                              "one_word", "cluster")  # fmt: skip
 #: What people square and take magnitudes with, besides products.
 _POWERS = frozenset(["pow", "powf"])
+_FUSED = frozenset(["fma", "fmaf", "__fmaf_rn", "__fma_rn"])
 _MAGNITUDES = frozenset(["abs", "fabs", "fabsf"])
 
 
@@ -35,10 +37,7 @@ def maps_in(code: str, inputs: int = 1) -> list[Map]:
     """What a text may make of elements, or of the differences of those of two arrays, as far as it
     says so: squares, where it multiplies something by itself, and magnitudes."""
     nodes = [node for piece in pieces(code.encode()) for node in every(piece.node)]
-    squares = any(
-        node.type == "binary_expression" and text(node.children[1]) == "*" and _alike(node)
-        for node in nodes
-    )
+    squares = any(_alike(*factors) for node in nodes if (factors := _factors(node)))
     called = {text(node.children[0]) for node in nodes if node.type == "call_expression"}
     square, magnitude = (
         ("a * a", "fabs(a)") if inputs == 1 else ("(a - b) * (a - b)", "fabs(a - b)")
@@ -47,10 +46,18 @@ def maps_in(code: str, inputs: int = 1) -> list[Map]:
     return [*found, Map(magnitude, inputs)] if called & _MAGNITUDES else found
 
 
-def _alike(product: Node) -> bool:
+def _factors(node: Node) -> list[Node]:
+    """What is multiplied there, by a sign or before it is added; empty if nothing is."""
+    given = node.child_by_field_name("arguments")
+    if node.type == "call_expression" and given and text(node.children[0]) in _FUSED:
+        return given.named_children[:2] if len(given.named_children) == 3 else []
+    times = node.type == "binary_expression" and text(node.children[1]) == "*"
+    return [node.children[0], node.children[2]] if times else []
+
+
+def _alike(left: Node, right: Node) -> bool:
     """Whether both factors are written alike, and are no numbers."""
-    left, right = (product.child_by_field_name(side) for side in ("left", "right"))
-    if left is None or right is None or left.type == "number_literal":
+    if left.type == "number_literal":
         return False
     return "".join(text(left).split()) == "".join(text(right).split())
 

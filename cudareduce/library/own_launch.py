@@ -19,7 +19,8 @@ from cudareduce.library.constants import Reading, Unknown
 from cudareduce.library.header import GridRule
 from cudareduce.library.host_code import HostCall, number_at
 from cudareduce.library.scopes import Constants, Scope
-from cudareduce.library.syntax import Function, text
+from cudareduce.library.syntax import Function
+from cudareduce.parsing import text
 
 #: Elements of a tile, and how many times as many are put in for the number of elements: every usual
 #: number of elements a thread divides it.
@@ -46,7 +47,8 @@ _BLOCK_NAME = re.compile(
 class Said:
     """What is said of a kernel's launch, None where nothing is: `block` threads, `items` elements a
     thread, `grid` blocks, at most or always (`exactly`), or a rule for their number, `shared` bytes
-    a block, whose threads are in rows of `width`. `lines` are where it stands."""
+    a block, whose threads are in rows of `width`. `lines` are where it stands. A launch that
+    `floors` its number of blocks leaves out what is left of the elements over a tile."""
 
     lines: tuple[int, ...] = ()
     block: int | None = None
@@ -55,6 +57,7 @@ class Said:
     exactly: bool = False
     shared: int | None = None
     width: int | None = None
+    floors: bool = False
 
 
 def own_template(calls: Sequence[HostCall], function: Function) -> dict[str, int]:
@@ -104,7 +107,8 @@ def _agreed(found: Sequence[Said]) -> Said:
         if all(getattr(other, name) == getattr(first, name) for other in found)
     }
     if all((o.grid, o.exactly) == (first.grid, first.exactly) for o in found):
-        same |= {"grid": first.grid, "exactly": first.exactly}
+        floors = all(one.floors for one in found)
+        same |= {"grid": first.grid, "exactly": first.exactly, "floors": floors}
     return Said(lines=tuple(line for one in found for line in one.lines), **same)
 
 
@@ -165,9 +169,9 @@ def _grid(shape: _Shape, n: int | None, reached: AbstractSet[str], later: Abstra
     """Grid and elements a thread, where the file has `n` elements itself."""
     node, strides = shape.call.configuration[0], not reached.isdisjoint(_GRIDS)
     blocks, reading = shape.reading(node, shape.many)
-    items = _items(shape, node, list(reading.names))
-    if items is not None:
-        return Said(grid="cover", items=items)
+    found = _items(shape, node, list(reading.names))
+    if found is not None:
+        return replace(found, floors=found.floors and not strides)
     if blocks is None:
         return Said(grid="fill" if strides and reading.counts_sms else None)
     if not 0 < blocks <= _MOST_BLOCKS:
@@ -181,18 +185,20 @@ def _grid(shape: _Shape, n: int | None, reached: AbstractSet[str], later: Abstra
     return Said(grid="cover", items=taken) if taken and not rest else Said()
 
 
-def _items(shape: _Shape, node: Node, names: Sequence[str]) -> int | None:
+def _items(shape: _Shape, node: Node, names: Sequence[str]) -> Said | None:
     """Elements a thread where blocks grow with the number of elements, under whichever of these
-    names it goes; None where they do not, or in another way."""
+    names it goes, and whether one more of them has a block; None where they do not grow, or in
+    another way."""
     guessed = [(name,) for name in names if name not in shape.sizes and shape.threads > 1]
     n = _TIMES * shape.threads
     for group in ([shape.counted] if shape.counted else []) + guessed:
-        once, twice = (shape.number(node, dict.fromkeys(group, k * n)) for k in (1, 2))
+        once, more, twice = (shape.number(node, dict.fromkeys(group, k)) for k in (n, n + 1, 2 * n))
         if once is None or twice is None or twice <= once or abs(2 * once - twice) > 1:
             continue
         tile, rest = divmod(n, twice - once)
         if not rest and tile and tile % shape.threads == 0:
-            return tile // shape.threads
+            items = tile // shape.threads
+            return Said(grid="cover", items=items, floors=tile > 1 and more == once == n // tile)
     return None
 
 

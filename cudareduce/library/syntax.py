@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 
-import tree_sitter_cuda
-from tree_sitter import Language, Node, Parser
+from tree_sitter import Node
 
-_CUDA = Language(tree_sitter_cuda.language())
+from cudareduce.parsing import every, parsed, text, without_comments
+
 #: What holds pieces instead of being one.
 _SCOPES = frozenset(["translation_unit", "namespace_definition", "declaration_list", "preproc_if",
                      "preproc_ifdef", "preproc_else", "preproc_elif", "ERROR"])  # fmt: skip
@@ -132,11 +132,6 @@ class Function:
         return [words[-1] if words else "" for words in before]  # "" in what is no C++
 
 
-def parsed(code: str) -> Node:
-    """The root of what a parser makes of some code, whether it is a whole file or not."""
-    return Parser(_CUDA).parse(code.encode(errors="replace")).root_node
-
-
 def names_in(code: str) -> frozenset[str]:
     """The names in some code, be they types, functions or variables."""
     return frozenset(text(node) for node in every(parsed(code)) if node.type in _NAMES)
@@ -145,7 +140,7 @@ def names_in(code: str) -> frozenset[str]:
 def pieces(data: bytes) -> list[Piece]:
     """The pieces of a file, in order."""
     found = []
-    left = [(Parser(_CUDA).parse(data).root_node, "")]
+    left = [(parsed(data), "")]
     while left:
         node, scope = left.pop()
         if _held(node).type in _SCOPES:
@@ -196,15 +191,6 @@ def converts(call: Node) -> bool:
     return plain or (name is not None and text(name).endswith("_cast"))
 
 
-def without_comments(node: Node) -> str:
-    """Its text with a space for each comment."""
-    data, parts, start = node.text or b"", [], 0
-    for comment in (n for n in every(node) if n.type == "comment"):
-        parts.append(data[start : comment.start_byte - node.start_byte])
-        start = comment.end_byte - node.start_byte
-    return b" ".join([*parts, data[start:]]).decode(errors="replace")
-
-
 def _number(node: Node, depth: int = 3) -> int | None:
     """The whole number that a literal, or the product or power of two of some, stands for."""
     inner = node.named_children
@@ -220,17 +206,3 @@ def _number(node: Node, depth: int = 3) -> int | None:
     if left is None or right is None or sign not in ("*", "<<"):
         return None
     return left * right if sign == "*" else left << min(right, _LONGEST_SHIFT)
-
-
-def text(node: Node) -> str:
-    """What stands there."""
-    return (node.text or b"").decode(errors="replace")
-
-
-def every(node: Node) -> Iterator[Node]:
-    """A node and all below it, in order; however deep, since a file may nest as it likes."""
-    left = [node]
-    while left:
-        one = left.pop()
-        yield one
-        left += reversed(one.children)

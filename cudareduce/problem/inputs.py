@@ -103,8 +103,8 @@ def stored(values: Array, dtype: DType) -> Array:
 
 
 def made_positive(data: Array, dtype: DType) -> Array:
-    """Stored elements moved to above 0, in the order of size that they had; a NaN loses its
-    sign."""
+    """Stored elements moved to above 0, in the order of size that they had; -infinity becomes the
+    least number there is, and a NaN loses its sign."""
     if dtype.kind != "float":
         unsigned = data.view(f"u{dtype.size}")
         if dtype.kind == "int":
@@ -112,7 +112,9 @@ def made_positive(data: Array, dtype: DType) -> Array:
         return np.asarray(np.maximum(unsigned, 1).view(data.dtype))
     numbers = as_numbers(data, dtype)
     lowest = np.min(numbers, initial=0, where=np.isfinite(numbers))
-    return stored(np.maximum(np.abs(numbers - lowest), _SMALL), dtype)
+    moved = stored(np.maximum(np.abs(numbers - lowest), _SMALL), dtype)
+    moved.view(f"u{dtype.size}")[np.isneginf(numbers)] = 1
+    return moved
 
 
 def without_nan(data: Array, reduction: Reduction) -> Array:

@@ -18,7 +18,7 @@ _SPECIAL_AT_MOST = 2**17
 _SPREAD_UP_TO = 2**17
 #: What becomes of these is arithmetic's, not that of the order in which threads run.
 _IN_ANY_ORDER = ("nan", "-nan", "inf", "-inf", "clash", "zero", "zeros", "neutral", "finite",
-                 "close", "large", "uneven", "lowest", "highest")  # fmt: skip
+                 "close", "close-below", "large", "uneven", "lowest", "highest")  # fmt: skip
 
 
 def patterns_for(reduction: Reduction, n: int, tile: int) -> list[str]:
@@ -46,8 +46,8 @@ def _always(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
     elif reduction.op.name in _EXTREMA:
         yield from ("rising", "falling", "one-sided")
         yield from (f"extremum:{place}" for place in places(n, tile))
-        if floats and not _is_small(n, tile):
-            yield "nan"
+        if not _is_small(n, tile):
+            yield from ("neutral", "nan") if floats else ("neutral",)
     else:
         yield "random"
     if reduction.op.expression and floats:
@@ -66,7 +66,7 @@ def _special(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
     if op in _EXTREMA:
         yield from ("neutral", "close")
     if op in _EXTREMA and floats:
-        yield from ("finite", "zeros")
+        yield from ("finite", "zeros", "close-below")
         # In a position's answer the first NaN wins, so there is another one behind it.
         behind = f",{n - 1}" if reduction.op.indexed else ""
         yield from (f"{('nan', '-nan')[k % 2]}:{at}{behind}" for k, at in enumerate(edges))

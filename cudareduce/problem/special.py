@@ -73,6 +73,11 @@ def _close(reduction: Reduction, n: int, rows: int, rng: np.random.Generator) ->
     return np.asarray(np.array(largest, dtype.storage) - below)
 
 
+def _close_below(reduction: Reduction, n: int, rows: int, rng: np.random.Generator) -> Array:
+    """Neighbours from -1 down, whose order is another one to whoever compares their bits."""
+    return np.asarray(-_close(reduction, n, rows, rng))
+
+
 def _zeros(reduction: Reduction, n: int, rows: int, rng: np.random.Generator) -> Array:
     """+0 and -0, which are equal: either is their extremum, and the first is the position."""
     both = np.array([0.0, -0.0], number_kind(reduction.dtype))
@@ -117,6 +122,7 @@ def _spread(reduction: Reduction, n: int, rows: int, rng: np.random.Generator) -
 #: By name, what makes `rows * n` elements.
 SPECIAL: Mapping[str, Callable[[Reduction, int, int, np.random.Generator], Array]] = {
     "neutral": _neutral, "finite": _finite, "one-sided": _one_sided, "close": _close,
+    "close-below": _close_below,
     "zeros": _zeros, "large": _large, "uneven": _uneven, "lowest": _lowest, "highest": _highest,
     "spread": _spread,
 }  # fmt: skip

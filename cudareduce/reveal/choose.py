@@ -10,7 +10,8 @@ from cudareduce.device import DeviceLimits
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Problem
-from cudareduce.library.foreign import Guesses, adopting
+from cudareduce.library.foreign import adopting
+from cudareduce.library.guesses import Guesses
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.peers import catalogue
 from cudareduce.peers.contract import Peer

@@ -131,11 +131,12 @@ def _fits(pattern: str, n: int, asks: Condition) -> bool:
     name, _, places = pattern.partition(":")
     if name in ("nan", "-nan"):
         return asks.nan == "propagate" or (asks.nan == "drop" and n > 1)
-    if asks.positive and name in ("-inf", "neutral", "finite"):
+    if asks.positive and name in ("-inf", "finite"):
         return False
-    if asks.bounded and (name == "neutral" or name.endswith("inf")):
+    neutral = name == "neutral" and not asks.positive  # of positive numbers it is the least
+    if asks.bounded and (neutral or name.endswith("inf")):
         return False
-    infinite = name == "neutral" or (name.endswith("inf") and places.count(",") + 1 >= n)
+    infinite = neutral or (name.endswith("inf") and places.count(",") + 1 >= n)
     return not (asks.finite and infinite)
 
 

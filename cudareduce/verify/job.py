@@ -17,9 +17,9 @@ from cudareduce.verify.shapes import FAR, LEAST, Care
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, unbuilt, worse
 from cudareduce.verify.verify import verify
 
-#: A job that takes so many seconds of a processor counts as hanging: 20 and a tenth of the pace of
+#: A job that takes so many seconds of a processor counts as hanging: 10 and a tenth of the pace of
 #: the slowest kernel known, one atomic per element.
-_START_S, _ELEMENTS_PER_S = 20.0, 250_000
+_START_S, _ELEMENTS_PER_S = 10.0, 250_000
 #: What it says where the emulator, and not a kernel, may be the cause.
 _UNDECIDED = ("is not possible here", "no answer after")
 #: What it says of a race, which no other launch mends.

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from time import monotonic
 
-#: Of a process that has had less than this share of a processor it is not the load that keeps it.
-_IDLE = 0.01
+#: Of a process that has had less than this share of a processor, over so many seconds at least, it
+#: is not the load that keeps it.
+_IDLE, _IDLE_S = 0.01, 10.0
 #: Seconds after which one that still has some of its limit left is looked at again, at least.
 _LOOK_S = 1.0
 
@@ -31,8 +32,11 @@ class Watchdog:
         if self._wall or spent_s is None:
             return True
         left_s = self._limit_s - (spent_s - self._start_s)
-        idle = spent_s - self._before_s < _IDLE * (now - self._looked)
-        self._before_s, self._looked, self.ends = spent_s, now, now + max(left_s, _LOOK_S)
+        passed_s, self.ends = now - self._looked, now + max(left_s, _LOOK_S)
+        if passed_s < _IDLE_S:
+            return left_s <= 0
+        idle = spent_s - self._before_s < _IDLE * passed_s
+        self._before_s, self._looked = spent_s, now
         return left_s <= 0 or idle
 
 

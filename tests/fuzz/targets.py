@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 from cudareduce.errors import CudareduceError, UsageError
 from cudareduce.gate.command import compare_files
 from cudareduce.gate.request import CompareRequest, Judging
-from cudareduce.library.foreign import Guesses, adopt
+from cudareduce.library.foreign import adopt
+from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import KEYS, read_header
 from cudareduce.library.kernel import load_kernel
 from cudareduce.problem.sizes import parse_sizes

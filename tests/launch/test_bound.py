@@ -11,7 +11,8 @@ from cudareduce.errors import BuildError
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
 from cudareduce.library.arguments import read_argument
-from cudareduce.library.foreign import Guesses, adopt
+from cudareduce.library.foreign import adopt
+from cudareduce.library.guesses import Guesses
 from cudareduce.problem.operators import reduction_of
 
 #: The answer is the number of blocks that have ever counted, or what the memory held before.

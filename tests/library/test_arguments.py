@@ -9,7 +9,8 @@ import pytest
 
 from cudareduce.errors import UsageError
 from cudareduce.library.arguments import Argument, read_argument
-from cudareduce.library.foreign import Adopted, Guesses, adopt
+from cudareduce.library.foreign import Adopted, adopt
+from cudareduce.library.guesses import Guesses
 from cudareduce.library.room import Room
 
 
@@ -200,3 +201,27 @@ def test_a_long_body_is_read_once(body: str) -> None:
     began = time.process_time()
     adopted("const int *a, int *b, int n, int m, int *c", body, "m=1", "c=out2")
     assert time.process_time() - began < 5
+
+
+def test_a_number_for_a_count_leads_to_sizes() -> None:
+    words = refused("const int *x, int *y, int n", "*y = x[0];", "n=7")
+    assert "n counts its elements" in words
+    assert words.endswith("--n 7 --sizes-only")
+
+
+def test_a_factor_is_likely_one() -> None:
+    assert refused("const int *x, int *y, int n, int k", "*y = x[0] * k;").endswith("--arg k=1")
+
+
+def test_what_is_only_added_to_is_set_before() -> None:
+    assert adopted("const int *x, int *y, int n", "*y += x[0];").kernels[0].finish == "atomic"
+    assert adopted("const int *x, int *y, int n", "*y = 0; *y += x[0];").kernels[0].finish == "none"
+
+
+def test_a_place_alone_is_the_answer_by_its_name() -> None:
+    text = "__global__ void {}(const float *x, int *y, int n) {{ *y = x[0] > 0; }}"
+    for name, ops in (("argmaxKernel", ("argmax",)), ("min_idx", ("argmin",))):
+        (kernel,) = adopt(Path("theirs.cu"), text.format(name), Guesses()).kernels
+        assert (kernel.ops, kernel.finish) == (ops, "none")
+    with pytest.raises(UsageError, match="writes int"):
+        adopt(Path("theirs.cu"), text.format("positives"), Guesses())

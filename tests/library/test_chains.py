@@ -9,7 +9,8 @@ import pytest
 
 from cudareduce.errors import UsageError
 from cudareduce.launch.plan import Problem, plan
-from cudareduce.library.foreign import Adopted, Guesses, adopt
+from cudareduce.library.foreign import Adopted, adopt
+from cudareduce.library.guesses import Guesses
 from cudareduce.problem.operators import reduction_of
 from tests.conftest import ROOT
 

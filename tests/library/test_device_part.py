@@ -76,3 +76,12 @@ __global__ void kernel(const int *a, int *b, int n)
     assert {2**20, 10**6, 2**16} <= set(found)
     assert not {77, 55, 99 + 1, 0x7FFF, 4000} & set(found)
     assert max(found) == 2**63
+
+
+def test_headers_are_looked_for_in_further_folders(tmp_path: Path) -> None:
+    (tmp_path / "far.h").write_text("typedef float real;\n")
+    source = '#include "far.h"\n__global__ void kernel(real *a) {}\n'
+    assert read_unit(Path("theirs.cu"), source).missing == ("far.h",)
+    found = read_unit(Path("theirs.cu"), source, [tmp_path])
+    assert found.missing == ()
+    assert "typedef float real" in device_part(found, "kernel")

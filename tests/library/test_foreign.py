@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from cudareduce.errors import UsageError
-from cudareduce.library.foreign import Guesses, adopt
+from cudareduce.library.foreign import adopt
+from cudareduce.library.guesses import Guesses
 
 Call = Callable[..., tuple[int, str, str]]
 

@@ -38,6 +38,10 @@ def test_partials_lie_where_the_blocks_number_says() -> None:
 
 def test_what_a_text_forms_of_elements() -> None:
     assert [m.expression for m in maps_in("float f(float x) { return x * x; }")] == ["a * a"]
+    assert [m.expression for m in maps_in("float f(float x) { return fmaf(x, x, 1); }")] == [
+        "a * a"
+    ]
+    assert maps_in("float f(float x, float y) { return fmaf(x, y, 1); }") == []
     assert [m.expression for m in maps_in("float f(float *p) { return p[ 0 ] *p[0]; }")] == [
         "a * a"
     ]

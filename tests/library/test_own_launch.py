@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.library.foreign import Guesses, adopt
+from cudareduce.library.foreign import adopt
+from cudareduce.library.guesses import Guesses
 from cudareduce.library.kernel import Kernel
 
 STRIDES = """%s
@@ -164,7 +165,9 @@ def test_template_arguments_of_a_launch() -> None:
     adopted_ = adopt(Path("theirs.cu"), TEMPLATE, Guesses())
     assert "sums<In, BLOCK, 4, bool(1), 3, false> reads in" in adopted_.said[0]
     assert "block 128, items 4, grid cover, 0 bytes" in adopted_.said[0]
-    assert "memory (block, items, grid: its launch, line 6), finish" in adopted_.said[0]
+    where = "block, items, grid: its launch, line 6, which leaves out the rest of a tile"
+    assert f"memory ({where}), finish" in adopted_.said[0]
+    assert adopted_.kernels[0].whole_tiles
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ from cudareduce.bench.settings import Settings
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case, Prepared, Shape, planned
-from cudareduce.library.foreign import Guesses, adopt
+from cudareduce.library.foreign import adopt
+from cudareduce.library.guesses import Guesses
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Registry, kernels_folder, load_registry
 from cudareduce.problem.operators import reduction_of

@@ -83,6 +83,15 @@ def test_made_positive_in_the_order_that_there_was(dtype: str, pattern: str) -> 
     assert (np.diff(new[np.argsort(old, kind="stable")]) >= 0).all()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_neutral_positive_number_is_the_least(dtype: str) -> None:
+    """So that a maximum shows which begins at some number that is merely small."""
+    reduction = reduction_of("max", dtype)
+    if reduction.dtype.kind != "uint":
+        moved = made_positive(make("neutral", reduction, 3), reduction.dtype)
+        assert moved.view(f"u{reduction.dtype.size}").tolist() == [1, 1, 1]
+
+
 def test_a_nan_is_dropped_from_what_counts() -> None:
     for op, expected in (("min", 1.0), ("max", 2.0)):
         reduction = reduction_of(op, "float32")

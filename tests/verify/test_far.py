@@ -12,7 +12,8 @@ from cudareduce.budget import Deadline
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case, Prepared, build, planned
-from cudareduce.library.foreign import Guesses, adopt
+from cudareduce.library.foreign import adopt
+from cudareduce.library.guesses import Guesses
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import Reduction, reduction_of

@@ -297,7 +297,7 @@ def test_sizes_go_up_and_once_down() -> None:
 
 def test_the_limit_follows_the_work() -> None:
     full, least = limited(_job(), None), limited(_job(care="least"), None)
-    assert full.limit_s - 20 > 20 * (least.limit_s - 20) > 0
+    assert full.limit_s - 10 > 20 * (least.limit_s - 10) > 0
     assert not full.wall
     asked = limited(_job(), 5.0)
     assert (asked.limit_s, asked.wall) == (5.0, True)

@@ -1,0 +1,54 @@
+"""What a kernel of others computes: of which types, and of what it makes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cudareduce.errors import UsageError
+from cudareduce.library.called import Call
+from cudareduce.library.elements import read_dtypes, written_dtype
+from cudareduce.library.guesses import Guesses
+from cudareduce.library.in_place import keeps_partials
+from cudareduce.library.syntax import Function
+from cudareduce.problem.operators import Map
+from cudareduce.problem.sizes import counted
+
+#: What is made of two arrays where nobody says.
+_DOT = Map("a * b", 2)
+
+
+def computes(
+    path: Path, function: Function, call: Call, says: Guesses, *, finds: bool
+) -> tuple[tuple[str, ...], str | None, Map | None]:
+    """The types that a kernel reads, that of its partials, and what it makes of elements; one that
+    `finds` a place writes no partials."""
+    dtypes = read_dtypes(function.name, call.read.type, function.template_names)
+    if finds:
+        return dtypes, None, says.map
+    kind = call.write.type
+    partials = written_dtype(function.name, kind, function.template_names, dtypes)
+    return dtypes, partials, _map(path, function, call, says)
+
+
+def _map(path: Path, function: Function, call: Call, says: Guesses) -> Map | None:
+    """What a kernel makes of elements, as the user says it, else the product of two arrays. Raises
+    UsageError where that takes another number of arrays, or a launch is asked for that cannot
+    be."""
+    mapped = says.map or (_DOT if call.other else None)
+    reads = 2 if call.other else 1
+    if mapped and mapped.inputs != reads:
+        raise UsageError(
+            f"{path}: {call.text} reads {counted(reads, 'array')}, and --map {mapped.expression!r} "
+            f"takes {mapped.inputs}: say another --map, or --entry another kernel"
+        )
+    if call.answers_in_place and keeps_partials(function.body, call.read.name):
+        raise UsageError(
+            f"{path}: {call.text} leaves a partial of each block in its input, which is not "
+            "understood: let it write them to a second pointer, or give the file a header"
+        )
+    if call.answers_in_place and (says.grid or says.finish):
+        raise UsageError(
+            f"{path}: {call.text} leaves its answer in its input, so one block is all that it is "
+            "launched with: leave out --grid and --finish"
+        )
+    return mapped

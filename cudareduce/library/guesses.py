@@ -1,0 +1,38 @@
+"""What the user says of a file without a header, where the file's own signs are not to count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cudareduce.library.arguments import Argument
+from cudareduce.library.header import Finish, GridRule
+from cudareduce.library.own_launch import Said
+from cudareduce.problem.operators import Map
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """What the user says of a file: the `entries` that are its kernels, `chains` of
+    them with commas, `block` threads, `items`
+    elements a thread, `grid` blocks or a rule for their number, `shared` bytes of dynamic shared
+    memory a block, `map` what it makes of elements, `arguments` what its parameters get,
+    `headers` folders with headers besides those near it. None leaves it to the file's own signs."""
+
+    entries: tuple[str, ...] = ()
+    chains: tuple[str, ...] = ()
+    block: int | None = None
+    items: int | None = None
+    grid: int | GridRule | None = None
+    finish: Finish | None = None
+    shared: int | None = None
+    map: Map | None = None
+    arguments: tuple[Argument, ...] = ()
+    headers: tuple[Path, ...] = ()
+
+    @property
+    def launch(self) -> Said:
+        """What of it is said of a launch."""
+        return Said(
+            block=self.block, items=self.items, grid=self.grid, exactly=True, shared=self.shared
+        )

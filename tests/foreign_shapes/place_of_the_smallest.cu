@@ -1,0 +1,33 @@
+// expected: right  if: one of its elements is finite and none of its elements is NaN  shape: one block that writes nothing but the place of an extreme
+__global__ void argminKernel(const float *x, int *result, int n)
+{
+    __shared__ float value[128];
+    __shared__ int place[128];
+    int t = threadIdx.x, at = 0x7fffffff;
+    float least = INFINITY;
+    for (int i = t; i < n; i += 128)
+        if (x[i] < least) {
+            least = x[i];
+            at = i;
+        }
+    value[t] = least;
+    place[t] = at;
+    __syncthreads();
+    for (int s = 64; s > 0; s /= 2) {
+        bool smaller = t < s && value[t + s] < value[t];
+        bool before = t < s && value[t + s] == value[t] && place[t + s] < place[t];
+        if (smaller || before) {
+            value[t] = value[t + s];
+            place[t] = place[t + s];
+        }
+        __syncthreads();
+    }
+    if (t == 0)
+        result[0] = place[0];
+}
+int main()
+{
+    float *x;
+    int *result;
+    argminKernel<<<1, 128>>>(x, result, 1000);
+}
