@@ -783,17 +783,36 @@ def test_a_noisy_file_is_no_error(cudareduce: Call, tmp_path: Path) -> None:
 
 
 def test_thresholds_of_single_kernels(cudareduce: Call, tmp_path: Path) -> None:
-    path = tmp_path / "limits.toml"
-    path.write_text('default = "2%"\n[kernel]\n"reduce_v6*" = "4%"\nreduce_v9 = "1%"\n')
-    code, out, _ = cudareduce("compare", BEFORE, AFTER, "--thresholds", path)
-    assert code == 0
-    assert "thresholds: no kernel here is called 'reduce_v9'" in out
-    assert load_thresholds(path, 0.5).of("reduce_v7_shuffle") == 0.5
-    assert load_thresholds(path, None).of("reduce_v7_shuffle") == 0.02
+    path, known = tmp_path / "limits.toml", ("reduce_v6_multi_add", "reduce_v7_shuffle")
+    path.write_text('default = "2%"\n[kernel]\n"reduce_v6*" = "4%"\n')
+    assert cudareduce("compare", BEFORE, AFTER, "--thresholds", path)[0] == 0
+    assert load_thresholds(path, 0.5, known).of("reduce_v7_shuffle") == 0.5
+    assert load_thresholds(path, None, known).of("reduce_v7_shuffle") == 0.02
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    assert load_thresholds(path, None).of("reduce_v6_multi_add") == 0.04
+    assert load_thresholds(path, None, known).of("reduce_v6_multi_add") == 0.04
     path.write_text('[kernel]\n"reduce_*" = "9%"\nreduce_v7_shuffle = "1%"')
-    assert load_thresholds(path, None).of("reduce_v7_shuffle") == 0.01
+    assert load_thresholds(path, None, known).of("reduce_v7_shuffle") == 0.01
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("compare", BEFORE, AFTER), ("check", "--baseline", BEFORE), ("check", "--base", "HEAD"),
+     ("check", "--self", "2")],
+)  # fmt: skip
+def test_a_threshold_that_names_no_kernel(
+    cudareduce: Call, tmp_path: Path, option: tuple[object, ...]
+) -> None:
+    path = tmp_path / "limits.toml"
+    path.write_text('[kernel]\nauto = "1%"\n"peer:cub:*" = "1%"\nreduce_v7_shufle = "1%"\n')
+    code, out, err = cudareduce(*option, "--thresholds", path)
+    assert (code, out) == (2, "")
+    told = f"{path}:4: no kernel is called 'reduce_v7_shufle': did you mean reduce_v7_shuffle"
+    assert told in err
+    path.write_text('[kernel]\n"reduce_warb_*" = "1%"\n')
+    assert (
+        f"{path}:2: no kernel is called 'reduce_warb_*': "
+        in cudareduce(*option, "--thresholds", path)[2]
+    )
 
 
 @pytest.mark.parametrize(
