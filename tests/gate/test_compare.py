@@ -603,6 +603,26 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         in_other_units,
         "gb_s is 3.785e+05, and its memory brings 4814 at most",
     ),
+    "graphs of which none is here": (
+        lambda d: d["protocol"].update(graph=True),
+        "record 1: timing is cold, and the run replayed graphs, of which none is here",
+    ),
+    "a graph of a run without": (
+        lambda d: d["protocol"].update(graph=False) or d["records"][3].update(timing="cold graph"),
+        "record 4: timing is cold graph, and the run replayed no graph",
+    ),
+    "graph of 1": (lambda d: d["protocol"].update(graph=1), "graph cannot be read"),
+    "a timing of 7": (lambda d: d["protocol"].update(timing=7), "timing cannot be read"),
+    "regions": (lambda d: d["protocol"].update(region=["total"]), "region cannot be read"),
+    "a flush of text": (
+        lambda d: d["protocol"].update(flush_bytes_read="512 MiB"),
+        "flush_bytes_read cannot be",
+    ),
+    "a flush below nothing": (
+        lambda d: d["protocol"].update(flush_bytes_read=-1),
+        "flush_bytes_read cannot be read",
+    ),
+    "rounds true": (lambda d: d["protocol"].update(rounds=True), "rounds cannot be read"),
     "unknown pattern": (lambda d: d["records"][3].update(pattern="bogus"), "pattern is 'bogus'"),
 }
 
@@ -664,6 +684,32 @@ def test_runs_that_displaced_the_cache_differently_are_told(
         )))  # fmt: skip
     out = cudareduce("compare", *sides, "--threshold", "2%")[1]
     assert "measured otherwise: flush of 128 MiB, now 512 MiB" in out
+
+
+def test_runs_of_other_timings_are_told(cudareduce: Call, tmp_path: Path) -> None:
+    stored, sides = load(BEFORE), []
+    for name, graph in (("a", False), ("b", True)):
+        records = [*stored.records]
+        if graph:
+            records += [replace(r, timing="cold graph") for r in stored.records]
+        protocol = {**stored.protocol, "graph": graph}
+        path = tmp_path / f"{name}.json"
+        created = f"2026-02-0{1 + graph}T00:00:00+00:00"
+        write_text(path, to_json(replace(
+            stored, created=created, protocol=protocol, records=tuple(records)
+        )))  # fmt: skip
+        sides.append(path)
+    out = cudareduce("compare", *sides)[1]
+    assert "measured otherwise: graphs none, now replayed" in out
+
+
+def test_a_run_that_was_cut_short_says_so(cudareduce: Call, tmp_path: Path) -> None:
+    stored = load(AFTER)
+    path = tmp_path / "short.json"
+    for rounds, words in ((99, "9 of 99 rounds"), (9, "9 rounds")):
+        write_text(path, to_json(replace(stored, protocol={**stored.protocol, "rounds": rounds})))
+        head = cudareduce("compare", BEFORE, path, "--threshold", "2%")[1].splitlines()[2]
+        assert head.endswith(f", {words}")
 
 
 def test_truncated_missing_and_not_json(cudareduce: Call, tmp_path: Path) -> None:
