@@ -36,6 +36,8 @@ _KNOWN = {
 #: The least that counts can be, of a record and of what was asked for.
 _COUNTS = {"n": 0, "rows": 0, "offset": 0, "block": 1, "items": 1, "sms": 1, "bytes": 0}
 _ASKED = {"rounds": 0, "seed": 0, "rows": 0, "block": 1, "items": 1, "flush_bytes_read": 0}
+#: No number that was asked for has more bits.
+_LARGEST = 2**64
 #: What else of a protocol is read: lists of names, and values of one kind.
 _LISTS = ("kernels", "peers")
 _ONE = {"timing": str, "region": str, "graph": bool}
@@ -117,7 +119,7 @@ def _unreadable(protocol: Mapping[str, Any]) -> Iterator[str]:
     """What of a protocol a check could not repeat; what is not there is a default."""
     for name, least in _ASKED.items():
         value = protocol.get(name)
-        if value is not None and (type(value) is not int or value < least):
+        if value is not None and (type(value) is not int or not least <= value < _LARGEST):
             yield name
     for name in _LISTS:
         value = protocol.get(name)

@@ -622,6 +622,11 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda d: d["protocol"].update(flush_bytes_read=-1),
         "flush_bytes_read cannot be read",
     ),
+    "a flush beyond all": (
+        lambda d: d["protocol"].update(flush_bytes_read=10**400),
+        "flush_bytes_read cannot be read",
+    ),
+    "rounds beyond all": (lambda d: d["protocol"].update(rounds=10**50), "rounds cannot be read"),
     "rounds true": (lambda d: d["protocol"].update(rounds=True), "rounds cannot be read"),
     "unknown pattern": (lambda d: d["records"][3].update(pattern="bogus"), "pattern is 'bogus'"),
 }
