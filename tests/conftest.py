@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache as cached
 from pathlib import Path
 
 import pytest
@@ -15,10 +17,18 @@ from cudareduce.cli.main import run
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.emulator.toolchain import Toolchain
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.library.registry import Registry, load_registry
+from cudareduce.library.kernel import Kernel, load_kernel
+from cudareduce.library.registry import Registry, kernels_folder, load_registry
 from cudareduce.verify.forking import fork_server
 
 ROOT = Path(__file__).resolve().parent.parent
+
+if sys.dont_write_bytecode:
+    # Compiled Python is kept all the same, not beside the sources but beside what pytest keeps:
+    # hundreds of processes would each compile the package anew.
+    sys.dont_write_bytecode, sys.pycache_prefix = False, str(ROOT / ".pytest_cache" / "compiled")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 
 def why_no_gpu() -> str | None:
@@ -45,6 +55,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if reason:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels_are_read_once() -> Iterator[None]:
+    """A command reads the package's kernels when it begins, and a run of the tests is thousands of
+    commands in a few processes: a file that has not changed is read once in each."""
+
+    @cached
+    def read(path: Path, family: str, foreign: bool, stamp: int) -> Kernel:
+        return load_kernel(path, family, foreign=foreign)
+
+    own = kernels_folder()
+
+    def load(path: Path, family: str = "user", *, foreign: bool = True) -> Kernel:
+        if not path.is_relative_to(own):
+            return load_kernel(path, family, foreign=foreign)
+        return read(path, family, foreign, path.stat().st_mtime_ns)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cudareduce.library.registry.load_kernel", load)
+        yield
 
 
 @pytest.fixture(scope="session")

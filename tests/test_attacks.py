@@ -798,11 +798,12 @@ def processes(found: Callable[[int, int], bool]) -> set[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             state, parent, _, session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
-            tracker = b"resource_tracker" in (folder / "cmdline").read_bytes()
+            if state in "ZX" or not found(int(parent), int(session)):
+                continue
+            if b"resource_tracker" not in (folder / "cmdline").read_bytes():
+                living.add(int(folder.name))
         except OSError:
             continue
-        if state not in "ZX" and not tracker and found(int(parent), int(session)):
-            living.add(int(folder.name))
     return living
 
 

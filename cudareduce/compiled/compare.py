@@ -85,7 +85,8 @@ def _judged(
 ) -> UnitRow:
     changes = [] if old is None else _changes(old, new, asked, other)
     worse = [change for change in changes if change.weight == "worse"]
-    told = tuple(change.text for change in changes if change.weight != "worse")
+    besides = sorted(changes, key=lambda change: change.weight != "verify")
+    told = tuple(change.text for change in besides if change.weight != "worse")
     causes = (*rules, *(change.text for change in worse))
     names = (*rules, *(change.name for change in worse))
     if rules:

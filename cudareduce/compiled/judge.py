@@ -16,7 +16,8 @@ from cudareduce.compiled.resources import resident_warps
 from cudareduce.compiled.store import Unit
 from cudareduce.compiled.traffic import Traffic
 
-Weight = Literal["worse", "better", "told"]
+#: `verify`: it may cost nothing and be quicker, and still be wrong.
+Weight = Literal["worse", "verify", "better", "told"]
 #: Twice as many is a loop unrolled twice over, a division, or work that came in.
 _TWICE = 2.0
 #: Resources that travel to memory and back.
@@ -46,7 +47,8 @@ def unit_changes(old: Unit, new: Unit) -> Iterator[Change]:
     before, after = asdict(old.resources), asdict(new.resources)
     for name, value in before.items():
         costs: Weight = "worse" if after[name] > value else "better"
-        yield from _changed(name, value, after[name], costs if name in _COSTLY else "told")
+        what = "named_barriers" if name == "barriers" else name
+        yield from _changed(what, value, after[name], costs if name in _COSTLY else "told")
     yield from _warps(old, new, reshaped)
     if old.code is not None and new.code is not None:
         yield from _code_changes(old, new, reshaped)
@@ -76,6 +78,9 @@ def _code_changes(old: Unit, new: Unit, reshaped: bool) -> Iterator[Change]:
         was, now = before[kind], after[kind]
         name = {"all": "instructions", "local": "local_instructions", "double":
                 "double_instructions"}.get(kind, kind)  # fmt: skip
+        if kind == "barriers" and now < was and not reshaped:
+            yield _fell(name, was, now)
+            continue
         yield from _changed(name, was, now, _weight_of(kind, was, now, more, reshaped))
     share = [counts["wide_loads"] / max(counts["global_loads"], 1) for counts in (before, after)]
     lost = share[1] == 0 if reshaped else share[1] < share[0]
@@ -135,11 +140,14 @@ def traffic_changes(old: Traffic, new: Traffic) -> Iterator[Change]:
         ("accesses_to_shared_memory", old.accesses, new.accesses, _GROWTH),
         ("wavefronts_there", old.wavefronts, new.wavefronts, _GROWTH),
         ("atomics_of_threads", old.atomics, new.atomics, _GROWTH),
-        ("barriers_of_blocks", old.barriers, new.barriers, _TWICE),
         ("shuffles_and_votes", old.collectives, new.collectives, _TWICE),
     )
     for name, was, now, limit in counts:
         yield from _grown(name, was, now, limit)
+    if new.barriers < old.barriers:
+        yield _fell("barriers_of_blocks", old.barriers, new.barriers)
+    else:
+        yield from _grown("barriers_of_blocks", old.barriers, new.barriers, _TWICE)
     fewer = new.fenced_blocks < old.fenced_blocks
     weight: Weight = "worse" if fewer else "told"
     yield from _changed("blocks_with_a_fence", old.fenced_blocks, new.fenced_blocks, weight)
@@ -154,6 +162,12 @@ def _grown(name: str, was: float, now: float, limit: float) -> Iterator[Change]:
     yield from _changed(name, was, now, weight)
 
 
+def _fell(name: str, was: int, now: int) -> Change:
+    """What a kernel may have had too many of, or just enough: only its answers tell."""
+    text = f"{name.replace('_', ' ')} fell from {was} to {now}: run verify"
+    return Change(name, text, "verify")
+
+
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
@@ -165,6 +179,9 @@ def _changed(name: str, was: float | str, now: float | str, weight: Weight) -> I
 
 
 def verdict_of(changes: Iterable[Change]) -> str:
-    """What changes together come to: one that is worse decides."""
+    """What changes together come to: one that is worse decides, and nothing is better that may be
+    wrong."""
     weights = {change.weight for change in changes}
-    return "WORSE" if "worse" in weights else "BETTER" if "better" in weights else "CHANGED"
+    if "worse" in weights:
+        return "WORSE"
+    return "BETTER" if "better" in weights and "verify" not in weights else "CHANGED"

@@ -19,7 +19,7 @@ from cudareduce.errors import EnvironmentProblem
 from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Registry
-from cudareduce.report.ci import MARKER, junit, tell_ci
+from cudareduce.report.ci import comment_of, junit, tell_ci
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.publish import Outputs, publish
 
@@ -92,7 +92,7 @@ def publish_rows(
     publish(
         outputs, [section],
         {"junit": lambda: junit(told, "cudareduce"),
-         "comment": lambda: f"{MARKER}\n\n{to_markdown([section])}"},
+         "comment": lambda: comment_of(to_markdown([section]))},
         printed={"json": lambda: json.dumps(compiled_values(rows), indent=1) + "\n"},
         commands=tell_ci(told, [section], registry.place),
     )  # fmt: skip

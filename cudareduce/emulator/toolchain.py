@@ -70,6 +70,8 @@ _NEEDED = {
         r"__\w+_r[nzud]\b"
         r"|__(?:saturate|fdivide|exp|exp10|log|log2|log10|pow|(?:sin)?cos|sin|tan)f?\b"
     ),
+    "device/scoped_atomics.h": re.compile(r"\batomic\w+_(?:block|system)\b"),
+    "device/standard.h": re.compile(r"\bstd\b"),
     "device/video.h": re.compile(r"__v(?:i?[a-z]+[234]\b|i\w+)"),
 }
 _QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)

@@ -35,7 +35,12 @@ _KNOWN = {
 }
 #: The least that counts can be, of a record and of what was asked for.
 _COUNTS = {"n": 0, "rows": 0, "offset": 0, "block": 1, "items": 1, "sms": 1, "bytes": 0}
-_ASKED = {"rounds": 0, "seed": 0, "rows": 0, "block": 1, "items": 1}
+_ASKED = {"rounds": 0, "seed": 0, "rows": 0, "block": 1, "items": 1, "flush_bytes_read": 0}
+#: No number that was asked for has more bits.
+_LARGEST = 2**64
+#: What else of a protocol is read: lists of names, and values of one kind.
+_LISTS = ("kernels", "peers")
+_ONE = {"timing": str, "region": str, "graph": bool}
 _FIGURES = ("time_us", "time_us_low", "time_us_high", "gb_s", "ceiling_gb_s", "pct_ceiling")
 _CLOCKS = ("sm_mhz", "memory_mhz")
 #: No measurement in microseconds, GB/s and the like lies beyond these.
@@ -114,13 +119,15 @@ def _unreadable(protocol: Mapping[str, Any]) -> Iterator[str]:
     """What of a protocol a check could not repeat; what is not there is a default."""
     for name, least in _ASKED.items():
         value = protocol.get(name)
-        if value is not None and (type(value) is not int or value < least):
+        if value is not None and (type(value) is not int or not least <= value < _LARGEST):
             yield name
-    kernels = protocol.get("kernels")
-    if kernels is not None and not (
-        isinstance(kernels, list) and all(isinstance(kernel, str) for kernel in kernels)
-    ):
-        yield "kernels"
+    for name in _LISTS:
+        value = protocol.get(name)
+        if value is not None and not (type(value) is list and {str}.issuperset(map(type, value))):
+            yield name
+    for name, kind in _ONE.items():
+        if protocol.get(name) is not None and type(protocol[name]) is not kind:
+            yield name
 
 
 def _too_many(record: Record, protocol: Mapping[str, Any]) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -23,13 +23,13 @@ from cudareduce.gate.judgement import (
     host_notes,
     publish_judgement,
     rules_between,
-    unused_notes,
 )
 from cudareduce.gate.looks import Looks, Measure, first_look, second_look
 from cudareduce.gate.request import (
     BaseRequest,
     CheckRequest,
     CompareRequest,
+    Judging,
     Remeasuring,
     SelfRequest,
 )
@@ -38,14 +38,14 @@ from cudareduce.gate.selfcheck import compared_with_itself, self_section
 from cudareduce.gate.sides import measured_otherwise, same_run, side_text
 from cudareduce.gate.significance import MIN_ROUNDS
 from cudareduce.gate.stored_tree import stored_tree
-from cudareduce.gate.thresholds import load_thresholds
+from cudareduce.gate.thresholds import Thresholds, load_thresholds
 from cudareduce.gate.trees import Trees, heads_of, opened_trees
 from cudareduce.library.registry import Registry, load_registry
 from cudareduce.peers.names import meant
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Texts, publish
 from cudareduce.results.provenance import tool
-from cudareduce.results.record import Run
+from cudareduce.results.record import Record, Run
 from cudareduce.results.store import check_writable, to_json, write_text
 from cudareduce.temporary import temporary_folder
 
@@ -59,7 +59,8 @@ def compare_files(request: CompareRequest) -> int:
         raise UsageError(
             f"{request.new} is the very run that {request.old} holds: measure again, then compare"
         )
-    thresholds = load_thresholds(request.judging.thresholds, request.judging.threshold)
+    registry = load_registry()
+    thresholds = _thresholds(request.judging, registry, [*old.records, *new.records])
     rules, notes = rules_between(old, new, thresholds, request.judging)
     judgement = Judgement(
         title=f"{request.new.name} against {request.old.name}, {new.device.name}",
@@ -71,10 +72,9 @@ def compare_files(request: CompareRequest) -> int:
             *notes,
             *measured_otherwise(old, new),
             *host_notes(old.records, new.records),
-            *unused_notes(thresholds, [*old.records, *new.records]),
         ),
     )
-    return publish_judgement(judgement, request.judging, request.outputs, load_registry())
+    return publish_judgement(judgement, request.judging, request.outputs, registry)
 
 
 def check(request: CheckRequest) -> int:
@@ -86,7 +86,7 @@ def check(request: CheckRequest) -> int:
     if request.update_baseline and again.rounds < MIN_ROUNDS:
         raise UsageError(f"a baseline takes --rounds {MIN_ROUNDS} or more: fewer decide nothing")
     old = replace(stored, records=again.old)
-    thresholds = load_thresholds(request.judging.thresholds, request.judging.threshold)
+    thresholds = _thresholds(request.judging, registry, stored.records)
     with temporary_folder() as temporary:
         with _opened(remeasuring, registry) as bencher:
             device = bencher.info()
@@ -100,7 +100,6 @@ def check(request: CheckRequest) -> int:
         afresh = _afresh(remeasuring, registry)
         seen = second_look(seen, again.batches, base, afresh, looks)
     notes += [*beside_notes(seen.rows, stored, base), *host_notes(old.records, seen.measured.new)]
-    notes += unused_notes(thresholds, [*old.records, *seen.measured.new])
     now = seen.measured.as_run(now, again.rounds)
     judgement = Judgement(
         title=f"now against {request.baseline.name}, {device.name}", rows=tuple(seen.rows),
@@ -130,7 +129,8 @@ def time_trees(
     """Measure both trees, judge, publish behind what was found `ahead`; the exit code. Raises
     UsageError and EnvironmentProblem."""
     remeasuring = request.remeasuring
-    thresholds = load_thresholds(request.judging.thresholds, request.judging.threshold)
+    named = {*trees.base, *(choice.kernel.id for choice in trees.choices)}
+    thresholds = _thresholds(request.judging, registry, (), named)
     rules = Rules(thresholds, paired=True, same_code=not request.judging.no_same_code)
     looks = _looks(rules, remeasuring)
     batches = base_batches(trees.choices, trees.base, request)
@@ -140,13 +140,12 @@ def time_trees(
     if not seen.rows and not seen.cut:
         raise UsageError("nothing was compared: give --n elements that a kernel can reduce")
     seen = second_look(seen, batches, {}, _afresh(remeasuring, registry), looks)
-    unused = unused_notes(thresholds, [*seen.measured.old, *seen.measured.new])
     sizes = ",".join(map(str, request.problems.n))
     now = Run(tool(request.argv), device, {"rounds": batches[0].settings.rounds}, ())
     judgement = Judgement(
         title=f"{' '.join(map(str, trees.heads))} against {request.base}, {device.name}",
         head=(side_text("new", now),), rows=tuple(seen.rows), rules=rules,
-        notes=(*trees.problems, *unused),
+        notes=tuple(trees.problems),
         against=(*_folders(remeasuring), "--base", request.base, "--n", sizes),
         measured=seen.measured, cut=seen.cut,
     )  # fmt: skip
@@ -162,7 +161,8 @@ def check_self(request: SelfRequest) -> int:
     request.outputs.check()
     remeasuring, registry = request.remeasuring, load_registry(request.remeasuring.folders)
     choices = base_choices(remeasuring.kernels, heads_of(remeasuring), registry)
-    thresholds = load_thresholds(request.judging.thresholds, request.judging.threshold)
+    named = {choice.kernel.id for choice in choices}
+    thresholds = _thresholds(request.judging, registry, (), named)
     rules = Rules(thresholds, same_code=False)
     with _opened(remeasuring, registry) as bencher:
         device = bencher.info().name
@@ -177,6 +177,14 @@ def check_self(request: SelfRequest) -> int:
     if cut:
         return cut.exit_code
     return 3 if any(row.verdict == "WRONG" for row in rows) else 0
+
+
+def _thresholds(
+    judging: Judging, registry: Registry, records: Sequence[Record], named: Iterable[str] = ()
+) -> Thresholds:
+    """Those asked for, of the kernels that there are, that a run holds, or that are `named`."""
+    known = dict.fromkeys([*registry.names, *(record.kernel for record in records), *named])
+    return load_thresholds(judging.thresholds, judging.threshold, known)
 
 
 def _folders(remeasuring: Remeasuring) -> list[str]:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from cudareduce.gate.compare import Row
 from cudareduce.gate.verdicts import counts_text, problem_text, reason_text, row_cells, worst_first
 from cudareduce.problem.sizes import counted
-from cudareduce.report.ci import MARKER
-from cudareduce.report.markdown import escaped, to_markdown
+from cudareduce.report.ci import comment_of
+from cudareduce.report.markdown import code, escaped, to_markdown
 from cudareduce.report.sections import Section, first_few
 
-#: GitHub takes no comment above 65 536 characters; more kernels and rows than these nobody reads.
-_LONGEST, _MOST_KERNELS, _MOST_ROWS, _FIRST_FEW = 65_000, 20, 12, 6
+#: More kernels and rows than these nobody reads.
+_MOST_KERNELS, _MOST_ROWS, _FIRST_FEW = 20, 12, 6
 #: What says the same on either side is not shown, but counted.
 _QUIET = ("SAME", "NEW")
 
@@ -41,7 +41,7 @@ def comment(rows: Sequence[Row], told: Told, machine: str = "") -> str:
     """The text; `machine` is why no kernel is blamed."""
     groups = _by_kernel(worst_first(row for row in rows if row.verdict not in _QUIET))
     quiet = _by_kernel([row for row in rows if row.verdict in _QUIET])
-    blocks = [MARKER, f"### cudareduce, {counts_text(rows)}", *([machine] if machine else [])]
+    blocks = [f"### cudareduce, {counts_text(rows)}", *([machine] if machine else [])]
     blocks += ["<br>\n".join(map(escaped, [told.title, *told.head]))]
     blocks += [_kernel(some, quiet.get(name, ()), told)
                for name, some in list(groups.items())[:_MOST_KERNELS]]  # fmt: skip
@@ -55,11 +55,7 @@ def comment(rows: Sequence[Row], told: Told, machine: str = "") -> str:
     if told.notes:
         listed = "\n".join(f"- {escaped(note)}" for note in told.notes)
         blocks.append(f"<details><summary>How it was measured</summary>\n\n{listed}\n\n</details>")
-    text = "\n\n".join(block.rstrip() for block in blocks) + "\n"
-    if len(text) <= _LONGEST:
-        return text
-    whole = text[:_LONGEST].rpartition("\n\n")[0]
-    return f"{whole}\n\nCut off here: a comment holds 65 536 characters.\n"
+    return comment_of("\n\n".join(block.rstrip() for block in blocks) + "\n")
 
 
 def _by_kernel(rows: Sequence[Row]) -> Mapping[str, list[Row]]:
@@ -81,11 +77,11 @@ def _kernel(rows: Sequence[Row], quiet: Sequence[Row], told: Told) -> str:
         f"besides, {counts_text(quiet)}" if quiet else "",
         *dict.fromkeys(f"{row.verdict}: {why}" for row in rows if (why := reason_text(row))),
         "; ".join(filter(None, (_code_text(rows), *told.code.get(name, ())))),
-        f"next: `{_next(rows[0], told.against)}`" if told.against else "",
     ]
     header = ("verdict", "what", f"old {unit}", f"new {unit}", "change")
     shown = tuple(filter(None, notes))
-    return to_markdown([Section(name, header, table, shown, 2)])
+    text = to_markdown([Section(name, header, table, shown, 2)])
+    return f"{text}\nnext: {code(_next(rows[0], told.against))}" if told.against else text
 
 
 def _code_text(rows: Sequence[Row]) -> str:

@@ -99,12 +99,6 @@ def power_notes(rows: Sequence[Row], rules: Rules) -> list[str]:
     return [f"slowdowns from {middle:.2g} % are found 95 times in 100{noisiest}"]
 
 
-def unused_notes(thresholds: Thresholds, records: Sequence[Record]) -> list[str]:
-    """What thresholds name and no record bears."""
-    names = thresholds.unused({record.kernel for record in records})
-    return [f"thresholds: no kernel here is called {name!r}" for name in names]
-
-
 def host_notes(old: Sequence[Record], new: Sequence[Record]) -> list[str]:
     """The calls of libraries that are not compared, each with the host's times that lie furthest
     apart."""

@@ -22,7 +22,7 @@ _WIDEST = 16
 def implausible(run: Run) -> Iterator[tuple[int, str]]:
     """Records by their numbers, counted from 1, and what of each cannot be."""
     timings = _words(run.protocol, "timing")
-    region = run.protocol.get("region")
+    region, graph = run.protocol.get("region"), run.protocol.get("graph")
     flushed = run.protocol.get("flush_bytes_read")
     for number, record in enumerate(run.records, 1):
         timing = record.timing.split()[0] if record.timing else ""
@@ -30,12 +30,18 @@ def implausible(run: Run) -> Iterator[tuple[int, str]]:
             yield number, f"timing is {record.timing}, and the run's is {', '.join(timings)}"
         if isinstance(region, str) and record.region != region:
             yield number, f"region is {record.region}, and the run's is {region}"
+        if graph is False and record.timing.endswith("graph"):
+            yield number, f"timing is {record.timing}, and the run replayed no graph"
         if record.time_us is None:
             continue
         if timing == "cold" and flushed is not None and not _displaces(flushed, run.device):
             yield number, f"a cold time, and a flush of {flushed} bytes, which displaces no cache"
         yield from ((number, what) for what in _sizes(record))
         yield from ((number, what) for what in _speed(record, run.device, timing == "cold"))
+
+    if graph and not any(record.timing.endswith("graph") for record in run.records):
+        timing = run.records[0].timing
+        yield 1, f"timing is {timing}, and the run replayed graphs, of which none is here"
 
 
 def _words(protocol: Mapping[str, Any], name: str) -> list[str]:

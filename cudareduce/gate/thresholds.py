@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
+from cudareduce.library.registry import hint
 from cudareduce.library.toml import BadToml, line_of, parse, quoted
+from cudareduce.peers.names import NAMES, meant
 
 #: Above what stands between two processes on one H200 (1 %), two cards of one model (4 %) and
 #: the usual differences between drivers; a smaller one is worth setting where it has been shown to
@@ -32,11 +34,6 @@ class Thresholds:
         matching = [value for name, value in self.by_kernel if fnmatchcase(kernel, name)]
         return (exact or matching or [self.default])[0]
 
-    def unused(self, kernels: Iterable[str]) -> list[str]:
-        """Names and patterns that no kernel bears: most likely misspelt."""
-        known = set(kernels)
-        return [name for name, _ in self.by_kernel if not any(fnmatchcase(k, name) for k in known)]
-
 
 def parse_threshold(text: Any) -> float:
     """`3%` as 0.03; a bare number could mean either, so it is a UsageError, as all else is that
@@ -52,9 +49,10 @@ def parse_threshold(text: Any) -> float:
     return value
 
 
-def load_thresholds(path: Path | None, default: float | None) -> Thresholds:
+def load_thresholds(path: Path | None, default: float | None, known: Collection[str]) -> Thresholds:
     """Thresholds of a TOML file; `default`, a share, is the command line's and replaces the file's.
-    A file that cannot be read, or holds something else, is a UsageError."""
+    A file that cannot be read, holds something else, or names what is neither `known` nor a
+    library, is a UsageError."""
     if path is None:
         return Thresholds(DEFAULT if default is None else default)
     try:
@@ -82,5 +80,19 @@ def load_thresholds(path: Path | None, default: float | None) -> Thresholds:
             'such as "reduce_v7_shuffle" = "3%"'
         )
     by_kernel = tuple((name, threshold(name, value)) for name, value in kernels.items())
+    for name in kernels:
+        if not _names_any(name, known):
+            raise UsageError(
+                f"{path}:{line_of(text, name) or 1}: no kernel is called {quoted(name)}: "
+                f"{hint(name, list(known))}"
+            )
     found = threshold("default", general)
     return Thresholds(found if default is None else default, by_kernel)
+
+
+def _names_any(name: str, known: Collection[str]) -> bool:
+    """Whether a name or pattern may be meant for a row: a library need not be there today."""
+    if name.startswith("peer:") and meant(name, NAMES):
+        return True
+    rows = (*known, *(f"peer:{library}" for library in NAMES))
+    return any(fnmatchcase(row, name) for row in rows)

@@ -33,15 +33,17 @@ _FIRST_FEW = 4
 
 def problem_text(record: Record) -> str:
     """What a record reduces, and how it is measured where that is not the usual way."""
-    return f"{_reduction_text(record)} {_shape_text(record)}"
+    return f"{reduction_text(record)} {shape_text(record)}"
 
 
-def _reduction_text(record: Record) -> str:
+def reduction_text(record: Record) -> str:
+    """What a record reduces, of whatever size."""
     acc = f" in {record.acc}" if record.acc != record.dtype and record.op != "mean" else ""
     return f"{record.reduced} {record.dtype}{acc}"
 
 
-def _shape_text(record: Record) -> str:
+def shape_text(record: Record) -> str:
+    """Of which size it is, and how it is measured where that is not the usual way."""
     rows = f" x {short_size(record.rows)} rows" if record.rows != 1 else ""
     usual = {"timing": "cold", "region": "total", "pattern": "random"}
     ways = [value for key, word in usual.items() if (value := getattr(record, key)) != word]
@@ -88,9 +90,9 @@ def verdict_sections(
     shown, told = (worst_first(rows), []) if everything else _worth_showing(worst_first(rows))
     told += notes
     # What holds for every row stands in the title, so that the table fits 80 columns.
-    kinds = dict.fromkeys(_reduction_text(row.record) for row in shown)
+    kinds = dict.fromkeys(reduction_text(row.record) for row in shown)
     limits = dict.fromkeys(_limit_text(row) for row in shown if row.threshold is not None)
-    what = _shape_text if len(kinds) == 1 else problem_text
+    what = shape_text if len(kinds) == 1 else problem_text
     title = ", ".join([title, *(kinds if len(kinds) == 1 else ())])
     size = "n x rows" if any(row.record.rows != 1 for row in shown) else "n"
     subject = size if len(kinds) == 1 else "what"
@@ -98,7 +100,7 @@ def verdict_sections(
     header = ["verdict", "kernel", subject, f"old {unit}", f"new {unit}", "change"]
     table = [
         [
-            row.verdict, row.record.kernel, _short(what(row.record)), *row_cells(row, shares),
+            row.verdict, row.record.kernel, in_short(what(row.record)), *row_cells(row, shares),
         ]
         for row in shown
     ]  # fmt: skip
@@ -128,7 +130,7 @@ def machine_text(machine: Controls) -> str:
     )
 
 
-def _short(what: str) -> str:
+def in_short(what: str) -> str:
     """The same in the words of a narrow column."""
     return what.replace(" rows", "").replace("beside libraries", "beside").replace("starting ", "")
 
@@ -150,7 +152,7 @@ def _worth_showing(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
             shown = [row for row in shown if id(row) not in hidden]
             sizes: dict[str, list[str]] = {}
             for row in apart:
-                sizes.setdefault(_reduction_text(row.record), []).append(_size_text(row.record))
+                sizes.setdefault(reduction_text(row.record), []).append(_size_text(row.record))
             what = "; ".join(
                 f"{reduction} {first_few(found, _FIRST_FEW)}" for reduction, found in sizes.items()
             )
@@ -168,7 +170,7 @@ def _worth_showing(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
 
 
 def _problem(record: Record) -> str:
-    return f"{_reduction_text(record)} {_size_text(record)}"
+    return f"{reduction_text(record)} {_size_text(record)}"
 
 
 def _size_text(record: Record) -> str:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import shlex
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,13 +11,13 @@ from cudareduce.errors import UsageError
 from cudareduce.gate.baseline import load_timed
 from cudareduce.gate.verdicts import problem_text
 from cudareduce.history.entries import Entry, moment
-from cudareduce.history.folder import append, read
-from cudareduce.history.picture import changes, curve, day
-from cudareduce.history.series import THRESHOLD, Level, Series, Verdict, all_series
-from cudareduce.history.steps import FEWEST
+from cudareduce.history.folder import History, append, read
+from cudareduce.history.picture import changes, curve
+from cudareduce.history.series import THRESHOLD, Series, all_series
+from cudareduce.history.telling import Judged, judged_finding, judged_json, judged_sections
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
-from cudareduce.report.ci import Finding, junit, tell_ci
+from cudareduce.report.ci import junit, tell_ci
 from cudareduce.report.numbers import plain_text, short_size
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.report.sections import Section, first_few
@@ -28,6 +25,8 @@ from cudareduce.report.terminal import print_sections
 
 #: A kernel that none of so many runs has any more is not judged.
 _RECENT = 10
+#: So many lines that hold no run are told.
+_FIRST_FEW = 3
 _STEPS = ("since", "revision", "old us", "new us", "change", "code")
 
 
@@ -53,16 +52,6 @@ class HistoryCheckRequest:
     outputs: Outputs
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A series of one kind of machine, its verdict, and whether its last run is the latest one."""
-
-    device: str
-    series: Series
-    verdict: Verdict
-    latest: bool
-
-
 def add(result: Path, folder: Path) -> int:
     """Append a run to the history; one that it holds is left. A result that cannot be compared is a
     UsageError."""
@@ -74,7 +63,8 @@ def add(result: Path, folder: Path) -> int:
 def show(request: ShowRequest) -> int:
     """Print the curve of each problem of a kernel, and its steps; 0."""
     sections, sizes, names = [], set[int](), set[str]()
-    for entries in _since(read(request.folder), request.since).values():
+    history = read(request.folder)
+    for entries in _since(history.runs, request.since).values():
         for series in all_series(entries):
             record = series.record
             names.add(record.kernel)
@@ -90,6 +80,8 @@ def show(request: ShowRequest) -> int:
             f"{request.folder} holds no runs of {request.kernel}{at}; it has: {first_few(held, 6)}"
         )
     print_sections(sections)
+    for line in _unread(history):
+        say(line)
     return 0
 
 
@@ -122,101 +114,43 @@ def check(request: HistoryCheckRequest) -> int:
     """Judge every series: 1 where one has become slower and stayed so for two runs, else 0."""
     request.outputs.check()
     threshold = THRESHOLD if request.threshold is None else request.threshold
+    history = read(request.folder)
     judged = [
         Judged(
-            entries[-1].device.name, series, series.verdict(threshold),
+            name, entries[-1].device.name, series, series.verdict(threshold),
             latest=series.points[-1].entry is entries[-1],
         )
-        for entries in _since(read(request.folder), request.since).values()
+        for name, entries in _since(history.runs, request.since).items()
         for series in all_series(entries) if _still_run(series, entries)
     ]  # fmt: skip
-    section = _table(judged, request, threshold)
-    told = [_finding(one) for one in judged]
+    unread = _unread(history)
+    sections = judged_sections(
+        judged, request.folder, threshold, unread, everything=request.everything
+    )
+    told = [judged_finding(one) for one in judged]
     publish(
-        request.outputs, [section],
-        {"junit": lambda: junit(told, "cudareduce history"), "json": lambda: _json(judged)},
-        commands=tell_ci([one for one in told if one.outcome == "failed"], [section],
+        request.outputs, sections,
+        {"junit": lambda: junit(told, "cudareduce history"), "json": lambda: judged_json(judged)},
+        commands=tell_ci([one for one in told if one.outcome == "failed"], sections,
                          lambda kernel: None),
     )  # fmt: skip
+    if (request.outputs.piped or request.outputs.style) in ("json", "junit"):
+        for line in unread:  # for which these have no place
+            say(line)
     return 1 if any(one.verdict == "SLOWER" for one in judged) else 0
+
+
+def _unread(history: History) -> list[str]:
+    """What is to be said of lines that hold no run."""
+    found = history.left_out
+    if not found:
+        return []
+    more = f"; and {len(found) - _FIRST_FEW} more" if len(found) > _FIRST_FEW else ""
+    return [f"left out, {counted(len(found), 'line')}: {'; '.join(found[:_FIRST_FEW])}{more}"]
 
 
 def _still_run(series: Series, entries: Sequence[Entry]) -> bool:
     return series.points[-1].entry in entries[-_RECENT:]
-
-
-def _table(judged: Sequence[Judged], request: HistoryCheckRequest, threshold: float) -> Section:
-    order: dict[Verdict, int] = {"SLOWER": 0, "MACHINE": 1, "SAME": 2}
-    shown = sorted(
-        (one for one in judged if request.everything or one.verdict != "SAME"),
-        key=lambda one: (order[one.verdict], -one.series.change),
-    )
-    devices = {one.device for one in judged}
-    runs = max((len(one.series.points) for one in judged), default=0)
-    counts = Counter(one.verdict for one in judged)
-    told = ", ".join(
-        f"{counts[word]} {word}" for word in order if counts[word] or word != "MACHINE"
-    )
-    notes = [f"{counted(len(judged), 'series', 'series')}: {told}"]
-    young = sum(len(one.series.points) < FEWEST for one in judged)
-    if young:
-        notes.append(f"{young} of them have fewer than {FEWEST} runs, of which no step is told")
-    absent = sum(not one.latest for one in judged)
-    if absent:
-        notes.append(f"{absent} of them have no time in the last run: not measured there, or wrong")
-    if counts["MACHINE"]:
-        notes.append("MACHINE: the machine code was as quick before, so the machine has changed")
-    if counts["SLOWER"]:
-        kernel = shown[0].series.record.kernel
-        shell = shlex.join(["cudareduce", "history", "show", kernel, "--from", str(request.folder)])
-        notes.append(f"next: {shell}; where it is meant, judge from then on with --since")
-    rows = tuple(
-        (one.verdict, one.series.record.kernel, problem_text(one.series.record),
-         _level(one.series.best), _level(one.series.last), f"{100 * (one.series.change - 1):+.1f}%",
-         str(len(one.series.levels) - 1))
-        for one in shown
-    )  # fmt: skip
-    title = f"{request.folder}, {', '.join(sorted(devices))}, up to {counted(runs, 'run')}"
-    header = ("verdict", "kernel", "what", "best us", "now us", "change", "steps")
-    return Section(f"{title}, limit {100 * threshold:g}%", header, rows, tuple(notes), 3)
-
-
-def _level(level: Level) -> str:
-    return plain_text(level.us, 4)
-
-
-def _finding(one: Judged) -> Finding:
-    series = one.series
-    outcome = {"SLOWER": "failed", "MACHINE": "skipped", "SAME": "passed"}[one.verdict]
-    text = f"{100 * (series.change - 1):+.1f}% against the best, in {len(series.levels) - 1} steps"
-    if one.verdict != "SAME":
-        begun = series.points[series.last.first].entry
-        text += f", the last since {day(begun.created)}, {begun.revision}"
-    return Finding(
-        series.record.kernel, problem_text(series.record), one.verdict, text,
-        outcome, series.last.us / 1e6,  # type: ignore[arg-type]
-    )  # fmt: skip
-
-
-def _json(judged: Iterable[Judged]) -> str:
-    found = [
-        {
-            "kernel": one.series.record.kernel, "what": problem_text(one.series.record),
-            "device": one.device, "verdict": one.verdict, "runs": len(one.series.points),
-            "best_us": one.series.best.us, "now_us": one.series.last.us,
-            "change_pct": 100 * (one.series.change - 1),
-            "levels": [
-                {
-                    "since": one.series.points[level.first].entry.created.isoformat(),
-                    "revision": one.series.points[level.first].entry.git,
-                    "runs": level.end - level.first, "us": level.us,
-                }
-                for level in one.series.levels
-            ],
-        }
-        for one in judged
-    ]  # fmt: skip
-    return json.dumps(found, indent=1, allow_nan=False) + "\n"
 
 
 def _since(

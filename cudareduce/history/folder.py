@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
@@ -21,6 +21,15 @@ from cudareduce.results.record import Run
 from cudareduce.results.store import Unfit
 
 _ENDING = ".jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The runs of each kind of machine, by the names of its files, in the order of time; and the
+    lines that hold none, each with its place and why."""
+
+    runs: Mapping[str, tuple[Entry, ...]]
+    left_out: tuple[str, ...]
 
 
 def file_name(run: Run) -> str:
@@ -57,37 +66,39 @@ def append(run: Run, folder: Path) -> tuple[Path, bool]:
     return path, True
 
 
-def read(folder: Path) -> Mapping[str, tuple[Entry, ...]]:
-    """The runs of each kind of machine, by the names of its files, in the order of time. A folder
-    or a line that cannot be read is a UsageError, and so is a folder without runs."""
+def read(folder: Path) -> History:
+    """What a folder holds. One that cannot be read is a UsageError, and so is one without runs."""
     found: dict[str, tuple[Entry, ...]] = {}
+    left_out: list[str] = []
     try:
         for path in sorted(folder.glob(f"*{_ENDING}")):
             if path.is_file():
-                found[path.name] = _entries(path)
+                found[path.name], unfit = _entries(path)
+                left_out += unfit
     except OSError as error:
         raise UsageError(f"cannot read {folder}: {error.strerror}; name another folder") from None
-    if not any(found.values()):
-        raise UsageError(
-            f"there is no history in {folder}: make one with cudareduce history add RESULT.json "
-            f"--into {folder}"
-        )
-    return found
+    if any(found.values()):
+        return History(found, tuple(left_out))
+    if left_out:
+        raise UsageError(f"{left_out[0]}: take it out, there is no other run in {folder}")
+    raise UsageError(
+        f"there is no history in {folder}: make one with cudareduce history add RESULT.json "
+        f"--into {folder}"
+    )
 
 
-def _entries(path: Path) -> tuple[Entry, ...]:
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not UTF-8: take it out of the history") from None
-    entries = []
-    seen = set[str]()
-    for number, line in enumerate(lines, 1):
+def _entries(path: Path) -> tuple[tuple[Entry, ...], list[str]]:
+    """The runs of a file, and the lines that hold none."""
+    entries, left_out = [], []
+    seen = set[bytes]()
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
         if not line.strip() or line in seen:  # git's union of two branches may hold a line twice
             continue
         seen.add(line)
         try:
-            entries.append(entry_of(line))
+            entries.append(entry_of(line.decode()))
+        except UnicodeDecodeError:
+            left_out.append(f"{path}:{number}: the line is not UTF-8")
         except Unfit as error:
-            raise UsageError(f"{path}:{number}: the line {error}: take it out") from None
-    return tuple(sorted(entries, key=lambda entry: entry.created))
+            left_out.append(f"{path}:{number}: the line {error}")
+    return tuple(sorted(entries, key=lambda entry: entry.created)), left_out

@@ -71,46 +71,57 @@ def _step(part: _Array) -> tuple[list[int], float]:
     """The place at which both sides differ most, and how likely that is by chance."""
     count = len(part)
     at = np.arange(HOLDS, count - HOLDS + 1)
-    k, chance = _furthest(part, at, np.cumsum(part)[at - 1])
-    return [int(at[k])], chance
+    apart = np.abs(_bridge(part)[at]) / _spread_of_sums(count, at)
+    k = int(np.argmax(apart))
+    return [int(at[k])], _chance(part, float(apart[k]), len(at))
 
 
 def _stretch(part: _Array) -> tuple[list[int], float]:
     """The ends of the stretch that differs most from all before and behind it, and how likely that
     is by chance; where there is no room for one, it is certain."""
-    count, sums = len(part), np.concatenate([[0.0], np.cumsum(part)])
-    first, end = np.triu_indices(count + 1, _STRETCH)
-    inside = (first >= HOLDS) & (end <= count - HOLDS)
-    first, end = first[inside], end[inside]
-    if not len(first):
+    count = len(part)
+    longest = count - 2 * HOLDS
+    lengths = np.arange(_STRETCH, longest + 1)
+    if not len(lengths):
         return [], 1.0
-    k, chance = _furthest(part, end - first, sums[end] - sums[first])
-    return [int(first[k]), int(end[k])], chance
+    scales = _spread_of_sums(count, lengths)
+    sums = _bridge(part)[HOLDS : count - HOLDS + 1]
+    furthest, most, ends = float(np.ptp(sums)), -1.0, [0, 0]
+    for k in np.argsort(scales, kind="stable"):
+        length, scale = int(lengths[k]), float(scales[k])
+        if furthest <= most * scale:  # nor can any of those to come be further apart
+            break
+        apart = np.abs(sums[length:] - sums[: len(sums) - length])
+        first = int(np.argmax(apart))
+        if apart[first] > most * scale:
+            most, ends = float(apart[first]) / scale, [HOLDS + first, HOLDS + first + length]
+    return ends, _chance(part, most, int((longest - lengths + 1).sum()))
 
 
 def _slope(part: _Array) -> float:
     """How likely it is by chance that a straight line through a part rises or falls as it does."""
-    from scipy import stats
-
     count = len(part)
     runs = np.arange(count) - (count - 1) / 2
-    slope = (runs * part).sum() / (runs**2).sum()
-    left = ((part - part.mean() - slope * runs) ** 2).sum()
+    scale = (runs**2).sum() ** 0.5
+    return _chance(part, abs(float((runs * part).sum() / scale)), 1)
+
+
+def _bridge(part: _Array) -> _Array:
+    """Sums of the first so many values, from none to all, each without its mean."""
+    return np.concatenate([[0.0], np.cumsum(part - part.mean())])
+
+
+def _spread_of_sums(count: int, inside: _Array) -> _Array:
+    """How far the sum of so many of all values scatters, in deviations of one."""
+    return np.asarray(np.sqrt(inside * (count - inside) / count))
+
+
+def _chance(part: _Array, apart: float, ways: int) -> float:
+    """How likely it is by chance that a part lies so far from a level, in deviations of one value
+    but in the unit of the series, in one of so many ways."""
+    from scipy.special import stdtr
+
+    count = len(part)
+    left = ((part - part.mean()) ** 2).sum() - apart**2
     spread = max(left / (count - 2), _FINEST**2 / 12)
-    t = abs(slope) * (runs**2).sum() ** 0.5 / spread**0.5
-    return float(2 * stats.t.sf(t, count - 2))
-
-
-def _furthest(part: _Array, inside: _Array, sums: _Array) -> tuple[int, float]:
-    """Of ways to take so many values with these sums out of a series, the one that differs most
-    from what it leaves, and how likely that is, whichever of them it is."""
-    from scipy import stats
-
-    count, total = len(part), part.sum()
-    rest = count - inside
-    one, other = sums / inside, (total - sums) / rest
-    left = (part**2).sum() - inside * one**2 - rest * other**2
-    spread = np.maximum(left / (count - 2), _FINEST**2 / 12)
-    t = np.abs(one - other) / np.sqrt(spread * (1 / inside + 1 / rest))
-    k = int(np.argmax(t))
-    return k, float(2 * stats.t.sf(t[k], count - 2) * len(t))
+    return float(2 * stdtr(count - 2, -apart / spread**0.5) * ways)

@@ -65,7 +65,7 @@ class Registry:
         for pattern in patterns or ["all"]:
             found = self._match(pattern, adopt)
             if found is None:
-                raise UsageError(f"no {what} is called {pattern!r}: {_hint(pattern, near)}")
+                raise UsageError(f"no {what} is called {pattern!r}: {hint(pattern, near)}")
             for choice in found:
                 if choice.among and not auto:
                     raise UsageError(
@@ -125,6 +125,11 @@ class Registry:
         }
 
     @property
+    def names(self) -> list[str]:
+        """What the rows of a result may be called, but for libraries and files."""
+        return [*self.kernels, AUTO, AUTO_FIXED]
+
+    @property
     def roots(self) -> dict[str, str]:
         """The kernel that begins each one's lineage, by their ids."""
         return {name: self.root(kernel).id for name, kernel in self.kernels.items()}
@@ -146,7 +151,8 @@ def _by_path(kernel: Kernel) -> str:
     return str(kernel.path) if kernel.id == kernel.path.stem else f"{kernel.path}:{kernel.id}"
 
 
-def _hint(name: str, names: Sequence[str]) -> str:
+def hint(name: str, names: Sequence[str]) -> str:
+    """What to say of a name that is not among these: the nearest that are."""
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     near += [other for other in names if name in other and other not in near][:3]
     return f"did you mean {' or '.join(near)}?" if near else "`cudareduce list` shows them"

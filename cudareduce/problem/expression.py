@@ -31,44 +31,48 @@ _SOURCE = """
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <vector>
 using namespace std;
 using Element = {element};
 using Wide = {wide};
 using Narrow = {narrow};
 static Wide combine(Wide a, Wide b) {{ return Wide({expression}); }}
-template <class T> static vector<T> read_all(size_t count)
+template <class T> static T *read_all(size_t count)
 {{
-    vector<T> values(count);
-    values.resize(fread(values.data(), sizeof(T), count, stdin));
+    T *values = static_cast<T *>(malloc((count + 1) * sizeof(T)));
+    if (!values || fread(values, sizeof(T), count, stdin) != count)
+        exit(1);
     return values;
 }}
-template <class T> static int write_all(const vector<T> &values)
+static bool write_one(const void *value, size_t bytes)
 {{
-    bool whole = fwrite(values.data(), sizeof(T), values.size(), stdout) == values.size();
-    return whole && fflush(stdout) == 0 ? 0 : 1;
+    return fwrite(value, bytes, 1, stdout) == 1;
 }}
 int main(int, char **words)
 {{
-    if (!strcmp(words[1], "identity"))
-        return write_all(vector<Narrow>(1, Narrow({identity})));
+    bool whole = true;
     size_t n = strtoull(words[2], nullptr, 10), rows = strtoull(words[3], nullptr, 10);
-    vector<Wide> out;
-    if (!strcmp(words[1], "fold")) {{
+    if (!strcmp(words[1], "identity")) {{
+        Narrow value = Narrow({identity});
+        whole = write_one(&value, sizeof value);
+    }} else if (!strcmp(words[1], "fold")) {{
         for (size_t row = 0; row < rows; row++) {{
-            vector<Element> in = read_all<Element>(n);
+            Element *in = read_all<Element>(n);
             Wide value = Wide({identity});
-            for (Element element : in)
-                value = combine(value, Wide(element));
-            out.push_back(value);
+            for (size_t k = 0; k < n; k++)
+                value = combine(value, Wide(in[k]));
+            free(in);
+            whole = whole && write_one(&value, sizeof value);
         }}
     }} else {{
-        vector<Wide> a = read_all<Wide>(n), b = read_all<Wide>(n);
-        for (size_t k = 0; k < a.size() && k < b.size(); k++)
-            out.push_back(combine(a[k], b[k]));
+        Wide *a = read_all<Wide>(n), *b = read_all<Wide>(n);
+        for (size_t k = 0; k < n; k++) {{
+            Wide value = combine(a[k], b[k]);
+            whole = whole && write_one(&value, sizeof value);
+        }}
     }}
-    return write_all(out);
+    return whole && fflush(stdout) == 0 ? 0 : 1;
 }}
 """
 
@@ -85,7 +89,7 @@ class Compiled:
 
     def identity(self) -> bytes:
         """The identity, as the bytes of one accumulator."""
-        return self._run(["identity"], np.empty(0), 1, self.narrow).tobytes()
+        return self._run(["identity", "0", "0"], np.empty(0), 1, self.narrow).tobytes()
 
     def fold(self, rows: np.ndarray) -> np.ndarray:
         """Each row folded from its first element to its last; `rows` is two-dimensional, with

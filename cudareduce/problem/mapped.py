@@ -128,11 +128,12 @@ struct Row {
             extreme = v;
         slack = EXTREMUM ? fmaxl(slack, x.error) : slack + x.error;
     }
-    void leave(vector<Wide> &out)
+    bool write()
     {
         Wide all = isfinite(sum) ? sum + rest : sum;
         Wide units = !exact ? INFINITY : last == INT_MAX ? 0 : ldexpl(size, -last);
-        out.insert(out.end(), {EXTREMUM ? (nan ? Wide(NAN) : extreme) : all, size, slack, units});
+        Wide fields[] = {EXTREMUM ? (nan ? Wide(NAN) : extreme) : all, size, slack, units};
+        return fwrite(fields, sizeof fields, 1, stdout) == 1;
     }
 };
 """
@@ -149,7 +150,7 @@ struct Row {
             extreme = v;
         any = true;
     }
-    void leave(vector<Wide> &out) { out.push_back(EXTREMUM ? extreme : sum); }
+    bool write() { return fwrite(EXTREMUM ? &extreme : &sum, sizeof sum, 1, stdout) == 1; }
 };
 typedef Wide Number;
 """
@@ -162,7 +163,6 @@ _SOURCE = """
 #include <cstdio>
 #include <cstdlib>
 #include <type_traits>
-#include <vector>
 #include <limits>
 using namespace std;
 typedef {element} Element;
@@ -172,29 +172,27 @@ static const bool EXTREMUM = {extremum}, LARGEST = {largest};
 {number}
 #undef EXPRESSION
 static const size_t MOST = 1 << 16;
-static size_t taken(FILE *from, vector<Element> &into, size_t count)
+static Element a[MOST], b[MOST];
+static size_t taken(Element *into, size_t count)
 {{
-    into.resize(count < MOST ? count : MOST);
-    return fread(into.data(), sizeof(Element), into.size(), from);
+    return fread(into, sizeof(Element), count < MOST ? count : MOST, stdin);
 }}
 int main(int, char **words)
 {{
     size_t n = strtoull(words[1], nullptr, 10), rows = strtoull(words[2], nullptr, 10);
-    vector<Element> a, b;
-    vector<Wide> out;
     for (size_t row = 0; row < rows; row++) {{
         Row all;
         for (size_t left = n, count; left; left -= count) {{
-            count = taken(stdin, a, left);
-            if (!count || ({inputs} == 2 && taken(stdin, b, count) != count))
+            count = taken(a, left);
+            if (!count || ({inputs} == 2 && taken(b, count) != count))
                 return 1;
             for (size_t k = 0; k < count; k++)
                 all.add(mapped(Number(a[k]), Number({inputs} == 2 ? b[k] : a[k])));
         }}
-        all.leave(out);
+        if (!all.write())
+            return 1;
     }}
-    bool whole = fwrite(out.data(), sizeof(Wide), out.size(), stdout) == out.size();
-    return whole && fflush(stdout) == 0 ? 0 : 1;
+    return fflush(stdout) == 0 ? 0 : 1;
 }}
 """
 #: Elements of one array that lie behind each other on the program's input, before the other's.

@@ -21,6 +21,8 @@ from cudareduce.report.sections import Section, first_few
 
 #: By what a workflow finds the comment that it wrote before.
 MARKER = "<!-- cudareduce -->"
+#: GitHub takes no comment above 65 536 characters.
+_LONGEST_COMMENT = 65_000
 #: GitHub shows ten annotations of a kind for each step and drops the rest without a word.
 _MAX_ANNOTATIONS, _FIRST_FEW = 10, 20
 #: GitHub refuses a step summary above 1 MiB.
@@ -109,6 +111,15 @@ def append_summary(found: Sequence[Section], environment: Mapping[str, str]) -> 
             file.write(text)
     except OSError as error:  # the verdict must not depend on whether there is a page to show it
         print(f"cannot append the summary to {path}: {error.strerror}", file=sys.stderr)
+
+
+def comment_of(text: str) -> str:
+    """Markdown as one comment, with its marker and no longer than a comment may be."""
+    text = f"{MARKER}\n\n{text}"
+    if len(text) <= _LONGEST_COMMENT:
+        return text
+    whole = text[:_LONGEST_COMMENT].rpartition("\n\n")[0]
+    return f"{whole}\n\nCut off here: a comment holds 65 536 characters.\n"
 
 
 def junit(findings: Sequence[Finding], name: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.escapes import lines_shown
+from cudareduce.escapes import lines_shown, shown
 from cudareduce.report.by_size import by_size
 from cudareduce.report.sections import Section, alignment, sections
 from cudareduce.results.record import Run
@@ -20,6 +20,14 @@ _OPEN = re.compile(
 )
 _CLOSE = re.compile(r"<!--\s*/cudareduce\s*-->")
 _FENCE = re.compile(r"(?P<fence>`{3,}|~{3,})[^`]*")
+#: What a backslash makes plain, as it would begin code, HTML, an entity, a formula or a fence, or
+#: end what is set otherwise or leads elsewhere; a backslash itself where it would do the same.
+_MARKUP = re.compile(
+    r"[`<~$]|&(?=[#\w])|(?<=\S)\*|\*(?=\S)|_(?=_*(?!\w))|\](?=[(\[:])|\\(?=[!-/:-@\[-`{-~]|$)"
+)
+#: Services look for names and numbers in what Markdown has become, where no backslash is left.
+_MENTION = re.compile(r"[@#]")
+_BACKTICKS = re.compile(r"`+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +58,7 @@ def to_markdown(found: Iterable[Section]) -> str:
             blank = [""] * len(section.header)  # Markdown has no rule within a table
             rows = [r for k, row in enumerate(section.rows)
                     for r in ([blank, row] if k in section.rules else [row])]  # fmt: skip
-            cells = [[escaped(cell).replace("|", "\\|") for cell in row] for row in rows]
+            cells = [list(map(_cell, row)) for row in rows]
             blocks.append(
                 tabulate(cells, section.header, "github", colalign=align, disable_numparse=True)
             )
@@ -58,10 +66,26 @@ def to_markdown(found: Iterable[Section]) -> str:
     return "\n".join(parts)
 
 
+def _cell(text: str) -> str:
+    """A cell of a table; one that is set in bold stays so."""
+    if text.startswith("**") and text.endswith("**") and len(text) > 4:
+        return f"**{_cell(text[2:-2])}**"
+    return escaped(text).replace("|", "\\|")
+
+
 def escaped(text: str) -> str:
-    """What cannot be seen escaped, and what Markdown would take for HTML, as a marker is; several
-    lines stay several."""
-    return lines_shown(text.replace("<", "\\<"), "<br>")
+    """A text as it stands, whatever it would be to Markdown: what cannot be seen is escaped, and so
+    is what sets text otherwise, is HTML, or tells somebody: a name behind @, a number behind #.
+    Several lines stay several."""
+    plain = _MARKUP.sub(lambda found: f"\\{found[0]}", text)
+    return lines_shown(_MENTION.sub("\\g<0>&#8203;", plain), "<br>")
+
+
+def code(text: str) -> str:
+    """A text of one line as code, between more backticks than it has in a row."""
+    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
+    room = " " if longest else ""
+    return f"{'`' * (longest + 1)}{room}{shown(text)}{room}{'`' * (longest + 1)}"
 
 
 def update_readme(path: Path, tables: Tables = sections) -> tuple[str, str]:

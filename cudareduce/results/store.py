@@ -195,22 +195,35 @@ def values_of(kind: type, found: Any) -> list[Any]:
     one of a newer version with the same schema is left out."""
     if type(found) is not dict:
         raise Unfit("it is not an object")
-    values, defaults = [], _defaults(kind)
-    for name, types in _types(kind):
-        value: Any = found.get(name, defaults.get(name))
+    expected, values = _types(kind), _unsaid(kind).copy()
+    missing = _needed(kind) - found.keys()
+    if missing:
+        raise Unfit(f"{min(missing)} is missing")
+    for name, value in found.items():
+        types = expected.get(name)
+        if types is None:
+            continue
         if type(value) not in types:  # not isinstance, for which true is a whole number
             value = _converted(name, value, types)
         elif type(value) in _NUMBERS and not -_LARGEST <= value <= _LARGEST:
             raise Unfit(f"{name} is not a finite number")
         elif type(value) is str and not value.isascii() and not _printable(value):
             raise Unfit(f"{name} holds half a character, which cannot be printed")
-        values.append(value)
-    return values
+        values[name] = value
+    return list(values.values())
 
 
 @cache
-def _defaults(kind: type) -> dict[str, Any]:
-    return {f.name: f.default for f in fields(kind) if f.default is not MISSING}
+def _unsaid(kind: type) -> dict[str, Any]:
+    """All fields in their order, each with its default; others are None."""
+    return {f.name: None if f.default is MISSING else f.default for f in fields(kind)}
+
+
+@cache
+def _needed(kind: type) -> frozenset[str]:
+    """The fields that must be there: without a default, and nothing is not allowed."""
+    lacking = {f.name for f in fields(kind) if f.default is MISSING}
+    return frozenset(name for name in lacking if type(None) not in _types(kind)[name])
 
 
 def _figures(value: Any) -> bool:
@@ -264,10 +277,10 @@ def _converted(name: str, value: Any, types: tuple[Any, ...]) -> Any:
 
 
 @cache
-def _types(kind: type) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-    """Names and types of a dataclass's fields, as they are annotated."""
+def _types(kind: type) -> dict[str, tuple[Any, ...]]:
+    """Names and types of a dataclass's fields, as they are annotated, in their order."""
     hints = get_type_hints(kind)
-    return tuple((f.name, _alternatives(hints[f.name])) for f in fields(kind))
+    return {f.name: _alternatives(hints[f.name]) for f in fields(kind)}
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:

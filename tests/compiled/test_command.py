@@ -17,6 +17,7 @@ from cudareduce.compiled.opcodes import counts_of
 from cudareduce.compiled.resources import Resources, parse_resources, resident_warps
 from cudareduce.compiled.rules import broken_rules
 from cudareduce.compiled.sass import Code, Disassembler, find_disassembler, read_code
+from cudareduce.compiled.sides import exit_codes
 from cudareduce.compiled.store import Failed, Unit, load
 from cudareduce.compiled.traffic import Traffic
 from cudareduce.compiled.units import first_error
@@ -146,6 +147,10 @@ def compared(new: Unit, old: Unit = UNIT) -> UnitRow:
         (unit({"IMAD": 170}, items=16), "CHANGED", "instructions 200, was 100"),
         (unit({"BAR": 8}), "WORSE", "barriers 8, was 1"),
         (unit({"BAR": 2}), "CHANGED", "barriers 2, was 1"),
+        (unit({"BAR": 0}), "CHANGED", "barriers fell from 1 to 0: run verify; "),
+        (unit({"BAR": 0, "LDG.128": 4}), "CHANGED", "barriers fell from 1 to 0: run verify; "),
+        (unit({"BAR": 0}, block=128), "CHANGED", "barriers 0, was 1"),
+        (unit({"BAR": 0, "DADD": 1}), "WORSE", "barriers fell from 1 to 0: run verify; "),
         (unit({"MEMBAR.SC.GPU": 0}), "WORSE", "fences 0, was 2"),
         (unit(in_flight=16), "WORSE", "bytes loaded before the first use 16, was 32"),
         (unit(in_flight=16, items=4), "CHANGED", "items 4, was 8"),
@@ -235,6 +240,17 @@ def test_verdicts_on_what_is_asked_of_memory(change: dict[str, int], cause: str)
     assert cause in "; ".join(row.causes)
     [row] = compare_units(side(UNIT, traffic=[TRAFFIC]), side(UNIT, traffic=[new]))
     assert row.verdict == "SAME"  # of the same machine code nothing else is believed
+
+
+def test_fewer_barriers_are_no_progress() -> None:
+    new = replace(TRAFFIC, barriers=24, wavefronts=60)
+    [row] = compare_units(side(UNIT, traffic=[TRAFFIC]), side(unit({"BAR": 0}), traffic=[new]))
+    assert row.verdict == "CHANGED"
+    assert row.text.startswith(
+        "barriers of blocks fell from 64 to 24: run verify; barriers fell from 1 to 0: run verify; "
+    )
+    assert "barriers 0, was 1" not in row.text
+    assert exit_codes([row], allow_gone=False) == set()
 
 
 STORE, FENCE = "st.global.f32 [%rd1], %f1;", "fence.acq_rel.gpu;"

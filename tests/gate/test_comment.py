@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from cudareduce.gate.comment import Told, comment
 from cudareduce.gate.compare import Rules, compare
@@ -99,9 +102,32 @@ def test_a_comment_has_a_length() -> None:
 def test_names_of_a_file_are_no_html() -> None:
     hostile = "k<!-- x -->\x1b[2J|`@"
     text = told([case(hostile)], [case(hostile, 1.2, cubin_sha="other")])
-    assert "<!-- x" not in text.replace("\\<!-- x", "")
+    outside = "\n".join(line for line in text.splitlines() if not line.startswith("next: "))
+    assert "<!-- x" not in outside.replace("\\<!-- x", "")
     assert "\x1b" not in text
     assert to_markdown([]) == ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["@team", "x@org/team", "#12", "`code`", "a``b", "[a](http://b)", "![a](b)", "*a*", "__a__",
+     "a\\", "a|b", "a\\|b", "&#64;team", "<b>", "~~~", "~~a~~", "[a]: b", "# a", "'\""],
+)  # fmt: skip
+def test_names_of_a_file_are_no_markdown(name: str) -> None:
+    """A name is shown as it stands, alone and among others, and calls nobody."""
+    other = f"{name} too"
+    old = [case(name), case("gone"), case("even"), case(other)]
+    text = told(old, [case(name, 1.2, cubin_sha="other"), case("even"), case(other)])
+    outside = "\n".join(line for line in text.splitlines() if not line.startswith("next: "))
+    plain = re.sub("(@|#)&#8203;|&#8203;", "", outside.replace("### cudareduce", ""))
+    assert not set("@#") & set(plain)
+    page = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
+    assert [page.count(tag) for tag in ("<strong>", "<code>", "<td")] == [2, 2, 2 * 5]
+    assert not re.search("<(a|em|img|s|pre|b|h1)[ >]", page)
+    page = unescape(page).replace("\u200b", "")
+    assert f"<strong>{name}</strong>" in page
+    assert f"(even, {other})" in page
+    assert f"<code>cudareduce check {shlex.quote(name)} --baseline old.json</code>" in page
 
 
 @pytest.mark.parametrize("how", ["file", "-"])

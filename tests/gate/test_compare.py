@@ -603,6 +603,31 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         in_other_units,
         "gb_s is 3.785e+05, and its memory brings 4814 at most",
     ),
+    "graphs of which none is here": (
+        lambda d: d["protocol"].update(graph=True),
+        "record 1: timing is cold, and the run replayed graphs, of which none is here",
+    ),
+    "a graph of a run without": (
+        lambda d: d["protocol"].update(graph=False) or d["records"][3].update(timing="cold graph"),
+        "record 4: timing is cold graph, and the run replayed no graph",
+    ),
+    "graph of 1": (lambda d: d["protocol"].update(graph=1), "graph cannot be read"),
+    "a timing of 7": (lambda d: d["protocol"].update(timing=7), "timing cannot be read"),
+    "regions": (lambda d: d["protocol"].update(region=["total"]), "region cannot be read"),
+    "a flush of text": (
+        lambda d: d["protocol"].update(flush_bytes_read="512 MiB"),
+        "flush_bytes_read cannot be",
+    ),
+    "a flush below nothing": (
+        lambda d: d["protocol"].update(flush_bytes_read=-1),
+        "flush_bytes_read cannot be read",
+    ),
+    "a flush beyond all": (
+        lambda d: d["protocol"].update(flush_bytes_read=10**400),
+        "flush_bytes_read cannot be read",
+    ),
+    "rounds beyond all": (lambda d: d["protocol"].update(rounds=10**50), "rounds cannot be read"),
+    "rounds true": (lambda d: d["protocol"].update(rounds=True), "rounds cannot be read"),
     "unknown pattern": (lambda d: d["records"][3].update(pattern="bogus"), "pattern is 'bogus'"),
 }
 
@@ -664,6 +689,32 @@ def test_runs_that_displaced_the_cache_differently_are_told(
         )))  # fmt: skip
     out = cudareduce("compare", *sides, "--threshold", "2%")[1]
     assert "measured otherwise: flush of 128 MiB, now 512 MiB" in out
+
+
+def test_runs_of_other_timings_are_told(cudareduce: Call, tmp_path: Path) -> None:
+    stored, sides = load(BEFORE), []
+    for name, graph in (("a", False), ("b", True)):
+        records = [*stored.records]
+        if graph:
+            records += [replace(r, timing="cold graph") for r in stored.records]
+        protocol = {**stored.protocol, "graph": graph}
+        path = tmp_path / f"{name}.json"
+        created = f"2026-02-0{1 + graph}T00:00:00+00:00"
+        write_text(path, to_json(replace(
+            stored, created=created, protocol=protocol, records=tuple(records)
+        )))  # fmt: skip
+        sides.append(path)
+    out = cudareduce("compare", *sides)[1]
+    assert "measured otherwise: graphs none, now replayed" in out
+
+
+def test_a_run_that_was_cut_short_says_so(cudareduce: Call, tmp_path: Path) -> None:
+    stored = load(AFTER)
+    path = tmp_path / "short.json"
+    for rounds, words in ((99, "9 of 99 rounds"), (9, "9 rounds")):
+        write_text(path, to_json(replace(stored, protocol={**stored.protocol, "rounds": rounds})))
+        head = cudareduce("compare", BEFORE, path, "--threshold", "2%")[1].splitlines()[2]
+        assert head.endswith(f", {words}")
 
 
 def test_truncated_missing_and_not_json(cudareduce: Call, tmp_path: Path) -> None:
@@ -783,17 +834,36 @@ def test_a_noisy_file_is_no_error(cudareduce: Call, tmp_path: Path) -> None:
 
 
 def test_thresholds_of_single_kernels(cudareduce: Call, tmp_path: Path) -> None:
-    path = tmp_path / "limits.toml"
-    path.write_text('default = "2%"\n[kernel]\n"reduce_v6*" = "4%"\nreduce_v9 = "1%"\n')
-    code, out, _ = cudareduce("compare", BEFORE, AFTER, "--thresholds", path)
-    assert code == 0
-    assert "thresholds: no kernel here is called 'reduce_v9'" in out
-    assert load_thresholds(path, 0.5).of("reduce_v7_shuffle") == 0.5
-    assert load_thresholds(path, None).of("reduce_v7_shuffle") == 0.02
+    path, known = tmp_path / "limits.toml", ("reduce_v6_multi_add", "reduce_v7_shuffle")
+    path.write_text('default = "2%"\n[kernel]\n"reduce_v6*" = "4%"\n')
+    assert cudareduce("compare", BEFORE, AFTER, "--thresholds", path)[0] == 0
+    assert load_thresholds(path, 0.5, known).of("reduce_v7_shuffle") == 0.5
+    assert load_thresholds(path, None, known).of("reduce_v7_shuffle") == 0.02
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    assert load_thresholds(path, None).of("reduce_v6_multi_add") == 0.04
+    assert load_thresholds(path, None, known).of("reduce_v6_multi_add") == 0.04
     path.write_text('[kernel]\n"reduce_*" = "9%"\nreduce_v7_shuffle = "1%"')
-    assert load_thresholds(path, None).of("reduce_v7_shuffle") == 0.01
+    assert load_thresholds(path, None, known).of("reduce_v7_shuffle") == 0.01
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("compare", BEFORE, AFTER), ("check", "--baseline", BEFORE), ("check", "--base", "HEAD"),
+     ("check", "--self", "2")],
+)  # fmt: skip
+def test_a_threshold_that_names_no_kernel(
+    cudareduce: Call, tmp_path: Path, option: tuple[object, ...]
+) -> None:
+    path = tmp_path / "limits.toml"
+    path.write_text('[kernel]\nauto = "1%"\n"peer:cub:*" = "1%"\nreduce_v7_shufle = "1%"\n')
+    code, out, err = cudareduce(*option, "--thresholds", path)
+    assert (code, out) == (2, "")
+    told = f"{path}:4: no kernel is called 'reduce_v7_shufle': did you mean reduce_v7_shuffle"
+    assert told in err
+    path.write_text('[kernel]\n"reduce_warb_*" = "1%"\n')
+    assert (
+        f"{path}:2: no kernel is called 'reduce_warb_*': "
+        in cudareduce(*option, "--thresholds", path)[2]
+    )
 
 
 @pytest.mark.parametrize(

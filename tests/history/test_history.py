@@ -16,6 +16,7 @@ import pytest
 from cudareduce.device import DeviceInfo
 from cudareduce.history.folder import append, read
 from cudareduce.history.series import all_series
+from cudareduce.history.steps import steps
 from cudareduce.results.record import Run
 from cudareduce.results.store import to_json, write_text
 from tests.simulate import H200, record, rounds
@@ -63,7 +64,7 @@ def test_a_run_is_a_line_and_comes_back(cudareduce: Call, folder: Path, tmp_path
     assert path.read_text().count("\n") == 1
     assert len(path.read_text()) < 1500
     assert "held before the run of" in cudareduce("history", "add", result, "--into", folder)[2]
-    [[entry]] = read(folder).values()
+    [[entry]] = read(folder).runs.values()
     assert (entry.git, entry.device) == ("rev000", H200)
     assert entry.records[0].kernel == KERNEL
 
@@ -96,7 +97,7 @@ def test_jobs_append_at_once(folder: Path) -> None:
         job.start()
     for job in jobs:
         job.join()
-    [entries] = read(folder).values()
+    [entries] = read(folder).runs.values()
     assert len(entries) == 100
     assert [e.created for e in entries] == sorted(e.created for e in entries)
 
@@ -107,13 +108,54 @@ def test_a_line_that_was_cut_short_stays_apart(cudareduce: Call, folder: Path) -
     with path.open("a") as file:
         file.write('{"schema": 1, "crea')
     filled(folder, made(1, 1.0))
-    code, _, err = cudareduce("history", "check", "--from", folder)
-    assert (code, f"{path}:2: the line is not JSON, or is cut short: take it out" in err) == (
-        2, True,
-    )  # fmt: skip
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([lines[0], lines[2]]) + "\n")
-    assert cudareduce("history", "check", "--from", folder)[0] == 0
+    told = f"left out, 1 line: {path}:2: the line is not JSON, or is cut short"
+    code, out, _ = cudareduce("history", "check", "--from", folder)
+    assert code == 0
+    assert told in out
+    assert "up to 2 runs" in out
+    code, out, err = cudareduce("history", "check", "--from", folder, "--format", "json")
+    assert (code, len(json.loads(out)), err) == (0, 1, f"{told}\n")
+    code, out, err = cudareduce("history", "show", KERNEL, "--from", folder)
+    assert (code, "2 runs" in out, err) == (0, True, f"{told}\n")
+
+
+def test_lines_of_any_bytes_are_left_out(cudareduce: Call, folder: Path) -> None:
+    filled(folder, *(made(day, 1.0) for day in range(3)))
+    [path] = folder.iterdir()
+    path.write_bytes(path.read_bytes() + b"\xff\xfe{}\n[]\n\x00\n{}\n")
+    code, out, _ = cudareduce("history", "check", "--from", folder)
+    assert code == 0
+    assert f"left out, 4 lines: {path}:4: the line is not UTF-8; " in out
+    assert "; and 1 more" in out
+
+
+def test_the_table_fits_80_columns(
+    cudareduce: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels of the longest names, two reductions, rows, and two kinds of machine."""
+    longest = record("reduce_v5_completely_unroll", N, rounds(np.random.default_rng(1), 40.0))
+    rows = replace(longest, n=32, rows=2**20, op="prod", dtype="bfloat16", acc="float32")
+    for day in range(8):
+        slow = 1.05 if day > 4 else 1.0
+        for device in (H200, replace(H200, power_limit_w=500.0)):
+            some = [
+                replace(one, time_us=40.0 * slow, cubin_sha=str(day)) for one in (longest, rows)
+            ]
+            filled(folder, replace(made(day, 1.0, device=device), records=tuple(some)))
+    monkeypatch.chdir(folder.parent)
+    for more in ((), ("--all",)):
+        code, out, _ = cudareduce("history", "check", *more)
+        assert code == 1
+        assert max(len(line) for line in out.split("next: ")[0].splitlines()) <= 80
+        assert out.count("limit 2%") == 4
+        assert out.count("4 series: 4 SLOWER") == 1
+
+
+def test_a_kernel_with_thousands_of_runs(folder: Path) -> None:
+    """What looks at every stretch of a series holds no table of all of them."""
+    logs = np.random.default_rng(3).normal(0, 0.003, 10_000)
+    logs[4000:4100] += 0.01
+    assert steps(list(logs)) == [4000, 4100]
 
 
 @pytest.mark.parametrize(
@@ -129,8 +171,8 @@ def test_lines_are_not_trusted(cudareduce: Call, folder: Path, line: str) -> Non
     folder.mkdir()
     (folder / "x.jsonl").write_text(line + "\n")
     code, _, err = cudareduce("history", "show", KERNEL, "--from", folder)
-    assert code == 2
-    assert err.count("\n") == 1
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"{folder / 'x.jsonl'}:1: " in err
 
 
 @pytest.mark.parametrize("change", [{"time_us": -1.0}, {"time_us": None}, {"n": -5}, {"n": "x"},
@@ -225,7 +267,7 @@ def test_another_card_is_compared_by_shares(cudareduce: Call, folder: Path) -> N
     ask = ("history", "check", "--from", folder)
     code, out, _ = cudareduce(*ask)
     assert code == 0, out
-    [series] = all_series(next(iter(read(folder).values())))
+    [series] = all_series(next(iter(read(folder).runs.values())))
     assert (series.cards, series.left_out, len(series.points)) == (2, 0, 24)
     assert series.points[0].us == pytest.approx(44, rel=0.02)
     out = cudareduce("history", "show", KERNEL, "--from", folder)[1]
@@ -237,7 +279,7 @@ def test_another_card_is_compared_by_shares(cudareduce: Call, folder: Path) -> N
 
 def test_another_kind_of_machine_has_a_file_of_its_own(cudareduce: Call, folder: Path) -> None:
     filled(folder, made(0, 1.0), made(1, 3.0, device=replace(H200, power_limit_w=500.0)))
-    assert len(read(folder)) == 2
+    assert len(read(folder).runs) == 2
     assert cudareduce("history", "check", "--from", folder)[0] == 0
 
 

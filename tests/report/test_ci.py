@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.report.ci import Finding, workflow_commands
+from cudareduce.report.ci import MARKER, Finding, comment_of, workflow_commands
 
 ON_GITHUB = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": "/checkout"}
 
@@ -37,3 +37,11 @@ def test_what_is_gone_has_no_place() -> None:
     gone = Finding("k", "sum", "GONE", "it is not in the new run", "failed")
     [line] = workflow_commands([gone], lambda _: None, ON_GITHUB)
     assert line == "::error title=GONE%3A k::sum: it is not in the new run"
+
+
+def test_a_comment_is_no_longer_than_one_may_be() -> None:
+    whole = comment_of("a line\n\n" * 3)
+    assert whole == f"{MARKER}\n\n" + "a line\n\n" * 3
+    text = comment_of("a line\n\n" * 20_000)
+    assert len(text) < 65_536
+    assert text.endswith("a line\n\nCut off here: a comment holds 65 536 characters.\n")

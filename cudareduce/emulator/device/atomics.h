@@ -71,42 +71,6 @@ __forceinline__ void store_word(W *word, W value) {
         cudaemu::Scope::scope);                                                                    \
   }
 
-#define CUDAEMU_ATOMIC(name, type, result)              \
-  CUDAEMU_ATOMIC_OF(name, Device, type, result)         \
-  CUDAEMU_ATOMIC_OF(name##_block, Block, type, result)  \
-  CUDAEMU_ATOMIC_OF(name##_system, Device, type, result)
-
-CUDAEMU_ATOMIC(atomicAdd, int, old + value)
-CUDAEMU_ATOMIC(atomicAdd, unsigned, old + value)
-CUDAEMU_ATOMIC(atomicAdd, unsigned long long, old + value)
-CUDAEMU_ATOMIC(atomicAdd, float, old + value)
-CUDAEMU_ATOMIC(atomicAdd, double, old + value)
-
-CUDAEMU_ATOMIC(atomicSub, int, old - value)
-CUDAEMU_ATOMIC(atomicSub, unsigned, old - value)
-
-CUDAEMU_ATOMIC(atomicExch, int, value)
-CUDAEMU_ATOMIC(atomicExch, unsigned, value)
-CUDAEMU_ATOMIC(atomicExch, unsigned long long, value)
-CUDAEMU_ATOMIC(atomicExch, float, value)
-
-#define CUDAEMU_ATOMIC_INTEGER(name, result) \
-  CUDAEMU_ATOMIC(name, int, result)          \
-  CUDAEMU_ATOMIC(name, unsigned, result)     \
-  CUDAEMU_ATOMIC(name, unsigned long long, result)
-
-CUDAEMU_ATOMIC_INTEGER(atomicMin, value < old ? value : old)
-CUDAEMU_ATOMIC_INTEGER(atomicMax, old < value ? value : old)
-CUDAEMU_ATOMIC(atomicMin, long long, value < old ? value : old)
-CUDAEMU_ATOMIC(atomicMax, long long, old < value ? value : old)
-CUDAEMU_ATOMIC_INTEGER(atomicAnd, (old & value))
-CUDAEMU_ATOMIC_INTEGER(atomicOr, old | value)
-CUDAEMU_ATOMIC_INTEGER(atomicXor, old ^ value)
-
-// These two wrap at `value`, which makes a counter that resets itself.
-CUDAEMU_ATOMIC(atomicInc, unsigned, old >= value ? 0 : old + 1)
-CUDAEMU_ATOMIC(atomicDec, unsigned, old == 0 || old > value ? value : old - 1)
-
 #define CUDAEMU_ATOMIC_CAS_OF(name, scope, type)                             \
   __forceinline__ type name(type *address, type expected, type desired) {    \
     return cudaemu::atomic_update(                                           \
@@ -117,29 +81,11 @@ CUDAEMU_ATOMIC(atomicDec, unsigned, old == 0 || old > value ? value : old - 1)
         cudaemu::Scope::scope);                                              \
   }
 
-#define CUDAEMU_ATOMIC_CAS(type)                         \
-  CUDAEMU_ATOMIC_CAS_OF(atomicCAS, Device, type)         \
-  CUDAEMU_ATOMIC_CAS_OF(atomicCAS_block, Block, type)    \
-  CUDAEMU_ATOMIC_CAS_OF(atomicCAS_system, Device, type)
-
-CUDAEMU_ATOMIC_CAS(int)
-CUDAEMU_ATOMIC_CAS(unsigned)
-CUDAEMU_ATOMIC_CAS(unsigned long long)
-CUDAEMU_ATOMIC_CAS(unsigned short)
-
-// Vectors are added component by component.
-#define CUDAEMU_ATOMIC_VECTOR(name, type, ...)                                      \
-  __forceinline__ type name(type *address, type value) { return {__VA_ARGS__}; }    \
-  __forceinline__ type name##_block(type *a, type value) { return name(a, value); } \
-  __forceinline__ type name##_system(type *a, type value) { return name(a, value); }
-#define CUDAEMU_PART(part) atomicAdd(&address->part, value.part)
-CUDAEMU_ATOMIC_VECTOR(atomicAdd, float2, CUDAEMU_PART(x), CUDAEMU_PART(y))
-CUDAEMU_ATOMIC_VECTOR(atomicAdd, float4, CUDAEMU_PART(x), CUDAEMU_PART(y), CUDAEMU_PART(z),
-                      CUDAEMU_PART(w))
-
-#undef CUDAEMU_ATOMIC
-#undef CUDAEMU_ATOMIC_CAS
-#undef CUDAEMU_ATOMIC_INTEGER
+#define CUDAEMU_ATOMIC(name, type, result) CUDAEMU_ATOMIC_OF(name, Device, type, result)
+#define CUDAEMU_ATOMIC_CAS(type) CUDAEMU_ATOMIC_CAS_OF(atomicCAS, Device, type)
+#define CUDAEMU_ATOMIC_VECTOR(name, type, ...) \
+  __forceinline__ type name(type *address, type value) { return {__VA_ARGS__}; }
+#include "atomic_overloads.h"
 
 inline void __threadfence() { cudaemu::fence(cudaemu::Scope::Device); }
 inline void __threadfence_block() { cudaemu::fence(cudaemu::Scope::Block); }

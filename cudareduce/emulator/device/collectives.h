@@ -1,6 +1,6 @@
 // Barriers, shuffles, votes and warp-wide reductions.
 #pragma once
-#include <type_traits>
+#include "traits.h"
 
 namespace cudaemu {
 
@@ -84,7 +84,7 @@ inline unsigned __activemask(cudaemu::Site at = cudaemu::Site::here()) {
 // lane that is left shows its own to all.
 template <class T>
 inline unsigned __match_any_sync(unsigned mask, T value, cudaemu::Site at = cudaemu::Site::here()) {
-  static_assert(std::is_arithmetic<T>::value, "a match takes numbers");
+  static_assert(cudaemu::number<T>, "a match takes numbers");
   unsigned result = 0;
   for (unsigned left = mask; left != 0;) {
     const T shown = __shfl_sync(mask, value, __builtin_ctz(left), 32, at);

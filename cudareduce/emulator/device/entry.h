@@ -2,18 +2,18 @@
 // its __launch_bounds__. The loader adds one such line for each kernel at the end of the translation
 // unit.
 #pragma once
-#include <utility>
+#include "traits.h"
 
 namespace cudaemu {
 
 template <class... A, size_t... index>
-inline void invoke_with(void (*kernel)(A...), void **arguments, std::index_sequence<index...>) {
-  kernel(*static_cast<std::decay_t<A> *>(arguments[index])...);
+inline void invoke_with(void (*kernel)(A...), void **arguments, Indices<index...>) {
+  kernel(*static_cast<typename Plain<A>::type *>(arguments[index])...);
 }
 
 template <class... A>
 inline void invoke_with(void (*kernel)(A...), void **arguments) {
-  invoke_with(kernel, arguments, std::index_sequence_for<A...>());
+  invoke_with(kernel, arguments, IndicesUpTo<sizeof...(A)>());
 }
 
 template <class... A>

@@ -3,17 +3,16 @@
 // The float overloads are templates: if the kernel includes a standard header that brings plain
 // overloads of the same signature, those win and nothing is declared twice.
 #pragma once
-#include <type_traits>
+#include "traits.h"
 
 namespace cudaemu {
 
 template <class T>
-using OnlyFloat = std::enable_if_t<std::is_same<T, float>::value>;
+using OnlyFloat = OnlyIf<same<T, float>>;
 template <class T>
-using OnlyFloating = std::enable_if_t<std::is_floating_point<T>::value>;
+using OnlyFloating = OnlyIf<floating<T>>;
 template <class T>
-using OnlyLong =
-    std::enable_if_t<std::is_same<T, long>::value || std::is_same<T, long long>::value>;
+using OnlyLong = OnlyIf<same<T, long> || same<T, long long>>;
 
 }  // namespace cudaemu
 

@@ -1,5 +1,6 @@
 // Two halfwords or four bytes of a word, each on its own: the video instructions.
 #pragma once
+#include <type_traits>
 
 namespace cudaemu {
 
