@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from cudareduce.api import bench, load, reveal, verify
+    from cudareduce.api import bench, compare, load, reveal, verify
 
-__all__ = ["__version__", "bench", "load", "reveal", "verify"]
+__all__ = ["__version__", "bench", "compare", "load", "reveal", "verify"]
 
 
 class _Callable(ModuleType):

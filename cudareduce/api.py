@@ -10,14 +10,16 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from json import loads
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_type_hints
 
 import click
 
 from cudareduce.cli.main import cli
 from cudareduce.cli.requests import made
 from cudareduce.errors import UsageError
+from cudareduce.gate.compare import Row
 from cudareduce.report.html import to_html
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.sections import Section, sections
@@ -116,6 +118,24 @@ def load(path: str | Path) -> Result[Record]:
     return _of_run(run, sections(run), 0)
 
 
+def compare(old: str | Path, new: str | Path, **options: Any) -> Result[Row]:
+    """Two stored runs, as `cudareduce compare`: each item is a row with its verdict. Raises
+    UsageError, and BaselineError where they are of machines that cannot be compared."""
+    from cudareduce.gate.command import judged_files
+    from cudareduce.gate.exported import rows_json
+    from cudareduce.gate.judgement import exit_code, judged_sections
+    from cudareduce.gate.request import CompareRequest
+    from cudareduce.library.registry import load_registry
+
+    request = _request(CompareRequest, "compare", (old, new), options)
+    judgement = judged_files(request, load_registry())
+    text = rows_json(judgement.rows)
+    return Result(
+        items=judgement.rows, exit_code=exit_code(judgement, request.judging), json=text,
+        sections=tuple(judged_sections(judgement, everything=True)), rows=tuple(loads(text)),
+    )  # fmt: skip
+
+
 def _of_run(run: Run, found: Sequence[Section], exit_code: int) -> Result[Record]:
     return Result(
         items=run.records, exit_code=exit_code, sections=tuple(found), json=to_json(run),
@@ -151,13 +171,15 @@ def _request(
     known = {param.opts[-1].removeprefix("--").replace("-", "_"): param for param in parser.params
              if isinstance(param, click.Option) and param.name not in _PRINTED}  # fmt: skip
     arguments = [str(kernel) for kernel in kernels]
-    for name, value in ({"quiet": True} | dict(given)).items():
+    silent = {"quiet": True} if "quiet" in known else {}
+    for name, value in {**silent, **given}.items():
         if name not in known:
             raise TypeError(f"{command}() has no option {name!r}: it has {', '.join(known)}")
         arguments += _typed(known[name], value)
     try:
         with parser.make_context(command, arguments) as ctx:
-            return made(kind, ctx.params | {"argv": (command, *arguments)})
+            typed = {"argv": (command, *arguments)} if "argv" in get_type_hints(kind) else {}
+            return made(kind, {**ctx.params, **typed})
     except click.UsageError as error:
         raise UsageError(error.format_message()) from None
 

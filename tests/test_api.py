@@ -57,6 +57,16 @@ def test_a_notebook_shows_tables_and_nothing_that_a_file_smuggles_in() -> None:
     assert "<script>" not in replace(run, sections=(section,))._repr_html_()
 
 
+def test_two_runs_are_compared() -> None:
+    old, new = (ROOT / f"results/nvidia-h200/baseline{which}.json" for which in ("", "-2"))
+    found = cudareduce.compare(old, new, threshold="2%")
+    assert found.exit_code == 0
+    assert {row["verdict"] for row in found.to_rows()} == {one.verdict for one in found.items}
+    assert len(found.items) == 81
+    with pytest.raises(UsageError, match="is the very run that"):
+        cudareduce.compare(old, old)
+
+
 def test_it_is_a_function_and_a_package() -> None:
     assert callable(cudareduce.bench)
     assert command.bench.__module__ == "cudareduce.bench.command"

@@ -54,15 +54,21 @@ def compare_files(request: CompareRequest) -> int:
     """Two stored runs: verdicts without a second measurement; the exit code. Raises UsageError and
     BaselineError."""
     request.outputs.check(request.old, request.new)
+    registry = load_registry()
+    judgement = judged_files(request, registry)
+    return publish_judgement(judgement, request.judging, request.outputs, registry)
+
+
+def judged_files(request: CompareRequest, registry: Registry) -> Judgement:
+    """What is to be said of two stored runs; raises as `compare_files` does."""
     old, new = load_baseline(request.old), load_timed(request.new)
     if same_run(old, new):
         raise UsageError(
             f"{request.new} is the very run that {request.old} holds: measure again, then compare"
         )
-    registry = load_registry()
     thresholds = _thresholds(request.judging, registry, [*old.records, *new.records])
     rules, notes = rules_between(old, new, thresholds, request.judging)
-    judgement = Judgement(
+    return Judgement(
         title=f"{request.new.name} against {request.old.name}, {new.device.name}",
         head=(side_text("old", old), side_text("new", new)),
         rows=tuple(compare(old.records, new.records, rules)),
@@ -74,7 +80,6 @@ def compare_files(request: CompareRequest) -> int:
             *host_notes(old.records, new.records),
         ),
     )
-    return publish_judgement(judgement, request.judging, request.outputs, registry)
 
 
 def check(request: CheckRequest) -> int:

@@ -12,7 +12,6 @@ from cudareduce.errors import BaselineError, worst_exit_code
 from cudareduce.gate.bencher import Cut, Remeasured
 from cudareduce.gate.comment import Told, comment
 from cudareduce.gate.compare import Row, Rules, host_only, machine
-from cudareduce.gate.controls import Controls
 from cudareduce.gate.exported import benchmark_series, rows_json
 from cudareduce.gate.fingerprint import match
 from cudareduce.gate.policy import Policy
@@ -140,16 +139,9 @@ def publish_judgement(
     """Publish verdicts, with further `texts` for files; the exit code of what was timed."""
     rows, policy = judgement.rows, Policy(judging.strict, judging.allow_gone)
     moved = machine(rows, judgement.rules)
-    measured, cut = judgement.measured, judgement.cut
-    said = (*judgement.notes, *(measured.remarks if measured else ()))
-    if cut:
-        said = (f"cut short: {cut.why}; what is missing was not measured", *said)
+    said = _said(judgement)
     notes = (*power_notes(rows, judgement.rules), *said)
-    sections = verdict_sections(
-        rows, judgement.title, notes,
-        shares=judgement.rules.shares, everything=judging.everything, machine=moved,
-    )  # fmt: skip
-    sections = [replace(section, head=judgement.head) for section in sections]
+    sections = judged_sections(judgement, everything=judging.everything)
     told = findings(rows, policy, moved)
     around = Told(
         title=judgement.title, head=judgement.head, notes=notes, against=judgement.against,
@@ -172,11 +164,31 @@ def publish_judgement(
         # which have no place for what holds for all rows
         for note in (*([machine_text(moved)] if moved else []), *said):
             say(note, quiet)
-    return _exit_code(judgement, policy, moved)
+    return exit_code(judgement, judging)
 
 
-def _exit_code(judgement: Judgement, policy: Policy, moved: Controls | None) -> int:
-    """Of the new side alone, since a change that mends a kernel must be able to pass."""
+def _said(judgement: Judgement) -> tuple[str, ...]:
+    """What is to be known besides: why it ended early, notes, remarks on the measurement."""
+    measured, cut = judgement.measured, judgement.cut
+    early = (f"cut short: {cut.why}; what is missing was not measured",) if cut else ()
+    return (*early, *judgement.notes, *(measured.remarks if measured else ()))
+
+
+def judged_sections(judgement: Judgement, *, everything: bool) -> list[Section]:
+    """Verdicts as tables; `everything` shows what is the SAME, too."""
+    rows, rules = judgement.rows, judgement.rules
+    found = verdict_sections(
+        rows, judgement.title, (*power_notes(rows, rules), *_said(judgement)),
+        shares=rules.shares, everything=everything, machine=machine(rows, rules),
+    )  # fmt: skip
+    return [replace(section, head=judgement.head) for section in found]
+
+
+def exit_code(judgement: Judgement, judging: Judging) -> int:
+    """That of the worst verdict, of a machine that has changed, or of what ended it early; of the
+    new side alone, since a change that mends a kernel must be able to pass."""
+    policy = Policy(judging.strict, judging.allow_gone)
+    moved = machine(judgement.rows, judgement.rules)
     if judgement.cut:
         return judgement.cut.exit_code
     codes = {policy.exit_code(judgement.rows, moved)} - {0}
