@@ -162,6 +162,7 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
             yield Pick("reduce_tiles_mailbox", block, thread // size)
             break
     if reduction.op.indexed:
+        yield Pick("reduce_arg_one_word")
         yield Pick("reduce_tiles_arg")
     if size == 1:
         yield Pick("reduce_dp4a_one_word")

@@ -153,7 +153,7 @@ _TEXTS = ("title", "change", "expect", "after", "min_cc", "map")
 #: Whole numbers from 1 up to what still makes sense: CUDA has no larger blocks and grids.
 _COUNTS = {
     "block": 1024, "items": 1024, "vector": 1024, "items_bytes": 1024, "vector_bytes": 1024,
-    "fixed_grid": 2**31 - 1, "fixed_warps": 2**16,
+    "fixed_grid": 2**31 - 1, "fixed_warps": 2**16, "most": 2**63 - 1,
 }  # fmt: skip
 #: Counts in elements that a header may give in bytes instead: of any type as many as have room.
 _IN_BYTES = {"items": "items_bytes", "vector": "vector_bytes"}

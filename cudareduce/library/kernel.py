@@ -156,7 +156,7 @@ class Kernel:
                 f"has no header, and so takes {', '.join(self.ops)}, not {reduction.op.name}: a "
                 "header with `ops` says what else it computes"
             )
-        reason = _why_not_op(reduction.op, self.order, self.finish)
+        reason = _why_not_op(reduction.op, self.order, self.finish, named=not self.any_op)
         if reason is None and not taken:
             return f"takes {', '.join(self.ops)}, not {reduction.op.name}"
         return reason or self._why_not_partials(reduction)
@@ -176,7 +176,7 @@ class Kernel:
     def varies(self, reduction: Reduction) -> bool:
         """Whether the bits of its answers hang on the order in which blocks arrive."""
         chance = self.finish in UNORDERED or self.walk in UNASSIGNED
-        return chance and reduction.acc.kind == "float"
+        return chance and reduction.acc.kind == "float" and not reduction.op.indexed
 
     def shape(self, n: int, rows: int) -> tuple[int, int]:
         """Elements a row and rows, as this kernel takes `rows` rows of `n` elements: to a warp
@@ -238,10 +238,10 @@ def _sizes(reduction: Reduction) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _why_not_op(op: Operator, order: Order, finish: Finish) -> str | None:
+def _why_not_op(op: Operator, order: Order, finish: Finish, *, named: bool) -> str | None:
     if order == "any" and not op.commutative:
         return f"{op.name} does not commute and this kernel does not keep the order of operands"
-    if finish in UNORDERED and not op.has_atomic:
+    if finish in UNORDERED and not (op.has_atomic or (op.indexed and named)):
         return f"combines in memory, and {op.name} has no atomic form"
     if finish == "host" and (op.has_finish or op.words > 1):
         return f"leaves partials to the host, which does not fold those of {op.name}"
@@ -294,7 +294,8 @@ def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Ke
     two = "map" in fields and fields["map"].inputs > 1
     check_parameters(path, text, header, ("in", "other") if two else ("in",))
     order, finish = fields.get("order", "any"), fields["finish"]
-    fields["any_op"] = "ops" not in fields
-    declared = fields.get("ops", tuple(OPERATORS))
-    fields["ops"] = tuple(o for o in declared if _why_not_op(OPERATORS[o], order, finish) is None)
+    named = "ops" in fields
+    ops = fields.get("ops", OPERATORS)
+    ops = tuple(o for o in ops if not _why_not_op(OPERATORS[o], order, finish, named=named))
+    fields |= {"any_op": not named, "ops": ops}
     return Kernel(id=path.stem, path=path, family=family, text=text, foreign=foreign, **fields)

@@ -22,6 +22,7 @@ from cudareduce.errors import KernelFault, OutOfMemory
 from cudareduce.launch.bound import KEPT, arguments
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
+from cudareduce.library.header import UNORDERED
 from cudareduce.problem.identity import identity
 from cudareduce.problem.inputs import Array, stored
 from cudareduce.problem.operators import Reduction
@@ -89,6 +90,8 @@ def far_net(case: Case) -> Iterator[Net]:
     grows = any(room.each for room in kernel.rooms)  # what does has no room there
     if kernel.whole_tiles or case.reduction.map or grows:
         return  # who takes no count says nothing of how far it goes, and a map may hide marks
+    if case.reduction.op.indexed and kernel.finish in UNORDERED:
+        return  # how it packs a value and a place is its own affair
     grid = (
         kernel.fixed_grid or max(1, _TURN // tile)
         if kernel.grid in ("fill", "per_sm", "fixed", "fill_by_row")

@@ -137,7 +137,8 @@ def test_a_fixed_order_leaves_out_what_adds_floats_as_blocks_arrive(registry: Re
 
 @pytest.mark.parametrize(
     ("op", "dtype", "kernel"),
-    [("sum", "int32", "reduce_tiles_one_word"), ("argmax", "float32", "reduce_tiles_arg"),
+    [("sum", "int32", "reduce_tiles_one_word"), ("argmax", "float32", "reduce_arg_one_word"),
+     ("argmax", "int64", "reduce_tiles_arg"),
      ("max", "float64", "reduce_tiles_acq_rel"), ("affine", "int32", "reduce_tiles_ordered"),
      ("sum", "int8", "reduce_dp4a_one_word"), ("mean", "uint8", "reduce_tiles_dp4a"),
      ("max", "int8", "reduce_tiles_acq_rel"), ("sum", "float16", "reduce_tiles_self_reset")],
