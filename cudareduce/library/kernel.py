@@ -283,9 +283,7 @@ def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Ke
             f"{path}:{line}: extern __shared__ memory has no size: give the header dynamic_shared, "
             'such as "1 Acc a thread"'
         )
-    fields: dict[str, Any] = {
-        key: tuple(v) if isinstance(v, list) else v for key, v in header.items()
-    }
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in header.items()}
     if "map" in fields:
         fields["map"] = read_map(fields["map"], f"{path}: map:")
     for key in ("items", "vector"):

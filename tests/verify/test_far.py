@@ -166,7 +166,11 @@ def test_wrong_kernels(isolation: Isolation, name: str, op: str, dtype: str, cac
     assert _judged(isolation, case, cache).outcome == "fail"
 
 
-KERNELS = [kernel for kernel in load_registry().kernels.values() if not kernel.requires]
+#: Those that pack a value and a place in a word leave no partial that another could read.
+KERNELS = [
+    kernel for kernel in load_registry().kernels.values()
+    if not kernel.requires and not (kernel.finish == "one_word" and "argmax" in kernel.ops)
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
