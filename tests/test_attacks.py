@@ -197,6 +197,7 @@ def project(here: Path) -> None:
     stored = here / "results"
     shutil.copytree(ROOT / "results", stored)
     shutil.copy(BEFORE, stored / "before.json")
+    shutil.copy(BEFORE, here / "before.json")
     shutil.copy(AFTER, here / "after.json")
 
 
@@ -1037,6 +1038,11 @@ def examples() -> dict[str, tuple[str, ...]]:
     return found
 
 
+def _as_a_shell(word: str) -> list[str]:
+    """The files that a pattern is for, if there are any."""
+    return (sorted(map(str, Path().glob(word))) if "*" in word else []) or [word]
+
+
 EXAMPLES = examples()
 #: How an example is made small; what takes a GPU says so.
 CODES = {"bench": (0,), "verify": (0,), "compare": (0, 1), "check": (2, 6), "sweep": (6,),
@@ -1059,6 +1065,7 @@ def test_the_examples_of_a_command_work(
     project(tmp_path)
     monkeypatch.chdir(tmp_path)
     command = words[0]
+    words = [file for word in words for file in _as_a_shell(word)]
     if command in ("bench", "verify", "reveal"):
         words = [SMALL.get(before, word) for before, word in pairwise(["", *words])]
         words = [RIGHT if word in ("all", "fastcuda") else word for word in words]

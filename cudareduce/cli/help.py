@@ -11,6 +11,8 @@ from cudareduce.cli.effects import tell_without_effect
 
 _LAST = "Outputs"
 _NO_BREAK = "\u00a0"
+#: How help is asked for.
+HELP = {"help_option_names": ["-h", "--help"]}
 #: The groups of options and what is in them, by the parameters' names, in the order of help.
 #: What is in none, as --help, whose name click keeps to itself, stands in the last.
 GROUPS = {
@@ -46,6 +48,11 @@ GROUPS = {
 class Command(click.Command):
     """A command with options in groups and, in its epilog, an example a line. Before it runs it is
     said which options that were given have no effect."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        # Its own, and not only the group's: who asks it for a context may have no group.
+        settings["context_settings"] = {**HELP, **(settings.get("context_settings") or {})}
+        super().__init__(*arguments, **settings)
 
     def get_help(self, ctx: click.Context) -> str:
         """The text of `--help`: no-break spaces have kept what belongs together in one line."""

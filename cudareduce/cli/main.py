@@ -15,7 +15,7 @@ from cudareduce import __version__
 from cudareduce.cli.about import completion, info, list_, report, show
 from cudareduce.cli.completion import Named
 from cudareduce.cli.gate_options import check, compare
-from cudareduce.cli.help import Commands
+from cudareduce.cli.help import HELP, Commands
 from cudareduce.cli.history import history
 from cudareduce.cli.options import (
     add_columns,
@@ -49,7 +49,7 @@ _SIZES = "33554432, 33 554 432, 2^25, 32Mi, 1e6, a list, or a range 2^10..2^30"
 
 @click.group(
     cls=Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={**HELP, "max_content_width": 100},
     epilog="""cudareduce bench all --n 33554432
 cudareduce verify fastcuda --op all
 cudareduce check --baseline results/nvidia-h200/baseline.json --threshold 3%""",
