@@ -7,12 +7,16 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from cudareduce.compiled.units import main_reduction
 from cudareduce.errors import UsageError
 from cudareduce.escapes import shown
+from cudareduce.library.foreign import adopting
+from cudareduce.library.guesses import Guesses
+from cudareduce.library.header import SOURCES
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.lesson import diff
 from cudareduce.library.registry import Registry, load_registry
-from cudareduce.problem.operators import reduction_of
+from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.show.facts import facts_text
 from cudareduce.show.machine import Shape, ptx_text, sass_text
 
@@ -28,12 +32,13 @@ class ShowRequest:
     times count before those of the package."""
 
     kernel: str
+    entry: str | None
     diff: bool
     ptx: bool
     sass: bool
     arch: int
-    op: str
-    dtype: str
+    op: str | None
+    dtype: str | None
     block: int | None
     items: int | None
     results: tuple[Path, ...]
@@ -45,27 +50,42 @@ def show(request: ShowRequest) -> int:
     if request.diff + request.ptx + request.sass > 1:
         raise UsageError("--diff, --ptx and --sass are three things to see: name one of them")
     registry = load_registry(request.folders)
-    kernel = _one(registry, request.kernel)
+    kernel = _one(registry, request.kernel, request.entry)
     if request.diff:
         _print(diff_text(registry, kernel), "diff")
     elif request.ptx or request.sass:
-        reduction = reduction_of(request.op, request.dtype)
-        shape = Shape(request.arch, reduction, request.block, request.items)
+        shape = Shape(request.arch, _reduction(request, kernel), request.block, request.items)
         _print(ptx_text(kernel, shape) if request.ptx else sass_text(kernel, shape), "ptx")
     else:
         _print(facts_text(registry, kernel, request.results) + "\n\n", None)
-        _print(kernel.text, "cuda")
+        _print(kernel.path.read_text(encoding="utf-8", errors="replace"), "cuda")
     return 0
 
 
-def _one(registry: Registry, name: str) -> Kernel:
-    """The kernel of this name; a UsageError if it is not that of one."""
-    found = registry.choose([name])
+def _one(registry: Registry, name: str, entry: str | None) -> Kernel:
+    """The kernel of this name, or that of a file, of several the `entry`; a UsageError if it is not
+    that of one."""
+    guesses = Guesses(entries=(entry,) if entry else ())
+    found = registry.choose([name], adopting(guesses, lambda words: None))
+    if len(found) != 1 and name.endswith(SOURCES):
+        entries = ", ".join(choice.kernel.entry for choice in found)
+        raise UsageError(f"{name} has {len(found)} kernels; name one with --entry: {entries}")
     if len(found) != 1:
         names = ", ".join(choice.kernel.id for choice in found[:_NAMED])
         names += ", ... (see cudareduce list)" if len(found) > _NAMED else ""
         raise UsageError(f"{name!r} names {len(found)} kernels; show one of: {names}")
     return found[0].kernel
+
+
+def _reduction(request: ShowRequest, kernel: Kernel) -> Reduction:
+    """What it is compiled for: where nothing is said the sum of float32, or the first that it
+    takes."""
+    usual = main_reduction(kernel)
+    if usual is None:
+        raise UsageError(f"{kernel.id} takes no operator and type of this tool's")
+    return reduction_of(
+        request.op or usual.op.name, request.dtype or usual.dtype.name, None, kernel.map
+    )
 
 
 def diff_text(registry: Registry, kernel: Kernel) -> str:

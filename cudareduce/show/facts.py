@@ -34,7 +34,8 @@ def _facts(
 ) -> Iterator[tuple[str, str]]:
     """What is known of it, under the words that say what it is; what is not there is left out."""
     yield "title", kernel.title
-    yield "change", kernel.change
+    if kernel.change:
+        yield "change", kernel.change
     if kernel.expect:
         yield "expect", kernel.expect
     for gain in own_gains(registry, results).get(kernel.id, ()):

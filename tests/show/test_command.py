@@ -14,6 +14,7 @@ from cudareduce.compiled.sass import find_disassembler
 from cudareduce.library.registry import load_registry
 from cudareduce.results.gains import gains, stored_runs
 from cudareduce.results.store import load, to_json
+from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]
 KERNEL, BEFORE = "reduce_v2_no_bank_conflict", "reduce_v1_no_divergence"
@@ -66,7 +67,14 @@ def test_gains_need_both_kernels_on_one_problem() -> None:
         (("reduce_v9",), "no kernel or suite is called 'reduce_v9'"),
         ((KERNEL, "--results", "nowhere.json"), "there is no nowhere.json"),
         (("reduce_tiles_ring", "--ptx", "--arch", "80"), "takes cc 9.0: --arch 90"),
-        (("reduce_tiles_redux", "--ptx"), "takes int32, uint32, int8, uint8, not float32"),
+        (
+            ("reduce_tiles_redux", "--ptx", "--dtype", "float32"),
+            "takes int32, uint32, int8, uint8, not",
+        ),
+        (
+            ("tests/foreign_shapes/kernel_by_macro.cu",),
+            "has 2 kernels; name one with --entry: run_sum",
+        ),
         ((KERNEL, "--ptx", "--block", "48"), "takes blocks of 32, 64,"),
     ],
 )
@@ -84,6 +92,16 @@ def test_ptx_is_that_of_the_type_asked_for(cudareduce: Call) -> None:
     assert (code, err) == (0, "")
     assert ".visible .entry reduce_tiles(" in out
     assert "add.f64" in out
+
+
+@needs_nvcc
+def test_a_file_without_a_header_is_shown_as_it_stands(cudareduce: Call) -> None:
+    path = ROOT / "tests/foreign_shapes/in_place_tree.cu"
+    words, _, text = cudareduce("show", path)[1].partition("\n\n")
+    assert words.startswith("in_place_tree\ntitle       ")
+    assert "\nchange" not in words
+    assert text == path.read_text()
+    assert ".visible .entry" in cudareduce("show", path, "--ptx")[1]
 
 
 @needs_nvcc
