@@ -171,12 +171,8 @@ def read(path: Path) -> Held:
 def _held(path: Path, store: sqlite3.Connection) -> Held:
     if store.execute(f"SELECT 1 FROM times WHERE {_UNFIT} LIMIT 1").fetchone():
         raise Unfit("it holds what is not a time")
-    devices = {
-        number: DeviceInfo(*values_of(DeviceInfo, json_of(path, str(text).encode())))
-        for number, text in store.execute("SELECT id, device FROM runs ORDER BY created, id")
-    }
-    if not all(device.uuid for device in devices.values()):
-        raise Unfit("it holds a run of no card")
+    found = store.execute("SELECT id, device FROM runs ORDER BY created, id")
+    devices = {number: _device(path, text) for number, text in found}
     cells = {number: _cell(what) for number, *what in store.execute("SELECT * FROM cells")}
     order = {number: k for k, number in enumerate(devices)}
     found = store.execute(
@@ -188,6 +184,17 @@ def _held(path: Path, store: sqlite3.Connection) -> Held:
         raise Unfit("it holds a time of no run")
     times.sort(key=lambda time: order[time.run])
     return Held(devices, cells, tuple(times))
+
+
+def _device(path: Path, text: Any) -> DeviceInfo:
+    try:
+        told = json_of(path, str(text).encode())
+    except UsageError:
+        raise Unfit("it holds a device that is not JSON") from None
+    device = DeviceInfo(*values_of(DeviceInfo, told))
+    if not device.uuid:
+        raise Unfit("it holds a run of no card")
+    return device
 
 
 def _cell(what: list[Any]) -> Cell:

@@ -111,7 +111,7 @@ def _row(card: Card, names: Mapping[str, str]) -> tuple[str, ...]:
     ecc = DASH if card.device.ecc is None else "on" if card.device.ecc else "off"
     return (
         DASH if card.verdict == "FEW" else card.verdict, names[card.uuid],
-        card.device.host or DASH, str(card.runs),
+        (card.device.host or DASH).partition(".")[0], str(card.runs),
         DASH if card.slower is None else _percent(card.slower), *_state_cells(card.state), ecc,
     )  # fmt: skip
 
@@ -147,7 +147,7 @@ def _notes(
         told += card.otherwise
         if told:
             yield f"{names[card.uuid]}: {'; '.join(told)}"
-    yield "slower: than the median of cards, where that is most; SM, mem: MHz; W, C: while timed"
+    yield "slower: above the median, where that is most; SM, mem: MHz, W, C: while timed"
     if any(card.verdict == "ONCE" for card in cards):
         yield "ONCE: slow in one run only; bench again there, gather again"
     left = len(model.cards) - len(cards)

@@ -60,9 +60,10 @@ def write_fleet(
 
 def simulated(
     cards: int, runs: int = 2, slow: Mapping[int, float] | None = None, seed: int = 0,
-    sizes: tuple[int, ...] = (2**25,),
+    sizes: tuple[int, ...] = (2**25,), apart: float = CARDS,
 ) -> Held:  # fmt: skip
-    """The same as a store would hold it, without files: eight kernels at these sizes."""
+    """The same as a store would hold it, without files: eight kernels at these sizes. Cards differ
+    by `apart`."""
     cells = {
         k: Cell(record(kernel, n, (40.0,) * 9), 2**29)
         for k, (kernel, n) in enumerate((kernel, n) for n in sizes for kernel in KERNELS)
@@ -70,7 +71,7 @@ def simulated(
     devices: dict[int, DeviceInfo] = {}
     times = []
     rng = np.random.default_rng((seed, 1))
-    for card, _, factor in _factors(cards, runs, slow or {}, seed):
+    for card, _, factor in _factors(cards, runs, slow or {}, seed, apart):
         number = len(devices)
         devices[number] = DeviceInfo(H200.name, uuid=uuid(card))
         for cell, noise in zip(cells, np.exp(rng.normal(0, RECORDS, len(cells))), strict=True):
@@ -80,10 +81,10 @@ def simulated(
 
 
 def _factors(
-    cards: int, runs: int, slow: Mapping[int, float], seed: int
+    cards: int, runs: int, slow: Mapping[int, float], seed: int, apart: float = CARDS
 ) -> Iterator[tuple[int, int, float]]:
     rng = np.random.default_rng((seed, 0))
-    off = rng.normal(0, CARDS, cards)
+    off = rng.normal(0, apart, cards)
     for run in range(runs):
         for card in range(cards):
             moved = off[card] + rng.normal(0, RUNS)
