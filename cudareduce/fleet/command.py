@@ -76,7 +76,10 @@ def fleet(request: FleetRequest) -> int:
     publish(
         request.outputs,
         model_sections(models, request.store, slow=request.slow),
-        {"csv": lambda: models_csv(models), "json": lambda: models_json(models)},
+        {
+            "csv": lambda: models_csv(models),
+            "json": lambda: models_json(models, slow=request.slow),
+        },
     )
     return _code(models) if request.slow else 0
 

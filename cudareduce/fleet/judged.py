@@ -118,7 +118,10 @@ def _kind(device: DeviceInfo) -> tuple[Any, ...]:
 
 
 def _variant(kind: Sequence[Any]) -> str:
-    return f" with {kind[2]} SMs, {kind[4]} bits{', MIG' if kind[5] else ''}"
+    """What tells it from others of its name, as far as that is known."""
+    _, _, sms, _, bits, mig = kind
+    told = [f"{sms} SMs"] * bool(sms) + [f"{bits} bits"] * bool(bits) + ["MIG"] * bool(mig)
+    return f" with {', '.join(told)}" if told else ""
 
 
 def _model(name: str, times: Sequence[Time], held: Held) -> Model:

@@ -23,6 +23,7 @@ from cudareduce.report.numbers import DASH
 from cudareduce.report.sections import Section, listed
 
 _FEW = f"too few to tell, it takes {FEWEST} cards of a model that ran the same kernel"
+_ODD = ("SLOW", "ONCE")
 #: So many cards of a model are shown beside slow ones, and so many problems.
 _MOST_SHOWN = 16
 _MOST_PROBLEMS = 24
@@ -91,7 +92,7 @@ def _percent(share: float) -> str:
 
 def _cards(model: Model, names: Mapping[str, str], *, slow: bool) -> Section | None:
     """The slow cards, and without `slow` some of the others; None if there is nothing to show."""
-    odd = [card for card in model.cards if card.verdict in ("SLOW", "ONCE")]
+    odd = [card for card in model.cards if card.verdict in _ODD]
     others = [] if slow else [card for card in model.cards if card not in odd]
     shown_cards = odd + others[: max(0, _MOST_SHOWN - len(odd))]
     if not shown_cards:
@@ -139,7 +140,7 @@ def _notes(
     another way than most."""
     for card in cards:
         told = []
-        if card.at and card.verdict in ("SLOW", "ONCE"):
+        if card.at and card.verdict in _ODD:
             told += [f"slowest in {problem_text(card.at)}"]
             told += [_throttled(card)]
         elif card.throttled:
@@ -202,13 +203,13 @@ def _reasons_text(figure: Figure) -> str | None:
     return None if figure.throttled is None else ", ".join(figure.throttled) or _NO_REASON
 
 
-def models_json(models: Iterable[Model]) -> str:
-    """Models with their problems and cards, as JSON."""
+def models_json(models: Iterable[Model], *, slow: bool) -> str:
+    """Models with their problems and cards, with `slow` only the slow ones, as JSON."""
     found = [
         {
             "model": model.name, "judged": model.judged,
             "problems": [_group_json(group) for group in model.groups],
-            "cards": [_card_json(card) for card in model.cards],
+            "cards": [_card_json(c) for c in model.cards if not slow or c.verdict in _ODD],
         }
         for model in models
     ]  # fmt: skip

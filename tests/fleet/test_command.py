@@ -115,6 +115,8 @@ def test_other_formats(cudareduce: Call, tmp_path: Path, into: Path) -> None:
     assert first["device"]["host"] == "node000"
     assert first["at"]["op"] == "sum"
     assert {problem["cards"] for problem in model["problems"]} == {9}
+    [model] = json.loads(cudareduce("fleet", into, "--slow", "--format", "json")[1])
+    assert [card["card"] for card in model["cards"]] == [uuid(3)]
     out = cudareduce("fleet", into, "--format", "markdown")[1]
     assert f"| SLOW | {uuid(3)[:12]} | node000 |" in " ".join(out.split())
 

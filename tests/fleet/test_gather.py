@@ -20,8 +20,8 @@ from cudareduce.fleet.store import read
 from tests.fleet.fleets import result, uuid, write_fleet
 
 Call = Callable[..., tuple[int, str, str]]
-#: Thrice what it takes on two idle cores (3.7 s and 0.4 s), since others use them too.
-MOST_S, MOST_AGAIN_S = 15.0, 3.0
+#: Twice what 2000 files take (3.7 s, and 0.4 s when they are known), of a core: others may use it.
+MOST_S, MOST_AGAIN_S = 8.0, 1.0
 
 
 @pytest.fixture
@@ -297,6 +297,36 @@ def test_what_a_store_holds_is_not_trusted(
     assert f"cudareduce: {into} is damaged, " in err
 
 
+def _killed(into: Path) -> None:
+    with closing(sqlite3.connect(into, isolation_level=None)) as store:
+        store.execute("PRAGMA cache_size = 1")  # so that the file itself is written to before
+        store.execute("BEGIN")
+        store.execute("UPDATE times SET time_us = 1.0")
+        store.execute("DELETE FROM files")
+        os._exit(1)
+
+
+def test_one_that_was_killed_as_it_wrote(folder: Path, into: Path) -> None:
+    write_fleet(folder, 30, 1)
+    gather([folder], into)
+    before = read(into)
+    job = get_context("fork").Process(target=_killed, args=(into,))
+    job.start()
+    job.join()
+    assert into.with_name(f"{into.name}-journal").exists()
+    assert read(into) == before
+
+
+def test_a_name_that_a_shell_and_a_url_would_read_otherwise(
+    cudareduce: Call, folder: Path, tmp_path: Path
+) -> None:
+    put(folder / "a ?#%20.json")
+    into = tmp_path / "fleet ?mode=ro#%41.sqlite"
+    assert cudareduce("gather", folder, "--into", into)[0] == 0
+    assert into.is_file()
+    assert cudareduce("fleet", into)[0] == 0
+
+
 def _gathered(folder: Path, into: Path) -> None:
     gather([folder], into)
 
@@ -318,9 +348,9 @@ def test_two_thousand_files_are_quick(folder: Path, into: Path) -> None:
     write_fleet(folder, 1000, 2)
     took = []
     for _ in range(2):
-        began = time.perf_counter()
+        began = time.process_time()
         gather([folder], into)
-        took.append(time.perf_counter() - began)
-    print(f"gather of 2000 files: {took[0]:.1f} s; again: {took[1]:.2f} s")
+        took.append(time.process_time() - began)
+    print(f"gather of 2000 files: {took[0]:.2f} s of a core; again: {took[1]:.2f} s")
     assert took[0] < MOST_S
     assert took[1] < MOST_AGAIN_S
