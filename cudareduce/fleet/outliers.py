@@ -26,8 +26,8 @@ class Spread:
 
 
 def spread(offs: Sequence[float], wrong: float) -> Spread:
-    """How values, at least three, lie about 0, their median; among normal ones without an odd one
-    some above it are called apart in a share of `wrong`, and below it as well."""
+    """How values, at least three, lie about 0, their median; of normal ones without an odd one, a
+    share of `wrong` at most of such sets has some above it that are called apart."""
     from scipy.special import stdtrit
 
     values = np.asarray(offs, float)
@@ -38,7 +38,7 @@ def spread(offs: Sequence[float], wrong: float) -> Spread:
     mean = np.cumsum(ordered)[kept - 1] / kept
     squares = np.cumsum(ordered**2)[kept - 1] - kept * mean**2
     usual = np.sqrt(np.maximum(squares, 0.0) / (kept - 1))
-    reach = -stdtrit(kept - 1, wrong / count) * usual * np.sqrt(1 + 1 / kept)
+    reach = -stdtrit(kept - 1, wrong / 2 / count) * usual * np.sqrt(1 + 1 / kept)
     odd = np.flatnonzero(np.abs(ordered[kept[:-1]] - mean[:-1]) > reach[:-1])
     last = int(odd[0]) if len(odd) else len(kept) - 1
     return Spread(

@@ -105,6 +105,7 @@ def _cards(model: Model, names: Mapping[str, str], *, slow: bool) -> Section | N
     title = f"{model.name}, cards" + (f": {told}" if told else "")
     return Section(
         title, _CARDS, tuple(rows), tuple(_notes(model, shown_cards, names, slow=slow)), texts=3,
+        rules=(len(shown_cards),) if model.judged else (),
     )  # fmt: skip
 
 
