@@ -26,8 +26,8 @@ class DeviceInfo:
     """What a result must say of the machine it was made on; None is unknown.
 
     `peak_gb_s` is theory: twice the memory clock (two transfers a cycle, as the driver reports it)
-    times the bus width. Where the device is the emulator, `cpu` is what it runs on, `host` the
-    machine's own name, and `gxx` what g++ says of its version.
+    times the bus width. `host` is the machine's own name; where the device is the emulator, `cpu`
+    is what it runs on, and `gxx` what g++ says of its version.
     """
 
     name: str

@@ -31,7 +31,8 @@ HELP = {
     f"help-{name.replace(' ', '-') or 'all'}": (*name.split(), "--help")
     for name in ("", "bench", "verify", "list", "show", "reproduce", "compare", "check", "sweep",
                  "selftest", "report", "info", "completion", "reveal", "tune", "history",
-                 "plot", "history add", "history show", "history check")
+                 "plot", "history add", "history show", "history check",
+                 "gather", "fleet")
 }  # fmt: skip
 STATIC: dict[str, tuple[str, ...]] = {
     "list": ("list",),
@@ -46,6 +47,7 @@ STATIC: dict[str, tuple[str, ...]] = {
     "compare-stored": ("compare", f"{RESULTS}/baseline.json", f"{RESULTS}/baseline-2.json",
                        "--no-same-code", "--threshold", "2%", "--cross-device"),
     "compare-comment": ("compare", *SIMULATED, "--threshold", "1%", "--comment", "-"),
+    "fleet-none": ("fleet", "{out}/none.sqlite"),
     "history-none": ("history", "check", "--from", "{out}/none"),
     "report-check": ("report", "README.md", "--check"),
     "plot-bars": ("plot", f"{RESULTS}/bench-2p25-float32.json"),

@@ -33,14 +33,14 @@ GROUPS = {
         "baseline_kernel",
     ),
     "How it is judged": (
-        "threshold", "thresholds", "no_same_code", "cross_device", "allow_gone", "strict",
+        "threshold", "thresholds", "slow", "no_same_code", "cross_device", "allow_gone", "strict",
         "sanitize",
     ),
     "The machine": ("backend", "device", "max_time", "time_limit", "no_cache"),
     _LAST: (
-        "style", "columns", "everything", "tree", "diff", "ptx", "sass", "check", "html", "png",
-        "svg", "csv", "json", "markdown", "junit", "benchmark_json", "comment", "write", "quiet",
-        "debug",
+        "store", "style", "columns", "everything", "tree", "diff", "ptx", "sass", "check", "html",
+        "png", "svg", "csv", "json", "markdown", "junit", "benchmark_json", "comment", "write",
+        "quiet", "debug",
     ),
 }  # fmt: skip
 

@@ -14,6 +14,7 @@ import click
 from cudareduce import __version__
 from cudareduce.cli.about import completion, info, list_, report, show
 from cudareduce.cli.completion import Named
+from cudareduce.cli.fleet import fleet, gather
 from cudareduce.cli.gate_options import check, compare
 from cudareduce.cli.help import HELP, Commands
 from cudareduce.cli.history import history
@@ -175,7 +176,7 @@ def reveal_(arguments: list[str], /, **options: Any) -> int:
     return reveal(made(RevealRequest, options | {"argv": tuple(arguments)}))
 
 
-for command in (compare, check, history):
+for command in (compare, check, history, gather, fleet):
     cli.add_command(command)
 
 
@@ -287,8 +288,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _prepare_to_fork() -> None:
-    """Start what children of verification are forked from before anything slow is imported: 0.2 s
-    of 0.8 for one kernel on two cores."""
+    """Start what verification forks before anything slow is imported: 0.2 s of 0.8 on two cores."""
     from cudareduce.verify.forking import fork_server
 
     fork_server()

@@ -14,7 +14,7 @@ from cudareduce.compiled.resources import Resources
 from cudareduce.compiled.sass import Code
 from cudareduce.compiled.traffic import Traffic
 from cudareduce.errors import BaselineError, UsageError
-from cudareduce.results.store import is_missing, known_fields, read_json
+from cudareduce.results.store import is_missing, read_json
 
 KIND = "cudareduce compile"
 #: Raised when a field changes its meaning or goes; new fields do not raise it.
@@ -156,9 +156,9 @@ def load(path: Path) -> CompiledSet:
     if len({unit.key for unit in units}) < len(units):
         raise UsageError(f"{path} contradicts itself: a kernel stands there twice; {_ANEW}")
     lists = {name: tuple(data[name]) for name in ("flags", "architectures")}
-    lists["traffic"] = tuple(Traffic(**known_fields(Traffic, each)) for each in data["traffic"])
+    lists["traffic"] = tuple(Traffic(**_known_fields(Traffic, each)) for each in data["traffic"])
     unknown = {"disassembler": None}  # where a file does not tell
-    return CompiledSet(**unknown | known_fields(CompiledSet, data) | lists | {"units": units})
+    return CompiledSet(**unknown | _known_fields(CompiledSet, data) | lists | {"units": units})
 
 
 def _problems(data: Mapping[str, Any]) -> Iterator[str]:
@@ -238,8 +238,14 @@ def _count(value: object, least: int) -> bool:
 
 
 def _unit(values: Mapping[str, Any]) -> Unit:
-    resources = Resources(**known_fields(Resources, values["resources"]))
+    resources = Resources(**_known_fields(Resources, values["resources"]))
     code = values.get("code")
     if code is not None:
         code = Code(code["sha"], read_histogram(code["opcodes"]), code["in_flight"])
-    return Unit(**known_fields(Unit, values) | {"resources": resources, "code": code})
+    return Unit(**_known_fields(Unit, values) | {"resources": resources, "code": code})
+
+
+def _known_fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields this version knows; newer ones of the same schema are left out."""
+    names = {f.name for f in fields(kind)}
+    return {key: value for key, value in values.items() if key in names}

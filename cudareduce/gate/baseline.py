@@ -77,7 +77,11 @@ def load_baseline(path: Path) -> Run:
 def load_timed(path: Path) -> Run:
     """A run of a GPU. A file that does not load, is empty, contradicts itself or comes from the CPU
     is a UsageError."""
-    run = load(path)
+    return timed(path, load(path))
+
+
+def timed(path: Path, run: Run) -> Run:
+    """A run that was read from a file, held to what `load_timed` asks of one."""
     if run.tool.get("name") != "cudareduce":
         raise UsageError(f"{path} is of {run.tool.get('name')!r}: bench with cudareduce")
     if "tuned" in run.protocol:

@@ -6,6 +6,7 @@ from typing import Any
 
 from cudareduce.device import DeviceInfo, theoretical_gb_s
 from cudareduce.gpu.nvml import management_facts
+from cudareduce.host import host_name
 
 
 def device_info(driver: Any, device: Any, nvcc: str | None) -> DeviceInfo:
@@ -32,4 +33,5 @@ def device_info(driver: Any, device: Any, nvcc: str | None) -> DeviceInfo:
         driver=facts.driver,
         cuda=f"{version // 1000}.{version % 1000 // 10}",
         nvcc=nvcc,
+        host=host_name(),
     )

@@ -121,13 +121,19 @@ def read_json(path: Path) -> Any:
     """What a JSON file or a pipe holds; one that is missing, cannot be read or is cut short is a
     UsageError."""
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
+        return json_of(path, path.read_bytes())
     except FileNotFoundError:
         raise UsageError(f"there is no {path}: make it with cudareduce bench --json") from None
     except OSError as error:
         raise UsageError(
             f"cannot read {path}: {error.strerror}; name a file that can be read"
         ) from None
+
+
+def json_of(path: Path, content: bytes) -> Any:
+    """What a file holds that was read before; one that is no JSON is a UsageError."""
+    try:
+        return json.loads(content.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
         why = str(error)
     except RecursionError:
@@ -140,7 +146,11 @@ def read_json(path: Path) -> Any:
 def load(path: Path) -> Run:
     """Read a result file; one that is missing, truncated or another tool's is a UsageError, and so
     is one with a value that is not of its field's type."""
-    data = read_json(path)
+    return run_of(path, read_json(path))
+
+
+def run_of(path: Path, data: Any) -> Run:
+    """What a result file holds, as a run; one that is none is a UsageError as `load` has it."""
     if not isinstance(data, dict) or "schema" not in data or "records" not in data:
         raise UsageError(f"{path} is not a result of cudareduce: write one with bench --json")
     schema = data["schema"]
@@ -287,14 +297,3 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
     if hint == _TEXTS:
         return (hint,)
     return (tuple,) if get_origin(hint) is tuple else get_args(hint) or (hint,)
-
-
-def known_fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields this version knows; newer ones of the same schema are left out."""
-    names = _names(kind)
-    return {key: value for key, value in values.items() if key in names}
-
-
-@cache
-def _names(kind: type) -> frozenset[str]:
-    return frozenset(f.name for f in fields(kind))
