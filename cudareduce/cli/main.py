@@ -37,6 +37,7 @@ from cudareduce.cli.options import (
     one_of,
 )
 from cudareduce.cli.pictures import plot
+from cudareduce.cli.profiling import profile
 from cudareduce.cli.requests import made
 from cudareduce.cli.streams import guard_streams
 from cudareduce.cli.types import Word
@@ -175,7 +176,7 @@ def reveal_(arguments: list[str], /, **options: Any) -> int:
     return reveal(made(RevealRequest, options | {"argv": tuple(arguments)}))
 
 
-for command in (compare, check, history):
+for command in (profile, compare, check, history):
     cli.add_command(command)
 
 
