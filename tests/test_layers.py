@@ -26,8 +26,7 @@ COMMANDS = (
     "gate.command.check_base", "gate.command.check_self", "gate.command.compare_files",
     "history.command.add", "history.command.show", "history.command.check", "sweep.command.sweep",
     "reproduce.command.reproduce", "selftest.command.selftest", "reveal.command.reveal",
-    "tune.command.tune", "plot.command.plot", "page.command.page",
-
+    "tune.command.tune", "plot.command.plot", "page.command.page", "profile.command.profile",
 )  # fmt: skip
 MOST_LINES_OF_A_COMMAND = 40
 each_module = pytest.mark.parametrize("module", MODULES)

@@ -19,8 +19,6 @@ from cudareduce.cli.help import Commands
 from cudareduce.cli.history import history
 from cudareduce.cli.options import (
     add_columns,
-    add_debug,
-    add_device,
     add_format,
     add_kernels,
     add_machine,
@@ -233,9 +231,7 @@ cudareduce selftest --strict --json selftest.json
 cudareduce selftest reduce_v7_shuffle --max-time 60""",
 )
 @click.argument("kernels", nargs=-1, metavar="[KERNEL]...", type=Named("KERNEL"))
-@add_device
 @add_selftest
-@add_debug
 @click.pass_obj
 def selftest_(arguments: list[str], /, **options: Any) -> int:
     """Whether this machine measures well.

@@ -39,6 +39,8 @@ _add_problem = options_of(
                  help="The operator."),
     click.option("--dtype", type=Word(DTYPES), default="float32", show_default=True,
                  metavar="DTYPE", help="The elements' type."),
+    click.option("--acc", type=Word(DTYPES), metavar="DTYPE",
+                 help="Accumulate in this wider type."),
 )  # fmt: skip
 
 

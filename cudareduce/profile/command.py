@@ -36,7 +36,9 @@ from cudareduce.report.publish import Outputs, publish
 from cudareduce.results.provenance import tool
 from cudareduce.results.store import check_writable, write_bytes
 
-_STATIC = "--static says what is known of a kernel without one"
+_NEEDED = "x: times the bytes that the algorithm needs"
+_UNSEEN = "not seen without a GPU: times, lanes at work, waits, how busy each unit is"
+_STATIC = "--static says what is known of a kernel without a GPU"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,7 @@ class ProfileRequest:
     rows: int = 1
     op: str = "sum"
     dtype: str = "float32"
+    acc: str | None = None
     static: bool = False
     arch: int = 90
     diff: bool = False
@@ -66,7 +69,7 @@ class ProfileRequest:
     @property
     def reduction(self) -> Reduction:
         """What is reduced; one that makes no sense is a UsageError."""
-        return reduction_of(self.op, self.dtype)
+        return reduction_of(self.op, self.dtype, self.acc)
 
     @property
     def pictures(self) -> dict[str, Path]:
@@ -149,8 +152,7 @@ def _static(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
         for case in cases
     )  # fmt: skip
     what = f"{request.op} of {request.dtype} on sm_{request.arch}, without a GPU"
-    unseen = "not seen without a GPU: times, lanes at work, waits, how busy each unit is"
-    return _Found(profiles, what, None, (*told.notes, unseen))
+    return _Found(profiles, what, None, (_NEEDED, *told.notes, _UNSEEN))
 
 
 def _counted(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
@@ -159,7 +161,7 @@ def _counted(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
     plans = [_plan(case, request, limits) for case in cases]
     launched = [case for case, plan in zip(cases, plans, strict=True) if isinstance(plan, Plan)]
     told: dict[Case, Profile] = {}
-    notes = ["first launch alone, from an empty cache, clocks as they are; ncu runs it many times"]
+    notes = [_NEEDED, "first launch alone, from an empty cache; clocks as they are"]
     if launched:
         task = Task(spec, tuple(launched), request.n, request.rows)
         with phase("counting", 1, request.quiet):

@@ -38,10 +38,8 @@ class Line:
     matters: str
 
 
-def _time(v: Values) -> str:
-    if "gb_s" not in v:
-        return "one launch, with the counters on: bench has the time that counts"
-    return f"{plain_text(v['gb_s'])} GB/s in this one launch; bench has the time that counts"
+def _time_cell(v: Values) -> str:
+    return f"{plain_text(v['time_ns'] / 1e3)} us, {plain_text(v['gb_s'])} GB/s"
 
 
 def _bytes_text(size: float) -> str:
@@ -53,7 +51,7 @@ def _bytes_text(size: float) -> str:
 
 def _read_cell(v: Values) -> str:
     read = f"{_bytes_text(v['read'])}, " if "read" in v else ""
-    return f"{read}{_times(v['read_share'])} what is needed"
+    return read + _times(v["read_share"])
 
 
 def _read(v: Values) -> str:
@@ -96,9 +94,10 @@ def _memory(v: Values) -> str:
 
 
 def _warps_cell(v: Values) -> str:
-    possible = v.get("warps_possible_pct")
-    of = f", {possible:.0f} % possible" if possible is not None else ""
-    return f"{v['warps_pct']:.0f} % of the most{of}"
+    reached = f"{v['warps_pct']:.0f}"
+    if "warps_possible_pct" not in v:
+        return f"{reached} % of the most"
+    return f"{reached} of {v['warps_possible_pct']:.0f} % possible"
 
 
 def _warps(v: Values) -> str:
@@ -130,7 +129,7 @@ def _turns(v: Values) -> str:
 
 
 def _sectors_cell(v: Values) -> str:
-    share = f", {_times(v['sector_share'])} what is needed" if "sector_share" in v else ""
+    share = f", {_times(v['sector_share'])}" if "sector_share" in v else ""
     return f"{plain_text(v['sectors_a_request'])}{share}"
 
 
@@ -190,8 +189,9 @@ def _spilled(v: Values) -> str:
 
 
 def _under_way_cell(v: Values) -> str:
-    cell = f"{v['under_way']:.0f} bytes a thread"
-    return f"{cell}, {_bytes_text(v['under_way_sm'])} an SM" if "under_way_sm" in v else cell
+    if "under_way_sm" in v:
+        return f"{_bytes_text(v['under_way_sm'])} an SM"
+    return f"{v['under_way']:.0f} bytes a thread"
 
 
 def _under_way(v: Values) -> str:
@@ -219,7 +219,7 @@ def _barriers(v: Values) -> str:
 
 
 def _times(share: float) -> str:
-    return f"{share:.2f} times"
+    return f"{share:.2f}x"
 
 
 def _percent(key: str) -> Callable[[Values], str]:
@@ -236,8 +236,8 @@ def _plain(key: str, words: str) -> Callable[[Values], str]:
 
 #: What Nsight Compute tells, in the order of reading: what is busy, why not, what it is made of.
 COUNTED = (
-    Line("time_ns", "time", lambda v: f"{plain_text(v['time_ns'] / 1e3)} us", _time, "less",
-         "the sum of all that follows"),
+    Line("time_ns", "time", _time_cell, lambda _: "of one launch alone: bench measures times",
+         "less", "the sum of all that follows"),
     Line("dram_pct", "DRAM", _percent("dram_pct"), _dram, "more",
          "a reduction is as fast as memory is busy"),
     Line("read_share", "read from DRAM", _read_cell, _read, "less",

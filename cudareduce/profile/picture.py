@@ -43,14 +43,14 @@ def _speed_of_light(profiles: Sequence[Profile], what: str) -> Bars | None:
 
 
 def _roofline(profiles: Sequence[Profile], elements: int, what: str) -> Lines | None:
-    """Elements combined a second, in thousand millions, over elements combined a byte of DRAM."""
+    """Elements combined a second, in 10^9, over elements combined a byte of DRAM."""
     known = [p for p in profiles if all(p.values.get(name) for name in _ROOFLINE)]
     if not known:
         return None
     curves = tuple(_point(profile, elements) for profile in known)
     gb_s, adds = (max(roof) for roof in zip(*(_roof(p.values) for p in known), strict=True))
     told = f"DRAM, {plain_text(gb_s)} GB/s"
-    told += f", then additions of float32, {plain_text(adds)} G/s" if adds < inf else ""
+    told += f", then additions of float32, {plain_text(adds)} x 10^9 a second" if adds < inf else ""
     places = [curve.points[0].x for curve in curves]
     first, last = min(places) / _BESIDE, max(places) * _BESIDE
     if adds < inf:
@@ -58,7 +58,7 @@ def _roofline(profiles: Sequence[Profile], elements: int, what: str) -> Lines | 
     roof = tuple((x, min(x * gb_s, adds)) for x in sorted({first, min(last, adds / gb_s), last}))
     return Lines(
         f"Roofline: {what}", Axis("elements a byte of DRAM", "log10"),
-        Axis("thousand million elements a second", "log10"), curves, limit=Limit(told, roof),
+        Axis("10^9 elements a second", "log10"), curves, limit=Limit(told, roof),
         notes=("on the roof nothing but fewer bytes helps; below it, something else takes time",),
     )  # fmt: skip
 
@@ -66,12 +66,12 @@ def _roofline(profiles: Sequence[Profile], elements: int, what: str) -> Lines | 
 def _point(profile: Profile, elements: int) -> Curve:
     v = profile.values
     x, y = elements / (v["read"] + v.get("written", 0.0)), elements / v["time_ns"]
-    told = f"{profile.kernel.id}: {plain_text(y)} G/s at {plain_text(x)} a byte"
+    told = f"{profile.kernel.id}: {plain_text(y)} x 10^9 elements a second, {plain_text(x)} a byte"
     return Curve(profile.kernel.id, "kernel", (Point(x, y, None, None, told),))
 
 
 def _roof(v: Values) -> tuple[float, float]:
-    """GB/s of DRAM and thousand million additions a second, at the clocks of this launch; without
+    """GB/s of DRAM and 10^9 additions a second, at the clocks of this launch; without
     end where they are not known."""
     gb_s = v["dram_bytes_a_cycle"] * v["dram_cycles_a_s"] / 1e9
     return gb_s, v.get("adds_a_cycle", 0.0) * v.get("sm_cycles_a_s", 0.0) / 1e9 or inf
