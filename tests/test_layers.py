@@ -20,7 +20,7 @@ MODULES = {
     for path in sorted(PACKAGE.rglob("*.py"))
 }
 #: A package asks one question; this many are all that one finds one's way in.
-MOST_ROOMS, MOST_LINES, MOST_LINES_OF_A_FUNCTION = 40, 300, 50
+MOST_ROOMS, MOST_LINES, MOST_LINES_OF_A_FUNCTION = 41, 300, 50
 COMMANDS = (
     "bench.command.bench", "bench.verify_command.verify", "gate.command.check",
     "gate.command.check_base", "gate.command.check_self", "gate.command.compare_files",

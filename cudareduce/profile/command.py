@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 
 from cudareduce.backends import (
@@ -15,7 +16,7 @@ from cudareduce.backends import (
     why_unusable,
 )
 from cudareduce.budget import Deadline
-from cudareduce.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
+from cudareduce.device import DeviceInfo, DeviceLimits
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan
@@ -98,6 +99,11 @@ def profile(request: ProfileRequest) -> int:
     found = _static(request, cases) if request.static else _counted(request, cases)
     if all(one.reason for one in found.profiles):
         raise UsageError("; ".join(f"{one.kernel.id}: {one.reason}" for one in found.profiles))
+    foreign = [
+        f"{case.kernel.id} is not verified here: cudareduce verify says whether it is right"
+        for case in cases if case.kernel.foreign
+    ]  # fmt: skip
+    found = replace(found, notes=(*found.notes, *foreign))
     sections = kernel_sections(found.profiles, found.what, registry.kernels, found.notes)
     if request.diff and not any(one.reason for one in found.profiles):
         old, new = found.profiles
@@ -158,7 +164,7 @@ def _static(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
 def _counted(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
     deadline = Deadline(request.max_time)
     spec, device, limits = _machine(request)
-    plans = [_plan(case, request, limits) for case in cases]
+    plans = [_plan(case, request, limits, device.memory_bytes) for case in cases]
     launched = [case for case, plan in zip(cases, plans, strict=True) if isinstance(plan, Plan)]
     told: dict[Case, Profile] = {}
     notes = [_NEEDED, "first launch alone, from an empty cache; clocks as they are"]
@@ -196,15 +202,20 @@ def _machine(request: ProfileRequest) -> tuple[BackendSpec, DeviceInfo, DeviceLi
         return spec, backend.info(), backend.limits()
 
 
-def _plan(case: Case, request: ProfileRequest, limits: DeviceLimits = DEFAULT_LIMITS) -> Plan | str:
+def _plan(
+    case: Case, request: ProfileRequest, limits: DeviceLimits, memory_bytes: int | None
+) -> Plan | str:
     """What is launched, or why nothing is."""
     reason = case.kernel.why_not(case.reduction) or case.kernel.why_not_block(case.block)
     if reason:
         return reason
     try:
-        return case.plan(request.n, request.rows, limits)
+        plan = case.plan(request.n, request.rows, limits)
     except UsageError as error:
         return str(error).removeprefix(f"{case.kernel.id} ")
+    if plan.problem.input_bytes > (memory_bytes or inf):
+        return "its input does not fit into the memory of this GPU: give a smaller --n"
+    return plan
 
 
 def _draw(request: ProfileRequest, found: _Found) -> None:

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 import cudareduce
@@ -80,10 +81,10 @@ def profiled(task: Task, metrics: Collection[str], deadline: Deadline) -> Profil
         asked = [metric for metric in metrics if metric not in unknown]
         said = _run(ncu, task, asked, deadline)
         launches = list(parse(said.text))
-        refused = _refused(said.text, asked)
+        refused = refused_in(said.text, asked)
+        unknown |= refused
         if launches or not refused or len(refused) == len(asked):
             break
-        unknown |= refused
     if not launches and len(said.failed) < len(task.cases):
         raise EnvironmentProblem(_why_nothing(said.text))
     found = _by_case(task, launches)
@@ -175,15 +176,16 @@ def _by_case(task: Task, launches: Sequence[Launch]) -> list[Launch | None]:
     return found
 
 
-def _refused(text: str, metrics: Sequence[str]) -> set[str]:
+def refused_in(text: str, metrics: Sequence[str]) -> set[str]:
     """The metrics that ncu says it does not know; it names them whole, or as a pattern of what
     stands before the first point."""
     found = set()
     for line in text.splitlines():
         if _UNKNOWN in line:
-            said = line.partition(_UNKNOWN)[2].replace("\\", "").removeprefix(" regex:^")
-            whole = {metric for metric in metrics if metric in said}
-            found |= whole or {m for m in metrics if said.strip().startswith(m.partition(".")[0])}
+            said = line.partition(_UNKNOWN)[2].strip().removeprefix("regex:^")
+            base = "".join(takewhile(lambda letter: letter.isalnum() or letter == "_", said))
+            whole = {metric for metric in metrics if metric == said}
+            found |= whole or {metric for metric in metrics if metric.partition(".")[0] == base}
     return found
 
 
