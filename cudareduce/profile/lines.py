@@ -260,8 +260,8 @@ COUNTED = (
     Line("instructions_a_warp_of_elements", "instructions",
          _plain("instructions_a_warp_of_elements", "for 32 elements"), _instructions, "less",
          "what is not issued takes no time"),
-    Line("registers", "registers", lambda v: f"{v['registers']:.0f} a thread", _registers, "less",
-         "they decide how many warps an SM holds"),
+    Line("registers", "registers", lambda v: f"{v['registers']:.0f} a thread", _registers, None,
+         ""),
 )  # fmt: skip
 #: What is known without a GPU: by the compiler, then by the emulator.
 STATIC = (

@@ -49,8 +49,9 @@ def _roofline(profiles: Sequence[Profile], elements: int, what: str) -> Lines | 
         return None
     curves = tuple(_point(profile, elements) for profile in known)
     gb_s, adds = (max(roof) for roof in zip(*(_roof(p.values) for p in known), strict=True))
-    told = f"DRAM, {plain_text(gb_s)} GB/s"
-    told += f", then additions of float32, {plain_text(adds)} x 10^9 a second" if adds < inf else ""
+    notes = ["on the roof nothing but fewer bytes helps; below it, something else takes time"]
+    if adds < inf:
+        notes.append(f"the roof is level where it adds {plain_text(adds)} x 10^9 float32 a second")
     places = [curve.points[0].x for curve in curves]
     first, last = min(places) / _BESIDE, max(places) * _BESIDE
     if adds < inf:
@@ -58,8 +59,8 @@ def _roofline(profiles: Sequence[Profile], elements: int, what: str) -> Lines | 
     roof = tuple((x, min(x * gb_s, adds)) for x in sorted({first, min(last, adds / gb_s), last}))
     return Lines(
         f"Roofline: {what}", Axis("elements a byte of DRAM", "log10"),
-        Axis("10^9 elements a second", "log10"), curves, limit=Limit(told, roof),
-        notes=("on the roof nothing but fewer bytes helps; below it, something else takes time",),
+        Axis("10^9 elements a second", "log10"), curves,
+        limit=Limit(f"DRAM, {plain_text(gb_s)} GB/s", roof), notes=tuple(notes),
     )  # fmt: skip
 
 
