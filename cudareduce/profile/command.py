@@ -81,24 +81,27 @@ class ProfileRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Profiles in the order asked for, what they are of, and notes on all of them."""
+    """Profiles in the order asked for, what they are of, notes on all of them, and whether any
+    could not be launched, though its kernel takes what was asked for."""
 
     profiles: tuple[Profile, ...]
     what: str
     device: DeviceInfo | None
     notes: tuple[str, ...]
+    failed: bool = False
 
 
 def profile(request: ProfileRequest) -> int:
-    """Profile, tell, draw; 0, or 6 if any kernel could not be launched. Raises UsageError, and
-    EnvironmentProblem where there is nothing to count with."""
+    """Profile, tell, draw; 0, or 6 if a kernel that takes this could not be launched. Raises
+    UsageError, and EnvironmentProblem where there is nothing to count with."""
     registry = load_registry(request.folders)
     choices = _chosen(request, registry)
     _check(request, choices)
     cases = [_case(choice, request.reduction) for choice in choices]
     found = _static(request, cases) if request.static else _counted(request, cases)
     if all(one.reason for one in found.profiles):
-        raise UsageError("; ".join(f"{one.kernel.id}: {one.reason}" for one in found.profiles))
+        reasons = "; ".join(f"{one.kernel.id}: {one.reason}" for one in found.profiles)
+        raise EnvironmentProblem(reasons) if found.failed else UsageError(reasons)
     foreign = [
         f"{case.kernel.id} is not verified here: cudareduce verify says whether it is right"
         for case in cases if case.kernel.foreign
@@ -115,7 +118,7 @@ def profile(request: ProfileRequest) -> int:
         request.outputs, sections, {"json": lambda: to_json(found.profiles, about, found.notes)}
     )
     _draw(request, found)
-    return 6 if any(one.reason for one in found.profiles) else 0
+    return EnvironmentProblem.exit_code if found.failed else 0
 
 
 def _chosen(request: ProfileRequest, registry: Registry) -> list[Choice]:
@@ -186,7 +189,8 @@ def _counted(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
     )  # fmt: skip
     rows = f" x {size_text(request.rows)} rows" if request.rows > 1 else ""
     what = f"{request.op} of {size_text(request.n)} {request.dtype}{rows}, {device.name}"
-    return _Found(profiles, what, device, tuple(notes))
+    failed = any(profile.reason for profile in told.values())
+    return _Found(profiles, what, device, tuple(notes), failed)
 
 
 def _machine(request: ProfileRequest) -> tuple[BackendSpec, DeviceInfo, DeviceLimits]:

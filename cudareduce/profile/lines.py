@@ -15,8 +15,10 @@ Values = Mapping[str, float]
 
 #: A unit that works at so many per cent of its peak is what a kernel waits for; below, it rests.
 BUSY, HALF = 80.0, 50.0
-#: Lanes of a warp that work, of 32; turns of an access; sectors fetched by those needed.
-_MOST_LANES, _MANY_LANES, _FEW_TURNS, _NEAR, _FEWER = 30.0, 22.0, 1.1, 1.1, 0.9
+#: Bytes in the sectors that are fetched, by those needed.
+_FEWER, _NEAR, _FAR = 0.9, 1.1, 1.5
+#: Lanes of a warp that work, of 32, and turns of an access.
+_MOST_LANES, _MANY_LANES, _FEW_TURNS = 30.0, 22.0, 1.1
 #: Instructions that a warp may well spend on 32 elements, and what is much.
 _LEAN, _MUCH = 8.0, 40.0
 #: Registers a thread that leave room for every warp of an SM.
@@ -138,6 +140,8 @@ def _sectors(v: Values) -> str:
         return "fewer than there are bytes: lanes read the same ones, or another way"
     if v.get("sector_share", 1.0) <= _NEAR:
         return "lanes read neighbours: every byte of a sector (32 bytes) is used"
+    if v["sector_share"] < _FAR:
+        return "nearly all of each sector (32 bytes) is used; ends and single answers are not"
     return "sectors (32 bytes) are fetched for a part of them: lanes read far apart"
 
 

@@ -112,7 +112,7 @@ def _run(ncu: str, task: Task, metrics: Sequence[str], deadline: Deadline) -> _S
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env=os.environ | {"PYTHONPATH": path, "LC_ALL": "C.UTF-8"},
+                env=os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "LC_ALL": "C.UTF-8"},
             )  # fmt: skip
         try:
             process.wait(None if deadline.seconds is None else max(0.0, deadline.left_s))

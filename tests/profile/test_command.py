@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cudareduce.device import DeviceInfo
 from tests.fake_gpu import FakeGpu, use
 from tests.profile.fakes import V0, FakeNcu, N, fake_ncu
 
@@ -149,6 +150,31 @@ def test_a_kernel_that_cannot_be_launched_is_named(cudareduce: Call, ncu: FakeNc
     code, out, _ = cudareduce("profile", *LADDER[:2], "--n", N, "--quiet")
     assert code == 6
     assert "reduce_v1_no_divergence: skipped, reduce_v1_no_divergence: an illegal address" in out
+
+
+def test_none_that_can_be_launched(cudareduce: Call, ncu: FakeNcu) -> None:
+    ncu.tells({})
+    ncu.troubled(failed={0: "an illegal address"})
+    code, _, err = cudareduce("profile", LADDER[0], "--n", N, "--quiet")
+    assert code == 6
+    assert "reduce_v0_baseline: an illegal address" in err
+
+
+def test_one_that_does_not_take_this_is_passed_over(cudareduce: Call, ncu: FakeNcu) -> None:
+    code, out, _ = cudareduce("profile", LADDER[0], "reduce_dp4a_one_word", "--n", N, "--quiet")
+    assert code == 0
+    assert "reduce_dp4a_one_word: skipped, takes int8, uint8, not float32" in out
+
+
+def test_an_input_that_does_not_fit_is_refused(
+    cudareduce: Call, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = DeviceInfo("Small GPU", memory_bytes=2**20)
+    use(monkeypatch, FakeGpu(cache, device=device, lazy=True))
+    fake_ncu(tmp_path / "bin", monkeypatch)
+    code, _, err = cudareduce("profile", LADDER[0], "--n", N, "--quiet")
+    assert code == 2
+    assert "does not fit into the memory of this GPU: give a smaller --n" in err
 
 
 def test_what_a_kernel_does_not_take_is_said(cudareduce: Call, ncu: FakeNcu) -> None:
