@@ -25,7 +25,7 @@ from cudareduce.library.guesses import Guesses
 from cudareduce.library.registry import Choice, Registry, load_registry
 from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.profile.child import Task
-from cudareduce.profile.metrics import METRICS, derived
+from cudareduce.profile.metrics import METRICS, of_launch
 from cudareduce.profile.ncu import find_ncu, profiled
 from cudareduce.profile.picture import pictures
 from cudareduce.profile.profiles import Profile
@@ -176,11 +176,8 @@ def _counted(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
         with phase("counting", 1, request.quiet):
             done = profiled(task, METRICS.values(), deadline)
         for k, case in enumerate(launched):
-            launch, plan = done.launches[k], case.plan(request.n, request.rows, limits)
-            counted = launch.counted if launch else {}
-            short = {key: counted[name] for key, name in METRICS.items() if name in counted}
-            problem = plan.problem
-            values = derived(short, problem.elements, problem.input_bytes) if launch else {}
+            plan, launch = case.plan(request.n, request.rows, limits), done.launches[k]
+            values = of_launch(plan, launch.counted if launch else {})
             told[case] = Profile(case.kernel, values, static=False, reason=done.reasons[k])
         notes += [f"this ncu does not know {name}" for name in sorted(done.unknown)]
     profiles = tuple(

@@ -41,7 +41,8 @@ class Line:
 
 
 def _time_cell(v: Values) -> str:
-    return f"{plain_text(v['time_ns'] / 1e3)} us, {plain_text(v['gb_s'])} GB/s"
+    rate = f", {plain_text(v['gb_s'])} GB/s" if "gb_s" in v else ""
+    return f"{plain_text(v['time_ns'] / 1e3)} us{rate}"
 
 
 def _bytes_text(size: float) -> str:
@@ -63,6 +64,20 @@ def _read(v: Values) -> str:
     if share < 1.05:
         return "each byte once, as the algorithm asks: there is nothing to save"
     return "some bytes come more than once, or come unused beside those that are needed"
+
+
+def _written_cell(v: Values) -> str:
+    return f"{_bytes_text(v['written'])}, {_times(v['written_share'])}"
+
+
+def _written(v: Values) -> str:
+    if v["written_share"] < 0.95:
+        return "partials and answers stay in the L2, for whoever reads them next"
+    if v["written_share"] < _FAR:
+        return "partials and answers, once each"
+    if v["written"] < 0.01 * v.get("read", 0.0):
+        return "more than partials and answers, but too little to matter"
+    return "more than partials and answers: registers that spill, or scattered writes"
 
 
 def _dram(v: Values) -> str:
@@ -243,11 +258,12 @@ def _plain(key: str, words: str) -> Callable[[Values], str]:
 #: What Nsight Compute tells, in the order of reading: what is busy, why not, what it is made of.
 COUNTED = (
     Line("time_ns", "time", _time_cell, lambda _: "of one launch alone: bench measures times",
-         "less", "the sum of all that follows"),
+         "less", "what all other lines come to"),
     Line("dram_pct", "DRAM", _percent("dram_pct"), _dram, "more",
          "a reduction is as fast as memory is busy"),
     Line("read_share", "read from DRAM", _read_cell, _read, "less",
          "each byte that comes twice takes the time of one"),
+    Line("written_share", "written to DRAM", _written_cell, _written, None, ""),
     Line("l2_pct", "L2", _percent("l2_pct"), _l2, None, ""),
     Line("memory_pct", "memory system", _percent("memory_pct"), _memory, None, ""),
     Line("sm_pct", "SMs", _percent("sm_pct"), _sm, None, ""),

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from cudareduce.launch.plan import Plan
+
 #: The share of its peak that the busiest part of the memory system reaches, shared memory and
 #: caches among them.
 MEMORY_PCT = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
@@ -42,18 +44,35 @@ METRICS = {
 SECTOR_BYTES = 32
 
 
-def derived(counted: Mapping[str, float], elements: int, needed: float) -> dict[str, float]:
-    """The values of a launch that reads `elements` elements of `needed` bytes in all, by short
-    names: what was counted, and what follows from it, as far as it goes."""
-    return dict(counted) | dict(_derived(counted, elements, needed))
+def of_launch(plan: Plan, counted: Mapping[str, float]) -> dict[str, float]:
+    """The values of a plan's first launch by short names: what was counted by the metrics' names,
+    and what follows from it, as far as it goes. Without a launch there are none."""
+    if not plan.passes or not counted:
+        return {}
+    problem = plan.problem
+    short = {key: counted[name] for key, name in METRICS.items() if name in counted}
+    return short | dict(_derived(short, problem.elements, problem.input_bytes, _results(plan)))
 
 
-def _derived(got: Mapping[str, float], elements: int, needed: float) -> Iterator[tuple[str, float]]:
+def _results(plan: Plan) -> int:
+    """Bytes that the first launch leaves: partials for the next, or for its last block, and
+    answers."""
+    reduction = plan.problem.reduction
+    if len(plan.passes) > 1:
+        return plan.passes[0].grid * reduction.acc_size
+    return plan.scratch.get("partials", 0) + plan.outputs * reduction.result_size
+
+
+def _derived(
+    got: Mapping[str, float], elements: int, needed: float, results: float
+) -> Iterator[tuple[str, float]]:
     def have(*names: str) -> bool:
         return all(got.get(name) is not None for name in names)
 
     if have("read"):
         yield "read_share", got["read"] / needed
+    if have("written"):
+        yield "written_share", got["written"] / results
     if have("wavefronts", "conflicts") and 0 < got["wavefronts"] > got["conflicts"]:
         yield "turns", got["wavefronts"] / (got["wavefronts"] - got["conflicts"])
     if have("sectors", "requests") and got["requests"]:

@@ -30,6 +30,8 @@ _CHILD = "import sys; from cudareduce.profile.child import main; main(sys.argv[1
 _DENIED, _UNKNOWN, _NONE = "ERR_NVGPUCTRPERM", "Failed to find metric", "No kernels were profiled"
 #: Of a wide table the columns that are no metrics; in a long one a metric is a row.
 _NAME, _METRIC, _VALUE, _UNIT = "Kernel Name", "Metric Name", "Metric Value", "Metric Unit"
+#: More is no count.
+_MOST = 1e30
 #: Units that it prints where it is not asked for plain ones, in ns and bytes.
 _SCALES = {
     "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9,
@@ -163,7 +165,7 @@ def _number(cell: object) -> float | None:
         value = float(str(cell).replace(",", ""))
     except ValueError:
         return None
-    return value if 0 <= value < float("inf") else None
+    return value if 0 <= value < _MOST else None
 
 
 def _by_case(task: Task, launches: Sequence[Launch]) -> list[Launch | None]:

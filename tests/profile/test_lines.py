@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from cudareduce.errors import UsageError
+from cudareduce.launch.case import Case
 from cudareduce.library.registry import Registry
+from cudareduce.problem.operators import reduction_of
 from cudareduce.profile.lines import COUNTED, STATIC
+from cudareduce.profile.metrics import METRICS, of_launch
+from cudareduce.profile.picture import pictures
+from cudareduce.profile.profiles import Profile
 from cudareduce.profile.steps import next_steps
-from cudareduce.profile.telling import limited_by
+from cudareduce.profile.telling import diff_section, kernel_sections, limited_by, to_json
 
+NUMBERS = (0.0, 1e-12, 0.5, 1.0, 31.0, 99.0, 1e6, 1e29)
 LINES = {line.key: line for line in (*COUNTED, *STATIC)}
 
 
@@ -20,6 +31,9 @@ LINES = {line.key: line for line in (*COUNTED, *STATIC)}
         ("dram_pct", {"dram_pct": 8.0}, "memory mostly rests"),
         ("read_share", {"read_share": 0.5}, "still in a cache"),
         ("read_share", {"read_share": 2.0}, "more than once"),
+        ("written_share", {"written": 9.0, "written_share": 0.1}, "stay in the L2"),
+        ("written_share", {"written": 9.0, "written_share": 9.0, "read": 9e3}, "too little"),
+        ("written_share", {"written": 9e3, "written_share": 9.0, "read": 9e3}, "that spill"),
         ("l2_pct", {"l2_pct": 90.0}, "the L2 is the limit"),
         ("sm_pct", {"sm_pct": 90.0}, "the SMs are the limit"),
         ("sm_pct", {"sm_pct": 20.0}, "time to spare"),
@@ -70,3 +84,22 @@ def test_what_the_next_steps_do(registry: Registry) -> None:
     many = list(next_steps(registry.kernels["reduce_tiles_acq_rel"], registry.kernels))
     assert len(many) == 5
     assert many[-1].endswith("steps more: cudareduce show reduce_tiles_acq_rel names them")
+
+
+@given(
+    st.dictionaries(st.sampled_from(list(METRICS.values())), st.sampled_from(NUMBERS)),
+    st.dictionaries(st.sampled_from(list(METRICS.values())), st.sampled_from(NUMBERS)),
+)
+@settings(max_examples=300, deadline=None)
+def test_whatever_was_counted_there_are_words_for_it(
+    registry: Registry, old: dict[str, float], new: dict[str, float]
+) -> None:
+    kernel = registry.kernels["reduce_v0_baseline"]
+    plan = Case(kernel, reduction_of("sum", "float32"), kernel.block, kernel.items).plan(1000)
+    profiles = [Profile(kernel, of_launch(plan, each), static=False) for each in (old, new)]
+    for section in kernel_sections(profiles, "a sum", registry.kernels, ()):
+        assert all(all(row) for row in section.rows)
+    diff_section(profiles[0], profiles[1], "a sum", ())
+    to_json(profiles, {}, ())
+    with suppress(UsageError):
+        pictures(profiles, 1000, "a sum")

@@ -12,7 +12,7 @@ from cudareduce.launch.case import Case
 from cudareduce.library.registry import Registry
 from cudareduce.problem.operators import reduction_of
 from cudareduce.profile.child import Task, main
-from cudareduce.profile.metrics import MEMORY_PCT, METRICS, derived
+from cudareduce.profile.metrics import MEMORY_PCT, METRICS, of_launch
 from cudareduce.profile.ncu import parse, refused_in
 from cudareduce.profile.share import shares
 from tests.fake_gpu import FakeGpu, use
@@ -75,13 +75,26 @@ def test_metrics_that_ncu_refuses(said: str, refused: set[str]) -> None:
     assert refused_in(text, list(METRICS.values())) == refused
 
 
-def test_what_follows_from_counts() -> None:
-    counted = {"wavefronts": 300.0, "conflicts": 100.0, "sectors": 80.0, "requests": 20.0}
-    found = derived(counted, 640, 2560.0)
-    assert (found["turns"], found["sectors_a_request"], found["sector_share"]) == (1.5, 4.0, 1.0)
-    assert "read_share" not in found
-    assert "turns" not in derived({"wavefronts": 5.0, "conflicts": 5.0}, 1, 4.0)
-    assert "sectors_a_request" not in derived({"sectors": 0.0, "requests": 0.0}, 1, 4.0)
+def test_what_follows_from_counts(registry: Registry) -> None:
+    plan = case_of(registry, "reduce_v0_baseline").plan(640)
+
+    def found(**counted: float) -> dict[str, float]:
+        return of_launch(plan, {METRICS[key]: value for key, value in counted.items()})
+
+    some = found(wavefronts=300.0, conflicts=100.0, sectors=80.0, requests=20.0, written=24.0)
+    assert (some["turns"], some["sectors_a_request"], some["sector_share"]) == (1.5, 4.0, 1.0)
+    assert some["written_share"] == 2.0  # three blocks leave a partial of four bytes each
+    assert "read_share" not in some
+    assert "turns" not in found(wavefronts=5.0, conflicts=5.0)
+    assert "sectors_a_request" not in found(sectors=0.0, requests=0.0)
+    assert found() == {}
+
+
+def test_a_last_block_leaves_partials_and_an_answer(registry: Registry) -> None:
+    case = case_of(registry, "reduce_last_block")
+    plan = case.plan(2**20)
+    left = 4 * plan.passes[0].grid + 4
+    assert of_launch(plan, {METRICS["written"]: 2.0 * left})["written_share"] == 2.0
 
 
 def test_the_child_launches_each_case_once(
