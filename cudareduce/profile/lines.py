@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from cudareduce.report.numbers import plain_text
+from cudareduce.report.numbers import bytes_text, plain_text
 
 Values = Mapping[str, float]
 
@@ -23,8 +23,6 @@ _MOST_LANES, _MANY_LANES, _FEW_TURNS = 30.0, 22.0, 1.1
 _LEAN, _MUCH = 8.0, 40.0
 #: Registers a thread that leave room for every warp of an SM.
 _FREE_REGISTERS = 32
-#: Bytes that an SM must have asked for to keep memory busy: 4.8 TB/s for 0.7 us, over 132 SMs.
-_UNDER_WAY = 25_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +43,8 @@ def _time_cell(v: Values) -> str:
     return f"{plain_text(v['time_ns'] / 1e3)} us{rate}"
 
 
-def _bytes_text(size: float) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= scale:
-            return f"{plain_text(size / scale)} {unit}"
-    return f"{plain_text(size)} bytes"
-
-
 def _read_cell(v: Values) -> str:
-    read = f"{_bytes_text(v['read'])}, " if "read" in v else ""
+    read = f"{bytes_text(v['read'])}, " if "read" in v else ""
     return read + _times(v["read_share"])
 
 
@@ -67,7 +58,7 @@ def _read(v: Values) -> str:
 
 
 def _written_cell(v: Values) -> str:
-    return f"{_bytes_text(v['written'])}, {_times(v['written_share'])}"
+    return f"{bytes_text(v['written'])}, {_times(v['written_share'])}"
 
 
 def _written(v: Values) -> str:
@@ -191,54 +182,6 @@ def _registers(v: Values) -> str:
     return "each one less may let more warps in, if they are what limits these"
 
 
-def _held_cell(v: Values) -> str:
-    return f"{v['warps_held']:.0f} of {v['warps_most']:.0f}"
-
-
-def _held(v: Values) -> str:
-    if v["warps_held"] == v["warps_most"]:
-        return "an SM has room for as many warps as it can hold"
-    if 2 * v["warps_held"] >= v["warps_most"]:
-        return "an SM has room for most of the warps that it can hold"
-    return "registers, shared memory or the block's size leave room for few warps"
-
-
-def _spilled(v: Values) -> str:
-    if v["spilled"]:
-        return "registers ran out: values go to memory and back"
-    return "all values stay in registers"
-
-
-def _under_way_cell(v: Values) -> str:
-    if "under_way_sm" in v:
-        return f"{_bytes_text(v['under_way_sm'])} an SM"
-    return f"{v['under_way']:.0f} bytes a thread"
-
-
-def _under_way(v: Values) -> str:
-    if v.get("under_way_sm", _UNDER_WAY) >= _UNDER_WAY:
-        return "enough to keep memory busy, if all those warps are there and load"
-    return "too few to keep memory busy: more elements a thread before the first addition"
-
-
-def _code_cell(v: Values) -> str:
-    named = {"code_loads": "load", "code_shuffles": "shuffle", "code_barriers": "barrier"}
-    told = [f"{v[key]:.0f} {word}{'s' * (v[key] != 1)}" for key, word in named.items() if v[key]]
-    return f"{v['code']:.0f}: {', '.join(told)}" if told else f"{v['code']:.0f}"
-
-
-def _code(v: Values) -> str:
-    if v["code_loads"] and v["code_wide_loads"] == v["code_loads"]:
-        return "every load brings 16 bytes; a loop's instructions are counted once"
-    return "instructions in the text; those of a loop are counted once"
-
-
-def _barriers(v: Values) -> str:
-    if v["barriers_a_block"] < 3:
-        return "a block hardly ever waits for all of its threads"
-    return "each time all threads of a block wait for the slowest"
-
-
 def _times(share: float) -> str:
     return f"{share:.2f}x"
 
@@ -282,22 +225,4 @@ COUNTED = (
          "what is not issued takes no time"),
     Line("registers", "registers", lambda v: f"{v['registers']:.0f} a thread", _registers, None,
          ""),
-)  # fmt: skip
-#: What is known without a GPU: by the compiler, then by the emulator.
-STATIC = (
-    COUNTED[-1],
-    Line("spilled", "spilled", lambda v: f"{v['spilled']:.0f} bytes a thread", _spilled, "less",
-         "spilled values take the way of memory"),
-    Line("warps_held", "warps on an SM", _held_cell, _held, "more",
-         "more warps, more loads under way"),
-    Line("under_way", "loads under way", _under_way_cell, _under_way, "more",
-         "what is asked for early does not keep additions waiting"),
-    Line("code", "machine code", _code_cell, _code, None, ""),
-    Line("read_share", "read", _read_cell, _read, "less",
-         "each byte that comes twice takes the time of one"),
-    Line("sectors_a_request", "sectors a request", _sectors_cell, _sectors, None, ""),
-    Line("turns", "shared memory", _plain("turns", "turns an access"), _turns, "less",
-         "an access takes as long as its turns"),
-    Line("barriers_a_block", "barriers", _plain("barriers_a_block", "a block"), _barriers, "less",
-         "warps that wait for each other ask for no data"),
 )  # fmt: skip

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cudareduce.library.kernel import Kernel
-from cudareduce.profile.lines import COUNTED, STATIC, Line
+from cudareduce.profile.lines import COUNTED, Line
+from cudareduce.profile.static_lines import STATIC
 
 #: Why a line has no value where nothing is missing.
 _NOTHING = {

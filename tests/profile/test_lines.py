@@ -12,10 +12,11 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Registry
 from cudareduce.problem.operators import reduction_of
-from cudareduce.profile.lines import COUNTED, STATIC
+from cudareduce.profile.lines import COUNTED
 from cudareduce.profile.metrics import METRICS, of_launch
 from cudareduce.profile.picture import pictures
 from cudareduce.profile.profiles import Profile
+from cudareduce.profile.static_lines import STATIC
 from cudareduce.profile.steps import next_steps
 from cudareduce.profile.telling import diff_section, kernel_sections, limited_by, to_json
 
