@@ -29,7 +29,7 @@ from cudareduce.profile.metrics import METRICS, of_launch
 from cudareduce.profile.ncu import find_ncu, profiled
 from cudareduce.profile.picture import pictures
 from cudareduce.profile.profiles import Profile
-from cudareduce.profile.static import known
+from cudareduce.profile.static import Known, known
 from cudareduce.profile.telling import diff_section, kernel_sections, to_json
 from cudareduce.progress import phase, say
 from cudareduce.report.numbers import size_text
@@ -156,12 +156,20 @@ def _static(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
     told = known(fitting, request.arch, cache, request.quiet)
     values = dict(zip(fitting, told.values, strict=True))
     profiles = tuple(
-        Profile(case.kernel, values.get(case, {}), static=True,
-                reason=case.kernel.why_not(case.reduction) or "")
+        Profile(
+            case.kernel, mine := values.get(case, {}), static=True,
+            reason=case.kernel.why_not(case.reduction) or ("" if mine else _unknown(case, told)),
+        )
         for case in cases
     )  # fmt: skip
     what = f"{request.op} of {request.dtype} on sm_{request.arch}, without a GPU"
     return _Found(profiles, what, None, (_NEEDED, *told.notes, _UNSEEN))
+
+
+def _unknown(case: Case, told: Known) -> str:
+    """Why nothing is known of a kernel."""
+    mine = (note for note in told.notes if note.startswith(case.kernel.id))
+    return next(mine, "nothing is known of it without a GPU")
 
 
 def _counted(request: ProfileRequest, cases: Sequence[Case]) -> _Found:

@@ -52,7 +52,7 @@ def _read(v: Values) -> str:
     share = v["read_share"]
     if share < 0.95:
         return "less than all of the input: the rest was still in a cache"
-    if share < 1.05:
+    if share <= _NEAR:
         return "each byte once, as the algorithm asks: there is nothing to save"
     return "some bytes come more than once, or come unused beside those that are needed"
 
@@ -131,8 +131,11 @@ def _lanes(v: Values) -> str:
 
 
 def _turns(v: Values) -> str:
+    least = v.get("turns_least", 1.0)
     if v["turns"] <= _FEW_TURNS:
         return "lanes hardly ever meet in a bank of shared memory"
+    if v["turns"] <= _FEW_TURNS * least:
+        return f"no more than {4 * least:.0f} bytes a lane take: banks bring 4 each a turn"
     return "lanes need other words of the same bank, and take turns (bank conflicts)"
 
 

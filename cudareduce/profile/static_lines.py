@@ -19,9 +19,7 @@ def _held_cell(v: Values) -> str:
 def _held(v: Values) -> str:
     if v["warps_held"] == v["warps_most"]:
         return "an SM has room for as many warps as it can hold"
-    if 2 * v["warps_held"] >= v["warps_most"]:
-        return "an SM has room for most of the warps that it can hold"
-    return "registers, shared memory or the block's size leave room for few warps"
+    return "registers, shared memory or the block's size leave room for no more"
 
 
 def _spilled(v: Values) -> str:

@@ -54,7 +54,7 @@ LINES = {line.key: line for line in (*COUNTED, *STATIC)}
         ("memory_wait_pct", {"memory_wait_pct": 80.0, "dram_pct": 90.0}, "as they must"),
         ("memory_wait_pct", {"memory_wait_pct": 80.0, "dram_pct": 30.0}, "more loads ahead"),
         ("registers", {"registers": 64.0}, "may let more warps in"),
-        ("warps_held", {"warps_held": 16.0, "warps_most": 64.0}, "room for few warps"),
+        ("warps_held", {"warps_held": 16.0, "warps_most": 64.0}, "room for no more"),
         ("spilled", {"spilled": 8.0}, "registers ran out"),
         ("under_way", {"under_way": 4.0, "under_way_sm": 8192.0}, "too few"),
         ("barriers_a_block", {"barriers_a_block": 1.0}, "hardly ever waits"),

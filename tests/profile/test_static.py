@@ -48,6 +48,34 @@ def test_hardware_that_is_not_emulated_is_compiled_alone(cudareduce: Call) -> No
     assert "turns an access" not in out
 
 
+def test_wide_partials_take_more_turns_without_conflicts(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(static, "find_nvcc", no_nvcc)
+    args = ("--static", "--quiet", "--dtype", "float64")
+    _, out, _ = cudareduce("profile", *LADDER, *args)
+    first, second = out.split("reduce_v2_no_bank_conflict: sum of float64")
+    assert "(bank conflicts)" in first
+    assert "no more than 8 bytes a lane take" in second
+
+
+@needs_nvcc
+def test_what_the_emulator_does_not_see_is_left_out(cudareduce: Call) -> None:
+    code, out, _ = cudareduce("profile", LADDER[0], "--static", "--quiet", "--dtype", "float16")
+    assert code == 0
+    assert "the emulator sees not all its loads" in out
+    assert "turns an access" not in out
+
+
+def test_of_one_that_is_neither_compiled_nor_emulated_nothing_is_known(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(static, "find_nvcc", no_nvcc)
+    code, out, err = cudareduce("profile", "reduce_tiles_ring", "--static", "--quiet")
+    assert (code, out) == (2, "")
+    assert "reduce_tiles_ring is not counted: it needs tma" in err
+
+
 def test_with_neither_there_is_nothing_to_say(
     cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
