@@ -217,6 +217,13 @@ BARE = [
     row("bare-compare-one", f"compare {BEFORE}", 2, "NEW"),
     row("bare-check", "check", 2, "--baseline"),
     row("bare-reveal", "reveal", 2, "name a kernel"),
+    row("bare-profile", "profile", 2, "name a kernel"),
+    row("profile-nobody", "profile reduce_v9", 2, "did you mean"),
+    row("profile-auto", "profile auto", 2, "name one"),
+    row("profile-one-of-two", "profile reduce_v0_baseline --diff", 2, "side by side"),
+    row("profile-no-gpu", "profile reduce_v0_baseline", 6, "--static"),
+    row("profile-drawn-static", "profile reduce_v0_baseline --static --png a.png", 2, "--static"),
+    row("profile-no-elements", "profile reduce_v0_baseline --n 0", 2, "'0'"),
     row("bare-sweep", "sweep", 6, "GPU|CUDA"),
     row("bare-selftest", "selftest", 6, "GPU|CUDA"),
     row("bare-tune", "tune", 6, "GPU|CUDA"),
@@ -1049,7 +1056,7 @@ EXAMPLES = examples()
 #: How an example is made small; what takes a GPU says so.
 CODES = {"bench": (0,), "verify": (0,), "compare": (0, 1), "check": (2, 6), "sweep": (6,),
          "selftest": (6,), "reproduce": (6,), "reveal": (0, 1), "tune": (6,),
-         "history": (0, 2), "gather": (0, 2), "fleet": (0, 2)}  # fmt: skip
+         "history": (0, 2), "gather": (0, 2), "fleet": (0, 2), "profile": (0, 6)}  # fmt: skip
 SMALL = {"--n": "33,34", "--op": "sum", "--dtype": "float32", "--backend": "cpu", "--rows": "1"}
 
 

@@ -31,7 +31,7 @@ HELP = {
     f"help-{name.replace(' ', '-') or 'all'}": (*name.split(), "--help")
     for name in ("", "bench", "verify", "list", "show", "reproduce", "compare", "check", "sweep",
                  "selftest", "report", "info", "completion", "reveal", "tune", "history",
-                 "plot", "history add", "history show", "history check",
+                 "plot", "profile", "history add", "history show", "history check",
                  "gather", "fleet")
 }  # fmt: skip
 STATIC: dict[str, tuple[str, ...]] = {
@@ -78,6 +78,8 @@ ERRORS: dict[str, tuple[str, ...]] = {
     "check-missing": ("check", "--baseline", "{out}/none.json"),
     "report-none": ("report", "{out}/none.md"),
     "report-json": ("report", f"{RESULTS}/sweep.json"),
+    "profile-none": ("profile",),
+    "profile-three": ("profile", "--diff", "reduce_v[012]*"),
     "plot-none": ("plot", "{out}/none.json"),
     "plot-mixed": (
         "plot",

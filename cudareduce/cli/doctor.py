@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cudareduce.profile.permission import ADMINISTRATORS, ALLOW, INSTALL_NCU
+
 MISSING, ABSENT = "not found", "not installed"
 #: PyCUDA without curand, which is not used here and which NVIDIA's packages cannot link.
 BUILD_PYCUDA = (
@@ -19,17 +21,10 @@ _MORE = {
     "nvidia-ml-py": "clocks, power and throttling: pip install nvidia-ml-py",
     "cuda-bindings": "--graph: pip install 'cudareduce[graph]'",
     "cuda-bench": "a selftest beside NVBench: pip install 'cudareduce[nvbench]'",
-    "ncu": "counters of the hardware: Nsight Compute (Debian: apt-get install nsight-compute)",
+    "ncu": f"profile, which counts on the hardware: {INSTALL_NCU}",
     "compute-sanitizer": "verify --sanitize: the CUDA toolkit (Debian: apt-get install "
     "nvidia-cuda-toolkit)",
 }
-#: Where the driver tells who may read counters.
-_PARAMETERS = Path("/proc/driver/nvidia/params")
-_ALLOW = (
-    "ncu may count for administrators only: run it as root (in a container with "
-    "--cap-add=SYS_ADMIN), or write 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' to "
-    "/etc/modprobe.d/nvidia.conf and load the driver anew"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +40,6 @@ class GpuState:
     silent: str | None = None
 
 
-def counters() -> str:
-    """Who may read the counters of the hardware, as the driver tells it."""
-    try:
-        text = _PARAMETERS.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return MISSING
-    only = "RmProfilingAdminOnly: 1" in text
-    return "for administrators only" if only else "for everybody"
-
-
 def notes(found: Mapping[str, str], gpu: GpuState, headers: Path | None) -> Iterator[str]:
     """One thing to do about each that is missing, what is needed first, and the verdict last."""
     if gpu.problem:
@@ -62,8 +47,8 @@ def notes(found: Mapping[str, str], gpu: GpuState, headers: Path | None) -> Iter
     yield from _for_a_gpu(found, headers)
     if found["g++"] == MISSING:
         yield "No g++: the CPU backend needs it (Debian: apt-get install g++)."
-    if found["ncu"] != MISSING and found["counters"].startswith("for admin") and os.geteuid():
-        yield f"{_ALLOW}."
+    if found["ncu"] != MISSING and found["counters"] == ADMINISTRATORS and os.geteuid():
+        yield f"{ALLOW}."
     if gpu.silent:
         yield f"{gpu.silent}."
     for name, text in _MORE.items():

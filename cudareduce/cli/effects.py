@@ -88,6 +88,11 @@ _IDLE = (
         lambda values: "sass" in values and not (values["ptx"] or values["sass"]),
     ),
     _Idle(
+        ("n", "rows", "device", "max_time"), "--static takes no GPU, and a size of its own",
+        lambda values: bool(values.get("static")),
+    ),
+    _Idle(("arch",), "only --static compiles", lambda values: values.get("static") is False),
+    _Idle(
         ("results",), "only what steps gained is taken from them",
         lambda values: bool(values.get("diff") or values.get("ptx") or values.get("sass"))
         or values.get("tree") is False,

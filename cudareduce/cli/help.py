@@ -38,7 +38,8 @@ GROUPS = {
     ),
     "The machine": ("backend", "device", "max_time", "time_limit", "no_cache"),
     _LAST: (
-        "store", "style", "columns", "everything", "tree", "diff", "ptx", "sass", "check", "html",
+        "store", "style", "columns", "everything", "tree", "diff", "static", "ptx", "sass", "check",
+        "html",
         "png", "svg", "csv", "json", "markdown", "junit", "benchmark_json", "comment", "write",
         "quiet", "debug",
     ),

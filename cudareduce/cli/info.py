@@ -16,9 +16,10 @@ from pathlib import Path
 
 from cudareduce import __version__, host
 from cudareduce.backends import BackendSpec, default_cache, open_timed, why_unusable
-from cudareduce.cli.doctor import ABSENT, MISSING, GpuState, counters, notes
+from cudareduce.cli.doctor import ABSENT, MISSING, GpuState, notes
 from cudareduce.errors import CudareduceError
 from cudareduce.peers.catalogue import libraries_here
+from cudareduce.profile.permission import counters
 from cudareduce.report.numbers import DASH
 from cudareduce.report.sections import Section
 

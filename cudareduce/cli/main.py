@@ -20,8 +20,6 @@ from cudareduce.cli.help import HELP, Commands
 from cudareduce.cli.history import history
 from cudareduce.cli.options import (
     add_columns,
-    add_debug,
-    add_device,
     add_format,
     add_kernels,
     add_machine,
@@ -38,6 +36,7 @@ from cudareduce.cli.options import (
     one_of,
 )
 from cudareduce.cli.pictures import plot
+from cudareduce.cli.profiling import profile
 from cudareduce.cli.requests import made
 from cudareduce.cli.streams import guard_streams
 from cudareduce.cli.types import Word
@@ -176,7 +175,7 @@ def reveal_(arguments: list[str], /, **options: Any) -> int:
     return reveal(made(RevealRequest, options | {"argv": tuple(arguments)}))
 
 
-for command in (compare, check, history, gather, fleet):
+for command in (profile, compare, check, history, gather, fleet):
     cli.add_command(command)
 
 
@@ -233,9 +232,7 @@ cudareduce selftest --strict --json selftest.json
 cudareduce selftest reduce_v7_shuffle --max-time 60""",
 )
 @click.argument("kernels", nargs=-1, metavar="[KERNEL]...", type=Named("KERNEL"))
-@add_device
 @add_selftest
-@add_debug
 @click.pass_obj
 def selftest_(arguments: list[str], /, **options: Any) -> int:
     """Whether this machine measures well.

@@ -238,11 +238,13 @@ add_selftest = options_of(
                  help="Bound the whole test."),
     click.option("--strict", is_flag=True,
                  help="Exit 4 unless a threshold of 2 % is seen to hold."),
+    add_device,
     add_no_cache,
     add_quiet,
     add_json,
     add_file("--markdown", "Markdown"),
     add_format("table", "markdown", "json"),
+    add_debug,
 )  # fmt: skip
 add_reveal = options_of(
     click.option("--compare", nargs=2, metavar="A B", type=Name(), default=None,

@@ -88,3 +88,9 @@ def resident_warps(used: Resources, block: int, arch: int) -> int | None:
         limits.shared_bytes // shared if shared else limits.blocks,
     )
     return blocks * warps
+
+
+def most_warps(arch: int) -> int | None:
+    """How many warps an SM of sm_`arch` holds at most; None for one that is not known here."""
+    limits = _SM.get(arch)
+    return limits.warps if limits else None

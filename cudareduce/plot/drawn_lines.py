@@ -79,6 +79,9 @@ def _scale(figure: Lines, axes: Axes) -> None:
         axes.xaxis.set_major_locator(FixedLocator(ticks))
         axes.set_xticklabels([size_name(tick) for tick in ticks])
         axes.xaxis.set_minor_formatter(NullFormatter())
+    elif figure.x.scale == "log10":
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     if figure.y.scale == "log10":
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))

@@ -85,6 +85,14 @@ def rate_text(value: float | None) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def bytes_text(size: float) -> str:
+    """A size in memory: 4.20 MB; 1 MB = 10^6 bytes."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{plain_text(size / scale)} {unit}"
+    return f"{plain_text(size)} bytes"
+
+
 def error_text(value: float | None) -> str:
     """An error or a bound in its own unit, in two significant digits; exact is 0."""
     if value is None:

@@ -19,6 +19,7 @@ from cudareduce.budget import Deadline
 from cudareduce.errors import worst_exit_code
 from cudareduce.library.registry import load_registry
 from cudareduce.library.suite import Suite
+from cudareduce.profile.share import Shares, shares
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.reproduce.experiments import (
     Experiment,
@@ -27,7 +28,6 @@ from cudareduce.reproduce.experiments import (
     merged,
     tables,
 )
-from cudareduce.reproduce.profiler import Profile, profile
 from cudareduce.results.store import run_texts
 
 
@@ -49,7 +49,7 @@ def reproduce(request: ReproduceRequest) -> int:
     registry = load_registry()
     suite = registry.suite(request.suite)
     request.outputs.check()
-    profiled = Profile({}, "it takes a GPU")
+    profiled = Shares({}, "it takes a GPU")
     deadline = Deadline(request.machine.max_time)  # one for all experiments
     done: list[Benched] = []
     for experiment in experiments(suite, registry.kernels):
@@ -59,7 +59,7 @@ def reproduce(request: ReproduceRequest) -> int:
         if done[-1].interrupted:
             break
         if done[-1].spec.timed and _has_utilisation(suite):
-            profiled = profile(
+            profiled = shares(
                 done[-1].spec, done[-1].cases, experiment.n, experiment.rows, settings.pattern
             )
     whole = merged(suite, [one.run for one in done], profiled)

@@ -11,9 +11,9 @@ from cudareduce.errors import UsageError
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.library.suite import Suite, SuiteRow
 from cudareduce.problem.dtypes import DTYPES
+from cudareduce.profile.share import Shares
 from cudareduce.report.numbers import DASH, rate_text, ratio_text, share_text, size_text, time_text
 from cudareduce.report.sections import Section, sections
-from cudareduce.reproduce.profiler import Profile
 from cudareduce.results.record import Record, Run
 
 #: Columns of the publication: shown where it printed, or lets compute, at least one of them.
@@ -54,10 +54,10 @@ def tables(run: Run, registry: Registry) -> list[Section]:
     if foreign or not run.records or not {r.dtype for r in run.records} <= set(DTYPES):
         raise UsageError(f"the run is not of the suite {name} as it is now: reproduce it again")
     profiled = run.protocol.get("profiler") or {"throughput_pct": {}}
-    return [section(suite, run, Profile(**profiled))]
+    return [section(suite, run, Shares(**profiled))]
 
 
-def section(suite: Suite, run: Run, profile: Profile) -> Section:
+def section(suite: Suite, run: Run, shares: Shares) -> Section:
     """The author's table: his versions in his order, our figures and, in brackets, his."""
     about = suite.experiment
     names = [row.name for row in suite.rows]
@@ -66,7 +66,7 @@ def section(suite: Suite, run: Run, profile: Profile) -> Section:
     one_size = len({(r.n, r.rows) for r in run.records}) == 1
     timed = any(r.time_us is not None for r in run.records)
     by_name = {row.name: row for row in suite.rows}
-    table = [_row(by_name[r.name or ""], r, about, profile) for r in run.records]
+    table = [_row(by_name[r.name or ""], r, about, shares) for r in run.records]
     wanted = {"published as", "us", "GB/s", "%peak", "x"} if timed else {"published as", "answer"}
     wanted |= set() if one_size else {"elements"}
     wanted |= {name for name in _THEIRS[:-1] if any(row[name] != DASH for row in table)}
@@ -76,7 +76,7 @@ def section(suite: Suite, run: Run, profile: Profile) -> Section:
     region = ", first pass only" if about.get("region") == "first-pass" else ""
     title = f"{suite.title}: {first.op} of {first.dtype}{size}{region}, {run.device.name}"
     rows = tuple(tuple(row[name] for name in header) for row in table)
-    return Section(title, header, rows, _notes(suite, run, profile, wanted))
+    return Section(title, header, rows, _notes(suite, run, shares, wanted))
 
 
 def _elements(record: Record) -> str:
@@ -84,9 +84,7 @@ def _elements(record: Record) -> str:
     return size_text(record.n) + rows
 
 
-def _row(
-    row: SuiteRow, record: Record, about: Mapping[str, Any], profile: Profile
-) -> dict[str, str]:
+def _row(row: SuiteRow, record: Record, about: Mapping[str, Any], shares: Shares) -> dict[str, str]:
     printed = row.published
     us = printed.get("time_us")
     read = record.n * record.rows * DTYPES[record.dtype].size
@@ -105,11 +103,11 @@ def _row(
         "(%peak)": share_text(100 * gb_s / peak if gb_s and peak else None),
         "(x)": ratio_text(printed.get("speedup")),
         "(util.)": share_text(printed.get("utilisation_pct")),
-        "ncu %": share_text(profile.throughput_pct.get(record.kernel)),
+        "ncu %": share_text(shares.throughput_pct.get(record.kernel)),
     }
 
 
-def _notes(suite: Suite, run: Run, profile: Profile, shown: set[str]) -> tuple[str, ...]:
+def _notes(suite: Suite, run: Run, shares: Shares, shown: set[str]) -> tuple[str, ...]:
     about = suite.experiment
     notes = []
     if any(record.time_us is not None for record in run.records):
@@ -122,7 +120,7 @@ def _notes(suite: Suite, run: Run, profile: Profile, shown: set[str]) -> tuple[s
     else:
         notes.append("The publication prints no figures.")
     if "(util.)" in shown:
-        why_not = f"; none here: {profile.why_not}" if profile.why_not else ""
+        why_not = f"; none here: {shares.why_not}" if shares.why_not else ""
         notes.append(
             "(util.) is the utilisation as printed, ncu % what Nsight Compute says of our launch: "
             f"memory throughput{why_not}."
@@ -151,11 +149,11 @@ def fastcuda_lines(run: Run) -> str:
     return "\n".join([*lines, f"status={'wrong' if wrong else 'ok'}"]) + "\n"
 
 
-def merged(suite: Suite, runs: list[Run], profile: Profile) -> Run:
+def merged(suite: Suite, runs: list[Run], shares: Shares) -> Run:
     """One run of all experiments of a suite, with what the profiler said."""
     records = tuple(record for run in runs for record in run.records)
     extra = {
-        "suite": suite.id, "profiler": asdict(profile),
+        "suite": suite.id, "profiler": asdict(shares),
         "measured": [story for run in runs for story in run.protocol.get("measured", ())],
         "remarks": list(dict.fromkeys(
             remark for run in runs for remark in run.protocol.get("remarks", ())

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from cudareduce import host
-from cudareduce.cli import doctor, info
+from cudareduce.cli import info
 from cudareduce.cli.doctor import GpuState, notes
+from cudareduce.profile import permission
 from tests.test_host import tool
 
 Call = Callable[..., tuple[int, str, str]]
@@ -164,10 +165,10 @@ def test_counters_for_administrators_are_told_how_to_be_had(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     parameters = tmp_path / "params"
-    monkeypatch.setattr(doctor, "_PARAMETERS", parameters)
-    assert doctor.counters() == "not found"
+    monkeypatch.setattr(permission, "_PARAMETERS", parameters)
+    assert permission.counters() == "not found"
     parameters.write_text("RmProfilingAdminOnly: 1\n")
-    only = doctor.counters()
+    only = permission.counters()
     assert only == "for administrators only"
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert "NVreg_RestrictProfilingToAdminUsers=0" in next(notes(found(counters=only), H200, None))

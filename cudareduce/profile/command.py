@@ -1,0 +1,238 @@
+"""`profile`: what holds a kernel up, counted by Nsight Compute or, without a GPU, known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from math import inf
+from pathlib import Path
+
+from cudareduce.backends import (
+    BackendSpec,
+    choose_backend,
+    default_cache,
+    open_timed,
+    why_unusable,
+)
+from cudareduce.budget import Deadline
+from cudareduce.device import DeviceInfo, DeviceLimits
+from cudareduce.errors import EnvironmentProblem, UsageError
+from cudareduce.launch.case import Case
+from cudareduce.launch.plan import Plan
+from cudareduce.library.foreign import adopting
+from cudareduce.library.guesses import Guesses
+from cudareduce.library.registry import Choice, Registry, load_registry
+from cudareduce.problem.operators import Reduction, reduction_of
+from cudareduce.profile.child import Task
+from cudareduce.profile.metrics import METRICS, of_launch
+from cudareduce.profile.ncu import find_ncu, profiled
+from cudareduce.profile.picture import pictures
+from cudareduce.profile.profiles import Profile
+from cudareduce.profile.static import Known, known
+from cudareduce.profile.telling import diff_section, kernel_sections, to_json
+from cudareduce.progress import phase, say
+from cudareduce.report.numbers import size_text
+from cudareduce.report.publish import Outputs, publish
+from cudareduce.results.provenance import tool
+from cudareduce.results.store import check_writable, write_bytes
+
+_NEEDED = "x: times the bytes that the algorithm needs"
+_UNSEEN = "not seen without a GPU: times, lanes at work, waits, how busy each unit is"
+_STATIC = "--static says what is known of a kernel without a GPU"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileRequest:
+    """What `profile` takes: kernels, and `rows` of `n` elements for their first launch. A `static`
+    profile is of the code for the architecture `arch`; `max_time` is in seconds. With `diff` two
+    kernels are laid side by side."""
+
+    kernels: tuple[str, ...]
+    folders: tuple[Path, ...] = ()
+    n: int
+    rows: int = 1
+    op: str = "sum"
+    dtype: str = "float32"
+    acc: str | None = None
+    static: bool = False
+    arch: int = 90
+    diff: bool = False
+    device: int = 0
+    max_time: float
+    no_cache: bool = False
+    quiet: bool = False
+    png: Path | None = None
+    svg: Path | None = None
+    outputs: Outputs
+    argv: tuple[str, ...] = ()
+
+    @property
+    def reduction(self) -> Reduction:
+        """What is reduced; one that makes no sense is a UsageError."""
+        return reduction_of(self.op, self.dtype, self.acc)
+
+    @property
+    def pictures(self) -> dict[str, Path]:
+        """The pictures asked for, by their formats."""
+        asked = {"png": self.png, "svg": self.svg}
+        return {style: path for style, path in asked.items() if path is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Profiles in the order asked for, what they are of, notes on all of them, and whether any
+    could not be launched, though its kernel takes what was asked for."""
+
+    profiles: tuple[Profile, ...]
+    what: str
+    device: DeviceInfo | None
+    notes: tuple[str, ...]
+    failed: bool = False
+
+
+def profile(request: ProfileRequest) -> int:
+    """Profile, tell, draw; 0, or 6 if a kernel that takes this could not be launched. Raises
+    UsageError, and EnvironmentProblem where there is nothing to count with."""
+    registry = load_registry(request.folders)
+    choices = _chosen(request, registry)
+    _check(request, choices)
+    cases = [_case(choice, request.reduction) for choice in choices]
+    found = _static(request, cases) if request.static else _counted(request, cases)
+    if all(one.reason for one in found.profiles):
+        reasons = "; ".join(f"{one.kernel.id}: {one.reason}" for one in found.profiles)
+        raise EnvironmentProblem(reasons) if found.failed else UsageError(reasons)
+    foreign = [
+        f"{case.kernel.id} is not verified here: cudareduce verify says whether it is right"
+        for case in cases if case.kernel.foreign
+    ]  # fmt: skip
+    found = replace(found, notes=(*found.notes, *foreign))
+    sections = kernel_sections(found.profiles, found.what, registry.kernels, found.notes)
+    if request.diff and not any(one.reason for one in found.profiles):
+        old, new = found.profiles
+        sections = [diff_section(old, new, found.what, found.notes)]
+    about = {"kind": "cudareduce profile", "schema": 1, "tool": tool(request.argv),
+             "device": asdict(found.device) if found.device else None,
+             "what": found.what, "static": request.static}  # fmt: skip
+    publish(
+        request.outputs, sections, {"json": lambda: to_json(found.profiles, about, found.notes)}
+    )
+    _draw(request, found)
+    return EnvironmentProblem.exit_code if found.failed else 0
+
+
+def _chosen(request: ProfileRequest, registry: Registry) -> list[Choice]:
+    if not request.kernels:
+        raise UsageError("name a kernel to profile, as in cudareduce profile reduce_v0_baseline")
+    take = adopting(Guesses(), partial(say, quiet=request.quiet))
+    return registry.choose(request.kernels, take)
+
+
+def _check(request: ProfileRequest, choices: Sequence[Choice]) -> None:
+    """Raise UsageError, before anything is compiled, for what cannot come to anything."""
+    if request.diff and len(choices) != 2:
+        raise UsageError(f"--diff lays two kernels side by side, and {len(choices)} are named")
+    if request.static and request.pictures:
+        raise UsageError("pictures show what ncu counted: leave out --static, or --png and --svg")
+    why = request.reduction.why_undefined()
+    if why:
+        raise UsageError(why)
+    request.outputs.check(*(choice.kernel.path for choice in choices))
+    for path in request.pictures.values():
+        check_writable(path)
+
+
+def _case(choice: Choice, reduction: Reduction) -> Case:
+    """The kernel in its launch shape; what its own text makes of elements goes with it."""
+    kernel = choice.kernel
+    items = choice.items or kernel.items_of(reduction.dtype.size)
+    own = replace(reduction, map=kernel.map)
+    return Case(kernel, own, choice.block or kernel.block, items, choice.suite, choice.name)
+
+
+def _static(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
+    fitting = [case for case in cases if case.kernel.why_not(case.reduction) is None]
+    cache = None if request.no_cache or why_unusable(default_cache()) else default_cache()
+    told = known(fitting, request.arch, cache, request.quiet)
+    values = dict(zip(fitting, told.values, strict=True))
+    profiles = tuple(
+        Profile(
+            case.kernel, mine := values.get(case, {}), static=True,
+            reason=case.kernel.why_not(case.reduction) or ("" if mine else _unknown(case, told)),
+        )
+        for case in cases
+    )  # fmt: skip
+    what = f"{request.op} of {request.dtype} on sm_{request.arch}, without a GPU"
+    return _Found(profiles, what, None, (_NEEDED, *told.notes, _UNSEEN))
+
+
+def _unknown(case: Case, told: Known) -> str:
+    """Why nothing is known of a kernel."""
+    mine = (note for note in told.notes if note.startswith(case.kernel.id))
+    return next(mine, "nothing is known of it without a GPU")
+
+
+def _counted(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
+    deadline = Deadline(request.max_time)
+    spec, device, limits = _machine(request)
+    plans = [_plan(case, request, limits, device.memory_bytes) for case in cases]
+    launched = [case for case, plan in zip(cases, plans, strict=True) if isinstance(plan, Plan)]
+    told: dict[Case, Profile] = {}
+    notes = [_NEEDED, "first launch alone, from an empty cache; clocks as they are"]
+    if launched:
+        task = Task(spec, tuple(launched), request.n, request.rows)
+        with phase("counting", 1, request.quiet):
+            done = profiled(task, METRICS.values(), deadline)
+        for k, case in enumerate(launched):
+            plan, launch = case.plan(request.n, request.rows, limits), done.launches[k]
+            values = of_launch(plan, launch.counted if launch else {})
+            told[case] = Profile(case.kernel, values, static=False, reason=done.reasons[k])
+        notes += [f"this ncu does not know {name}" for name in sorted(done.unknown)]
+    profiles = tuple(
+        told.get(case) or Profile(case.kernel, {}, static=False, reason=str(plan))
+        for case, plan in zip(cases, plans, strict=True)
+    )  # fmt: skip
+    rows = f" x {size_text(request.rows)} rows" if request.rows > 1 else ""
+    what = f"{request.op} of {size_text(request.n)} {request.dtype}{rows}, {device.name}"
+    failed = any(profile.reason for profile in told.values())
+    return _Found(profiles, what, device, tuple(notes), failed)
+
+
+def _machine(request: ProfileRequest) -> tuple[BackendSpec, DeviceInfo, DeviceLimits]:
+    """The GPU, and that there is something to count with. Raises EnvironmentProblem."""
+    try:
+        spec, remarks = choose_backend("cuda", request.device, not request.no_cache)
+        find_ncu()
+    except EnvironmentProblem as problem:
+        raise EnvironmentProblem(f"{str(problem).rstrip('.')}; {_STATIC}") from None
+    for remark in remarks:
+        say(remark, request.quiet)
+    with open_timed(spec) as backend:
+        return spec, backend.info(), backend.limits()
+
+
+def _plan(
+    case: Case, request: ProfileRequest, limits: DeviceLimits, memory_bytes: int | None
+) -> Plan | str:
+    """What is launched, or why nothing is."""
+    reason = case.kernel.why_not(case.reduction) or case.kernel.why_not_block(case.block)
+    if reason:
+        return reason
+    try:
+        plan = case.plan(request.n, request.rows, limits)
+    except UsageError as error:
+        return str(error).removeprefix(f"{case.kernel.id} ")
+    if plan.problem.input_bytes > (memory_bytes or inf):
+        return "its input does not fit into the memory of this GPU: give a smaller --n"
+    return plan
+
+
+def _draw(request: ProfileRequest, found: _Found) -> None:
+    if not request.pictures:
+        return
+    from cudareduce.plot.drawn import drawn
+
+    figures = pictures(found.profiles, request.n * request.rows, found.what)
+    for style, path in request.pictures.items():
+        write_bytes(path, drawn(figures, style))
+        say(f"{path} shows {len(figures)} pictures", request.quiet)

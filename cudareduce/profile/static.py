@@ -1,0 +1,149 @@
+"""What is known of a kernel without a GPU: what nvcc makes of it, and what the emulator counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cudareduce.compiled.nvcc import find_nvcc
+from cudareduce.compiled.opcodes import counts_of
+from cudareduce.compiled.resources import most_warps, resident_warps
+from cudareduce.compiled.sass import find_disassembler
+from cudareduce.compiled.store import Unit
+from cudareduce.compiled.traffic import Traffic, count_traffic, plan_of
+from cudareduce.compiled.units import Job, compile_all
+from cudareduce.errors import EnvironmentProblem, UsageError
+from cudareduce.launch.case import Case
+from cudareduce.launch.prelude import Stage
+from cudareduce.library.kernel import Kernel
+from cudareduce.profile.metrics import SECTOR_BYTES
+
+#: Whoever reads less of an input has not reduced it.
+_ALL = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Values by short names for each case, and what is not known and why, a line each."""
+
+    values: tuple[dict[str, float], ...]
+    notes: tuple[str, ...]
+
+
+def known(cases: Sequence[Case], arch: int, cache: Path | None, quiet: bool) -> Known:
+    """What can be said of these cases for sm_`arch`. Raises EnvironmentProblem where there is
+    neither nvcc nor g++, and UsageError for what does not compile."""
+    values: list[dict[str, float]] = [{} for _ in cases]
+    notes: list[str] = []
+    missing = 0
+    try:
+        units, said = _units(cases, arch, quiet)
+        notes += said
+        for mine, unit in zip(values, units, strict=True):
+            mine |= dict(_of_unit(unit)) if unit else {}
+    except EnvironmentProblem as problem:
+        missing += 1
+        notes.append(f"What nvcc makes of it is not known: {problem}")
+    try:
+        counted = count_traffic(cases, cache, quiet)
+        notes += counted.notes
+        found = {(each.kernel, each.block, each.items): each for each in counted.traffic}
+        for mine, case in zip(values, cases, strict=True):
+            one = found.get((case.kernel.id, case.block, case.items))
+            if one is not None and _sees_too_little(case, one):
+                notes.append(
+                    f"{case.kernel.id} is not counted: the emulator sees not all its loads"
+                )
+            elif one is not None:
+                mine |= dict(_of_traffic(case, one))
+    except EnvironmentProblem as problem:
+        missing += 1
+        notes.append(f"What it asks of memory is not counted: {problem}")
+    if missing == 2:
+        raise EnvironmentProblem(" ".join(notes))
+    return Known(tuple(values), tuple(notes))
+
+
+def _units(
+    cases: Sequence[Case], arch: int, quiet: bool
+) -> tuple[list[Unit | None], tuple[str, ...]]:
+    """The launch that reads elements, compiled, of each case; None for one that this architecture
+    lacks the hardware for."""
+    fitting = [case for case in cases if arch >= 10 * float(case.kernel.min_cc)]
+    todo = [
+        Job(_as_launched(case), case.reduction, _stage(case), arch)
+        for case in fitting
+    ]  # fmt: skip
+    disassembler = find_disassembler()
+    made = compile_all(todo, find_nvcc(), disassembler, quiet)
+    for failed in made.failed:
+        raise UsageError(f"{failed.kernel} does not compile for sm_{arch}: {failed.error}")
+    notes = [
+        f"{case.kernel.id} is not compiled for sm_{arch}: it takes cc {case.kernel.min_cc}"
+        for case in cases if case not in fitting
+    ]  # fmt: skip
+    if disassembler is None:
+        notes.append(
+            "Machine code is not read, for want of cuobjdump: pip install 'cudareduce[compile]'"
+        )
+    by_case = dict(zip(fitting, made.units, strict=True))
+    return [by_case.get(case) for case in cases], tuple(notes)
+
+
+def _as_launched(case: Case) -> Kernel:
+    """The kernel with the case's launch shape for its own, which is what a job compiles."""
+    return replace(case.kernel, block=case.block, items=case.items, items_bytes=None)
+
+
+def _stage(case: Case) -> Stage:
+    one = case.reduction.one_stage or not case.kernel.relaunches
+    return "only" if one else "first"
+
+
+def _of_unit(unit: Unit) -> Iterator[tuple[str, float]]:
+    used = unit.resources
+    yield "registers", used.registers
+    yield "spilled", used.spill_bytes
+    held, most = resident_warps(used, unit.block, unit.arch), most_warps(unit.arch)
+    if held is not None and most is not None:
+        yield from (("warps_held", held), ("warps_most", most))
+    if unit.code is None:
+        return
+    if unit.code.in_flight:  # bulk copies are none of its loads
+        yield "under_way", unit.code.in_flight
+        if held is not None:
+            yield "under_way_sm", unit.code.in_flight * 32 * held
+    counts = counts_of(unit.code.opcodes)
+    yield "code", counts["all"]
+    for name in ("loads", "wide_loads", "shuffles", "barriers"):
+        yield f"code_{name}", counts["global_loads" if name == "loads" else name]
+
+
+def _read_share(case: Case, counted: Traffic) -> float:
+    plan = plan_of(case)
+    assert plan is not None  # or nothing would have been counted
+    return counted.read_bytes / plan.problem.input_bytes
+
+
+def _sees_too_little(case: Case, counted: Traffic) -> bool:
+    """Whether less was seen than any kernel reads: loads of 16-bit floats leave no trace."""
+    return _read_share(case, counted) < _ALL
+
+
+def _of_traffic(case: Case, counted: Traffic) -> Iterator[tuple[str, float]]:
+    yield "read_share", _read_share(case, counted)
+    if counted.requests:
+        yield "sectors_a_request", counted.sectors_a_request
+        asked = counted.read_bytes + counted.written_bytes
+        yield "sector_share", counted.sectors * SECTOR_BYTES / max(1, asked)
+    if counted.accesses:
+        yield "turns", counted.wavefronts_an_access
+        yield "turns_least", max(1.0, case.reduction.acc.size / 4)
+    yield "barriers_a_block", counted.barriers / max(1, _blocks(case))
+
+
+def _blocks(case: Case) -> int:
+    """Blocks of all launches that are counted."""
+    plan = plan_of(case)
+    return sum(step.grid for step in plan.passes) if plan else 0

@@ -1,0 +1,111 @@
+"""Profiles as people read them: a table a kernel, or two kernels side by side; and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cudareduce.library.kernel import Kernel
+from cudareduce.profile.lines import BUSY, Line, Values
+from cudareduce.profile.profiles import Profile
+from cudareduce.profile.steps import between, next_steps
+from cudareduce.report.numbers import DASH
+from cudareduce.report.sections import Section
+
+#: Less than this is no move: launches of one kernel differ by so much.
+_MOVED = 0.05
+_UNITS = {
+    "dram_pct": "DRAM", "l2_pct": "the L2", "sm_pct": "the SMs",
+    "memory_pct": "a cache or shared memory",
+}  # fmt: skip
+
+
+def kernel_sections(
+    profiles: Sequence[Profile], what: str, kernels: Mapping[str, Kernel], notes: Sequence[str]
+) -> list[Section]:
+    """A table for each kernel that could be profiled, at least one, what limits it above, what the
+    next steps change below; notes on all stand below the last."""
+    told = [_section(profile, what, kernels) for profile in profiles if not profile.reason]
+    left = [f"{p.kernel.id}: skipped, {p.reason}" for p in profiles if p.reason]
+    told[-1] = replace(told[-1], notes=(*told[-1].notes, *left, *notes))
+    return told
+
+
+def _section(profile: Profile, what: str, kernels: Mapping[str, Kernel]) -> Section:
+    rows = tuple(_row(profile, line) for line in profile.lines)
+    limit = () if profile.static else tuple(filter(None, [limited_by(profile.values)]))
+    return Section(
+        f"{profile.kernel.id}: {what}", ("what", "here", "what it means"), rows,
+        tuple(next_steps(profile.kernel, kernels)), 3, head=limit,
+    )  # fmt: skip
+
+
+def _row(profile: Profile, line: Line) -> tuple[str, str, str]:
+    if line.key not in profile.values:
+        return line.heading, DASH, profile.why_none(line.key)
+    return line.heading, line.cell(profile.values), line.meaning(profile.values)
+
+
+def limited_by(v: Values) -> str:
+    """What a kernel is limited by, in a sentence; nothing where that was not counted."""
+    busy = [(key, name) for key, name in _UNITS.items() if v.get(key, 0.0) >= BUSY]
+    if busy:
+        key, name = busy[0]
+        return f"Limited by {name}, at {v[key]:.0f} % of the peak."
+    waits = {"for memory": v.get("memory_wait_pct"), "at barriers": v.get("barrier_wait_pct")}
+    told = [f"{words} {share:.0f} %" for words, share in waits.items() if share is not None]
+    if "dram_pct" not in v or not told:
+        return ""
+    return f"Nothing works at its limit: warps wait, {' and '.join(told)} of the time."
+
+
+def diff_section(old: Profile, new: Profile, what: str, notes: Sequence[str]) -> Section:
+    """Two kernels side by side: what moved and why that matters; the rest in a note."""
+    rows, still = [], []
+    for line in old.lines:
+        cells = _row(old, line)[1], _row(new, line)[1]
+        if line.key not in old.values or line.key not in new.values:
+            if cells != (DASH, DASH):
+                rows.append((line.heading, *cells, ""))
+        elif _moved(old.values[line.key], new.values[line.key]):
+            rows.append((line.heading, *cells, _move(line, old.values, new.values)))
+        else:
+            still.append(f"{line.heading} ({cells[1]})")
+    head = (f"A is {old.kernel.id}", f"B is {new.kernel.id}")
+    same = f"about the same: {', '.join(still)}" if still else ""
+    told = (same, between(old.kernel, new.kernel), between(new.kernel, old.kernel), *notes)
+    return Section(
+        f"From A to B: {what}", ("what", "A", "B", "why it matters"), tuple(rows),
+        tuple(filter(None, told)), 4, head=head,
+    )  # fmt: skip
+
+
+def _moved(old: float, new: float) -> bool:
+    return abs(new - old) > _MOVED * max(abs(old), abs(new))
+
+
+def _move(line: Line, old: Values, new: Values) -> str:
+    if line.better is None:
+        return line.meaning(new)
+    better = (new[line.key] < old[line.key]) == (line.better == "less")
+    return f"{'better' if better else 'worse'}: {line.matters}"
+
+
+def to_json(profiles: Sequence[Profile], about: Mapping[str, Any], notes: Sequence[str]) -> str:
+    """Everything that is known: values in the units of their names, lines in words."""
+    told = [
+        {
+            "kernel": profile.kernel.id, "reason": profile.reason, "values": dict(profile.values),
+            "lines": list(_lines(profile)),
+        }
+        for profile in profiles
+    ]  # fmt: skip
+    return json.dumps({**about, "profiles": told, "notes": list(notes)}, indent=1) + "\n"
+
+
+def _lines(profile: Profile) -> Iterator[dict[str, str]]:
+    if not profile.reason:
+        for line in profile.lines:
+            yield dict(zip(("what", "here", "means"), _row(profile, line), strict=True))
