@@ -39,14 +39,16 @@ def write_pages(folder: Path) -> None:
     """The pages and the settings, in place of those of before."""
     shutil.rmtree(folder / "pages", ignore_errors=True)
     shutil.rmtree(folder / "html", ignore_errors=True)
+    here = Path(__file__).parent
     commands = command_pages()
     files = gathered(ROOT) | {name: text.encode() for name, text in commands.items()}
+    files["tables.css"] = (here / "tables.css").read_bytes()
     for name, content in files.items():
         path = folder / "pages" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     listed = ", ".join(f'"{name}"' for name in commands)
-    settings = (Path(__file__).parent / "zensical.toml").read_text()
+    settings = (here / "zensical.toml").read_text()
     told = settings.replace('"Commands" = []', f'"Commands" = [{listed}]')
     (folder / "zensical.toml").write_text(told)
 
