@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from configparser import ConfigParser
 from html import unescape
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 
 from cudareduce.cli.doctor import BUILD_PYCUDA
 from cudareduce.cli.main import cli
+from cudareduce.cli.options import MORE_COLUMNS
 from cudareduce.errors import EXIT_CODE_ORDER, UsageError
+from cudareduce.report.columns import COLUMNS
 from cudareduce.report.markdown import update_readme
 from cudareduce.report.sections import sections
 from cudareduce.results.store import load
@@ -46,6 +49,22 @@ def test_a_table_that_is_out_of_date_is_found(cudareduce: Call, tmp_path: Path) 
 def test_every_command_is_in_the_readme() -> None:
     for name in cli.commands:
         assert f"cudareduce {name}" in README
+
+
+def test_every_extra_is_in_the_page_on_installing() -> None:
+    settings = ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    page = (ROOT / "docs" / "install.md").read_text()
+    extras = re.findall(r"^\| `(\w+)` ", page, re.MULTILINE)
+    assert sorted(extras) == sorted(settings["options.extras_require"])
+
+
+def test_every_column_is_in_the_page_on_tables() -> None:
+    page = (ROOT / "docs" / "read-a-table.md").read_text()
+    for name in MORE_COLUMNS:
+        assert f"`{name}`" in page
+        for word in COLUMNS[name].heading.split():
+            assert word in page
 
 
 def test_every_exit_code_is_in_the_readme() -> None:
