@@ -205,7 +205,7 @@ def _request(
             raise TypeError(f"{command}() has no option {name!r}: it has {', '.join(known)}")
         arguments += _typed(known[name], value)
     try:
-        with parser.make_context(command, arguments) as ctx:
+        with parser.make_context(command, arguments, **cli.context_settings) as ctx:
             return made(kind, ctx.params | {"argv": (command, *arguments)})
     except click.UsageError as error:
         raise UsageError(error.format_message()) from None

@@ -56,7 +56,7 @@ def test_a_command_has_its_page(made: Path, name: str) -> None:
     place = f"commands/{name.replace(' ', '-') or 'README'}.md"
     assert place in listed(made)
     page = (made / "pages" / place).read_text()
-    ctx = click.Context(command, info_name=name)
+    ctx = click.Context(command, info_name=name, **cli.context_settings)
     options = [one for one in command.get_params(ctx) if isinstance(one, click.Option)]
     records = [record for one in options if (record := one.get_help_record(ctx))]
     assert len(records) == len(options)

@@ -17,7 +17,7 @@ _DEFAULT = re.compile(r"\s*\[default: (.*)\]$", re.DOTALL)
 
 def pages() -> dict[str, str]:
     """The text of each page by its path; the first has what all commands share."""
-    ctx = click.Context(cli, info_name="cudareduce")
+    ctx = click.Context(cli, info_name="cudareduce", **cli.context_settings)
     found = {"commands/README.md": _page(cli, ctx, "Commands", _listed(cli, "", ctx))}
     for name, command in cli.commands.items():
         below = click.Context(command, parent=ctx, info_name=name)
