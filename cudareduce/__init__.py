@@ -1,7 +1,7 @@
 """Benchmark of CUDA parallel reductions: every known way, verified, timed and compared.
 
-From Python, `cudareduce.bench`, `verify`, `reveal`, `compare` and `load` are what the commands of
-these names are (see `cudareduce.api`).
+From Python, `cudareduce.bench`, `verify`, `reveal`, `compare` and `plot` are what the commands of
+these names are, and `load` reads what they stored (see `cudareduce.api`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from cudareduce.api import bench, compare, load, reveal, verify
+    from cudareduce.api import bench, compare, load, plot, reveal, verify
 
-__all__ = ["__version__", "bench", "compare", "load", "reveal", "verify"]
+__all__ = ["__version__", "bench", "compare", "load", "plot", "reveal", "verify"]
 
 
 class _Callable(ModuleType):
@@ -28,7 +28,7 @@ class _Callable(ModuleType):
 
 
 if not TYPE_CHECKING:
-    for _name in ("bench", "reveal", "verify"):  # which import nothing by themselves
+    for _name in ("bench", "plot", "reveal", "verify"):  # which import nothing by themselves
         import_module(f"cudareduce.{_name}").__class__ = _Callable
 
 

@@ -1,4 +1,4 @@
-"""The same from Python: measure, verify, compare, load and reveal, with results to work on.
+"""The same from Python: measure, verify, reveal, load and draw, with results to work on.
 
 `import cudareduce`, then `cudareduce.bench("auto", n=2**25)`. Nothing is printed, and what the
 command line says in a sentence is raised as a `CudareduceError`.
@@ -20,12 +20,17 @@ from cudareduce.cli.main import cli
 from cudareduce.cli.requests import made
 from cudareduce.errors import UsageError
 from cudareduce.gate.compare import Row
+from cudareduce.plot.drawn import drawn
+from cudareduce.plot.figure import Figure
+from cudareduce.plot.kinds import figures
+from cudareduce.plot.names import KINDS
+from cudareduce.plot.text import text_of
 from cudareduce.report.html import to_html
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.sections import Section, sections
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load as load_run
-from cudareduce.results.store import to_json, write_text
+from cudareduce.results.store import to_json, write_bytes, write_text
 from cudareduce.reveal.table import Order
 
 Item = TypeVar("Item")
@@ -33,13 +38,15 @@ Item = TypeVar("Item")
 Named = str | Path
 #: One or several, as numbers or as on the command line: 2**20, "2^20,2^25", range(1, 9).
 Sizes = int | str | Sequence[int]
+#: Of a picture in characters, where there is no terminal to ask.
+_COLUMNS = 80
 #: Options that print or write: a result is shown and saved by itself.
 _PRINTED = {
     "style", "columns", "csv", "json", "markdown", "junit", "benchmark_json", "comment", "debug",
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result(Generic[Item]):
     """What was found: `items` are records, orders or compared rows, `exit_code` is what the command
     would end with, `json` what its file would hold. A notebook shows it as tables, `print` too."""
@@ -61,8 +68,35 @@ class Result(Generic[Item]):
     def __str__(self) -> str:
         return to_markdown(self.sections)
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         return to_html(self.sections)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Picture:
+    """What `plot` draws. A notebook shows it, `print` draws it in characters, and `save` writes PNG
+    or SVG, by the name of the file. Matplotlib or plotext missing is an EnvironmentProblem."""
+
+    figures: tuple[Figure, ...]
+
+    def save(self, path: str | Path) -> None:
+        """Write it. A name that ends in neither .png nor .svg is a UsageError, and so is a place
+        that cannot be written to."""
+        style = Path(path).suffix.removeprefix(".")
+        if style not in ("png", "svg"):
+            raise UsageError(f"{path}: a picture's name ends in .png or .svg")
+        write_bytes(Path(path), drawn(self.figures, style))
+
+    def __str__(self) -> str:
+        return "\n".join(text_of(figure, _COLUMNS, colour=False) for figure in self.figures)
+
+    def __repr__(self) -> str:
+        return f"<pictures: {'; '.join(figure.title for figure in self.figures)}>"
+
+    def _repr_png_(self) -> bytes:
+        return drawn(self.figures, "png")
 
 
 def bench(*kernels: Named, n: Sizes = 2**25, **options: Any) -> Result[Record]:
@@ -134,6 +168,21 @@ def compare(old: str | Path, new: str | Path, **options: Any) -> Result[Row]:
         items=judgement.rows, exit_code=exit_code(judgement, request.judging), json=text,
         sections=tuple(judged_sections(judgement, everything=True)), rows=tuple(loads(text)),
     )  # fmt: skip
+
+
+def plot(
+    *results: str | Path,
+    kind: str | None = None,
+    only: str | Sequence[str] = (),
+    n: int | Sequence[int] = (),
+) -> Picture:
+    """Pictures of stored runs, as `cudareduce plot`: of a kind or, None, of the one that fits, of
+    some kernels by names or patterns, at some sizes. Nothing to draw is a UsageError."""
+    if kind not in (None, *KINDS):
+        raise UsageError(f"{kind} is no kind of picture: there are {', '.join(KINDS)}")
+    names = [only] if isinstance(only, str) else only
+    sizes = [n] if isinstance(n, int) else n
+    return Picture(tuple(figures([load_run(Path(path)) for path in results], kind, names, sizes)))
 
 
 def _of_run(run: Run, found: Sequence[Section], exit_code: int) -> Result[Record]:

@@ -67,6 +67,28 @@ def test_two_runs_are_compared() -> None:
         cudareduce.compare(old, old)
 
 
+def test_a_picture_is_shown_saved_and_printed(tmp_path: Path) -> None:
+    picture = cudareduce.plot(STORED, only="reduce_v*", n=2**25)
+    assert picture._repr_png_().startswith(b"\x89PNG")
+    assert "v7_shuffle" in str(picture)
+    assert repr(picture).startswith("<pictures: Bandwidth at n = ")
+    for name, begins in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml")):
+        picture.save(tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(begins)
+    with pytest.raises(UsageError, match=r"a\.pdf: a picture's name ends in \.png or \.svg"):
+        picture.save(tmp_path / "a.pdf")
+    with pytest.raises(UsageError, match="pie is no kind of picture: there are sizes, "):
+        cudareduce.plot(STORED, kind="pie")
+    with pytest.raises(UsageError, match="no timed kernel is called nix"):
+        cudareduce.plot(STORED, only=["nix"])
+
+
+def test_a_result_is_shown_as_its_tables() -> None:
+    run = cudareduce.load(STORED)
+    assert repr(run) == str(run)
+    assert "| reduce_v7_shuffle " in repr(run)
+
+
 def test_it_is_a_function_and_a_package() -> None:
     assert callable(cudareduce.bench)
     assert command.bench.__module__ == "cudareduce.bench.command"

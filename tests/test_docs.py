@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from configparser import ConfigParser
 from html import unescape
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 
 from cudareduce.cli.doctor import BUILD_PYCUDA
 from cudareduce.cli.main import cli
+from cudareduce.cli.options import MORE_COLUMNS
 from cudareduce.errors import EXIT_CODE_ORDER, UsageError
+from cudareduce.report.columns import COLUMNS
 from cudareduce.report.markdown import update_readme
 from cudareduce.report.sections import sections
 from cudareduce.results.store import load
@@ -48,19 +51,35 @@ def test_every_command_is_in_the_readme() -> None:
         assert f"cudareduce {name}" in README
 
 
+def test_every_extra_is_in_the_page_on_installing() -> None:
+    settings = ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    page = (ROOT / "docs" / "install.md").read_text()
+    extras = re.findall(r"^\| `(\w+)` ", page, re.MULTILINE)
+    assert sorted(extras) == sorted(settings["options.extras_require"])
+
+
+def test_every_column_is_in_the_page_on_tables() -> None:
+    page = (ROOT / "docs" / "read-a-table.md").read_text()
+    for name in MORE_COLUMNS:
+        assert f"`{name}`" in page
+        for word in COLUMNS[name].heading.split():
+            assert word in page
+
+
 def test_every_exit_code_is_in_the_readme() -> None:
     codes = README.split("Exit codes:")[1].split("\n\n")[0]
     assert {int(code) for code in re.findall(r"\b(\d+) ", codes)} == {0, *EXIT_CODE_ORDER, 130, 70}
 
 
 def test_there_is_one_command_to_run_and_one_to_test_and_ci_uses_it() -> None:
-    blocks = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    blocks = re.findall(r"takes a network -->\n```sh\n(.*?)```", README, re.DOTALL)
     assert len(blocks) == 3
     assert blocks[2].strip() in (ROOT / ".ci" / "run").read_text()
 
 
 def test_a_gpu_is_installed_for_as_info_says() -> None:
-    _, gpu, _ = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    gpu = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)[1]
     assert set(BUILD_PYCUDA.split()[1:]) <= set(gpu.split())
 
 

@@ -92,18 +92,26 @@ class Commands(click.Group):
         _write_examples(self, formatter)
 
 
-def _write_groups(
-    command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
-) -> None:
+def option_groups(command: click.Command, ctx: click.Context) -> dict[str, list[click.Option]]:
+    """The options of a command by the titles they stand under, in the order of help."""
     options = {p.name or "": p for p in command.get_params(ctx) if isinstance(p, click.Option)}
     known = {name for names in GROUPS.values() for name in names}
     others = [name for name in options if name not in known]
-    groups: dict[str, list[tuple[str, str]]] = {}
-    for title, names in GROUPS.items():
-        shown = (*names, *others) if title == _LAST else names
-        records = [options[name].get_help_record(ctx) for name in shown if name in options]
-        if records:
-            groups[title] = [record for record in records if record is not None]
+    groups = {
+        title: [options[name] for name in (*names, *(others if title == _LAST else ()))
+                if name in options]
+        for title, names in GROUPS.items()
+    }  # fmt: skip
+    return {title: shown for title, shown in groups.items() if shown}
+
+
+def _write_groups(
+    command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    groups = {
+        title: [record for option in options if (record := option.get_help_record(ctx))]
+        for title, options in option_groups(command, ctx).items()
+    }
     width = max(len(names) for rows in groups.values() for names, _ in rows)
     for title, rows in groups.items():
         with formatter.section(title if len(groups) > 1 else "Options"):

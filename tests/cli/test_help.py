@@ -28,7 +28,8 @@ each_command = pytest.mark.parametrize("name", ["", *COMMANDS])
 
 
 def test_commands_stand_in_the_order_of_the_readme(cudareduce: Call) -> None:
-    block = (ROOT / "README.md").read_text().split("## Commands")[1].split("```")[1]
+    block = (ROOT / "README.md").read_text().split("## Commands")[1]
+    block = block.split("```text\n")[1].split("```")[0]
     names = dict.fromkeys(line.split()[1] for line in block.splitlines() if line)
     assert list(names) == list(cli.commands)
     out = cudareduce("--help")[1]
@@ -81,7 +82,7 @@ def test_an_example_is_understood(line: str, registry: Registry) -> None:
     assert program == "cudareduce"
     if f"{name} {arguments[0] if arguments else ''}" in COMMANDS:
         name = f"{name} {arguments.pop(0)}"
-    values = COMMANDS[name].make_context(name, arguments).params
+    values = COMMANDS[name].make_context(name, arguments, **cli.context_settings).params
     registry.choose(values.get("kernels") or ["all"], auto=True)
     if values.get("suite"):
         registry.suite(values["suite"])

@@ -1,0 +1,232 @@
+"""Every shell line and Python block of the documents is run, but for those that say what they take.
+
+What a test must know stands in comments above a block, which nobody sees who reads the page:
+
+    <!-- takes a GPU -->                not run: its options are read alone; or `a network`
+    <!-- ends with 3, 0 -->             exit codes of its lines, where they are not 0
+    <!-- printed: some words -->        what its lines print, among other things
+    <!-- file: mine.cu -->              the block is no shell but a file that lines of the page read
+    <!-- file: b.cu = a.cu without x -->    another file: one of the page, with something left out
+
+Lines of one section follow each other in one folder, beside a copy of what the project ships.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+
+from cudareduce.cli.main import cli
+from cudareduce.library.registry import Registry
+from tests.conftest import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "kernels" / "README.md",
+         *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip
+#: Files of a reader's own that pages name.
+GIVEN = {
+    "theirs.cu": "tests/docs/theirs.cu",
+    "locked.cu": "tests/docs/locked.cu",
+    "dot.cu": "tests/foreign_shapes/dot_product.cu",
+    "tiles.cu": "tests/foreign_shapes/unguarded_second_half.cu",
+    "before.json": "tests/data/simulated-before.json",
+    "after.json": "tests/data/simulated-after.json",
+    "run.json": "results/nvidia-h200/baseline.json",
+}
+_BLOCK = re.compile(r"((?:^<!-- [^\n]* -->\n)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: What people call a line goes on where this ends it.
+_GOES_ON = ("\\", "&&")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: the section it stands in, its language, its text and the comments above."""
+
+    section: str
+    language: str
+    text: str
+    comments: tuple[str, ...]
+
+    def said(self, what: str) -> list[str]:
+        """What the comments say that begin so."""
+        return [c.removeprefix(what) for c in self.comments if c.startswith(what)]
+
+    @property
+    def lines(self) -> list[str]:
+        """Its shell lines, each whole."""
+        found: list[str] = []
+        for line in self.text.splitlines():
+            if found and found[-1].rstrip().endswith(_GOES_ON):
+                found[-1] += f"\n{line}"
+            elif line:
+                found.append(line)
+        return found
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text()
+    headings = [(m.start(), m[1]) for m in re.finditer(r"^#+ (.*)$", text, re.MULTILINE)]
+    return [
+        Block(
+            [title for at, title in headings if at < match.start()][-1], match[2], match[3],
+            tuple(re.findall(r"<!-- (.*) -->", match[1])),
+        )
+        for match in _BLOCK.finditer(text)
+    ]  # fmt: skip
+
+
+def sections() -> list[object]:
+    """A page and a section with lines that run anywhere."""
+    return [
+        pytest.param(page, section, id=f"{page.relative_to(ROOT)}: {section}")
+        for page in PAGES
+        for section in dict.fromkeys(
+            b.section for b in blocks(page) if b.language == "sh" and not b.said("takes ")
+        )
+    ]
+
+
+def files(page: Path) -> dict[str, str]:
+    """What lines of a page read, by name."""
+    found = {name: (ROOT / path).read_text() for name, path in GIVEN.items()}
+    for block in blocks(page):
+        for told in block.said("file: "):
+            name, _, made = told.partition(" = ")
+            other, _, without = made.partition(" without ")
+            found[name] = found[other].replace(without, "") if made else block.text
+            if made:  # the entry point bears the file's name
+                renamed = f"void {Path(other).stem}", f"void {Path(name).stem}"
+                found[name] = found[name].replace(*renamed)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder as a reader has it: the checkout, to which nothing is written."""
+    for name in ("kernels", "tests", "docs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "results").mkdir()
+    for path in (ROOT / "results").iterdir():
+        (tmp_path / "results" / path.name).symlink_to(path)
+    return tmp_path
+
+
+@pytest.fixture
+def environment(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[str, str]:
+    """A home with the command on its path, whose compiled kernels are those of the other tests."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "cudareduce").symlink_to(cache)
+    command = home / "bin" / "cudareduce"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m cudareduce "$@"\n')
+    command.chmod(0o755)
+    return os.environ | {
+        "PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
+        "XDG_CACHE_HOME": str(home), "XDG_DATA_HOME": str(home / "data"), "COLUMNS": "120",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "section"), sections())
+def test_lines_do_what_the_page_says(
+    page: Path, section: str, folder: Path, environment: dict[str, str]
+) -> None:
+    for name, text in files(page).items():
+        (folder / name).write_text(text)
+    for block in blocks(page):
+        if block.section != section or block.language != "sh" or block.said("takes "):
+            continue
+        told = [int(code) for code in ",".join(block.said("ends with ")).split(",") if code]
+        printed = ""
+        for line, code in zip(block.lines, told or [0] * len(block.lines), strict=True):
+            done = subprocess.run(
+                ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True
+            )
+            assert done.returncode == code, f"{line}\n{done.stdout}{done.stderr}"
+            printed += done.stdout
+        for words in block.said("printed: "):
+            assert words in printed
+
+
+def understood() -> list[object]:
+    """Lines that are not run, of this command."""
+    return [
+        pytest.param(line, id=f"{page.name}: {line}")
+        for page in PAGES for block in blocks(page) if block.said("takes a GPU")
+        for line in block.lines
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", understood())
+def test_a_line_that_takes_a_gpu_is_understood(line: str, registry: Registry) -> None:
+    told = subprocess.run(["bash", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True)
+    program, name, *arguments = told.stdout.splitlines()
+    assert program == "cudareduce"
+    command: click.Command = cli.commands[name]
+    values = command.make_context(name, [*arguments], **cli.context_settings).params
+    kernels = [one for one in values.get("kernels") or ["all"] if not one.startswith("./")]
+    registry.choose([one for one in kernels if one != "peers"], auto=True)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_stand_in_blocks_that_are_run(page: Path) -> None:
+    """None hides in a block of no language, and every comment is one of those above."""
+    for block in blocks(page):
+        if block.language != "sh" and "[KERNEL|" not in block.text:
+            assert not re.search(r"^cudareduce ", block.text, re.MULTILINE), block.text
+        assert block.language or block.said("file: ") or not block.comments
+        for comment in block.comments:
+            known = r"takes (a GPU|a network|clang)|ends with [\d, ]+|printed: .+|file: .+"
+            assert re.fullmatch(known, comment), comment
+
+
+def test_python_does_what_the_page_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
+) -> None:
+    """What stands behind a line as its value is its value."""
+    monkeypatch.setattr("cudareduce.backends.default_cache", lambda: cache)
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "results" / "nvidia-h200" / "bench-2p25-float32.json", tmp_path)
+    [block] = [b for b in blocks(ROOT / "docs" / "python.md") if b.language == "python"]
+    namespace: dict[str, object] = {}
+    exec(block.text, namespace)
+    values = re.findall(r'^(\S.*?)  # (".*?"|\d+):', block.text, re.MULTILINE)
+    assert len(values) == 2
+    for expression, value in values:
+        assert eval(expression, namespace) == eval(value)
+
+
+def test_the_library_of_the_page_is_one() -> None:
+    """It is prepared and called as those of the package are, and its answer is right."""
+    from cudareduce.launch.plan import Problem
+    from cudareduce.peers.contract import Given, Peer
+    from cudareduce.problem.operators import reduction_of
+
+    [block] = [b for b in blocks(ROOT / "docs" / "add-a-peer.md") if b.language == "python"]
+    namespace: dict[str, object] = {}
+    exec(block.text, namespace)
+    peers = namespace["PEERS"]
+    assert isinstance(peers, tuple)
+    peer: Peer = peers[0]
+    assert isinstance(peer, Peer)
+    assert peer.why_not(Problem(reduction_of("sum", "float32"), 100, 1)) is None
+    assert peer.why_not(Problem(reduction_of("mean", "float32"), 100, 1))
+    for rows in (1, 7):
+        problem = Problem(reduction_of("max", "float32"), 100, rows)
+        data = np.arange(100 * rows, dtype="float32")
+        given = Given(
+            problem=problem, data=data, address=0, out=0, stream=0, native=None, arch=90, folder="",
+            allocate=lambda nbytes: 0, upload=lambda array: 0,
+        )  # fmt: skip
+        ready = peer.prepare(given)
+        ready.run()
+        assert ready.fetch
+        assert np.array_equal(ready.fetch(), data.reshape(given.shape).max(axis=-1))
+        assert peer.called(problem) == "np.max(x)"

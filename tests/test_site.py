@@ -1,0 +1,117 @@
+"""The site of the documents: a page for each command and document, and no dead link."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from time import monotonic
+from types import ModuleType
+from typing import Any
+
+import click
+import pytest
+
+from cudareduce.cli.main import cli
+from tests.cli.test_help import COMMANDS
+from tests.conftest import ROOT
+
+SITE = ROOT / ".ci" / "site"
+
+
+def build(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SITE), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)})
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the pages, which takes nothing but this package."""
+    folder = tmp_path_factory.mktemp("site")
+    done = build("--pages", folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def listed(folder: Path) -> list[str]:
+    """The pages that the navigation names."""
+
+    def names(entry: Any) -> Iterator[str]:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            for inner in entry.values() if isinstance(entry, dict) else entry:
+                yield from names(inner)
+
+    return list(names(tomllib.loads((folder / "zensical.toml").read_text())["project"]["nav"]))
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_a_command_has_its_page(made: Path, name: str) -> None:
+    """With every option, its default and its examples."""
+    command = COMMANDS[name] if name else cli
+    place = f"commands/{name.replace(' ', '-') or 'README'}.md"
+    assert place in listed(made)
+    page = (made / "pages" / place).read_text()
+    ctx = click.Context(command, info_name=name, **cli.context_settings)
+    options = [one for one in command.get_params(ctx) if isinstance(one, click.Option)]
+    records = [record for one in options if (record := one.get_help_record(ctx))]
+    assert len(records) == len(options)
+    for typed, _ in records:
+        assert f"\n`{typed}`{{ #option-" in page
+    assert page.count("Default: ") == sum("[default: " in told for _, told in records)
+    assert (command.epilog or "").strip() in page
+
+
+def test_every_document_has_its_place(made: Path) -> None:
+    names = listed(made)
+    assert len(names) == len(set(names))
+    assert not [name for name in names if not (made / "pages" / name).is_file()]
+    documents = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")]
+    assert set(documents) | {"README.md", "docs/example.ipynb.md"} <= set(names)
+
+
+def test_what_a_page_links_to_is_a_page(made: Path) -> None:
+    """A source, a folder, a notebook with its picture."""
+    pages = made / "pages"
+    assert "(../tests/cheats/samples.cu.md)" in (pages / "docs" / "cheats.md").read_text()
+    assert "```cuda\n" in (pages / "tests" / "cheats" / "samples.cu.md").read_text()
+    assert "(samples.cu.md)" in (pages / "tests" / "cheats" / "README.md").read_text()
+    assert "(example-1.png)" in (pages / "docs" / "example.ipynb.md").read_text()
+    assert (pages / "docs" / "example-1.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.skipif(not find_spec("zensical"), reason="Zensical is not installed")
+def test_it_is_built_without_a_warning(tmp_path: Path) -> None:
+    start = monotonic()
+    done = build(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "every link leads somewhere" in done.stdout
+    assert monotonic() - start < 60
+    assert (tmp_path / "html" / "search.json").is_file()
+
+
+@pytest.fixture(scope="module")
+def links() -> ModuleType:
+    spec = spec_from_file_location("links", SITE / "links.py")
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    sys.modules["links"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("link", "dead"),
+    [("there/", False), ("there/#here", False), ("#top", False), ("https://example.org/", False),
+     ("there/#gone", True), ("gone/", True), ("#gone", True), ("gone.svg", True)],
+)  # fmt: skip
+def test_dead_links_are_found(links: ModuleType, tmp_path: Path, link: str, dead: bool) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "index.html").write_text('<h1 id="here">There</h1>')
+    (tmp_path / "index.html").write_text(f'<h1 id="top">Top</h1><a href="{link}">x</a>')
+    assert links.dead_links(tmp_path) == ([f"index.html: {link} leads nowhere"] if dead else [])
