@@ -95,9 +95,12 @@ class Body:
 
     def each(self, name: str) -> str:
         """What there is a place for behind a pointer: `threads` of the grid or its blocks (`grid`),
-        by the indices that stand there; empty for one place alone."""
+        by the indices that stand there; empty for one place alone. Where none names a block there
+        is one, with a place for each of its threads."""
         indices = [self.behind(node) for node in self._indices.get(name, ())]
         if any({"threadIdx.x", "blockIdx.x"} <= words for words in indices):
+            return "threads"
+        if any("threadIdx.x" in w for w in indices) and not any("blockIdx.x" in w for w in indices):
             return "threads"
         return "grid" if indices else ""
 

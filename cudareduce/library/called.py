@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.library.arguments import COUNT, ROWS, Argument, guessed, locks, room_of, strides
+from cudareduce.library.arguments import COUNT, ROWS, Argument, guessed, locks, room_of
 from cudareduce.library.body import Body
 from cudareduce.library.elements import bytes_of
 from cudareduce.library.functors import Helpers
 from cudareduce.library.header import Finish, RowGrid
 from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.room import Room
+from cudareduce.library.row_index import PLANE, row_index, rows_of
 from cudareduce.library.syntax import Function, names_in
 
 _TYPE = re.compile(r"(?:typename|class)\b")
@@ -26,11 +27,6 @@ _MOST_PARAMETERS = 100
 _MEETS = frozenset(["__threadfence", "atomicInc", "this_grid"])
 #: Whoever writes none of these has one block do all of the work.
 _MANY_BLOCKS = frozenset(["blockIdx", "gridDim", "this_grid"])
-#: What those write whose threads have two dimensions, and whose launches are not to be had here.
-_PLANE = frozenset(["threadIdx.y", "blockDim.y"])
-_FAR_DIMENSIONS = frozenset(["blockIdx.y", "blockIdx.z", "threadIdx.z"])
-#: What a row is found by where each has a warp, and not a thread.
-_BY_WARP = frozenset(["/", ">>", "warpSize"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,8 @@ class Call:
     pointer but the one it reads leaves its answer in the first element there. `counted` says that
     it is told how much there is, `rows` how many blocks rows get, None where there is one array,
     `waits` that its blocks wait for one another: for all of them or for a lock, `alone` that it is
-    the work of one block, `plane` that it counts its threads in two dimensions.
+    the work of one block, `plane` that it counts its threads in two dimensions, `upright` that it
+    finds its row by the second dimension of its grid.
     """
 
     text: str
@@ -62,6 +59,7 @@ class Call:
     waits: bool
     alone: bool
     plane: bool
+    upright: bool
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -110,7 +108,7 @@ def called(
     read, other, count = by_what["in"], by_what.get("in2"), by_what.get("n")
     write = by_what.get("out", read)
     told = {n for p in parameters if not p.points for n in names_in(f"int x = {gets[p.name]};")}
-    rows = _rows(path, function, body, count, many="rows" in told)
+    rows = rows_of(path, function, body, count, many="rows" in told)
     rooms, words = _words(function, parameters, gets)
     zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
     guards = any(locks(p, body) for p in zeroed)
@@ -126,7 +124,8 @@ def called(
         arguments=", ".join(words),
         finish="none" if read == write else finish, waits=guards or "this_grid" in body.words,
         alone=finish in ("none", "atomic") and not body.words & _MANY_BLOCKS,
-        plane=bool(body.words & _PLANE),
+        plane=bool(body.words & PLANE),
+        upright=bool(rows and count and "blockIdx.y" in row_index(body, count.name)),
     )  # fmt: skip
 
 
@@ -209,32 +208,6 @@ def _argument(parameter: Parameter, what: str, room: int | None, function: Funct
         return f"*{value}" if parameter.refers else value
     number = bytes_of(parameter.type, ()) is not None and not what.startswith("{")
     return f"({parameter.type})({what})" if number else what
-
-
-def _rows(
-    path: Path, function: Function, body: Body, count: Parameter | None, *, many: bool
-) -> RowGrid | None:
-    """How many blocks rows get, if it sums rows, each as long as `count` says; `many` says that it
-    is told how many there are. A UsageError where that cannot be launched here."""
-    if count is None or not (many or strides(body, count.name)):
-        return None
-    if not many and any("blockIdx.x" in words for words in body.compared(count.name)):
-        raise UsageError(
-            f"{path}: {function.name} counts rows and their elements with {count.name} alone: only "
-            "a square is summed so; give it a second count, or the file a header"
-        )
-    factors = [words for words in body.factors(count.name) if count.name not in words]
-    index = factors[0] if factors else frozenset[str]()
-    if index & _FAR_DIMENSIONS:
-        raise UsageError(
-            f"{path}: {function.name} finds its row by blocks of two dimensions, or threads of "
-            "three, and launches here have fewer: let it count in x, or give the file a header"
-        )
-    if index & _PLANE:
-        return "warp_per_row"
-    if "threadIdx.x" not in index and "thread_rank" not in index:
-        return "warp_per_row" if "meta_group_rank" in index else "block_per_row"
-    return "warp_per_row" if index & _BY_WARP else "thread_per_row"
 
 
 def _finish(

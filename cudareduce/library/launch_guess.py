@@ -111,6 +111,8 @@ def looks_of(function: Function, call: Call) -> Said:
     said = Said(
         block=_BLOCK, items=2 if twice else 1, grid=grid, width=_WARP if call.plane else None
     )
+    if call.upright and call.finish == "atomic":
+        return replace(said, grid="cover")
     if call.rows or call.alone:
         return replace(said, grid=call.rows or 1, exactly=True)
     return said
