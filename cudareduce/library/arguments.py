@@ -245,9 +245,12 @@ def _rows(counts: Sequence[str], length: str, body: Body) -> str:
 
 def _besides(left: list[Parameter], gets: Mapping[str, str], body: Body) -> dict[str, str]:
     """What is left over: what is only multiplied by is 1, as a number that scales a sum or, of
-    rows, how many matrices there are; what bounds a row whose length is known is that, too."""
+    rows, how many matrices there are; what bounds a row whose length is known is that, too; what
+    the text does not have is 0."""
     found = {}
     for p in left:
+        if p.name not in body.words and bytes_of(p.type, ()):
+            found[p.name] = "0"
         integer = _INTEGERS.match(p.type) and "rows" in gets.values()
         if (integer or _REALS.match(p.type)) and body.factors(p.name):
             found[p.name] = "1"

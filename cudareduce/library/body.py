@@ -53,15 +53,15 @@ class Body:
         values = {text(one) for n in own for one in n.children_by_field_name("declarator")}
         return not called.isdisjoint({*values, f"{name}()", f"{name}{{}}"})
 
-    def adds_to(self, name: str) -> bool:
-        """Whether the one place behind a pointer is only ever changed by what is added to it, or
-        combined with it in another way."""
+    def adds_to(self, name: str, *, rows: bool = False) -> bool:
+        """Whether the one place behind a pointer, or that of each of the rows, is only ever changed
+        by what is added to it, or combined with it in another way."""
         places = [n for n in self._nodes if n.type == "assignment_expression"
                   and (left := n.child_by_field_name("left")) and left.type != "identifier"
                   and name in _bases(left)]  # fmt: skip
         return (
             bool(places)
-            and not self.each(name)
+            and (rows or not self.each(name))
             and all(text(place.children[1]) != "=" for place in places)
         )
 

@@ -87,8 +87,8 @@ def called(
     says: Sequence[Argument] = (),
     helpers: Helpers | None = None,
 ) -> Call:
-    """How a kernel is called, with the template arguments that are `given`, or with the file's
-    `own`, by the names of the parameters, and what the user `says` of its parameters; `helpers` are
+    """How a kernel is called, with the template arguments that are `given`, or with the numbers of
+    the file's `own` launches, by the names of the parameters, and what the user `says` of its parameters; `helpers` are
     what the file has besides. Raises UsageError if one of them is not understood."""
     if len(function.parameters) > _MOST_PARAMETERS:
         raise UsageError(
@@ -103,7 +103,7 @@ def called(
     acting, functor = _acting(function, parameters, body), helpers.functor
     known = {**helpers.enums, **(dict.fromkeys((*acting, functor), "{}") if functor else {})}
     says = (*(Argument("", p.name, known[p.type]) for p in parameters if p.type in known), *says)
-    gets = _gets(path, function, parameters, body, says)
+    gets = _gets(path, function, parameters, body, own, says)
     by_what = {gets[p.name]: p for p in reversed(parameters)}
     read, other, count = by_what["in"], by_what.get("in2"), by_what.get("n")
     write = by_what.get("out", read)
@@ -144,13 +144,15 @@ def _words(
 
 def _gets(
     path: Path, function: Function, parameters: Sequence[Parameter], body: Body,
-    says: Sequence[Argument],
+    own: Mapping[str, int], says: Sequence[Argument],
 ) -> dict[str, str]:  # fmt: skip
     """What each parameter gets, by its name, in the words of `--arg`; one of them is read and one
     is written to."""
     said = {s.name: s.what for s in says if s.means(function.name)}
     gets = {p.name: said[p.name] for p in parameters if p.name in said}
     gets |= guessed(parameters, gets, body)
+    values = (p.name for p in parameters if not (p.stars or p.refers or p.odd))
+    gets |= {name: str(own[name]) for name in values if name not in gets and name in own}
     shown = f"{path}: {function.name}({', '.join(function.parameters)}) cannot be called"
     open_ = {name: what for name, what in said.items() if not what.isdigit()}
     counts = [name for name, what in guessed(parameters, open_, body).items() if what == "n"]
@@ -216,7 +218,7 @@ def _finish(
     """What becomes of the partials of a kernel, where its text tells: those that atomics or a lock
     combine in its output, or that it adds to that, and those that its last block folds or that
     there are none of, where it writes to one place alone. None for others."""
-    if guards or body.atomics(write.name) or body.adds_to(write.name):
+    if guards or body.atomics(write.name) or body.adds_to(write.name, rows=bool(rows)):
         return "atomic"
     alone = body.changes(write.name) and not body.each(write.name)
     return "none" if rows or zeroed or alone or body.words & _MEETS else None

@@ -144,7 +144,8 @@ def test_no_host_call_is_seen_where_there_is_none(cpu: CpuBackend, body: str, fi
         ("*out = cuda::warpspeed();", "#include <cuda/atomic>",
          "some/mine.cu:3: the emulator has no cuda::warpspeed yet"),
         ("*out = *new int;", "", "some/mine.cu:3: the emulator has no new and delete yet"),
-        ("", "#include <cub/cub.cuh>", "<prelude>:1: the emulator has no <cub/cub.cuh> yet"),
+        ("", "#include <cub/util_type.cuh>",
+         "<prelude>:1: the emulator has no <cub/util_type.cuh> yet"),
         ("", "#include <thrust/fill.h>", "<prelude>:1: the emulator has no <thrust/fill.h> yet"),
         ('asm("bar.sync 0;");', "", "some/mine.cu:3: cannot be decided here: inline PTX runs on a "
          "GPU only: add plain C++ under CUDAEMU"),
