@@ -249,7 +249,8 @@ def _besides(left: list[Parameter], gets: Mapping[str, str], body: Body) -> dict
     the text does not have is 0."""
     found = {}
     for p in left:
-        if p.name not in body.words and bytes_of(p.type, ()):
+        unused = p.name not in body.words and not COUNT.search(p.name)
+        if unused and _INTEGERS.match(p.type):
             found[p.name] = "0"
         integer = _INTEGERS.match(p.type) and "rows" in gets.values()
         if (integer or _REALS.match(p.type)) and body.factors(p.name):

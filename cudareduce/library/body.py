@@ -22,6 +22,7 @@ _LONGEST_FIELD = 40
 #: What wraps a value without changing it.
 _WRAPS = frozenset(["parenthesized_expression", "cast_expression"])
 _COMPARES = frozenset(["<", "<=", ">", ">=", "==", "!="])
+_LOOPS = frozenset(["for_statement", "while_statement", "do_statement", "goto_statement"])
 #: What sets a variable, and where the variable and its value stand.
 _SETS = {
     "init_declarator": ("declarator", "value"), "assignment_expression": ("left", "right"),
@@ -75,6 +76,14 @@ class Body:
                 found.add(word)
                 left += self._origins.get(word, ())
         return frozenset(found)
+
+    def combines(self) -> bool:
+        """Whether anything in it can bring values of several elements together: a loop, memory
+        that threads share, or a function that is called."""
+        return any(
+            node.type in _LOOPS or node.type == "call_expression" or text(node) == "__shared__"
+            for node in self._nodes
+        )
 
     def factors(self, name: str) -> list[frozenset[str]]:
         """The words behind what a variable is multiplied by; but for shares, which are divided

@@ -107,6 +107,10 @@ def called(
     by_what = {gets[p.name]: p for p in reversed(parameters)}
     read, other, count = by_what["in"], by_what.get("in2"), by_what.get("n")
     write = by_what.get("out", read)
+    if body.each(write.name) == "threads" and not body.combines():
+        raise UsageError(
+            f"{path}: {function.name} combines nothing, so it is no reduction: --entry picks others"
+        )
     told = {n for p in parameters if not p.points for n in names_in(f"int x = {gets[p.name]};")}
     rows = rows_of(path, function, body, count, many="rows" in told)
     rooms, words = _words(function, parameters, gets)
