@@ -23,6 +23,11 @@ _LONGEST_FIELD = 40
 _WRAPS = frozenset(["parenthesized_expression", "cast_expression"])
 _COMPARES = frozenset(["<", "<=", ">", ">=", "==", "!="])
 _LOOPS = frozenset(["for_statement", "while_statement", "do_statement", "goto_statement"])
+#: Functions that know nothing but what they are given.
+_OF_ONE_THREAD = frozenset(
+    ["pow", "powf", "fabs", "fabsf", "abs", "exp", "expf", "log", "logf", "sqrt", "sqrtf", "tanh",
+     "tanhf", "min", "max", "fmin", "fmax", "fminf", "fmaxf", "float", "int"]
+)  # fmt: skip
 #: What sets a variable, and where the variable and its value stand.
 _SETS = {
     "init_declarator": ("declarator", "value"), "assignment_expression": ("left", "right"),
@@ -81,9 +86,10 @@ class Body:
         """Whether anything in it can bring values of several elements together: a loop, memory
         that threads share, or a function that is called."""
         return any(
-            node.type in _LOOPS or node.type == "call_expression" or text(node) == "__shared__"
+            node.type in _LOOPS or text(node) == "__shared__"
+            or (node.type == "call_expression" and text(node.children[0]) not in _OF_ONE_THREAD)
             for node in self._nodes
-        )
+        )  # fmt: skip
 
     def factors(self, name: str) -> list[frozenset[str]]:
         """The words behind what a variable is multiplied by; but for shares, which are divided

@@ -16,7 +16,7 @@ from cudareduce.library.functors import Helpers
 from cudareduce.library.header import Finish, RowGrid
 from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.room import Room
-from cudareduce.library.row_index import PLANE, row_index, rows_of
+from cudareduce.library.row_index import PLANE, is_upright, row_index, rows_of
 from cudareduce.library.syntax import Function, names_in
 
 _TYPE = re.compile(r"(?:typename|class)\b")
@@ -88,8 +88,9 @@ def called(
     helpers: Helpers | None = None,
 ) -> Call:
     """How a kernel is called, with the template arguments that are `given`, or with the numbers of
-    the file's `own` launches, by the names of the parameters, and what the user `says` of its parameters; `helpers` are
-    what the file has besides. Raises UsageError if one of them is not understood."""
+    the file's `own` launches, by the names of the parameters, and what the user `says` of its
+    parameters; `helpers` are what the file has besides. Raises UsageError if one of them is not
+    understood."""
     if len(function.parameters) > _MOST_PARAMETERS:
         raise UsageError(
             f"{path}: {function.name} has more than {_MOST_PARAMETERS} parameters: give the file a "
@@ -129,7 +130,7 @@ def called(
         finish="none" if read == write else finish, waits=guards or "this_grid" in body.words,
         alone=finish in ("none", "atomic") and not body.words & _MANY_BLOCKS,
         plane=bool(body.words & PLANE),
-        upright=bool(rows and count and "blockIdx.y" in row_index(body, count.name)),
+        upright=bool(rows and count and is_upright(row_index(body, count.name))),
     )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def rows_of(
             "a square is summed so; give it a second count, or the file a header"
         )
     index = row_index(body, count.name)
-    if index & _FAR_DIMENSIONS or ("blockIdx.y" in index and index & _WITH_THREADS):
+    if index & _FAR_DIMENSIONS or (is_upright(index) and index & _WITH_THREADS):
         raise UsageError(
             f"{path}: {function.name} finds its row by blocks of two dimensions and threads, or by "
             "three, and launches here have fewer: let it count in x, or give the file a header"
@@ -42,6 +42,12 @@ def rows_of(
     if "threadIdx.x" not in index and "thread_rank" not in index:
         return "warp_per_row" if "meta_group_rank" in index else "block_per_row"
     return "warp_per_row" if index & _BY_WARP else "thread_per_row"
+
+
+def is_upright(index: frozenset[str]) -> bool:
+    """Whether a row is counted in the second dimension of a grid; one that both dimensions make
+    together is as good in a grid that has one."""
+    return "blockIdx.y" in index and "blockIdx.x" not in index
 
 
 def row_index(body: Body, count: str) -> frozenset[str]:
