@@ -195,6 +195,7 @@ def _adopted(
         dynamic_shared=launch.shared,
         rooms=call.rooms,
         whole_tiles=launch.whole_tiles or not call.counted,
+        asks=Condition(most=0 if call.rows else launch.most),
         constants=constants(unit, name),
         most=most(call.count.type) if call.count else None,
         map=mapped,

@@ -107,8 +107,10 @@ def far_net(case: Case) -> Iterator[Net]:
     n = _SHORT_ROW if kernel.scope == "warp" else _LONG_ROW if strides else _ROW
     by_row, n = by_row or covers, _TILES_OF_ROW * tile if covers else n
     unit = (n if by_row else tile) * (grid * _MARKED_TURNS if strides else 1)
-    borders = (_UNSIGNED, _SIGNED, _UNSIGNED // size, _PACKED)
-    most = min(_SIGNED // size // 2, grid * _LEARNED_WORK if strides else _LEARNED_BLOCKS * unit)
+    caps = [k for k in kernel.constants if _PACKED < k < _SIGNED]  # which it may take at most
+    borders = sorted((_UNSIGNED, _SIGNED, _UNSIGNED // size, _PACKED, *caps), reverse=True)
+    work = grid * _LEARNED_WORK if strides else _LEARNED_BLOCKS * unit
+    most = min(_SIGNED // size // 2, work, *caps)
     learned = ((2 if strides else 37) * unit, max(most // unit, 3) * unit)
     sizes = dict.fromkeys((*learned, *((border // unit + 2) * unit for border in borders)))
     shapes = tuple((n, elements // n) if by_row else (elements, 1) for elements in sizes)
