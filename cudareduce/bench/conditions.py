@@ -132,9 +132,9 @@ def _found(session: Session, case: Case) -> Case | None:
                 break
     # An index may be a multiple of the element's, and so leave 31 bits before the count does; or
     # the text says how many it takes.
-    most = {_COUNTED >> shift for shift in range(_SHIFTS)}
-    most |= {k for k in found.kernel.constants if _FAR < k < _COUNTED}
-    fewer = (_asking(found, most=k) for k in sorted(most, reverse=True))
+    counts = {_COUNTED >> shift for shift in range(_SHIFTS)}
+    counts |= {k for k in found.kernel.constants if _FAR < k < _COUNTED}
+    fewer = (_asking(found, most=k) for k in sorted(counts, reverse=True))
     return next((c for c in (found, *fewer) if not _is_wrong_far_off(session, c)), found)
 
 

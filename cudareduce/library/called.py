@@ -108,19 +108,16 @@ def called(
     by_what = {gets[p.name]: p for p in reversed(parameters)}
     read, other, count = by_what["in"], by_what.get("in2"), by_what.get("n")
     write = by_what.get("out", read)
-    if body.each(write.name) == "threads" and not body.combines():
-        raise UsageError(
-            f"{path}: {function.name} combines nothing, so it is no reduction: --entry picks others"
-        )
     told = {n for p in parameters if not p.points for n in names_in(f"int x = {gets[p.name]};")}
     rows = rows_of(path, function, body, count, many="rows" in told)
+    _check(path, function, body, write, rows)
     rooms, words = _words(function, parameters, gets)
     zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
     guards = any(locks(p, body) for p in zeroed)
     finish = _finish(body, write, rows, guards=guards, zeroed=bool(zeroed))
     acts = {**dict.fromkeys(acting, functor), **helpers.enums}
     template = () if given else _template(path, function, own, acts)
-    roles = (read, other, write, count)
+    roles = read, other, write, count
     return Call(
         text=function.name + (given or (f"<{', '.join(template)}>" if template else "")),
         template=template, read=read, other=other, write=write, count=count, counted="n" in told,
@@ -132,6 +129,16 @@ def called(
         plane=bool(body.words & PLANE),
         upright=bool(rows and count and is_upright(row_index(body, count.name))),
     )  # fmt: skip
+
+
+def _check(
+    path: Path, function: Function, body: Body, write: Parameter, rows: RowGrid | None
+) -> None:
+    """A UsageError if it is no reduction, since each thread writes what it makes of its own."""
+    if not rows and body.each(write.name) == "threads" and not body.combines():
+        raise UsageError(
+            f"{path}: {function.name} combines nothing, so it is no reduction: --entry picks others"
+        )
 
 
 def _words(
