@@ -21,7 +21,7 @@ from cudareduce.verify.verify import verify
 #: the slowest kernel known, one atomic per element.
 _START_S, _ELEMENTS_PER_S = 10.0, 250_000
 #: The same of a kernel of which much is guessed: a file may have many that take too long.
-_GUESSED_START_S = 5.0
+_GUESSED_START_S = 4.0
 #: What it says where the emulator, and not a kernel, may be the cause.
 _UNDECIDED = ("is not possible here", "no answer after")
 #: What it says of a race, which no other launch mends.
