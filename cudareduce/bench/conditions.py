@@ -35,6 +35,8 @@ _BEYOND_CONDITIONS = (HAZARD, "no answer after")
 _FEWEST = 3
 #: The most elements that an int counts.
 _COUNTED = 2**31 - 1
+#: Up to here launches themselves show what is wrong.
+_FAR = 2**24
 #: How often that is halved at most.
 _SHIFTS = 4
 #: The widest load, in elements.
@@ -128,8 +130,11 @@ def _found(session: Session, case: Case) -> Case | None:
             if _is_right(session, eased):
                 found = eased
                 break
-    # An index may be a multiple of the element's, and so leave 31 bits before the count does.
-    fewer = (_asking(found, most=_COUNTED >> shift) for shift in range(_SHIFTS))
+    # An index may be a multiple of the element's, and so leave 31 bits before the count does; or
+    # the text says how many it takes.
+    counts = {_COUNTED >> shift for shift in range(_SHIFTS)}
+    counts |= {k for k in found.kernel.constants if _FAR < k < _COUNTED}
+    fewer = (_asking(found, most=k) for k in sorted(counts, reverse=True))
     return next((c for c in (found, *fewer) if not _is_wrong_far_off(session, c)), found)
 
 

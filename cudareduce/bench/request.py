@@ -181,7 +181,7 @@ def chosen(request: BenchRequest | VerifyRequest, registry: Registry, quiet: boo
     choices = []
     for choice in registry.choose(selection.kernels, take, auto=True):
         old = choice.kernel
-        kernel = asking(old, asks) if old.foreign else old
+        kernel = asking(old, replace(asks, most=old.asks.most)) if old.foreign else old
         if kernel.finish != old.finish:
             say(f"{old.path}: {FOLDED}", quiet)
         choices.append(replace(choice, kernel=kernel))

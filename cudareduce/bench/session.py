@@ -33,7 +33,7 @@ from cudareduce.verify.verify import verify
 #: Elements a second of which an input and its answer are made: 2^30 took 7 s beside an H200.
 _MADE_PER_S = 1.5e8
 #: What is only tried, and takes so many seconds, is not worth more.
-_TRIED_S = 4.0
+_TRIED_S = 2.5
 #: The reason of a case that Ctrl-C came before.
 _INTERRUPTED = "interrupted before it was verified"
 

@@ -195,7 +195,9 @@ class Toolchain:
         """A hash of all that decides what the runtime and, with its own text and flags, a kernel is
         compiled to. Where this package lies does not: another installation of the same version
         finds what is there."""
-        files = sorted(path for path in FOLDER.rglob("*") if path.suffix in ("", ".h", ".cpp"))
+        files = sorted(
+            path for path in FOLDER.rglob("*") if path.suffix in ("", ".h", ".cuh", ".cpp")
+        )
         files = [path for path in files if path.is_file()]
         digest = hashlib.sha256(self._compiler.version.encode())
         for part in (*_RUNTIME_FLAGS, *map(str, files)):

@@ -21,6 +21,7 @@ _MOST_ROOM = 2**28
 _INTEGERS = re.compile(
     r"^(?:unsigned|signed|int|long|short|size_t|ptrdiff_t|u?int\d+_t|uint|[ui](?:32|64))\b(?!\d)"
 )
+_REALS = re.compile(r"^(?:float|double|real|half|__half)$")
 _OUTPUT = re.compile(r"^(?:[dg]_?)?(?:o|out|dst|dest|res|result|y|sum|partial)", re.IGNORECASE)
 _SCRATCH = re.compile(
     r"part(?!ic)|scratch|te?mp|work|buf|inter|aux|block_?(?:sum|res)", re.IGNORECASE
@@ -222,19 +223,57 @@ def _of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> d
         found[elements] = "n"
         counts.remove(elements)
     length = next((name for name, what in {**given, **found}.items() if what == "n"), "")
-    if "rows" not in taken and len(counts) == 1 and _is_rows(counts, length, body):
-        found[counts[0]] = "rows"
-    return {p.name: p.default for p in left if p.default} | found
+    rows = _rows(counts, length, body)
+    if "rows" not in taken and rows:
+        found[rows] = "rows"
+    defaults = {p.name: p.default for p in left if p.default}
+    known = {**given, **defaults, **found}
+    return defaults | found | _besides([p for p in left if p.name not in known], known, body)
+
+
+def _rows(counts: Sequence[str], length: str, body: Body) -> str:
+    """Which of these counts, besides that of the elements, is one of rows; empty for none. Of
+    several it is the one that bounds them, else the one that bounds nothing, since a block of its
+    own needs no bound, else the one that is called so."""
+    apart = strides(body, length)
+    bounds = [name for name in counts if apart and _bounds_rows(name, length, body)]
+    free = [name for name in counts if apart and not body.compared(name)]
+    named = [name for name in counts if _is_rows([name], length, body)]
+    several = len(counts) > 1
+    return next(iter((*bounds, *(free if several else ()), *named)), "")
+
+
+def _besides(left: list[Parameter], gets: Mapping[str, str], body: Body) -> dict[str, str]:
+    """What is left over: what is only multiplied by is 1, as a number that scales a sum or, of
+    rows, how many matrices there are; what bounds a row whose length is known is that, too; what
+    the text does not have is 0."""
+    found = {}
+    for p in left:
+        unused = p.name not in body.words and not COUNT.search(p.name)
+        if unused and _INTEGERS.match(p.type):
+            found[p.name] = "0"
+        integer = _INTEGERS.match(p.type) and "rows" in gets.values()
+        if (integer or _REALS.match(p.type)) and body.factors(p.name):
+            found[p.name] = "1"
+        elif integer and body.compared(p.name):
+            found[p.name] = "n"
+    return found
 
 
 def _is_rows(counts: Sequence[str], length: str, body: Body) -> bool:
-    """Whether the count that is not this length is one of rows: it is called so, or compared with
-    an index that the length is no part of. A length that others than rows are apart is none."""
+    """Whether the count that is not this length is one of rows: it is called so, compared with an
+    index that the length is no part of, or used for nothing. A length that others than rows are
+    apart is none."""
     (name,) = [count for count in counts if count != length]
     if not strides(body, length):
         return bool(ROWS.match(name)) and not body.factors(length)
-    by_index = any("blockIdx.x" in w and length not in w for w in body.compared(name))
-    return by_index or bool(ROWS.match(name))
+    unused = name not in body.words  # by who has a block for each
+    return unused or _bounds_rows(name, length, body) or bool(ROWS.match(name))
+
+
+def _bounds_rows(name: str, length: str, body: Body) -> bool:
+    """Whether a count is compared with an index of blocks that the length is no part of."""
+    return any("blockIdx.x" in words and length not in words for words in body.compared(name))
 
 
 def strides(body: Body, name: str) -> bool:

@@ -22,6 +22,12 @@ _LONGEST_FIELD = 40
 #: What wraps a value without changing it.
 _WRAPS = frozenset(["parenthesized_expression", "cast_expression"])
 _COMPARES = frozenset(["<", "<=", ">", ">=", "==", "!="])
+_LOOPS = frozenset(["for_statement", "while_statement", "do_statement", "goto_statement"])
+#: Functions that know nothing but what they are given.
+_OF_ONE_THREAD = frozenset(
+    ["pow", "powf", "fabs", "fabsf", "abs", "exp", "expf", "log", "logf", "sqrt", "sqrtf", "tanh",
+     "tanhf", "min", "max", "fmin", "fmax", "fminf", "fmaxf", "float", "int"]
+)  # fmt: skip
 #: What sets a variable, and where the variable and its value stand.
 _SETS = {
     "init_declarator": ("declarator", "value"), "assignment_expression": ("left", "right"),
@@ -53,15 +59,15 @@ class Body:
         values = {text(one) for n in own for one in n.children_by_field_name("declarator")}
         return not called.isdisjoint({*values, f"{name}()", f"{name}{{}}"})
 
-    def adds_to(self, name: str) -> bool:
-        """Whether the one place behind a pointer is only ever changed by what is added to it, or
-        combined with it in another way."""
+    def adds_to(self, name: str, *, rows: bool = False) -> bool:
+        """Whether the one place behind a pointer, or that of each of the rows, is only ever changed
+        by what is added to it, or combined with it in another way."""
         places = [n for n in self._nodes if n.type == "assignment_expression"
                   and (left := n.child_by_field_name("left")) and left.type != "identifier"
                   and name in _bases(left)]  # fmt: skip
         return (
             bool(places)
-            and not self.each(name)
+            and (rows or not self.each(name))
             and all(text(place.children[1]) != "=" for place in places)
         )
 
@@ -75,6 +81,15 @@ class Body:
                 found.add(word)
                 left += self._origins.get(word, ())
         return frozenset(found)
+
+    def combines(self) -> bool:
+        """Whether anything in it can bring values of several elements together: a loop, memory
+        that threads share, or a function that is called."""
+        return any(
+            node.type in _LOOPS or text(node) == "__shared__"
+            or (node.type == "call_expression" and text(node.children[0]) not in _OF_ONE_THREAD)
+            for node in self._nodes
+        )  # fmt: skip
 
     def factors(self, name: str) -> list[frozenset[str]]:
         """The words behind what a variable is multiplied by; but for shares, which are divided
@@ -95,9 +110,12 @@ class Body:
 
     def each(self, name: str) -> str:
         """What there is a place for behind a pointer: `threads` of the grid or its blocks (`grid`),
-        by the indices that stand there; empty for one place alone."""
+        by the indices that stand there; empty for one place alone. Where none names a block there
+        is one, with a place for each of its threads."""
         indices = [self.behind(node) for node in self._indices.get(name, ())]
         if any({"threadIdx.x", "blockIdx.x"} <= words for words in indices):
+            return "threads"
+        if any("threadIdx.x" in w for w in indices) and not any("blockIdx.x" in w for w in indices):
             return "threads"
         return "grid" if indices else ""
 

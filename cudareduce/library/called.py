@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.library.arguments import COUNT, ROWS, Argument, guessed, locks, room_of, strides
+from cudareduce.library.arguments import COUNT, ROWS, Argument, guessed, locks, room_of
 from cudareduce.library.body import Body
 from cudareduce.library.elements import bytes_of
 from cudareduce.library.functors import Helpers
 from cudareduce.library.header import Finish, RowGrid
 from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.room import Room
+from cudareduce.library.row_index import PLANE, is_upright, row_index, rows_of
 from cudareduce.library.syntax import Function, names_in
 
 _TYPE = re.compile(r"(?:typename|class)\b")
@@ -26,11 +27,6 @@ _MOST_PARAMETERS = 100
 _MEETS = frozenset(["__threadfence", "atomicInc", "this_grid"])
 #: Whoever writes none of these has one block do all of the work.
 _MANY_BLOCKS = frozenset(["blockIdx", "gridDim", "this_grid"])
-#: What those write whose threads have two dimensions, and whose launches are not to be had here.
-_PLANE = frozenset(["threadIdx.y", "blockDim.y"])
-_FAR_DIMENSIONS = frozenset(["blockIdx.y", "blockIdx.z", "threadIdx.z"])
-#: What a row is found by where each has a warp, and not a thread.
-_BY_WARP = frozenset(["/", ">>", "warpSize"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,8 @@ class Call:
     pointer but the one it reads leaves its answer in the first element there. `counted` says that
     it is told how much there is, `rows` how many blocks rows get, None where there is one array,
     `waits` that its blocks wait for one another: for all of them or for a lock, `alone` that it is
-    the work of one block, `plane` that it counts its threads in two dimensions.
+    the work of one block, `plane` that it counts its threads in two dimensions, `upright` that it
+    finds its row by the second dimension of its grid.
     """
 
     text: str
@@ -62,6 +59,7 @@ class Call:
     waits: bool
     alone: bool
     plane: bool
+    upright: bool
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -89,9 +87,10 @@ def called(
     says: Sequence[Argument] = (),
     helpers: Helpers | None = None,
 ) -> Call:
-    """How a kernel is called, with the template arguments that are `given`, or with the file's
-    `own`, by the names of the parameters, and what the user `says` of its parameters; `helpers` are
-    what the file has besides. Raises UsageError if one of them is not understood."""
+    """How a kernel is called, with the template arguments that are `given`, or with the numbers of
+    the file's `own` launches, by the names of the parameters, and what the user `says` of its
+    parameters; `helpers` are what the file has besides. Raises UsageError if one of them is not
+    understood."""
     if len(function.parameters) > _MOST_PARAMETERS:
         raise UsageError(
             f"{path}: {function.name} has more than {_MOST_PARAMETERS} parameters: give the file a "
@@ -105,19 +104,20 @@ def called(
     acting, functor = _acting(function, parameters, body), helpers.functor
     known = {**helpers.enums, **(dict.fromkeys((*acting, functor), "{}") if functor else {})}
     says = (*(Argument("", p.name, known[p.type]) for p in parameters if p.type in known), *says)
-    gets = _gets(path, function, parameters, body, says)
+    gets = _gets(path, function, parameters, body, own, says)
     by_what = {gets[p.name]: p for p in reversed(parameters)}
     read, other, count = by_what["in"], by_what.get("in2"), by_what.get("n")
     write = by_what.get("out", read)
     told = {n for p in parameters if not p.points for n in names_in(f"int x = {gets[p.name]};")}
-    rows = _rows(path, function, body, count, many="rows" in told)
+    rows = rows_of(path, function, body, count, many="rows" in told)
+    _check(path, function, body, write, rows)
     rooms, words = _words(function, parameters, gets)
     zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
     guards = any(locks(p, body) for p in zeroed)
     finish = _finish(body, write, rows, guards=guards, zeroed=bool(zeroed))
     acts = {**dict.fromkeys(acting, functor), **helpers.enums}
     template = () if given else _template(path, function, own, acts)
-    roles = (read, other, write, count)
+    roles = read, other, write, count
     return Call(
         text=function.name + (given or (f"<{', '.join(template)}>" if template else "")),
         template=template, read=read, other=other, write=write, count=count, counted="n" in told,
@@ -126,8 +126,19 @@ def called(
         arguments=", ".join(words),
         finish="none" if read == write else finish, waits=guards or "this_grid" in body.words,
         alone=finish in ("none", "atomic") and not body.words & _MANY_BLOCKS,
-        plane=bool(body.words & _PLANE),
+        plane=bool(body.words & PLANE),
+        upright=bool(rows and count and is_upright(row_index(body, count.name))),
     )  # fmt: skip
+
+
+def _check(
+    path: Path, function: Function, body: Body, write: Parameter, rows: RowGrid | None
+) -> None:
+    """A UsageError if it is no reduction, since each thread writes what it makes of its own."""
+    if not rows and body.each(write.name) == "threads" and not body.combines():
+        raise UsageError(
+            f"{path}: {function.name} combines nothing, so it is no reduction: --entry picks others"
+        )
 
 
 def _words(
@@ -145,13 +156,15 @@ def _words(
 
 def _gets(
     path: Path, function: Function, parameters: Sequence[Parameter], body: Body,
-    says: Sequence[Argument],
+    own: Mapping[str, int], says: Sequence[Argument],
 ) -> dict[str, str]:  # fmt: skip
     """What each parameter gets, by its name, in the words of `--arg`; one of them is read and one
     is written to."""
     said = {s.name: s.what for s in says if s.means(function.name)}
     gets = {p.name: said[p.name] for p in parameters if p.name in said}
     gets |= guessed(parameters, gets, body)
+    values = (p.name for p in parameters if not (p.stars or p.refers or p.odd))
+    gets |= {name: str(own[name]) for name in values if name not in gets and name in own}
     shown = f"{path}: {function.name}({', '.join(function.parameters)}) cannot be called"
     open_ = {name: what for name, what in said.items() if not what.isdigit()}
     counts = [name for name, what in guessed(parameters, open_, body).items() if what == "n"]
@@ -211,39 +224,13 @@ def _argument(parameter: Parameter, what: str, room: int | None, function: Funct
     return f"({parameter.type})({what})" if number else what
 
 
-def _rows(
-    path: Path, function: Function, body: Body, count: Parameter | None, *, many: bool
-) -> RowGrid | None:
-    """How many blocks rows get, if it sums rows, each as long as `count` says; `many` says that it
-    is told how many there are. A UsageError where that cannot be launched here."""
-    if count is None or not (many or strides(body, count.name)):
-        return None
-    if not many and any("blockIdx.x" in words for words in body.compared(count.name)):
-        raise UsageError(
-            f"{path}: {function.name} counts rows and their elements with {count.name} alone: only "
-            "a square is summed so; give it a second count, or the file a header"
-        )
-    factors = [words for words in body.factors(count.name) if count.name not in words]
-    index = factors[0] if factors else frozenset[str]()
-    if index & _FAR_DIMENSIONS:
-        raise UsageError(
-            f"{path}: {function.name} finds its row by blocks of two dimensions, or threads of "
-            "three, and launches here have fewer: let it count in x, or give the file a header"
-        )
-    if index & _PLANE:
-        return "warp_per_row"
-    if "threadIdx.x" not in index and "thread_rank" not in index:
-        return "warp_per_row" if "meta_group_rank" in index else "block_per_row"
-    return "warp_per_row" if index & _BY_WARP else "thread_per_row"
-
-
 def _finish(
     body: Body, write: Parameter, rows: RowGrid | None, *, guards: bool, zeroed: bool
 ) -> Finish | None:
     """What becomes of the partials of a kernel, where its text tells: those that atomics or a lock
     combine in its output, or that it adds to that, and those that its last block folds or that
     there are none of, where it writes to one place alone. None for others."""
-    if guards or body.atomics(write.name) or body.adds_to(write.name):
+    if guards or body.atomics(write.name) or body.adds_to(write.name, rows=bool(rows)):
         return "atomic"
     alone = body.changes(write.name) and not body.each(write.name)
     return "none" if rows or zeroed or alone or body.words & _MEETS else None

@@ -74,8 +74,10 @@ def ops_in(code: str) -> tuple[str, ...]:
 
 
 def _names(node: Node) -> bool:
-    """Whether an expression is a name, whatever type it is made."""
+    """Whether an expression is a name or a product of names, whatever type they are made."""
     inner = node
     while inner.type in ("parenthesized_expression", "cast_expression") and inner.named_children:
         inner = inner.named_children[-1]
+    if inner.type == "binary_expression" and inner.children[1].type == "*":
+        return all(_names(side) for side in inner.named_children)
     return inner.type == "identifier"

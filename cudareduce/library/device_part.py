@@ -34,7 +34,8 @@ _DEVICE_HEADERS = frozenset(
      "cooperative_groups/reduce.h", "cooperative_groups/scan.h",
      "cooperative_groups/memcpy_async.h", "cuda_pipeline.h", "math_constants.h", "stdint.h",
      "cstdint", "limits.h", "climits", "float.h", "cfloat", "math.h", "cmath", "limits",
-     "type_traits", "utility"]
+     "type_traits", "utility", "cub/cub.cuh", "cub/block/block_reduce.cuh",
+     "cub/warp/warp_reduce.cuh"]
 )  # fmt: skip
 
 
@@ -211,7 +212,8 @@ def _header(node: Node) -> str:
     """A line that includes a header which the device needs too, or none."""
     named = node.child_by_field_name("path")
     name = text(named).strip('"<>') if named else ""
-    return f"#include <{name}>" if name in _DEVICE_HEADERS or name.startswith("cuda/") else ""
+    both = name in _DEVICE_HEADERS or name.startswith("cuda/")
+    return f"#include <{name}>" if both else ""
 
 
 def _only_directives(own: str) -> str:

@@ -19,7 +19,7 @@ _ELEMENTS = {
     "char": "int8", "long int": "int64", "unsigned long int": "uint64",
     "long long int": "int64", "unsigned long long int": "uint64", "size_t": "uint64",
     "u32": "uint32", "u64": "uint64", "i32": "int32", "i64": "int64", "f32": "float32",
-    "f64": "float64",
+    "f64": "float64", "real": "float32", "Real": "float32",
 }  # fmt: skip
 #: Types that are no elements here, in bytes.
 _BYTES = {"bool": 1, "short": 2, "unsigned short": 2, "int16_t": 2, "uint16_t": 2}

@@ -22,7 +22,7 @@ _AFTER = """
 #pragma pop_macro("__global__")
 #line 1 "<entry point>"
 extern "C" __global__ void {entry}({takes})
-{{
+{{{before}
     {call}({arguments});{after}
 }}
 """
@@ -46,13 +46,36 @@ __device__ inline unsigned their_block() {{ return blockDim.x; }}
 _FLAT = """
 #pragma pop_macro("blockDim")
 #pragma pop_macro("threadIdx")"""
+#: Of a grid whose rows are counted in the second dimension, and launched in one.
+_UPRIGHT = """__device__ inline unsigned &their_rows() { __shared__ unsigned rows; return rows; }
+__device__ inline uint3 their_place()
+{
+    unsigned wide = gridDim.x / their_rows();
+    return uint3{blockIdx.x % wide, blockIdx.x / wide, 0u};
+}
+__device__ inline dim3 their_grid() { return dim3(gridDim.x / their_rows(), their_rows()); }
+#pragma push_macro("blockIdx")
+#pragma push_macro("gridDim")
+#undef blockIdx
+#undef gridDim
+#define blockIdx their_place()
+#define gridDim their_grid()
+"""
+_LYING = """
+#pragma pop_macro("gridDim")
+#pragma pop_macro("blockIdx")"""
+_ROWS = """
+    if (threadIdx.x == 0)
+        their_rows() = rows;
+    __syncthreads();"""
 #: What stands in front of every file, and may be defined in it in another way.
 _OURS = ("Element", "Scalar", "Operator", "Op", "Acc", "Result", "In", "Out", "BLOCK", "ITEMS",
          "VECTOR", "LOWEST", "HIGHEST", "COUNT")  # fmt: skip
 
 #: Types that people call so in a header of their own, which may not be there.
 _SHORT = {"u8": "unsigned char", "u32": "unsigned", "u64": "unsigned long long", "i32": "int",
-          "i64": "long long", "f32": "float", "f64": "double"}  # fmt: skip
+          "i64": "long long", "f32": "float", "f64": "double", "real": "float",
+          "Real": "float"}  # fmt: skip
 
 
 def with_entry_point(
@@ -68,6 +91,7 @@ def with_entry_point(
         entry=entry, takes=call.takes, call=call.text, arguments=call.arguments,
         after=_TO_OUT.format("*(const int *)out" if finds else "in[0]")
         if finds or call.answers_in_place else "",
+        before=_ROWS if call.upright else "",
     )  # fmt: skip
     both = [name for name in _OURS if name in names]
     before = "".join(f'#pragma push_macro("{name}")\n' for name in both)
@@ -76,6 +100,10 @@ def with_entry_point(
         f"using {name} = {kind};\n" for name, kind in _SHORT.items()
         if name in device and name not in names
     )  # fmt: skip
-    before += _PLANE.format(width=width) if width else ""
-    undone = (_FLAT if width else "") + "".join(f'\n#pragma pop_macro("{name}")' for name in both)
+    before += (_PLANE.format(width=width) if width else "") + (_UPRIGHT if call.upright else "")
+    undone = (
+        (_LYING if call.upright else "")
+        + (_FLAT if width else "")
+        + "".join(f'\n#pragma pop_macro("{name}")' for name in both)
+    )
     return f'{_BEFORE}{before}#line 1 "{path}"\n{device}{undone}{after}'

@@ -33,7 +33,8 @@ from cudareduce.library.host_code import HostCode, host_code, of_kernel
 from cudareduce.library.in_place import overwrites
 from cudareduce.library.kernel import Adopt, Kernel
 from cudareduce.library.launch_guess import Launch, guessed_launch, looks_of, said_by_file
-from cudareduce.library.own_launch import own_template
+from cudareduce.library.own_launch import own_template, own_values
+from cudareduce.library.parameters import read_parameter
 from cudareduce.library.syntax import Function, names_in
 from cudareduce.problem.dtypes import DTYPES
 
@@ -158,7 +159,9 @@ def _adopted(
     later: Sequence[str], *, alone: bool,
 ) -> tuple[Kernel, str]:  # fmt: skip
     """A kernel and what was assumed about it; kernels `later` go on with what it leaves."""
-    path, known = unit.path, own_template(of_kernel(host, function, given), function)
+    path, launches = unit.path, of_kernel(host, function, given)
+    names = [read_parameter(text).name for text in function.parameters]
+    known = own_values(launches, names) | own_template(launches, function)
     call = called(path, function, given, known, says.arguments, unit.helpers)
     name, ops, finds = function.name, ops_named(function, call.chosen), places_named(function, call)
     dtypes, partials, mapped = computes(path, function, call, says, finds=bool(finds))
@@ -192,6 +195,7 @@ def _adopted(
         dynamic_shared=launch.shared,
         rooms=call.rooms,
         whole_tiles=launch.whole_tiles or not call.counted,
+        asks=Condition(most=0 if call.rows else launch.most),
         constants=constants(unit, name),
         most=most(call.count.type) if call.count else None,
         map=mapped,

@@ -31,7 +31,9 @@ _TOLD = ("block", "items", "grid", "shared")
 class Launch:
     """How a kernel is launched, in the words of a header, and from where that is known; what nobody
     says may be one of others. A kernel that counts threads in two dimensions has them in rows of
-    `width`. One whose file launches no block for the rest of a tile takes `whole_tiles`."""
+    `width`. One whose file launches no block for the rest of a tile takes `whole_tiles`, and one
+    of which it launches so many blocks for any number of elements takes `most` of these, 0 for
+    all."""
 
     block: int
     items: int
@@ -43,6 +45,7 @@ class Launch:
     other_items: tuple[int, ...]
     width: int | None
     whole_tiles: bool
+    most: int
     known_from: str
 
 
@@ -81,6 +84,7 @@ def guessed_launch(
         other_items=tuple(k for k in _ITEMS if k != items and "items" in open_),
         width=width,
         whole_tiles=by.floors,
+        most=own.most or 0 if user.grid is own.grid is None else 0,
         known_from=in_rows + _known_from(told, own.lines, floors=by.floors),
     )  # fmt: skip
 
@@ -111,6 +115,8 @@ def looks_of(function: Function, call: Call) -> Said:
     said = Said(
         block=_BLOCK, items=2 if twice else 1, grid=grid, width=_WARP if call.plane else None
     )
+    if call.upright and call.finish == "atomic":
+        return replace(said, grid="cover")
     if call.rows or call.alone:
         return replace(said, grid=call.rows or 1, exactly=True)
     return said

@@ -9,7 +9,7 @@ place.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -48,7 +48,9 @@ class Said:
     """What is said of a kernel's launch, None where nothing is: `block` threads, `items` elements a
     thread, `grid` blocks, at most or always (`exactly`), or a rule for their number, `shared` bytes
     a block, whose threads are in rows of `width`. `lines` are where it stands. A launch that
-    `floors` its number of blocks leaves out what is left of the elements over a tile."""
+    `floors` its number of blocks leaves out what is left of the elements over a tile; one of as
+    many blocks for any number of elements, which do not stride, reaches `most` of them, an element
+    a thread."""
 
     lines: tuple[int, ...] = ()
     block: int | None = None
@@ -58,15 +60,28 @@ class Said:
     shared: int | None = None
     width: int | None = None
     floors: bool = False
+    most: int | None = None
 
 
 def own_template(calls: Sequence[HostCall], function: Function) -> dict[str, int]:
     """The values that all launches of a kernel give its template parameters, by their names."""
+    return _agreeing(
+        calls, [zip(function.template_names, call.template, strict=False) for call in calls]
+    )
+
+
+def own_values(calls: Sequence[HostCall], names: Sequence[str]) -> dict[str, int]:
+    """The numbers that all launches of a kernel give its parameters of these names."""
+    return _agreeing(calls, [zip(names, call.arguments, strict=False) for call in calls])
+
+
+def _agreeing(
+    calls: Sequence[HostCall], given: Sequence[Iterable[tuple[str, Node]]]
+) -> dict[str, int]:
+    """What of that which calls give by name is a number, and the same in all of them."""
     found = [
-        {
-            name: value for name, node in zip(function.template_names, call.template, strict=False)
-            if (value := number_at(call.scope, node)) is not None
-        } for call in calls
+        {name: v for name, node in some if (v := number_at(call.scope, node)) is not None}
+        for call, some in zip(calls, given, strict=True)
     ]  # fmt: skip
     return {
         name: value for name, value in (found[0] if found else {}).items()
@@ -103,7 +118,7 @@ def _agreed(found: Sequence[Said]) -> Said:
     first = found[0]
     same = {
         name: getattr(first, name)
-        for name in ("block", "items", "shared", "width")
+        for name in ("block", "items", "shared", "width", "most")
         if all(getattr(other, name) == getattr(first, name) for other in found)
     }
     if all((o.grid, o.exactly) == (first.grid, first.exactly) for o in found):
@@ -182,7 +197,9 @@ def _grid(shape: _Shape, n: int | None, reached: AbstractSet[str], later: Abstra
     if strides or reached.isdisjoint(_BLOCKS):
         return Said(grid=blocks, exactly=not strides)
     taken, rest = divmod(n or 0, blocks * shape.threads)
-    return Said(grid="cover", items=taken) if taken and not rest else Said()
+    if taken and not rest:
+        return Said(grid="cover", items=taken)
+    return Said(most=blocks * shape.threads if n is None and shape.counted else None)
 
 
 def _items(shape: _Shape, node: Node, names: Sequence[str]) -> Said | None:

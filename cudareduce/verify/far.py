@@ -46,6 +46,8 @@ _LEARNED_BLOCKS = 2**15 - 1
 _LARGE_SMALL, _EXACT = (256.0, 0.125), 2**21
 #: Elements of a row: odd, few, no more than a warp has lanes, and enough for rows to be few.
 _ROW, _SHORT_ROW, _LONG_ROW = 257, 31, 4097
+#: Tiles of a row that several blocks share.
+_TILES_OF_ROW = 3
 #: Seconds of a processor that one block is worth, and that it has where it is not to be expected
 #: that those are enough, in case it ends at once.
 _MOST_S, _GLANCE_S = 0.4, 0.03
@@ -101,13 +103,17 @@ def far_net(case: Case) -> Iterator[Net]:
     strides = kernel.grid in ("fill", "per_sm", "fixed", "one", "fill_by_row")
     if kernel.scope == "grid" and kernel.finish == "none" and kernel.grid != "one":
         return  # where its blocks leave what they find is its own affair
+    covers = kernel.scope == "rows" and (kernel.grid, kernel.finish) == ("cover", "atomic")
     by_row = kernel.scope == "warp" or (kernel.scope == "rows" and kernel.finish == "none")
     if kernel.scope == "rows" and strides and not by_row and kernel.grid != "fill_by_row":
         return  # several blocks a row and several rows a block: no header says which
     n = _SHORT_ROW if kernel.scope == "warp" else _LONG_ROW if strides else _ROW
+    by_row, n = by_row or covers, _TILES_OF_ROW * tile if covers else n
     unit = (n if by_row else tile) * (grid * _MARKED_TURNS if strides else 1)
-    borders = (_UNSIGNED, _SIGNED, _UNSIGNED // size, _PACKED)
-    most = min(_SIGNED // size // 2, grid * _LEARNED_WORK if strides else _LEARNED_BLOCKS * unit)
+    caps = [k for k in kernel.constants if _PACKED < k < _SIGNED]  # which it may take at most
+    borders = sorted((_UNSIGNED, _SIGNED, _UNSIGNED // size, _PACKED, *caps), reverse=True)
+    work = grid * _LEARNED_WORK if strides else _LEARNED_BLOCKS * unit
+    most = min(_SIGNED // size // 2, work, *caps)
     learned = ((2 if strides else 37) * unit, max(most // unit, 3) * unit)
     sizes = dict.fromkeys((*learned, *((border // unit + 2) * unit for border in borders)))
     shapes = tuple((n, elements // n) if by_row else (elements, 1) for elements in sizes)
@@ -219,7 +225,8 @@ def _probes(plan: Plan) -> Iterator[_Probe]:
                 yield _Probe(row // (plan.block // 32), row, row * n, n, n, 0)
             else:
                 first = 0 if kernel.grid == "block_per_row" else b * tile
-                yield _Probe(b, b, b * per_block, per_block, per_block, first)
+                slot = b * rows // grid if rows > 1 else b
+                yield _Probe(b, slot, b * per_block, per_block, per_block, first)
     elif kernel.scope == "rows" and rows > 1:
         row = rows - grid + grid // 2
         yield _Probe(row % grid, row, row * n, n, n, 0)
@@ -247,7 +254,8 @@ def _finished(plan: Plan) -> bool:
 def _left(plan: Plan, probe: _Probe, buffers: Mapping[str, PlacedBuffer]) -> Array:
     """Where a block leaves its partial, or its answer."""
     reduction, finish = plan.problem.reduction, plan.kernel.finish
-    name, slot = plan.passes[0].target, 0 if finish == "atomic" else probe.slot
+    together = finish == "atomic" and plan.problem.rows == 1
+    name, slot = plan.passes[0].target, 0 if together else probe.slot
     if finish in _TOGETHER and not _finished(plan):
         name, slots_a_block, first = _TOGETHER[finish]
         slot = slots_a_block * slot + first

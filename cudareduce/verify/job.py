@@ -20,6 +20,8 @@ from cudareduce.verify.verify import verify
 #: A job that takes so many seconds of a processor counts as hanging: 10 and a tenth of the pace of
 #: the slowest kernel known, one atomic per element.
 _START_S, _ELEMENTS_PER_S = 10.0, 250_000
+#: The same of a kernel of which much is guessed: a file may have many that take too long.
+_GUESSED_START_S = 4.0
 #: What it says where the emulator, and not a kernel, may be the cause.
 _UNDECIDED = ("is not possible here", "no answer after")
 #: What it says of a race, which no other launch mends.
@@ -72,7 +74,8 @@ def limited(job: Job, asked_s: float | None) -> Job:
         return replace(job, limit_s=asked_s, wall=True)
     plans = job.prepared.plans
     elements = sum(work(plans[shape], care, job.only) for shape, care in job.walk)
-    return replace(job, limit_s=_START_S + elements / _ELEMENTS_PER_S)
+    start_s = _START_S if job.prepared.case.kernel.guessed is None else _GUESSED_START_S
+    return replace(job, limit_s=start_s + elements / _ELEMENTS_PER_S)
 
 
 def verify_job(

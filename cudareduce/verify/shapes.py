@@ -17,6 +17,7 @@ from cudareduce.launch.case import Case, Shape
 from cudareduce.library.registry import AUTO, AUTO_FIXED
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import Reduction, reduction_of
+from cudareduce.verify.written import written_sizes
 
 #: How much is tried on a shape: all patterns, misalignments and schedules; two patterns, one
 #: misalignment and all schedules; one input under one schedule; or single blocks of launches that
@@ -46,8 +47,8 @@ _MORE = 999
 #: Operators that differ from the sum in what a kernel may get wrong: an identity that is not 0, two
 #: ways; structs of which equals are told apart by their place; an order that matters.
 _OTHERS = (("max", "min"), ("prod",), ("argmin", "argmax"), ("affine16", "affine", "matmul"))
-#: Up to here there are enough other sizes.
-_TRIED = 1025
+#: Up to so many elements all is tried.
+_SHORT = 1025
 #: A variable in global memory that outlives a launch.
 _KEPT = re.compile(r"__device__[^;(){}]*[;={]")
 
@@ -78,7 +79,7 @@ def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Sha
     sizes = {*edge_sizes(case.block), *_tiles(tile), *_whole(tile), *_folds(case)}
     sizes |= {_BEYOND_2_20, *_rounds(case, limits), *_many_rounds(case, limits)}
     sizes |= {*(_arrivals(case, limits) if large else ()), *(_RESTS if case.kernel.foreign else ())}
-    sizes = {n for n in (*sizes, *_written(case)) if n <= _MOST}
+    sizes = {n for n in (*sizes, *written_sizes(case.kernel.constants, tile)) if n <= _MOST}
     if large:
         sizes |= {_UNCOUNTED, _BEYOND_32_BITS // case.reduction.dtype.size}
     rows = dict.fromkeys((*_asked(case, ROW_SHAPES), *_rows(case)))
@@ -126,7 +127,11 @@ def condition_nets(case: Case) -> Iterator[Net]:
     tile, limits = tile_of(case), _tiny(case)
     few = (*_arrays(case, {1, 2, 33, *_tiles(tile)}, _FEW), *_rows(case))
     yield Net(case=case, shapes=few, limits=limits, care="full")
-    more = {8 * tile, *_rounds(case, limits), *_written(case)}
+    more = {
+        8 * tile,
+        *_rounds(case, limits),
+        *written_sizes(case.kernel.constants, tile),
+    }
     yield Net(case=case, shapes=_arrays(case, more), limits=limits, care="least")
     yield next(hazard_net(case))  # which alone sees a load that is not aligned
 
@@ -140,7 +145,7 @@ def watched_net(case: Case, shapes: Iterable[Shape], limits: DeviceLimits) -> Ne
 
 def size_net(case: Case, limits: DeviceLimits) -> Net:
     """What tells whether a case is right on arrays of the sizes that it asks for."""
-    care: Care = "full" if max(case.asks.sizes) <= _TRIED else "least"
+    care: Care = "full" if max(case.asks.sizes) <= _SHORT else "least"
     return Net(case=case, shapes=_arrays(case, ()), limits=limits, care=care)
 
 
@@ -213,12 +218,6 @@ def _arrays(case: Case, sizes: Iterable[int], most: int | None = None) -> tuple[
     if not few and near and (asks.sizes or asks.multiple > 1):
         few = [n for n in some[:1] if n <= _MOST // 16]
     return tuple((n, 1) for n in few)
-
-
-def _written(case: Case) -> tuple[int, ...]:
-    """Around numbers in the text of a kernel that may be the most elements that it takes."""
-    large = (k for k in case.kernel.constants if _TRIED < k <= _MOST // 4)
-    return tuple(n for k in large for n in (k, k + 1, 2 * k + 1))
 
 
 def _tiles(tile: int) -> tuple[int, ...]:

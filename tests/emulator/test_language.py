@@ -139,12 +139,13 @@ def test_no_host_call_is_seen_where_there_is_none(cpu: CpuBackend, body: str, fi
     [
         ("*out = erfcinv(0.5);", "", "some/mine.cu:3: the emulator has no erfcinv yet"),
         ("__nv_fp8_e4m3 x;", "", "some/mine.cu:3: the emulator has no __nv_fp8_e4m3 yet"),
-        ("cooperative_groups::this_cluster();", "#include <cooperative_groups.h>",
-         "some/mine.cu:3: the emulator has no cooperative_groups::this_cluster yet"),
+        ("cooperative_groups::this_multi_grid();", "#include <cooperative_groups.h>",
+         "some/mine.cu:3: the emulator has no cooperative_groups::this_multi_grid yet"),
         ("*out = cuda::warpspeed();", "#include <cuda/atomic>",
          "some/mine.cu:3: the emulator has no cuda::warpspeed yet"),
         ("*out = *new int;", "", "some/mine.cu:3: the emulator has no new and delete yet"),
-        ("", "#include <cub/cub.cuh>", "<prelude>:1: the emulator has no <cub/cub.cuh> yet"),
+        ("", "#include <cub/util_type.cuh>",
+         "<prelude>:1: the emulator has no <cub/util_type.cuh> yet"),
         ("", "#include <thrust/fill.h>", "<prelude>:1: the emulator has no <thrust/fill.h> yet"),
         ('asm("bar.sync 0;");', "", "some/mine.cu:3: cannot be decided here: inline PTX runs on a "
          "GPU only: add plain C++ under CUDAEMU"),

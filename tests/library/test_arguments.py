@@ -84,6 +84,25 @@ def test_what_is_no_amount(amount: str) -> None:
          "reads a, writes b, counts with w the elements of a row"),
         ("const int *a, int *b, int n", "int from = blockIdx.x * n / gridDim.x; *b = a[from];",
          "reads a, writes b, counts with n"),  # a share of one array
+        ("const float *a, float *b, const float step, int w, int h",
+         "b[blockIdx.x] = a[w * blockIdx.x] * step;",
+         "reads a, writes b, counts with w the elements of a row, step=1, h=rows"),
+        ("const float *a, int batch, int filters, int spatial, float *b",
+         "int f = blockIdx.x * blockDim.x + threadIdx.x; if (f >= filters) return; "
+         "for (int j = 0; j < batch; ++j) for (int k = 0; k < spatial; ++k) "
+         "b[f] += a[j * filters * spatial + f * spatial + k]; b[f] /= batch * spatial;",
+         "reads a, writes b, counts with spatial the elements of a row, batch=1, filters=rows"),
+        ("const float *a, float *b, int rows, int cols, int pitch",
+         "int r = blockIdx.x; if (r < rows) "
+         "for (int k = 0; k < cols; ++k) b[r] += a[r * pitch + k];",
+         "reads a, writes b, counts with cols the elements of a row, rows=rows, pitch=n"),
+        ("const float *a, float *b, int rows, int cols, int unlike",
+         "int r = blockIdx.x; if (r < rows) "
+         "for (int k = 0; k < cols; ++k) b[r] += a[r * cols + k];",
+         "reads a, writes b, counts with cols the elements of a row, rows=rows, unlike=0"),
+        ("float *b, const float *a, float *work, int n",
+         "work[threadIdx.x] = a[threadIdx.x]; *b = *work;",
+         "reads a, writes b, counts with n, work=scratch:threads"),
     ],
 )  # fmt: skip
 def test_what_is_guessed(parameters: str, body: str, words: str) -> None:
@@ -122,6 +141,8 @@ def test_what_finds_a_row_tells_how_many_blocks(row: str, grid: str) -> None:
         ("const int *a, int *b, int rows, int cols",
          "int r = blockIdx.y * blockDim.y + threadIdx.y; if (r < rows) b[r] = a[r * cols];",
          "finds its row by blocks of two dimensions"),
+        ("const int *a, int *b, int n", "int k = blockIdx.x * 256 + threadIdx.x; b[k] = abs(a[k]);",
+         "k combines nothing, so it is no reduction: --entry picks others"),
         (", ".join(f"int n{k}" for k in range(101)), "", "has more than 100 parameters"),
     ],
 )  # fmt: skip
@@ -130,6 +151,26 @@ def test_what_is_not_understood(parameters: str, body: str, words: str) -> None:
         assert words in refused(parameters, body)
     else:
         assert "counts with " in gets(parameters, body)
+
+
+def test_a_row_is_counted_in_the_second_dimension_of_a_grid() -> None:
+    kept, shared = "b[blockIdx.y] = t;", "atomicAdd(b + blockIdx.y, t);"
+    for write, grid in ((kept, "block_per_row"), (shared, "cover")):
+        body = f"int t = a[blockIdx.y * cols + threadIdx.x]; {write}"
+        (kernel,) = adopted("const int *a, int *b, int cols", body).kernels
+        assert (kernel.scope, kernel.grid) == ("rows", grid)
+        assert "#define blockIdx their_place()" in kernel.text
+
+
+def test_a_mode_is_what_the_launches_of_the_file_pass() -> None:
+    text = """
+        __global__ void k(const int *a, int *b, int n, int mode)
+        {
+            if (mode == 3) atomicAdd(b, a[blockIdx.x * 32 + threadIdx.x]);
+        }
+        void run(int *a, int *b, int n) { int mode = 3; k<<<n / 32, 32>>>(a, b, n, mode); }
+    """
+    assert "mode=3;" in adopt(Path("theirs.cu"), text, Guesses()).said[0]
 
 
 def test_places_of_extremes_and_defaults_are_guessed() -> None:

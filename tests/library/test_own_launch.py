@@ -196,3 +196,11 @@ def test_a_launch_in_a_method() -> None:
     host = IN_MAIN % ("constexpr int t = 384;", "(n + t - 1) / t, t")
     other = "void other(int t) { t = 5; }"
     assert launched("struct Runner { " + other + host + " };") == (384, 1, "cover")
+
+
+def test_as_many_blocks_for_any_count_reach_so_many_elements() -> None:
+    host = "void run(float *a, float *b, int n) { sums<<<64, 256>>>(a, b, n); }"
+    kernel = adopted(TILES % ("", host))
+    assert (kernel.grid, kernel.asks.most) == ("cover", 64 * 256)
+    assert adopted(TILES % ("", host), grid="cover").asks.most == 0
+    assert adopted(STRIDES % ("", host)).asks.most == 0

@@ -112,6 +112,22 @@ struct block_tile_memory {
 };
 
 inline thread_block this_thread_block() { return {}; }
+
+// Whoever is launched in no cluster is one of its own: what a header does not ask for, and a file
+// without one is launched without.
+class cluster_group : public thread_block {
+ public:
+  static unsigned num_blocks() { return 1; }
+  static unsigned block_rank() { return 0; }
+  static dim3 dim_blocks() { return {1, 1, 1}; }
+  static dim3 block_index() { return {0, 0, 0}; }
+  static unsigned query_shared_rank(const void *) { return 0; }
+  // The shared memory of another block, of which there is none.
+  template <class T>
+  static T *map_shared_rank(T *address, int rank) { return rank == 0 ? address : nullptr; }
+};
+
+inline cluster_group this_cluster() { return {}; }
 template <unsigned max_block_size>
 inline thread_block this_thread_block(block_tile_memory<max_block_size> &) {
   return {};
