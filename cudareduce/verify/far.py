@@ -90,10 +90,9 @@ def far_net(case: Case) -> Iterator[Net]:
     block takes too long to get there, beyond fewer."""
     kernel, tile, size = case.kernel, tile_of(case), case.reduction.dtype.size
     grows = any(room.each for room in kernel.rooms)  # what does has no room there
-    if kernel.whole_tiles or case.reduction.map or grows:
+    packed = case.reduction.op.indexed and kernel.finish in UNORDERED  # a value and a place
+    if kernel.whole_tiles or case.reduction.map or grows or packed:
         return  # who takes no count says nothing of how far it goes, and a map may hide marks
-    if case.reduction.op.indexed and kernel.finish in UNORDERED:
-        return  # how it packs a value and a place is its own affair
     grid = (
         kernel.fixed_grid or max(1, _TURN // tile)
         if kernel.grid in ("fill", "per_sm", "fixed", "fill_by_row")
