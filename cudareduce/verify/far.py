@@ -93,13 +93,10 @@ def far_net(case: Case) -> Iterator[Net]:
     packed = case.reduction.op.indexed and kernel.finish in UNORDERED  # a value and a place
     if kernel.whole_tiles or case.reduction.map or grows or packed:
         return  # who takes no count says nothing of how far it goes, and a map may hide marks
-    grid = (
-        kernel.fixed_grid or max(1, _TURN // tile)
-        if kernel.grid in ("fill", "per_sm", "fixed", "fill_by_row")
-        else 1
-    )
+    fills = kernel.grid in ("fill", "per_sm", "fixed", "fill_by_row")
+    grid = (kernel.fixed_grid or max(1, _TURN // tile)) if fills else 1
     limits = DeviceLimits(sm_count=grid, threads_per_sm=case.block)
-    strides = kernel.grid in ("fill", "per_sm", "fixed", "one", "fill_by_row")
+    strides = fills or kernel.grid == "one"
     if kernel.scope == "grid" and kernel.finish == "none" and kernel.grid != "one":
         return  # where its blocks leave what they find is its own affair
     covers = kernel.scope == "rows" and (kernel.grid, kernel.finish) == ("cover", "atomic")
