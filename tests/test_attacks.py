@@ -1056,7 +1056,8 @@ EXAMPLES = examples()
 #: How an example is made small; what takes a GPU says so.
 CODES = {"bench": (0,), "verify": (0,), "compare": (0, 1), "check": (2, 6), "sweep": (6,),
          "selftest": (6,), "reproduce": (6,), "reveal": (0, 1), "tune": (6,),
-         "history": (0, 2), "gather": (0, 2), "fleet": (0, 2), "profile": (0, 6)}  # fmt: skip
+         "history": (0, 2), "gather": (0, 2), "fleet": (0, 2), "profile": (0, 6),
+         "show": (0, 6)}  # fmt: skip
 SMALL = {"--n": "33,34", "--op": "sum", "--dtype": "float32", "--backend": "cpu", "--rows": "1"}
 
 

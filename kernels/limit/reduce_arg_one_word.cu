@@ -27,11 +27,7 @@ ops          = ["argmin", "argmax"]
 
 using Word = unsigned long long;
 
-struct Best {
-    Word word;
-    alignas(8) unsigned count;
-};
-
+struct Best { Word word; alignas(8) unsigned count; };
 struct alignas(16) Pack { In at[VECTOR]; };
 
 __device__ Word word_of(Scalar x, unsigned place)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cudareduce.compiled.sass import find_disassembler
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.profile import static
 
@@ -33,6 +34,7 @@ def test_conflicts_show_without_nvcc(cudareduce: Call, monkeypatch: pytest.Monke
 
 
 @needs_nvcc
+@pytest.mark.skipif(find_disassembler() is None, reason="no cuobjdump")
 def test_the_compiler_says_registers_and_loads(cudareduce: Call) -> None:
     code, out, _ = cudareduce("profile", "reduce_v2_no_bank_conflict", "--static", "--quiet")
     assert code == 0
