@@ -170,7 +170,7 @@ def test_a_line_that_takes_a_gpu_is_understood(line: str, registry: Registry) ->
     program, name, *arguments = told.stdout.splitlines()
     assert program == "cudareduce"
     command: click.Command = cli.commands[name]
-    values = command.make_context(name, [*arguments], **cli.context_settings).params
+    values = command.make_context(name, [*arguments]).params
     kernels = [one for one in values.get("kernels") or ["all"] if not one.startswith("./")]
     registry.choose([one for one in kernels if one != "peers"], auto=True)
 

@@ -62,7 +62,7 @@ def list_(
         return 0
     registry = _registry(folders)
     if tree:
-        from cudareduce.show.lineage import print_tree
+        from cudareduce.cli.lineage import print_tree
 
         print_tree(registry, chosen_of(registry, suite), results)
     elif style == "json":
@@ -124,8 +124,8 @@ def show(**options: Any) -> int:
 
     Or its diff to the step before, or what nvcc makes of it; gains are those of stored runs.
     """
-    from cudareduce.show.command import ShowRequest
-    from cudareduce.show.command import show as print_kernel
+    from cudareduce.cli.showing import ShowRequest
+    from cudareduce.cli.showing import show as print_kernel
 
     return print_kernel(made(ShowRequest, options))
 

@@ -105,6 +105,11 @@ def _stages(kernel: Kernel, reduction: Reduction) -> tuple[Stage, ...]:
     return ("only",) if reduction.one_stage or not kernel.relaunches else get_args(Stage)
 
 
+def reading_stage(kernel: Kernel, reduction: Reduction) -> Stage:
+    """The stage that reads elements."""
+    return _stages(kernel, reduction)[0]
+
+
 def jobs(kernels: Sequence[Kernel], architectures: Sequence[int], sample: int | None) -> list[Job]:
     """What is compiled; `sample` is the architecture of all types and operators, of which the stage
     that reads elements stands for all."""
@@ -119,7 +124,7 @@ def jobs(kernels: Sequence[Kernel], architectures: Sequence[int], sample: int | 
             for arch in architectures if _takes(kernel, arch)
         ]  # fmt: skip
         if sample in architectures and sample is not None and _takes(kernel, sample):
-            found += [Job(kernel, each, _stages(kernel, each)[0], sample)
+            found += [Job(kernel, each, reading_stage(kernel, each), sample)
                       for each in sampled(kernel)]  # fmt: skip
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tree_sitter import Node
 
-from cudareduce.parsing import every, parsed, text
+from cudareduce.problem.parsing import every, parsed, text
 
 #: What is in front of a variable that is not the thread's own, or has a value.
 _NOT_OWN = frozenset(["__shared__", "static", "extern", "constexpr", "const", "__constant__"])

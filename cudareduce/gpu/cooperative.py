@@ -11,7 +11,7 @@ from typing import Any
 
 from cudareduce.backend import Launch
 from cudareduce.errors import KernelFault, TooManyBlocks
-from cudareduce.parsing import every, parsed, text
+from cudareduce.problem.parsing import every, parsed, text
 from cudareduce.problem.sizes import counted
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from tree_sitter import Node
 
 from cudareduce.library.syntax import converts, pieces
-from cudareduce.parsing import every, parsed, text
+from cudareduce.problem.parsing import every, parsed, text
 
 #: So many words of a value tell where it comes from; whoever nests values in values, as no person
 #: does, is not followed further.

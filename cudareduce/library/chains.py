@@ -12,8 +12,8 @@ from pathlib import Path
 from cudareduce.errors import UsageError
 from cudareduce.library.host_code import HostCall, number_at
 from cudareduce.library.kernel import Kernel
-from cudareduce.parsing import text
 from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.parsing import text
 
 #: Where a kernel's arguments are that it reads and writes, and how many it takes, by its name.
 Places = Mapping[str, tuple[int, int, int]]

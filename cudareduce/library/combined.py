@@ -9,7 +9,7 @@ from tree_sitter import Node
 
 from cudareduce.library.called import Call
 from cudareduce.library.syntax import Function
-from cudareduce.parsing import every, parsed, text
+from cudareduce.problem.parsing import every, parsed, text
 
 #: What a kernel is tried with whose name says nothing.
 _PLAIN = ("sum", "prod", "min", "max", "mean")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from cudareduce.library.scopes import Scope
-from cudareduce.parsing import every, text
+from cudareduce.problem.parsing import every, text
 
 Number = int | float
 

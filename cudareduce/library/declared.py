@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from cudareduce.library.syntax import Piece
-from cudareduce.parsing import text
+from cudareduce.problem.parsing import text
 
 _WORD = re.compile(r"(?<![\w:])(?:\w+::)*(?P<last>[A-Za-z_]\w*)")
 _NAME = re.compile(r"\b\w+$")

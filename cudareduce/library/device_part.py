@@ -18,7 +18,7 @@ from tree_sitter import Node
 from cudareduce.library.expanded import Macro, expanded, macros_in
 from cudareduce.library.functors import Helpers, helpers_in
 from cudareduce.library.syntax import Function, Piece, pieces
-from cudareduce.parsing import text
+from cudareduce.problem.parsing import text
 
 #: What makes a function or a variable one of the device; a constant may be of both.
 _DEVICE = frozenset(["__device__", "__global__"])

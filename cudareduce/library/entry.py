@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
-from cudareduce.parsing import parsed, without_comments
+from cudareduce.problem.parsing import parsed, without_comments
 
 #: Shared memory that a launch gives its size, outside of comments that have a line of their own.
 EXTERN_SHARED = re.compile(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from cudareduce.parsing import every, parsed, text, without_comments
+from cudareduce.problem.parsing import every, parsed, text, without_comments
 
 #: What makes a macro one of these.
 _WORDS = frozenset(["__global__", "__device__", "__shared__", "__constant__", "__launch_bounds__"])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from cudareduce.library.syntax import Piece
-from cudareduce.parsing import every, text
+from cudareduce.problem.parsing import every, text
 
 _CLASSES = frozenset(["struct_specifier", "class_specifier"])
 _SUMS = re.compile(r"sum|add|plus", re.IGNORECASE)

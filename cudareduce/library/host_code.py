@@ -12,7 +12,7 @@ from cudareduce.library.constants import Reading, Unknown
 from cudareduce.library.elements import bytes_of
 from cudareduce.library.scopes import Constants, Scope, constants, mentions
 from cudareduce.library.syntax import Function, Piece
-from cudareduce.parsing import every, text
+from cudareduce.problem.parsing import every, text
 
 #: Launches that are looked at, of a file and of one kernel.
 _MOST, _MOST_LAUNCHES = 1000, 64

@@ -7,8 +7,8 @@ from tree_sitter import Node
 from cudareduce.errors import UsageError
 from cudareduce.library.header import Finish
 from cudareduce.library.syntax import pieces
-from cudareduce.parsing import every, text
 from cudareduce.problem.operators import Map, Reduction
+from cudareduce.problem.parsing import every, text
 
 #: What may become of the partials of a kernel that maps what it reads: it would map them again.
 _ONCE: tuple[Finish, ...] = ("atomic", "none", "host", "last_block", "mailbox", "self_reset",

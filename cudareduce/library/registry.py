@@ -174,12 +174,18 @@ def kernels_folder() -> Path:
     raise UsageError("the kernels folder is missing: install cudareduce again")
 
 
-def _by_lineage(kernels: Mapping[str, Kernel]) -> dict[str, Kernel]:
-    """Each kernel behind the one that it is a step from: a lineage is followed to its end before
-    its branches, first within its family, then by name."""
+def steps_of(kernels: Mapping[str, Kernel]) -> dict[str | None, list[Kernel]]:
+    """The kernels that are a step from each, by its id; under None those that begin a lineage."""
     steps: dict[str | None, list[Kernel]] = {}
     for kernel in kernels.values():
         steps.setdefault(kernel.after, []).append(kernel)
+    return steps
+
+
+def _by_lineage(kernels: Mapping[str, Kernel]) -> dict[str, Kernel]:
+    """Each kernel behind the one that it is a step from: a lineage is followed to its end before
+    its branches, first within its family, then by name."""
+    steps = steps_of(kernels)
     ordered: dict[str, Kernel] = {}
 
     def follow(after: str | None, family: str | None) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from cudareduce.library.syntax import Piece, pieces
-from cudareduce.parsing import text
+from cudareduce.problem.parsing import text
 
 #: What encloses names.
 _BLOCKS = frozenset(["compound_statement", "for_statement", "lambda_expression",

@@ -14,7 +14,7 @@ from itertools import takewhile
 
 from tree_sitter import Node
 
-from cudareduce.parsing import every, parsed, text, without_comments
+from cudareduce.problem.parsing import every, parsed, text, without_comments
 
 #: What holds pieces instead of being one.
 _SCOPES = frozenset(["translation_unit", "namespace_definition", "declaration_list", "preproc_if",

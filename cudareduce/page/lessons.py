@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.lesson import diff, words
-from cudareduce.library.registry import Registry
+from cudareduce.library.registry import Registry, steps_of
 from cudareduce.library.suite import Suite
 
 
@@ -62,16 +62,8 @@ def _lesson(kernel: Kernel, registry: Registry) -> Lesson:
 
 def lineage(registry: Registry) -> tuple[Branch, ...]:
     """The trees of steps, one for each kernel that begins one."""
-    steps: dict[str | None, list[Kernel]] = {}
-    for kernel in registry.kernels.values():
-        steps.setdefault(kernel.after, []).append(kernel)
+    steps = steps_of(registry.kernels)
     return tuple(_branch(kernel, steps) for kernel in steps[None])
-
-
-def _branches(
-    after: str | None, steps: Mapping[str | None, Sequence[Kernel]]
-) -> tuple[Branch, ...]:
-    return tuple(_branch(kernel, steps) for kernel in steps.get(after, ()))
 
 
 def _branch(kernel: Kernel, steps: Mapping[str | None, Sequence[Kernel]]) -> Branch:

@@ -12,10 +12,9 @@ from cudareduce.compiled.resources import most_warps, resident_warps
 from cudareduce.compiled.sass import find_disassembler
 from cudareduce.compiled.store import Unit
 from cudareduce.compiled.traffic import Traffic, count_traffic, plan_of
-from cudareduce.compiled.units import Job, compile_all
+from cudareduce.compiled.units import Job, compile_all, reading_stage
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.launch.case import Case
-from cudareduce.launch.prelude import Stage
 from cudareduce.library.kernel import Kernel
 from cudareduce.profile.metrics import SECTOR_BYTES
 
@@ -72,7 +71,7 @@ def _units(
     lacks the hardware for."""
     fitting = [case for case in cases if arch >= 10 * float(case.kernel.min_cc)]
     todo = [
-        Job(_as_launched(case), case.reduction, _stage(case), arch)
+        Job(_as_launched(case), case.reduction, reading_stage(case.kernel, case.reduction), arch)
         for case in fitting
     ]  # fmt: skip
     disassembler = find_disassembler()
@@ -94,11 +93,6 @@ def _units(
 def _as_launched(case: Case) -> Kernel:
     """The kernel with the case's launch shape for its own, which is what a job compiles."""
     return replace(case.kernel, block=case.block, items=case.items, items_bytes=None)
-
-
-def _stage(case: Case) -> Stage:
-    one = case.reduction.one_stage or not case.kernel.relaunches
-    return "only" if one else "first"
 
 
 def _of_unit(unit: Unit) -> Iterator[tuple[str, float]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import steps_of
 
 #: The headings of the lines that a technique moves.
 _MOVES = {
@@ -25,7 +26,7 @@ _MOST = 4
 def next_steps(kernel: Kernel, kernels: Mapping[str, Kernel]) -> Iterator[str]:
     """A line for each kernel that is a step from this one: what it changes, and which lines its new
     techniques are about."""
-    steps = [other for other in kernels.values() if other.after == kernel.id]
+    steps = steps_of(kernels).get(kernel.id, [])
     for step in steps[:_MOST]:
         new = [word for word in step.techniques if word not in kernel.techniques]
         about = dict.fromkeys(heading for word in new for heading in _MOVES.get(word, ()))

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 #: Rich takes a third of a millisecond for a row; more rows than this are laid out without it.
 _LONG = 500
 #: Columns of a pipe.
-_PIPE = 1000
+PIPE = 1000
 
 
 def print_sections(found: Iterable[Section]) -> None:
     """Sections on standard output: as wide as the terminal, whole in a pipe, colour where it is."""
-    if not sys.stdout.isatty() and not os.environ.get("FORCE_COLOR"):
+    if not coloured():
         for section in map(_shown, found):
             sys.stdout.writelines(_plain(section))
         return
@@ -48,11 +48,16 @@ def print_sections(found: Iterable[Section]) -> None:
         console.print()
 
 
+def coloured() -> bool:
+    """Whether standard output is for somebody who sees colours."""
+    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
+
+
 def _plain(section: Section) -> Iterator[str]:
     """What is printed where nobody sees colour, without Rich, which takes 50 ms to load."""
     yield f"{section.title}\n"
     yield from (f"{line}\n" for line in section.head)
-    for part, gap in _fitting(section, _PIPE):
+    for part, gap in _fitting(section, PIPE):
         yield from _plain_table(part, gap)
     yield from (f"{note}\n" for note in section.notes)
     yield "\n"

@@ -66,7 +66,7 @@ def test_whole_numbers_have_limits(cudareduce: Call, option: str, value: str) ->
 def test_a_whole_number_is_written_as_a_size_is() -> None:
     for text in ("64", "2^6", "64 "):
         words = ["--rows", text]
-        made = cli.commands["bench"].make_context("bench", words, **cli.context_settings)
+        made = cli.commands["bench"].make_context("bench", words)
         assert made.params["rows"] == 64
 
 

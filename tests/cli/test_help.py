@@ -82,7 +82,7 @@ def test_an_example_is_understood(line: str, registry: Registry) -> None:
     assert program == "cudareduce"
     if f"{name} {arguments[0] if arguments else ''}" in COMMANDS:
         name = f"{name} {arguments.pop(0)}"
-    values = COMMANDS[name].make_context(name, arguments, **cli.context_settings).params
+    values = COMMANDS[name].make_context(name, arguments).params
     registry.choose(values.get("kernels") or ["all"], auto=True)
     if values.get("suite"):
         registry.suite(values["suite"])

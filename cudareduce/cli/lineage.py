@@ -7,19 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cudareduce.cli.facts import measured_on, own_gains, times_text
 from cudareduce.escapes import shown
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry
-from cudareduce.report.numbers import size_text
+from cudareduce.report.terminal import PIPE
 from cudareduce.results.gains import Gain
-from cudareduce.show.facts import own_gains, times_text
 
 if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
-
-#: Columns of a pipe.
-_PIPE = 1000
 
 
 def print_tree(registry: Registry, chosen: Sequence[Choice], results: Sequence[Path]) -> None:
@@ -34,7 +31,7 @@ def print_tree(registry: Registry, chosen: Sequence[Choice], results: Sequence[P
     for kernel in kernels.values():  # in order of lineage: a step stands behind what it is from
         above = branches.get(kernel.after, root)
         branches[kernel.id] = above.add(_node(kernel, gained))
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE)
     with console.capture() as captured:
         console.print(root)
     text = "".join(line.rstrip() + "\n" for line in captured.get().splitlines())
@@ -65,12 +62,7 @@ def _card(gain: Gain) -> str:
 
 def _notes(kernels: Mapping[str, Kernel], gained: Mapping[str, Sequence[Gain]]) -> list[str]:
     """What the numbers are of: each problem and card once."""
-    of = {
-        f"{gain.record.reduced} of {size_text(gain.record.n)} {gain.record.dtype}"
-        f"{f' x {size_text(gain.record.rows)} rows' if gain.record.rows > 1 else ''}, "
-        f"{gain.record.timing}, {shown(gain.device)}, {gain.created[:10]}"
-        for name in kernels for gain in gained.get(name, ())
-    }  # fmt: skip
+    of = {shown(measured_on(gain)) for name in kernels for gain in gained.get(name, ())}
     if not of:
         return ["no run says what steps gained: cudareduce bench all --json run.json, then "
                 "cudareduce list --tree --results run.json"]  # fmt: skip

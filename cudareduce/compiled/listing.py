@@ -10,8 +10,9 @@ from cudareduce.compiled.nvcc import Compiled, find_nvcc
 from cudareduce.compiled.opcodes import counts_of
 from cudareduce.compiled.resources import parse_resources
 from cudareduce.compiled.sass import Instruction, code_of, find_disassembler
+from cudareduce.compiled.units import reading_stage
 from cudareduce.errors import BuildError, EnvironmentProblem, UsageError
-from cudareduce.launch.prelude import Stage, source
+from cudareduce.launch.prelude import source
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import Reduction
 
@@ -83,7 +84,7 @@ def _compiled(kernel: Kernel, shape: Shape) -> Compiled:
     for refused in (kernel.why_not_block(block), kernel.why_not_items(items, reduction.dtype.size)):
         if refused:
             raise UsageError(f"{kernel.id} {refused}")
-    stage: Stage = "only" if reduction.one_stage or not kernel.relaunches else "first"
+    stage = reading_stage(kernel, reduction)
     made = find_nvcc().compile(source(kernel, reduction, stage, block, items), shape.arch)
     if isinstance(made, BuildError):
         raise UsageError(f"{kernel.id} does not compile for sm_{shape.arch}: {made}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from cudareduce.library.kernel import Kernel
-from cudareduce.library.registry import Registry
+from cudareduce.library.registry import Registry, steps_of
 from cudareduce.report.numbers import measured_text, size_text
 from cudareduce.results.gains import Gain, gains, newest, stored_runs
 
@@ -41,9 +41,9 @@ def _facts(
     for gain in own_gains(registry, results).get(kernel.id, ()):
         yield "measured", gain_text(gain)
     yield "after", kernel.after or "nothing: it begins a lineage"
-    behind = [other.id for other in registry.kernels.values() if other.after == kernel.id]
+    behind = steps_of(registry.kernels).get(kernel.id, ())
     if behind:
-        yield "before", ", ".join(behind)
+        yield "before", ", ".join(step.id for step in behind)
     if kernel.techniques:
         yield "techniques", ", ".join(kernel.techniques)
     for suite, names in registry.published(kernel).items():
@@ -74,11 +74,16 @@ def own_gains(registry: Registry, results: Sequence[Path]) -> Mapping[str, Seque
 
 def gain_text(gain: Gain) -> str:
     """How many times as fast as the step before, on what, where and when."""
+    return f"{times_text(gain)} times as fast as {gain.before}: {measured_on(gain)}"
+
+
+def measured_on(gain: Gain) -> str:
+    """The problem, the card and the day."""
     r = gain.record
     rows = f" x {size_text(r.rows)} rows" if r.rows > 1 else ""
     return (
-        f"{times_text(gain)} times as fast as {gain.before}: {r.reduced} of {size_text(r.n)} "
-        f"{r.dtype}{rows}, {r.timing}, {gain.device}, {gain.created[:10]}"
+        f"{r.reduced} of {size_text(r.n)} {r.dtype}{rows}, {r.timing}, {gain.device}, "
+        f"{gain.created[:10]}"
     )
 
 

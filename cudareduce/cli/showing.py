@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from cudareduce.cli.facts import facts_text
+from cudareduce.compiled.listing import Shape, ptx_text, sass_text
 from cudareduce.compiled.units import main_reduction
 from cudareduce.errors import UsageError
 from cudareduce.escapes import shown
@@ -17,8 +18,7 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.lesson import diff
 from cudareduce.library.registry import Registry, load_registry
 from cudareduce.problem.operators import Reduction, reduction_of
-from cudareduce.show.facts import facts_text
-from cudareduce.show.machine import Shape, ptx_text, sass_text
+from cudareduce.report.terminal import coloured
 
 #: The most kernels that an error names.
 _NAMED = 10
@@ -103,7 +103,7 @@ def diff_text(registry: Registry, kernel: Kernel) -> str:
 def _print(text: str, language: str | None) -> None:
     """Text on standard output; on a terminal with the colours of its language."""
     text = shown(text, _LAYOUT)
-    if language is None or not (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
+    if language is None or not coloured():
         sys.stdout.write(text)
         return
     from rich.console import Console
