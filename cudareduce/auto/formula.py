@@ -30,8 +30,8 @@ _RING, _RING_BYTES = ("9.", "10."), 192 * 2**10
 _L2_BYTES, _PEAK_GB_S = 60 * 2**20, 4814.3
 #: What one SM takes through a ring, in GB/s: 16 of an H100's took 1920, 24 of an H200's 3000.
 _OF_SM_GB_S = 120.0
-#: Up to how much of the bandwidth an SM has time for blocks that end and begin, in GB/s: chunks
-#: that are dealt out win 1 % at 2^28 on an H100, of 25 an SM, and lose 8 on an H200, of 36.
+#: Up to how much bandwidth an SM has time for work that is dealt out, in GB/s. At 2^28 chunks
+#: win 1 % on an H100, of 25 an SM, and lose 8 on an H200, of 36; tickets on 48 SMs win 10, lose 18.
 _LEISURE_GB_S = 30.0
 #: Such chunks of rows: threads a block, and bytes a thread.
 _CHUNK = (512, 128)
@@ -88,8 +88,8 @@ class Facts:
 
     @property
     def leisurely(self) -> bool:
-        """Whether an SM's share of the bandwidth leaves time for blocks to end and begin."""
-        return self.sms is None and self.gb_s <= _LEISURE_GB_S * self.limits.sm_count
+        """Whether an SM's share of the bandwidth leaves time to be dealt its work."""
+        return self.gb_s <= _LEISURE_GB_S * self.limits.sm_count
 
     @property
     def large(self) -> int:
@@ -151,13 +151,15 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
             yield Pick("reduce_tiles_block", block)
             break
     if ring and not reduction.op.indexed and nbytes >= facts.rings > 0:
-        if facts.busy:
+        if facts.busy and facts.leisurely:
             yield Pick("reduce_ring_tickets")
         yield Pick("reduce_tiles_ring")
     for block, thread in _SHAPES:
         if nbytes <= facts.limits.sm_count * block * thread:
             if size == 1:
                 yield Pick("reduce_dp4a_one_word", block, thread)
+            if reduction.op.indexed:
+                yield Pick("reduce_arg_one_word", block, thread // size)
             yield Pick("reduce_tiles_one_word", block, thread // size)
             yield Pick("reduce_tiles_mailbox", block, thread // size)
             break
@@ -167,7 +169,7 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
     if size == 1:
         yield Pick("reduce_dp4a_one_word")
         yield Pick("reduce_tiles_dp4a")
-    if nbytes >= facts.large and facts.leisurely:
+    if nbytes >= facts.large and facts.leisurely and facts.sms is None:
         yield Pick("reduce_chunks")
     if nbytes >= facts.large and ring:
         yield Pick("reduce_tiles_ring")
@@ -188,7 +190,8 @@ def _of_rows(size: int, n: int, rows: int, facts: Facts, aligned: bool) -> Itera
         yield Pick("reduce_rows_staged")
     if rows < _FEW_ROWS * facts.limits.sm_count and row >= _LONG_ROW and row * rows >= _LARGE:
         yield Pick("reduce_rows_split")
-    if facts.leisurely and row >= 4 * block * thread and row * rows >= facts.large:
+    dealt = facts.leisurely and facts.sms is None
+    if dealt and row >= 4 * block * thread and row * rows >= facts.large:
         yield Pick("reduce_rows_split", block, thread // size, "cover")
     few = rows * _OF_WARP < facts.under_way
     if row >= _LONG_ROW or (few and row > _OF_WARP):

@@ -1,7 +1,7 @@
 /*+++
 title          = "Tiles through a ring, by ticket"
 change         = "Tiles go to who has room for them, by tickets that a warp of its own draws; each load has a sum of its own."
-expect         = "On 32 to 96 of 132 SMs 95 to 98 % of reading alone, equal shares 87 to 94; on all SMs 94 and 98 (H100)."
+expect         = "H100: on 32 to 96 of 132 SMs 95 to 98 % of reading alone, equal shares 87 to 94. H200: 75, shares 90."
 after          = "reduce_tiles_ring"
 scope          = "grid"
 grid           = "per_sm"

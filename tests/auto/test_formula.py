@@ -105,9 +105,9 @@ def test_with_fewer_sms_polling_ends_sooner(registry: Registry) -> None:
 
 
 def test_on_some_of_the_sms_it_takes_rings_once_they_are_full(registry: Registry) -> None:
-    """By ticket where any order will do and they keep the memory busy; never on all SMs, nor on
-    GPUs without room for a ring."""
-    few = replace(H200_FACTS, sms=48)
+    """By ticket where any order will do, they keep the memory busy and have time for it; never on
+    all SMs, nor on GPUs without room for a ring."""
+    few, leisurely = replace(H200_FACTS, sms=48), replace(CARDS["H100"].facts, sms=48)
     full = 48 * 192 * 1024 // 4
 
     def names(facts: Facts, n: int, name: str = AUTO, dtype: str = "float32") -> str:
@@ -115,11 +115,12 @@ def test_on_some_of_the_sms_it_takes_rings_once_they_are_full(registry: Registry
         assert case is not None
         return case.kernel.entry
 
-    assert names(few, full) == "reduce_ring_tickets" == names(few, 2**30)
+    assert names(leisurely, full) == "reduce_ring_tickets" == names(leisurely, 2**30)
+    assert names(few, full) == "reduce_tiles_ring" == names(few, 2**30)
     assert names(few, full - 1) == "reduce_tiles_self_reset"
-    assert names(replace(few, sms=40), 2**28) == "reduce_tiles_ring"
-    assert names(few, 2**28, AUTO_FIXED) == "reduce_tiles_ring"
-    assert names(few, 2**28, AUTO_FIXED, "int32") == "reduce_ring_tickets"
+    assert names(replace(leisurely, sms=24), 2**28) == "reduce_tiles_ring"
+    assert names(leisurely, 2**28, AUTO_FIXED) == "reduce_tiles_ring"
+    assert names(leisurely, 2**28, AUTO_FIXED, "int32") == "reduce_ring_tickets"
     assert names(few, 2**28, dtype="int8") == "reduce_dp4a_one_word"
     for other in (replace(few, sms=132), replace(few, lacks=("tma",)), H200_FACTS):
         assert names(other, 2**25) == "reduce_tiles_self_reset"

@@ -142,7 +142,9 @@ def test_the_tree_has_each_kernel_once_below_the_one_before(cudareduce: Call) ->
     assert len(lines) == len(kernels)
     for name, kernel in kernels.items():
         assert depth[name] == (depth[kernel.after] + 4 if kernel.after else 0)
-    assert re.search(rf"{KERNEL}  1\.\d+±\.\d+x H200 .* Sequential addressing", out)
+    assert re.search(
+        rf"{KERNEL}  1\.\d+±\.\d+x H100  1\.\d+±\.\d+x H200  Sequential addressing", out
+    )
 
 
 def test_a_suites_tree_has_what_its_kernels_come_from(cudareduce: Call) -> None:

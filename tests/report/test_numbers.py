@@ -99,7 +99,8 @@ def test_no_digit_lies_beyond_its_interval(
     text = measured_text(value, value * (1 - below), value * (1 + above), finest)
     shown, half = (Decimal(part) for part in text.split("±"))
     assert len(half.normalize().as_tuple().digits) == 1
-    half_width = max((below + above) * value / 2, finest, min(0.001, value / 50))
+    least = value / 50 if value < 0.01 else 0.001
+    half_width = max((below + above) * value / 2, finest, least)
     unit = 10.0 ** floor(log10(half_width))  # the place of its first digit
     assert abs(float(half) - half_width) <= unit / 2 * 1.0001
     assert abs(float(shown) - value) <= unit / 2 * 1.0001
