@@ -70,8 +70,8 @@ class Program(Protocol):
     def binary_sha(self) -> str | None:
         """SHA-256 of the machine code, None where there is none for a GPU."""
 
-    def set_constant(self, name: str, value: int) -> None:
-        """Set a 64-bit `__constant__` of the program."""
+    def set_constant(self, name: str, *values: int) -> None:
+        """Set a `__constant__` of the program that holds so many words of 64 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,9 +93,9 @@ class FakeProgram:
     factor: float = 1.0
     inner: Program | None = None
 
-    def set_constant(self, name: str, value: int) -> None:
+    def set_constant(self, name: str, *values: int) -> None:
         if self.inner:
-            self.inner.set_constant(name, value)
+            self.inner.set_constant(name, *values)
 
 
 @dataclass

@@ -79,18 +79,20 @@ class CpuProgram:
             return all_kernels + dynamic
         return _static_shared(self._path, self.entry) + dynamic
 
-    def set_constant(self, name: str, value: int) -> None:
-        """Set a 64-bit `__constant__` of the program. Raises KernelFault if there is none."""
+    def set_constant(self, name: str, *values: int) -> None:
+        """Set a `__constant__` of the program, words of 64 bits. Raises KernelFault if there is
+        none."""
         for other in self.others:
-            other.set_constant(name, value)
+            other.set_constant(name, *values)
         try:
             symbol = ctypes.c_uint64.in_dll(self._library, name)
         except ValueError:
             raise KernelFault(f"{self.entry} has no __constant__ named {name}") from None
-        data = ctypes.c_uint64(value % 2**64)
-        size = self._runtime.cudaemu_set_symbol(ctypes.addressof(symbol), ctypes.byref(data), 8)
-        if size != 8:
-            raise KernelFault(f"{name} of {self.entry} has {size} bytes, not 8")
+        data = (ctypes.c_uint64 * len(values))(*(value % 2**64 for value in values))
+        room = ctypes.sizeof(data)
+        size = self._runtime.cudaemu_set_symbol(ctypes.addressof(symbol), ctypes.byref(data), room)
+        if size != room:
+            raise KernelFault(f"{name} of {self.entry} has {size} bytes, not {room}")
 
 
 def program_in(

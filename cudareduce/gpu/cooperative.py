@@ -37,14 +37,17 @@ class CooperativeFunction:
         if code:
             raise KernelFault(f"the driver refuses {name} (CUDA error {code})")
 
-    def set_constant(self, name: str, value: int) -> None:
-        """Set a 64-bit `__constant__`."""
-        address, size, held = ctypes.c_uint64(), ctypes.c_size_t(), ctypes.c_uint64(value)
+    def set_constant(self, name: str, *values: int) -> None:
+        """Set a `__constant__`, words of 64 bits."""
+        address, size = ctypes.c_uint64(), ctypes.c_size_t()
+        held = (ctypes.c_uint64 * len(values))(*values)
         self._call(
             "cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(size), self._module,
             name.encode(),
         )  # fmt: skip
-        self._call("cuMemcpyHtoD_v2", address, ctypes.byref(held), ctypes.c_size_t(8))
+        self._call(
+            "cuMemcpyHtoD_v2", address, ctypes.byref(held), ctypes.c_size_t(ctypes.sizeof(held))
+        )
 
     def launcher(
         self, grid: int, block: int, words: Sequence[int], shared: int, stream: int, sm_count: int

@@ -39,12 +39,12 @@ class CudaProgram:
         self.entry, self.binary_sha = entry, binary_sha
         self.function, self.cooperative = module.get_function(entry), cooperative
 
-    def set_constant(self, name: str, value: int) -> None:
+    def set_constant(self, name: str, *values: int) -> None:
         if self.cooperative:
-            self.cooperative.set_constant(name, value)
+            self.cooperative.set_constant(name, *values)
             return
         address, _ = self._module.get_global(name)
-        self._driver.memcpy_htod(address, np.uint64(value))
+        self._driver.memcpy_htod(address, np.array(values, np.uint64))
 
 
 def _hash_of(cubin: Path) -> tuple[Path, str]:

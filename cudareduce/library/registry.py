@@ -18,7 +18,9 @@ from cudareduce.library.kernel import Adopt, Kernel, load_kernel, load_kernels
 from cudareduce.library.suite import Suite, load_suite
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-
+#: The folder of kernels that several GPUs run together: no reductions of one, and with a header of
+#: their own (several/exchange.py).
+EXCHANGES = "ranks"
 
 #: What is no kernel, but the best one for a problem: in any order of blocks, and in a fixed one, in
 #: which a sum of floats has the same bits each time.
@@ -216,6 +218,8 @@ def load_registry(extra: Sequence[Path] = ()) -> Registry:
         if not folder.is_dir():
             raise UsageError(f"{folder} is not a folder of kernels")
         for path in sorted([*folder.glob("*.cu"), *folder.glob("*/*.cu")]):
+            if path.parent == own / EXCHANGES:
+                continue
             family = path.parent.name if path.parent != folder else folder.name
             kernel = load_kernel(path, family, foreign=folder != own)
             if kernel.id in kernels:

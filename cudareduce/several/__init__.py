@@ -1,0 +1,1 @@
+"""Several GPUs: ranks that meet, exchange, and are one run."""

@@ -1,0 +1,84 @@
+// What kernels of several GPUs share. Each rank has a window of memory that all ranks can address, and
+// all windows are laid out alike: so an array is an offset, and of whom it is, is the rank's number.
+#include <cuda/atomic>
+
+__constant__ unsigned long long WINDOW[RANKS], RANK[1], LATE[1];
+
+template <typename T> __device__ T *at(size_t rank, size_t offset) { return (T *)(WINDOW[rank] + offset); }
+template <typename T> using Shared = cuda::atomic_ref<T, cuda::thread_scope_system>;
+
+// The first words of a window: 1 if this rank has waited too long for another one, and for which.
+struct Status { unsigned gave_up, whom; };
+
+// Wait until `ready`, but not for ever: a rank that has ended would leave this GPU hanging.
+template <typename Ready> __device__ void wait(unsigned whom, Ready ready)
+{
+    const long long begin = clock64();
+    while (!ready())
+        if (clock64() - begin > PATIENCE) {
+            Status *status = at<Status>(RANK[0], 0);
+            status->whom = whom;
+            status->gave_up = 1;
+            return;
+        }
+}
+
+// In a build that looks for races one rank is late here, for any reason that a GPU may have.
+__device__ void stumble()
+{
+    if constexpr (STUMBLE > 0)
+        if (RANK[0] == LATE[0] && threadIdx.x == 0)
+            for (const long long begin = clock64(); clock64() - begin < STUMBLE;) {}
+}
+
+// A barrier of block b of all ranks, whose threads have all come; what was written before it is read
+// behind it. Each rank has a word for each block of each other one, so nothing is counted or cleared:
+// the barrier's number is written there, and numbers only grow.
+__device__ void meet(size_t flags, unsigned number)
+{
+    __syncthreads();
+    if (threadIdx.x < RANKS) {
+        unsigned *theirs = at<unsigned>(threadIdx.x, flags) + blockIdx.x * RANKS + RANK[0];
+        unsigned *mine = at<unsigned>(RANK[0], flags) + blockIdx.x * RANKS + threadIdx.x;
+        Shared<unsigned>(*theirs).store(number, cuda::std::memory_order_release);
+        __syncwarp((1u << RANKS) - 1); // all have been told before anybody waits
+        wait(threadIdx.x, [=] {
+            return (int)(Shared<unsigned>(*mine).load(cuda::std::memory_order_acquire) - number) >= 0;
+        });
+    }
+    stumble();
+    __syncthreads();
+}
+
+struct alignas(VECTOR * sizeof(In)) Pack { In at[VECTOR]; };
+
+// The packs [begin, end) of all ranks' arrays, tile by tile: loaded from all, combined in the order of
+// ranks, and so to the same bits whoever does it, and stored by `store`.
+template <typename Store> __device__ void fold_tiles(size_t in, size_t begin, size_t end, Store store)
+{
+    constexpr unsigned LOADS = RANKS < 8 ? 8 / RANKS : 1, TILE = LOADS * BLOCK;
+    for (size_t tile = begin + blockIdx.x * TILE; tile < end; tile += (size_t)gridDim.x * TILE) {
+        const size_t first = tile + threadIdx.x;
+        Pack of[LOADS][RANKS];
+#pragma unroll
+        for (unsigned l = 0; l < LOADS; l++)
+#pragma unroll
+            for (unsigned r = 0; r < RANKS; r++)
+                if (first + l * BLOCK < end)
+                    of[l][r] = at<Pack>(r, in)[first + l * BLOCK];
+#pragma unroll
+        for (unsigned l = 0; l < LOADS; l++) {
+            Pack answer;
+#pragma unroll
+            for (unsigned e = 0; e < VECTOR; e++) {
+                Acc value = Op::lift(of[l][0].at[e], 0);
+#pragma unroll
+                for (unsigned r = 1; r < RANKS; r++)
+                    value = Op::combine(value, Op::lift(of[l][r].at[e], r));
+                answer.at[e] = In(Op::finish(value));
+            }
+            if (first + l * BLOCK < end)
+                store(first + l * BLOCK, answer);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+"""What ranks put in, and what must come out.
+
+Whole numbers that depend on the rank, on the place and on the call: so a rank that is left out or
+taken twice, a share that is shifted, and the input of the call before all show, and every order of
+additions gives the same answer. Numbers at random show whether ranks have the same bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cudareduce.problem.dtypes import DType
+from cudareduce.problem.operators import Reduction
+from cudareduce.several.exchange import Collective, vector_of
+
+Array = np.ndarray
+
+#: Operators of arrays, as NumPy has them.
+UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+#: Values are below this: sums of 8 ranks are exact in bfloat16, which has 8 bits.
+_MOST = 16
+_FACTORS = (1, 2, 1, -1)
+
+
+def whole(reduction: Reduction, rank: int, call: int, n: int) -> Array:
+    """The elements of a rank at a call, as int64."""
+    place = np.arange(n, dtype=np.uint64)
+    mixed = place * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
+        (rank + 1) * 0xBF58476D1CE4E5B9 + call * 0x94D049BB133111EB & 2**64 - 1
+    )
+    mixed ^= mixed >> np.uint64(31)
+    mixed *= np.uint64(0xD6E8FEB86659FD93)
+    bits = (mixed >> np.uint64(40)).astype(np.int64)
+    signed = reduction.dtype.kind != "uint"
+    if reduction.op.name == "prod":
+        factors = np.array(_FACTORS if signed else [abs(factor) for factor in _FACTORS])
+        return np.asarray(factors[bits % len(factors)])
+    return bits % (2 * _MOST - 1) - (_MOST - 1 if signed else 0)
+
+
+def at_random(rank: int, n: int) -> Array:
+    """Numbers of both signs of a rank, as float64, whose sums are rounded."""
+    return np.random.default_rng([7, rank, n]).standard_normal(n)
+
+
+def stored(values: Array, dtype: DType) -> Array:
+    """Values as an array of a type: bfloat16 as its bits."""
+    if dtype.name != "bfloat16":
+        return values.astype(dtype.storage)
+    bits = values.astype(np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def read(array: Array, dtype: DType) -> Array:
+    """The values of such an array, which NumPy can compare."""
+    if dtype.name != "bfloat16":
+        return array
+    return (array.astype(np.uint32) << 16).view(np.float32)
+
+
+def expected(reduction: Reduction, inputs: list[Array]) -> Array:
+    """The answer for the values of all ranks, in a wider type."""
+    answer: Array = UFUNCS[reduction.op.name].reduce(inputs)
+    return answer
+
+
+def share(collective: Collective, reduction: Reduction, rank: int, size: int, n: int) -> slice:
+    """Which elements of the answer a rank must have."""
+    if collective == "all-reduce":
+        return slice(0, n)
+    if collective == "reduce":
+        return slice(0, n if rank == 0 else 0)
+    vector = vector_of(reduction)
+    packs = -(-n // vector)
+    begin, end = packs * rank // size, packs * (rank + 1) // size
+    return slice(min(n, begin * vector), min(n, end * vector))

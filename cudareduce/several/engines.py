@@ -1,0 +1,125 @@
+"""What exchanges arrays among ranks: kernels of ours over memory that all can address, or the host.
+
+An engine runs one collective of one reduction on arrays that lie in windows. All ranks call it with
+the same numbers, which grow by one; a call ends when this rank has its answer.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from cudareduce.backend import Backend, Program
+from cudareduce.errors import BuildError, KernelFault
+from cudareduce.problem.dtypes import DType
+from cudareduce.problem.operators import Reduction
+from cudareduce.several.elements import UFUNCS, read, share, stored
+from cudareduce.several.exchange import Collective, Exchange, source, vector_of
+from cudareduce.several.meeting import Meeting
+from cudareduce.several.windows import MOST_BLOCKS, Windows
+
+
+class Engine(Protocol):
+    """One way to run a collective."""
+
+    name: str
+    mail: bool  # it takes arrays of a few bytes only
+
+    def run(self, n: int, call: int, late: int) -> None:
+        """Arrays of `n` elements; rank `late` is the one that stumbles, in builds that do. Raises
+        KernelFault and RankLost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What all engines of a run share."""
+
+    backend: Backend
+    meeting: Meeting
+    windows: Windows
+    collective: Collective
+    reduction: Reduction
+
+
+class Peer:
+    """A kernel of ours, launched by all ranks."""
+
+    def __init__(self, stage: Stage, kernel: Exchange, program: Program) -> None:
+        self.name, self.mail = f"peer:{kernel.short}", kernel.mail
+        self._stage, self._kernel, self._program = stage, kernel, program
+        program.set_constant("WINDOW", *stage.windows.addresses)
+        program.set_constant("RANK", stage.windows.rank)
+
+    def run(self, n: int, call: int, late: int) -> None:
+        stage, kernel = self._stage, self._kernel
+        vector, parts = vector_of(stage.reduction), stage.windows.layout
+        count = n if kernel.mail else -(-n // vector)
+        grid = max(1, min(-(-count // kernel.block), MOST_BLOCKS,
+                          stage.backend.limits().sm_count))  # fmt: skip
+        places = [parts.input, parts.output, count, parts.flags, parts.mail, call]
+        self._program.set_constant("LATE", late)
+        stage.backend.launcher(self._program, grid, kernel.block, places)()
+        stage.backend.synchronize()
+        self._look_for_those_who_gave_up()
+
+    def _look_for_those_who_gave_up(self) -> None:
+        backend, windows = self._stage.backend, self._stage.windows
+        status = windows.part(0, 8)
+        gave_up, whom = backend.download(status, "uint32", 2)
+        if gave_up:
+            backend.zero(status)
+            raise KernelFault(f"rank {windows.rank} has waited too long for rank {whom}")
+
+
+class Host:
+    """The ranks' processes: every array over the meeting's connections, combined by NumPy."""
+
+    name, mail = "host", False
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def run(self, n: int, call: int, late: int) -> None:
+        stage, dtype = self._stage, self._stage.reduction.dtype
+        parts, size = stage.windows.layout, dtype.size
+        own = stage.backend.download(stage.windows.part(parts.input, n * size), dtype.storage, n)
+        texts = stage.meeting.everybody(base64.b64encode(own.tobytes()).decode())
+        arrays = [np.frombuffer(base64.b64decode(text), dtype.storage) for text in texts]
+        answer = stored(self._combined([read(array, dtype) for array in arrays]), dtype)
+        mine = share(stage.collective, stage.reduction, stage.meeting.rank, len(arrays), n)
+        place = stage.windows.part(parts.output, n * size)
+        stage.backend.write(place, np.ascontiguousarray(answer[mine]), mine.start * size)
+
+    def _combined(self, arrays: list[np.ndarray]) -> np.ndarray:
+        """In the order of ranks, in the type that kernels accumulate in."""
+        acc: DType = self._stage.reduction.acc
+        combine = UFUNCS[self._stage.reduction.op.name]
+        value = arrays[0].astype(acc.storage)
+        for array in arrays[1:]:
+            value = combine(value, array.astype(acc.storage))
+        return value
+
+
+def peer_engines(
+    stage: Stage, kernels: list[Exchange], stumble: int = 0
+) -> list[Peer | BuildError]:
+    """Kernels of ours as engines, compiled by rank 0 first, so that the others find what it has
+    made. Raises EnvironmentProblem and RankLost."""
+    ranks = stage.meeting.size
+    sources = [source(kernel, stage.reduction, ranks, stumble) for kernel in kernels]
+    if stage.meeting.rank > 0:
+        stage.meeting.barrier()
+    built = stage.backend.build(sources)
+    if stage.meeting.rank == 0:
+        stage.meeting.barrier()
+    found: list[Peer | BuildError] = []
+    for kernel, program in zip(kernels, built, strict=True):
+        assert program is not None  # there was no deadline
+        if isinstance(program, BuildError):
+            found.append(program)
+        else:
+            found.append(Peer(stage, kernel, program))
+    return found

@@ -1,0 +1,129 @@
+"""Is what an engine leaves right, on every rank, at every call?
+
+Inputs change between calls that follow one another, and one rank in turn comes late: only then does
+it show that somebody does not wait for another's input, or writes over it while it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cudareduce.errors import KernelFault
+from cudareduce.several.elements import (
+    Array,
+    at_random,
+    expected,
+    read,
+    share,
+    stored,
+    whole,
+)  # fmt: skip
+from cudareduce.several.engines import Engine, Stage
+from cudareduce.several.exchange import vector_of
+
+#: Calls with inputs that change, and with one that does not; how late a rank is, in s, on the host,
+#: and in a kernel's clocks, or the emulator's ns.
+CALLS, REPEATS = 6, 10
+LATE_S, STUMBLE = 2e-3, 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came of an engine: why it is wrong, if it is; whether all ranks had the same bits; how
+    many answers differed among how many calls with the same input."""
+
+    engine: str
+    wrong: str | None
+    same_bits: bool | None
+    distinct: int | None
+    calls: int
+
+
+def sizes(vector: int, ranks: int, most: list[int]) -> list[int]:
+    """Where shares and packs end, up to the largest that is asked for, and those."""
+    edges = {1, vector - 1, vector, vector + 1, vector * ranks - 1, vector * ranks,
+             vector * ranks + 1, 1000, 4099}  # fmt: skip
+    return sorted({n for n in edges if 0 < n <= max(most)} | set(most))
+
+
+def examine(stage: Stage, engine: Engine, asked: list[int], calls: Iterator[int]) -> Finding:
+    """Run an engine at all sizes, and judge all its answers. All ranks do so together, and find
+    the same. Raises RankLost."""
+    made = 0
+    for n in sizes(vector_of(stage.reduction), stage.meeting.size, asked):
+        wrong = None
+        for turn in range(CALLS):
+            made, number = made + 1, next(calls)
+            if wrong is None:
+                wrong = _wrong(stage, engine, n, turn, number)
+        told = [text for text in stage.meeting.everybody(wrong) if text]
+        if told:
+            return Finding(engine.name, told[0], None, None, made)
+    same_bits, distinct, far = _repeated(stage, engine, max(asked), calls)
+    return Finding(engine.name, far, same_bits, distinct, made + REPEATS)
+
+
+def _wrong(stage: Stage, engine: Engine, n: int, turn: int, number: int) -> str | None:
+    """Why one call is wrong on this rank; None if it is right."""
+    reduction, ranks = stage.reduction, stage.meeting.size
+    late = turn % ranks
+    if stage.meeting.rank == late:
+        time.sleep(LATE_S)
+    try:
+        answer = _answer(stage, engine, whole(reduction, stage.meeting.rank, turn, n), number, late)
+    except KernelFault as fault:
+        return f"{fault}, at n = {n}"
+    want = expected(reduction, [whole(reduction, rank, turn, n) for rank in range(ranks)])
+    mine = share(stage.collective, reduction, stage.meeting.rank, ranks, n)
+    right = read(stored(want, reduction.dtype), reduction.dtype)[mine]
+    got = answer[mine]
+    off = np.flatnonzero(~(got == right))
+    if not len(off):
+        return None
+    first = off[0]
+    return (
+        f"rank {stage.meeting.rank}, n = {n}, call {turn + 1}: element {mine.start + first} is "
+        f"{got[first]}, not {right[first]}; {len(off)} of {len(right)} are wrong"
+    )
+
+
+def _repeated(
+    stage: Stage, engine: Engine, n: int, calls: Iterator[int]
+) -> tuple[bool, int, str | None]:
+    """Whether all ranks had the same bits, how many answers there were to one input, and why they
+    are wrong if they are."""
+    reduction, rank, ranks = stage.reduction, stage.meeting.rank, stage.meeting.size
+    float_type = reduction.dtype.kind == "float" and reduction.op.name != "prod"
+    inputs = [at_random(r, n) if float_type else whole(reduction, r, 0, n) for r in range(ranks)]
+    held = [read(stored(values, reduction.dtype), reduction.dtype).astype(np.float64)
+            for values in inputs]  # fmt: skip
+    mine = share(stage.collective, reduction, rank, ranks, n)
+    # at most `ranks` roundings of each element, the last one to the type that travels
+    bound = ranks * reduction.dtype.epsilon * np.sum(np.abs(held), axis=0)[mine]
+    hashes, far = [], None
+    for _ in range(REPEATS):
+        answer = _answer(stage, engine, inputs[rank], next(calls), 0)[mine]
+        hashes.append(hashlib.sha256(np.ascontiguousarray(answer).tobytes()).hexdigest())
+        if float_type and not (np.abs(answer - expected(reduction, held)[mine]) <= bound).all():
+            far = f"rank {rank}, n = {n}: further off than any order of additions explains"
+    every = stage.meeting.everybody([hashes, far])
+    lists = [some for some, _ in every]
+    same = stage.collective != "all-reduce" or all(some == lists[0] for some in lists)
+    distinct = max(len(set(some)) for some in lists)
+    return same, distinct, next((why for _, why in every if why), None)
+
+
+def _answer(stage: Stage, engine: Engine, values: Array, call: int, late: int) -> Array:
+    """What a call makes of this rank's values; of what it must not write, NaN or -1."""
+    dtype, parts, n = stage.reduction.dtype, stage.windows.layout, len(values)
+    output = stage.windows.part(parts.output, n * dtype.size)
+    given = stage.windows.part(parts.input, n * dtype.size)
+    stage.backend.poison(output)
+    stage.backend.write(given, stored(values, dtype))
+    engine.run(n, call, late)
+    return read(stage.backend.download(output, dtype.storage, n), dtype)

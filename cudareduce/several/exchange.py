@@ -1,0 +1,109 @@
+"""The kernels that several GPUs run together: one file each, below kernels/ranks.
+
+Each has a header, as other kernels do, and the arguments `(size_t in, size_t out, size_t count,
+size_t flags, size_t mail, size_t call)`: places in a window that all ranks have, how many packs or,
+of one that sends mail, elements there are, and the number of the call, which grows by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+from cudareduce.backend import Source
+from cudareduce.errors import UsageError
+from cudareduce.launch.prelude import prelude
+from cudareduce.library.registry import EXCHANGES, kernels_folder
+from cudareduce.library.toml import BadToml, parse
+from cudareduce.problem.operators import Reduction
+
+Collective = Literal["all-reduce", "reduce-scatter", "reduce"]
+#: What each leaves where.
+COLLECTIVES: dict[Collective, str] = {
+    "all-reduce": "the result of all ranks' arrays, element by element, on all of them",
+    "reduce-scatter": "of that result each rank has a share",
+    "reduce": "that result on rank 0",
+}
+#: Bytes of a load.
+PACK_BYTES = 16
+#: How long a rank waits on the device, in clocks of an SM, or ns of the emulator.
+PATIENCE = 4_000_000_000
+_OPENS, _CLOSES = "/*+++", "+++*/"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One kernel file: what its header says, and its text. `wrong` says why it is not right, where
+    it is kept for that."""
+
+    id: str
+    path: Path
+    text: str = field(repr=False)
+    title: str
+    change: str
+    expect: str
+    collective: Collective
+    block: int
+    after: str | None = None
+    mail: bool = False
+    wrong: str | None = None
+
+    @property
+    def short(self) -> str:
+        """Its name among those of its collective."""
+        prefix = self.collective.replace("-", "_")
+        return self.id.removeprefix(f"{prefix}_").removeprefix("reduce_")
+
+
+def load_exchanges(folder: Path | None = None) -> dict[str, Exchange]:
+    """All of a folder, by default those of the package, by name. A header that cannot be read is a
+    UsageError."""
+    paths = sorted((folder or kernels_folder() / EXCHANGES).glob("*.cu"))
+    return {path.stem: _load(path) for path in paths}
+
+
+def _load(path: Path) -> Exchange:
+    text = path.read_text(encoding="utf-8")
+    head, opened, rest = text.partition(_OPENS)
+    body, closed, _ = rest.partition(_CLOSES)
+    if not opened or not closed or head.strip():
+        raise UsageError(f"{path}: a kernel of several GPUs begins with a header, {_OPENS}")
+    try:
+        values = parse(body)
+        found = Exchange(path.stem, path, text, **values)
+    except BadToml as error:
+        raise UsageError(f"{path}: the header is not valid TOML: {error}") from None
+    except TypeError as error:
+        raise UsageError(f"{path}: {str(error).partition('() ')[2]} in the header") from None
+    if found.collective not in COLLECTIVES:
+        raise UsageError(f"{path}: collective: one of {', '.join(COLLECTIVES)}")
+    return found
+
+
+def of_collective(exchanges: Mapping[str, Exchange], collective: Collective) -> dict[str, Exchange]:
+    """Those of a collective by their short names, the right ones first."""
+    some = [kernel for kernel in exchanges.values() if kernel.collective == collective]
+    return {kernel.short: kernel for kernel in sorted(some, key=lambda k: k.wrong is not None)}
+
+
+def vector_of(reduction: Reduction) -> int:
+    """Elements of a pack."""
+    return PACK_BYTES // reduction.dtype.size
+
+
+def source(kernel: Exchange, reduction: Reduction, ranks: int, stumble: int = 0) -> Source:
+    """The translation unit of a kernel among so many ranks. With `stumble` the rank whose number is
+    in LATE stops for so many clocks wherever it has waited for others."""
+    vector = vector_of(reduction)
+    shared = Path(str(files("cudareduce.several") / "device" / "ranks.cuh"))
+    text = "".join([
+        prelude(reduction, "only", kernel.block, vector, vector),
+        f"constexpr unsigned RANKS = {ranks};\n",
+        f"constexpr long long PATIENCE = {PATIENCE}, STUMBLE = {stumble};\n",
+        f'#line 1 "{shared}"\n{shared.read_text(encoding="utf-8")}',
+        f'#line 1 "{kernel.path}"\n{kernel.text}',
+    ])  # fmt: skip
+    return Source(text, kernel.id, kernel.path)

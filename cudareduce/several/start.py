@@ -1,0 +1,82 @@
+"""Ranks of one host, started by the tool itself: the same command once for each."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from cudareduce.errors import worst_exit_code
+from cudareduce.several.place import OWN
+from cudareduce.temporary import temporary_folder
+
+#: How long the others may go on when one has ended with an error, in s: they learn of it by
+#: themselves, unless they stand still.
+_GRACE_S = 12.0
+_LOOK_S = 0.05
+#: Lines of a rank that has said nothing but on its standard error.
+_MOST_LINES = 20
+
+
+def start(size: int, argv: Sequence[str]) -> int:
+    """Run `cudareduce ARGV` as so many ranks and wait for them; the exit code of the worst. Rank 0
+    prints, and writes what is to be written; what others print on standard error is shown if they
+    end with an error that rank 0 has not told."""
+    with temporary_folder() as folder:
+        meeting = Path(folder, "meeting.json")
+        ranks = [_rank(rank, size, argv, meeting) for rank in range(size)]
+        try:
+            _wait(ranks)
+        finally:  # also where the user has interrupted it
+            for process in ranks:
+                if process.poll() is None:
+                    process.kill()
+                process.wait()
+        _tell_crashes(ranks, meeting.parent)
+    codes = [process.returncode for process in ranks]
+    return next((code for code in codes if code in (130, 70)), None) or worst_exit_code(
+        {code if code >= 0 else 6 for code in codes}
+    )
+
+
+def _rank(rank: int, size: int, argv: Sequence[str], meeting: Path) -> subprocess.Popen[bytes]:
+    environment = os.environ | {
+        OWN.rank: str(rank), OWN.size: str(size), OWN.local_rank: str(rank), OWN.job: str(meeting),
+    }  # fmt: skip
+    command = [sys.executable, "-m", "cudareduce", *argv]
+    if rank == 0:
+        return subprocess.Popen(command, env=environment)
+    with _errors(meeting.parent, rank).open("wb") as errors:
+        return subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )  # fmt: skip
+
+
+def _errors(folder: Path, rank: int) -> Path:
+    return folder / f"rank-{rank}.txt"
+
+
+def _wait(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Until all have ended, or some time after one has ended with an error."""
+    until: float | None = None
+    while any(process.poll() is None for process in ranks):
+        if until is None and any(process.returncode for process in ranks):
+            until = time.monotonic() + _GRACE_S
+        if until is not None and time.monotonic() > until:
+            return
+        time.sleep(_LOOK_S)
+
+
+def _tell_crashes(ranks: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
+    """What ranks have printed that a signal has ended: they could tell nobody else."""
+    for rank, process in enumerate(ranks):
+        if rank and process.returncode < 0:
+            with suppress(OSError):
+                lines = _errors(folder, rank).read_text(errors="replace").splitlines()
+                for line in lines[-_MOST_LINES:]:
+                    print(f"rank {rank}: {line}", file=sys.stderr)

@@ -1,0 +1,96 @@
+"""Memory that every rank has and all ranks can address, laid out alike in each.
+
+Among processes of one host without a GPU it is a file that all map.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cudareduce.errors import EnvironmentProblem
+from cudareduce.several.meeting import Meeting
+from cudareduce.temporary import temporary_folder
+
+#: Blocks of a grid that can wait for those of other ranks.
+MOST_BLOCKS = 1024
+_ALIGNED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where everything lies in a window, in bytes from its start: a rank's status, flags, input,
+    output and mail."""
+
+    flags: int
+    input: int
+    output: int
+    mail: int
+    nbytes: int
+
+
+def layout(ranks: int, array_bytes: int, mail_bytes: int) -> Layout:
+    """A window for arrays of so many bytes, and so many of mail."""
+    sizes = (_ALIGNED, 4 * ranks * MOST_BLOCKS, array_bytes, array_bytes, mail_bytes)
+    places, at = [], 0
+    for size in sizes:
+        places.append(at)
+        at += -(-size // _ALIGNED) * _ALIGNED
+    _, flags, given, output, mail = places
+    return Layout(flags, given, output, mail, at)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some bytes of this rank's window, as a backend's buffer."""
+
+    address: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Where each rank's window begins, as this rank addresses it, and which one is its own."""
+
+    addresses: tuple[int, ...]
+    rank: int
+    layout: Layout
+
+    def part(self, offset: int, nbytes: int) -> Part:
+        """Some bytes of the own window."""
+        return Part(self.addresses[self.rank] + offset, nbytes)
+
+
+@contextmanager
+def mapped_windows(meeting: Meeting, parts: Layout) -> Iterator[Windows]:
+    """Windows in files that the processes of one host map; cleared. Raises RankLost, and
+    EnvironmentProblem where ranks are on several hosts."""
+    hosts = sorted(set(meeting.everybody(socket.gethostname())))
+    if len(hosts) > 1:
+        raise EnvironmentProblem(
+            f"without GPUs ranks exchange through memory of one host, and these are on "
+            f"{', '.join(hosts)}: start them on one"
+        )
+    with temporary_folder() as folder:
+        own = Path(folder, "window")
+        with own.open("wb") as file:
+            file.truncate(parts.nbytes)
+        maps = [_mapped(Path(path), parts.nbytes) for path in meeting.everybody(str(own))]
+        try:
+            words = [ctypes.c_char.from_buffer(each) for each in maps]
+            addresses = tuple(ctypes.addressof(word) for word in words)
+            yield Windows(addresses, meeting.rank, parts)
+        finally:
+            words.clear()
+            for each in maps:
+                each.close()
+
+
+def _mapped(path: Path, nbytes: int) -> mmap.mmap:
+    with path.open("r+b") as file:
+        return mmap.mmap(file.fileno(), nbytes)
