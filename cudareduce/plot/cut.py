@@ -10,3 +10,13 @@ def cut(name: str, most: int) -> str:
         return name
     end = (most - 1) // 2
     return f"{name[: most - 1 - end]}…{name[len(name) - end :]}"
+
+
+def broken(name: str, width: int) -> str:
+    """A name in lines that a field has room for, broken where its words end."""
+    lines = [""]
+    for word in name.replace(":", ":\0").replace("_", "_\0").split("\0"):
+        if lines[-1] and len(lines[-1] + word) > width:
+            lines.append("")
+        lines[-1] += word
+    return "\n".join(lines)

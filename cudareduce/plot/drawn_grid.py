@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudareduce.plot.colours import coloured
-from cudareduce.plot.cut import cut
+from cudareduce.plot.cut import broken, cut
 from cudareduce.plot.figure import Grid
 
 if TYPE_CHECKING:
@@ -42,13 +42,3 @@ def draw_grid(figure: Grid, axes: Axes) -> None:
     axes.set_xlabel(figure.across)
     for side in axes.spines.values():
         side.set_visible(False)
-
-
-def broken(name: str, width: int) -> str:
-    """A name in lines that a field has room for, broken where its words end."""
-    lines = [""]
-    for word in name.replace(":", ":\0").replace("_", "_\0").split("\0"):
-        if lines[-1] and len(lines[-1] + word) > width:
-            lines.append("")
-        lines[-1] += word
-    return "\n".join(lines)

@@ -170,6 +170,16 @@ def test_what_scrolls_is_reached_by_keys(opened: Watched) -> None:
     assert page.eval_on_selector_all(".chart, .scroll", stuck) == 0
 
 
+def test_names_of_a_map_keep_to_their_fields(opened: Watched) -> None:
+    page = opened.page
+    page.click("#tab-1")
+    place = page.locator("#panel-1 .chart").last
+    place.locator("g.mark-rect path").first.wait_for()
+    boxes = "all => all.map(e => e.getBoundingClientRect()).map(b => [b.left, b.right])"
+    words = place.locator("g.mark-text.role-mark text").evaluate_all(boxes)
+    assert words and all(a[1] <= b[0] for a, b in pairwise(sorted(words)))
+
+
 def test_names_of_any_kind_are_rows(browser: Any, tmp_path: Path) -> None:
     """Long ones, those of the browser's own objects, and those that are HTML."""
     run = load(BENCH)
