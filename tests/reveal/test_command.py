@@ -41,6 +41,13 @@ def rows_of(out: str) -> dict[str, list[str]]:
     return {words[0]: words[1:] for words in cells if words}
 
 
+def test_a_file_of_templates_is_revealed_by_what_is_said_of_it(cudareduce: Call) -> None:
+    path = ROOT / "tests/docs/theirs.cu"
+    said = ("--backend", "cpu", "--n", 64, "--quiet", "--entry", "reduce6<float, 256>")
+    code, out, _ = cudareduce("reveal", path, *said)
+    assert code == 0 and "theirs, 64 float32" in out
+
+
 def test_kernels(cudareduce: Call, tmp_path: Path) -> None:
     """A picture, a table, a file; the same once more is the same, and another kernel is not."""
     stored, again = tmp_path / "orders.json", tmp_path / "again.json"
