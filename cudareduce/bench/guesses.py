@@ -9,6 +9,7 @@ from itertools import islice
 from cudareduce.bench.cases import case
 from cudareduce.bench.conditions import asking_most, in_another_grid
 from cudareduce.bench.session import Session
+from cudareduce.budget import Deadline
 from cudareduce.launch.case import Case
 from cudareduce.library.body import goes_on
 from cudareduce.library.combined import ops_in
@@ -22,6 +23,8 @@ from cudareduce.verify.shapes import guess_net
 
 #: So many other guesses are tried, each of which is compiled.
 _MOST_OTHERS = 12
+#: So many seconds all guesses of a run are tried for.
+_SETTLED_S = 20.0
 #: What follows may yet find more.
 _TRY = "on a first try"
 
@@ -29,10 +32,14 @@ _TRY = "on a first try"
 def settled(session: Session, choices: Sequence[Choice], quiet: bool) -> list[Choice]:
     """The choices, of those whose grid, block, items, operator, map or size is a guess with what
     gives right answers; where that is not the first, it is said."""
-    return [
-        _settled(session, part, quiet) if part.kernel.guessed else part
-        for whole in choices for part in _apart(session, whole, quiet)
-    ]  # fmt: skip
+    found: list[Choice] = []
+    deadline = Deadline(_SETTLED_S)
+    for k, whole in enumerate(choices):
+        with session.tries.one_of(len(choices) - k, deadline):
+            for part in _apart(session, whole, quiet):
+                guessed = part.kernel.guessed
+                found.append(_settled(session, part, quiet) if guessed else part)
+    return found
 
 
 def _settled(session: Session, choice: Choice, quiet: bool) -> Choice:
@@ -187,5 +194,5 @@ def _is_right(
     if refused is not None or session.jobs.emulator is None:
         return None
     found = asking(session, found) if asking else found
-    verdict = session.tried(found, [guess_net(found)])
+    verdict = session.tries.verdict(found, [guess_net(found)])
     return None if verdict is None or verdict.outcome == "skip" else verdict.outcome == "pass"
