@@ -10,6 +10,7 @@ from cudareduce.bench.cases import case
 from cudareduce.bench.conditions import asking_most, in_another_grid
 from cudareduce.bench.session import Session
 from cudareduce.budget import Deadline
+from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.body import goes_on
 from cudareduce.library.combined import ops_in
@@ -36,10 +37,43 @@ def settled(session: Session, choices: Sequence[Choice], quiet: bool) -> list[Ch
     deadline = Deadline(_SETTLED_S)
     for k, whole in enumerate(choices):
         with session.tries.one_of(len(choices) - k, deadline):
-            for part in _apart(session, whole, quiet):
-                guessed = part.kernel.guessed
-                found.append(_settled(session, part, quiet) if guessed else part)
+            parts = [
+                apart for one in _given(session, whole, quiet)
+                for apart in _apart(session, one, quiet)
+            ]  # fmt: skip
+            found += [_settled(session, p, quiet) if p.kernel.guessed else p for p in parts]
+    if not found and choices:
+        raise UsageError(_why_not_given(choices[0].kernel))
     return found
+
+
+def _given(session: Session, choice: Choice, quiet: bool) -> list[Choice]:
+    """The choice; one that is given a number that nobody has said with the value that is right, or
+    not at all."""
+    meant = choice.kernel.meant
+    if not meant:
+        return [choice]
+    for asking in (None, _asking_most):
+        for kernel in meant:
+            second = replace(choice, kernel=kernel)
+            if _is_right(session, second, asking):
+                say(
+                    f"{kernel.path}: nobody says what {kernel.change.partition('=')[0]} is, and "
+                    f"{kernel.id} is {_TRY} right with {kernel.change}: --arg says which",
+                    quiet,
+                )
+                return [second]
+    say(f"{_why_not_given(choice.kernel)}: left out", quiet)
+    return []
+
+
+def _why_not_given(kernel: Kernel) -> str:
+    """Why a kernel is not tried, none of the values of what nobody has said being right."""
+    name = kernel.change.partition("=")[0]
+    return (
+        f"{kernel.path}: {kernel.id} cannot be called: it is not understood what {name} gets; say "
+        f"it, as in --arg {kernel.change}"
+    )
 
 
 def _settled(session: Session, choice: Choice, quiet: bool) -> Choice:

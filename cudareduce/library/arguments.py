@@ -189,6 +189,13 @@ def _input(pointers: Sequence[Parameter]) -> Parameter:
     return second if swapped else first
 
 
+def is_whole(parameter: Parameter) -> bool:
+    """Whether it is the value of a whole number."""
+    return not (parameter.stars or parameter.refers or parameter.odd) and (
+        _INTEGERS.match(parameter.type) is not None
+    )
+
+
 def _counts(parameter: Parameter, body: Body) -> bool:
     """Whether blocks count their arrivals there, or lock others out."""
     named = bool(_COUNTER.search(parameter.name)) or bool(body.atomics(parameter.name) & _EXCHANGES)

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudareduce.errors import UsageError
-from cudareduce.library.arguments import COUNT, ROWS, Argument, guessed, locks, room_of
+from cudareduce.errors import NotUnderstood, UsageError
+from cudareduce.library.arguments import COUNT, ROWS, Argument, guessed, is_whole, locks, room_of
 from cudareduce.library.body import Body
 from cudareduce.library.elements import bytes_of
 from cudareduce.library.functors import Helpers
@@ -178,12 +178,15 @@ def _gets(
         memory = what in ("in", "in2", "out", "out2") or what.startswith(("zeroed:", "scratch:"))
         if memory and not (p.points or p.refers):
             raise UsageError(f"{shown}: {p.name} is no pointer, so it cannot get {what}")
-    for p in parameters:
-        if p.name not in gets:
-            raise UsageError(
-                f"{shown}: it is not understood what {p.name or 'a parameter without a name'} "
-                f"gets; say it, as in --arg {p.name or 'NAME'}={_likely(p, gets, body)}"
-            )
+    unknown = [p for p in parameters if p.name not in gets]
+    if unknown:
+        names = [p.name or "a parameter without a name" for p in unknown]
+        likely = [f"--arg {p.name or 'NAME'}={_likely(p, gets, body)}" for p in unknown]
+        raise NotUnderstood(
+            f"{shown}: it is not understood what {' and '.join(names)} "
+            f"get{'s' * (len(unknown) == 1)}; say it, as in {' '.join(likely)}",
+            unknown[0].name if len(unknown) == 1 and is_whole(unknown[0]) else "",
+        )
     pointers = [p for p in parameters if p.points or p.refers]
     in_place = [gets[p.name] for p in pointers] == ["in"] and pointers[0].writes
     for what, does in (("in", "reads"), ("out", "writes")):

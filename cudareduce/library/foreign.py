@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cudareduce.errors import UsageError
-from cudareduce.library.arguments import check
+from cudareduce.errors import NotUnderstood, UsageError
+from cudareduce.library.arguments import Argument, check
 from cudareduce.library.assumption import assumption, nowhere
 from cudareduce.library.called import Call, called
 from cudareduce.library.chains import joined
@@ -40,6 +40,10 @@ from cudareduce.problem.dtypes import DTYPES
 
 #: What of a launch the user may say, as `Guesses` calls it.
 _OPTIONS = ("block", "items", "grid", "shared", "finish", "map")
+
+#: What a whole number may be that is not understood: what scales or shifts nothing, how many
+#: elements, rows or turns of a block there are.
+_VALUES = ("1", "0", "n", "rows", "(n + BLOCK - 1) / BLOCK")
 
 #: What is said of a kernel whose partials were to be its own input.
 FOLDED = (
@@ -82,16 +86,23 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     kernels: list[Kernel] = []
     said: list[str] = []
     refused: list[str] = []
+    unsure: list[tuple[Kernel, list[str]]] = []
     while left:
         row = left.popleft()
         try:
             kernel, assumed = _row(unit, host, row, says, alone=alone)
         except UsageError as error:
-            if len(row) > 1 and not named:
+            meant = _meant(unit, host, row, says, error, alone=alone)
+            if meant is not None:
+                unsure.append(meant)
+            elif len(row) > 1 and not named:
                 left.extendleft([link] for link in reversed(row))
             else:
                 refused.append(str(error))
             continue
+        kernels.append(kernel)
+        said += assumed
+    for kernel, assumed in unsure:  # last, since most of them are no reductions
         kernels.append(kernel)
         said += assumed
     if refused and (named or not kernels):
@@ -131,6 +142,25 @@ def _row(
     order = " and then ".join(names)
     return kernel, [*told, f"{unit.path}: {order} are one row, {kernel.id}: each reads what the "
                     "one before has written; --entry takes them apart"]  # fmt: skip
+
+
+def _meant(
+    unit: Unit, host: HostCode, row: Row, says: Guesses, error: UsageError, *, alone: bool
+) -> tuple[Kernel, list[str]] | None:
+    """A kernel of which one whole number is not understood, with each value that it may have, and
+    what was assumed; None if it is something else that is not."""
+    if len(row) > 1 or not isinstance(error, NotUnderstood) or not error.parameter:
+        return None
+    function, given = row[0]
+    found, told = [], []
+    for value in _VALUES:
+        own = Argument(function.name, error.parameter, value)
+        more = replace(says, arguments=(*says.arguments, own))
+        with suppress(UsageError):
+            kernel, assumed = _adopted(unit, host, function, given, more, (), alone=alone)
+            found.append(replace(kernel, change=f"{own.name}={value}"))
+            told.append(assumed)
+    return (replace(found[0], meant=tuple(found)), told[:1]) if found else None
 
 
 def _apart(unit: Unit, host: HostCode, row: Row, says: Guesses) -> Iterator[Kernel]:

@@ -82,6 +82,7 @@ class Kernel:
     in_place: bool = False  # overwrites its input, which is restored before each launch
     then: Kernel | None = None  # what goes on with its partials, where that is another kernel
     apart: tuple[Kernel, ...] = ()  # the kernels of a chain that is a guess, as rows of their own
+    meant: tuple[Kernel, ...] = ()  # itself with each value of what nobody has said: `change`
     guessed: tuple[str, ...] | None = None  # of a file without a header: what nobody has said
     foreign: bool = True  # not one of the package: on a GPU it is verified in a child process
     prelude: Path | None = None  # where operators' texts lie, if not in this package
