@@ -48,12 +48,12 @@ def settled(session: Session, choices: Sequence[Choice], quiet: bool) -> list[Ch
 
 
 def _given(session: Session, choice: Choice, quiet: bool) -> list[Choice]:
-    """The choice; one that is given a number that nobody has said with the value that is right, or
-    not at all."""
-    meant = choice.kernel.meant
-    if not meant:
+    """The choice; one that is given a number that nobody has said with the value that is right or,
+    where that was not understood, not at all."""
+    meant, understood = choice.kernel.meant, not choice.kernel.change
+    if not meant or (understood and _is_right(session, choice) is not False):
         return [choice]
-    for asking in (None, _asking_most):
+    for asking in (None, asking_most, _asking_most):
         for kernel in meant:
             second = replace(choice, kernel=kernel)
             if _is_right(session, second, asking):
@@ -63,6 +63,8 @@ def _given(session: Session, choice: Choice, quiet: bool) -> list[Choice]:
                     quiet,
                 )
                 return [second]
+    if understood:
+        return [choice]
     say(f"{_why_not_given(choice.kernel)}: left out", quiet)
     return []
 

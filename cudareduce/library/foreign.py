@@ -100,7 +100,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
             else:
                 refused.append(str(error))
             continue
-        kernels.append(kernel)
+        kernels.append(_or_one(unit, host, row, says, kernel, alone=alone))
         said += assumed
     for kernel, assumed in unsure:  # last, since most of them are no reductions
         kernels.append(kernel)
@@ -151,16 +151,36 @@ def _meant(
     what was assumed; None if it is something else that is not."""
     if len(row) > 1 or not isinstance(error, NotUnderstood) or not error.parameter:
         return None
-    function, given = row[0]
-    found, told = [], []
+    found = []
     for value in _VALUES:
-        own = Argument(function.name, error.parameter, value)
-        more = replace(says, arguments=(*says.arguments, own))
         with suppress(UsageError):
-            kernel, assumed = _adopted(unit, host, function, given, more, (), alone=alone)
-            found.append(replace(kernel, change=f"{own.name}={value}"))
-            told.append(assumed)
-    return (replace(found[0], meant=tuple(found)), told[:1]) if found else None
+            found.append(_with_value(unit, host, row, says, error.parameter, value, alone=alone))
+    kernels = tuple(kernel for kernel, _ in found)
+    return (replace(kernels[0], meant=kernels), [found[0][1]]) if found else None
+
+
+def _or_one(
+    unit: Unit, host: HostCode, row: Row, says: Guesses, kernel: Kernel, *, alone: bool
+) -> Kernel:
+    """A kernel; one that is given the length of its rows twice may be meant to have 1 there."""
+    name, twice, _ = kernel.change.partition("=")
+    with suppress(UsageError):
+        if twice:
+            other, _ = _with_value(unit, host, row, says, name, "1", alone=alone)
+            return replace(kernel, change="", meant=(kernel, other))
+    return replace(kernel, change="")
+
+
+def _with_value(
+    unit: Unit, host: HostCode, row: Row, says: Guesses, name: str, value: str, *, alone: bool
+) -> tuple[Kernel, str]:
+    """A kernel with what a parameter of it gets, and what else was assumed."""
+    function, given = row[0]
+    more = (*says.arguments, Argument(function.name, name, value))
+    kernel, assumed = _adopted(
+        unit, host, function, given, replace(says, arguments=more), (), alone=alone
+    )
+    return replace(kernel, change=f"{name}={value}"), assumed
 
 
 def _apart(unit: Unit, host: HostCode, row: Row, says: Guesses) -> Iterator[Kernel]:
@@ -207,7 +227,8 @@ def _adopted(
     )  # fmt: skip
     kernel = Kernel(
         id=path.stem if alone and path.stem.isidentifier() else name,
-        path=path, family="user", text=text, title=f"{name} of {path.name}", change="",
+        path=path, family="user", text=text, title=f"{name} of {path.name}",
+        change=next((said for said in call.said if call.rows and said.endswith("=n")), ""),
         scope="rows" if call.rows else "grid",
         grid="one" if call.answers_in_place else launch.grid,
         walk="element",  # nothing is known of the order of its additions: the widest bound holds
@@ -230,7 +251,7 @@ def _adopted(
         most=most(call.count.type) if call.count else None,
         map=mapped,
         in_place=call.answers_in_place or overwrites(function.body, call.read.name),
-        guessed=_guessed(says, call),
+        guessed=_guessed(says, call), columns=call.columns,
     )  # fmt: skip
     return kernel, assumption(kernel, call, launch.known_from, later, unit.missing)
 
