@@ -70,11 +70,12 @@ def _given(session: Session, choice: Choice, quiet: bool) -> list[Choice]:
 
 
 def _why_not_given(kernel: Kernel) -> str:
-    """Why a kernel is not tried, none of the values of what nobody has said being right."""
+    """Why a kernel is left out, none of the values of what nobody has said being right."""
     name = kernel.change.partition("=")[0]
+    values = ", ".join(one.change.partition("=")[2] for one in kernel.meant)
     return (
-        f"{kernel.path}: {kernel.id} cannot be called: it is not understood what {name} gets; say "
-        f"it, as in --arg {kernel.change}"
+        f"{kernel.path}: {kernel.id} cannot be called: it is not understood what {name} gets, and "
+        f"with {values} its answers are wrong; say it with --arg {name}=VALUE"
     )
 
 

@@ -24,9 +24,10 @@ def columns_of(body: Body, counts: Sequence[str]) -> tuple[str, str] | None:
         return None
     for columns in counts:
         if _index(body, columns):
+            others = [name for name in counts if name != columns]
             along = (
-                name for name in counts
-                if name != columns and any(not words & _BLOCKS for words in body.compared(name))
+                name for name in others
+                if len(others) == 1 or any(not words & _BLOCKS for words in body.compared(name))
             )  # fmt: skip
             length = next(along, None)
             if length is not None:
