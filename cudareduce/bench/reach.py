@@ -22,7 +22,7 @@ _LADDER = tuple(2**k - less for k in range(1, 19) for less in (0, 1))
 _MOST = 2**22
 _WARP = 32
 #: So many seconds it is looked for how far all kernels of a run go.
-_REACH_S = 15.0
+_REACH_S = 25.0
 #: The size in a verdict's words.
 _SIZE = re.compile(r"\bn = (\d+)")
 

@@ -23,7 +23,9 @@ _INTEGERS = re.compile(
     r"^(?:unsigned|signed|int|long|short|size_t|ptrdiff_t|u?int\d+_t|uint|[ui](?:32|64))\b(?!\d)"
 )
 _REALS = re.compile(r"^(?:float|double|real|half|__half)$")
-_OUTPUT = re.compile(r"^(?:[dg]_?)?(?:o|out|dst|dest|res|result|y|sum|partial)", re.IGNORECASE)
+_OUTPUT = re.compile(
+    r"^(?:[dg]_?)?(?:o|out|dst|dest|res|result|y|sum|partial)|_(?:out|dst|dest)$", re.IGNORECASE
+)
 _SCRATCH = re.compile(
     r"part(?!ic)|scratch|te?mp|work|buf|inter|aux|block_?(?:sum|res)", re.IGNORECASE
 )
@@ -170,7 +172,7 @@ def _of_pointers(left: list[Parameter], taken: set[str], body: Body) -> dict[str
     if "out" not in taken and writers:
         values = [p for p in writers if not (_PLACE.search(p.name) and _INTEGERS.match(p.type))]
         plain = [p for p in values if not _SCRATCH.search(p.name)] or values or writers
-        out = next((p for p in plain if _OUTPUT.match(p.name)), plain[0])
+        out = next((p for p in plain if _OUTPUT.search(p.name)), plain[0])
         found[out.name] = "out"
         writers.remove(out)
     places = [p for p in writers if _PLACE.search(p.name) and _INTEGERS.match(p.type)]
@@ -186,7 +188,7 @@ def _input(pointers: Sequence[Parameter]) -> Parameter:
     if named or len(pointers) != 2:
         return (named or list(pointers))[0]
     first, second = pointers
-    swapped = _OUTPUT.match(first.name) and not _OUTPUT.match(second.name)
+    swapped = _OUTPUT.search(first.name) and not _OUTPUT.search(second.name)
     return second if swapped else first
 
 
