@@ -34,25 +34,27 @@ def settled(session: Session, choices: Sequence[Choice], quiet: bool) -> list[Ch
     """The choices, of those whose grid, block, items, operator, map or size is a guess with what
     gives right answers; where that is not the first, it is said."""
     found: list[Choice] = []
+    left_out: list[str] = []
     deadline = Deadline(_SETTLED_S)
     for k, whole in enumerate(choices):
         with session.tries.one_of(len(choices) - k, deadline):
-            parts = [
-                apart for one in _given(session, whole, quiet)
-                for apart in _apart(session, one, quiet)
-            ]  # fmt: skip
+            given = _given(session, whole, quiet)
+            parts = [] if given is None else _apart(session, given, quiet)
             found += [_settled(session, p, quiet) if p.kernel.guessed else p for p in parts]
-    if not found and choices:
-        raise UsageError(_why_not_given(choices[0].kernel))
+            left_out += [_why_not_given(whole.kernel)] if given is None else []
+    if left_out and not found:
+        raise UsageError("; ".join(left_out))
+    for why in left_out:
+        say(f"{why}: left out", quiet)
     return found
 
 
-def _given(session: Session, choice: Choice, quiet: bool) -> list[Choice]:
+def _given(session: Session, choice: Choice, quiet: bool) -> Choice | None:
     """The choice; one that is given a number that nobody has said with the value that is right or,
-    where that was not understood, not at all."""
+    where that was not understood, none at all."""
     meant, understood = choice.kernel.meant, not choice.kernel.change
     if not meant or (understood and _is_right(session, choice) is not False):
-        return [choice]
+        return choice
     for asking in (None, asking_most, _asking_most):
         for kernel in meant:
             second = replace(choice, kernel=kernel)
@@ -62,19 +64,17 @@ def _given(session: Session, choice: Choice, quiet: bool) -> list[Choice]:
                     f"{kernel.id} is {_TRY} right with {kernel.change}: --arg says which",
                     quiet,
                 )
-                return [second]
-    if understood:
-        return [choice]
-    say(f"{_why_not_given(choice.kernel)}: left out", quiet)
-    return []
+                return second
+    return choice if understood else None
 
 
 def _why_not_given(kernel: Kernel) -> str:
     """Why a kernel is left out, none of the values of what nobody has said being right."""
     name = kernel.change.partition("=")[0]
     values = ", ".join(one.change.partition("=")[2] for one in kernel.meant)
+    called = kernel.title.partition(" of ")[0]
     return (
-        f"{kernel.path}: {kernel.id} cannot be called: it is not understood what {name} gets, and "
+        f"{kernel.path}: {called} cannot be called: it is not understood what {name} gets, and "
         f"with {values} its answers are wrong; say it with --arg {name}=VALUE"
     )
 

@@ -105,7 +105,7 @@ def called(
     read, other, count = by_what["in"], by_what.get("in2"), by_what.get("n")
     write = by_what.get("out", read)
     told = {n for p in parameters if not p.points for n in names_in(f"int x = {gets[p.name]};")}
-    column = across(body, by_what.get("rows"), count)
+    column = across(body, by_what.get("rows"), [p for p in parameters if gets[p.name] == "n"])
     rows = column or rows_of(path, function, body, count, many="rows" in told)
     _check(path, function, body, write, rows)
     rooms, words = _words(function, parameters, gets)

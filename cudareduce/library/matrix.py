@@ -35,15 +35,15 @@ def columns_of(body: Body, counts: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
-def across(body: Body, columns: Parameter | None, length: Parameter | None) -> RowGrid | None:
+def across(body: Body, columns: Parameter | None, lengths: Sequence[Parameter]) -> RowGrid | None:
     """How many blocks columns get, of which there are as many as one parameter says, each with as
-    many elements as the other says; None if these are rows."""
-    if columns is None or length is None or strides(body, length.name):
+    many elements as others say; None if these are rows."""
+    if columns is None or not lengths or any(strides(body, one.name) for one in lengths):
         return None
     index = _index(body, columns.name)
     if not index:
         return None
-    if "threadIdx.y" in index or "blockDim.y" in index:
+    if body.words & {"threadIdx.y", "blockDim.y"}:
         return "warp_per_row"
     return "thread_per_row" if "threadIdx.x" in index else "block_per_row"
 
