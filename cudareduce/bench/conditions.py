@@ -15,7 +15,7 @@ from typing import Any
 from cudareduce.bench.races import HAZARD
 from cudareduce.bench.reach import with_reach
 from cudareduce.bench.session import Session
-from cudareduce.budget import Deadline
+from cudareduce.bench.tries import budget
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Nan
 from cudareduce.library.foreign import FOLDED, asking
@@ -53,7 +53,7 @@ def conditioned(
     which there is none that a user may be asked to see to."""
     found = {}
     left = [case for case, verdict in verdicts.items() if _is_guessed(session, case, verdict)]
-    deadline = Deadline(_FOUND_S)
+    deadline = budget(_FOUND_S)
     for k, case in enumerate(left):
         with session.tries.one_of(len(left) - k, deadline):
             other = next(filter(None, (_found(session, one) for one in _launches(case))), None)

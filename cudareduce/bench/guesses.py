@@ -9,7 +9,7 @@ from itertools import islice
 from cudareduce.bench.cases import case
 from cudareduce.bench.conditions import asking_most, in_another_grid
 from cudareduce.bench.session import Session
-from cudareduce.budget import Deadline
+from cudareduce.bench.tries import budget
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.body import goes_on
@@ -35,7 +35,7 @@ def settled(session: Session, choices: Sequence[Choice], quiet: bool) -> list[Ch
     gives right answers; where that is not the first, it is said."""
     found: list[Choice] = []
     left_out: list[str] = []
-    deadline = Deadline(_SETTLED_S)
+    deadline = budget(_SETTLED_S)
     for k, whole in enumerate(choices):
         with session.tries.one_of(len(choices) - k, deadline):
             given = _given(session, whole, quiet)

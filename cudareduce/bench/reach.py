@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from cudareduce.bench.races import HAZARD
 from cudareduce.bench.session import Session
-from cudareduce.budget import Deadline
+from cudareduce.bench.tries import budget
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Condition
 from cudareduce.verify.shapes import size_net
@@ -34,7 +34,7 @@ def with_reach(session: Session, verdicts: Mapping[Case, Verdict]) -> dict[Case,
         case for case, verdict in verdicts.items()
         if verdict.outcome == "fail" and case.kernel.guessed is not None
     ]  # fmt: skip
-    found, deadline = dict(verdicts), Deadline(_REACH_S)
+    found, deadline = dict(verdicts), budget(_REACH_S)
     for k, case in enumerate(failed):
         with session.tries.one_of(len(failed) - k, deadline) as share:
             told = _told(session, case, verdicts[case])

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from os import getloadavg
 
 from cudareduce.bench.jobs import Jobs
 from cudareduce.budget import Deadline
@@ -22,6 +23,11 @@ _TRIED_S = 2.5
 _MOST_SLOW = 3
 #: The most of what is left that one of several kernels gets: a third.
 _SHARES = 3
+
+
+def budget(seconds: float) -> Deadline:
+    """A deadline for what takes so many seconds at most, longer where others use the processors."""
+    return Deadline(seconds * max(1.0, getloadavg()[0] / cpu_count()))
 
 
 class Tries:
