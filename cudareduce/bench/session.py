@@ -264,6 +264,8 @@ def _remarks(case: Case, shapes: Sequence[Shape], refused: str | None) -> Iterat
     """What a verdict on these shapes does not rest on, and what was done for it."""
     if case.kernel.in_place:
         yield _RESTORED
+    if case.kernel.guessed and case.kernel.change:
+        yield f"with {case.kernel.change}, which nobody has said"
     for room in case.kernel.rooms:
         if room.answers:
             yield f"what it writes to {room.parameter} is not judged"
