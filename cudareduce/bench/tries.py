@@ -21,13 +21,17 @@ from cudareduce.verify.verdict import Verdict
 _TRIED_S = 2.5
 #: Of a kernel that has taken as long so often nothing more is tried.
 _MOST_SLOW = 3
+#: A machine with more work than this has others to wait for.
+_MOST_CROWDED = 3.0
 #: The most of what is left that one of several kernels gets: a third.
 _SHARES = 3
 
 
 def budget(seconds: float) -> Deadline:
-    """A deadline for what takes so many seconds at most, longer where others use the processors."""
-    return Deadline(seconds * max(1.0, getloadavg()[0] / cpu_count()))
+    """A deadline for what takes so many seconds at most, up to so many times as long where others
+    use the processors."""
+    crowded = getloadavg()[0] / cpu_count()
+    return Deadline(seconds * min(max(1.0, crowded), _MOST_CROWDED))
 
 
 class Tries:
