@@ -97,6 +97,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's file is tried up to 65536 elements: for tests of what is made of it and said, which
+    sizes of a million tell no more of. Those themselves are tried in tests/verify."""
+    monkeypatch.setattr("cudareduce.verify.shapes._MOST", 2**16)
+
+
 @pytest.fixture(scope="session")
 def cpu(cache: Path) -> Iterator[CpuBackend]:
     with CpuBackend(cache=cache) as backend:

@@ -38,6 +38,7 @@ from tests.cli.test_main import MINE as MINE_CU
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 Setup = Callable[[Path], None]
 
 CPU = "--backend cpu"
