@@ -506,8 +506,8 @@ def use(monkeypatch: pytest.MonkeyPatch, gpu: Callable[[], FakeGpu] | FakeGpu) -
 
 
 def quick(cache: Path, seed: int, device: DeviceInfo = H200, floor_us: float = 300.0) -> FakeGpu:
-    """One that reads 4 TB/s and runs kernels only where their inputs have changed. A launch takes so
-    long that one makes a sample, where of short ones it takes eight."""
+    """One that reads 4 TB/s and runs kernels only where their inputs have changed. A launch takes
+    so long that one makes a sample, where of short ones it takes eight."""
     return FakeGpu(
         cache, seed, device, floor_us=floor_us, bytes_per_us=4e6, event_us=0.0, noise=0.005,
         lazy=True, states=FakeMonitor([Conditions()], watts=WATTS),
