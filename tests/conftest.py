@@ -93,6 +93,8 @@ def registry() -> Registry:
     return load_registry()
 
 
+#: A run makes some 3000 libraries of 20 KB each.
+_MOST_KEPT = 8000
 #: A g++ that compiles each part of the runtime once, and hands out copies of it.
 _KEEPING = """#!/bin/sh
 for made; do :; done
@@ -129,8 +131,25 @@ def keeping_path(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def cache(shared: Path, keeping_path: str) -> Path:
-    """Compiled kernels, shared by the processes of a parallel run."""
+def kept(pytestconfig: pytest.Config, shared: Path) -> Path:
+    """Compiled kernels from run to run, each under a hash of all that it is made of: two thousand,
+    of which each takes a twentieth of a second. `pytest --cache-clear` removes them."""
+    keeping = getattr(pytestconfig, "cache", None)  # there is none with -p no:cacheprovider
+    return keeping.mkdir("compiled") if keeping else shared
+
+
+def _last_made(folder: Path, most: int) -> list[Path]:
+    """The libraries in a folder, up to so many; older ones are removed."""
+    libraries = sorted(folder.glob("*.so"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in libraries[most:]:
+        path.unlink(missing_ok=True)
+    return libraries[:most]
+
+
+@pytest.fixture(scope="session")
+def cache(shared: Path, keeping_path: str, kept: Path) -> Iterator[Path]:
+    """Compiled kernels, shared by the processes of a parallel run. What an earlier run has made is
+    linked to, and what is new is kept for the next."""
     fork_server()  # now: it keeps the environment it starts in, and some tests take g++ out of it
     folder = shared / "compiled"
     folder.mkdir(exist_ok=True)
@@ -140,9 +159,16 @@ def cache(shared: Path, keeping_path: str) -> Path:
         pytest.MonkeyPatch.context() as patch,
     ):
         fcntl.flock(lock, fcntl.LOCK_EX)  # one of them compiles the runtime, which takes seconds
+        for library in _last_made(kept, _MOST_KEPT):
+            with suppress(FileExistsError):
+                (folder / library.name).symlink_to(library)
         patch.setenv("PATH", keeping_path)
         Toolchain(folder, hazards=False).runtime()
-    return folder
+    yield folder
+    for library in folder.glob("*.so"):
+        if not library.is_symlink() and not (kept / library.name).exists():
+            shutil.copy(library, kept / f"{library.name}.{os.getpid()}")
+            (kept / f"{library.name}.{os.getpid()}").replace(kept / library.name)
 
 
 @pytest.fixture
