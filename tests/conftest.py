@@ -111,17 +111,17 @@ esac
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that the processes of a parallel run share."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if base.name.startswith("popen-") else base
 
 
 @pytest.fixture(scope="session")
-def keeping_path(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+def keeping_path(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A PATH whose g++ keeps parts of the runtime, of which each takes two seconds: for tests that
     have it made anew."""
-    kept, tools = shared / "parts", tmp_path_factory.mktemp("tools")
+    kept, tools = run_folder / "parts", tmp_path_factory.mktemp("tools")
     kept.mkdir(exist_ok=True)
     gxx = shutil.which("g++")
     if gxx is not None:
@@ -131,11 +131,11 @@ def keeping_path(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def kept(pytestconfig: pytest.Config, shared: Path) -> Path:
+def kept_libraries(pytestconfig: pytest.Config, run_folder: Path) -> Path:
     """Compiled kernels from run to run, each under a hash of all that it is made of: two thousand,
     of which each takes a twentieth of a second. `pytest --cache-clear` removes them."""
     keeping = getattr(pytestconfig, "cache", None)  # there is none with -p no:cacheprovider
-    return keeping.mkdir("compiled") if keeping else shared
+    return keeping.mkdir("compiled") if keeping else run_folder
 
 
 def _last_made(folder: Path, most: int) -> list[Path]:
@@ -147,11 +147,11 @@ def _last_made(folder: Path, most: int) -> list[Path]:
 
 
 @pytest.fixture(scope="session")
-def cache(shared: Path, keeping_path: str, kept: Path) -> Iterator[Path]:
+def cache(run_folder: Path, keeping_path: str, kept_libraries: Path) -> Iterator[Path]:
     """Compiled kernels, shared by the processes of a parallel run. What an earlier run has made is
     linked to, and what is new is kept for the next."""
     fork_server()  # now: it keeps the environment it starts in, and some tests take g++ out of it
-    folder = shared / "compiled"
+    folder = run_folder / "compiled"
     folder.mkdir(exist_ok=True)
     with (
         (folder / "lock").open("w") as lock,
@@ -159,16 +159,18 @@ def cache(shared: Path, keeping_path: str, kept: Path) -> Iterator[Path]:
         pytest.MonkeyPatch.context() as patch,
     ):
         fcntl.flock(lock, fcntl.LOCK_EX)  # one of them compiles the runtime, which takes seconds
-        for library in _last_made(kept, _MOST_KEPT):
+        for library in _last_made(kept_libraries, _MOST_KEPT):
             with suppress(FileExistsError):
                 (folder / library.name).symlink_to(library)
         patch.setenv("PATH", keeping_path)
         Toolchain(folder, hazards=False).runtime()
     yield folder
     for library in folder.glob("*.so"):
-        if not library.is_symlink() and not (kept / library.name).exists():
-            shutil.copy(library, kept / f"{library.name}.{os.getpid()}")
-            (kept / f"{library.name}.{os.getpid()}").replace(kept / library.name)
+        target = kept_libraries / library.name
+        if not library.is_symlink() and not target.exists():
+            whole = target.with_suffix(f".{os.getpid()}")
+            shutil.copy(library, whole)
+            whole.replace(target)
 
 
 @pytest.fixture
