@@ -15,6 +15,7 @@ from cudareduce.library.foreign import adopt
 from cudareduce.library.guesses import Guesses
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 
 WHOLE_TILES = """#include <bits/stdc++.h>
 #include "cuda_runtime.h"

@@ -15,6 +15,7 @@ from tests.fake_gpu import fake_gpu
 from tests.reveal.fakes import serve_fake
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 CPU = ("--backend", "cpu", "--quiet")
 
 
