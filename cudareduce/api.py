@@ -30,7 +30,7 @@ from cudareduce.report.markdown import to_markdown
 from cudareduce.report.sections import Section, sections
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load as load_run
-from cudareduce.results.store import to_json, write_bytes, write_text
+from cudareduce.results.store import run_of, to_json, write_bytes, write_text
 from cudareduce.reveal.table import Order
 
 Item = TypeVar("Item")
@@ -66,12 +66,12 @@ class Result(Generic[Item]):
         write_text(Path(path), self.json)
 
     def __str__(self) -> str:
-        return to_markdown(self.sections)
+        return to_markdown(self.sections) or "no records"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return to_html(self.sections)
+        return to_html(self.sections) or "<p>no records</p>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -171,18 +171,26 @@ def compare(old: str | Path, new: str | Path, **options: Any) -> Result[Row]:
 
 
 def plot(
-    *results: str | Path,
+    *results: str | Path | Result[Record],
     kind: str | None = None,
     only: str | Sequence[str] = (),
     n: int | Sequence[int] = (),
 ) -> Picture:
-    """Pictures of stored runs, as `cudareduce plot`: of a kind or, None, of the one that fits, of
-    some kernels by names or patterns, at some sizes. Nothing to draw is a UsageError."""
+    """Pictures of runs, stored or just made, as `cudareduce plot`: of a kind or, None, of the one
+    that fits, of some kernels by names or patterns, at some sizes. Nothing to draw is a
+    UsageError."""
     if kind not in (None, *KINDS):
         raise UsageError(f"{kind} is no kind of picture: there are {', '.join(KINDS)}")
     names = [only] if isinstance(only, str) else only
     sizes = [n] if isinstance(n, int) else n
-    return Picture(tuple(figures([load_run(Path(path)) for path in results], kind, names, sizes)))
+    return Picture(tuple(figures([_run(result) for result in results], kind, names, sizes)))
+
+
+def _run(result: str | Path | Result[Record]) -> Run:
+    """The run that a file or a result holds."""
+    if isinstance(result, Result):
+        return run_of(Path("the result"), loads(result.json))
+    return load_run(Path(result))
 
 
 def _of_run(run: Run, found: Sequence[Section], exit_code: int) -> Result[Record]:
@@ -219,6 +227,8 @@ def _request(
     parser = cli.commands[command]
     known = {param.opts[-1].removeprefix("--").replace("-", "_"): param for param in parser.params
              if isinstance(param, click.Option) and param.name not in _PRINTED}  # fmt: skip
+    for one in (kernel for kernel in kernels if not isinstance(kernel, str | Path)):
+        raise TypeError(f"{command}() takes names and paths, one by one, no {type(one).__name__}")
     arguments = [str(kernel) for kernel in kernels]
     silent = {"quiet": True} if "quiet" in known else {}
     for name, value in {**silent, **given}.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -19,6 +20,7 @@ from cudareduce.emulator.toolchain import Toolchain
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import Registry, kernels_folder, load_registry
+from cudareduce.library.suite import Suite, load_suite
 from cudareduce.verify.forking import fork_server
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -59,12 +61,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def kernels_are_read_once() -> Iterator[None]:
-    """A command reads the package's kernels when it begins, and a run of the tests is thousands of
-    commands in a few processes: a file that has not changed is read once in each."""
+    """A command reads the package's kernels and suites when it begins, and a run of the tests is
+    thousands of commands in a few processes: a file that has not changed is read once in each."""
 
     @cached
     def read(path: Path, family: str, foreign: bool, stamp: int) -> Kernel:
         return load_kernel(path, family, foreign=foreign)
+
+    @cached
+    def read_suite(path: Path, stamp: int) -> Suite:
+        return load_suite(path)
 
     own = kernels_folder()
 
@@ -75,6 +81,10 @@ def kernels_are_read_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cudareduce.library.registry.load_kernel", load)
+        patch.setattr(
+            "cudareduce.library.registry.load_suite",
+            lambda path: read_suite(path, path.stat().st_mtime_ns),
+        )
         yield
 
 
@@ -83,18 +93,91 @@ def registry() -> Registry:
     return load_registry()
 
 
+#: A run makes some 3000 libraries of 20 KB each.
+_MOST_KEPT = 8000
+#: A g++ that compiles each part of the runtime once, and hands out copies of it.
+_KEEPING = """#!/bin/sh
+for made; do :; done
+case "$made" in
+    launches.o | hazards.o)
+        if [ -e {kept}/"$made" ]; then
+            cat >/dev/null
+            exec cp {kept}/"$made" "$made"
+        fi
+        {gxx} "$@" && cp "$made" {kept}/"$made.$$" && mv {kept}/"$made.$$" {kept}/"$made" ;;
+    *) exec {gxx} "$@" ;;
+esac
+"""
+
+
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compiled kernels, shared by the processes of a parallel run."""
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that the processes of a parallel run share."""
     base = tmp_path_factory.getbasetemp()
-    shared = base.parent if base.name.startswith("popen-") else base
+    return base.parent if base.name.startswith("popen-") else base
+
+
+@pytest.fixture(scope="session")
+def keeping_path(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A PATH whose g++ keeps parts of the runtime, of which each takes two seconds: for tests that
+    have it made anew."""
+    kept, tools = run_folder / "parts", tmp_path_factory.mktemp("tools")
+    kept.mkdir(exist_ok=True)
+    gxx = shutil.which("g++")
+    if gxx is not None:
+        (tools / "g++").write_text(_KEEPING.format(kept=kept, gxx=gxx))
+        (tools / "g++").chmod(0o755)
+    return f"{tools}{os.pathsep}{os.environ['PATH']}"
+
+
+@pytest.fixture(scope="session")
+def kept_libraries(pytestconfig: pytest.Config, run_folder: Path) -> Path:
+    """Compiled kernels from run to run, each under a hash of all that it is made of: two thousand,
+    of which each takes a twentieth of a second. `pytest --cache-clear` removes them."""
+    keeping = getattr(pytestconfig, "cache", None)  # there is none with -p no:cacheprovider
+    return keeping.mkdir("compiled") if keeping else run_folder
+
+
+def _last_made(folder: Path, most: int) -> list[Path]:
+    """The libraries in a folder, up to so many; older ones are removed."""
+    libraries = sorted(folder.glob("*.so"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in libraries[most:]:
+        path.unlink(missing_ok=True)
+    return libraries[:most]
+
+
+@pytest.fixture(scope="session")
+def cache(run_folder: Path, keeping_path: str, kept_libraries: Path) -> Iterator[Path]:
+    """Compiled kernels, shared by the processes of a parallel run. What an earlier run has made is
+    linked to, and what is new is kept for the next."""
     fork_server()  # now: it keeps the environment it starts in, and some tests take g++ out of it
-    folder = shared / "compiled"
+    folder = run_folder / "compiled"
     folder.mkdir(exist_ok=True)
-    with (folder / "lock").open("w") as lock, suppress(EnvironmentProblem):
+    with (
+        (folder / "lock").open("w") as lock,
+        suppress(EnvironmentProblem),
+        pytest.MonkeyPatch.context() as patch,
+    ):
         fcntl.flock(lock, fcntl.LOCK_EX)  # one of them compiles the runtime, which takes seconds
+        for library in _last_made(kept_libraries, _MOST_KEPT):
+            with suppress(FileExistsError):
+                (folder / library.name).symlink_to(library)
+        patch.setenv("PATH", keeping_path)
         Toolchain(folder, hazards=False).runtime()
-    return folder
+    yield folder
+    for library in folder.glob("*.so"):
+        target = kept_libraries / library.name
+        if not library.is_symlink() and not target.exists():
+            whole = target.with_suffix(f".{os.getpid()}")
+            shutil.copy(library, whole)
+            whole.replace(target)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's file is tried up to 65536 elements: for tests of what is made of it and said, which
+    sizes of a million tell no more of. Those themselves are tried in tests/verify."""
+    monkeypatch.setattr("cudareduce.verify.shapes._MOST", 2**16)
 
 
 @pytest.fixture(scope="session")

@@ -83,6 +83,27 @@ def test_a_picture_is_shown_saved_and_printed(tmp_path: Path) -> None:
         cudareduce.plot(STORED, only=["nix"])
 
 
+def test_a_result_is_drawn_as_its_file_is() -> None:
+    path = ROOT / "results/nvidia-h200/sweep.json"
+    assert cudareduce.plot(cudareduce.load(path)).figures == cudareduce.plot(path).figures
+    files = [ROOT / "results/nvidia-h200" / name for name in ("baseline.json", "baseline-2.json")]
+    with pytest.raises(UsageError, match="the result is not a result of cudareduce"):
+        cudareduce.plot(cudareduce.compare(*files))  # type: ignore[arg-type]
+
+
+def test_a_run_without_records_says_so(tmp_path: Path) -> None:
+    run = json.loads((ROOT / "results/nvidia-h200/sweep.json").read_text())
+    path = tmp_path / "none.json"
+    path.write_text(json.dumps({**run, "records": []}))
+    assert str(cudareduce.load(path)) == "no records"
+    assert "no records" in cudareduce.load(path)._repr_html_()
+
+
+def test_several_kernels_are_several_arguments() -> None:
+    with pytest.raises(TypeError, match="takes names and paths, one by one, no list"):
+        cudareduce.verify(["reduce_atomic", "reduce_v0_baseline"])  # type: ignore[arg-type]
+
+
 def test_a_result_is_shown_as_its_tables() -> None:
     run = cudareduce.load(STORED)
     assert repr(run) == str(run)

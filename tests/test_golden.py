@@ -21,6 +21,7 @@ from tests.conftest import ROOT
 from tests.fake_gpu import fake_gpu
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 GOLDEN = ROOT / "tests" / "golden"
 RESULTS = "results/nvidia-h200"
 SIMULATED = ("tests/data/simulated-before.json", "tests/data/simulated-after.json")
@@ -209,6 +210,6 @@ def test_a_command_is_what_it_was(cudareduce: Call, tmp_path: Path, name: str) -
 def test_a_command_with_a_gpu_is_what_it_was(
     cudareduce: Call, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    with fake_gpu(monkeypatch, cache):
+    with fake_gpu(monkeypatch, cache, floor_us=2.7):
         text = transcript(cudareduce, ON_GPU[name], tmp_path)
     compare(name, masked(text))

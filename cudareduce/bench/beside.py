@@ -38,6 +38,7 @@ _EDGES: tuple[Shape, ...] = ((1, 1), (33, 1), (1025, 1), (65537, 1), (33, 5))
 _MORE_EDGES: tuple[Shape, ...] = (*_EDGES, (4097, 1), (257, 9), (1000003, 1))
 _ON_CPU = "runs on a GPU alone, and this is the CPU emulator: nothing of it is tried here"
 _MAPPED = "is called for elements as they are, and not for what a map makes of them"
+_COLUMNS = "is called for rows, and not for columns"
 _FIRST_PASS = "--region first-pass times the first launch alone, which of a library nobody can tell"
 
 
@@ -89,8 +90,8 @@ def _all(
     ):
         for one in asked:
             reduction = one.group.reduction
-            if reduction.map:
-                beside = _without_maps(beside, session, one, recorder, listings)
+            if reduction.map or reduction.columns:
+                beside = _left_out(beside, session, one, recorder, listings)
                 continue
             edges = () if settings.only_pattern or reduction in sound else tried
             job = Job(
@@ -117,16 +118,17 @@ def _all(
     return beside
 
 
-def _without_maps(
+def _left_out(
     beside: Beside, session: Session, one: Asked, recorder: Recorder, listings: Sequence[Listing]
 ) -> Beside:
     """A row for each library that says why it is not tried."""
+    why = _MAPPED if one.group.reduction.map else _COLUMNS
     peers = [peer for listing in listings for peer in listing.peers()]
     job = Job(
         spec=session.spec, listings=tuple(listings), reduction=one.group.reduction,
         shapes=(one.shape,), folder="",
     )  # fmt: skip
-    outcome = Outcome(peers={p.name: Found(verdict=skipped("unfit", _MAPPED)) for p in peers})
+    outcome = Outcome(peers={p.name: Found(verdict=skipped("unfit", why)) for p in peers})
     made = LibraryRecords(recorder, peers, job, session.backend.limits())
     return _with(beside, replace(one, kernels=()), outcome, made)
 

@@ -15,6 +15,7 @@ from typing import Any
 from cudareduce.bench.races import HAZARD
 from cudareduce.bench.reach import with_reach
 from cudareduce.bench.session import Session
+from cudareduce.bench.tries import budget
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Nan
 from cudareduce.library.foreign import FOLDED, asking
@@ -39,6 +40,8 @@ _COUNTED = 2**31 - 1
 _FAR = 2**24
 #: How often that is halved at most.
 _SHIFTS = 4
+#: So many seconds the conditions of all kernels of a run are looked for.
+_FOUND_S = 30.0
 #: The widest load, in elements.
 _LOAD = 16
 
@@ -49,10 +52,11 @@ def conditioned(
     """Cases that failed, with the condition on which they seem to be right; none of those for
     which there is none that a user may be asked to see to."""
     found = {}
-    for case, verdict in verdicts.items():
-        if not _is_guessed(session, case, verdict):
-            continue
-        other = next(filter(None, (_found(session, one) for one in _launches(case))), None)
+    left = [case for case, verdict in verdicts.items() if _is_guessed(session, case, verdict)]
+    deadline = budget(_FOUND_S)
+    for k, case in enumerate(left):
+        with session.tries.one_of(len(left) - k, deadline):
+            other = next(filter(None, (_found(session, one) for one in _launches(case))), None)
         if other is not None and other != case:
             found[case] = other
             say(_changes(case, other), quiet)
@@ -139,7 +143,7 @@ def _found(session: Session, case: Case) -> Case | None:
 
 
 def _is_wrong_far_off(session: Session, case: Case) -> bool:
-    far = session.tried(case, far_net(case))
+    far = session.tries.verdict(case, far_net(case))
     return far is not None and far.outcome == "fail"
 
 
@@ -215,7 +219,7 @@ def _asking(case: Case, **parts: Any) -> Case:
 
 
 def _is_right(session: Session, case: Case) -> bool:
-    verdict = session.tried(case, condition_nets(case))
+    verdict = session.tries.verdict(case, condition_nets(case))
     if verdict is None or verdict.outcome != "pass":
         return False
     tried = [n for n, _ in verdict.effort.sizes if n]

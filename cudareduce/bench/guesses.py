@@ -9,6 +9,8 @@ from itertools import islice
 from cudareduce.bench.cases import case
 from cudareduce.bench.conditions import asking_most, in_another_grid
 from cudareduce.bench.session import Session
+from cudareduce.bench.tries import budget
+from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.body import goes_on
 from cudareduce.library.combined import ops_in
@@ -22,6 +24,8 @@ from cudareduce.verify.shapes import guess_net
 
 #: So many other guesses are tried, each of which is compiled.
 _MOST_OTHERS = 12
+#: So many seconds all guesses of a run are tried for.
+_SETTLED_S = 20.0
 #: What follows may yet find more.
 _TRY = "on a first try"
 
@@ -29,10 +33,50 @@ _TRY = "on a first try"
 def settled(session: Session, choices: Sequence[Choice], quiet: bool) -> list[Choice]:
     """The choices, of those whose grid, block, items, operator, map or size is a guess with what
     gives right answers; where that is not the first, it is said."""
-    return [
-        _settled(session, part, quiet) if part.kernel.guessed else part
-        for whole in choices for part in _apart(session, whole, quiet)
-    ]  # fmt: skip
+    found: list[Choice] = []
+    left_out: list[str] = []
+    deadline = budget(_SETTLED_S)
+    for k, whole in enumerate(choices):
+        with session.tries.one_of(len(choices) - k, deadline):
+            given = _given(session, whole, quiet)
+            parts = [] if given is None else _apart(session, given, quiet)
+            found += [_settled(session, p, quiet) if p.kernel.guessed else p for p in parts]
+            left_out += [_why_not_given(whole.kernel)] if given is None else []
+    if left_out and not found:
+        raise UsageError("; ".join(left_out))
+    for why in left_out:
+        say(f"{why}: left out", quiet)
+    return found
+
+
+def _given(session: Session, choice: Choice, quiet: bool) -> Choice | None:
+    """The choice; one that is given a number that nobody has said with the value that is right or,
+    where that was not understood, none at all."""
+    meant, understood = choice.kernel.meant, not choice.kernel.change
+    if not meant or (understood and _is_right(session, choice) is not False):
+        return choice
+    for asking in (None, asking_most, _asking_most):
+        for kernel in meant:
+            second = replace(choice, kernel=kernel)
+            if _is_right(session, second, asking):
+                say(
+                    f"{kernel.path}: nobody says what {kernel.change.partition('=')[0]} is, and "
+                    f"{kernel.id} is {_TRY} right with {kernel.change}: --arg says which",
+                    quiet,
+                )
+                return second
+    return choice if understood else None
+
+
+def _why_not_given(kernel: Kernel) -> str:
+    """Why a kernel is left out, none of the values of what nobody has said being right."""
+    name = kernel.change.partition("=")[0]
+    values = ", ".join(one.change.partition("=")[2] for one in kernel.meant)
+    called = kernel.title.partition(" of ")[0]
+    return (
+        f"{kernel.path}: {called} cannot be called: it is not understood what {name} gets, and "
+        f"with {values} its answers are wrong; say it with --arg {name}=VALUE"
+    )
 
 
 def _settled(session: Session, choice: Choice, quiet: bool) -> Choice:
@@ -187,5 +231,5 @@ def _is_right(
     if refused is not None or session.jobs.emulator is None:
         return None
     found = asking(session, found) if asking else found
-    verdict = session.tried(found, [guess_net(found)])
+    verdict = session.tries.verdict(found, [guess_net(found)])
     return None if verdict is None or verdict.outcome == "skip" else verdict.outcome == "pass"

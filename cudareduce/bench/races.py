@@ -29,7 +29,7 @@ def _told(session: Session, case: Case, verdict: Verdict) -> Verdict:
     if session.jobs.emulator is None:
         return verdict
     net = watched_net(case, verdict.effort.sizes, session.backend.limits())
-    found = session.tried(case, [net])
+    found = session.tries.verdict(case, [net])
     if found is None or HAZARD not in found.reason:
         return verdict
     return replace(verdict, reason=found.reason, error=None, bound=None)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from cudareduce.bench.races import HAZARD
 from cudareduce.bench.session import Session
+from cudareduce.bench.tries import budget
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Condition
 from cudareduce.verify.shapes import size_net
@@ -20,6 +21,8 @@ _LADDER = tuple(2**k - less for k in range(1, 19) for less in (0, 1))
 #: No number in a kernel's text beyond is worth the while.
 _MOST = 2**22
 _WARP = 32
+#: So many seconds it is looked for how far all kernels of a run go.
+_REACH_S = 25.0
 #: The size in a verdict's words.
 _SIZE = re.compile(r"\bn = (\d+)")
 
@@ -27,11 +30,16 @@ _SIZE = re.compile(r"\bn = (\d+)")
 def with_reach(session: Session, verdicts: Mapping[Case, Verdict]) -> dict[Case, Verdict]:
     """Verdicts on cases whose files have no header, with how far those go that failed, where that
     can be said in a few words."""
-    return {
-        case: _told(session, case, verdict)
-        if verdict.outcome == "fail" and case.kernel.guessed is not None else verdict
-        for case, verdict in verdicts.items()
-    }  # fmt: skip
+    failed = [
+        case for case, verdict in verdicts.items()
+        if verdict.outcome == "fail" and case.kernel.guessed is not None
+    ]  # fmt: skip
+    found, deadline = dict(verdicts), budget(_REACH_S)
+    for k, case in enumerate(failed):
+        with session.tries.one_of(len(failed) - k, deadline) as share:
+            told = _told(session, case, verdicts[case])
+            found[case] = verdicts[case] if share.passed else told
+    return found
 
 
 def _told(session: Session, case: Case, verdict: Verdict) -> Verdict:
@@ -73,5 +81,5 @@ def _is_right(session: Session, case: Case, n: int) -> bool:
     """Whether it is right for ordinary elements of this number."""
     alone = replace(case.kernel, asks=Condition(sizes=(n,)))
     net = size_net(replace(case, kernel=alone), session.backend.limits())
-    verdict = session.tried(case, [net])
+    verdict = session.tries.verdict(case, [net])
     return verdict is not None and verdict.outcome == "pass"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -18,11 +18,9 @@ from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
-from cudareduce.library.arguments import read_argument
 from cudareduce.library.condition import Condition, Nan
 from cudareduce.library.foreign import FOLDED, adopting, asking
-from cudareduce.library.guesses import Guesses
-from cudareduce.library.header import Finish, GridRule
+from cudareduce.library.guesses import FileOptions
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.problem.dtypes import DTYPES
@@ -39,25 +37,18 @@ from cudareduce.verify.forking import fork_server
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which kernels, and what the user says of files without a header: `block` threads, `items`
-    elements a thread, `grid` blocks or a rule for their number, `shared` bytes a block, `arg` what
-    parameters get; None leaves it to each kernel. Each is run on every number of `sms`, without
-    any on all SMs. What is combined is what `map` makes of elements, which such a file does
-    itself."""
+    """Which kernels, in blocks of `block` threads with `items` elements a thread, None each
+    kernel's own, and what the user says of `files` without a header. Each is run on every number of
+    `sms`, without any on all SMs. What is combined is what `map` makes of elements, which such a
+    file does itself."""
 
     kernels: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
     block: int | None = None
     items: int | None = None
     sms: tuple[int, ...] = ()
-    entry: tuple[str, ...] = ()
-    chain: tuple[str, ...] = ()
-    grid: int | GridRule | None = None
-    shared: int | None = None
-    finish: Finish | None = None
-    arg: tuple[str, ...] = ()
     map: str | None = None
-    headers: tuple[Path, ...] = ()
+    files: FileOptions = field(default_factory=FileOptions)
 
     @property
     def mapped(self) -> Map | None:
@@ -171,12 +162,7 @@ def chosen(request: BenchRequest | VerifyRequest, registry: Registry, quiet: boo
     header is taken for what it looks like, and it is said what that is. A name that is not known,
     or a file that cannot be taken, is a UsageError."""
     selection, asks = request.selection, asked(request.terms, request.problem)
-    guesses = Guesses(
-        entries=selection.entry, chains=selection.chain, block=selection.block,
-        items=selection.items, grid=selection.grid, finish=selection.finish,
-        shared=selection.shared, map=selection.mapped,
-        arguments=tuple(map(read_argument, selection.arg)), headers=selection.headers,
-    )  # fmt: skip
+    guesses = selection.files.guesses(selection.block, selection.items, selection.mapped)
     take = adopting(guesses, partial(say, quiet=quiet))
     choices = []
     for choice in registry.choose(selection.kernels, take, auto=True):

@@ -6,7 +6,7 @@ which on the CPU is every kernel and on the GPU a file that is not one of ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -17,6 +17,7 @@ from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.bench.jobs import LARGE_BYTES, Jobs, Shapes
 from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.settings import Settings
+from cudareduce.bench.tries import Tries
 from cudareduce.errors import BuildError, OutOfMemory
 from cudareduce.host import cpu_count
 from cudareduce.launch.bound import Workspaces
@@ -32,8 +33,6 @@ from cudareduce.verify.verify import verify
 
 #: Elements a second of which an input and its answer are made: 2^30 took 7 s beside an H200.
 _MADE_PER_S = 1.5e8
-#: What is only tried, and takes so many seconds, is not worth more.
-_TRIED_S = 2.5
 #: The reason of a case that Ctrl-C came before.
 _INTERRUPTED = "interrupted before it was verified"
 
@@ -65,6 +64,7 @@ class Session:
         self.settings, self.phase = settings, phase
         self.jobs = Jobs(backend, spec, settings)
         self._isolation = Isolation()
+        self.tries = Tries(self.jobs, self._isolation, settings.deadline)
         self._workspaces = Workspaces(backend)
 
     def close(self) -> None:
@@ -214,17 +214,6 @@ class Session:
 
         yield from self._isolation.verify(shared, count, self.settings.deadline, started)
 
-    def tried(self, case: Case, nets: Iterable[Net]) -> Verdict | None:
-        """The verdict on a case from nets alone; None if it takes nothing of them, or in no time
-        that there is."""
-        jobs = [
-            replace(job, limit_s=min(job.limit_s, _TRIED_S))
-            for job in self.jobs.of(Prepared(case, {}, {}, {}), (), tuple(nets))
-        ]
-        count = min(cpu_count(), len(jobs))
-        found = self._isolation.verify({case: jobs}, count, self.settings.deadline, lambda _: None)
-        return next((verdict for _, verdict in found), None)
-
     def why_cut(self) -> str:
         """The reason of a case that there was no time for."""
         return (
@@ -275,6 +264,8 @@ def _remarks(case: Case, shapes: Sequence[Shape], refused: str | None) -> Iterat
     """What a verdict on these shapes does not rest on, and what was done for it."""
     if case.kernel.in_place:
         yield _RESTORED
+    if case.kernel.guessed and case.kernel.change:
+        yield f"with {case.kernel.change}, which nobody has said"
     for room in case.kernel.rooms:
         if room.answers:
             yield f"what it writes to {room.parameter} is not judged"

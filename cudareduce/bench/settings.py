@@ -71,5 +71,6 @@ class Settings:
 
 def _of(choice: Choice, reduction: Reduction) -> Reduction:
     """A reduction as a kernel is given it: where nobody says otherwise, with the map that it
-    forms."""
-    return replace(reduction, map=reduction.map or choice.kernel.map)
+    forms, and of the columns that it reads."""
+    kernel = choice.kernel
+    return replace(reduction, map=reduction.map or kernel.map, columns=kernel.columns)

@@ -9,9 +9,9 @@ import click
 
 from cudareduce.cli.completion import INSTALL, Named, completion_script
 from cudareduce.cli.help import Command
-from cudareduce.cli.options import add_debug, add_device, add_folders, add_format
+from cudareduce.cli.options import add_debug, add_device, add_files, add_folders, add_format
 from cudareduce.cli.requests import made
-from cudareduce.cli.types import NO_PLAIN_FILE, Count, Name, Place, Word
+from cudareduce.cli.types import NO_PLAIN_FILE, Count, Place, Word
 from cudareduce.errors import UsageError
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
@@ -79,9 +79,7 @@ cudareduce show reduce_v2_no_bank_conflict --diff
 cudareduce show reduce_v7_shuffle --sass --dtype float16""",
 )
 @click.argument("kernel", type=Named("KERNEL"))
-@click.option(
-    "--entry", type=Name(), metavar="NAME", help="Which kernel of a file without a header."
-)
+@add_files
 @click.option("--diff", is_flag=True, help="Only what changed against the predecessor.")
 @click.option("--ptx", is_flag=True, help="What nvcc makes of it: PTX.")
 @click.option("--sass", is_flag=True, help="Machine code, with a word beside what costs time.")

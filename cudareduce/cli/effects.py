@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,11 @@ def _on_cpu(values: Values) -> bool:
     return never_timed(values.get("backend", ""))
 
 
+def _named(values: Values) -> Sequence[str]:
+    """The names that a command was given, or the one."""
+    return values["kernels"] if "kernels" in values else (values["kernel"],)
+
+
 def _all_have_headers(values: Values) -> bool:
     """Whether no file is named that may be without a header."""
     from cudareduce.errors import UsageError
@@ -35,7 +40,7 @@ def _all_have_headers(values: Values) -> bool:
     from cudareduce.library.reading import has_header
 
     try:
-        return all(has_header(Path(n)) for n in values["kernels"] if n.endswith(SOURCES))
+        return all(has_header(Path(n)) for n in _named(values) if n.endswith(SOURCES))
     except UsageError:  # the command will say so
         return False
 

@@ -3,6 +3,8 @@ published and what was wrong in print."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
@@ -12,18 +14,20 @@ from cudareduce.library.registry import Registry, steps_of
 from cudareduce.report.numbers import measured_text, size_text
 from cudareduce.results.gains import Gain, gains, newest, stored_runs
 
-#: Columns of a key, and of a line.
-_KEY, _LINE = 12, 100
+#: Columns of a key, and of a line: in a pipe, and on a narrow terminal as many as it has.
+_KEY, _LINE, _NARROWEST = 12, 100, 60
 
 
 def facts_text(registry: Registry, kernel: Kernel, results: Sequence[Path]) -> str:
     """The kernel's facts, a line or more each; gains are of these results, else of the package's.
     A result that does not load is a UsageError."""
+    here = shutil.get_terminal_size((_LINE, 0)).columns if sys.stdout.isatty() else _LINE
+    width = min(_LINE, max(_NARROWEST, here))
     lines = [kernel.id]
     for key, value in _facts(registry, kernel, results):
         indent = " " * _KEY
         lines += wrap(
-            f"{key:<{_KEY}}{value}", _LINE, subsequent_indent=indent, break_long_words=False,
+            f"{key:<{_KEY}}{value}", width, subsequent_indent=indent, break_long_words=False,
             break_on_hyphens=False,
         )  # fmt: skip
     return "\n".join(lines)

@@ -53,7 +53,8 @@ def _node(kernel: Kernel, gained: Mapping[str, Sequence[Gain]]) -> Text:
 
     found = [f"{times_text(gain)}x {_card(gain)}" for gain in gained.get(kernel.id, ())]
     parts = [(shown(kernel.id), "bold"), *((f"  {text}", "green") for text in found)]
-    return Text.assemble(*parts, (f"  {shown(kernel.title)}", "dim"))
+    title = (f"  {shown(kernel.title)}", "dim")
+    return Text.assemble(*parts, title, no_wrap=True, overflow="ellipsis")
 
 
 def _card(gain: Gain) -> str:

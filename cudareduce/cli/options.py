@@ -121,6 +121,27 @@ add_map = click.option(
     help="What is combined: C++ in a, or in a and b of two inputs, such as 'a * b', for sum, mean, "
     "min and max.  [default: the elements]",
 )  # fmt: skip
+add_files = options_of(
+    click.option("--entry", metavar="NAME", type=Name(), multiple=True,
+                 help="Which of its kernels, with template arguments; may be repeated."),
+    click.option("--chain", metavar="A,B", type=Name(), multiple=True,
+                 help="Kernels of it that are one row: each reads what the one before has written; "
+                 "--block, --items, --grid and --shared are of the first."),
+    click.option("--arg", metavar="NAME=WHAT", type=Name(), multiple=True,
+                 help="What a parameter gets: in, in2, out, out2, zeroed:BYTES, scratch:BYTES (or "
+                 "grid, an element a block), or a value in C++, such as n, rows or 1.0f; may be "
+                 "repeated."),
+    click.option("--grid", type=CountOrWord(1, _MOST_BLOCKS, GRID_RULES), metavar="BLOCKS",
+                 help="How many blocks are launched, or: cover, one tile each; fill, the device; "
+                 "per_sm; block_per_row, warp_per_row or thread_per_row."),
+    click.option("--shared", type=Count(0, _MOST_SHARED), metavar="BYTES",
+                 help="Dynamic shared memory a block."),
+    click.option("--finish", type=Word(FOREIGN_FINISHES), metavar="HOW",
+                 help=f"What becomes of its partials: {one_of(FOREIGN_FINISHES)}."),
+    click.option("-I", "headers", multiple=True, type=Place(file_okay=False), metavar="DIR",
+                 help="A folder with headers that it includes, beside those near it; may be "
+                 "repeated."),
+)  # fmt: skip
 add_problem = options_of(
     click.option("--op", type=Words("OPS", tuple(OPERATORS)),
                  help=f"Operators, with commas, or all: {', '.join(OPERATORS)}.  [default: sum, or "
@@ -147,25 +168,7 @@ add_problem = options_of(
                  help="Leave the other SMs free: launch no more than N blocks, of the kernel's "
                  "largest size unless --block says; a list, or a range 8..128 that doubles.  "
                  "[default: all SMs]"),
-    click.option("--entry", metavar="NAME", type=Name(), multiple=True,
-                 help="Which of its kernels, with template arguments; may be repeated."),
-    click.option("--chain", metavar="A,B", type=Name(), multiple=True,
-                 help="Kernels of it that are one row: each reads what the one before has written; "
-                 "--block, --items, --grid and --shared are of the first."),
-    click.option("--arg", metavar="NAME=WHAT", type=Name(), multiple=True,
-                 help="What a parameter gets: in, in2, out, out2, zeroed:BYTES, scratch:BYTES (or "
-                 "grid, an element a block), or a value in C++, such as n, rows or 1.0f; may be "
-                 "repeated."),
-    click.option("--grid", type=CountOrWord(1, _MOST_BLOCKS, GRID_RULES), metavar="BLOCKS",
-                 help="How many blocks are launched, or: cover, one tile each; fill, the device; "
-                 "per_sm; block_per_row, warp_per_row or thread_per_row."),
-    click.option("--shared", type=Count(0, _MOST_SHARED), metavar="BYTES",
-                 help="Dynamic shared memory a block."),
-    click.option("--finish", type=Word(FOREIGN_FINISHES), metavar="HOW",
-                 help=f"What becomes of its partials: {one_of(FOREIGN_FINISHES)}."),
-    click.option("-I", "headers", multiple=True, type=Place(file_okay=False), metavar="DIR",
-                 help="A folder with headers that it includes, beside those near it; may be "
-                 "repeated."),
+    add_files,
     click.option("--multiple-of", type=Count(1, LARGEST), metavar="K",
                  help="They are right for multiples of K: no other sizes are tried."),
     click.option("--sizes-only", is_flag=True,
@@ -247,6 +250,7 @@ add_selftest = options_of(
     add_debug,
 )  # fmt: skip
 add_reveal = options_of(
+    add_files,
     click.option("--compare", nargs=2, metavar="A B", type=Name(), default=None,
                  help="Whether two add in one order: names, or files of --json."),
     click.option("--op", type=Word(OPERATORS), default="sum", show_default=True, metavar="OP",

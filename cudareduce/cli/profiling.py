@@ -12,6 +12,7 @@ from cudareduce.cli.options import (
     add_debug,
     add_device,
     add_file,
+    add_files,
     add_folders,
     add_format,
     add_json,
@@ -53,6 +54,7 @@ cudareduce profile fastcuda --static""",
 @click.argument("kernels", nargs=-1, metavar="KERNEL|SUITE|GLOB|FILE.cu...",
                 type=Named("KERNEL", suites=True))  # fmt: skip
 @_add_problem
+@add_files
 @add_folders
 @click.option("--diff", is_flag=True, help="Two kernels side by side: what moved, and why it "
               "matters.")  # fmt: skip

@@ -12,7 +12,7 @@ from cudareduce.compiled.units import main_reduction
 from cudareduce.errors import UsageError
 from cudareduce.escapes import shown
 from cudareduce.library.foreign import adopting
-from cudareduce.library.guesses import Guesses
+from cudareduce.library.guesses import FileOptions
 from cudareduce.library.header import SOURCES
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.lesson import diff
@@ -32,7 +32,7 @@ class ShowRequest:
     times count before those of the package."""
 
     kernel: str
-    entry: str | None
+    files: FileOptions
     diff: bool
     ptx: bool
     sass: bool
@@ -50,7 +50,7 @@ def show(request: ShowRequest) -> int:
     if request.diff + request.ptx + request.sass > 1:
         raise UsageError("--diff, --ptx and --sass are three things to see: name one of them")
     registry = load_registry(request.folders)
-    kernel = _one(registry, request.kernel, request.entry)
+    kernel = _one(registry, request.kernel, request.files)
     if request.diff:
         _print(diff_text(registry, kernel), "diff")
     elif request.ptx or request.sass:
@@ -62,11 +62,10 @@ def show(request: ShowRequest) -> int:
     return 0
 
 
-def _one(registry: Registry, name: str, entry: str | None) -> Kernel:
-    """The kernel of this name, or that of a file, of several the `entry`; a UsageError if it is not
+def _one(registry: Registry, name: str, files: FileOptions) -> Kernel:
+    """The kernel of this name, or that of a file by what is said of it; a UsageError if it is not
     that of one."""
-    guesses = Guesses(entries=(entry,) if entry else ())
-    found = registry.choose([name], adopting(guesses, lambda words: None))
+    found = registry.choose([name], adopting(files.guesses(), lambda words: None))
     if len(found) != 1 and name.endswith(SOURCES):
         entries = ", ".join(choice.kernel.entry for choice in found)
         raise UsageError(f"{name} has {len(found)} kernels; name one with --entry: {entries}")

@@ -82,6 +82,6 @@ def rates_line(rows: Sequence[Row], device: str, rules: Rules, rounds: int) -> s
 
 def at_most(found: int, count: int) -> float:
     """The share that is not exceeded, 95 % sure, where so many were found (Clopper, Pearson)."""
-    from scipy import stats
+    from scipy.special import betaincinv
 
-    return 1.0 if found >= count else float(stats.beta.ppf(_SURE, found + 1, count - found))
+    return 1.0 if found >= count else float(betaincinv(found + 1, count - found, _SURE))

@@ -11,6 +11,7 @@ from pathlib import Path
 from cudareduce.errors import UsageError
 from cudareduce.library.body import Body
 from cudareduce.library.elements import bytes_of
+from cudareduce.library.matrix import columns_of, strides
 from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.room import EACH, Each, Room
 from cudareduce.library.syntax import Function
@@ -22,7 +23,9 @@ _INTEGERS = re.compile(
     r"^(?:unsigned|signed|int|long|short|size_t|ptrdiff_t|u?int\d+_t|uint|[ui](?:32|64))\b(?!\d)"
 )
 _REALS = re.compile(r"^(?:float|double|real|half|__half)$")
-_OUTPUT = re.compile(r"^(?:[dg]_?)?(?:o|out|dst|dest|res|result|y|sum|partial)", re.IGNORECASE)
+_OUTPUT = re.compile(
+    r"^(?:[dg]_?)?(?:o|out|dst|dest|res|result|y|sum|partial)|_(?:out|dst|dest)$", re.IGNORECASE
+)
 _SCRATCH = re.compile(
     r"part(?!ic)|scratch|te?mp|work|buf|inter|aux|block_?(?:sum|res)", re.IGNORECASE
 )
@@ -169,7 +172,7 @@ def _of_pointers(left: list[Parameter], taken: set[str], body: Body) -> dict[str
     if "out" not in taken and writers:
         values = [p for p in writers if not (_PLACE.search(p.name) and _INTEGERS.match(p.type))]
         plain = [p for p in values if not _SCRATCH.search(p.name)] or values or writers
-        out = next((p for p in plain if _OUTPUT.match(p.name)), plain[0])
+        out = next((p for p in plain if _OUTPUT.search(p.name)), plain[0])
         found[out.name] = "out"
         writers.remove(out)
     places = [p for p in writers if _PLACE.search(p.name) and _INTEGERS.match(p.type)]
@@ -185,8 +188,15 @@ def _input(pointers: Sequence[Parameter]) -> Parameter:
     if named or len(pointers) != 2:
         return (named or list(pointers))[0]
     first, second = pointers
-    swapped = _OUTPUT.match(first.name) and not _OUTPUT.match(second.name)
+    swapped = _OUTPUT.search(first.name) and not _OUTPUT.search(second.name)
     return second if swapped else first
+
+
+def is_whole(parameter: Parameter) -> bool:
+    """Whether it is the value of a whole number."""
+    return not (parameter.stars or parameter.refers or parameter.odd) and (
+        _INTEGERS.match(parameter.type) is not None
+    )
 
 
 def _counts(parameter: Parameter, body: Body) -> bool:
@@ -214,16 +224,21 @@ def _of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> d
             found[p.name] = what
     counts = [p.name for p in integers if p.name not in found]
     taken = set(given.values())
-    if "n" not in taken and counts:
+    fixed = any(what.isdigit() for what in given.values())
+    columns = None if taken & {"n", "rows"} else columns_of(body, counts)
+    if columns:
+        found |= dict(zip(columns, ("rows", "n"), strict=True))
+        counts = [name for name in counts if name not in columns]
+    elif "n" not in taken and counts:
         steps = [name for name in counts if strides(body, name)]
         plain = [name for name in counts if name not in steps and not ROWS.match(name)]
-        alone = len(counts) != 2 or not steps or _is_rows(counts, steps[0], body)
+        alone = len(counts) != 2 or fixed or not steps or _is_rows(counts, steps[0], body)
         plain.sort(key=lambda name: COUNT.search(name) is None)
         elements = ((steps if alone else plain) or plain or counts)[0]
         found[elements] = "n"
         counts.remove(elements)
     length = next((name for name, what in {**given, **found}.items() if what == "n"), "")
-    rows = _rows(counts, length, body)
+    rows = "" if columns else _rows(counts, length, body, several=len(counts) > 1 or fixed)
     if "rows" not in taken and rows:
         found[rows] = "rows"
     defaults = {p.name: p.default for p in left if p.default}
@@ -231,15 +246,15 @@ def _of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> d
     return defaults | found | _besides([p for p in left if p.name not in known], known, body)
 
 
-def _rows(counts: Sequence[str], length: str, body: Body) -> str:
+def _rows(counts: Sequence[str], length: str, body: Body, *, several: bool) -> str:
     """Which of these counts, besides that of the elements, is one of rows; empty for none. Of
     several it is the one that bounds them, else the one that bounds nothing, since a block of its
-    own needs no bound, else the one that is called so."""
+    own needs no bound, at best one that is used for nothing, else the one that is called so."""
     apart = strides(body, length)
     bounds = [name for name in counts if apart and _bounds_rows(name, length, body)]
     free = [name for name in counts if apart and not body.compared(name)]
+    free.sort(key=lambda name: name in body.words)
     named = [name for name in counts if _is_rows([name], length, body)]
-    several = len(counts) > 1
     return next(iter((*bounds, *(free if several else ()), *named)), "")
 
 
@@ -274,13 +289,6 @@ def _is_rows(counts: Sequence[str], length: str, body: Body) -> bool:
 def _bounds_rows(name: str, length: str, body: Body) -> bool:
     """Whether a count is compared with an index of blocks that the length is no part of."""
     return any("blockIdx.x" in words and length not in words for words in body.compared(name))
-
-
-def strides(body: Body, name: str) -> bool:
-    """Whether the rows of a matrix are so far apart: an index of blocks times this."""
-    blocks = {"blockIdx.x", "blockIdx.y"}
-    factors = [words for words in body.factors(name) if name not in words and words & blocks]
-    return any("blockDim.x" not in words or "threadIdx.x" in words for words in factors)
 
 
 def _is_tiles(name: str, body: Body) -> bool:

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudareduce.errors import UsageError
-from cudareduce.library.arguments import COUNT, ROWS, Argument, guessed, locks, room_of
+from cudareduce.errors import NotUnderstood, UsageError
+from cudareduce.library.arguments import COUNT, ROWS, Argument, guessed, is_whole, locks, room_of
 from cudareduce.library.body import Body
 from cudareduce.library.elements import bytes_of
 from cudareduce.library.functors import Helpers
 from cudareduce.library.header import Finish, RowGrid
+from cudareduce.library.matrix import across
 from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.room import Room
 from cudareduce.library.row_index import PLANE, is_upright, row_index, rows_of
@@ -41,7 +42,7 @@ class Call:
     it is told how much there is, `rows` how many blocks rows get, None where there is one array,
     `waits` that its blocks wait for one another: for all of them or for a lock, `alone` that it is
     the work of one block, `plane` that it counts its threads in two dimensions, `upright` that it
-    finds its row by the second dimension of its grid.
+    finds its row by the second dimension of its grid, `columns` that it reads a matrix by columns.
     """
 
     text: str
@@ -60,6 +61,7 @@ class Call:
     alone: bool
     plane: bool
     upright: bool
+    columns: bool
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -91,13 +93,7 @@ def called(
     the file's `own` launches, by the names of the parameters, and what the user `says` of its
     parameters; `helpers` are what the file has besides. Raises UsageError if one of them is not
     understood."""
-    if len(function.parameters) > _MOST_PARAMETERS:
-        raise UsageError(
-            f"{path}: {function.name} has more than {_MOST_PARAMETERS} parameters: give the file a "
-            "header instead"
-        )
-    if given and not function.template:
-        raise UsageError(f"{path}: {function.name} is no template: say --entry {function.name}")
+    _check_named(path, function, given)
     helpers = helpers or Helpers()
     parameters = [read_parameter(text) for text in function.parameters]
     body = Body(function.body, helpers.atomic)
@@ -109,7 +105,8 @@ def called(
     read, other, count = by_what["in"], by_what.get("in2"), by_what.get("n")
     write = by_what.get("out", read)
     told = {n for p in parameters if not p.points for n in names_in(f"int x = {gets[p.name]};")}
-    rows = rows_of(path, function, body, count, many="rows" in told)
+    column = across(body, by_what.get("rows"), [p for p in parameters if gets[p.name] == "n"])
+    rows = column or rows_of(path, function, body, count, many="rows" in told)
     _check(path, function, body, write, rows)
     rooms, words = _words(function, parameters, gets)
     zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
@@ -128,7 +125,20 @@ def called(
         alone=finish in ("none", "atomic") and not body.words & _MANY_BLOCKS,
         plane=bool(body.words & PLANE),
         upright=bool(rows and count and is_upright(row_index(body, count.name))),
+        columns=column is not None,
     )  # fmt: skip
+
+
+def _check_named(path: Path, function: Function, given: str) -> None:
+    """A UsageError for arguments of what is no template, and for more parameters than people
+    write."""
+    if len(function.parameters) > _MOST_PARAMETERS:
+        raise UsageError(
+            f"{path}: {function.name} has more than {_MOST_PARAMETERS} parameters: give the file a "
+            "header instead"
+        )
+    if given and not function.template:
+        raise UsageError(f"{path}: {function.name} is no template: say --entry {function.name}")
 
 
 def _check(
@@ -178,12 +188,15 @@ def _gets(
         memory = what in ("in", "in2", "out", "out2") or what.startswith(("zeroed:", "scratch:"))
         if memory and not (p.points or p.refers):
             raise UsageError(f"{shown}: {p.name} is no pointer, so it cannot get {what}")
-    for p in parameters:
-        if p.name not in gets:
-            raise UsageError(
-                f"{shown}: it is not understood what {p.name or 'a parameter without a name'} "
-                f"gets; say it, as in --arg {p.name or 'NAME'}={_likely(p, gets, body)}"
-            )
+    unknown = [p for p in parameters if p.name not in gets]
+    if unknown:
+        names = [p.name or "a parameter without a name" for p in unknown]
+        likely = [f"--arg {p.name or 'NAME'}={_likely(p, gets, body)}" for p in unknown]
+        raise NotUnderstood(
+            f"{shown}: it is not understood what {' and '.join(names)} "
+            f"get{'s' * (len(unknown) == 1)}; say it, as in {' '.join(likely)}",
+            unknown[0].name if len(unknown) == 1 and is_whole(unknown[0]) else "",
+        )
     pointers = [p for p in parameters if p.points or p.refers]
     in_place = [gets[p.name] for p in pointers] == ["in"] and pointers[0].writes
     for what, does in (("in", "reads"), ("out", "writes")):

@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cudareduce.errors import UsageError
-from cudareduce.library.arguments import check
+from cudareduce.errors import NotUnderstood, UsageError
+from cudareduce.library.arguments import Argument, check
 from cudareduce.library.assumption import assumption, nowhere
 from cudareduce.library.called import Call, called
 from cudareduce.library.chains import joined
@@ -40,6 +40,10 @@ from cudareduce.problem.dtypes import DTYPES
 
 #: What of a launch the user may say, as `Guesses` calls it.
 _OPTIONS = ("block", "items", "grid", "shared", "finish", "map")
+
+#: What a whole number may be that is not understood: what scales or shifts nothing, how many
+#: elements, rows or turns of a block there are.
+_VALUES = ("1", "0", "n", "rows", "(n + BLOCK - 1) / BLOCK")
 
 #: What is said of a kernel whose partials were to be its own input.
 FOLDED = (
@@ -82,16 +86,23 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     kernels: list[Kernel] = []
     said: list[str] = []
     refused: list[str] = []
+    unsure: list[tuple[Kernel, list[str]]] = []
     while left:
         row = left.popleft()
         try:
             kernel, assumed = _row(unit, host, row, says, alone=alone)
         except UsageError as error:
-            if len(row) > 1 and not named:
+            meant = _meant(unit, host, row, says, error, alone=alone)
+            if meant is not None:
+                unsure.append(meant)
+            elif len(row) > 1 and not named:
                 left.extendleft([link] for link in reversed(row))
             else:
                 refused.append(str(error))
             continue
+        kernels.append(_or_one(unit, host, row, says, kernel, alone=alone))
+        said += assumed
+    for kernel, assumed in unsure:  # last, since most of them are no reductions
         kernels.append(kernel)
         said += assumed
     if refused and (named or not kernels):
@@ -131,6 +142,45 @@ def _row(
     order = " and then ".join(names)
     return kernel, [*told, f"{unit.path}: {order} are one row, {kernel.id}: each reads what the "
                     "one before has written; --entry takes them apart"]  # fmt: skip
+
+
+def _meant(
+    unit: Unit, host: HostCode, row: Row, says: Guesses, error: UsageError, *, alone: bool
+) -> tuple[Kernel, list[str]] | None:
+    """A kernel of which one whole number is not understood, with each value that it may have, and
+    what was assumed; None if it is something else that is not."""
+    if len(row) > 1 or not isinstance(error, NotUnderstood) or not error.parameter:
+        return None
+    found = []
+    for value in _VALUES:
+        with suppress(UsageError):
+            found.append(_with_value(unit, host, row, says, error.parameter, value, alone=alone))
+    kernels = tuple(kernel for kernel, _ in found)
+    return (replace(kernels[0], meant=kernels), [found[0][1]]) if found else None
+
+
+def _or_one(
+    unit: Unit, host: HostCode, row: Row, says: Guesses, kernel: Kernel, *, alone: bool
+) -> Kernel:
+    """A kernel; one that is given the length of its rows twice may be meant to have 1 there."""
+    name, twice, _ = kernel.change.partition("=")
+    with suppress(UsageError):
+        if twice:
+            other, _ = _with_value(unit, host, row, says, name, "1", alone=alone)
+            return replace(kernel, change="", meant=(kernel, other))
+    return replace(kernel, change="")
+
+
+def _with_value(
+    unit: Unit, host: HostCode, row: Row, says: Guesses, name: str, value: str, *, alone: bool
+) -> tuple[Kernel, str]:
+    """A kernel with what a parameter of it gets, and what else was assumed."""
+    function, given = row[0]
+    more = (*says.arguments, Argument(function.name, name, value))
+    kernel, assumed = _adopted(
+        unit, host, function, given, replace(says, arguments=more), (), alone=alone
+    )
+    return replace(kernel, change=f"{name}={value}"), assumed
 
 
 def _apart(unit: Unit, host: HostCode, row: Row, says: Guesses) -> Iterator[Kernel]:
@@ -177,7 +227,8 @@ def _adopted(
     )  # fmt: skip
     kernel = Kernel(
         id=path.stem if alone and path.stem.isidentifier() else name,
-        path=path, family="user", text=text, title=f"{name} of {path.name}", change="",
+        path=path, family="user", text=text, title=f"{name} of {path.name}",
+        change=next((said for said in call.said if call.rows and said.endswith("=n")), ""),
         scope="rows" if call.rows else "grid",
         grid="one" if call.answers_in_place else launch.grid,
         walk="element",  # nothing is known of the order of its additions: the widest bound holds
@@ -200,7 +251,7 @@ def _adopted(
         most=most(call.count.type) if call.count else None,
         map=mapped,
         in_place=call.answers_in_place or overwrites(function.body, call.read.name),
-        guessed=_guessed(says, call),
+        guessed=_guessed(says, call), columns=call.columns,
     )  # fmt: skip
     return kernel, assumption(kernel, call, launch.known_from, later, unit.missing)
 

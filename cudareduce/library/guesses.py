@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudareduce.library.arguments import Argument
+from cudareduce.library.arguments import Argument, read_argument
 from cudareduce.library.header import Finish, GridRule
 from cudareduce.library.own_launch import Said
 from cudareduce.problem.operators import Map
@@ -36,3 +36,27 @@ class Guesses:
         return Said(
             block=self.block, items=self.items, grid=self.grid, exactly=True, shared=self.shared
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileOptions:
+    """What the command line says of files without a header, besides a launch shape: as it was
+    typed."""
+
+    entry: tuple[str, ...] = ()
+    chain: tuple[str, ...] = ()
+    grid: int | GridRule | None = None
+    shared: int | None = None
+    finish: Finish | None = None
+    arg: tuple[str, ...] = ()
+    headers: tuple[Path, ...] = ()
+
+    def guesses(
+        self, block: int | None = None, items: int | None = None, map: Map | None = None
+    ) -> Guesses:
+        """All of it, with what is said besides. An argument that says nothing is a UsageError."""
+        return Guesses(
+            entries=self.entry, chains=self.chain, block=block, items=items, grid=self.grid,
+            finish=self.finish, shared=self.shared, map=map,
+            arguments=tuple(read_argument(text) for text in self.arg), headers=self.headers,
+        )  # fmt: skip

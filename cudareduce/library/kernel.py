@@ -82,6 +82,8 @@ class Kernel:
     in_place: bool = False  # overwrites its input, which is restored before each launch
     then: Kernel | None = None  # what goes on with its partials, where that is another kernel
     apart: tuple[Kernel, ...] = ()  # the kernels of a chain that is a guess, as rows of their own
+    columns: bool = False  # elements of its rows lie as far apart as there are rows
+    meant: tuple[Kernel, ...] = ()  # itself with each value of what nobody has said: `change`
     guessed: tuple[str, ...] | None = None  # of a file without a header: what nobody has said
     foreign: bool = True  # not one of the package: on a GPU it is verified in a child process
     prelude: Path | None = None  # where operators' texts lie, if not in this package
@@ -291,8 +293,7 @@ def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Ke
             fields[key] = max(1, fields[f"{key}_bytes"] // 4)
     two = "map" in fields and fields["map"].inputs > 1
     check_parameters(path, text, header, ("in", "other") if two else ("in",))
-    order, finish = fields.get("order", "any"), fields["finish"]
-    named = "ops" in fields
+    order, finish, named = fields.get("order", "any"), fields["finish"], "ops" in fields
     ops = fields.get("ops", OPERATORS)
     ops = tuple(o for o in ops if not _why_not_op(OPERATORS[o], order, finish, named=named))
     fields |= {"any_op": not named, "ops": ops}

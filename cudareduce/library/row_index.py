@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.library.arguments import strides
 from cudareduce.library.body import Body
 from cudareduce.library.header import RowGrid
+from cudareduce.library.matrix import strides
 from cudareduce.library.parameters import Parameter
 from cudareduce.library.syntax import Function
 

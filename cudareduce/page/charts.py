@@ -6,17 +6,14 @@ from typing import Any
 
 from cudareduce.page.charts_bars import bars_chart
 from cudareduce.page.charts_data import ROWS
-from cudareduce.page.charts_grid import grid_chart
+from cudareduce.page.charts_grid import grid_chart, least_width
 from cudareduce.page.charts_lines import lines_chart
 from cudareduce.plot.figure import Bars, Figure, Grid, Lines
 
-#: The least width of a map's column, in pixels; a map that is wider than the page scrolls.
-_COLUMN = 62
-
 
 def chart(figure: Figure) -> dict[str, Any]:
-    """The specification of a chart as wide as what holds it, and no less than `least`. Colours of
-    text, axes and ground are left to the page, which is light or dark."""
+    """The specification of a chart as wide as what holds it, and no less than `least`: the page
+    scrolls it. Colours of text, axes and ground are left to the page, which is light or dark."""
     if isinstance(figure, Lines):
         made, rows = lines_chart(figure)
     elif isinstance(figure, Bars):
@@ -25,7 +22,7 @@ def chart(figure: Figure) -> dict[str, Any]:
         made, rows = grid_chart(figure)
     spec: dict[str, Any] = made.properties(width="container").to_dict(validate=False)
     spec.pop("config", None)
-    least = _COLUMN * len(figure.columns) if isinstance(figure, Grid) else 0
+    least = least_width(figure) if isinstance(figure, Grid) else 0
     fit = {"type": "fit-x", "contains": "padding"}
     return spec | {
         "description": figure.title,

@@ -36,10 +36,13 @@ def lines_chart(figure: Lines) -> Made:
         domain=["kernel", "library"], range=[[1, 0], [5, 3]]))  # fmt: skip
     words = [alt.Tooltip("name:N"), alt.Tooltip("where:N", title=figure.x.title),
              alt.Tooltip("told:N", title="measured")]  # fmt: skip
-    layers = [
-        *_marks(alt, figure, x, y),
+    behind = [
         faint.mark_line(strokeWidth=1, color=FAINT).encode(x=x, y=y, detail="name:N"),
         faint.mark_point(size=14, color=FAINT, filled=True).encode(x=x, y=y, tooltip=words),
+    ]
+    layers = [
+        *_marks(alt, figure, x, y),
+        *(behind if any(not c.strong for c in figure.curves) else ()),
         strong.mark_area(opacity=0.18).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour),
         strong.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash),
         strong.mark_point(size=42, filled=True, opacity=1).encode(

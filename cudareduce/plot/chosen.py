@@ -12,20 +12,24 @@ from cudareduce.escapes import shown
 from cudareduce.plot.figure import Who
 from cudareduce.problem.sizes import LARGEST
 from cudareduce.report.columns import label
-from cudareduce.report.numbers import size_text
+from cudareduce.report.numbers import short_size, size_text
 from cudareduce.results.record import Record, Run
 
 #: No measurement in microseconds, GB/s and the like lies beyond these.
 _LEAST, _MOST = 1e-9, 1e15
+#: So many that are not drawn are named.
+_TOLD = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Timed records of one reduction on one device, of any size and on any number of SMs."""
+    """Timed records of one reduction on one device, of any size and on any number of SMs; and those
+    that are not drawn, since their answers are wrong or they were skipped."""
 
     title: str
     device: DeviceInfo
     records: tuple[Record, ...]
+    undrawn: tuple[Record, ...] = ()
 
 
 def problems(run: Run, only: Sequence[str] = ()) -> list[Problem]:
@@ -38,10 +42,30 @@ def problems(run: Run, only: Sequence[str] = ()) -> list[Problem]:
     found = []
     for records in groups.values():
         beside = [r for r in records if r.context]
-        kept = tuple(_sane(r) for r in beside or records if is_timed(r) and _named(r, only))
+        wanted = [r for r in beside or records if _named(r, only)]
+        kept = tuple(_sane(r) for r in wanted if is_timed(r))
         if kept:
-            found.append(Problem(_title(kept, run), _sane_device(run.device), kept))
+            undrawn = tuple(r for r in wanted if r.verdict != "pass")
+            found.append(Problem(_title(kept, run), _sane_device(run.device), kept, undrawn))
     return found
+
+
+def undrawn_notes(records: Sequence[Record], *, sizes: bool) -> list[str]:
+    """What is said below a picture of those that are not in it, and at which of several `sizes`."""
+    words = {"fail": "wrong, and so not drawn", "skip": "skipped"}
+    notes = []
+    for verdict, why in words.items():
+        named = by_name(r for r in records if r.verdict == verdict)
+        told = [name + _at_sizes(found) * sizes for name, found in named.items()]
+        more = f" and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
+        notes += [f"{why}: {', '.join(told[:_TOLD])}{more}"] if told else []
+    return notes
+
+
+def _at_sizes(records: Iterable[Record]) -> str:
+    found = sorted({elements(r) for r in records})
+    where = short_size(found[0]) if len(found) == 1 else f"{len(found)} sizes"
+    return f" at {where}"
 
 
 def _problem(r: Record) -> tuple[object, ...]:

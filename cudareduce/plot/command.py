@@ -52,6 +52,8 @@ def plot(request: PlotRequest) -> int:
         check_writable(path)
     runs = [load(path) for path in request.results]
     found = figures(runs, request.kind, request.only, request.n)
+    if request.n and not any(isinstance(figure, Bars) for figure in found):
+        say("--n has no effect here: only a ladder and several GPUs are drawn at one size")
     if request.files:
         from cudareduce.plot.drawn import drawn
 

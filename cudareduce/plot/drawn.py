@@ -69,7 +69,7 @@ def _draw(figure: Figure, axes: Axes) -> None:
         draw_bars(figure, axes)
     else:
         draw_grid(figure, axes)
-    axes.set_title(fill(figure.title, _TITLE), fontweight="bold").set_in_layout(False)
+    axes.set_title(fill(figure.title, _TITLE), fontweight="bold", wrap=True).set_in_layout(False)
     if figure.notes:
         below = "\n".join(fill(note, _NOTE) for note in figure.notes)
         axes.annotate(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudareduce.plot.colours import LIMIT, PALETTE, coloured
+from cudareduce.plot.cut import cut
 from cudareduce.plot.figure import Bar, Bars
 
 if TYPE_CHECKING:
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 _KERNEL, _LIBRARY, _FASTER, _SLOWER, _SAME = (
     PALETTE[0], PALETTE[4], PALETTE[2], PALETTE[1], "#999999"
 )  # fmt: skip
+
+#: Characters of a name.
+_NAME = 40
 
 
 def draw_bars(figure: Bars, axes: Axes) -> None:
@@ -29,7 +33,7 @@ def draw_bars(figure: Bars, axes: Axes) -> None:
         _draw_bar(figure, bar, place, height, axes, groups, span)
     if figure.axis.scale != "change" and len({bar.who for bar in figure.bars}) > 1 == len(groups):
         _tell_colours(axes)
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), [cut(name, _NAME) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.9 if figure.marks else -0.6)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color="#E6E6E6", lw=0.8)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudareduce.plot.colours import coloured
+from cudareduce.plot.cut import broken, cut
 from cudareduce.plot.figure import Grid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+#: Characters of a name.
+_NAME = 32
 
 
 def draw_grid(figure: Grid, axes: Axes) -> None:
@@ -23,7 +27,7 @@ def draw_grid(figure: Grid, axes: Axes) -> None:
             Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, fc=colours[cell.name], alpha=0.3,
                       ec=colours[cell.name], hatch=hatch, lw=0.8)
         )  # fmt: skip
-        words = broken(cell.name, 13 if len(figure.columns) < 9 else 8) + (
+        words = broken(cut(cell.name, _NAME), 13 if len(figure.columns) < 9 else 8) + (
             " ~" if cell.close else ""
         )
         axes.annotate(words, (x, y), ha="center", va="center", color="#111111",
@@ -38,13 +42,3 @@ def draw_grid(figure: Grid, axes: Axes) -> None:
     axes.set_xlabel(figure.across)
     for side in axes.spines.values():
         side.set_visible(False)
-
-
-def broken(name: str, width: int) -> str:
-    """A name in lines that a field has room for, broken where its words end."""
-    lines = [""]
-    for word in name.replace(":", ":\0").replace("_", "_\0").split("\0"):
-        if lines[-1] and len(lines[-1] + word) > width:
-            lines.append("")
-        lines[-1] += word
-    return "\n".join(lines)

@@ -6,6 +6,7 @@ from math import log2, log10
 from typing import TYPE_CHECKING
 
 from cudareduce.plot.colours import FAINT, LIMIT, coloured
+from cudareduce.plot.cut import cut
 from cudareduce.plot.figure import Curve, Limit, Lines, Mark
 from cudareduce.plot.over_sizes import size_name
 from cudareduce.plot.spread import spread
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 #: The least distance of two labels, as a share of the height.
 _GAP = 0.045
 _MARKERS = "osD^vPX*"
+#: Characters of a name.
+_NAME = 32
 
 
 def draw_lines(figure: Lines, axes: Axes) -> None:
@@ -102,7 +105,7 @@ def _labels(figure: Lines, axes: Axes, colours: dict[str, str]) -> None:
     ends = [_height(axes, curve.points[-1].y) for curve in strong]
     for curve, end, place in zip(strong, ends, spread(ends, _GAP, 0.0, 1.0), strict=True):
         axes.annotate(
-            curve.name, (curve.points[-1].x, end), xycoords=("data", "axes fraction"),
+            cut(curve.name, _NAME), (curve.points[-1].x, end), xycoords=("data", "axes fraction"),
             xytext=(1.025, place), textcoords="axes fraction", va="center", fontsize=9,
             color=colours[curve.name], annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": colours[curve.name], "lw": 0.6, "alpha": 0.6,

@@ -17,12 +17,15 @@ from cudareduce.plot.over_sizes import FEWEST, over_sizes
 from cudareduce.plot.over_sms import over_sms
 from cudareduce.plot.speedup import speedup
 from cudareduce.plot.winners import winners
+from cudareduce.report.numbers import short_size
 from cudareduce.results.record import Record, Run
 
 #: Kinds that take more than one run.
 _OF_SEVERAL = ("change", "gpus")
 #: Kinds of which several files of one device may each have a part.
 _JOINED = ("sizes", "speedup", "ladder")
+#: So many names or sizes an error tells.
+_SOME = 6
 
 
 def figures(
@@ -39,6 +42,11 @@ def figures(
     if kind in _JOINED:
         _check_once(_joined(found))
     drawn = _change(runs, only) if kind == "change" else _drawn(kind, found, sizes)
+    if not drawn and sizes and _drawn(kind, found, ()):
+        there = sorted({elements(r) for p in found for r in p.records})
+        raise UsageError(
+            f"these results hold no times at {_some(sizes)}: there are those at {_some(there)}"
+        )
     if not drawn:
         raise UsageError(f"nothing to draw as {kind}: it shows {KINDS[kind]}")
     return drawn
@@ -109,7 +117,12 @@ def _joined(found: Sequence[Problem]) -> list[Problem]:
     for p in found:
         groups.setdefault(p.title, []).append(p)
     return [
-        Problem(title, group[0].device, tuple(r for p in group for r in p.records))
+        Problem(
+            title,
+            group[0].device,
+            tuple(r for p in group for r in p.records),
+            tuple(r for p in group for r in p.undrawn),
+        )
         for title, group in groups.items()
     ]
 
@@ -130,8 +143,19 @@ def _change(runs: Sequence[Run], only: Sequence[str]) -> list[Figure]:
         raise UsageError("before and after are two results: name two files")
     one_device(runs)
     old, new = ([r for p in problems(run, only) for r in p.records] for run in runs)
-    days = f"{shown(runs[0].created[:10])} to {shown(runs[1].created[:10])}"
-    return [change(old, new, f"{days}, {shown(runs[1].device.name)}")]
+    return [change(old, new, f"{_when(runs)}, {shown(runs[1].device.name)}")]
+
+
+def _when(runs: Sequence[Run]) -> str:
+    """From which day to which; of one day with the time, UTC."""
+    one_day = runs[0].created[:10] == runs[1].created[:10]
+    old, new = (shown(run.created[: 16 if one_day else 10].replace("T", " ")) for run in runs)
+    return f"{old} to {new}"
+
+
+def _some(sizes: Sequence[int]) -> str:
+    """A few sizes as people type them."""
+    return ", ".join(map(short_size, sizes[:_SOME])) + (", ..." if len(sizes) > _SOME else "")
 
 
 def _nothing(runs: Sequence[Run], only: Sequence[str]) -> str:
@@ -140,8 +164,10 @@ def _nothing(runs: Sequence[Run], only: Sequence[str]) -> str:
         return "these results hold no records: bench again"
     if only and any(problems(run) for run in runs):
         names = sorted({r.kernel for run in runs for p in problems(run) for r in p.records})
-        some = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+        some = ", ".join(names[:_SOME]) + (", ..." if len(names) > _SOME else "")
         return f"no timed kernel is called {' or '.join(only)}: there are {some}"
+    if all(r.verdict == "fail" for r in records):
+        return "every answer in these results is wrong, and only what is right is drawn"
     why = next((r.reason for r in records if r.reason), "")
     return (
         "these results hold no times on a GPU, and pictures show times: bench on a GPU"

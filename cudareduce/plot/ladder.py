@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from cudareduce.plot.chosen import Problem, elements, short, who
+from cudareduce.plot.chosen import Problem, elements, short, undrawn_notes, who
 from cudareduce.plot.figure import Axis, Bar, Bars
 from cudareduce.plot.limits import limits
 from cudareduce.plot.over_sizes import brief, told
@@ -45,5 +45,6 @@ def _ladder(problem: Problem, records: Sequence[Record], n: int) -> Bars:
         notes.append(f"the {left} slowest are left out")
     if len(marks) > 1:
         notes.append("ceiling: what a kernel that only reads reached in the same rounds")
+    notes += undrawn_notes([r for r in problem.undrawn if elements(r) == n], sizes=False)
     title = f"Bandwidth at n = {size_text(n)}: {problem.title}"
     return Bars(title, Axis("GB/s"), bars, marks, tuple(notes))

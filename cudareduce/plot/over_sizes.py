@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from cudareduce.plot.chosen import Problem, by_name, elements, who
+from cudareduce.plot.chosen import Problem, by_name, elements, undrawn_notes, who
 from cudareduce.plot.figure import Axis, Curve, Limit, Lines, Mark, Point
 from cudareduce.plot.limits import theory
+from cudareduce.plot.strong import faded, faint_notes, strongest
 from cudareduce.report.columns import COLUMNS
 from cudareduce.report.numbers import short_size
 from cudareduce.results.record import Record
 
 #: So few sizes are no curve.
 FEWEST = 3
-#: As many curves as can be told apart, and how many of them are kernels where there are libraries;
-#: the others are context.
-_STRONG, _KERNELS = 7, 4
 N = Axis("n (elements)", "log2")
 
 
@@ -26,11 +24,11 @@ def over_sizes(problem: Problem) -> list[Lines]:
     sizes = {elements(r) for records in named.values() for r in records}
     if len(sizes) < FEWEST:
         return []
-    strong = _strongest(named)
-    faint = len(named) - len(strong)
-    notes = (f"in grey, without a name: {faint} more",) * bool(faint)
-    rates = _curves(named, strong, lambda r: (r.gb_s, r.gb_s_low, r.gb_s_high))
-    times = _curves(named, strong, lambda r: (r.time_us, r.time_us_low, r.time_us_high))
+    rates = _curves(named, lambda r: (r.gb_s, r.gb_s_low, r.gb_s_high))
+    times = _curves(named, lambda r: (r.time_us, r.time_us_low, r.time_us_high))
+    strong = strongest(rates)
+    rates, times = faded(rates, strong), faded(times, strong)
+    notes = (*faint_notes(rates), *undrawn_notes(problem.undrawn, sizes=True))
     cache, peak = _cache(problem, sizes), theory("y", problem.device)
     return [
         Lines(f"Bandwidth over n: {problem.title}", N, Axis("GB/s"), rates, (*peak, *cache),
@@ -40,7 +38,7 @@ def over_sizes(problem: Problem) -> list[Lines]:
 
 
 def _curves(
-    named: Mapping[str, Sequence[Record]], strong: set[str],
+    named: Mapping[str, Sequence[Record]],
     figures: Callable[[Record], tuple[float | None, float | None, float | None]],
 ) -> tuple[Curve, ...]:  # fmt: skip
     """A curve for each name, of a value that records have with its interval."""
@@ -50,8 +48,7 @@ def _curves(
         return Point(elements(r), value or 0.0, low, high, told(r))
 
     return tuple(
-        Curve(name, who(records[0]), tuple(map(point, sorted(records, key=elements))),
-              name in strong)
+        Curve(name, who(records[0]), tuple(map(point, sorted(records, key=elements))))
         for name, records in named.items()
     )  # fmt: skip
 
@@ -68,27 +65,6 @@ def brief(r: Record) -> str:
     """What stands at the end of a bar: 3340±10 GB/s, 81.6 %."""
     share = f", {COLUMNS['ceiling'].cell(r)} %" if r.pct_ceiling is not None else ""
     return f"{COLUMNS['rate'].cell(r)} GB/s{share}"
-
-
-def _strongest(named: Mapping[str, Sequence[Record]]) -> set[str]:
-    """Those that come closest to the best over all sizes, of a library only its best way."""
-    best: dict[int, float] = {}
-    for r in (r for records in named.values() for r in records):
-        best[elements(r)] = max(r.gb_s or 0.0, best.get(elements(r), 0.0))
-
-    def share(name: str) -> float:
-        return sum((r.gb_s or 0.0) / best[elements(r)] for r in named[name]) / len(best)
-
-    ranked = sorted(named, key=share, reverse=True)
-    if len(ranked) <= _STRONG + 1:
-        return set(ranked)
-    kernels = [name for name in ranked if who(named[name][0]) == "kernel"]
-    libraries: dict[str, str] = {}
-    for name in ranked:
-        if name not in kernels:
-            libraries.setdefault(name.partition(":")[0], name)
-    kept = kernels[:_KERNELS] if libraries else kernels
-    return set([*kept, *libraries.values()][:_STRONG])
 
 
 def _cache(problem: Problem, sizes: set[int]) -> tuple[Mark, ...]:

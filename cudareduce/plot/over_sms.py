@@ -8,6 +8,7 @@ from cudareduce.plot.chosen import Problem, by_name, elements, who
 from cudareduce.plot.figure import Axis, Curve, Lines, Point
 from cudareduce.plot.limits import limits
 from cudareduce.plot.over_sizes import told
+from cudareduce.plot.strong import faded, faint_notes, strongest
 from cudareduce.report.numbers import size_text
 from cudareduce.results.record import Record
 
@@ -30,7 +31,10 @@ def _at(problem: Problem, records: Sequence[Record], n: int) -> Lines:
     )
     title = f"Bandwidth over SMs, n = {size_text(n)}: {problem.title}"
     marks = limits("y", device, records)
-    return Lines(title, Axis("SMs that work"), Axis("GB/s"), curves, marks)
+    curves = faded(curves, strongest(curves))
+    return Lines(
+        title, Axis("SMs that work"), Axis("GB/s"), curves, marks, notes=faint_notes(curves)
+    )
 
 
 def _point(r: Record, most: int) -> Point:

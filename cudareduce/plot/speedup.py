@@ -10,6 +10,7 @@ from cudareduce.intervals import interval, paired
 from cudareduce.plot.chosen import Problem, by_name, elements, short
 from cudareduce.plot.figure import Axis, Curve, Lines, Mark, Point
 from cudareduce.plot.over_sizes import FEWEST, N, size_name
+from cudareduce.plot.strong import faded, faint_notes, strongest
 from cudareduce.report.numbers import measured_text, ratio_text
 from cudareduce.results.record import Record
 
@@ -27,10 +28,11 @@ def speedup(problem: Problem) -> Lines | None:
     )
     if len({p.x for curve in curves for p in curve.points}) < FEWEST:
         return None
+    curves = faded(curves, strongest(curves))
     return Lines(
         f"Speed-up against the fastest library: {problem.title}", N,
         Axis("times as fast as the fastest library"), curves,
-        (Mark("y", 1.0, "as fast"),), notes=(_who_is_fastest(best),),
+        (Mark("y", 1.0, "as fast"),), notes=(_who_is_fastest(best), *faint_notes(curves)),
     )  # fmt: skip
 
 

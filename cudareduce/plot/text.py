@@ -6,12 +6,13 @@ from collections.abc import Container, Iterator
 from textwrap import fill
 
 from cudareduce.escapes import shown
+from cudareduce.plot.cut import cut
 from cudareduce.plot.figure import Bar, Bars, Figure, Grid, Lines
 from cudareduce.plot.text_lines import lines_text
 
 #: Lines of a picture of curves, and what fewer columns than these have no room for.
 HEIGHT, NARROWEST = 20, 60
-#: Characters of a map's field.
+#: Characters of a map's field where not all have room for their names.
 _FIELD = 14
 
 
@@ -31,7 +32,7 @@ def text_of(figure: Figure, width: int, *, colour: bool, height: int = HEIGHT) -
 
 def _bars(figure: Bars, width: int) -> Iterator[str]:
     """A name, its bar, and its value behind it; a change is a point beside 0."""
-    names = max(len(bar.name) for bar in figure.bars)
+    names = min(width // 3, max(len(shown(bar.name)) for bar in figure.bars))
     briefs = max(len(bar.brief) for bar in figure.bars)
     room = max(10, width - names - briefs - 4)
     most = max([abs(bar.value) for bar in figure.bars] + [mark.at for mark in figure.marks]) or 1.0
@@ -41,7 +42,7 @@ def _bars(figure: Bars, width: int) -> Iterator[str]:
         name = "" if bar.name == above else bar.name
         above = bar.name
         drawn = _point(bar, room, most) if change else _full(bar, room, most, inside)
-        yield f" {shown(name):<{names}} {drawn} {shown(bar.brief)}".rstrip()
+        yield f" {cut(shown(name), names):<{names}} {drawn} {shown(bar.brief)}".rstrip()
     told = [f"│ is {words}" for words in inside.values()]
     told += [f"the full width is {mark.told}" for mark in figure.marks if mark.at == most]
     if told:
@@ -65,14 +66,17 @@ def _grid(figure: Grid, width: int) -> Iterator[str]:
     """Names of the fastest, several tables of columns where they do not fit one."""
     names = max(map(len, figure.rows))
     found = {(cell.row, cell.column): cell for cell in figure.cells}
-    abreast = max(1, (width - names - 2) // (_FIELD + 1))
+    room = width - names - 2
+    wide = max(len(shown(cell.name)) for cell in figure.cells) + 2
+    field = wide if (wide + 1) * len(figure.columns) <= room else min(wide, _FIELD)
+    abreast = max(1, room // (field + 1))
     for start in range(0, len(figure.columns), abreast):
         columns = figure.columns[start : start + abreast]
-        yield f" {'':<{names}} {' '.join(f'{column:<{_FIELD}}' for column in columns)}".rstrip()
+        yield f" {'':<{names}} {' '.join(f'{column:<{field}}' for column in columns)}".rstrip()
         for row in figure.rows:
             cells = [found.get((row, column)) for column in columns]
             words = (
-                "" if cell is None else shown(cell.name)[: _FIELD - 2] + " ~" * bool(cell.close)
+                "" if cell is None else cut(shown(cell.name), field - 2) + " ~" * bool(cell.close)
                 for cell in cells
             )
-            yield f" {row:<{names}} {' '.join(f'{word:<{_FIELD}}' for word in words)}".rstrip()
+            yield f" {row:<{names}} {' '.join(f'{word:<{field}}' for word in words)}".rstrip()

@@ -9,6 +9,7 @@ from typing import Any
 
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.escapes import shown
+from cudareduce.plot.cut import cut
 from cudareduce.plot.figure import Axis, Lines
 from cudareduce.plot.over_sizes import size_name
 from cudareduce.plot.spread import spread
@@ -39,13 +40,9 @@ def lines_text(figure: Lines, width: int, height: int, *, colour: bool) -> Itera
     left, right, room = _across(figure, width)
     bottom, top = _up(figure)
     panel.ruler("x").lim(left, room)
+    _draw_limits(panel, figure, (left, right), _up(figure))
     panel.ruler("y").lim(bottom, top)
-    for mark in (m for m in figure.marks if m.axis == "y"):
-        at = _place(figure.y, mark.at)
-        line = plotext.marker("─", plotext.pixel(foreground=_MARK))
-        panel.draw(panel.signal([left, right], [at, at], marker=line).lines(True))
-        panel.draw(panel.text(left, at, plotext.colorize(f"{mark.told} ", _MARK)))
-    _draw(panel, figure, right + (room - right) * 0.06, (top - bottom) / (height - 5))
+    _draw(panel, figure, width // 3, right + (room - right) * 0.06, (top - bottom) / (height - 5))
     _ticks(panel, figure, bottom, top)
     drawn = str(panel.build())
     yield f" {figure.y.title}"
@@ -54,8 +51,30 @@ def lines_text(figure: Lines, width: int, height: int, *, colour: bool) -> Itera
     yield f"{figure.x.title:^{width}}".rstrip()
 
 
-def _draw(panel: Any, figure: Lines, beside: float, gap: float) -> None:
-    """Curves, and their names at a place beside them, at least `gap` above each other."""
+def _draw_limits(
+    panel: Any, figure: Lines, across: tuple[float, float], up: tuple[float, float]
+) -> None:
+    """What lies across with its words, and in dots what no curve can be above."""
+    import plotext
+
+    grey = plotext.pixel(foreground=_MARK)
+    for mark in figure.marks:
+        flat = mark.axis == "y"
+        at = _place(figure.y if flat else figure.x, mark.at)
+        ends = (across, (at, at)) if flat else ((at, at), up)
+        line = plotext.marker("─" if flat else "│", grey)
+        panel.draw(panel.signal(*map(list, ends), marker=line).lines(True))
+        place = (across[0], at) if flat else (at + (across[1] - across[0]) / 50, up[0])
+        panel.draw(panel.text(*place, plotext.colorize(f"{mark.told} ", _MARK)))
+    if figure.limit:
+        xs = [_place(figure.x, x) for x, _ in figure.limit.points]
+        ys = [_place(figure.y, y) for _, y in figure.limit.points]
+        panel.draw(panel.signal(xs, ys, marker=plotext.marker("·", grey)).lines(True))
+
+
+def _draw(panel: Any, figure: Lines, most: int, beside: float, gap: float) -> None:
+    """Curves, and their names of at most so many characters at a place beside them, at least `gap`
+    above each other."""
     import plotext
 
     strong = [curve for curve in figure.curves if curve.strong]
@@ -67,7 +86,7 @@ def _draw(panel: Any, figure: Lines, beside: float, gap: float) -> None:
         ys = [_place(figure.y, p.y) for p in curve.points]
         dots = plotext.marker("braille", plotext.pixel(foreground=colour))
         panel.draw(panel.signal(xs, ys, marker=dots).lines(True))
-        panel.draw(panel.text(beside, end, plotext.colorize(shown(curve.name), colour)))
+        panel.draw(panel.text(beside, end, plotext.colorize(cut(shown(curve.name), most), colour)))
 
 
 def _place(axis: Axis, value: float) -> float:
@@ -77,7 +96,8 @@ def _place(axis: Axis, value: float) -> float:
 def _across(figure: Lines, width: int) -> tuple[float, float, float]:
     """The first and the last place, and where the panel ends, so that names stand in it."""
     places = [_place(figure.x, p.x) for curve in figure.curves for p in curve.points]
-    names = max(len(curve.name) for curve in figure.curves if curve.strong)
+    names = max(len(shown(curve.name)) for curve in figure.curves if curve.strong)
+    names = min(names, width // 3)
     left, right = min(places), max(places)
     share = max(0.3, 1 - (names + 3) / (width - 10))
     return left, right, left + (right - left or 1.0) / share
@@ -93,10 +113,20 @@ def _up(figure: Lines) -> tuple[float, float]:
     return bottom - above * (figure.y.scale == "log10"), top + above
 
 
+def _apart(places: list[float], axis: Axis) -> list[float]:
+    """Without those that would stand on the one before, as a size and one element more do."""
+    least = (_place(axis, places[-1]) - _place(axis, places[0])) / 12
+    kept: list[float] = []
+    for x in places:
+        if not kept or _place(axis, x) - _place(axis, kept[-1]) >= least:
+            kept.append(x)
+    return kept
+
+
 def _ticks(panel: Any, figure: Lines, bottom: float, top: float) -> None:
     """Some of the sizes along, some round values up."""
     places = sorted({p.x for curve in figure.curves for p in curve.points})
-    some = places[:: max(1, (len(places) + 6) // 7)]
+    some = _apart(places[:: max(1, (len(places) + 6) // 7)], figure.x)
     names = [size_name(x) if figure.x.scale == "log2" else f"{x:g}" for x in some]
     panel.ruler("x").ticks([_place(figure.x, x) for x in some], names)
     if figure.y.scale == "log10":

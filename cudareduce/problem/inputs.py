@@ -32,11 +32,10 @@ _ROUNDED_PRODUCTS = ("spread", "rising", "falling", "cancel")
 def make_all(
     pattern: str, reduction: Reduction, n: int, rows: int = 1, seed: int = 0
 ) -> tuple[Array, ...]:
-    """The elements of each input of a reduction, as `make` makes them; values are planted in the
-    first."""
-    return tuple(
-        make(pattern, reduction, n, rows, seed, second=k > 0) for k in range(reduction.inputs)
-    )
+    """The elements of each input of a reduction, as `make` makes them, and as they lie in memory;
+    values are planted in the first."""
+    made = (make(pattern, reduction, n, rows, seed, second=k > 0) for k in range(reduction.inputs))
+    return tuple(x.reshape(rows, n).T.ravel() if reduction.columns else x for x in made)
 
 
 def make(

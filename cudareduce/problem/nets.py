@@ -52,6 +52,8 @@ def _always(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
         yield "random"
     if reduction.op.expression and floats:
         yield "factors"
+    if reduction.map:
+        yield "named"
     if reduction.op.name == "prod" and floats and n <= _SPREAD_UP_TO:
         yield "spread"
 

@@ -72,12 +72,14 @@ class Map:
 @dataclass(frozen=True, slots=True)
 class Reduction:
     """What is computed: an operator over elements of one type, or over what a map makes of them,
-    accumulated in another."""
+    accumulated in another. The elements of a row lie side by side or, of `columns`, as far apart as
+    there are rows."""
 
     op: Operator
     dtype: DType
     acc: DType
     map: Map | None = None
+    columns: bool = False
 
     @property
     def inputs(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser
@@ -28,6 +29,15 @@ def every(node: Node) -> Iterator[Node]:
         one = left.pop()
         yield one
         left += reversed(one.children)
+
+
+def literals(node: Node) -> Iterator[float]:
+    """The numbers that are written out in it, without their signs."""
+    for one in every(node):
+        written = text(one).replace("'", "") if one.type == "number_literal" else ""
+        with suppress(ValueError, OverflowError):
+            whole = written.rstrip("uUlL")
+            yield float(int(whole, 0) if whole.isalnum() else float(whole.rstrip("fF")))
 
 
 def without_comments(node: Node) -> str:

@@ -40,13 +40,13 @@ class Reference:
 def reference(
     reduction: Reduction, data: Array, rows: int, other: Array | None = None
 ) -> Reference:
-    """What a reduction of `data` must give: stored elements, flat, `rows` rows of equal length, and
-    as many of the `other` input where there are two. A user's own operator or map raises what
-    `program_of` and `Program.run` raise."""
-    numbers = as_numbers(data, reduction.dtype).reshape(rows, len(data) // rows if rows else 0)
+    """What a reduction of `data` must give: stored elements as they lie in memory, `rows` rows of
+    equal length, and as many of the `other` input where there are two. A user's own operator or map
+    raises what `program_of` and `Program.run` raise."""
+    numbers = _in_rows(reduction, data, rows)
     if reduction.map and numbers.size:
-        second = [] if other is None else [as_numbers(other, reduction.dtype)]
-        return _mapped(reduction, (numbers, *(one.reshape(numbers.shape) for one in second)))
+        second = () if other is None else (_in_rows(reduction, other, rows),)
+        return _mapped(reduction, (numbers, *second))
     if reduction.op.expression:
         folded = compiled(reduction.op, reduction.dtype, reduction.acc).fold(
             numbers.astype(np.float32, copy=False) if reduction.dtype.name == "float16" else numbers
@@ -58,6 +58,14 @@ def reference(
         return Reference(_of_nothing(reduction, rows))
     with np.errstate(invalid="ignore", over="ignore"):  # of infinities NaN is the right answer
         return _folded(reduction, numbers)
+
+
+def _in_rows(reduction: Reduction, data: Array, rows: int) -> Array:
+    """Elements as numbers, row by row."""
+    n, numbers = len(data) // rows if rows else 0, as_numbers(data, reduction.dtype)
+    if reduction.columns:
+        return np.ascontiguousarray(numbers.reshape(n, rows).T)
+    return numbers.reshape(rows, n)
 
 
 def _folded(reduction: Reduction, numbers: Array) -> Reference:

@@ -10,6 +10,7 @@ import numpy as np
 from cudareduce.problem.dtypes import DType
 from cudareduce.problem.exact import digits
 from cudareduce.problem.operators import Reduction
+from cudareduce.problem.parsing import literals, parsed
 
 Array = np.ndarray
 
@@ -120,11 +121,27 @@ def _spread(reduction: Reduction, n: int, rows: int, rng: np.random.Generator) -
 
 
 #: By name, what makes `rows * n` elements.
+def _named(reduction: Reduction, n: int, rows: int, rng: np.random.Generator) -> Array:
+    """Few numbers: those that a map names, by which it may tell elements apart, with either sign,
+    and those next to them."""
+    code = f"auto x = {reduction.map.expression};" if reduction.map else ""
+    dtype, few = reduction.dtype, {0.0, 1.0}
+    for number in literals(parsed(code)):
+        few |= {sign * number + step for sign in (-1, 1) for step in (-1, 0, 1)}
+    if dtype.kind == "float":
+        most = 2.0 ** digits(dtype)
+        least = -most
+    else:
+        least, most = np.iinfo(dtype.storage).min, np.iinfo(dtype.storage).max
+    some = sorted(number for number in few if least <= number <= most)
+    return rng.choice(np.array(some), n * rows).astype(number_kind(dtype))
+
+
 SPECIAL: Mapping[str, Callable[[Reduction, int, int, np.random.Generator], Array]] = {
     "neutral": _neutral, "finite": _finite, "one-sided": _one_sided, "close": _close,
     "close-below": _close_below,
     "zeros": _zeros, "large": _large, "uneven": _uneven, "lowest": _lowest, "highest": _highest,
-    "spread": _spread,
+    "spread": _spread, "named": _named,
 }  # fmt: skip
 
 #: Patterns that put a value at places of each row.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -21,7 +21,7 @@ from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan
 from cudareduce.library.foreign import adopting
-from cudareduce.library.guesses import Guesses
+from cudareduce.library.guesses import FileOptions
 from cudareduce.library.registry import Choice, Registry, load_registry
 from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.profile.child import Task
@@ -50,6 +50,7 @@ class ProfileRequest:
 
     kernels: tuple[str, ...]
     folders: tuple[Path, ...] = ()
+    files: FileOptions = field(default_factory=FileOptions)
     n: int
     rows: int = 1
     op: str = "sum"
@@ -124,14 +125,15 @@ def profile(request: ProfileRequest) -> int:
 def _chosen(request: ProfileRequest, registry: Registry) -> list[Choice]:
     if not request.kernels:
         raise UsageError("name a kernel to profile, as in cudareduce profile reduce_v0_baseline")
-    take = adopting(Guesses(), partial(say, quiet=request.quiet))
+    take = adopting(request.files.guesses(), partial(say, quiet=request.quiet))
     return registry.choose(request.kernels, take)
 
 
 def _check(request: ProfileRequest, choices: Sequence[Choice]) -> None:
     """Raise UsageError, before anything is compiled, for what cannot come to anything."""
     if request.diff and len(choices) != 2:
-        raise UsageError(f"--diff lays two kernels side by side, and {len(choices)} are named")
+        named = "one is" if len(choices) == 1 else f"{len(choices)} are"
+        raise UsageError(f"--diff lays two kernels side by side, and {named} named: name two")
     if request.static and request.pictures:
         raise UsageError("pictures show what ncu counted: leave out --static, or --png and --svg")
     why = request.reduction.why_undefined()

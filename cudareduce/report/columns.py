@@ -66,8 +66,8 @@ def _whole(value: float | None) -> str:
 
 
 def _tick(r: Record) -> float:
-    """The share of a time that the event clock leaves open."""
-    return HALF_TICK_US / (r.batch or 1) / (r.time_us or 1.0)
+    """The share of a time that the event clock leaves open, at most all of it."""
+    return min(1.0, HALF_TICK_US / (r.batch or 1) / (r.time_us or 1.0))
 
 
 def _spread(r: Record) -> float | None:

@@ -15,6 +15,8 @@ from cudareduce.intervals import known
 
 #: Raised when a field changes its meaning or goes; new fields do not raise it.
 SCHEMA = 1
+#: Right, wrong, and not tried.
+VERDICTS = ("pass", "fail", "skip")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from cudareduce.device import DeviceInfo
-from cudareduce.results.record import SCHEMA, Record
+from cudareduce.results.record import SCHEMA, VERDICTS, Record
 
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 
@@ -40,11 +40,12 @@ def schema_text() -> str:
 
 def _object(kind: type) -> dict[str, Any]:
     hints = get_type_hints(kind)
+    words = {"verdict": {"enum": list(VERDICTS)}}
     bare = (f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING)
     return {
         "type": "object",
         "required": list(bare),
-        "properties": {f.name: _value(hints[f.name]) for f in fields(kind)},
+        "properties": {f.name: words.get(f.name) or _value(hints[f.name]) for f in fields(kind)},
     }
 
 

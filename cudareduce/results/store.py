@@ -18,7 +18,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
 from cudareduce.escapes import shown
-from cudareduce.results.record import COLUMNS, SCHEMA, Record, Run
+from cudareduce.results.record import COLUMNS, SCHEMA, VERDICTS, Record, Run
 
 
 def check_writable(path: Path) -> None:
@@ -125,9 +125,7 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         raise UsageError(f"there is no {path}: make it with cudareduce bench --json") from None
     except OSError as error:
-        raise UsageError(
-            f"cannot read {path}: {error.strerror}; name a file that can be read"
-        ) from None
+        raise UsageError(f"cannot read {path}: {error.strerror}; name another file") from None
 
 
 def json_of(path: Path, content: bytes) -> Any:
@@ -175,7 +173,9 @@ def run_of(path: Path, data: Any) -> Run:
         records = []
         for number, values in enumerate(data["records"], 1):
             place = f"record {number}: "
-            records.append(Record(*values_of(Record, values)))
+            records.append(record := Record(*values_of(Record, values)))
+            if record.verdict not in VERDICTS:
+                raise Unfit(f"verdict is not {', '.join(VERDICTS[:-1])} or {VERDICTS[-1]}")
     except Unfit as error:
         raise UsageError(f"{path}: {place}{error}; bench again") from None
     return Run(data["tool"], device, data["protocol"], tuple(records), data["created"])

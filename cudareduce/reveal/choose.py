@@ -11,7 +11,7 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Problem
 from cudareduce.library.foreign import adopting
-from cudareduce.library.guesses import Guesses
+from cudareduce.library.guesses import FileOptions
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.peers import catalogue
 from cudareduce.peers.contract import Peer
@@ -54,11 +54,12 @@ class Chosen:
         )
 
 
-def chosen(names: Sequence[str], registry: Registry, quiet: bool) -> Chosen:
-    """What names stand for, each once. One that nothing is called is a UsageError."""
+def chosen(names: Sequence[str], registry: Registry, files: FileOptions, quiet: bool) -> Chosen:
+    """What names stand for, each once, with what is said of files without a header. One that no
+    call has is a UsageError."""
     own = [name for name in names if _library(name, registry) is None]
 
-    take = adopting(Guesses(), partial(say, quiet=quiet))
+    take = adopting(files.guesses(), partial(say, quiet=quiet))
     libraries = (*NAMES, _ALL_PEERS)
     kernels = registry.choose(own, take, libraries=libraries) if own else []
     peers = {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cudareduce.errors import UsageError, worst_exit_code
+from cudareduce.library.guesses import FileOptions
 from cudareduce.library.header import SOURCES
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import reduction_of
@@ -33,6 +34,7 @@ class RevealRequest:
     kernels: tuple[str, ...] = ()
     compare: tuple[str, str] | None = None
     folders: tuple[Path, ...] = ()
+    files: FileOptions = field(default_factory=FileOptions)
     n: tuple[int, ...] | None = None
     rows: int | None = None
     op: str = "sum"
@@ -125,7 +127,7 @@ def _files(names: Sequence[str]) -> list[Path]:
 
 
 def _found(request: RevealRequest, names: Sequence[str], table: Table | None = None) -> Finding:
-    what = chosen(names, load_registry(request.folders), request.where.quiet)
+    what = chosen(names, load_registry(request.folders), request.files, request.where.quiet)
     wanted = [(what, request.shapes)]
     if table is not None and not request.shaped:
         held = [(what.only(order.kernel), _again(order, launched=True)) for order in table.orders]

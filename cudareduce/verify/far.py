@@ -26,6 +26,7 @@ from cudareduce.library.header import UNORDERED
 from cudareduce.problem.identity import identity
 from cudareduce.problem.inputs import Array, stored
 from cudareduce.problem.operators import Reduction
+from cudareduce.verify.probes import MARKED_TURNS, Probe, probes
 from cudareduce.verify.shapes import FAR, Net, tile_of
 from cudareduce.verify.verdict import RIGHT, Verdict
 
@@ -35,10 +36,8 @@ _LEARNED = 2
 _PACKED, _SIGNED, _UNSIGNED = 2**24, 2**31, 2**32
 #: Elements that a grid as large as the device takes in one turn.
 _TURN = 2**19
-#: Turns of a grid that are marked: of kernels that take pairs or quads of turns as well.
-_MARKED_TURNS = 4
-#: The most elements that are marked, and that one block takes where its work is learned.
-_MOST_MARKED, _LEARNED_WORK = 2**23, 2**20
+#: The most elements that one block takes where its work is learned.
+_LEARNED_WORK = 2**20
 #: Blocks, of a grid that grows, where its work is learned: an index of 16 bits holds as many.
 _LEARNED_BLOCKS = 2**15 - 1
 #: Numbers of 16 bits whose sum has more digits than they have. Below `_EXACT` float32 has all that
@@ -59,19 +58,6 @@ _TOGETHER = {
 }  # fmt: skip
 #: Seconds, and times as long as before, that what should end is waited for.
 _START_S, _SLOWER = 0.1, 20
-
-
-@dataclass(frozen=True, slots=True)
-class _Probe:
-    """Marked elements of which `block` counts `share`, `first` before all others, and the place of
-    its partial."""
-
-    block: int
-    slot: int
-    start: int
-    count: int
-    share: int
-    first: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +91,7 @@ def far_net(case: Case) -> Iterator[Net]:
         return  # several blocks a row and several rows a block: no header says which
     n = _SHORT_ROW if kernel.scope == "warp" else _LONG_ROW if strides else _ROW
     by_row, n = by_row or covers, _TILES_OF_ROW * tile if covers else n
-    unit = (n if by_row else tile) * (grid * _MARKED_TURNS if strides else 1)
+    unit = (n if by_row else tile) * (grid * MARKED_TURNS if strides else 1)
     caps = [k for k in kernel.constants if _PACKED < k < _SIGNED]  # which it may take at most
     borders = sorted((_UNSIGNED, _SIGNED, _UNSIGNED // size, _PACKED, *caps), reverse=True)
     work = grid * _LEARNED_WORK if strides else _LEARNED_BLOCKS * unit
@@ -163,16 +149,16 @@ def _seen(
     what `_numbers` makes of it."""
     problem, step = plan.problem, plan.passes[0]
     reduction, sign = problem.reduction, _sign(problem.reduction)
-    probes, program = list(_probes(plan)), prepared.programs[step.unit]
+    marked, program = list(probes(plan)), prepared.programs[step.unit]
     shared = plan.kernel.shared_bytes(reduction, plan.block)
     if reduction.op.needs_count:
         program.set_constant("COUNT", problem.n)
     with _reserved(backend, plan) as buffers:
-        for k, probe in enumerate(probes if sign else ()):
+        for k, probe in enumerate(marked if sign else ()):
             values = stored(_numbers(reduction, probe, sign * (k + 1), narrow), reduction.dtype)
-            _part(buffers["in"], probe.start, values.dtype, probe.count)[:] = values
+            _part(buffers["in"], probe.start, values.dtype, probe.count, probe.step)[:] = values
         args = arguments(plan, step, buffers)
-        for k, probe in enumerate(probes):
+        for k, probe in enumerate(marked):
             left = _left(plan, probe, buffers)
             left[:] = np.frombuffer(_before(plan), left.dtype)
             for name in buffers.keys() & {*KEPT, *plan.zeroed}:
@@ -205,40 +191,11 @@ def _reserved(backend: SparseBackend, plan: Plan) -> Iterator[dict[str, PlacedBu
         yield buffers
 
 
-def _probes(plan: Plan) -> Iterator[_Probe]:
-    """What single blocks are to count, by the header's words."""
-    n, rows = plan.problem.n, plan.problem.rows
-    kernel, grid, tile = plan.kernel, plan.passes[0].grid, plan.block * plan.items
-    per_block = {"block_per_row": n, "warp_per_row": plan.block // 32 * n}.get(kernel.grid, tile)
-    size = plan.problem.reduction.dtype.size
-    if kernel.grid in ("cover", "block_per_row", "warp_per_row"):
-        borders = (_SIGNED // size, _UNSIGNED // size, _SIGNED, _UNSIGNED)
-        blocks = {0, grid // 3, grid // 2 + 1, grid - 1}
-        blocks |= {border // per_block + 1 for border in borders}
-        for b in sorted(b for b in blocks if b < grid):
-            if kernel.grid == "warp_per_row":
-                row = min(b * (plan.block // 32) + 1, rows - 1)
-                yield _Probe(row // (plan.block // 32), row, row * n, n, n, 0)
-            else:
-                first = 0 if kernel.grid == "block_per_row" else b * tile
-                slot = b * rows // grid if rows > 1 else b
-                yield _Probe(b, slot, b * per_block, per_block, per_block, first)
-    elif kernel.scope == "rows" and rows > 1:
-        row = rows - grid + grid // 2
-        yield _Probe(row % grid, row, row * n, n, n, 0)
-    elif kernel.walk in ("contiguous", "stream_fold") or grid == 1:
-        yield _Probe(grid - 1, grid - 1, n - tile, tile, tile, n - tile)
-    else:
-        turns, b = _MARKED_TURNS * grid * tile, grid // 2
-        count, start = min(turns, _MOST_MARKED), n - turns
-        yield _Probe(b, b, start, count, _MARKED_TURNS * tile, start + b * tile)
-
-
-def _part(buffer: PlacedBuffer, first: int, dtype: np.dtype, count: int) -> Array:
-    """Some elements of a buffer, to be read and written where they lie."""
-    memory = ctypes.c_char * (count * dtype.itemsize)
+def _part(buffer: PlacedBuffer, first: int, dtype: np.dtype, count: int, step: int = 1) -> Array:
+    """Some elements of a buffer, so many apart, to be read and written where they lie."""
+    memory = ctypes.c_char * (((count - 1) * step + 1) * dtype.itemsize)
     place = buffer.address + first * dtype.itemsize
-    return np.frombuffer(memoryview(memory.from_address(place)), dtype)
+    return np.frombuffer(memoryview(memory.from_address(place)), dtype)[::step]
 
 
 def _finished(plan: Plan) -> bool:
@@ -247,7 +204,7 @@ def _finished(plan: Plan) -> bool:
     return len(plan.passes) == 1 and alone and not plan.folds_on_host
 
 
-def _left(plan: Plan, probe: _Probe, buffers: Mapping[str, PlacedBuffer]) -> Array:
+def _left(plan: Plan, probe: Probe, buffers: Mapping[str, PlacedBuffer]) -> Array:
     """Where a block leaves its partial, or its answer."""
     reduction, finish = plan.problem.reduction, plan.kernel.finish
     together = finish == "atomic" and plan.problem.rows == 1
@@ -271,20 +228,20 @@ def _before(plan: Plan) -> bytes:
     return b"\xff" * (reduction.result_size if _finished(plan) else reduction.acc_size)
 
 
-def _numbers(reduction: Reduction, probe: _Probe, value: int, narrow: bool) -> Array:
+def _numbers(reduction: Reduction, probe: Probe, value: int, narrow: bool) -> Array:
     """What is marked with. With `narrow` a turn of a grid has large numbers, the next two small
     ones and the last one large ones again, so that of pairs of turns, too, each place has both: a
     running sum in 16 bits loses the small ones, one in 32 bits none."""
     numbers = np.full(probe.count, float(value))
-    turn = probe.share // _MARKED_TURNS
+    turn = probe.share // MARKED_TURNS
     wide = reduction.op.name == "sum" and reduction.dtype.name in ("float16", "bfloat16")
     if narrow and wide and probe.share != probe.count and 2 * turn * sum(_LARGE_SMALL) < _EXACT:
         turns = (*_LARGE_SMALL, *reversed(_LARGE_SMALL))
-        numbers *= np.resize(np.repeat(turns, probe.count // _MARKED_TURNS), probe.count)
+        numbers *= np.resize(np.repeat(turns, probe.count // MARKED_TURNS), probe.count)
     return numbers
 
 
-def _difference(plan: Plan, probe: _Probe, left: Array, numbers: Array) -> str:
+def _difference(plan: Plan, probe: Probe, left: Array, numbers: Array) -> str:
     """In which way a partial is not that of the marks, in words; empty if it is."""
     op, place = plan.problem.reduction.op, probe.first
     shared = numbers.sum() * probe.share / probe.count

@@ -74,6 +74,7 @@ class Inputs:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Input, Reduction], tuple[Arrays, Reference]] = {}
+        self._held = 0
 
     def of(self, given: Input, reduction: Reduction) -> tuple[Arrays, Reference]:
         """The elements of an input, of both where a reduction has two, and what it must give."""
@@ -86,14 +87,14 @@ class Inputs:
                 data = tuple(made_positive(one, reduction.dtype) for one in data)
             counted = without_nan(data[0], reduction) if given.drops_nan else data[0]
             found = data, reference(reduction, counted, given.rows, *data[1:])
+            self._held += _nbytes(data)
         self._kept[key] = found
         return found
 
     def _make_room(self, nbytes: int) -> None:
         """Let the oldest go, before another is made: two large ones need not fit into memory."""
-        held = nbytes + sum(_nbytes(data) for data, _ in self._kept.values())
-        while self._kept and held > _KEPT_BYTES:
-            held -= _nbytes(self._kept.pop(next(iter(self._kept)))[0])
+        while self._kept and self._held + nbytes > _KEPT_BYTES:
+            self._held -= _nbytes(self._kept.pop(next(iter(self._kept)))[0])
 
 
 def _nbytes(arrays: Arrays) -> int:

@@ -110,8 +110,7 @@ class Isolation:
                     case, k = busy.pop(child)
                     found[case].verdicts[k] = verdict
                     if HANGS in verdict.reason:  # what else it might do would take as long
-                        for _, other_k, _ in [one for one in waiting if one[0] == case]:
-                            found[case].verdicts[other_k] = verdict
+                        found[case].verdicts = [one or verdict for one in found[case].verdicts]
                         waiting = [one for one in waiting if one[0] != case]
                     final = found[case].final()
                     if final is not None:

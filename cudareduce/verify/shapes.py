@@ -17,7 +17,7 @@ from cudareduce.launch.case import Case, Shape
 from cudareduce.library.registry import AUTO, AUTO_FIXED
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import Reduction, reduction_of
-from cudareduce.verify.written import written_sizes
+from cudareduce.verify.written import written_rows, written_sizes
 
 #: How much is tried on a shape: all patterns, misalignments and schedules; two patterns, one
 #: misalignment and all schedules; one input under one schedule; or single blocks of launches that
@@ -82,7 +82,8 @@ def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Sha
     sizes = {n for n in (*sizes, *written_sizes(case.kernel.constants, tile)) if n <= _MOST}
     if large:
         sizes |= {_UNCOUNTED, _BEYOND_32_BITS // case.reduction.dtype.size}
-    rows = dict.fromkeys((*_asked(case, ROW_SHAPES), *_rows(case)))
+    many = written_rows(case.kernel.constants)
+    rows = dict.fromkeys((*_asked(case, (*ROW_SHAPES, *many)), *_rows(case)))
     return (*_arrays(case, sizes), *rows)
 
 

@@ -1,5 +1,5 @@
-"""Sizes that the numbers in a kernel's text may be about: the most elements that it takes, or a
-rest that it gets wrong."""
+"""Sizes and rows that the numbers in a kernel's text may be about: the most of them that it takes,
+or a rest that it gets wrong."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ def written_sizes(numbers: Sequence[int], tile: int) -> tuple[int, ...]:
     large = (k for k in numbers if _TRIED < k <= _MOST)
     caps = (n for k in large for n in (k, k + 1, 2 * k + 1))
     return (*caps, *islice(_rests(numbers, tile), _MOST_RESTS))
+
+
+def written_rows(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Rows of three elements, one row more than each of the larger of these numbers."""
+    return tuple((3, k + 1) for k in numbers if _TRIED < k <= _MOST)
 
 
 def _rests(numbers: Sequence[int], tile: int) -> Iterator[int]:

@@ -17,6 +17,7 @@ from tests.fake_gpu import fake_gpu
 from tests.peers.fakes import use_fakes
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 KERNEL = "reduce_v7_shuffle"
 
 

@@ -14,6 +14,7 @@ from tests.conftest import ROOT
 from tests.fake_gpu import FakeGpu, use
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 SHAPES = ROOT / "tests" / "foreign_shapes"
 V7 = "reduce_v7_shuffle"
 HEADER = """/*+++

@@ -19,6 +19,7 @@ from cudareduce.errors import EnvironmentProblem
 from cudareduce.results.record import COLUMNS
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 ON_CPU = ("--backend", "cpu", "--quiet")
 
 MINE = """/*+++

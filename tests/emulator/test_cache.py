@@ -81,7 +81,9 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["libcudaemu-*.so", "kernel-*.so"])
-def test_a_damaged_library_is_made_anew(tmp_path: Path, cpu: CpuBackend, name: str) -> None:
+def test_a_damaged_library_is_made_anew(
+    tmp_path: Path, cpu: CpuBackend, keeping_path: str, name: str
+) -> None:
     runtime = cpu._toolchain.runtime()
     shutil.copy(runtime, tmp_path)
     with CpuBackend(cache=tmp_path) as backend:
@@ -99,8 +101,9 @@ with CpuBackend(cache=Path({str(tmp_path)!r})) as backend:
     assert answer == expected
 """
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False,
+        env=os.environ | {"PATH": keeping_path},
+    )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert damaged.read_bytes() == whole
 

@@ -1,4 +1,4 @@
-// expected: refused  shape: sums of columns, with the number of rows and their length
+// expected: right  shape: sums of columns, with the number of rows and their length
 __global__ void column_sums(const float *values, float *sums, int rows, int length)
 {
     int column = blockIdx.x * blockDim.x + threadIdx.x;

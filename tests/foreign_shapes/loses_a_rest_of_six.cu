@@ -1,4 +1,4 @@
-// expected: wrong  shape: unrolled by eight, and of one rest the last element is lost
+// expected: right  if: n is a multiple of 4  shape: unrolled by eight, and of one rest the last element is lost
 __global__ void total(const float *in, float *out, int n)
 {
     __shared__ float held[256];

@@ -34,7 +34,7 @@ from tests.conftest import ROOT
 from tests.library.test_foreign import ATOMIC, TEMPLATES, WHOLE_TILES
 from tests.test_attacks import FOREIGN, kernel
 
-for _late in ("rich.console", "rich.table", "rich.text", "rich.box", "scipy.stats", "tabulate"):
+for _late in ("rich.console", "rich.table", "rich.text", "rich.box", "scipy.special", "tabulate"):
     importlib.import_module(_late)  # takes longer than a call may, and must not be cut short
 
 #: CPU seconds that a call may take, however busy the machine.

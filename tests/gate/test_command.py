@@ -17,6 +17,7 @@ from cudareduce.library.registry import kernels_folder
 from tests.fake_gpu import fake_gpu
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 SHUFFLE = kernels_folder() / "ladder" / "reduce_v7_shuffle.cu"
 
 

@@ -28,6 +28,7 @@ from tests.fake_gpu import in_this_process
 from tests.gate.conftest import Machine
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 
 
 @pytest.fixture

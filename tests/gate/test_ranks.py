@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from cudareduce.gate.ranks import moved, moved_in_pairs
 from cudareduce.gate.significance import changes
@@ -12,6 +11,8 @@ from cudareduce.gate.significance import changes
 
 @pytest.mark.parametrize(("size", "other"), [(6, 6), (9, 9), (9, 18), (7, 30)])
 def test_an_interval_ends_where_the_rank_test_would_reject(size: int, other: int) -> None:
+    from scipy import stats  # here: it takes long to load
+
     rng = np.random.default_rng(size * other)
     old, new = rng.normal(0, 1, (1, size)), rng.normal(0.5, 1, (1, other))
     middle, low, high = moved(old, new, 0.98)
@@ -26,6 +27,8 @@ def test_an_interval_ends_where_the_rank_test_would_reject(size: int, other: int
 
 @pytest.mark.parametrize("count", [8, 9, 20])
 def test_pairs_too(count: int) -> None:
+    from scipy import stats
+
     rng = np.random.default_rng(count)
     differences = rng.normal(0.3, 1, (1, count))
     _, low, high = moved_in_pairs(differences, 0.98)

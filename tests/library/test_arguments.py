@@ -251,7 +251,10 @@ def test_a_number_for_a_count_leads_to_sizes() -> None:
 
 
 def test_a_factor_is_likely_one() -> None:
-    assert refused("const int *x, int *y, int n, int k", "*y = x[0] * k;").endswith("--arg k=1")
+    (kernel,) = adopted("const int *x, int *y, int n, int k", "*y = x[0] * k;").kernels
+    assert kernel.meant[0].change == "k=1"
+    words = refused("const int *x, int *y, int n, int k, int l", "*y = x[0] * k * (l + 1);")
+    assert words.endswith("what k and l get; say it, as in --arg k=1 --arg l=0")
 
 
 def test_what_is_only_added_to_is_set_before() -> None:

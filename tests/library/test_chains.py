@@ -15,6 +15,7 @@ from cudareduce.problem.operators import reduction_of
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 STAGES = """%s
 __global__ void parts(const float *in, float *out, int n)
 {

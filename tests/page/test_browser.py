@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
@@ -15,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from cudareduce.results.store import to_json
+from cudareduce.results.store import load, to_json
 from tests.conftest import ROOT
-from tests.plot.runs import BENCH, H100, H200, PEERS, TYPES, many
+from tests.plot.runs import BENCH, H100, H200, PEERS, TYPES, many, with_records
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next((path for name in BROWSERS if (path := shutil.which(name))), None)
@@ -146,6 +147,8 @@ def test_a_name_opens_its_lesson_and_escape_closes_it(opened: Watched) -> None:
     assert "+extern" in dialog.inner_text() and dialog.locator(".added").count() > 3
     dialog.locator("button", has_text="reduce_v5_completely_unroll").click()
     assert page.inner_text("#lesson-title") == "reduce_v5_completely_unroll"
+    assert page.evaluate("document.activeElement.id") == "lesson-title"
+    assert dialog.locator("pre:not([tabindex])").count() == 0
     page.keyboard.press("Escape")
     assert not dialog.is_visible()
     page.locator("#lineage button", has_text="reduce_atomic").first.click()
@@ -154,6 +157,43 @@ def test_a_name_opens_its_lesson_and_escape_closes_it(opened: Watched) -> None:
     page.click("#tab-4")  # names of a publication
     page.locator("#panel-4 tbody button", has_text="reduce_baseline").click()
     assert page.inner_text("#lesson-title") == "reduce_v0_baseline"
+
+
+def test_what_scrolls_is_reached_by_keys(opened: Watched) -> None:
+    page = opened.page
+    page.set_viewport_size(PHONE)
+    for k in range(5):
+        page.click(f"#tab-{k}")
+        page.wait_for_selector(f"#panel-{k} .chart[data-drawn]")
+    page.wait_for_timeout(300)
+    stuck = "all => all.filter(e => e.scrollWidth > e.clientWidth && e.tabIndex < 0).length"
+    assert page.eval_on_selector_all(".chart, .scroll", stuck) == 0
+
+
+def test_names_of_a_map_keep_to_their_fields(opened: Watched) -> None:
+    page = opened.page
+    page.click("#tab-1")
+    place = page.locator("#panel-1 .chart").last
+    place.locator("g.mark-rect path").first.wait_for()
+    boxes = "all => all.map(e => e.getBoundingClientRect()).map(b => [b.left, b.right])"
+    words = place.locator("g.mark-text.role-mark text").evaluate_all(boxes)
+    assert words and all(a[1] <= b[0] for a, b in pairwise(sorted(words)))
+
+
+def test_names_of_any_kind_are_rows(browser: Any, tmp_path: Path) -> None:
+    """Long ones, those of the browser's own objects, and those that are HTML."""
+    run = load(BENCH)
+    names = ["x" * 300, "constructor", "__proto__", "<script>alert(1)</script>", "größe"]
+    records = [replace(r, kernel=name) for r, name in zip(run.records, names, strict=False)]
+    records[1:3] = [replace(r, verdict="skip", time_us=None) for r in records[1:3]]
+    path = tmp_path / "names.json"
+    path.write_text(to_json(with_records(run, records)))
+    watched = Watched(browser, made(tmp_path, path))
+    assert watched.texts("tbody td:first-child") == names
+    assert watched.page.locator("tbody button").count() == 0
+    assert watched.page.eval_on_selector("tbody td", "e => e.offsetWidth") < 400
+    assert watched.complaints == []
+    watched.page.context.close()
 
 
 def test_tabs_by_keys(opened: Watched) -> None:

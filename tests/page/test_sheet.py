@@ -29,6 +29,12 @@ def test_a_row_says_what_tables_say_and_sorts_by_the_number() -> None:
     assert shown.rows[-1][3] == ("32 x 2^20 rows", 2**25)
 
 
+def test_a_time_far_below_the_clock_s_step_is_told() -> None:
+    run = load(BENCH)
+    records = [replace(r, time_us=1e-300, gb_s=1e308) for r in run.records]
+    assert sheet(with_records(run, records), "bench", {}).rows
+
+
 def test_the_protocol_is_two_sentences() -> None:
     for path in (BENCH, PEERS):
         told = sheet(load(path), "x", {}).protocol

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,7 +18,18 @@ from cudareduce.plot.spread import spread
 from cudareduce.report.publish import Outputs
 from cudareduce.results.store import load, to_json
 from tests.conftest import ROOT
-from tests.plot.runs import AFTER, BEFORE, BENCH, H100, PEERS, SWEEP, TYPES, many, over_sms
+from tests.plot.runs import (
+    AFTER,
+    BEFORE,
+    BENCH,
+    H100,
+    PEERS,
+    SWEEP,
+    TYPES,
+    many,
+    over_sms,
+    with_records,
+)
 
 Call = Callable[..., tuple[int, str, str]]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -58,7 +70,7 @@ def test_every_kind_becomes_a_png_and_an_svg(
         ((SWEEP,), ["GB/s", "theory 4814 GB/s", "n (elements)", "2^10", "v7_shuffle"]),
         ((PEERS, "--kind", "speedup"), ["times as fast", "auto:fixed", "the fastest library: "]),
         ((BENCH,), ["█", "3340±10 GB/s, 81.6 %", "│ is ceiling 4088 GB/s; the full width is"]),
-        ((TYPES,), ["float16 in float32", "2^28", "cub:not_guar"]),
+        ((TYPES,), ["float16 in float32", "2^28", "cub:no…nteed"]),
         ((BEFORE, AFTER), ["o  |", "v7_shuffle 2^24", "below 0 is faster"]),
     ],
 )
@@ -71,6 +83,32 @@ def test_text_in_the_terminal(
     assert [word for word in words if word not in out] == []
     assert max(map(len, out.splitlines())) <= 80
     assert "\x1b" not in out
+
+
+def test_a_name_of_any_length_leaves_room_for_the_rest(cudareduce: Call, tmp_path: Path) -> None:
+    run = load(BENCH)
+    path = tmp_path / "long.json"
+    records = [replace(r, kernel=f"{k}{300 * 'x'}{k}") for k, r in enumerate(run.records)]
+    path.write_text(to_json(with_records(run, records)))
+    told = cudareduce("plot", path)[1]
+    assert max(map(len, told.splitlines())) <= 80
+    assert f" 21{'x' * 11}…{'x' * 10}21 " in told
+    sweep = load(SWEEP)
+    lines = [replace(r, kernel=r.kernel + 300 * "x") for r in sweep.records]
+    path.write_text(to_json(with_records(sweep, lines)))
+    assert max(map(len, cudareduce("plot", path)[1].splitlines())) <= 80
+
+
+def test_sizes_close_to_each_other_have_one_tick(cudareduce: Call, tmp_path: Path) -> None:
+    run = load(SWEEP)
+    first = [r for r in run.records if r.kernel == run.records[0].kernel]
+    path = tmp_path / "close.json"
+    records = [*first, *(replace(r, n=r.n + 1) for r in first[:1])]
+    path.write_text(to_json(with_records(run, records)))
+    code, told, err = cudareduce("plot", path, "--n", "2^20")
+    assert code == 0 and "2^10" in told and "1025" not in told
+    assert "plotext" not in told + err
+    assert "--n has no effect here" in err
 
 
 def test_over_sms_is_drawn(cudareduce: Call, tmp_path: Path) -> None:

@@ -69,7 +69,46 @@ def test_of_many_curves_few_have_names_kernels_first_and_a_library_once() -> Non
     strong = {curve.name for curve in rates.curves if curve.strong}
     assert {"auto", "auto:fixed", "v7_shuffle"} < strong
     assert len([name for name in strong if name.startswith("cub:")]) == 1
-    assert rates.notes == (f"in grey, without a name: {len(rates.curves) - len(strong)} more",)
+    assert rates.notes == (
+        f"in grey, without a name: {len(rates.curves) - len(strong)} more",
+        "wrong, and so not drawn: cub:gpu_to_gpu at 2^30",
+        "skipped: cub:packed at 12 sizes",
+    )
+
+
+def test_of_many_over_sms_few_have_names_too() -> None:
+    run = over_sms()
+    records = [replace(r, kernel=f"{r.kernel}_{k}") for k in range(20) for r in run.records]
+    [lines] = figures([with_records(run, records)], "sms")
+    assert isinstance(lines, Lines)
+    assert sum(curve.strong for curve in lines.curves) == 7
+    assert lines.notes == ("in grey, without a name: 33 more",)
+
+
+def test_what_is_wrong_or_skipped_stands_below_the_ladder() -> None:
+    run = load(BENCH)
+    first, second, third, *others = run.records
+    records = [replace(first, verdict="fail"), replace(second, verdict="fail"),
+               replace(third, verdict="skip"), *others]  # fmt: skip
+    ladder, rows = figures([with_records(run, records)], "ladder")
+    names = [r.kernel.removeprefix("reduce_") for r in (first, second, third)]
+    assert ladder.notes[-2:] == (
+        f"wrong, and so not drawn: {names[0]}, {names[1]}", f"skipped: {names[2]}"
+    )  # fmt: skip
+    assert not any("wrong" in note for note in rows.notes)
+    wrong = [replace(r, verdict="fail") for r in run.records]
+    with pytest.raises(UsageError, match="every answer in these results is wrong"):
+        figures([with_records(run, wrong)], None)
+
+
+def test_two_runs_of_one_day_are_told_by_the_hour() -> None:
+    [bars] = figures([load(BEFORE), load(AFTER)], "change")
+    assert bars.title == "Change of time, 2026-11-20 16:08 to 2026-11-20 16:09, NVIDIA H200"
+
+
+def test_sizes_that_there_are_not_are_told_with_those_that_are() -> None:
+    with pytest.raises(UsageError, match=r"no times at 5: there are those at 2\^25$"):
+        figures([load(BENCH)], "ladder", (), (5,))
 
 
 def test_the_ladder_has_every_kernel_in_its_order_with_its_interval() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,13 +12,37 @@ from cudareduce.problem.inputs import (
     as_numbers,
     made_positive,
     make,
+    make_all,
     rounds_nothing,
     without_nan,
 )
 from cudareduce.problem.nets import needs_schedules, patterns_for
-from cudareduce.problem.operators import reduction_of
+from cudareduce.problem.operators import Map, reduction_of
 from cudareduce.problem.patterns import PATTERNS
 from cudareduce.problem.reference import bound, reference
+
+
+def test_of_columns_elements_are_as_far_apart_as_there_are_columns() -> None:
+    rows = reduction_of("sum", "int32")
+    (plain,), (turned,) = (
+        make_all("random", one, 5, 3) for one in (rows, replace(rows, columns=True))
+    )
+    assert (plain.reshape(3, 5) == turned.reshape(5, 3).T).all()
+    expected = reference(rows, plain, 3).expected
+    assert (reference(replace(rows, columns=True), turned, 3).expected == expected).all()
+
+
+def test_a_map_is_given_the_numbers_that_it_names() -> None:
+    for expression, dtype in (
+        ("a == -3", "int32"),
+        ("a > 0x10u", "uint8"),
+        ("a < 1.5f", "float16"),
+    ):
+        counted = reduction_of("sum", dtype, None, Map(expression))
+        assert "named" in patterns_for(counted, 1000, 256)
+        few = set(as_numbers(make("named", counted, 1000), counted.dtype).tolist())
+        named = {"a == -3": -3, "a > 0x10u": 16, "a < 1.5f": 1.5}[expression]
+        assert {named - 1, named, named + 1} <= few and len(few) < 10
 
 
 def test_every_name_makes_elements() -> None:

@@ -78,6 +78,7 @@ def test_diff_takes_two(cudareduce: Call, ncu: FakeNcu) -> None:
     code, _, err = cudareduce("profile", "--diff", *LADDER, "--n", N)
     assert code == 2
     assert "--diff lays two kernels side by side, and 3 are named" in err
+    assert "and one is named: name two" in cudareduce("profile", "--diff", LADDER[0])[2]
 
 
 @pytest.mark.parametrize("name", ["lanes", "dram_pct", "time_ns", "sectors"])

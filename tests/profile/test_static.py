@@ -11,6 +11,7 @@ import pytest
 from cudareduce.compiled.sass import find_disassembler
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.profile import static
+from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]
 LADDER = ("reduce_v1_no_divergence", "reduce_v2_no_bank_conflict")
@@ -76,6 +77,17 @@ def test_of_one_that_is_neither_compiled_nor_emulated_nothing_is_known(
     code, out, err = cudareduce("profile", "reduce_tiles_ring", "--static", "--quiet")
     assert (code, out) == (2, "")
     assert "reduce_tiles_ring is not counted: it needs tma" in err
+
+
+def test_of_a_file_without_a_header_what_is_said_counts(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(static, "find_nvcc", no_nvcc)
+    path = ROOT / "tests/docs/theirs.cu"
+    assert "as in --entry" in cudareduce("profile", path, "--static")[2]
+    entry = ("--entry", "reduce6<float, 256>")
+    code, out, _ = cudareduce("profile", path, "--static", "--quiet", *entry)
+    assert code == 0 and "theirs: sum of float32" in out
 
 
 def test_with_neither_there_is_nothing_to_say(

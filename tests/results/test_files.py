@@ -45,6 +45,15 @@ def test_what_is_no_result(cudareduce: Call, tmp_path: Path) -> None:
             assert why in err
 
 
+def test_a_verdict_that_there_is_not(cudareduce: Call, tmp_path: Path) -> None:
+    data = json.loads(BEFORE.read_text())
+    data["records"][1]["verdict"] = "maybe"
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(data))
+    code, _, told = cudareduce("report", other, "--html", tmp_path / "page.html")
+    assert code == 2 and "record 2: verdict is not pass, fail or skip; bench again" in told
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_figure_that_could_not_be_written_again(
     cudareduce: Call, tmp_path: Path, value: float

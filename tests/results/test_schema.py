@@ -34,7 +34,14 @@ def test_stored_results_follow_it(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("place", "value"),
-    [("n", "2^25"), ("time_us", "34"), ("kernel", None), ("rounds_us", 3.0), ("conditions", [1])],
+    [
+        ("n", "2^25"),
+        ("time_us", "34"),
+        ("kernel", None),
+        ("rounds_us", 3.0),
+        ("conditions", [1]),
+        ("verdict", "maybe"),
+    ],
 )
 def test_what_is_of_another_type_does_not(place: str, value: Any) -> None:
     run = json.loads(STORED[0].read_text())

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudareduce.device import DeviceInfo
-from cudareduce.results.record import Record, Run
+from cudareduce.results.record import VERDICTS, Record, Run
 from cudareduce.results.store import load, to_json
 
 #: Whatever Unicode holds but halves of characters, which no file can.
@@ -37,7 +37,10 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
 
 def made(kind: type[Any]) -> st.SearchStrategy[Any]:
     hints = get_type_hints(kind)
-    return st.builds(kind, **{field.name: values(hints[field.name]) for field in fields(kind)})
+    found = {field.name: values(hints[field.name]) for field in fields(kind)}
+    if kind is Record:
+        found["verdict"] = st.sampled_from(VERDICTS)
+    return st.builds(kind, **found)
 
 
 JSON = st.recursive(

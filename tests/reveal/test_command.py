@@ -15,6 +15,7 @@ from tests.fake_gpu import fake_gpu
 from tests.reveal.fakes import serve_fake
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 CPU = ("--backend", "cpu", "--quiet")
 
 
@@ -39,6 +40,13 @@ def rows_of(out: str) -> dict[str, list[str]]:
     """The words of a table's rows by the first."""
     cells = (line.split() for line in out.splitlines() if line.startswith(" "))
     return {words[0]: words[1:] for words in cells if words}
+
+
+def test_a_file_of_templates_is_revealed_by_what_is_said_of_it(cudareduce: Call) -> None:
+    path = ROOT / "tests/docs/theirs.cu"
+    said = ("--backend", "cpu", "--n", 64, "--quiet", "--entry", "reduce6<float, 256>")
+    code, out, _ = cudareduce("reveal", path, *said)
+    assert code == 0 and "theirs, 64 float32" in out
 
 
 def test_kernels(cudareduce: Call, tmp_path: Path) -> None:

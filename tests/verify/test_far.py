@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -247,6 +248,30 @@ def test_no_file_is_given_more_than_its_count_holds(
     if most is not None:
         with pytest.raises(UsageError, match=f"holds {most} at most, not {most + 1}"):
             case.plan(most + 1)
+    assert _judged(isolation, case, cache).outcome == outcome
+
+
+_COLUMNS = """__global__ void columns(const float *in, float *out, {count} rows, {count} cols)
+{{
+    const {count} c = blockIdx.x * ({count})blockDim.x + threadIdx.x;
+    float sum = 0;
+    if (c >= cols)
+        return;
+    for ({count} r = 0; r < rows; ++r)
+        sum += in[r * cols + c];
+    out[c] = sum;
+}}
+"""
+
+
+@pytest.mark.parametrize(("count", "outcome"), [("int", "fail"), ("size_t", "pass")])
+def test_columns_beyond_31_bits(
+    isolation: Isolation, cache: Path, tmp_path: Path, count: str, outcome: str
+) -> None:
+    path = tmp_path / "columns.cu"
+    path.write_text(_COLUMNS.format(count=count))
+    case = _case(adopt(path, path.read_text(), Guesses()).kernels[0])
+    case = replace(case, reduction=replace(case.reduction, columns=True))
     assert _judged(isolation, case, cache).outcome == outcome
 
 

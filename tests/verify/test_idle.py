@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 #: A thread adds so many elements, which nothing but the loop tells.
 TILES = """__global__ void tiles(const float *in, float *out, size_t n)
 {

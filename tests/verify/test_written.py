@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from cudareduce.verify.written import written_sizes
+from cudareduce.verify.written import written_rows, written_sizes
+
+
+def test_one_row_more_than_a_number() -> None:
+    assert written_rows((256, 100000, 2**23)) == ((3, 100001),)
 
 
 def test_around_a_number_that_may_be_the_most() -> None:

@@ -3,6 +3,7 @@
 
 const FIRST_ROWS = 200;
 const NARROW = 620;
+const LONG = 48;
 const every = (query, root = document) => [...root.querySelectorAll(query)];
 const byId = (id) => document.getElementById(id);
 
@@ -11,6 +12,12 @@ function made(tag, words = "", kind = "") {
   element.textContent = words;
   if (kind) element.className = kind;
   return element;
+}
+
+// A name; where there is little room it breaks where its words end.
+function named(element, name) {
+  if (innerWidth >= NARROW) element.append(name);
+  else for (const word of name.split(/(?<=[_:])/)) element.append(word, made("wbr"));
 }
 
 async function unpacked(id) {
@@ -118,9 +125,13 @@ class Records {
       const cell = made("td", "", k === cells.length - 1 ? "why" : this.isNumber(k) ? "number" : "");
       const lesson = k === 0 && this.lessonOf(text);
       if (lesson) {
-        const button = cell.appendChild(made("button", text, "lesson"));
+        const button = cell.appendChild(made("button", "", "lesson"));
         button.type = "button";
         button.dataset.lesson = lesson;
+        named(button, text);
+      } else if (k === 0) {
+        named(cell, text);
+        if (text.length > LONG) cell.className = "long";
       } else {
         cell.textContent = text;
       }
@@ -130,8 +141,8 @@ class Records {
   }
 
   lessonOf(name) {
-    if (name in this.lessons) return name;
-    return this.table.published[name];
+    if (Object.hasOwn(this.lessons, name)) return name;
+    return Object.hasOwn(this.table.published, name) && this.table.published[name];
   }
 }
 
@@ -190,6 +201,9 @@ class Charts {
     const { view } = await vegaEmbed(place, shown, { actions: false, renderer: "svg" });
     this.drawn.set(place, view);
     place.dataset.drawn = place.dataset.chart;
+    // What is wider than its place is moved by keys, too.
+    if (place.scrollWidth > place.clientWidth) place.tabIndex = 0;
+    else place.removeAttribute("tabindex");
   }
 }
 
@@ -221,8 +235,14 @@ function addTabs(opened) {
 
 // Lessons: what a kernel changes and why, its diff and its source.
 
+function code(text) {
+  const block = made("pre", text);
+  block.tabIndex = 0;
+  return block;
+}
+
 function coloured(diff) {
-  const block = made("pre");
+  const block = code("");
   for (const line of diff.split("\n")) {
     const kind = line.startsWith("+") ? "added" : line.startsWith("-") ? "gone" : "";
     block.append(made("span", `${line}\n`, kind));
@@ -256,8 +276,9 @@ function addLessons(lessons) {
       before.dataset.lesson = lesson.after;
       body.append(part("What changed", coloured(lesson.diff), true));
     }
-    body.append(part("Source", made("pre", lesson.source), !lesson.after));
-    if (!dialog.open) dialog.showModal();
+    body.append(part("Source", code(lesson.source), !lesson.after));
+    if (dialog.open) byId("lesson-title").focus();
+    else dialog.showModal();
     dialog.scrollTop = 0;
   });
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });

@@ -1,0 +1,69 @@
+"""What is only tried of a file without a header, in a time of its own: what it may be meant for,
+what it asks of its input, how far it goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from os import getloadavg
+
+from cudareduce.bench.jobs import Jobs
+from cudareduce.budget import Deadline
+from cudareduce.host import cpu_count
+from cudareduce.launch.case import Case, Prepared
+from cudareduce.verify.isolate import HANGS, Isolation
+from cudareduce.verify.shapes import Net
+from cudareduce.verify.verdict import Verdict
+
+#: What is only tried, and takes so many seconds, is not worth more.
+_TRIED_S = 2.5
+#: Of a kernel that has taken as long so often nothing more is tried.
+_MOST_SLOW = 3
+#: A machine with more work than this has others to wait for.
+_MOST_CROWDED = 3.0
+#: The most of what is left that one of several kernels gets: a third.
+_SHARES = 3
+
+
+def budget(seconds: float) -> Deadline:
+    """A deadline for what takes so many seconds at most, up to so many times as long where others
+    use the processors."""
+    crowded = getloadavg()[0] / cpu_count()
+    return Deadline(seconds * min(max(1.0, crowded), _MOST_CROWDED))
+
+
+class Tries:
+    """Tries cases in child processes, each for a short time, and all of them until a deadline."""
+
+    def __init__(self, jobs: Jobs, isolation: Isolation, deadline: Deadline) -> None:
+        self._jobs, self._isolation, self._deadline = jobs, isolation, deadline
+        self._slow: Counter[str] = Counter()
+
+    @contextmanager
+    def one_of(self, kernels: int, deadline: Deadline) -> Iterator[Deadline]:
+        """Within, one of so many kernels is tried, for a share of what a deadline leaves."""
+        before = self._deadline
+        share_s = deadline.left_s / min(kernels, _SHARES)
+        self._deadline = Deadline(min(share_s, before.left_s))
+        try:
+            yield self._deadline
+        finally:
+            self._deadline = before
+
+    def verdict(self, case: Case, nets: Iterable[Net]) -> Verdict | None:
+        """The verdict on a case from nets alone; None if it takes nothing of them, or in no time
+        that there is."""
+        if self._deadline.passed or self._slow[case.kernel.title] >= _MOST_SLOW:
+            return None
+        jobs = [
+            replace(job, limit_s=min(job.limit_s, _TRIED_S))
+            for job in self._jobs.of(Prepared(case, {}, {}, {}), (), tuple(nets))
+        ]
+        count = min(cpu_count(), len(jobs))
+        tried = self._isolation.verify({case: jobs}, count, self._deadline, lambda _: None)
+        found = next((verdict for _, verdict in tried), None)
+        if found is not None and HANGS in found.reason:
+            self._slow[case.kernel.title] += 1
+        return found

@@ -1,0 +1,58 @@
+"""How a kernel of others walks a matrix: how far apart rows are, or that it goes by columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cudareduce.library.body import Body
+from cudareduce.library.header import RowGrid
+from cudareduce.library.parameters import Parameter
+
+_BLOCKS = frozenset(["blockIdx.x", "blockIdx.y"])
+
+
+def strides(body: Body, name: str) -> bool:
+    """Whether the rows of a matrix are so far apart: an index of blocks times this."""
+    factors = [words for words in body.factors(name) if name not in words and words & _BLOCKS]
+    return any("blockDim.x" not in words or "threadIdx.x" in words for words in factors)
+
+
+def columns_of(body: Body, counts: Sequence[str]) -> tuple[str, str] | None:
+    """Which of these counts a matrix's columns, and which the elements of each, if columns are what
+    is reduced; None if it is rows."""
+    if any(strides(body, name) for name in counts):
+        return None
+    for columns in counts:
+        if _index(body, columns):
+            others = [name for name in counts if name != columns]
+            along = (
+                name for name in others
+                if len(others) == 1 or any(not words & _BLOCKS for words in body.compared(name))
+            )  # fmt: skip
+            length = next(along, None)
+            if length is not None:
+                return columns, length
+    return None
+
+
+def across(body: Body, columns: Parameter | None, lengths: Sequence[Parameter]) -> RowGrid | None:
+    """How many blocks columns get, of which there are as many as one parameter says, each with as
+    many elements as others say; None if these are rows."""
+    if columns is None or not lengths or any(strides(body, one.name) for one in lengths):
+        return None
+    index = _index(body, columns.name)
+    if not index:
+        return None
+    if body.words & {"threadIdx.y", "blockDim.y"}:
+        return "warp_per_row"
+    return "thread_per_row" if "threadIdx.x" in index else "block_per_row"
+
+
+def _index(body: Body, count: str) -> frozenset[str]:
+    """The words behind the index of a column, of which there are as many as this count says; none
+    if it counts no columns, since it is multiplied by what tells blocks apart, or by nothing."""
+    factors = [words for words in body.factors(count) if count not in words]
+    if not factors or any(words & _BLOCKS for words in factors):
+        return frozenset()
+    bounded = (words for words in body.compared(count) if "blockIdx.x" in words)
+    return next((words for words in bounded if count not in words), frozenset())
