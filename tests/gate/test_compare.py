@@ -497,7 +497,10 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "a field missing": (lambda d: d["records"][3].pop("op"), "record 4: op is missing"),
     "wrong, with a time": (lambda d: d["records"][3].update(verdict="fail"), "a time, and the ver"),
-    "unknown verdict": (lambda d: d["records"][3].update(verdict="good"), "verdict is 'good'"),
+    "unknown verdict": (
+        lambda d: d["records"][3].update(verdict="good"),
+        "verdict is not pass, fail or skip",
+    ),
     "negative time": (lambda d: d["records"][3].update(time_us=-1.0), "record 4: time_us is -1.0"),
     "text for a number": (
         lambda d: d["records"][3].update(n="2^25"),
