@@ -32,7 +32,7 @@ def gather(places: tuple[Path, ...], store: Path, debug: bool) -> int:
     Every result of bench below the folders, once, however often and under whatever name it lies
     there; what is no such result is left out, and that is said.
     """
-    from cudareduce.fleet.command import gather as take
+    from cudareduce.several.fleet.command import gather as take
 
     return take(places, store)
 
@@ -57,7 +57,7 @@ def fleet(**options: Any) -> int:
     Card by card against the median of at least 8, kernel by kernel, from what gather has stored:
     slow is what lies apart by 3 % or more in two of the last three runs.
     """
-    from cudareduce.fleet.command import FleetRequest
-    from cudareduce.fleet.command import fleet as judge
+    from cudareduce.several.fleet.command import FleetRequest
+    from cudareduce.several.fleet.command import fleet as judge
 
     return judge(made(FleetRequest, options))

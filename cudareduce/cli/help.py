@@ -20,7 +20,7 @@ GROUPS = {
         "n", "rows", "op", "dtype", "acc", "map", "op_expr", "identity", "rtol", "pattern",
         "only_pattern", "seed",
     ),
-    "Which kernels": ("folders", "block", "items", "sms", "peers"),
+    "Which kernels": ("folders", "block", "items", "sms", "peers", "engine"),
     "Files without a header": ("entry", "chain", "arg", "grid", "shared", "finish", "headers"),
     "Files of your own": ("multiple_of", "sizes_only", "nan"),
     "What it is compared with": (
@@ -36,7 +36,7 @@ GROUPS = {
         "threshold", "thresholds", "slow", "no_same_code", "cross_device", "allow_gone", "strict",
         "sanitize",
     ),
-    "The machine": ("backend", "device", "max_time", "time_limit", "no_cache"),
+    "The machine": ("ranks", "meet", "backend", "device", "max_time", "time_limit", "no_cache"),
     _LAST: (
         "store", "style", "columns", "everything", "tree", "diff", "static", "ptx", "sass", "check",
         "html",

@@ -1,18 +1,26 @@
-"""The commands for several GPUs: `collective`."""
+"""The command for several ranks: `collective`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from cudareduce.cli.help import Command
-from cudareduce.cli.options import add_debug, add_file, add_format, add_no_cache, add_sizes
+from cudareduce.cli.options import (
+    add_debug,
+    add_file,
+    add_folders,
+    add_format,
+    add_no_cache,
+    add_sizes,
+)
 from cudareduce.cli.requests import made
 from cudareduce.cli.types import Count, Word, Words
 from cudareduce.problem.dtypes import DTYPES
 
-#: As in several/: importing it here would make --help slow.
+#: As in several/, which it would take long to import for --help.
 _COLLECTIVES = ("all-reduce", "reduce-scatter", "reduce")
 _OPS = ("sum", "prod", "min", "max")
 
@@ -20,7 +28,7 @@ _OPS = ("sum", "prod", "min", "max")
 @click.command(
     cls=Command,
     epilog="""cudareduce collective all-reduce
-cudareduce collective reduce-scatter --gpus 4 --n 4099 --dtype float16
+cudareduce collective reduce-scatter --ranks 4 --n 4099 --dtype float16
 cudareduce collective all-reduce --engine peer:one_shot,host --op max""",
 )
 @click.argument("collective", type=Word(_COLLECTIVES), metavar="|".join(_COLLECTIVES))
@@ -28,32 +36,31 @@ cudareduce collective all-reduce --engine peer:one_shot,host --op max""",
 @click.option("--op", type=Word(_OPS), default="sum", show_default=True, metavar="OP",
               help="What combines them: sum, prod, min or max.")  # fmt: skip
 @click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32", show_default=True,
-              metavar="TYPE,...", help="Element types.")  # fmt: skip
+              help=f"Element types, with commas, or all: {', '.join(DTYPES)}.")  # fmt: skip
 @click.option("--engine", default="", metavar="NAME,...",
-              help="What exchanges them: peer, or one of its kernels as peer:one_shot, and host.  "
-              "[default: all that are right]")  # fmt: skip
-@click.option(
-    "--gpus",
-    type=Count(2, 8),
-    metavar="N",
-    help="How many ranks to start here, if no launcher does.  [default: 2]",
-)
+              help="What exchanges them: host, peer for all kernels that do, or one of these as "
+              "peer:one_shot.  [default: all that are right]")  # fmt: skip
+@click.option("--ranks", type=Count(2, 8), metavar="N",
+              help="How many to start here, if no launcher does.  [default: 2]")  # fmt: skip
 @click.option("--meet", metavar="FILE|tcp://HOST:PORT",
               help="Where ranks of a launcher meet.  [default: a file here]")  # fmt: skip
-@click.option("--backend", type=Word(["auto", "cuda", "cpu"]), default="auto", show_default=True,
-              metavar="NAME", help="Where kernels run: cuda, cpu or auto.")  # fmt: skip
+@add_folders
 @add_no_cache
 @add_format("table", "markdown", "json")
 @add_file("--json", "JSON, which holds all of it")
 @add_debug
-def collective(**options: Any) -> int:
-    """Combine arrays of several ranks, element by element.
+@click.pass_obj
+def collective(arguments: Sequence[str], /, **options: Any) -> int:
+    """Verify what combines arrays of several ranks.
 
-    Every engine at every size, with inputs that change and a rank that comes late. Ranks are
-    processes that this starts, or that torchrun, mpirun, srun or flux has started.
+    Each engine at many sizes, with inputs that change from call to call and a rank that comes late,
+    on the CPU emulator. Ranks are processes that this starts, or that torchrun, mpirun, srun or
+    flux has started.
     """
     from cudareduce.several.command import CollectiveRequest
     from cudareduce.several.command import collective as take_part
 
     engines = tuple(name for name in options.pop("engine").split(",") if name)
-    return take_part(made(CollectiveRequest, options | {"engine": engines}))
+    return take_part(
+        made(CollectiveRequest, options | {"engine": engines, "argv": tuple(arguments)})
+    )

@@ -39,7 +39,7 @@ W load(const W *address, const void *return_address) {
   } else if (traffic::counting) {
     traffic::polled();
   } else {
-    running_block->preempt();
+    running_block->polled();
   }
   return __atomic_load_n(address, __ATOMIC_RELAXED);
 }

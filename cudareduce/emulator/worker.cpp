@@ -22,7 +22,7 @@ constexpr unsigned MAX_RESIDENTS = 256;
 // So often may all that wait look in vain while there is no room for those they may wait for. Blocks
 // of another OS thread may be what they wait for, and the machine may run that one late.
 constexpr unsigned ROUNDS_IN_VAIN = 64, ROUNDS_BESIDE_OTHERS = 100;
-constexpr timespec NAP = {0, 5'000'000};
+constexpr timespec NAP = {0, 5'000'000}, BLINK = {0, 50'000};
 constexpr size_t SHARED_ALIGNMENT = 16;  // of dynamic shared memory
 
 size_t aligned(size_t bytes) { return (bytes + SHARED_ALIGNMENT - 1) / SHARED_ALIGNMENT * SHARED_ALIGNMENT; }
@@ -178,6 +178,7 @@ void Worker::run(const Launch &launch, Handout &handout, unsigned workers) {
       const uint64_t ended = __atomic_load_n(&launch.barrier.ended, __ATOMIC_RELAXED);
       in_vain = ended == before ? in_vain + 1 : 0;
       before = ended;
+      if (in_vain > waiting_.size()) nanosleep(&BLINK, nullptr);  // perhaps for another process
       if (waiting_.size() < room) continue;
       if (workers > 1 && in_vain % room == room - 1) nanosleep(&NAP, nullptr);
       if (in_vain > rounds * room && has_fresh(launch, handout)) {

@@ -1,1 +1,1 @@
-"""Several GPUs: ranks that meet, exchange, and are one run."""
+"""More than one GPU or machine: ranks that exchange, and many machines' results."""

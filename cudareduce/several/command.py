@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 
 from cudareduce.backends import BackendSpec, choose_backend, open_backend
-from cudareduce.errors import BuildError, EnvironmentProblem, UsageError
+from cudareduce.errors import BuildError, UsageError
 from cudareduce.host import cpu_count
 from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.progress import phase, say
@@ -34,33 +34,36 @@ _MOST_MAIL = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveRequest:
-    """What is asked: `n` elements a rank of each size, in these types, by these engines, among
-    `gpus` ranks, which `meet` somewhere."""
+    """What is asked: `n` elements a rank of each size, in these types, by these engines, some of
+    them in a user's `folders`, among `ranks` ranks, which `meet` somewhere. `argv` is the command
+    line, which each rank is started with."""
 
     collective: Collective
     n: tuple[int, ...]
     op: str
     dtype: tuple[str, ...]
     engine: tuple[str, ...]
-    gpus: int | None
+    ranks: int | None
     meet: str | None
-    backend: str
+    folders: tuple[Path, ...]
     no_cache: bool
+    argv: tuple[str, ...]
     outputs: Outputs
 
 
 def collective(request: CollectiveRequest) -> int:
     """Start the ranks, or be one of them; 3 if an engine is wrong. Ranks that are lost, and
     engines that are not known, are errors on all of them."""
+    if 0 in request.n:
+        raise UsageError("--n 0: there is nothing to exchange")
     chosen = _kernels(request)
     request.outputs.check()
     here = place(os.environ)
     if here is None:
-        return start(request.gpus or _RANKS, sys.argv[1:])
-    if request.gpus not in (None, here.size):
+        return start(request.ranks or _RANKS, request.argv)
+    if request.ranks not in (None, here.size):
         raise UsageError(
-            f"--gpus {request.gpus}: {here.launcher} has started {here.size} ranks; leave --gpus "
-            "out"
+            f"--ranks {request.ranks}: {here.launcher} has started {here.size}; leave --ranks out"
         )
     with meet(here, _where(here, request)) as meeting:
         return _take_part(request, chosen, meeting)
@@ -68,7 +71,7 @@ def collective(request: CollectiveRequest) -> int:
 
 def _kernels(request: CollectiveRequest) -> list[Exchange]:
     """The kernels of ours that are asked for: all that are right, or those that are named."""
-    ours = of_collective(load_exchanges(), request.collective)
+    ours = of_collective(load_exchanges(request.folders), request.collective)
     known = {f"peer:{name}": kernel for name, kernel in ours.items()}
     if not request.engine:
         return [kernel for kernel in known.values() if kernel.wrong is None]
@@ -95,9 +98,7 @@ def _where(here: Place, request: CollectiveRequest) -> str:
 
 def _take_part(request: CollectiveRequest, chosen: list[Exchange], meeting: Meeting) -> int:
     """What one rank does; the code that all end with."""
-    spec, remarks = choose_backend(request.backend, 0, not request.no_cache)
-    if spec.timed:
-        raise EnvironmentProblem("several GPUs are not measured yet: --backend cpu verifies")
+    spec, remarks = choose_backend("cpu", 0, not request.no_cache)
     first = meeting.rank == 0
     for remark in remarks if first else ():
         say(remark)

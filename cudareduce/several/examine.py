@@ -58,14 +58,14 @@ def examine(stage: Stage, engine: Engine, asked: list[int], calls: Iterator[int]
     for n in sizes(vector_of(stage.reduction), stage.meeting.size, asked):
         wrong = None
         for turn in range(CALLS):
-            made, number = made + 1, next(calls)
-            if wrong is None:
-                wrong = _wrong(stage, engine, n, turn, number)
+            made += 1  # all calls, as others wait for this rank in each
+            found = _wrong(stage, engine, n, turn, next(calls))
+            wrong = wrong or found
         told = [text for text in stage.meeting.everybody(wrong) if text]
         if told:
             return Finding(engine.name, told[0], None, None, made)
-    same_bits, distinct, far = _repeated(stage, engine, max(asked), calls)
-    return Finding(engine.name, far, same_bits, distinct, made + REPEATS)
+    same_bits, distinct, wrong = _repeated(stage, engine, max(asked), calls)
+    return Finding(engine.name, wrong, same_bits, distinct, made + REPEATS)
 
 
 def _wrong(stage: Stage, engine: Engine, n: int, turn: int, number: int) -> str | None:
@@ -115,7 +115,8 @@ def _repeated(
     lists = [some for some, _ in every]
     same = stage.collective != "all-reduce" or all(some == lists[0] for some in lists)
     distinct = max(len(set(some)) for some in lists)
-    return same, distinct, next((why for _, why in every if why), None)
+    wrong = next((why for _, why in every if why), None if same else "ranks have other bits")
+    return same, distinct, wrong
 
 
 def _answer(stage: Stage, engine: Engine, values: Array, call: int, late: int) -> Array:

@@ -7,7 +7,7 @@ of one that sends mail, elements there are, and the number of the call, which gr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -58,11 +58,16 @@ class Exchange:
         return self.id.removeprefix(f"{prefix}_").removeprefix("reduce_")
 
 
-def load_exchanges(folder: Path | None = None) -> dict[str, Exchange]:
-    """All of a folder, by default those of the package, by name. A header that cannot be read is a
-    UsageError."""
-    paths = sorted((folder or kernels_folder() / EXCHANGES).glob("*.cu"))
-    return {path.stem: _load(path) for path in paths}
+def load_exchanges(folders: Sequence[Path] = ()) -> dict[str, Exchange]:
+    """Those of the package and of more folders, by name. A header that cannot be read, and a name
+    that is there twice, are UsageErrors."""
+    found: dict[str, Exchange] = {}
+    for folder in (kernels_folder() / EXCHANGES, *folders):
+        for path in sorted(folder.glob("*.cu")):
+            if path.stem in found:
+                raise UsageError(f"{path} and {found[path.stem].path} have the same name")
+            found[path.stem] = _load(path)
+    return found
 
 
 def _load(path: Path) -> Exchange:

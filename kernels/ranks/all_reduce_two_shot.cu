@@ -1,7 +1,7 @@
 /*+++
 title      = "All-reduce in two shots"
-change     = "Each rank adds its share alone, and writes it to all: a reduce-scatter by reads, an all-gather by writes."
-expect     = "2 (N - 1) / N of an array over the links instead of N - 1: level with one shot on two GPUs, half of it on four."
+change     = "Each rank writes its share of the sum to all: a reduce-scatter by reads, an all-gather by writes."
+expect     = "2 (N - 1) / N of an array over the links instead of N - 1: level on two GPUs, half of it on four."
 after      = "reduce_scatter"
 collective = "all-reduce"
 block      = 512

@@ -15,12 +15,12 @@ from typing import Any
 
 from cudareduce.device import Conditions
 from cudareduce.escapes import shown
-from cudareduce.fleet.judged import FEWEST, Card, Figure, Group, Model
 from cudareduce.gate.baseline import IDENTITY
 from cudareduce.gate.verdicts import in_short, problem_text, reduction_text, shape_text
 from cudareduce.problem.sizes import counted
 from cudareduce.report.numbers import DASH
 from cudareduce.report.sections import Section, listed
+from cudareduce.several.fleet.judged import FEWEST, Card, Figure, Group, Model
 
 _FEW = f"too few to tell, it takes {FEWEST} cards of a model that ran the same kernel"
 _ODD = ("SLOW", "ONCE")

@@ -1,14 +1,15 @@
 """How often `fleet` calls a card slow that is not, and how slow one must be for it to be found.
 
-`python -m tests.fleet.rates` prints the tables of docs/fleet.md; it takes some minutes of a core.
+`python -m tests.several.fleet.rates` prints the tables of docs/fleet.md, in some
+minutes of a core.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cudareduce.fleet.judged import judged
-from tests.fleet.fleets import simulated
+from cudareduce.several.fleet.judged import judged
+from tests.several.fleet.fleets import simulated
 
 SIZES = (2**22, 2**25, 2**28)
 _SLOWER = (0.03, 0.035, 0.04, 0.045, 0.05, 0.06, 0.07, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.4)

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from cudareduce.device import Conditions, DeviceInfo
-from cudareduce.fleet.store import Time
+from cudareduce.several.fleet.store import Time
 
 #: What cards of one model may be set to, and what serves them.
 _SETTINGS = {

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.fleet import store as stores
-from cudareduce.fleet.command import gather
-from cudareduce.fleet.store import read
-from tests.fleet.fleets import result, uuid, write_fleet
+from cudareduce.several.fleet import store as stores
+from cudareduce.several.fleet.command import gather
+from cudareduce.several.fleet.store import read
+from tests.several.fleet.fleets import result, uuid, write_fleet
 
 Call = Callable[..., tuple[int, str, str]]
 #: Twice what 2000 files take (3.7 s, and 0.4 s when they are known), of a core: others may use it.
@@ -150,7 +150,7 @@ def test_a_file_that_is_gone_when_it_is_read(
     cudareduce: Call, folder: Path, into: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = [put(folder / "a.json"), folder / "gone.json"]
-    monkeypatch.setattr("cudareduce.fleet.command.result_files", lambda places: found)
+    monkeypatch.setattr("cudareduce.several.fleet.command.result_files", lambda places: found)
     _, _, err = cudareduce("gather", folder, "--into", into)
     assert f"left out: cannot read {found[1]}: No such file" in err
 

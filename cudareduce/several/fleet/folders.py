@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.fleet.store import FIGURES, WHAT, Taken, Timed
 from cudareduce.gate.baseline import timed
 from cudareduce.history.entries import moment
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import json_of, run_of
+from cudareduce.several.fleet.store import FIGURES, WHAT, Taken, Timed
 
 #: A record takes 2 kB: no result of anyone is larger.
 _MOST_BYTES = 64 << 20

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from cudareduce.fleet.judged import Card, Model, judged
-from cudareduce.fleet.store import Held
-from tests.fleet.fleets import simulated, uuid
-from tests.fleet.rates import false_rate, found_rate
+from cudareduce.several.fleet.judged import Card, Model, judged
+from cudareduce.several.fleet.store import Held
+from tests.several.fleet.fleets import simulated, uuid
+from tests.several.fleet.rates import false_rate, found_rate
 
 
 def verdicts(model: Model) -> dict[int, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cudareduce.fleet.outliers import spread
+from cudareduce.several.fleet.outliers import spread
 
 
 @pytest.mark.parametrize("count", [8, 9, 20, 200])

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.fleet.folders import LeftOut, read_new, result_files
-from cudareduce.fleet.judged import Model, judged
-from cudareduce.fleet.store import add, read, seen
-from cudareduce.fleet.telling import model_sections, models_csv, models_json
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.results.store import check_writable
+from cudareduce.several.fleet.folders import LeftOut, read_new, result_files
+from cudareduce.several.fleet.judged import Model, judged
+from cudareduce.several.fleet.store import add, read, seen
+from cudareduce.several.fleet.telling import model_sections, models_csv, models_json
 
 #: So many files are stored at a time: what is there when a gather is interrupted, stays.
 _AT_ONCE = 200

@@ -15,10 +15,10 @@ from statistics import median
 from typing import Any, Literal
 
 from cudareduce.device import Conditions, DeviceInfo
-from cudareduce.fleet.outliers import Spread, spread
-from cudareduce.fleet.state import set_otherwise, state_of, usual_settings
-from cudareduce.fleet.store import Cell, Held, Time
 from cudareduce.results.record import Record
+from cudareduce.several.fleet.outliers import Spread, spread
+from cudareduce.several.fleet.state import set_otherwise, state_of, usual_settings
+from cudareduce.several.fleet.store import Cell, Held, Time
 
 Verdict = Literal["SLOW", "ONCE", "FINE", "FEW"]
 #: Of fewer cards it cannot be told which is odd.

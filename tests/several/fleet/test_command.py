@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.fleet.command import gather
-from tests.fleet.fleets import result, uuid, write_fleet
+from cudareduce.several.fleet.command import gather
+from tests.several.fleet.fleets import result, uuid, write_fleet
 
 Call = Callable[..., tuple[int, str, str]]
 

@@ -1,0 +1,178 @@
+"""`collective` as a user calls it: every engine is right, and every wrong one is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudareduce.several.exchange import COLLECTIVES, load_exchanges
+from tests.conftest import ROOT
+
+WRONG = Path(__file__).parent / "wrong"
+NAMES = sorted(path.stem.removeprefix("all_reduce_") for path in WRONG.glob("*.cu"))
+Ranks = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def home(cache: Path, tmp_path: Path) -> dict[str, str]:
+    """The environment of ranks, which share what all tests compile."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "cudareduce").symlink_to(cache)
+    return os.environ | {"XDG_CACHE_HOME": str(shared), "COLUMNS": "80", "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture
+def collective(home: dict[str, str]) -> Ranks:
+    def call(*arguments: object) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "cudareduce", "collective", *map(str, arguments)],
+            env=home, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    return call
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_all_engines_are_right(collective: Ranks, name: str) -> None:
+    code, out, err = collective(name, "--ranks", 3, "--dtype", "float32,bfloat16,int8",
+                                "--n", "1,4099", "--format", "json")  # fmt: skip
+    rows = json.loads(out)
+    assert code == 0, out + err
+    ours = {k.short for k in load_exchanges().values() if k.collective == name and not k.wrong}
+    assert {row["engine"] for row in rows} == {"host", *(f"peer:{short}" for short in ours)}
+    assert len(rows) == 3 * (len(ours) + 1)
+    for row in rows:
+        assert (row["wrong"], row["same_bits"], row["distinct"], row["ranks"]) == (None, True, 1, 3)
+
+
+@pytest.mark.parametrize(("op", "dtype"), [("max", "float16"), ("prod", "uint8"), ("min", "int64")])
+def test_other_operators(collective: Ranks, op: str, dtype: str) -> None:
+    code, out, _ = collective("all-reduce", "--op", op, "--dtype", dtype, "--n", 1000)
+    assert code == 0, out
+    assert out.count(" right ") == 4
+
+
+def test_each_wrong_one_is_told(collective: Ranks) -> None:
+    """Left out or taken twice, shares that do not meet, barriers and numbers that are missing."""
+    engines = ",".join(["peer:no_barrier", *(f"peer:{name}" for name in NAMES)])
+    code, out, err = collective("all-reduce", "--kernels", WRONG, "--ranks", 3, "--engine", engines,
+                                "--format", "json")  # fmt: skip
+    rows = {row["engine"]: row["wrong"] for row in json.loads(out)}
+    assert code == 3, err
+    assert rows.keys() == set(engines.split(","))
+    assert all(rows.values()), rows
+    assert rows["peer:own_first"] == "ranks have other bits"
+    assert "is nan, not" in rows["peer:equal_shares"]
+
+
+def test_the_table(collective: Ranks) -> None:
+    code, out, _ = collective("all-reduce", "--engine", "host,peer:no_barrier", "--n", 40)
+    assert code == 3
+    lines = out.splitlines()
+    assert lines[0] == "all-reduce of float32, sum, up to 40, 2 ranks, CPU emulator"
+    assert lines[2].split() == ["engine", "answer", "same", "bits", "distinct", "calls"]
+    assert lines[4].split()[:2] == ["peer:no_barrier", "WRONG"]
+    assert lines[5].split() == ["host", "right", "yes", "1/10", "58"]
+    assert lines[7].startswith("peer:no_barrier: WRONG: rank ")
+
+
+def test_a_kernel_of_ones_own(collective: Ranks, tmp_path: Path) -> None:
+    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
+    text = text.replace("all_reduce_one_shot", "all_reduce_mine").replace("no_barrier", "none")
+    (tmp_path / "all_reduce_mine.cu").write_text(text)
+    ask = ("all-reduce", "--kernels", tmp_path, "--engine", "peer:mine", "--n", 100)
+    code, out, err = collective(*ask)
+    assert (code, out.count(" right ")) == (0, 1), err
+    (tmp_path / "all_reduce_mine.cu").write_text(text.replace("meet(flags", "met(flags"))
+    code, out, err = collective(*ask)
+    assert (code, out) == (2, "")
+    assert err.count("was not declared in this scope") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("all-reduce", "--engine", "nccl2"), "there is no 'nccl2' for all-reduce: peer:one_shot"),
+        (("reduce", "--engine", "peer:one_shot"), "for reduce: peer:to_root, host"),
+        (("all-gather",), "is not one of"),
+        (("all-reduce", "--ranks", "9"), "9"),
+        (("all-reduce", "--ranks", "1"), "1"),
+        (("all-reduce", "--n", "0"), "--n 0: there is nothing to exchange"),
+        (("all-reduce", "--meet", "tcp://nowhere"), "--meet tcp://nowhere: give rank 0's host"),
+        (("all-reduce", "--json", "/no/such/place.json"), "/no/such"),
+    ],
+)
+def test_what_cannot_be_asked(collective: Ranks, arguments: tuple[str, ...], words: str) -> None:
+    code, out, err = collective(*arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.strip().splitlines()) <= 2
+
+
+@pytest.mark.parametrize("variables", [
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
+])  # fmt: skip
+def test_under_a_launcher(
+    home: dict[str, str], tmp_path: Path, variables: tuple[str, str, str]
+) -> None:
+    """Rank 0 prints, and all end with one code."""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--n", "10",
+             "--engine", "host"],
+            env=home | dict(zip(variables, (str(rank), "2", str(rank)), strict=True)),
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) for rank in range(2)
+    ]  # fmt: skip
+    told = [rank.communicate(timeout=60) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], told
+    assert " right " in told[0][0]
+    assert told[1] == ("", "")
+    assert not list(tmp_path.glob(".cudareduce*"))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_rank_that_is_gone_ends_the_run(home: dict[str, str], how: signal.Signals) -> None:
+    command = [sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--n", "2^20",
+               "--engine", "host", "--ranks", "3"]  # fmt: skip
+    process = subprocess.Popen(command, env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True)  # fmt: skip
+    victim = None
+    while victim is None:
+        assert process.poll() is None
+        time.sleep(0.05)
+        victim = next((pid for pid in children(process.pid) if rank_of(pid) == "2"), None)
+    time.sleep(2.5)  # they have met
+    os.kill(victim, how)
+    began = time.monotonic()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 6, out + err
+    assert "rank 2 on " in err
+    assert ("has ended" if how == signal.SIGKILL else "has not been heard of") in err
+    assert time.monotonic() - began < (10 if how == signal.SIGKILL else 25)
+
+
+def children(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+def rank_of(pid: int) -> str | None:
+    try:
+        text = Path(f"/proc/{pid}/environ").read_text()
+    except OSError:
+        return None
+    words = dict(word.partition("=")[::2] for word in text.split("\0"))
+    return words.get("CUDAREDUCE_RANK")

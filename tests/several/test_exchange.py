@@ -1,0 +1,75 @@
+"""The kernels of several ranks: what their headers say, and that nvcc takes them too."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cudareduce.backend import NVCC_FLAGS
+from cudareduce.errors import UsageError
+from cudareduce.host import installed
+from cudareduce.library.registry import load_registry
+from cudareduce.problem.operators import reduction_of
+from cudareduce.several.exchange import COLLECTIVES, Exchange, load_exchanges, source
+
+EXCHANGES = load_exchanges()
+NVCC = next(installed("nvcc"), None)
+each = pytest.mark.parametrize("kernel", EXCHANGES.values(), ids=lambda kernel: kernel.id)
+
+
+@each
+def test_each_is_a_step_that_is_told(kernel: Exchange) -> None:
+    assert kernel.title and kernel.change and kernel.expect
+    assert kernel.after is None or kernel.after in EXCHANGES
+    assert f"{kernel.id}(size_t in, size_t out, size_t " in kernel.text
+    assert max(map(len, kernel.text.splitlines())) <= 120
+
+
+def test_each_collective_has_one_that_is_right() -> None:
+    right = {kernel.collective for kernel in EXCHANGES.values() if kernel.wrong is None}
+    assert right == set(COLLECTIVES)
+
+
+def test_they_are_no_reductions_of_one_gpu() -> None:
+    assert not EXCHANGES.keys() & load_registry().kernels.keys()
+
+
+@pytest.mark.skipif(NVCC is None, reason="nvcc was not found")
+@each
+def test_nvcc_takes_them(kernel: Exchange, tmp_path: Path) -> None:
+    assert NVCC is not None
+    file = tmp_path / "k.cu"
+    file.write_text(source(kernel, reduction_of("sum", "float32"), ranks=4).text)
+    done = subprocess.run(
+        [NVCC[0], *NVCC_FLAGS, "-arch=sm_90", "-cubin", "-o", tmp_path / "k.cubin", file],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("int x;", "begins with a header"),
+        ("/*+++\ntitle = \n+++*/", "not valid TOML"),
+        ('/*+++\ntitle = "x"\n+++*/', "missing"),
+        ('/*+++\nname = "x"\n+++*/', "unexpected keyword argument 'name'"),
+        ('/*+++\ntitle = "x"\nchange = "x"\nexpect = "x"\ncollective = "all"\nblock = 64\n+++*/',
+         "collective: one of all-reduce, reduce-scatter, reduce"),
+    ],
+)  # fmt: skip
+def test_headers_that_say_too_little(text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "x.cu").write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load_exchanges([tmp_path])
+    assert words in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
+def test_two_of_one_name(tmp_path: Path) -> None:
+    path = EXCHANGES["reduce_scatter"].path
+    (tmp_path / path.name).write_text(path.read_text())
+    with pytest.raises(UsageError, match="have the same name"):
+        load_exchanges([tmp_path])
