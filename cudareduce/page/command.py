@@ -18,7 +18,8 @@ from cudareduce.plot.kinds import compared
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
 from cudareduce.results.record import Run
-from cudareduce.results.store import check_writable, load, write_text
+from cudareduce.results.several import runs_of
+from cudareduce.results.store import check_writable, write_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +36,9 @@ def page(request: PageRequest) -> int:
     if request.html.resolve() in {path.resolve() for path in request.results}:
         raise UsageError(f"{request.html} is a result that is read: choose another name")
     check_writable(request.html)
-    runs = [load(path) for path in request.results]
-    for path, run in zip(request.results, runs, strict=True):
+    held = runs_of(request.results)
+    runs = list(held.values())
+    for path, run in held.items():
         if not run.records:
             raise UsageError(f"{path} holds no records, of which a page is made: bench again")
     registry = load_registry()
@@ -46,11 +48,11 @@ def page(request: PageRequest) -> int:
         made=f"cudareduce {__version__}",
         sheets=tuple(
             sheet(run, name, texts)
-            for run, name in zip(runs, _names(request.results), strict=True)
+            for run, name in zip(runs, _names([*held]), strict=True)
         ),
         comparison=_comparison(runs),
         lessons=lessons(registry), lineage=lineage(registry), errata=errata(registry),
-        raw=tuple(path.read_text(encoding="utf-8-sig") for path in request.results),
+        raw=tuple(path.read_text(encoding="utf-8-sig") for path in held),
     )  # fmt: skip
     write_text(request.html, render(found))
     say(f"{request.html} shows {counted(len(runs), 'run')}: open it in a browser")

@@ -17,7 +17,8 @@ from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
 from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Run
-from cudareduce.results.store import check_writable, load, write_bytes
+from cudareduce.results.several import runs_of
+from cudareduce.results.store import check_writable, write_bytes
 
 #: Of the picture below a table: what fewer columns have no room for, lines, and the most bars that
 #: are worth a second look after the table.
@@ -50,7 +51,7 @@ def plot(request: PlotRequest) -> int:
         if path.resolve() in {result.resolve() for result in request.results}:
             raise UsageError(f"{path} is a result that is to be drawn: choose another name")
         check_writable(path)
-    runs = [load(path) for path in request.results]
+    runs = list(runs_of(request.results).values())
     found = figures(runs, request.kind, request.only, request.n)
     if request.n and not any(isinstance(figure, Bars) for figure in found):
         say("--n has no effect here: only a ladder and several GPUs are drawn at one size")

@@ -62,6 +62,17 @@ def test_names_of_others_are_text(cudareduce: Call, tmp_path: Path) -> None:
     assert "odd<b>" not in page.read_text()
 
 
+def test_of_many_files_those_without_records_are_left_out(cudareduce: Call, tmp_path: Path) -> None:
+    page, others = tmp_path / "a.html", (H200 / "orders.json", H200 / "selftest.json")
+    code, _, err = cudareduce("report", BENCH, *others, "--html", page)
+    assert code == 0
+    assert f"left out, without records of bench: {others[0]}, {others[1]}\n" in err
+    assert "shows 1 run" in err
+    code, _, err = cudareduce("report", *others, "--html", page)
+    assert code == 2
+    assert "none holds records of bench: " in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
