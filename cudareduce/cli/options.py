@@ -121,6 +121,12 @@ add_map = click.option(
     help="What is combined: C++ in a, or in a and b of two inputs, such as 'a * b', for sum, mean, "
     "min and max.  [default: the elements]",
 )  # fmt: skip
+add_shape = options_of(
+    click.option("--block", type=Count(1, _MOST_THREADS), metavar="THREADS",
+                 help="Threads a block.  [default: each kernel's]"),
+    click.option("--items", type=Count(1, _MOST_ITEMS),
+                 help="Elements a thread.  [default: each kernel's]"),
+)  # fmt: skip
 add_files = options_of(
     click.option("--entry", metavar="NAME", type=Name(), multiple=True,
                  help="Which of its kernels, with template arguments; may be repeated."),
@@ -160,10 +166,7 @@ add_problem = options_of(
                  help="Accumulate in this wider type."),
     click.option("--rows", type=Count(0, LARGEST), default=1, show_default=True,
                  help="Reduce this many rows of --n elements each."),
-    click.option("--block", type=Count(1, _MOST_THREADS), metavar="THREADS",
-                 help="Threads a block.  [default: each kernel's]"),
-    click.option("--items", type=Count(1, _MOST_ITEMS),
-                 help="Elements a thread.  [default: each kernel's]"),
+    add_shape,
     click.option("--sms", type=Counts(1, _MOST_SMS), default=(),
                  help="Leave the other SMs free: launch no more than N blocks, of the kernel's "
                  "largest size unless --block says; a list, or a range 8..128 that doubles.  "
@@ -262,10 +265,7 @@ add_reveal = options_of(
     click.option("--rows", type=Count(1, LARGEST),
                  help="Reduce this many rows of --n elements each; the first is looked at.  "
                  "[default: 1]"),
-    click.option("--block", type=Count(1, _MOST_THREADS), metavar="THREADS",
-                 help="Threads a block.  [default: each kernel's]"),
-    click.option("--items", type=Count(1, _MOST_ITEMS),
-                 help="Elements a thread.  [default: each kernel's]"),
+    add_shape,
     add_folders,
     click.option("--backend", type=Word(["auto", "cuda", "cpu"]), default="auto",
                  show_default=True, metavar="NAME", help="Where kernels run: cuda, cpu or auto."),

@@ -16,8 +16,10 @@ from cudareduce.cli.options import (
     add_folders,
     add_format,
     add_json,
+    add_map,
     add_no_cache,
     add_quiet,
+    add_shape,
     seconds,
 )
 from cudareduce.cli.requests import made
@@ -54,6 +56,8 @@ cudareduce profile fastcuda --static""",
 @click.argument("kernels", nargs=-1, metavar="KERNEL|SUITE|GLOB|FILE.cu...",
                 type=Named("KERNEL", suites=True))  # fmt: skip
 @_add_problem
+@add_map
+@add_shape
 @add_files
 @add_folders
 @click.option("--diff", is_flag=True, help="Two kernels side by side: what moved, and why it "

@@ -22,6 +22,7 @@ from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan
 from cudareduce.library.foreign import adopting
 from cudareduce.library.guesses import FileOptions
+from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Choice, Registry, load_registry
 from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.profile.child import Task
@@ -56,6 +57,9 @@ class ProfileRequest:
     op: str = "sum"
     dtype: str = "float32"
     acc: str | None = None
+    map: str | None = None
+    block: int | None = None
+    items: int | None = None
     static: bool = False
     arch: int = 90
     diff: bool = False
@@ -71,7 +75,8 @@ class ProfileRequest:
     @property
     def reduction(self) -> Reduction:
         """What is reduced; one that makes no sense is a UsageError."""
-        return reduction_of(self.op, self.dtype, self.acc)
+        mapped = None if self.map is None else read_map(self.map, "--map")
+        return reduction_of(self.op, self.dtype, self.acc, mapped)
 
     @property
     def pictures(self) -> dict[str, Path]:
@@ -98,7 +103,7 @@ def profile(request: ProfileRequest) -> int:
     registry = load_registry(request.folders)
     choices = _chosen(request, registry)
     _check(request, choices)
-    cases = [_case(choice, request.reduction) for choice in choices]
+    cases = [_case(choice, request) for choice in choices]
     found = _static(request, cases) if request.static else _counted(request, cases)
     if all(one.reason for one in found.profiles):
         reasons = "; ".join(f"{one.kernel.id}: {one.reason}" for one in found.profiles)
@@ -125,7 +130,8 @@ def profile(request: ProfileRequest) -> int:
 def _chosen(request: ProfileRequest, registry: Registry) -> list[Choice]:
     if not request.kernels:
         raise UsageError("name a kernel to profile, as in cudareduce profile reduce_v0_baseline")
-    take = adopting(request.files.guesses(), partial(say, quiet=request.quiet))
+    guesses = request.files.guesses(request.block, request.items, request.reduction.map)
+    take = adopting(guesses, partial(say, quiet=request.quiet))
     return registry.choose(request.kernels, take)
 
 
@@ -144,23 +150,32 @@ def _check(request: ProfileRequest, choices: Sequence[Choice]) -> None:
         check_writable(path)
 
 
-def _case(choice: Choice, reduction: Reduction) -> Case:
-    """The kernel in its launch shape; what its own text makes of elements goes with it."""
-    kernel = choice.kernel
-    items = choice.items or kernel.items_of(reduction.dtype.size)
-    own = replace(reduction, map=kernel.map)
-    return Case(kernel, own, choice.block or kernel.block, items, choice.suite, choice.name)
+def _case(choice: Choice, request: ProfileRequest) -> Case:
+    """The kernel in its launch shape, or the one asked for; what its own text makes of elements
+    goes with it."""
+    kernel, reduction = choice.kernel, request.reduction
+    block = request.block or choice.block or kernel.block
+    items = request.items or choice.items or kernel.items_of(reduction.dtype.size)
+    own = replace(reduction, map=kernel.map or reduction.map)
+    return Case(kernel, own, block, items, choice.suite, choice.name)
+
+
+def _why_not(case: Case) -> str | None:
+    """Why a kernel does not take what is asked for, or not in this shape."""
+    kernel = case.kernel
+    shape = kernel.why_not_items(case.items, case.reduction.dtype.size)
+    return kernel.why_not(case.reduction) or kernel.why_not_block(case.block) or shape
 
 
 def _static(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
-    fitting = [case for case in cases if case.kernel.why_not(case.reduction) is None]
+    fitting = [case for case in cases if _why_not(case) is None]
     cache = None if request.no_cache or why_unusable(default_cache()) else default_cache()
     told = known(fitting, request.arch, cache, request.quiet)
     values = dict(zip(fitting, told.values, strict=True))
     profiles = tuple(
         Profile(
             case.kernel, mine := values.get(case, {}), static=True,
-            reason=case.kernel.why_not(case.reduction) or ("" if mine else _unknown(case, told)),
+            reason=_why_not(case) or ("" if mine else _unknown(case, told)),
         )
         for case in cases
     )  # fmt: skip
@@ -217,7 +232,7 @@ def _plan(
     case: Case, request: ProfileRequest, limits: DeviceLimits, memory_bytes: int | None
 ) -> Plan | str:
     """What is launched, or why nothing is."""
-    reason = case.kernel.why_not(case.reduction) or case.kernel.why_not_block(case.block)
+    reason = _why_not(case)
     if reason:
         return reason
     try:

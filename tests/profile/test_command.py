@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from cudareduce.device import DeviceInfo
+from cudareduce.launch.case import Case
+from cudareduce.profile.static import Known
 from tests.fake_gpu import FakeGpu, use
 from tests.profile.fakes import V0, FakeNcu, N, fake_ncu
 
@@ -214,3 +216,26 @@ def test_a_name_is_needed(cudareduce: Call) -> None:
     code, _, err = cudareduce("profile")
     assert code == 2
     assert "name a kernel to profile" in err
+
+
+def test_a_launch_shape_and_a_map_of_ones_own(cudareduce: Call, ncu: FakeNcu) -> None:
+    ask = ("profile", LADDER[0], "--n", N, "--quiet", "--static")
+    with pytest.MonkeyPatch.context() as patch:
+        taken: list[tuple[int, int, str | None]] = []
+
+        def see(cases: Sequence[Case], *_: object) -> Known:
+            taken.extend(
+                (case.block, case.items, case.reduction.map and case.reduction.map.expression)
+                for case in cases
+            )
+            return Known(tuple({} for _ in cases), ())
+
+        patch.setattr("cudareduce.profile.command.known", see)
+        cudareduce(*ask, "--block", 512)
+        cudareduce(*ask, "--map", "a * a")
+    assert taken == [(512, 1, None), (256, 1, "a * a")]
+    for option, value, words in (("--block", 33, "takes blocks of 32, 64"),
+                                 ("--items", 3, "takes 1 item a thread"), ("--map", "c", "--map")):  # fmt: skip
+        code, _, err = cudareduce(*ask, option, value)
+        assert code == 2
+        assert words in err
