@@ -19,7 +19,7 @@ from cudareduce.peers.faults import Runtimes, faulty
 from cudareduce.peers.scene import Teller
 from cudareduce.reveal.call import Call, kernel_call, own_call, peer_call
 from cudareduce.reveal.examine import Examination
-from cudareduce.reveal.found import Found
+from cudareduce.reveal.found import Found, Outcome
 from cudareduce.reveal.job import Job, KernelCall, PeerCall, Prepare
 from cudareduce.verify.children import answer_jobs, begin_spawned
 
@@ -31,7 +31,7 @@ _BEAT_S = 0.25
 
 def serve(pipe: Connection, log: str) -> None:
     """The child: jobs until the pipe closes; the last line of its standard error is kept."""
-    begin_spawned(log)
+    begin_spawned(pipe, log)
     answer_jobs(pipe, _Worker(pipe.send).done)
 
 
@@ -95,7 +95,10 @@ class _Worker:
                 found = replace(self._examined(job, made), called=here.called, version=here.version)
         except Exception as error:
             verdict = faulty(peer, error)
-            return replace(found, reason=verdict.reason, cause=verdict.cause, fault=True)
+            outcome: Outcome = "wrong" if verdict.outcome == "fail" else "skip"
+            return replace(
+                found, outcome=outcome, reason=verdict.reason, cause=verdict.cause, fault=True
+            )
         return found
 
     def _peer_call(self, job: Job, call: PeerCall) -> AbstractContextManager[Call]:
