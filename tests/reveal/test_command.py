@@ -162,6 +162,34 @@ def test_what_is_no_table(cudareduce: Call, tmp_path: Path, text: str, says: str
     assert says in err
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("n", -5, "n of row 1 is negative, or too large"),
+        ("items", 10**20, "items of row 1 is negative, or too large"),
+        ("hashes", {"9" * 5000: "a"}, "hashes of row 1 is not what it should be"),
+        ("outcome", "fine", "outcome of row 1 is no word known here"),
+        ("cause", "none", "cause of row 1 is no word known here"),
+    ],
+)
+def test_a_row_that_is_none(
+    cudareduce: Call, tmp_path: Path, field: str, value: object, says: str
+) -> None:
+    table = json.loads((ROOT / "results/nvidia-h200/orders.json").read_text())
+    table["orders"] = [table["orders"][1] | {field: value}]
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps(table))
+    code, _, err = cudareduce("reveal", "--compare", file, "reduce_v7_shuffle", *CPU)
+    assert (code, says in err) == (2, True), err
+
+
+def test_a_table_without_rows(cudareduce: Call, tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_text('{"kind": "orders", "schema": 1, "tool": {}, "device": "", "orders": []}')
+    code, _, err = cudareduce("reveal", "--compare", file, file)
+    assert (code, "it has no row" in err) == (2, True), err
+
+
 def test_a_result_file_is_no_table(cudareduce: Call) -> None:
     file = ROOT / "results/nvidia-h200/sweep.json"
     code, _, err = cudareduce("reveal", "--compare", file, file)
