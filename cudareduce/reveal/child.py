@@ -23,9 +23,9 @@ from cudareduce.reveal.found import Found, Outcome
 from cudareduce.reveal.job import Job, KernelCall, PeerCall, Prepare
 from cudareduce.verify.children import answer_jobs, begin_spawned
 
-#: What a child sends when a library is about to be imported, when the call begins to run, and now
-#: and then while it gets on.
-LOADS, RUNS, ALIVE = "loads", "runs", "alive"
+#: What a child sends when a library is about to be imported, and to be prepared, when the call
+#: begins to run, and now and then while it gets on.
+IMPORTS, PREPARES, RUNS, ALIVE = "imports", "prepares", "runs", "alive"
 _BEAT_S = 0.25
 
 
@@ -81,13 +81,13 @@ class _Worker:
 
     def _peer(self, job: Job, call: PeerCall) -> Found:
         peer, problem = call.peer, call.problem
-        self._say(LOADS)
+        self._say(IMPORTS)
         teller = Teller(lambda said: self._beat(), [0, 0])
         here = loaded([peer], problem, teller, self._runtimes)[peer.name]
         found = Found(outcome="skip", called=here.called)
         if here.verdict.outcome != "pass":
             return replace(found, reason=here.verdict.reason, cause=here.verdict.cause)
-        self._beat()
+        self._say(PREPARES)
         try:
             with self._peer_call(job, call) as made:
                 made.answer()  # what compiles at its first call
