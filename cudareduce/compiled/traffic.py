@@ -132,7 +132,7 @@ def _answer(child: Spawned, case: Case) -> Traffic | str:
 
 def serve(pipe: Connection, cache: Path | None, log: str) -> None:
     """The child: cases to be compiled together, then each to be counted, until the pipe closes."""
-    begin_spawned(log)
+    begin_spawned(pipe, log)
     with counting_emulator(cache) as backend:
         answer_jobs(pipe, lambda job: _done(backend, job))
 

@@ -98,8 +98,8 @@ class Tree:
         )
 
     def value(self, numbers: Array, dtype: str) -> float:
-        """What these additions give in a floating-point type, bit by bit; of an exact, binary
-        tree."""
+        """What these additions give in a floating-point type, bit by bit, of one number a leaf and
+        of a binary tree."""
         values = list(numbers.astype(dtype))
         with np.errstate(over="ignore", invalid="ignore"):
             for join in self.joins:

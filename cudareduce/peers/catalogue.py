@@ -98,8 +98,13 @@ def _here(peer: Peer) -> tuple[str | None, str]:
     """The version of the library that would be called; None where there is none, and then what
     brings it."""
     try:
-        return (peer.version_here or partial(metadata.version, peer.package))(), ""
+        version: str | None = (peer.version_here or partial(metadata.version, peer.package))()
+    except (OSError, ValueError):
+        version = None
     except metadata.PackageNotFoundError:
         return None, peer.install
     except AbsentError as error:
         return None, f"{error}: {peer.upgrade}"
+    if version is None:
+        return None, f"its package does not tell its version: {peer.upgrade}"
+    return " ".join(version.split()), ""

@@ -9,14 +9,12 @@ from multiprocessing.connection import Connection
 from statistics import median
 from time import perf_counter
 
-import numpy as np
-
 from cudareduce.backend import TimedBackend
 from cudareduce.backends import open_timed
 from cudareduce.budget import Deadline
 from cudareduce.launch.plan import Problem
 from cudareduce.peers.as_called import CALLS, WARM_CALLS
-from cudareduce.peers.contract import Given, Peer
+from cudareduce.peers.contract import Given, Peer, as_answers
 from cudareduce.peers.examine import Examination, loaded
 from cudareduce.peers.faults import Runtimes, faulty, runtimes
 from cudareduce.peers.job import UNVERIFIED, Found, Job, Outcome, keyed, plan_for
@@ -33,7 +31,7 @@ _NONE = "no library could be timed, so no kernel was timed beside them"
 
 def serve(pipe: Connection, cells: Cells, log: str) -> None:
     """The child: jobs until the pipe closes; the last line of its standard error is kept."""
-    begin_spawned(log)
+    begin_spawned(pipe, log)
     answer_jobs(pipe, _Worker(Teller(pipe.send, cells)).done, BrokenError)
 
 
@@ -126,6 +124,7 @@ class _Worker:
             problem=problem, data=data.elements, address=0, out=0, stream=0, native=None,
             allocate=lambda nbytes: 0, upload=lambda array: 0, arch=0, folder=job.folder,
         )  # fmt: skip
+        self._teller.at(peer.name, "prepares")
         ready = peer.prepare(given)
         assert ready.fetch is not None
         taken = []
@@ -142,7 +141,6 @@ class _Worker:
                 data.place(number)
                 ready.refill()
                 ready.run()
-            answers = np.atleast_1d(np.asarray(ready.fetch()))
-            answers = answers.astype(job.reduction.result_dtype).reshape(-1)
+            answers = as_answers(problem, ready.fetch())
             verdict = worse(verdict, data.judged(plan, answers, number) or RIGHT)
         return verdict, median(taken)

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import Any, Literal
+
+import numpy as np
 
 from cudareduce.backend import Launch
 from cudareduce.launch.plan import Problem
 from cudareduce.problem.inputs import Array
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.sizes import counted
+
+#: Kinds of NumPy's types that hold no real number; those of 16 bits that others bring are not here.
+_NO_NUMBERS = "cmMOSU"
 
 #: Where a library works: in whichever CUDA context is current, in the device's primary one alone,
 #: or only in a process of its own, on streams of its own.
@@ -25,6 +30,10 @@ Context = Literal["any", "primary", "own"]
 
 class AbsentError(Exception):
     """A library is not here, or too old; the message says so without how to install it."""
+
+
+class AnswersError(Exception):
+    """What a library gave is not one number a row; the message says what it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +96,8 @@ class Peer:
     `called` which call is made for one. `as_called`: the call allocates and waits, as people call
     it, so its time is the host's. `version_here` tells, without importing anything, the version of
     a library that is not a package of Python's, and raises AbsentError. Inputs start at a multiple
-    of `alignment` bytes. `on_cpu` imports the library and prepares the same call where there is no
-    GPU, for its answers.
+    of `alignment` bytes. `on_cpu` prepares the same call where there is no GPU, for its answers;
+    what is imported before bears the package's name.
     """
 
     name: str
@@ -118,9 +127,12 @@ class Peer:
         """The peer in a process of its own on a machine without a GPU, if it works there."""
         if self.on_cpu is None:
             return None
-        return replace(
-            self, context="own", load=lambda: version_of(self.package), prepare=self.on_cpu
-        )
+        return replace(self, context="own", load=self._load_on_cpu, prepare=self.on_cpu)
+
+    def _load_on_cpu(self) -> str:
+        version = version_of(self.package)
+        import_module(self.package)
+        return version
 
     @property
     def host_only(self) -> bool:
@@ -141,6 +153,16 @@ def version_of(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package) from None
+
+
+def as_answers(problem: Problem, given: Any) -> Array:
+    """What a library gave, as the answers of a problem. Raises AnswersError."""
+    answers, rows = np.asarray(given), problem.rows
+    if answers.dtype.kind in _NO_NUMBERS:
+        raise AnswersError(f"it gives answers of {answers.dtype}")
+    if answers.size != rows:
+        raise AnswersError(f"it gives {counted(answers.size, 'answer')} where {rows} should be")
+    return answers.astype(problem.reduction.result_dtype).reshape(-1)
 
 
 def takes(

@@ -67,7 +67,7 @@ def loaded(
 
 def _told(version: str | None) -> str | None:
     """What fits a line."""
-    return version and " ".join(version.split())[:_LONGEST_VERSION]
+    return version and " ".join(str(version).split())[:_LONGEST_VERSION]
 
 
 @dataclass(frozen=True, slots=True)

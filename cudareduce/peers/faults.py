@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cudareduce.errors import OutOfMemory
-from cudareduce.peers.contract import AbsentError, Peer
+from cudareduce.peers.contract import AbsentError, AnswersError, Peer
 from cudareduce.verify.verdict import Verdict, skipped
 
 #: What libraries say in their own words, and what that means.
@@ -35,8 +35,11 @@ def not_imported(peer: Peer, how: str) -> Verdict:
 
 
 def faulty(peer: Peer, error: Exception) -> Verdict:
-    """The verdict on a library that raises an error when it is prepared or called."""
+    """The verdict on a library that raises an error when it is prepared or called, or on what it
+    gives for answers."""
     text = line(error)
+    if isinstance(error, AnswersError):
+        return Verdict("fail", str(error))
     if isinstance(error, AbsentError | ImportError):
         return absent(peer, error)
     if isinstance(error, MemoryError) and "out of memory" not in text.lower():
@@ -52,9 +55,17 @@ def faulty(peer: Peer, error: Exception) -> Verdict:
 
 def line(error: Exception) -> str:
     """The kind of an error and its first line."""
-    lines = str(error).strip().splitlines()
+    lines = _message(error).strip().splitlines()
     text = f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def _message(error: Exception) -> str:
+    """What it says, which code of the library makes up."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 class Runtimes:

@@ -29,9 +29,9 @@ def load() -> str:
 
 def _on_cpu(given: Given) -> Ready:
     """The same call on the processor."""
-    os.environ["JAX_PLATFORMS"] = "cpu"
     import jax
 
+    jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_enable_x64", True)
     return _prepare(given)
 

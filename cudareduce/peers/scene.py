@@ -7,11 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-import numpy as np
-
 from cudareduce.backend import Buffer, Launch, TimedBackend
 from cudareduce.launch.plan import Plan, Problem
-from cudareduce.peers.contract import Given, Peer, Ready
+from cudareduce.peers.contract import Given, Peer, Ready, as_answers
 from cudareduce.peers.faults import faulty
 from cudareduce.peers.job import plan_for
 from cudareduce.problem.inputs import Array
@@ -109,13 +107,12 @@ class Bound:
         self.poison()
 
     def answers(self) -> Array:
-        """Wait, and bring the answers to the host."""
+        """Wait, and bring the answers to the host. Raises AnswersError."""
         problem = self.plan.problem
-        dtype = problem.reduction.result_dtype
         if self.ready.fetch is None:
-            return self.backend.download(self.given, dtype, problem.rows)
+            return self.backend.download(self.given, problem.reduction.result_dtype, problem.rows)
         self.backend.synchronize()
-        return np.atleast_1d(np.asarray(self.ready.fetch())).astype(dtype).reshape(-1)
+        return as_answers(problem, self.ready.fetch())
 
     def damage(self) -> str | None:
         """What it has written outside its answers, in words; None if nothing."""

@@ -14,7 +14,7 @@ from cudareduce.errors import BuildError
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
 from cudareduce.launch.plan import Plan, Problem
-from cudareduce.peers.contract import Given, Peer
+from cudareduce.peers.contract import Given, Peer, as_answers
 from cudareduce.peers.scene import memory
 from cudareduce.problem.inputs import Array
 
@@ -104,6 +104,6 @@ def own_call(peer: Peer, problem: Problem, data: Array, folder: str) -> Iterator
         assert ready.fetch is not None
         ready.refill()
         ready.run()
-        return float(np.asarray(ready.fetch()).reshape(-1)[0])
+        return float(as_answers(problem, ready.fetch())[0])
 
     yield Call(write, lambda: given.data[: problem.n], answer, lambda repeats: repeat("", repeats))

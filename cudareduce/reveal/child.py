@@ -19,19 +19,19 @@ from cudareduce.peers.faults import Runtimes, faulty
 from cudareduce.peers.scene import Teller
 from cudareduce.reveal.call import Call, kernel_call, own_call, peer_call
 from cudareduce.reveal.examine import Examination
-from cudareduce.reveal.found import Found
+from cudareduce.reveal.found import Found, Outcome
 from cudareduce.reveal.job import Job, KernelCall, PeerCall, Prepare
 from cudareduce.verify.children import answer_jobs, begin_spawned
 
-#: What a child sends when a library is about to be imported, when the call begins to run, and now
-#: and then while it gets on.
-LOADS, RUNS, ALIVE = "loads", "runs", "alive"
+#: What a child sends when a library is about to be imported, and to be prepared, when the call
+#: begins to run, and now and then while it gets on.
+IMPORTS, PREPARES, RUNS, ALIVE = "imports", "prepares", "runs", "alive"
 _BEAT_S = 0.25
 
 
 def serve(pipe: Connection, log: str) -> None:
     """The child: jobs until the pipe closes; the last line of its standard error is kept."""
-    begin_spawned(log)
+    begin_spawned(pipe, log)
     answer_jobs(pipe, _Worker(pipe.send).done)
 
 
@@ -81,13 +81,13 @@ class _Worker:
 
     def _peer(self, job: Job, call: PeerCall) -> Found:
         peer, problem = call.peer, call.problem
-        self._say(LOADS)
+        self._say(IMPORTS)
         teller = Teller(lambda said: self._beat(), [0, 0])
         here = loaded([peer], problem, teller, self._runtimes)[peer.name]
         found = Found(outcome="skip", called=here.called)
         if here.verdict.outcome != "pass":
             return replace(found, reason=here.verdict.reason, cause=here.verdict.cause)
-        self._beat()
+        self._say(PREPARES)
         try:
             with self._peer_call(job, call) as made:
                 made.answer()  # what compiles at its first call
@@ -95,7 +95,10 @@ class _Worker:
                 found = replace(self._examined(job, made), called=here.called, version=here.version)
         except Exception as error:
             verdict = faulty(peer, error)
-            return replace(found, reason=verdict.reason, cause=verdict.cause, fault=True)
+            outcome: Outcome = "wrong" if verdict.outcome == "fail" else "skip"
+            return replace(
+                found, outcome=outcome, reason=verdict.reason, cause=verdict.cause, fault=True
+            )
         return found
 
     def _peer_call(self, job: Job, call: PeerCall) -> AbstractContextManager[Call]:

@@ -6,15 +6,15 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
-from typing import Literal
+from typing import Literal, get_args
 
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.report.numbers import DASH, short_size
 from cudareduce.report.sections import Section, first_few
 from cudareduce.reveal.table import BETWEEN, Order
 
-#: Worst first.
-Verdict = Literal["WRONG", "CHANGED", "UNCERTAIN", "GONE", "NEW", "SAME"]
+#: Worst first; UNFIT: neither side takes what is reduced, so there is nothing to tell.
+Verdict = Literal["WRONG", "CHANGED", "UNCERTAIN", "GONE", "NEW", "SAME", "UNFIT"]
 _CODES: dict[Verdict, int] = {"WRONG": 3, "CHANGED": 1, "UNCERTAIN": 4, "GONE": 4}
 #: So many names, and so many problems, stand for all in a sentence.
 _FIRST_FEW = 3
@@ -83,6 +83,8 @@ def _judged(old: Order | None, new: Order | None) -> Pair:
     versions = ""
     if old.kernel == new.kernel and old.version != new.version:
         versions = f"version {old.version or 'unknown'}, now {new.version or 'unknown'}"
+    if old.cause == new.cause == "unfit":
+        return Pair(old, new, "UNFIT", new.reason)
     for order in (old, new):
         if order.outcome in ("skip", "wrong"):
             return Pair(old, new, "UNCERTAIN", f"{order.kernel}: {order.reason}")
@@ -108,7 +110,7 @@ def exit_code(pairs: Sequence[Pair]) -> int:
 
 def section(pairs: Sequence[Pair], title: str) -> Section:
     """Worst first, with reasons below."""
-    verdicts = ("WRONG", "CHANGED", "UNCERTAIN", "GONE", "NEW", "SAME")
+    verdicts = get_args(Verdict)
     ordered = sorted(pairs, key=lambda pair: verdicts.index(pair.verdict))
     # What holds for every row stands elsewhere, so that the table fits 80 columns.
     kinds = dict.fromkeys(pair.shown.dtype for pair in ordered)

@@ -110,7 +110,7 @@ class Examination:
     def _judged(self, found: Found) -> Found:
         """With the type that its tree's additions are rounded to, where there is one."""
         tree, reduction = found.tree, self.problem.reduction
-        if tree is None or not tree.exact:
+        if tree is None or not (tree.exact or tree.binary):
             return found
         if not tree.binary:
             more = sum(len(join.parts) > 2 for join in tree.joins)
@@ -120,10 +120,10 @@ class Examination:
                 "order that depends on the values"
             )
             return replace(found, outcome="other", reason=why)
-        numbers, answers = self._trials()
+        numbers, answers = self._trials(tree)
         acc = reduction.acc.name
         if _gives(tree, acc, acc, numbers, answers):
-            return replace(found, adds_in=acc)
+            return replace(found, adds_in=acc) if tree.exact else found
         wide = _gives(tree, _WIDER, acc, numbers, answers)
         how = (
             f"it adds in {_WIDER}, a wider type" if wide
@@ -131,18 +131,25 @@ class Examination:
         )  # fmt: skip
         return replace(found, outcome="other", reason=f"not only additions in {acc}: {how}")
 
-    def _trials(self) -> tuple[list[Array], list[float]]:
-        """Rows of numbers, and the answers of the call to them."""
+    def _trials(self, tree: Tree) -> tuple[list[Array], list[float]]:
+        """Numbers for the leaves of a tree among zeros, which change no sum, and the answers of the
+        call to them."""
         numbers, answers = [], []
         for seed in range(1, 1 + _TRIALS):  # of what cancels nothing but errors is left
-            elements = self._write(seed, cancels=seed > 1)
-            numbers.append(as_numbers(elements, self.problem.reduction.dtype))
+            elements = self._write(seed, tree.leaves, cancels=seed > 1)
+            numbers.append(as_numbers(elements[list(tree.leaves)], self.problem.reduction.dtype))
             answers.append(self._answer())
         return numbers, answers
 
-    def _write(self, seed: int, *, cancels: bool = False) -> Array:
-        """Give random elements to every row; those of the first."""
-        elements = random(self.problem.reduction, self.problem.n, seed, cancels=cancels)
+    def _write(
+        self, seed: int, places: Sequence[int] | None = None, *, cancels: bool = False
+    ) -> Array:
+        """Give random elements to every row, all or those at some places; those of the first."""
+        reduction, n = self.problem.reduction, self.problem.n
+        elements = np.zeros(n, reduction.dtype.storage)
+        where = slice(None) if places is None else list(places)
+        count = n if places is None else len(places)
+        elements[where] = random(reduction, count, seed, cancels=cancels)
         self.call.write(0, np.tile(elements, self.problem.rows))
         return elements
 

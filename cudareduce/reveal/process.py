@@ -9,9 +9,10 @@ from multiprocessing.connection import Connection
 from cudareduce.backends import BackendSpec
 from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import CudareduceError
-from cudareduce.reveal.child import LOADS, RUNS, serve
+from cudareduce.peers.faults import not_imported
+from cudareduce.reveal.child import IMPORTS, PREPARES, RUNS, serve
 from cudareduce.reveal.found import Found, Outcome
-from cudareduce.reveal.job import Job, KernelCall, Prepare
+from cudareduce.reveal.job import Job, KernelCall, PeerCall, Prepare
 from cudareduce.signals import held
 from cudareduce.verify.children import Spawned
 from cudareduce.verify.verdict import Cause
@@ -90,22 +91,30 @@ class _Child:
         with suppress(BrokenPipeError, ConnectionResetError):  # where answers are read it will show
             self._spawned.pipe.send(job)
         silent_s = _COMPILES_S
-        lost = _LostError(f"no answer after {silent_s:.4g} s, as it was compiled")
+        lost, at = _LostError(f"no answer after {silent_s:.4g} s, as it was compiled"), ""
         while True:
             if not self._spawned.pipe.poll(silent_s):
                 raise lost
             try:
                 said = self._spawned.heard()
             except EOFError:
-                raise _LostError(self._how_it_ended()) from None
-            if isinstance(job, Job) and isinstance(said, str) and said in (LOADS, RUNS):
-                first = said == LOADS
+                raise self._ended(job, importing=at == IMPORTS) from None
+            if isinstance(job, Job) and said in (IMPORTS, PREPARES, RUNS):
+                at, first = said, said != RUNS
                 limit_s = job.first_s if first else job.limit_s
                 silent_s, lost = limit_s + _GRACE_S, _silent(limit_s, first=first)
             elif isinstance(said, CudareduceError):
                 raise said
             elif said is None or isinstance(said, Found):
                 return said
+
+    def _ended(self, job: Job | Prepare, *, importing: bool) -> _LostError:
+        """How it ended; what ends in an import has no answer, and no wrong one."""
+        how = self._how_it_ended()
+        if importing and isinstance(job, Job) and isinstance(job.call, PeerCall):
+            verdict = not_imported(job.call.peer, how)
+            return _LostError(verdict.reason, verdict.cause)
+        return _LostError(how)
 
     def _how_it_ended(self) -> str:
         if self._spawned.garbles:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from cudareduce.errors import UsageError
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.results.store import is_missing, read_json
+from cudareduce.reveal.found import Outcome
+from cudareduce.verify.verdict import Cause
 
 SCHEMA, KIND = 1, "orders"
 #: What stands between the two columns of a picture's line.
 BETWEEN = " = "
+#: Counts are below this, in files of any origin.
+_MOST = 2**63
+_WORDS: Mapping[str, Sequence[str | None]] = {
+    "outcome": get_args(Outcome), "cause": (None, *get_args(Cause)),
+}  # fmt: skip
 _ANEW = "make it with cudareduce reveal --json"
 
 
@@ -94,6 +101,8 @@ def load(path: Path) -> Table:
     try:
         rows = _fitting(data.get("orders"), list, "orders")
         orders = tuple(_order(values, number) for number, values in enumerate(rows, 1))
+        if not orders:
+            raise ValueError("it has no row")
         tool, device = _fitting(data.get("tool"), dict, "tool"), data.get("device")
         return Table(tool=tool, device=_fitting(device, str, "device"), orders=orders)
     except ValueError as error:
@@ -109,15 +118,24 @@ def _order(values: Any, number: int) -> Order:
         where = f"{name} of row {number}"
         if name == "hashes":
             words = _fitting(value, dict, where)
-            if not all(key.isdecimal() and type(h) is str for key, h in words.items()):
+            if not all(_is_count(key) and type(h) is str for key, h in words.items()):
                 raise ValueError(f"{where} is not what it should be")
         elif name == "picture":
             taken[name] = tuple(_fitting(line, str, where) for line in _fitting(value, list, where))
         elif name in ("dtype", "acc") and _fitting(value, str, where) not in DTYPES:
             raise ValueError(f"{where} is no type known here")
+        elif name in _WORDS and value not in _WORDS[name]:
+            raise ValueError(f"{where} is no word known here")
         elif not (isinstance(value, kinds[name]) and not _is_switch(value, name)):
             raise ValueError(f"{where} is not what it should be")
+        elif isinstance(value, int) and not 0 <= value < _MOST:
+            raise ValueError(f"{where} is negative, or too large")
     return Order(**taken)
+
+
+def _is_count(text: str) -> bool:
+    """Whether a text is a number of elements, as they are the keys of hashes."""
+    return text.isdecimal() and len(text) < len(str(_MOST))
 
 
 def _is_switch(value: object, name: str) -> bool:

@@ -87,9 +87,11 @@ def _end_marked(mark: str) -> None:
                 os.kill(int(environment.parent.name), signal.SIGKILL)
 
 
-def begin_spawned(log: str) -> None:
-    """In a child that libraries are loaded into: what it says goes to a file."""
+def begin_spawned(pipe: Connection, log: str) -> None:
+    """In a child that libraries are loaded into: what it says goes to a file, and the pipe is its
+    alone, since a process that a library forks would keep it open, or answer, too."""
     follow_parent()
+    os.register_at_fork(after_in_child=pipe.close)
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
     for standard in (1, 2):
         os.dup2(descriptor, standard)
@@ -99,10 +101,12 @@ def begin_spawned(log: str) -> None:
 
 
 def said_bytes() -> int:
-    """In such a child: how much it has said so far."""
-    sys.stdout.flush()
-    ctypes.CDLL(None).fflush(None)
-    return os.fstat(1).st_size
+    """In such a child: how much it has said so far; nothing, where a library has closed that."""
+    with suppress(AttributeError, OSError, ValueError):
+        sys.stdout.flush()
+        ctypes.CDLL(None).fflush(None)
+        return os.fstat(1).st_size
+    return 0
 
 
 def answer_jobs(pipe: Connection, done: Callable[[Any], object], *sent: type[Exception]) -> None:

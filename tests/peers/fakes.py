@@ -181,6 +181,47 @@ def noisy() -> str:
     return "1.0"
 
 
+def forking() -> None:
+    """End with a process of one's own that stays, and holds what was open."""
+    if os.fork() == 0:
+        time.sleep(99)
+    os.abort()
+
+
+def twice() -> str:
+    """A library that forks when it is imported, and goes on in both."""
+    os.fork()
+    return "1.0"
+
+
+def mute() -> None:
+    """Close what is said to nobody."""
+    sys.stdout = None
+    with suppress(OSError):
+        os.close(1)
+
+
+class SpeechlessError(Exception):
+    """What has no words, and fails when it is asked for them."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def giving(answers: Any) -> Callable[[Given], Ready]:
+    """What gives this for its answers, whatever it was asked."""
+    return lambda given: Ready(lambda: None, lambda: answers)
+
+
+def alone(act: Callable[[], object]) -> Callable[[Given], Ready]:
+    """A library on streams of its own, that does this at its first call."""
+
+    def run() -> None:
+        act()
+
+    return lambda given: Ready(run, lambda: 0)
+
+
 def spawning() -> str:
     """A library whose helper is in a session of its own, and names the process of the run."""
     subprocess.Popen(["sleep", f"99.{os.getppid()}"], start_new_session=True)
@@ -287,6 +328,20 @@ OWN = (
         "own", lambda given: Ready(lambda: None, lambda: given.data.astype(np.float64).sum()),
         context="own",
     ),
+)  # fmt: skip
+FORKING = (fake("forks", ending(forking)),)
+TWICE = (fake("twice", load=twice),)
+SPEECHLESS = (fake("speechless", raising(SpeechlessError())),)
+MUTE = (fake("mute", ending(mute)),)
+ODD_ANSWERS = (
+    fake("none", giving(np.zeros(0, np.float32))), fake("three", giving([1.0, 2.0, 3.0])),
+    fake("complex", giving(1j)), fake("object", giving(None)),
+    fake("none:own", giving([]), context="own"),
+)  # fmt: skip
+ALONE = (
+    fake("own:aborts", alone(os.abort), context="own"),
+    fake("own:hangs", alone(lambda: time.sleep(99)), context="own"),
+    fake("own:fine", giving(0), context="own", why_not=lambda problem: "takes nothing"),
 )  # fmt: skip
 KEEPING = (fake("keeps", keeping),)
 WRITING = (fake("writes", writing), fake("writes_later", lambda given: writing(given, 6)))

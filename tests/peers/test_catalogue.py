@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from pathlib import Path
 
 import click
 import numpy as np
@@ -71,6 +72,19 @@ def test_one_that_is_too_old_is_told_so(cudareduce: Call, monkeypatch: pytest.Mo
     _, out, _ = cudareduce("list", "peers")
     assert f"{here[0].name}: CCCL 3.0.1 is too old: pip install -U nvidia-cuda-cccl" in out
     assert f"{here[1].name}: " not in out
+
+
+@pytest.mark.parametrize("text", [b"Metadata-Version: 2.1\nName: jax\n", b"\xff\xfe"])
+def test_a_package_without_a_version(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: bytes
+) -> None:
+    """As an installation that broke off leaves one."""
+    (tmp_path / "jax-1.dist-info").mkdir()
+    (tmp_path / "jax-1.dist-info" / "METADATA").write_bytes(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code, out, err = cudareduce("list", "peers")
+    assert code == 0, err
+    assert "jax: its package does not tell its version: pip install -U 'jax[cuda13]'" in out
 
 
 def test_names_of_single_peers() -> None:

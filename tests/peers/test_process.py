@@ -126,6 +126,52 @@ def test_what_takes_its_process_down(registry: Registry, cache: Path) -> None:
         sleep(0.05)
 
 
+def test_answers_are_one_number_a_row(
+    registry: Registry, cache: Path, processes: Processes
+) -> None:
+    """Of none there was nothing wrong."""
+    outcome = processes.outcome(
+        job(registry, cache, "ODD_ANSWERS", rounds=0), Deadline(), lambda: None
+    )
+    assert reasons(outcome) == {
+        "none": "fail: n = 33, exact: it gives 0 answers where 1 should be",
+        "three": "fail: n = 33, exact: it gives 3 answers where 1 should be",
+        "complex": "fail: n = 33, exact: it gives answers of complex128",
+        "object": "fail: n = 33, exact: it gives answers of object",
+        "none:own": "fail: it gives 0 answers where 1 should be",
+    }
+
+
+def test_what_a_process_of_its_own_dies_of(registry: Registry, cache: Path) -> None:
+    """Is the library's own, from its first call on, and --time-limit holds there, too."""
+    with Processes(3.0, serve_fake) as processes:
+        asked = job(registry, cache, "ALONE", rounds=0)
+        outcome = processes.outcome(asked, Deadline(), lambda: None)
+    assert reasons(outcome) == {
+        "own:aborts": "fail: ends its process by SIGABRT",
+        "own:hangs": "fail: no answer after 3 s: it hangs, or --time-limit is too short",
+        "own:fine": "skip: takes nothing",
+    }
+
+
+def test_what_meddles_with_its_process(
+    registry: Registry, cache: Path, processes: Processes
+) -> None:
+    """Takes no other library with it, and no time."""
+    names = ("FORKING", "TWICE", "SPEECHLESS", "MUTE", "FINE")
+    outcome = processes.outcome(
+        job(registry, cache, *names, rounds=0), Deadline(60.0), lambda: None
+    )
+    assert reasons(outcome) == {
+        "forks": "fail: ends its process by SIGABRT",
+        "twice": "pass: ",
+        "speechless": "skip: raises SpeechlessError",
+        "mute": "pass: ",
+        "fine": "pass: ",
+        "fine:as_called": "pass: ",
+    }
+
+
 def helpers() -> list[Path]:
     """What SPAWNING has started for this process."""
     found = []

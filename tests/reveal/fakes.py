@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import sys
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -18,7 +19,7 @@ from cudareduce.peers.contract import Given, Peer, Ready
 from cudareduce.problem.inputs import Array
 from cudareduce.reveal.child import serve
 from tests.fake_gpu import quick
-from tests.peers.fakes import absent, fake
+from tests.peers.fakes import absent, fake, giving
 from tests.reveal.simulated import backwards, in_halves, in_turn
 
 
@@ -97,5 +98,6 @@ OWN = (fake("jax", own, context="own"),)
 FAULTY = (
     fake("cub:raises", acting(_raise)), fake("cub:crashes", acting(os.abort)),
     fake("cub:hangs", acting(lambda: time.sleep(99))), fake("cub:fine", adding(in_halves)),
+    fake("cub:exits", load=lambda: sys.exit(3)), fake("cub:none", giving([])),
     fake("cub:waits", waiting), fake("cub:garbles", acting(_write_into_pipes)),
 )  # fmt: skip

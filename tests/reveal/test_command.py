@@ -163,6 +163,34 @@ def test_what_is_no_table(cudareduce: Call, tmp_path: Path, text: str, says: str
     assert says in err
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("n", -5, "n of row 1 is negative, or too large"),
+        ("items", 10**20, "items of row 1 is negative, or too large"),
+        ("hashes", {"9" * 5000: "a"}, "hashes of row 1 is not what it should be"),
+        ("outcome", "fine", "outcome of row 1 is no word known here"),
+        ("cause", "none", "cause of row 1 is no word known here"),
+    ],
+)
+def test_a_row_that_is_none(
+    cudareduce: Call, tmp_path: Path, field: str, value: object, says: str
+) -> None:
+    table = json.loads((ROOT / "results/nvidia-h200/orders.json").read_text())
+    table["orders"] = [table["orders"][1] | {field: value}]
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps(table))
+    code, _, err = cudareduce("reveal", "--compare", file, "reduce_v7_shuffle", *CPU)
+    assert (code, says in err) == (2, True), err
+
+
+def test_a_table_without_rows(cudareduce: Call, tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_text('{"kind": "orders", "schema": 1, "tool": {}, "device": "", "orders": []}')
+    code, _, err = cudareduce("reveal", "--compare", file, file)
+    assert (code, "it has no row" in err) == (2, True), err
+
+
 def test_a_result_file_is_no_table(cudareduce: Call) -> None:
     file = ROOT / "results/nvidia-h200/sweep.json"
     code, _, err = cudareduce("reveal", "--compare", file, file)
@@ -192,6 +220,9 @@ def test_libraries_that_misbehave(beside: Call, monkeypatch: pytest.MonkeyPatch)
     assert rows["peer:cub:fine"][2] == "fixed"
     assert "peer:cub:raises, n = 40: skipped, raises ValueError: what is this?" in said
     assert "peer:cub:crashes, n = 40: WRONG: ends its process by SIGABRT" in said
+    ends = "cannot be imported (ends its process with code 3): pip install -U fake"
+    assert f"peer:cub:exits, n = 40: skipped, {ends}" in said
+    assert "peer:cub:none, n = 40: WRONG: it gives 0 answers where 1 should be" in said
     silent = "within 0.1 s, nor in 0.9 more: it hangs, or needs a longer --time-limit"
     assert f"peer:cub:hangs, n = 40: WRONG: no answer {silent}" in said
     assert f"peer:cub:waits, n = 40: skipped, no first answer {silent}" in said

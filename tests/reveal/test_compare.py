@@ -18,6 +18,8 @@ ONE = Order(
 NONE: dict[str, Any] = {"hashes": {}, "depth": None, "adds_in": None}
 VARIES = replace(ONE, outcome="varies", **NONE)
 OTHER = replace(ONE, outcome="other", **NONE)
+UNFIT = replace(ONE, outcome="skip", cause="unfit", reason="takes int32", **NONE)
+ABSENT = replace(UNFIT, cause="machine", reason="not installed")
 CASES: dict[str, tuple[Order, Order, str, int]] = {
     "same": (ONE, ONE, "SAME", 0),
     "newer": (ONE, replace(ONE, version="2.0"), "SAME", 0),
@@ -27,6 +29,9 @@ CASES: dict[str, tuple[Order, Order, str, int]] = {
     "varied before": (VARIES, ONE, "CHANGED", 1),
     "varies": (VARIES, VARIES, "SAME", 0),
     "not found": (ONE, replace(ONE, outcome="skip", cause="time", **NONE), "UNCERTAIN", 4),
+    "unfit": (UNFIT, UNFIT, "UNFIT", 0),
+    "unfit before": (UNFIT, ONE, "UNCERTAIN", 4),
+    "absent": (ABSENT, ABSENT, "UNCERTAIN", 4),
     "never known": (OTHER, OTHER, "UNCERTAIN", 4),
     "wrong": (ONE, replace(ONE, outcome="wrong", **NONE), "WRONG", 3),
     "smaller sample": (

@@ -215,6 +215,18 @@ def test_a_wider_accumulator_shows_in_a_sample() -> None:
     )
 
 
+@pytest.mark.parametrize("adds", [compensated, cut_short])
+def test_numbers_among_zeros_tell_of_a_sample(adds: Sum) -> None:
+    """Whose probes are those of additions one after the other."""
+    found, plain = revealed(adds, 5000), revealed(in_turn, 5000)
+    why = "not only additions in float32: in this order they would give other last bits"
+    assert (found.outcome, found.reason) == ("other", why)
+    assert (plain.outcome, plain.adds_in) == ("fixed", None)
+    assert found.tree is not None
+    assert plain.tree is not None
+    assert found.tree.hash == plain.tree.hash
+
+
 def test_no_time() -> None:
     found = revealed(in_turn, 50, limit_s=1e-9)
     assert (found.outcome, found.cause) == ("skip", "time")
