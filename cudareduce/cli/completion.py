@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,26 +41,22 @@ class Named(click.ParamType[str]):
         """Names that begin so; where there is none, the shell may look for files."""
         from click.shell_completion import CompletionItem
 
-        from cudareduce.library.registry import kernels_folder
+        from cudareduce.library.registry import kernel_files, kernels_folder
 
         folders = (kernels_folder(), *(ctx.params.get("folders") or ()))
         names = []
         if self._kernels:
-            names += _stems(folders, "*.cu", "*/*.cu")
+            names += sorted(path.stem for folder in folders for path in kernel_files(folder))
             folder, slash, _ = incomplete.rpartition("/")
             paths = sorted(Path(f"{folder}{slash}").glob("*.cu"))
             names += [f"{folder}{slash}{path.name}" for path in paths]
         if self._suites:
-            names += _stems(folders, "suites/*.toml")
+            found = (path for folder in folders for path in folder.glob("suites/*.toml"))
+            names += sorted(path.stem for path in found)
         if self._kernels and self._suites:
             names.append("all")
-        found = completed([*names, *self._words], incomplete)
-        return found or [CompletionItem(incomplete, type="file")] * self._kernels
-
-
-def _stems(folders: Iterable[Path], *patterns: str) -> list[str]:
-    """Names of files without their suffix; none is opened."""
-    return sorted(p.stem for folder in folders for each in patterns for p in folder.glob(each))
+        completions = completed([*names, *self._words], incomplete)
+        return completions or [CompletionItem(incomplete, type="file")] * self._kernels
 
 
 def completion_script(shell: str, commands: click.Command) -> str:

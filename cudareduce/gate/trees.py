@@ -16,7 +16,7 @@ from cudareduce.gate.request import BaseRequest, Remeasuring
 from cudareduce.gate.rerun import base_choices
 from cudareduce.launch.prelude import device_folder
 from cudareduce.library.kernel import Kernel, load_kernel
-from cudareduce.library.registry import Choice, Registry, kernels_folder
+from cudareduce.library.registry import Choice, Registry, kernel_files, kernels_folder
 from cudareduce.temporary import temporary_folder
 
 
@@ -134,7 +134,7 @@ def load_tree(
     kernels: dict[str, Kernel] = {}
     problems: list[str] = []
     for folder in folders:
-        for path in sorted([*folder.glob("*.cu"), *folder.glob("*/*.cu")]):
+        for path in kernel_files(folder):
             family = path.parent.name if path.parent != folder else folder.name
             try:
                 kernel = load_kernel(path, family)

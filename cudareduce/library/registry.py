@@ -176,6 +176,12 @@ def kernels_folder() -> Path:
     raise UsageError("the kernels folder is missing: install cudareduce again")
 
 
+def kernel_files(folder: Path) -> list[Path]:
+    """The kernels of a folder, in it and one below, in the order of their paths."""
+    found = [*folder.glob("*.cu"), *folder.glob("*/*.cu")]
+    return sorted(path for path in found if path.parent != folder / EXCHANGES)
+
+
 def steps_of(kernels: Mapping[str, Kernel]) -> dict[str | None, list[Kernel]]:
     """The kernels that are a step from each, by its id; under None those that begin a lineage."""
     steps: dict[str | None, list[Kernel]] = {}
@@ -217,9 +223,7 @@ def load_registry(extra: Sequence[Path] = ()) -> Registry:
     for folder in (own, *extra):
         if not folder.is_dir():
             raise UsageError(f"{folder} is not a folder of kernels")
-        for path in sorted([*folder.glob("*.cu"), *folder.glob("*/*.cu")]):
-            if path.parent == own / EXCHANGES:
-                continue
+        for path in kernel_files(folder):
             family = path.parent.name if path.parent != folder else folder.name
             kernel = load_kernel(path, family, foreign=folder != own)
             if kernel.id in kernels:

@@ -11,6 +11,7 @@ import pytest
 
 from cudareduce.device import DeviceInfo
 from cudareduce.launch.case import Case
+from cudareduce.problem.operators import Map
 from cudareduce.profile.static import Known
 from tests.fake_gpu import FakeGpu, use
 from tests.profile.fakes import V0, FakeNcu, N, fake_ncu
@@ -221,21 +222,22 @@ def test_a_name_is_needed(cudareduce: Call) -> None:
 def test_a_launch_shape_and_a_map_of_ones_own(cudareduce: Call, ncu: FakeNcu) -> None:
     ask = ("profile", LADDER[0], "--n", N, "--quiet", "--static")
     with pytest.MonkeyPatch.context() as patch:
-        taken: list[tuple[int, int, str | None]] = []
+        taken: list[Case] = []
 
         def see(cases: Sequence[Case], *_: object) -> Known:
-            taken.extend(
-                (case.block, case.items, case.reduction.map and case.reduction.map.expression)
-                for case in cases
-            )
+            taken.extend(cases)
             return Known(tuple({} for _ in cases), ())
 
         patch.setattr("cudareduce.profile.command.known", see)
         cudareduce(*ask, "--block", 512)
         cudareduce(*ask, "--map", "a * a")
-    assert taken == [(512, 1, None), (256, 1, "a * a")]
-    for option, value, words in (("--block", 33, "takes blocks of 32, 64"),
-                                 ("--items", 3, "takes 1 item a thread"), ("--map", "c", "--map")):  # fmt: skip
+    assert [(case.block, case.reduction.map) for case in taken] == [
+        (512, None),
+        (256, Map("a * a")),
+    ]
+    refused = (("--block", 33, "takes blocks of 32, 64"), ("--items", 3, "takes 1 item a thread"),
+               ("--map", "c", "--map"))  # fmt: skip
+    for option, value, words in refused:
         code, _, err = cudareduce(*ask, option, value)
         assert code == 2
         assert words in err

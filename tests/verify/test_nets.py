@@ -18,6 +18,7 @@ from cudareduce.device import DEFAULT_LIMITS
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case, Prepared, planned
 from cudareduce.library.kernel import load_kernel
+from cudareduce.library.registry import kernel_files
 from cudareduce.problem.operators import reduction_of
 from cudareduce.verify import watchdog
 from cudareduce.verify.job import Job, both, limited, told
@@ -262,7 +263,7 @@ def _case(name: str) -> Case:
     return Case(kernel, reduction_of("sum", "float32"), kernel.block, kernel.items)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "kernels").glob("*/*.cu")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", kernel_files(ROOT / "kernels"), ids=lambda p: p.stem)
 def test_several_blocks_and_turns_are_watched(path: Path) -> None:
     case = _case(path.stem)
     plans = []
