@@ -13,7 +13,7 @@ from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.library.kernel import Kernel, load_kernel
-from cudareduce.library.registry import Registry
+from cudareduce.library.registry import Registry, kernel_files
 from cudareduce.problem.inputs import Array
 from cudareduce.problem.operators import reduction_of
 from cudareduce.reveal.call import kernel_call
@@ -275,7 +275,7 @@ def _reveals(kernel: Kernel) -> bool:
     return takes and not kernel.requires and kernel.id != "reduce_tiles_compensated"
 
 
-KERNELS = {path.stem: load_kernel(path) for path in sorted(ROOT.glob("kernels/*/*.cu"))}
+KERNELS = {path.stem: load_kernel(path) for path in kernel_files(ROOT / "kernels")}
 
 
 @pytest.mark.parametrize("name", [name for name, kernel in KERNELS.items() if _reveals(kernel)])
