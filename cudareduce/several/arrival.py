@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
-from cudareduce.several.link import Link, RankLost
+from cudareduce.several.link import SILENCE_S, Link, RankLost
 from cudareduce.several.meeting import Meeting
 from cudareduce.several.place import OWN, Place
 
@@ -174,6 +174,6 @@ def _line(connection: socket.socket) -> dict[str, Any]:
 
 
 def _linked(rank: int, host: str, connection: socket.socket) -> Link:
-    connection.settimeout(None)
+    connection.settimeout(SILENCE_S)  # sending to one that stands still must end
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return Link(rank, host, connection)

@@ -67,10 +67,8 @@ class Peer:
 
     def _look_for_those_who_gave_up(self) -> None:
         backend, windows = self._stage.backend, self._stage.windows
-        status = windows.part(0, 8)
-        gave_up, whom = backend.download(status, "uint32", 2)
+        gave_up, whom = backend.download(windows.status, "uint32", 2)
         if gave_up:
-            backend.zero(status)
             raise KernelFault(f"rank {windows.rank} has waited too long for rank {whom}")
 
 

@@ -63,8 +63,10 @@ def examine(stage: Stage, engine: Engine, asked: list[int], calls: Iterator[int]
             wrong = wrong or found
         told = [text for text in stage.meeting.everybody(wrong) if text]
         if told:
+            stage.backend.zero(stage.windows.status)
             return Finding(engine.name, told[0], None, None, made)
     same_bits, distinct, wrong = _repeated(stage, engine, max(asked), calls)
+    stage.backend.zero(stage.windows.status)
     return Finding(engine.name, wrong, same_bits, distinct, made + REPEATS)
 
 
@@ -107,7 +109,11 @@ def _repeated(
     bound = ranks * reduction.dtype.epsilon * np.sum(np.abs(held), axis=0)[mine]
     hashes, far = [], None
     for _ in range(REPEATS):
-        answer = _answer(stage, engine, inputs[rank], next(calls), 0)[mine]
+        try:
+            answer = _answer(stage, engine, inputs[rank], next(calls), 0)[mine]
+        except KernelFault as fault:
+            far = f"{fault}, at n = {n}"
+            continue
         hashes.append(hashlib.sha256(np.ascontiguousarray(answer).tobytes()).hexdigest())
         if float_type and not (np.abs(answer - expected(reduction, held)[mine]) <= bound).all():
             far = f"rank {rank}, n = {n}: further off than any order of additions explains"

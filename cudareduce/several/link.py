@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
 from cudareduce.errors import EnvironmentProblem
+
+#: How long a rank may be silent, or take nothing, in s.
+SILENCE_S = 8.0
+#: How long the other end is waited for when a run ends, in s.
+_END_S = 2.0
 
 
 class RankLost(EnvironmentProblem):
@@ -30,13 +37,22 @@ class Link:
     _rest: bytes = b""
 
     def send(self, **message: Any) -> None:
-        """One line, from whichever thread. Raises RankLost if nobody is there."""
+        """One line, from whichever thread. Raises RankLost if nobody is there, or takes it."""
         data = json.dumps(message).encode() + b"\n"
         try:
             with self._sending:
                 self.socket.sendall(data)
+        except TimeoutError:
+            raise self.silent() from None
         except OSError:
             raise self.lost("has ended") from None
+
+    def beat(self) -> None:
+        """Say that this rank lives, if that takes no waiting: the others have a right to it too."""
+        if self._sending.locked() or not select.select([], [self.socket], [], 0)[1]:
+            return
+        with suppress(RankLost):  # whoever waits for that rank finds out
+            self.send()
 
     def receive(self) -> None:
         """Take what has come. Raises RankLost where that is the end, or says that another one is
@@ -54,6 +70,21 @@ class Link:
                 raise RankLost(message["lost"])
             if "value" in message:
                 self.values.append(message["value"])
+
+    def end(self) -> None:
+        """Close it, when the other end has: what that still sends to one that is closed would wipe
+        out what it was told last."""
+        until = time.monotonic() + _END_S
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_WR)
+            self.socket.settimeout(_END_S)
+            while self.socket.recv(1 << 20) and time.monotonic() < until:
+                pass
+        self.socket.close()
+
+    def silent(self) -> RankLost:
+        """The error that says that this rank stands still."""
+        return self.lost(f"has not been heard of for {SILENCE_S:.0f} s")
 
     def lost(self, what: str) -> RankLost:
         """The error that says what has become of this rank."""

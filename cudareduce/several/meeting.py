@@ -13,10 +13,10 @@ from contextlib import suppress
 from threading import Event, Thread
 from typing import Any
 
-from cudareduce.several.link import Link, RankLost
+from cudareduce.several.link import SILENCE_S, Link, RankLost
 
-#: How long a rank may be silent, in s, and how often it says that it lives.
-SILENCE_S, BEAT_S = 8.0, 1.0
+#: How often a rank says that it lives, in s.
+BEAT_S = 1.0
 
 
 class Meeting:
@@ -72,7 +72,7 @@ class Meeting:
     def _find_silent(self) -> None:
         for link in self._links:
             if time.monotonic() - link.heard > SILENCE_S:
-                raise link.lost(f"has not been heard of for {SILENCE_S:.0f} s")
+                raise link.silent()
 
     def _tell(self, why: str) -> None:
         """Let those at the other ends know why the run ends; rank 0 tells all."""
@@ -83,8 +83,7 @@ class Meeting:
     def _beat(self) -> None:
         while not self._over.wait(BEAT_S):
             for link in self._links:
-                with suppress(RankLost):  # whoever waits for it finds out
-                    link.send()
+                link.beat()
 
     def __enter__(self) -> Meeting:
         return self
@@ -95,4 +94,4 @@ class Meeting:
         self._over.set()
         self._beating.join()
         for link in self._links:
-            link.socket.close()
+            link.end()

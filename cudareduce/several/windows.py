@@ -61,6 +61,12 @@ class Windows:
     rank: int
     layout: Layout
 
+    @property
+    def status(self) -> Part:
+        """Whether this rank has waited too long, and for whom: two words, which stay until they
+        are cleared."""
+        return self.part(0, 8)
+
     def part(self, offset: int, nbytes: int) -> Part:
         """Some bytes of the own window."""
         return Part(self.addresses[self.rank] + offset, nbytes)

@@ -60,7 +60,7 @@ class Cuda:
         return Module("buffer", cubin, self.log)
 
     def memcpy_htod(self, address: str, value: Any) -> None:
-        self.log.append(("copied", address, value.dtype.name, int(value)))
+        self.log.append(("copied", address, value.dtype.name, *map(int, value)))
 
     def compile(self, text: str, **options: Any) -> bytes:
         self.log.append(("compiled", text))
@@ -204,6 +204,8 @@ def test_constants_are_of_64_bits(tmp_path: Path, cuda: Cuda) -> None:
     [program] = Modules(cuda, cuda, cache=tmp_path).build([source("text")])
     loaded(program).set_constant("COUNT", 2**40 + 5)
     assert cuda.log[-1] == ("copied", "address of COUNT", "uint64", 2**40 + 5)
+    loaded(program).set_constant("WINDOW", 2**63, 7)
+    assert list(cuda.log[-1]) == ["copied", "address of WINDOW", "uint64", 2**63, 7]
 
 
 @pytest.mark.parametrize("quick", [False, True])

@@ -147,8 +147,9 @@ def test_under_a_launcher(
 def test_a_rank_that_is_gone_ends_the_run(home: dict[str, str], how: signal.Signals) -> None:
     command = [sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--n", "2^20",
                "--engine", "host", "--ranks", "3"]  # fmt: skip
-    process = subprocess.Popen(command, env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               text=True)  # fmt: skip
+    process = subprocess.Popen(
+        command, env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     victim = None
     while victim is None:
         assert process.poll() is None
@@ -157,7 +158,10 @@ def test_a_rank_that_is_gone_ends_the_run(home: dict[str, str], how: signal.Sign
     time.sleep(2.5)  # they have met
     os.kill(victim, how)
     began = time.monotonic()
-    out, err = process.communicate(timeout=60)
+    try:
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 6, out + err
     assert "rank 2 on " in err
     assert ("has ended" if how == signal.SIGKILL else "has not been heard of") in err

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cudareduce.errors import UsageError
-from cudareduce.several import arrival, meeting
+from cudareduce.several import arrival, link, meeting
 from cudareduce.several.arrival import meet
 from cudareduce.several.link import RankLost
 from cudareduce.several.meeting import Meeting
@@ -157,7 +157,8 @@ def _end(where: str, how: str) -> None:
 def test_a_rank_that_is_gone_is_named_on_all(
     how: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meeting, "SILENCE_S", 2.0)
+    for module in (link, meeting, arrival):
+        monkeypatch.setattr(module, "SILENCE_S", 2.0)
     monkeypatch.setattr(meeting, "BEAT_S", 0.2)
     where = str(tmp_path / "m")
     process = multiprocessing.get_context("fork").Process(target=_end, args=(where, how))
@@ -165,7 +166,7 @@ def test_a_rank_that_is_gone_is_named_on_all(
 
     def wait(met: Meeting) -> Any:
         met.barrier()
-        return met.everybody(None)
+        return met.everybody("x" * 20_000_000)  # more than lies between two sockets
 
     def one(rank: int) -> str:
         try:

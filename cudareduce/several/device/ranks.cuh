@@ -10,14 +10,16 @@ template <typename T> using Shared = cuda::atomic_ref<T, cuda::thread_scope_syst
 // The first words of a window: 1 if this rank has waited too long for another one, and for which.
 struct Status { unsigned gave_up, whom; };
 
-// Wait until `ready`, but not for ever: a rank that has ended would leave this GPU hanging.
+// Wait until `ready`, but not for ever, since a rank that has ended would leave this GPU hanging; and who
+// has given up once waits for nobody any more.
 template <typename Ready> __device__ void wait(unsigned whom, Ready ready)
 {
+    volatile Status *status = at<Status>(RANK[0], 0);
     const long long begin = clock64();
-    while (!ready())
-        if (clock64() - begin > PATIENCE) {
-            Status *status = at<Status>(RANK[0], 0);
-            status->whom = whom;
+    for (unsigned looks = 1; !ready(); looks++)
+        if (looks % 1024 == 0 && (status->gave_up || clock64() - begin > PATIENCE)) {
+            if (!status->gave_up)
+                status->whom = whom;
             status->gave_up = 1;
             return;
         }
