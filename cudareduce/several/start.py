@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 
 from cudareduce.errors import worst_exit_code
@@ -15,8 +16,8 @@ from cudareduce.several.place import OWN
 from cudareduce.temporary import temporary_folder
 
 #: How long the others may go on when one has ended with an error, in s: they learn of it by
-#: themselves, unless they stand still.
-_GRACE_S = 12.0
+#: themselves, unless they stand still; and when rank 0 has, which has told them.
+_GRACE_S, _TOLD_S = 12.0, 2.0
 _LOOK_S = 0.05
 #: Lines of a rank that has said nothing but on its standard error.
 _MOST_LINES = 20
@@ -63,12 +64,11 @@ def _errors(folder: Path, rank: int) -> Path:
 
 def _wait(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
     """Until all have ended, or some time after one has ended with an error."""
-    until: float | None = None
-    while any(process.poll() is None for process in ranks):
-        if until is None and any(process.returncode for process in ranks):
-            until = time.monotonic() + _GRACE_S
-        if until is not None and time.monotonic() > until:
-            return
+    until = inf
+    while any(process.poll() is None for process in ranks) and time.monotonic() < until:
+        if any(process.returncode for process in ranks):
+            grace = _TOLD_S if ranks[0].returncode else _GRACE_S
+            until = min(until, time.monotonic() + grace)
         time.sleep(_LOOK_S)
 
 
