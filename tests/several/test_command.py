@@ -15,9 +15,8 @@ import pytest
 
 from cudareduce.several.exchange import COLLECTIVES, load_exchanges
 from tests.conftest import ROOT
+from tests.several.wrong import EDITS, write
 
-WRONG = Path(__file__).parent / "wrong"
-NAMES = sorted(path.stem.removeprefix("all_reduce_") for path in WRONG.glob("*.cu"))
 Ranks = Callable[..., tuple[int, str, str]]
 
 
@@ -62,10 +61,13 @@ def test_other_operators(collective: Ranks, op: str, dtype: str) -> None:
     assert out.count(" right ") == 4
 
 
-def test_each_wrong_one_is_told(collective: Ranks) -> None:
+def test_each_wrong_one_is_told(collective: Ranks, tmp_path: Path) -> None:
     """Left out or taken twice, shares that do not meet, barriers and numbers that are missing."""
-    engines = ",".join(["peer:no_barrier", *(f"peer:{name}" for name in NAMES)])
-    code, out, err = collective("all-reduce", "--kernels", WRONG, "--ranks", 3, "--engine", engines,
+    wrong = tmp_path / "wrong"
+    wrong.mkdir()
+    write(wrong)
+    engines = ",".join(["peer:no_barrier", *(f"peer:{edit.name}" for edit in EDITS)])
+    code, out, err = collective("all-reduce", "--kernels", wrong, "--ranks", 3, "--engine", engines,
                                 "--format", "json")  # fmt: skip
     rows = {row["engine"]: row["wrong"] for row in json.loads(out)}
     assert code == 3, err
