@@ -29,7 +29,7 @@ from cudareduce.several.windows import layout, mapped_windows
 #: Ranks where nobody says how many, and there are no GPUs to count.
 _RANKS = 2
 #: Bytes of an array that travels in packets at most: half of what travels are numbers.
-_MOST_MAIL = 2**20
+_MOST_MAIL = 2**18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,13 +129,9 @@ def _examined(
         for engine in _engines(request, chosen, stage):
             if isinstance(engine, BuildError):
                 raise engine
-            asked = list(request.n)
-            if not engine.mail:
-                findings.append(examine(stage, engine, asked, calls))
-                continue
-            small = [n for n in asked if n * reduction.dtype.size <= _MOST_MAIL]
-            if small:
-                findings.append(examine(stage, engine, small, calls))
+            most = _MOST_MAIL // reduction.dtype.size if engine.mail else max(request.n)
+            asked = sorted({min(n, most) for n in request.n})
+            findings.append(examine(stage, engine, asked, calls))
     return findings
 
 

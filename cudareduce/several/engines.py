@@ -19,7 +19,10 @@ from cudareduce.problem.operators import Reduction
 from cudareduce.several.elements import UFUNCS, read, share, stored
 from cudareduce.several.exchange import Collective, Exchange, source, vector_of
 from cudareduce.several.meeting import Meeting
-from cudareduce.several.windows import MOST_BLOCKS, Windows
+from cudareduce.several.windows import Windows
+
+#: Blocks of a launch at most: all of them must be under way, and the emulator has twice as many.
+_BLOCKS = 64
 
 
 class Engine(Protocol):
@@ -57,8 +60,7 @@ class Peer:
         stage, kernel = self._stage, self._kernel
         vector, parts = vector_of(stage.reduction), stage.windows.layout
         count = n if kernel.mail else -(-n // vector)
-        grid = max(1, min(-(-count // kernel.block), MOST_BLOCKS,
-                          stage.backend.limits().sm_count))  # fmt: skip
+        grid = max(1, min(-(-count // kernel.block), _BLOCKS))
         places = [parts.input, parts.output, count, parts.flags, parts.mail, call]
         self._program.set_constant("LATE", late)
         stage.backend.launcher(self._program, grid, kernel.block, places)()

@@ -34,10 +34,11 @@ LATE_S, STUMBLE = 2e-3, 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came of an engine: why it is wrong, if it is; whether all ranks had the same bits; how
-    many answers differed among how many calls with the same input."""
+    """What came of an engine on arrays of up to `n` elements: why it is wrong, if it is; whether
+    all ranks had the same bits; how many answers there were to one input; how many calls."""
 
     engine: str
+    n: int
     wrong: str | None
     same_bits: bool | None
     distinct: int | None
@@ -64,10 +65,10 @@ def examine(stage: Stage, engine: Engine, asked: list[int], calls: Iterator[int]
         told = [text for text in stage.meeting.everybody(wrong) if text]
         if told:
             stage.backend.zero(stage.windows.status)
-            return Finding(engine.name, told[0], None, None, made)
+            return Finding(engine.name, n, told[0], None, None, made)
     same_bits, distinct, wrong = _repeated(stage, engine, max(asked), calls)
     stage.backend.zero(stage.windows.status)
-    return Finding(engine.name, wrong, same_bits, distinct, made + REPEATS)
+    return Finding(engine.name, max(asked), wrong, same_bits, distinct, made + REPEATS)
 
 
 def _wrong(stage: Stage, engine: Engine, n: int, turn: int, number: int) -> str | None:

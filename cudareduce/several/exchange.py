@@ -30,7 +30,7 @@ COLLECTIVES: dict[Collective, str] = {
 #: Bytes of a load.
 PACK_BYTES = 16
 #: How long a rank waits on the device, in clocks of an SM, or ns of the emulator.
-PATIENCE = 4_000_000_000
+PATIENCE = 10_000_000_000
 _OPENS, _CLOSES = "/*+++", "+++*/"
 
 

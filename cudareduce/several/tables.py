@@ -30,6 +30,10 @@ def finding_section(
         for finding in found
     )
     notes = [f"{finding.engine}: WRONG: {finding.wrong}" for finding in found if finding.wrong]
+    notes += [
+        f"{finding.engine}: up to {size_text(finding.n)}: more is too much for mail"
+        for finding in found if finding.n < n and not finding.wrong
+    ]  # fmt: skip
     if collective == "all-reduce":
         notes.append("same bits: on all ranks")
     title = (
