@@ -90,7 +90,7 @@ def _marks(alt: Any, figure: Bars) -> list[Any]:
     for k, (at, told) in enumerate(marks):
         data = alt.Chart(alt.Data(values=[{"at": at, "told": told}]))
         found.append(data.mark_rule(color=LIMIT, strokeDash=[2, 3]).encode(x="at:Q"))
-        side = "right" if k == 0 and len(marks) > 1 else "left"
-        text = data.mark_text(align=side, dx=-4 if side == "right" else 4, dy=-6, color=LIMIT)
+        # to the left, one above the other: to the right a phone has no room
+        text = data.mark_text(align="right", dx=-4, dy=-6 - 12 * k, color=LIMIT)
         found.append(text.encode(x="at:Q", y=alt.value(0), text="told:N"))
     return found
