@@ -68,7 +68,7 @@ def _errors(folder: Path, rank: int) -> Path:
 def _wait(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
     """Until all have ended, or some time after one has ended with an error."""
     until = inf
-    while any(process.poll() is None for process in ranks) and time.monotonic() < until:
+    while None in [process.poll() for process in ranks] and time.monotonic() < until:
         if any(process.returncode for process in ranks):
             grace = _TOLD_S if ranks[0].returncode else _GRACE_S
             until = min(until, time.monotonic() + grace)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.several.exchange import COLLECTIVES, load_exchanges
+from cudareduce.several.start import _wait
 from tests.conftest import ROOT
 from tests.several.wrong import EDITS, write
 
@@ -187,6 +188,15 @@ def test_under_a_launcher(
     assert " right " in told[0][0]
     assert told[1] == ("", "")
     assert not list(tmp_path.glob(".cudareduce*"))
+
+
+def test_rank_0_that_stands_still_ends_the_run() -> None:
+    """Those behind it are looked at too, though it has not ended."""
+    with subprocess.Popen(["sleep", "60"]) as first, subprocess.Popen(["false"]) as second:
+        began = time.monotonic()
+        _wait([first, second])
+        assert time.monotonic() - began < 20
+        first.kill()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
