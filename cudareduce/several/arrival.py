@@ -26,6 +26,8 @@ from cudareduce.several.place import OWN, Place
 ARRIVAL_S = 8.0
 #: A greeting is short, and quick: whoever sends more, or nothing, is nobody of ours.
 _GREETING_BYTES, _GREETING_S = 4096, 2.0
+#: What comes of greetings and notes that are none: strangers' text may be anything.
+_RUBBISH = (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +122,10 @@ def _accept(place: Place, server: socket.socket, token: str) -> list[Link]:
 
 def _greeted(connection: socket.socket, token: str, size: int) -> Link | None:
     """The rank at the other end; None if that is nobody of ours."""
-    connection.settimeout(_GREETING_S)
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        greeting = _line(connection)
+    with suppress(*_RUBBISH):
+        greeting = _line(connection, time.monotonic() + _GREETING_S)
         rank, host = int(greeting["rank"]), str(greeting["host"])
-        if hmac.compare_digest(str(greeting["token"]), token) and 0 < rank < size:
+        if hmac.compare_digest(str(greeting["token"]).encode(), token.encode()) and 0 < rank < size:
             return _linked(rank, host, connection)
     return None
 
@@ -134,15 +135,14 @@ def _dial(place: Place, where: str, address: tuple[str, int] | None) -> Link:
     until = time.monotonic() + ARRIVAL_S
     greeting = {"rank": place.rank, "host": socket.gethostname()}
     while time.monotonic() < until:
-        with suppress(OSError, ValueError, TypeError, KeyError):
+        with suppress(*_RUBBISH):
             if address is None:
                 note = Note(*json.loads(Path(where).read_text()))
             else:
                 note = Note([address[0]], address[1], place.job)
             connection = _connected(note)
             connection.sendall(json.dumps(greeting | {"token": note.token}).encode() + b"\n")
-            connection.settimeout(max(0.01, until - time.monotonic()))
-            return _linked(0, str(_line(connection)["host"]), connection)
+            return _linked(0, str(_line(connection, until)["host"]), connection)
         time.sleep(0.05)
     raise RankLost(
         f"rank 0 did not appear at {where} within {ARRIVAL_S:.0f} s, or all others did not: see "
@@ -158,11 +158,15 @@ def _connected(note: Note) -> socket.socket:
     return socket.create_connection((note.hosts[-1], note.port), _GREETING_S)
 
 
-def _line(connection: socket.socket) -> dict[str, Any]:
-    """The first line that comes, and nothing behind it. Raises OSError, ValueError and
-    TypeError."""
+def _line(connection: socket.socket, until: float) -> dict[str, Any]:
+    """The first line that comes, and nothing behind it, if all of it does in time. Raises what is
+    in `_RUBBISH`."""
     data = b""
     while not data.endswith(b"\n"):
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        connection.settimeout(left)
         byte = connection.recv(1)
         if not byte or len(data) > _GREETING_BYTES:
             raise ValueError("no greeting")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -100,6 +102,7 @@ def _take_part(request: CollectiveRequest, chosen: list[Exchange], meeting: Meet
     """What one rank does; the code that all end with."""
     spec, remarks = choose_backend("cpu", 0, not request.no_cache)
     first = meeting.rank == 0
+    _agree(request, chosen, meeting)
     for remark in remarks if first else ():
         say(remark)
     reductions = [reduction_of(request.op, name) for name in request.dtype]
@@ -117,6 +120,17 @@ def _take_part(request: CollectiveRequest, chosen: list[Exchange], meeting: Meet
         publish(request.outputs, sections, texts)
     wrong = any(finding.wrong for some in found.values() for finding in some)
     return int(meeting.share(3 if wrong else 0))
+
+
+def _agree(request: CollectiveRequest, chosen: list[Exchange], meeting: Meeting) -> None:
+    """A UsageError where ranks were asked for different things: they would not meet in a call."""
+    texts = [hashlib.sha256(kernel.text.encode()).hexdigest() for kernel in chosen]
+    asked = [request.collective, request.n, request.op, request.dtype, _by_host(request), texts]
+    if len({json.dumps(each) for each in meeting.everybody(asked)}) > 1:
+        raise UsageError(
+            "ranks were asked for different things: start all with the same command, and the "
+            "same kernels"
+        )
 
 
 def _examined(
@@ -156,6 +170,10 @@ def _engines(
     request: CollectiveRequest, chosen: list[Exchange], stage: Stage
 ) -> list[Engine | BuildError]:
     engines: list[Engine | BuildError] = [*peer_engines(stage, chosen, STUMBLE)]
-    if not request.engine or "host" in request.engine:
+    if _by_host(request):
         engines.append(Host(stage))
     return engines
+
+
+def _by_host(request: CollectiveRequest) -> bool:
+    return not request.engine or "host" in request.engine

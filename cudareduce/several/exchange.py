@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from cudareduce.backend import Source
 from cudareduce.errors import UsageError
 from cudareduce.launch.prelude import prelude
+from cudareduce.library.reading import read_source
 from cudareduce.library.registry import EXCHANGES, kernels_folder
 from cudareduce.library.toml import BadToml, parse
 from cudareduce.problem.operators import Reduction
@@ -66,12 +67,19 @@ def load_exchanges(folders: Sequence[Path] = ()) -> dict[str, Exchange]:
         for path in sorted(folder.glob("*.cu")):
             if path.stem in found:
                 raise UsageError(f"{path} and {found[path.stem].path} have the same name")
-            found[path.stem] = _load(path)
+            new = _load(path)
+            for old in found.values():
+                if (old.collective, old.short) == (new.collective, new.short):
+                    raise UsageError(
+                        f"{path} and {old.path} are both called peer:{new.short}: give one "
+                        "another name"
+                    )
+            found[path.stem] = new
     return found
 
 
 def _load(path: Path) -> Exchange:
-    text = path.read_text(encoding="utf-8")
+    text = read_source(path)
     head, opened, rest = text.partition(_OPENS)
     body, closed, _ = rest.partition(_CLOSES)
     if not opened or not closed or head.strip():
@@ -83,9 +91,25 @@ def _load(path: Path) -> Exchange:
         raise UsageError(f"{path}: the header is not valid TOML: {error}") from None
     except TypeError as error:
         raise UsageError(f"{path}: {str(error).partition('() ')[2]} in the header") from None
-    if found.collective not in COLLECTIVES:
-        raise UsageError(f"{path}: collective: one of {', '.join(COLLECTIVES)}")
+    for key, value in values.items():
+        problem = _problem(key, value)
+        if problem:
+            raise UsageError(f"{path}: {key}: {problem}")
     return found
+
+
+def _problem(key: str, value: Any) -> str | None:
+    """Why a value is not allowed under its key, or None if it is."""
+    if key == "block":  # to isinstance true is a number; a barrier takes a thread for each rank
+        good = type(value) is int and 32 <= value <= 1024
+        return None if good else "must be a whole number of threads from 32 to 1024"
+    if key == "mail":
+        return None if type(value) is bool else "must be true or false"
+    if not isinstance(value, str) or not value.strip():
+        return "must be a text, not empty"
+    if key == "collective" and value not in COLLECTIVES:
+        return f"one of {', '.join(COLLECTIVES)}"
+    return None
 
 
 def of_collective(exchanges: Mapping[str, Exchange], collective: Collective) -> dict[str, Exchange]:

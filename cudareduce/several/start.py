@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -29,15 +30,17 @@ def start(size: int, argv: Sequence[str]) -> int:
     end with an error that rank 0 has not told."""
     with temporary_folder() as folder:
         meeting = Path(folder, "meeting.json")
-        ranks = [_rank(rank, size, argv, meeting) for rank in range(size)]
+        ranks: list[subprocess.Popen[bytes]] = []
         try:
+            ranks.extend(_rank(rank, size, argv, meeting) for rank in range(size))
             _wait(ranks)
-        finally:  # also where the user has interrupted it
+            standing = [rank for rank, process in enumerate(ranks) if process.poll() is None]
+        finally:  # also where the user has interrupted it, and be it while they start
             for process in ranks:
                 if process.poll() is None:
                     process.kill()
                 process.wait()
-        _tell_crashes(ranks, meeting.parent)
+        _tell_crashes(ranks, standing, meeting.parent)
     codes = [process.returncode for process in ranks]
     return next((code for code in codes if code in (130, 70)), None) or worst_exit_code(
         {code if code >= 0 else 6 for code in codes}
@@ -65,18 +68,31 @@ def _errors(folder: Path, rank: int) -> Path:
 def _wait(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
     """Until all have ended, or some time after one has ended with an error."""
     until = inf
-    while any(process.poll() is None for process in ranks) and time.monotonic() < until:
+    while None in [process.poll() for process in ranks] and time.monotonic() < until:
         if any(process.returncode for process in ranks):
             grace = _TOLD_S if ranks[0].returncode else _GRACE_S
             until = min(until, time.monotonic() + grace)
         time.sleep(_LOOK_S)
 
 
-def _tell_crashes(ranks: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
-    """What ranks have printed that a signal has ended: they could tell nobody else."""
+def _tell_crashes(
+    ranks: Sequence[subprocess.Popen[bytes]], standing: Sequence[int], folder: Path
+) -> None:
+    """What has become of ranks that a signal has ended, and what they have printed: they could tell
+    nobody else. Those that were still `standing` at the end were ended here."""
     for rank, process in enumerate(ranks):
-        if rank and process.returncode < 0:
-            with suppress(OSError):
-                lines = _errors(folder, rank).read_text(errors="replace").splitlines()
-                for line in lines[-_MOST_LINES:]:
-                    print(f"rank {rank}: {line}", file=sys.stderr)
+        if process.returncode >= 0:
+            continue
+        with suppress(OSError):
+            lines = _errors(folder, rank).read_text(errors="replace").splitlines()
+            for line in lines[-_MOST_LINES:]:
+                print(f"rank {rank}: {line}", file=sys.stderr)
+        what = "stood still and was ended" if rank in standing else _ended_by(-process.returncode)
+        print(f"rank {rank} {what}", file=sys.stderr)
+
+
+def _ended_by(number: int) -> str:
+    """What a signal says: a kernel that reads or writes out of bounds ends its rank by one."""
+    name = signal.strsignal(number) or f"signal {number}"
+    out = number in (signal.SIGSEGV, signal.SIGBUS)
+    return f"was ended: {name}" + (": see what its kernel reads and writes" if out else "")

@@ -84,9 +84,16 @@ def mapped_windows(meeting: Meeting, parts: Layout) -> Iterator[Windows]:
         )
     with temporary_folder() as folder:
         own = Path(folder, "window")
-        with own.open("wb") as file:
-            file.truncate(parts.nbytes)
-        maps = [_mapped(Path(path), parts.nbytes) for path in meeting.everybody(str(own))]
+        try:
+            with own.open("wb") as file:
+                file.truncate(parts.nbytes)
+            maps = [_mapped(Path(path), parts.nbytes) for path in meeting.everybody(str(own))]
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or "more than can be addressed"
+            raise EnvironmentProblem(
+                f"there is no room for windows of {parts.nbytes} bytes ({why}): give fewer "
+                "elements with --n"
+            ) from None
         try:
             words = [ctypes.c_char.from_buffer(each) for each in maps]
             addresses = tuple(ctypes.addressof(word) for word in words)

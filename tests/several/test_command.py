@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.several.exchange import COLLECTIVES, load_exchanges
+from cudareduce.several.start import _wait
 from tests.conftest import ROOT
 from tests.several.wrong import EDITS, write
 
@@ -101,6 +102,50 @@ def test_a_kernel_of_ones_own(collective: Ranks, tmp_path: Path) -> None:
     assert err.count("was not declared in this scope") == 1
 
 
+def edited(folder: Path, old: str, new: str) -> tuple[object, ...]:
+    """What asks for a kernel of one's own, with a fault."""
+    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
+    assert old in text
+    text = text.replace("all_reduce_one_shot", "all_reduce_mine").replace(old, new)
+    (folder / "all_reduce_mine.cu").write_text(text)
+    return ("all-reduce", "--kernels", folder, "--engine", "peer:mine", "--n", 4099)
+
+
+def test_whole_numbers_are_looked_at_in_all_calls(collective: Ranks, tmp_path: Path) -> None:
+    behind = "meet(flags, 2 * call + 1);"
+    late = "if (call > 60 && threadIdx.x + blockIdx.x == 0) at<Pack>(RANK[0], out)->at[0] = 99;"
+    ask = edited(tmp_path, behind, f"{behind} {late}")
+    code, out, _ = collective(*ask, "--dtype", "int32")
+    assert code == 3
+    assert "another answer at a call with the input of the call before" in out
+
+
+def test_a_rank_that_crashes_is_told(collective: Ranks, tmp_path: Path) -> None:
+    code, out, err = collective(*edited(tmp_path, "0, packs,", "0, packs + (1ull << 30),"))
+    assert (code, out) == (6, "")
+    assert "see what its kernel reads and writes" in err
+
+
+def test_more_than_there_is_room_for(collective: Ranks) -> None:
+    code, out, err = collective("all-reduce", "--n", "2^48", "--engine", "host")
+    assert (code, out) == (6, "")
+    assert "give fewer elements with --n" in err
+
+
+def test_ranks_that_were_asked_for_different_things(home: dict[str, str], tmp_path: Path) -> None:
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--n", n,
+             "--engine", "host"],
+            env=home | {"RANK": str(rank), "WORLD_SIZE": "2"}, cwd=tmp_path,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) for rank, n in enumerate(("8", "4096"))
+    ]  # fmt: skip
+    told = [rank.communicate(timeout=60)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [2, 2], told
+    assert all("ranks were asked for different things" in text for text in told)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -143,6 +188,15 @@ def test_under_a_launcher(
     assert " right " in told[0][0]
     assert told[1] == ("", "")
     assert not list(tmp_path.glob(".cudareduce*"))
+
+
+def test_rank_0_that_stands_still_ends_the_run() -> None:
+    """Those behind it are looked at too, though it has not ended."""
+    with subprocess.Popen(["sleep", "60"]) as first, subprocess.Popen(["false"]) as second:
+        began = time.monotonic()
+        _wait([first, second])
+        assert time.monotonic() - began < 20
+        first.kill()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -66,6 +67,37 @@ def test_headers_that_say_too_little(text: str, words: str, tmp_path: Path) -> N
     with pytest.raises(UsageError) as caught:
         load_exchanges([tmp_path])
     assert words in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('block = "x"', "block: must be a whole number of threads from 32 to 1024"),
+        ("block = 0", "block: must be"),
+        ("block = true", "block: must be"),
+        ("block = 100000", "block: must be"),
+        ('block = 64\nmail = "yes"', "mail: must be true or false"),
+        ("block = 64\nwrong = 4", "wrong: must be a text"),
+    ],
+)
+def test_headers_that_say_what_cannot_be(line: str, words: str, tmp_path: Path) -> None:
+    text = EXCHANGES["all_reduce_one_shot"].text.replace("block      = 512", line)
+    (tmp_path / "x.cu").write_text(text)
+    with pytest.raises(UsageError, match=words):
+        load_exchanges([tmp_path])
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.cu")
+    with pytest.raises(UsageError, match="a device or a pipe"):
+        load_exchanges([tmp_path])
+
+
+def test_two_of_one_short_name(tmp_path: Path) -> None:
+    text = EXCHANGES["all_reduce_one_shot"].text.replace("all_reduce_one_shot", "one_shot")
+    (tmp_path / "one_shot.cu").write_text(text)
+    with pytest.raises(UsageError, match="are both called peer:one_shot"):
+        load_exchanges([tmp_path])
 
 
 def test_two_of_one_name(tmp_path: Path) -> None:

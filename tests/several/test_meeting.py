@@ -119,6 +119,7 @@ def test_strangers_are_not_let_in(tmp_path: Path) -> None:
 
     greetings = [
         b"GET / HTTP/1.1\r\n\n", b"[]\n", b"x" * 5000 + b"\n",
+        b"[" * 4000 + b"\n", b'{"rank": 1e999, "host": "h", "token": "TOKEN"}\n',
         b'{"rank": 1, "host": "h", "token": "wrong"}\n',
         b'{"rank": 7, "host": "h", "token": "TOKEN"}\n',
         b'{"rank": 0, "host": "h", "token": "TOKEN"}\n',
@@ -129,6 +130,17 @@ def test_strangers_are_not_let_in(tmp_path: Path) -> None:
         with pool.submit(meet, of(1, 2), str(path)).result() as one, first.result() as zero:
             told = pool.submit(zero.everybody, "zero")
             assert one.everybody("one") == ["zero", "one"] == told.result()
+
+
+def test_notes_that_are_none_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrival, "ARRIVAL_S", 0.3)
+    deep, far = "[" * 9999, '[["127.0.0.1"], 99999, "x"]'
+    for text in ('[[], 9, "x"]', '[["127.0.0.1"], 1e999, "x"]', far, deep):
+        (tmp_path / "m").write_text(text)
+        with pytest.raises(RankLost, match="rank 0 did not appear"):
+            meet(of(1, 2), str(tmp_path / "m"))
 
 
 def test_a_rank_that_fails_tells_all(tmp_path: Path) -> None:
