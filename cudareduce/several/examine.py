@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cudareduce.errors import KernelFault
+from cudareduce.problem.operators import Reduction
 from cudareduce.several.elements import (
     Array,
     at_random,
@@ -24,7 +25,8 @@ from cudareduce.several.elements import (
     whole,
 )  # fmt: skip
 from cudareduce.several.engines import Engine, Stage
-from cudareduce.several.exchange import vector_of
+from cudareduce.several.exchange import PACK_BYTES, vector_of
+from cudareduce.several.windows import GUARD_BYTES, Part
 
 #: Calls with inputs that change, and with one that does not; how late a rank is, in s, on the host,
 #: and in a kernel's clocks, or the emulator's ns.
@@ -77,22 +79,53 @@ def _wrong(stage: Stage, engine: Engine, n: int, turn: int, number: int) -> str 
     late = turn % ranks
     if stage.meeting.rank == late:
         time.sleep(LATE_S)
+    inputs = [_given(reduction, rank, turn, n, late) for rank in range(ranks)]
     try:
-        answer = _answer(stage, engine, whole(reduction, stage.meeting.rank, turn, n), number, late)
+        answer = _answer(stage, engine, inputs[stage.meeting.rank], number, late)
     except KernelFault as fault:
         return f"{fault}, at n = {n}"
-    want = expected(reduction, [whole(reduction, rank, turn, n) for rank in range(ranks)])
     mine = share(stage.collective, reduction, stage.meeting.rank, ranks, n)
-    right = read(stored(want, reduction.dtype), reduction.dtype)[mine]
+    right = read(stored(expected(reduction, inputs), reduction.dtype), reduction.dtype)[mine]
     got = answer[mine]
-    off = np.flatnonzero(~(got == right))
+    off = np.flatnonzero(~((got == right) | ((got != got) & (right != right))))
     if not len(off):
-        return None
+        return _beside(stage, mine, n)
     first = off[0]
     return (
         f"rank {stage.meeting.rank}, n = {n}, call {turn + 1}: element {mine.start + first} is "
         f"{got[first]}, not {right[first]}; {len(off)} of {len(right)} are wrong"
     )
+
+
+def _given(reduction: Reduction, rank: int, turn: int, n: int, late: int) -> Array:
+    """The elements of a rank at a call; at the last one, of floats, one is NaN."""
+    values = whole(reduction, rank, turn, n)
+    if turn < CALLS - 1 or reduction.dtype.kind != "float" or rank != late:
+        return values
+    values = values.astype(np.float64)
+    values[n // 2] = np.nan
+    return values
+
+
+def _beside(stage: Stage, mine: slice, n: int) -> str | None:
+    """What this rank's output holds beside its answer, but for the rest of a pack, if anything."""
+    size = stage.reduction.dtype.size
+    room = _room(stage, n)
+    held = stage.backend.download(room, "uint8", room.nbytes).copy()
+    held[mine.start * size : -(-mine.stop * size // PACK_BYTES) * PACK_BYTES] = 0xFF
+    written = np.flatnonzero(held != 0xFF)
+    if not len(written):
+        return None
+    return (
+        f"rank {stage.meeting.rank}, n = {n}: it writes where nothing of the answer lies, from "
+        f"element {written[0] // size} on"
+    )
+
+
+def _room(stage: Stage, n: int) -> Part:
+    """The output of a call with some bytes behind it, which nobody may write."""
+    packs = -(-n * stage.reduction.dtype.size // PACK_BYTES)
+    return stage.windows.part(stage.windows.layout.output, packs * PACK_BYTES + GUARD_BYTES)
 
 
 def _repeated(
@@ -136,7 +169,7 @@ def _answer(stage: Stage, engine: Engine, values: Array, call: int, late: int) -
     dtype, parts, n = stage.reduction.dtype, stage.windows.layout, len(values)
     output = stage.windows.part(parts.output, n * dtype.size)
     given = stage.windows.part(parts.input, n * dtype.size)
-    stage.backend.poison(output)
+    stage.backend.poison(_room(stage, n))
     stage.backend.write(given, stored(values, dtype))
     engine.run(n, call, late)
     return read(stage.backend.download(output, dtype.storage, n), dtype)

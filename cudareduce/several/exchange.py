@@ -64,6 +64,8 @@ def load_exchanges(folders: Sequence[Path] = ()) -> dict[str, Exchange]:
     that is there twice, are UsageErrors."""
     found: dict[str, Exchange] = {}
     for folder in (kernels_folder() / EXCHANGES, *folders):
+        if not folder.is_dir():
+            raise UsageError(f"{folder} is not a folder of kernels")
         for path in sorted(folder.glob("*.cu")):
             if path.stem in found:
                 raise UsageError(f"{path} and {found[path.stem].path} have the same name")

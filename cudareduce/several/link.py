@@ -26,7 +26,7 @@ class RankLost(EnvironmentProblem):
 @dataclass(slots=True)
 class Link:
     """A connection to one rank on a host: when it was last heard of, and what values have come from
-    there that nobody has asked for yet."""
+    there that nobody has asked for yet; `ended` is why there will be no more, once that is told."""
 
     rank: int
     host: str
@@ -34,6 +34,7 @@ class Link:
     heard: float = field(default_factory=time.monotonic)
     values: list[Any] = field(default_factory=list)
     _sending: Lock = field(default_factory=Lock)
+    ended: str = ""
     _rest: bytes = b""
 
     def send(self, **message: Any) -> None:
@@ -55,19 +56,18 @@ class Link:
             self.send()
 
     def receive(self) -> None:
-        """Take what has come. Raises RankLost where that is the end, or says that another one is
-        lost."""
+        """Take what has come. Raises RankLost where that is the end."""
         try:
             data = self.socket.recv(1 << 20)
         except OSError:
             data = b""
         if not data:
-            raise self.lost("has ended")
+            raise RankLost(self.ended) if self.ended else self.lost("has ended")
         self.heard = time.monotonic()
         *lines, self._rest = (self._rest + data).split(b"\n")
         for message in map(json.loads, lines):
             if "lost" in message:
-                raise RankLost(message["lost"])
+                self.ended = message["lost"]
             if "value" in message:
                 self.values.append(message["value"])
 

@@ -62,15 +62,17 @@ class Meeting:
                 while not all(link.values for link in self._links):
                     for key, _ in selector.select(BEAT_S):
                         key.data.receive()
-                    self._find_silent()
+                    self._find_ended()
         except RankLost as error:
             if self.rank == 0:
                 self._tell(str(error))
             raise
         return [link.values.pop(0) for link in self._links]
 
-    def _find_silent(self) -> None:
+    def _find_ended(self) -> None:
         for link in self._links:
+            if link.ended and not link.values:
+                raise RankLost(link.ended)
             if time.monotonic() - link.heard > SILENCE_S:
                 raise link.silent()
 

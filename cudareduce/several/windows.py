@@ -20,6 +20,8 @@ from cudareduce.temporary import temporary_folder
 #: Blocks of a grid that can wait for those of other ranks.
 MOST_BLOCKS = 1024
 _ALIGNED = 4096
+#: Bytes behind an output that nobody may write.
+GUARD_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +38,14 @@ class Layout:
 
 def layout(ranks: int, array_bytes: int, mail_bytes: int) -> Layout:
     """A window for arrays of so many bytes, and so many of mail."""
-    sizes = (_ALIGNED, 4 * ranks * MOST_BLOCKS, array_bytes, array_bytes, mail_bytes)
+    output = array_bytes + _ALIGNED  # a pack's rest, and the guard
+    sizes = (_ALIGNED, 4 * ranks * MOST_BLOCKS, array_bytes, output, mail_bytes)
     places, at = [], 0
     for size in sizes:
         places.append(at)
         at += -(-size // _ALIGNED) * _ALIGNED
-    _, flags, given, output, mail = places
-    return Layout(flags, given, output, mail, at)
+    _, flags, given, answers, mail = places
+    return Layout(flags, given, answers, mail, at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,26 @@ def test_each_wrong_one_is_told(collective: Ranks, tmp_path: Path) -> None:
     assert "is nan, not" in rows["peer:equal_shares"]
 
 
+def test_a_maximum_that_drops_nan(collective: Ranks, tmp_path: Path) -> None:
+    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
+    text = text.replace("all_reduce_one_shot", "all_reduce_greater").replace(
+        "fold_tiles(in, 0, packs, [=](size_t p, Pack sum) {",
+        """fold_tiles(in, 0, packs, [=](size_t p, Pack sum) {
+        for (unsigned e = 0; e < VECTOR; e++) {
+            sum.at[e] = LOWEST;
+            for (unsigned r = 0; r < RANKS; r++)
+                if (at<Pack>(r, in)[p].at[e] > sum.at[e])
+                    sum.at[e] = at<Pack>(r, in)[p].at[e];
+        }""",
+    )
+    (tmp_path / "all_reduce_greater.cu").write_text(text)
+    code, out, err = collective("all-reduce", "--kernels", tmp_path, "--engine", "peer:greater",
+                                "--op", "max", "--n", 8)  # fmt: skip
+    assert code == 3, out + err
+    assert "not nan" in out
+    assert collective("all-reduce", "--kernels", tmp_path / "none")[0] == 2
+
+
 def test_the_table(collective: Ranks) -> None:
     code, out, _ = collective("all-reduce", "--engine", "host,peer:no_barrier", "--n", 40)
     assert code == 3

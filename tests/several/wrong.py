@@ -52,6 +52,8 @@ EDITS = (
     Edit("equal_shares", "two_shot", _SHARE,
          "packs / RANKS * RANK[0], end = packs / RANKS * (RANK[0] + 1)", "the rest is nobody's"),
     Edit("no_release", "two_shot", _EXIT, "", "nobody waits for the shares of others"),
+    Edit("beyond", "one_shot", "fold_tiles(in, 0, packs,", "fold_tiles(in, 0, packs + 3,",
+         "it writes behind the output"),
     Edit("one_mail", "packets", "call % 2 * half", "0 * half", "mail is overwritten unread"),
     Edit("no_call", "packets", "return word >> 32 == (call & 0xffffffffu);",
          "return word >> 32 != 0;", "mail of an earlier call will do"),
