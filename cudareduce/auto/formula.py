@@ -92,6 +92,11 @@ class Facts:
         return self.gb_s <= _LEISURE_GB_S * self.limits.sm_count
 
     @property
+    def deals(self) -> bool:
+        """Whether chunks may be dealt out to SMs, of which none is left out."""
+        return self.leisurely and self.sms is None
+
+    @property
     def large(self) -> int:
         """Bytes of an input beside which the L2 is small."""
         return (self.info.l2_bytes or _L2_BYTES) * _MANY_L2
@@ -169,7 +174,7 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
     if size == 1:
         yield Pick("reduce_dp4a_one_word")
         yield Pick("reduce_tiles_dp4a")
-    if nbytes >= facts.large and facts.leisurely and facts.sms is None:
+    if nbytes >= facts.large and facts.deals:
         yield Pick("reduce_chunks")
     if nbytes >= facts.large and ring:
         yield Pick("reduce_tiles_ring")
@@ -190,8 +195,7 @@ def _of_rows(size: int, n: int, rows: int, facts: Facts, aligned: bool) -> Itera
         yield Pick("reduce_rows_staged")
     if rows < _FEW_ROWS * facts.limits.sm_count and row >= _LONG_ROW and row * rows >= _LARGE:
         yield Pick("reduce_rows_split")
-    dealt = facts.leisurely and facts.sms is None
-    if dealt and row >= 4 * block * thread and row * rows >= facts.large:
+    if facts.deals and row >= 4 * block * thread and row * rows >= facts.large:
         yield Pick("reduce_rows_split", block, thread // size, "cover")
     few = rows * _OF_WARP < facts.under_way
     if row >= _LONG_ROW or (few and row > _OF_WARP):

@@ -19,10 +19,8 @@ from cudareduce.cli.options import (
 from cudareduce.cli.requests import made
 from cudareduce.cli.types import Count, Word, Words
 from cudareduce.problem.dtypes import DTYPES
-
-#: As in several/, which it would take long to import for --help.
-_COLLECTIVES = ("all-reduce", "reduce-scatter", "reduce")
-_OPS = ("sum", "prod", "min", "max")
+from cudareduce.several.collectives import COLLECTIVES, OPS
+from cudareduce.several.place import MOST_RANKS
 
 
 @click.command(
@@ -31,16 +29,16 @@ _OPS = ("sum", "prod", "min", "max")
 cudareduce collective reduce-scatter --ranks 4 --n 4099 --dtype float16
 cudareduce collective all-reduce --engine peer:one_shot,host --op max""",
 )
-@click.argument("collective", type=Word(_COLLECTIVES), metavar="|".join(_COLLECTIVES))
+@click.argument("collective", type=Word(COLLECTIVES), metavar="|".join(COLLECTIVES))
 @add_sizes("4096", "Elements of each rank's array; a list, or a range that doubles.")
-@click.option("--op", type=Word(_OPS), default="sum", show_default=True, metavar="OP",
+@click.option("--op", type=Word(OPS), default="sum", show_default=True, metavar="OP",
               help="What combines them: sum, prod, min or max.")  # fmt: skip
 @click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32", show_default=True,
               help=f"Element types, with commas, or all: {', '.join(DTYPES)}.")  # fmt: skip
 @click.option("--engine", default="", metavar="NAME,...",
               help="What exchanges them: host, peer for all kernels that do, or one of these as "
               "peer:one_shot.  [default: all that are right]")  # fmt: skip
-@click.option("--ranks", type=Count(2, 8), metavar="N",
+@click.option("--ranks", type=Count(2, MOST_RANKS), metavar="N",
               help="How many to start here, if no launcher does.  [default: 2]")  # fmt: skip
 @click.option("--meet", metavar="FILE|tcp://HOST:PORT",
               help="Where ranks of a launcher meet.  [default: a file here]")  # fmt: skip

@@ -1,4 +1,4 @@
-"""The TOML header of a kernel file: found, parsed, and checked against a closed vocabulary.
+"""The TOML header of a kernel file, checked against a closed vocabulary.
 
 Every word a header may use stands here, so that a misspelt one is an error which names the file,
 the line, the key and the words allowed, and never a default that was not meant.
@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cudareduce.errors import UsageError
-from cudareduce.library.toml import BadToml, line_of, parse, quoted
+from cudareduce.library.front import find_header
+from cudareduce.library.toml import line_of, quoted
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
-
-_OPENS, _CLOSES = "/*+++", "+++*/"
 
 Scope = Literal["grid", "block", "warp", "rows"]
 Grid = Literal[
@@ -186,22 +185,10 @@ def memory_bytes(says: int | str, sizes: Mapping[str, int], places: Mapping[str,
 def read_header(path: Path, text: str) -> Mapping[str, Any] | None:
     """The checked header of a kernel file, or None where the file has none. One that is not closed,
     is not TOML, misses a key or holds a word that is not known is a UsageError with its line."""
-    opened = text.find(_OPENS)
-    if opened < 0:
+    header = find_header(path, text)
+    if header is None:
         return None
-    begin = opened + len(_OPENS)
-    end = text.find(_CLOSES, begin)
-    first_line = text.count("\n", 0, begin) + 1
-    if end < 0:
-        raise UsageError(
-            f"{path}:{first_line}: the header opened by {_OPENS} is never closed by {_CLOSES}"
-        )
-    body = text[begin:end]
-    try:
-        values = parse(body)
-    except BadToml as error:
-        line = first_line + min(error.line - 1, body.count("\n"))
-        raise UsageError(f"{path}:{line}: the header is not valid TOML: {error}") from None
+    values, body, first_line = header.values, header.body, header.first_line
 
     def fail(key: str, what: str) -> UsageError:
         offset = (line_of(body, key) or max(body.count("\n"), 1)) - 1

@@ -18,7 +18,7 @@ from cudareduce.plot.kinds import compared
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
 from cudareduce.results.record import Run
-from cudareduce.results.several import runs_of
+from cudareduce.results.runs import runs_of
 from cudareduce.results.store import check_writable, write_text
 
 

@@ -17,7 +17,7 @@ from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
 from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Run
-from cudareduce.results.several import runs_of
+from cudareduce.results.runs import runs_of
 from cudareduce.results.store import check_writable, write_bytes
 
 #: Of the picture below a table: what fewer columns have no room for, lines, and the most bars that

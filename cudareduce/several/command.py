@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
@@ -19,9 +19,10 @@ from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.several.arrival import meet
+from cudareduce.several.collectives import Collective
 from cudareduce.several.engines import Engine, Host, Stage, peer_engines
 from cudareduce.several.examine import STUMBLE, Finding, examine
-from cudareduce.several.exchange import Collective, Exchange, load_exchanges, of_collective
+from cudareduce.several.exchange import Exchange, load_exchanges, of_collective
 from cudareduce.several.meeting import Meeting
 from cudareduce.several.place import OWN, Place, place
 from cudareduce.several.start import start
@@ -158,9 +159,9 @@ def _stage(
     nbytes = max(request.n) * size
     words = -(-size // 4)
     mail = 2 * meeting.size * min(nbytes, _MOST_MAIL) // size * words * 8
-    spec = BackendSpec("cpu", cache=spec.cache, threads=max(1, cpu_count() // meeting.size))
+    share = replace(spec, threads=max(1, cpu_count() // meeting.size))
     with (
-        open_backend(spec) as backend,
+        open_backend(share) as backend,
         mapped_windows(meeting, layout(meeting.size, nbytes, mail)) as windows,
     ):
         yield Stage(backend, meeting, windows, request.collective, reduction)

@@ -11,7 +11,8 @@ import numpy as np
 
 from cudareduce.problem.dtypes import DType
 from cudareduce.problem.operators import Reduction
-from cudareduce.several.exchange import Collective, vector_of
+from cudareduce.several.collectives import Collective
+from cudareduce.several.exchange import vector_of
 
 Array = np.ndarray
 

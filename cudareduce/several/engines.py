@@ -16,8 +16,9 @@ from cudareduce.backend import Backend, Program
 from cudareduce.errors import BuildError, KernelFault
 from cudareduce.problem.dtypes import DType
 from cudareduce.problem.operators import Reduction
+from cudareduce.several.collectives import Collective
 from cudareduce.several.elements import UFUNCS, read, share, stored
-from cudareduce.several.exchange import Collective, Exchange, source, vector_of
+from cudareduce.several.exchange import Exchange, source, vector_of
 from cudareduce.several.meeting import Meeting
 from cudareduce.several.windows import Windows
 

@@ -11,28 +11,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from cudareduce.backend import Source
 from cudareduce.errors import UsageError
 from cudareduce.launch.prelude import prelude
+from cudareduce.library.front import OPENS, find_header
 from cudareduce.library.reading import read_source
 from cudareduce.library.registry import EXCHANGES, kernels_folder
-from cudareduce.library.toml import BadToml, parse
 from cudareduce.problem.operators import Reduction
+from cudareduce.several.collectives import COLLECTIVES, Collective
 
-Collective = Literal["all-reduce", "reduce-scatter", "reduce"]
-#: What each leaves where.
-COLLECTIVES: dict[Collective, str] = {
-    "all-reduce": "the result of all ranks' arrays, element by element, on all of them",
-    "reduce-scatter": "of that result each rank has a share",
-    "reduce": "that result on rank 0",
-}
 #: Bytes of a load.
 PACK_BYTES = 16
 #: How long a rank waits on the device, in clocks of an SM, or ns of the emulator.
 PATIENCE = 10_000_000_000
-_OPENS, _CLOSES = "/*+++", "+++*/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +75,14 @@ def load_exchanges(folders: Sequence[Path] = ()) -> dict[str, Exchange]:
 
 def _load(path: Path) -> Exchange:
     text = read_source(path)
-    head, opened, rest = text.partition(_OPENS)
-    body, closed, _ = rest.partition(_CLOSES)
-    if not opened or not closed or head.strip():
-        raise UsageError(f"{path}: a kernel of several GPUs begins with a header, {_OPENS}")
+    header = find_header(path, text)
+    if header is None or text[: text.index(OPENS)].strip():
+        raise UsageError(f"{path}: a kernel of several GPUs begins with a header, {OPENS}")
     try:
-        values = parse(body)
-        found = Exchange(path.stem, path, text, **values)
-    except BadToml as error:
-        raise UsageError(f"{path}: the header is not valid TOML: {error}") from None
+        found = Exchange(path.stem, path, text, **header.values)
     except TypeError as error:
         raise UsageError(f"{path}: {str(error).partition('() ')[2]} in the header") from None
-    for key, value in values.items():
+    for key, value in header.values.items():
         problem = _problem(key, value)
         if problem:
             raise UsageError(f"{path}: {key}: {problem}")

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from cudareduce.problem.operators import Reduction
 from cudareduce.report.numbers import DASH, size_text
 from cudareduce.report.sections import Section
+from cudareduce.several.collectives import Collective
 from cudareduce.several.examine import REPEATS, Finding
-from cudareduce.several.exchange import Collective
 
 _HEADER = ("engine", "answer", "same bits", "distinct", "calls")
 

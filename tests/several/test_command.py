@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.several.exchange import COLLECTIVES, load_exchanges
+from cudareduce.several.collectives import COLLECTIVES
+from cudareduce.several.exchange import load_exchanges
 from cudareduce.several.start import _wait
 from tests.conftest import ROOT
 from tests.several.wrong import EDITS, write

@@ -13,7 +13,8 @@ from cudareduce.errors import UsageError
 from cudareduce.host import installed
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import reduction_of
-from cudareduce.several.exchange import COLLECTIVES, Exchange, load_exchanges, source
+from cudareduce.several.collectives import COLLECTIVES
+from cudareduce.several.exchange import Exchange, load_exchanges, source
 
 EXCHANGES = load_exchanges()
 NVCC = next(installed("nvcc"), None)

@@ -1,0 +1,15 @@
+"""What ranks can do with their arrays: the words of it, quick to import."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Collective = Literal["all-reduce", "reduce-scatter", "reduce"]
+#: What each leaves where.
+COLLECTIVES: dict[Collective, str] = {
+    "all-reduce": "the result of all ranks' arrays, element by element, on all of them",
+    "reduce-scatter": "of that result each rank has a share",
+    "reduce": "that result on rank 0",
+}
+#: Operators of arrays.
+OPS = ("sum", "prod", "min", "max")
