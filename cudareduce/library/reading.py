@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 from cudareduce.errors import UsageError
+from cudareduce.library.front import OPENS
 
 #: No kernel is longer, in bytes; what is was most likely named by mistake.
 _LARGEST = 4 * 2**20
@@ -38,4 +39,4 @@ def read_source(path: Path) -> str:
 def has_header(path: Path) -> bool:
     """Whether a kernel file has a header, be it right or not; one that cannot be read is a
     UsageError."""
-    return "/*+++" in read_source(path)
+    return OPENS in read_source(path)
