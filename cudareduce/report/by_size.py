@@ -30,7 +30,8 @@ def by_size(run: Run, one: str | None = None) -> list[Section]:
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in run.records:
         if r.context:
-            groups.setdefault((r.op, r.map, r.dtype, r.acc, r.rows), []).append(r)
+            cell = (r.op, r.map, r.dtype, r.acc, r.rows, r.timing, r.sms)
+            groups.setdefault(cell, []).append(r)
     if not groups:
         raise UsageError("this run was timed beside no library: name one of bench --peers")
     return [section for group in groups.values() for section in _tables(run, group, one)]

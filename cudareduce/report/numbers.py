@@ -29,7 +29,7 @@ def measured_text(
     if low is None or high is None:
         return plain_text(value)
     # no more than three places, but for what is so small that they would show little of it
-    least = abs(value) / 50 if 0 < abs(value) < 0.01 else 0.001
+    least = abs(value) / 20 if 0 < abs(value) < 0.01 else 0.001
     half = max((high - low) / 2, finest, least)
     places = decimals(half)
     return _with_half(value, half, places)

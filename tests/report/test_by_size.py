@@ -87,3 +87,11 @@ def test_a_run_without_libraries_has_no_such_table(cudareduce: Call, tmp_path: P
     code, _, err = cudareduce("report", page)
     assert code == 2
     assert re.search(r"page.md:1: .* was timed beside no library", err)
+
+
+def test_each_timing_has_a_table_of_its_own() -> None:
+    graphs = tuple(replace(r, timing="cold graph") for r in RUN.records)
+    found = by_size(replace(RUN, records=(*RUN.records, *graphs)), "us")
+    assert found[0] == by_size(RUN, "us")[0]
+    assert [", cold, " in found[0].title, ", cold graph, " in found[1].title] == [True, True]
+    assert found[1].rows == found[0].rows

@@ -35,7 +35,7 @@ from cudareduce.report.numbers import (
         (9.5, None, None, "9.50"),
         (123456.0, None, None, "123000"),
         (0.0123, None, None, "0.0123"),
-        (0.00041, 0.00040, 0.00042, "0.00041±.00001"),
+        (0.00041, 0.00040, 0.00042, "0.00041±.00002"),
         (0.0, 0.0, 0.0, "0.000±.001"),
         (None, None, None, "-"),
     ],
@@ -99,7 +99,7 @@ def test_no_digit_lies_beyond_its_interval(
     text = measured_text(value, value * (1 - below), value * (1 + above), finest)
     shown, half = (Decimal(part) for part in text.split("±"))
     assert len(half.normalize().as_tuple().digits) == 1
-    least = value / 50 if value < 0.01 else 0.001
+    least = value / 20 if value < 0.01 else 0.001
     half_width = max((below + above) * value / 2, finest, least)
     unit = 10.0 ** floor(log10(half_width))  # the place of its first digit
     assert abs(float(half) - half_width) <= unit / 2 * 1.0001
