@@ -27,7 +27,8 @@ from cudareduce.plot.names import KINDS
 from cudareduce.plot.text import text_of
 from cudareduce.report.html import to_html
 from cudareduce.report.markdown import to_markdown
-from cudareduce.report.sections import Section, sections
+from cudareduce.report.section import Section
+from cudareduce.report.sections import sections
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load as load_run
 from cudareduce.results.store import run_of, to_json, write_bytes, write_text

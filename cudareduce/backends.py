@@ -95,6 +95,16 @@ def choose_backend(
         return cpu, tuple(remarks)
 
 
+def gpu_count() -> int:
+    """How many GPUs the driver sees; 0 without one, or without PyCUDA."""
+    from cudareduce.gpu import driver
+
+    try:
+        return int(driver.load().Device.count())
+    except EnvironmentProblem:
+        return 0
+
+
 @contextmanager
 def counting_emulator(cache: Path | None) -> Iterator[CountingBackend]:
     """The emulator's build that counts what warps ask of memory. Raises EnvironmentProblem without

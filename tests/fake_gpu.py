@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import mmap
 import os
 import pickle
 import re
@@ -41,7 +42,7 @@ from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.bench.jobs import Jobs
 from cudareduce.budget import Deadline
 from cudareduce.device import Conditions, DeviceInfo, DeviceLimits
-from cudareduce.emulator.cpu import CpuBackend, CpuBuffer
+from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.errors import BuildError
 from cudareduce.gate.bencher import Batch, Bencher, Remeasured
 from cudareduce.launch.case import Case
@@ -115,6 +116,29 @@ class FakeGate:
         pass
 
 
+class FilePeerMemory:
+    """A file that processes map, in the place of a GPU's memory."""
+
+    def __init__(self, nbytes: int, folder: Path) -> None:
+        self._nbytes, self._path = nbytes, folder / f"peer-{os.getpid()}"
+        self._path.write_bytes(b"")
+        os.truncate(self._path, nbytes)
+        self.handle = os.fsencode(self._path)
+        self._maps: list[mmap.mmap] = []
+        self.address = self.open(self.handle)
+
+    def open(self, handle: bytes) -> int:
+        with Path(os.fsdecode(handle)).open("r+b") as file:
+            self._maps.append(mmap.mmap(file.fileno(), self._nbytes))
+        return ctypes.addressof(ctypes.c_char.from_buffer(self._maps[-1]))
+
+    def give_up(self) -> None:
+        pass
+
+    def free(self) -> None:
+        self._path.unlink()
+
+
 @dataclass
 class FakeGraph:
     """A replay costs the host 3 us, whatever it holds."""
@@ -161,13 +185,14 @@ class FakeGpu:
     capturing: bool = False
     replaying: bool = False
     last: str = ""
+    threads: int | None = None
 
     name: BackendName = "cuda"
     traits: Traits = TRAITS
     stream_handle: int = 0
 
     def __post_init__(self) -> None:
-        self._cpu = CpuBackend(cache=self.cache)
+        self._cpu = CpuBackend(cache=self.cache, threads=self.threads)
         self._chances = self._drawn(np.random.default_rng(self.seed))
         self._built: dict[Source, Program | BuildError] = {}
         self._holds: dict[int, object] = {}  # what a buffer holds, by its address
@@ -260,7 +285,7 @@ class FakeGpu:
 
     def overwrite(self, buffer: Buffer, offset: int, source: Buffer) -> None:
         ctypes.memmove(_address(buffer) + offset, _address(source), source.nbytes)
-        self._holds[_address(buffer)] = offset, self._holds[_address(source)]
+        self._holds[_address(buffer)] = offset, self._holds.get(_address(source))
 
     def reset_persisting(self) -> None:
         pass
@@ -422,7 +447,7 @@ class FakeGpu:
 
 
 def _address(buffer: Buffer) -> int:
-    assert isinstance(buffer, CpuBuffer)
+    assert not isinstance(buffer, (int, Dummy))
     return buffer.address
 
 

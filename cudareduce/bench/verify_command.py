@@ -32,7 +32,7 @@ from cudareduce.problem.operators import Reduction
 from cudareduce.progress import say
 from cudareduce.report.answers import answer_sections
 from cudareduce.report.publish import publish
-from cudareduce.report.sections import Section
+from cudareduce.report.section import Section
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts

@@ -9,7 +9,7 @@ from cudareduce.library.header import TECHNIQUES
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.problem.sizes import counted
-from cudareduce.report.sections import Section
+from cudareduce.report.section import Section
 
 
 def list_json(registry: Registry, suite: str | None) -> str:

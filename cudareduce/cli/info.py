@@ -21,7 +21,7 @@ from cudareduce.errors import CudareduceError
 from cudareduce.peers.catalogue import libraries_here
 from cudareduce.profile.permission import counters
 from cudareduce.report.numbers import DASH
-from cudareduce.report.sections import Section
+from cudareduce.report.section import Section
 
 _LIBRARIES = (
     "numpy", "pycuda", "nvidia-ml-py", "cuda-bindings", "cuda-bench", "scipy", "click", "rich",

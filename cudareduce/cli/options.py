@@ -99,12 +99,14 @@ add_quiet = click.option(
     "--quiet", is_flag=True, help="No progress and no remarks on standard error."
 )
 add_json = add_file("--json", "JSON, which holds all of it")
+add_backend = click.option(
+    "--backend", type=Word(["auto", "cuda", "cpu"]), default="auto", show_default=True,
+    metavar="NAME", help="Where kernels run: cuda, cpu, which has no times, or auto.",
+)  # fmt: skip
 add_machine = options_of(
     click.option("--seed", type=Count(0, 2**32 - 1),
                  help="Seed of the inputs.  [default: 0, and another for each run's timed input]"),
-    click.option("--backend", type=Word(["auto", "cuda", "cpu"]), default="auto",
-                 show_default=True, metavar="NAME",
-                 help="Where kernels run: cuda, cpu, which has no times, or auto."),
+    add_backend,
     add_device,
     add_time_limit,
     click.option("--max-time", type=seconds, metavar="SECONDS",

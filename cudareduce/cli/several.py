@@ -9,11 +9,14 @@ import click
 
 from cudareduce.cli.help import Command
 from cudareduce.cli.options import (
+    add_backend,
     add_debug,
     add_file,
     add_folders,
     add_format,
+    add_json,
     add_no_cache,
+    add_rounds,
     add_sizes,
 )
 from cudareduce.cli.requests import made
@@ -39,21 +42,26 @@ cudareduce collective all-reduce --engine peer:one_shot,host --op max""",
               help="What exchanges them: host, peer for all kernels that do, or one of these as "
               "peer:one_shot.  [default: all that are right]")  # fmt: skip
 @click.option("--ranks", type=Count(2, MOST_RANKS), metavar="N",
-              help="How many to start here, if no launcher does.  [default: 2]")  # fmt: skip
+              help="How many to start here, if no launcher does.  [default: one for each GPU, at "
+              "least 2]")  # fmt: skip
 @click.option("--meet", metavar="FILE|tcp://HOST:PORT",
               help="Where ranks of a launcher meet.  [default: a file here]")  # fmt: skip
 @add_folders
+@add_backend
+@add_rounds
 @add_no_cache
-@add_format("table", "markdown", "json")
-@add_file("--json", "JSON, which holds all of it")
+@add_format("table", "markdown", "csv", "json")
+@add_file("--csv", "CSV")
+@add_json
+@add_file("--markdown", "Markdown")
 @add_debug
 @click.pass_obj
 def collective(arguments: Sequence[str], /, **options: Any) -> int:
-    """Verify what combines arrays of several ranks.
+    """Verify and time what combines arrays of several ranks.
 
-    Each engine at many sizes, with inputs that change from call to call and a rank that comes late,
-    on the CPU emulator. Ranks are processes that this starts, or that torchrun, mpirun, srun or
-    flux has started.
+    Each engine at many sizes, with inputs that change from call to call and a rank that comes late;
+    timed where each rank has a GPU, on the CPU emulator without one. Ranks are processes that this
+    starts, or that torchrun, mpirun, srun or flux has started.
     """
     from cudareduce.several.command import CollectiveRequest
     from cudareduce.several.command import collective as take_part

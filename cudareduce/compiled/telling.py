@@ -9,7 +9,7 @@ from typing import Any
 from cudareduce.compiled.compare import VERDICTS, UnitRow, resources_text
 from cudareduce.compiled.store import Failed, Unit, unit_values
 from cudareduce.report.ci import Finding
-from cudareduce.report.sections import Section
+from cudareduce.report.section import Section
 
 #: Not in the table: what is as it was, and what nothing can be said of.
 _QUIET = ("SAME", "UNCERTAIN")

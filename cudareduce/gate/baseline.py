@@ -22,7 +22,7 @@ from cudareduce.results.store import is_missing, load
 #: What two records of one run may not share; the launch shape stands last.
 IDENTITY = (
     "kernel", "op", "dtype", "acc", "n", "rows", "offset", "timing", "region", "pattern", "context",
-    "sms", "map", "block", "items",
+    "sms", "map", "ranks", "engine", "block", "items",
 )  # fmt: skip
 Identity = tuple[object, ...]
 _identity = attrgetter(*IDENTITY)

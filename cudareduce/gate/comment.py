@@ -15,7 +15,8 @@ from cudareduce.gate.verdicts import counts_text, problem_text, reason_text, row
 from cudareduce.problem.sizes import counted
 from cudareduce.report.ci import comment_of
 from cudareduce.report.markdown import code, escaped, to_markdown
-from cudareduce.report.sections import Section, first_few
+from cudareduce.report.section import Section
+from cudareduce.report.sections import first_few
 
 #: More kernels and rows than these nobody reads.
 _MOST_KERNELS, _MOST_ROWS, _FIRST_FEW = 20, 12, 6

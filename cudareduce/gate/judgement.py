@@ -25,7 +25,7 @@ from cudareduce.progress import say
 from cudareduce.report.ci import Finding, junit, tell_ci
 from cudareduce.report.numbers import plain_text, short_size
 from cudareduce.report.publish import Outputs, Texts, publish
-from cudareduce.report.sections import Section
+from cudareduce.report.section import Section
 from cudareduce.results.record import Record, Run
 
 

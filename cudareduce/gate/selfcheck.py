@@ -17,7 +17,7 @@ from cudareduce.gate.rerun import head_batch
 from cudareduce.library.registry import Choice
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
-from cudareduce.report.sections import Section
+from cudareduce.report.section import Section
 
 #: How sure the upper end of a rate is.
 _SURE = 0.95

@@ -20,7 +20,8 @@ from cudareduce.report.numbers import (
     sms_text,
     time_text,
 )
-from cudareduce.report.sections import Section, first_few
+from cudareduce.report.section import Section
+from cudareduce.report.sections import first_few
 from cudareduce.results.record import Record
 
 #: More rows than this are too many to look through, so those that are SAME are only counted.
@@ -47,6 +48,8 @@ def shape_text(record: Record) -> str:
     rows = f" x {short_size(record.rows)} rows" if record.rows != 1 else ""
     usual = {"timing": "cold", "region": "total", "pattern": "random"}
     ways = [value for key, word in usual.items() if (value := getattr(record, key)) != word]
+    if record.ranks is not None:  # which are timed in one way only
+        ways = [record.engine or "", f"{record.ranks} ranks"]
     ways += ["beside libraries"] if record.context else []
     ways += [f"starting {record.offset} off"] if record.offset else []
     ways += [f"on {sms_text(record.sms)}"] if record.sms else []

@@ -175,12 +175,10 @@ class CudaBackend:
         self._set(buffer, 0)
 
     def _set(self, buffer: Buffer, byte: int) -> None:
-        assert isinstance(buffer, GuardedBuffer)
         if buffer.nbytes:
             self._driver.memset_d8_async(buffer.address, byte, buffer.nbytes, self.stream)
 
     def download(self, buffer: Buffer, dtype: str, count: int) -> np.ndarray:
-        assert isinstance(buffer, GuardedBuffer)
         values = np.empty(count, dtype)
         self.synchronize()
         if count:
@@ -255,8 +253,6 @@ class CudaBackend:
         self._driver.Context.synchronize()
 
     def overwrite(self, buffer: Buffer, offset: int, source: Buffer) -> None:
-        assert isinstance(buffer, GuardedBuffer)
-        assert isinstance(source, GuardedBuffer)
         place = buffer.address + offset
         self._driver.memcpy_dtod_async(place, source.address, source.nbytes, self.stream)
 

@@ -20,7 +20,8 @@ from cudareduce.progress import say
 from cudareduce.report.ci import junit, tell_ci
 from cudareduce.report.numbers import plain_text, short_size
 from cudareduce.report.publish import Outputs, publish
-from cudareduce.report.sections import Section, first_few
+from cudareduce.report.section import Section
+from cudareduce.report.sections import first_few
 from cudareduce.report.terminal import print_sections
 
 #: A kernel that none of so many runs has any more is not judged.

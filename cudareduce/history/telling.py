@@ -16,7 +16,8 @@ from cudareduce.history.steps import FEWEST
 from cudareduce.problem.sizes import counted
 from cudareduce.report.ci import Finding
 from cudareduce.report.numbers import plain_text
-from cudareduce.report.sections import Section, listed
+from cudareduce.report.section import Section
+from cudareduce.report.sections import listed
 
 _ORDER: Mapping[Verdict, int] = {"SLOWER": 0, "MACHINE": 1, "SAME": 2}
 

@@ -11,7 +11,7 @@ from importlib import import_module, metadata
 from cudareduce.peers.contract import AbsentError, Peer
 from cudareduce.peers.names import NAMES, meant
 from cudareduce.report.numbers import DASH
-from cudareduce.report.sections import Section
+from cudareduce.report.section import Section
 
 _WHERE = {
     "any": "any",

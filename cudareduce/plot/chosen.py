@@ -69,7 +69,8 @@ def _at_sizes(records: Iterable[Record]) -> str:
 
 
 def _problem(r: Record) -> tuple[object, ...]:
-    return r.op, r.map, r.dtype, r.acc, r.rows == 1, r.timing, r.region
+    collective = r.kernel if r.ranks else None
+    return r.op, r.map, r.dtype, r.acc, r.rows == 1, r.timing, r.region, r.ranks, collective
 
 
 def is_timed(record: Record) -> bool:
@@ -118,6 +119,8 @@ def _named(record: Record, only: Sequence[str]) -> bool:
 def _title(records: Sequence[Record], run: Run) -> str:
     first = records[0]
     title = shown(f"{first.reduced} of {first.dtype}")
+    if first.ranks:
+        title = shown(f"{first.kernel}, {title}, {first.ranks} ranks")
     if first.acc != first.dtype:
         title += f", accumulated in {first.acc}"
     lengths, counts = {r.n for r in records}, {r.rows for r in records}
@@ -133,7 +136,7 @@ def _title(records: Sequence[Record], run: Run) -> str:
 
 def short(record: Record) -> str:
     """What a record is called beside a curve: without what all names begin with."""
-    return shown(label(record)).removeprefix("reduce_").removeprefix("peer:")
+    return shown(record.engine or label(record)).removeprefix("reduce_").removeprefix("peer:")
 
 
 def who(record: Record) -> Who:

@@ -13,6 +13,7 @@ from cudareduce.plot.figure import Figure
 from cudareduce.plot.gpus import gpus
 from cudareduce.plot.ladder import ladder
 from cudareduce.plot.names import KINDS
+from cudareduce.plot.over_bytes import over_bytes
 from cudareduce.plot.over_sizes import FEWEST, over_sizes
 from cudareduce.plot.over_sms import over_sms
 from cudareduce.plot.speedup import speedup
@@ -23,7 +24,7 @@ from cudareduce.results.record import Record, Run
 #: Kinds that take more than one run.
 _OF_SEVERAL = ("change", "gpus")
 #: Kinds of which several files of one device may each have a part.
-_JOINED = ("sizes", "speedup", "ladder")
+_JOINED = ("sizes", "speedup", "ladder", "busbw")
 #: So many names or sizes an error tells.
 _SOME = 6
 
@@ -80,6 +81,8 @@ def fitting(runs: Sequence[Run], found: Sequence[Problem]) -> str:
         _what(r) for r in runs[1].records
     }:
         return "change"
+    if all(r.ranks for r in records):
+        return "busbw"
     if any(r.sms is not None for r in records):
         return "sms"
     if any(len({elements(r) for r in p.records}) > FEWEST for p in found):
@@ -94,20 +97,25 @@ def _what(r: Record) -> tuple[object, ...]:
 
 
 def _drawn(kind: str, found: Sequence[Problem], sizes: Sequence[int]) -> list[Figure]:
-    joined = _joined(found) if kind in _JOINED else found
+    joined = [
+        p for p in (_joined(found) if kind in _JOINED else found)
+        if (kind == "busbw") == bool(p.records[0].ranks)
+    ]  # fmt: skip
     drawn: list[Figure | None] = []
     if kind == "sizes":
         drawn = [lines for p in joined for lines in over_sizes(p)]
+    elif kind == "busbw":
+        drawn = [over_bytes(p) for p in joined]
     elif kind == "ladder":
         drawn = [bars for p in joined for bars in ladder(p, sizes)]
     elif kind == "speedup":
         drawn = [speedup(p) for p in joined]
     elif kind == "winners":
-        drawn = [winners(found)]
+        drawn = [winners(joined)]
     elif kind == "sms":
-        drawn = [lines for p in found for lines in over_sms(p)]
+        drawn = [lines for p in joined for lines in over_sms(p)]
     elif kind == "gpus":
-        drawn = list(gpus(found, sizes))
+        drawn = list(gpus(joined, sizes))
     return [figure for figure in drawn if figure is not None]
 
 

@@ -8,6 +8,7 @@ KINDS = {
     "speedup": "kernels against the fastest library over n, of a run with --peers",
     "winners": "the fastest of several types or sizes",
     "sms": "bandwidth over the SMs that work, of a run with --sms",
+    "busbw": "bus bandwidth over bytes, of collectives",
     "change": "the times of two runs, before and after",
     "gpus": "results of several GPUs, in per cent of their ceilings",
 }
@@ -17,6 +18,7 @@ HEADINGS = {
     "speedup": "Against libraries",
     "winners": "Who wins where",
     "sms": "Over SMs",
+    "busbw": "Over bytes",
     "change": "Before and after",
     "gpus": "Several GPUs",
 }

@@ -12,7 +12,7 @@ from cudareduce.profile.lines import BUSY, Line, Values
 from cudareduce.profile.profiles import Profile
 from cudareduce.profile.steps import between, next_steps
 from cudareduce.report.numbers import DASH
-from cudareduce.report.sections import Section
+from cudareduce.report.section import Section
 
 #: Less than this is no move: launches of one kernel differ by so much.
 _MOVED = 0.05

@@ -13,7 +13,8 @@ from cudareduce.report.columns import (
 )
 from cudareduce.report.launched import shape_text
 from cudareduce.report.numbers import error_text, sms_text
-from cudareduce.report.sections import Section, by_reason
+from cudareduce.report.section import Section
+from cudareduce.report.sections import by_reason
 from cudareduce.results.record import Record
 
 #: What rows of `auto` are called, by its name and what it took.

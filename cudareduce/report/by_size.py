@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from cudareduce.errors import UsageError
 from cudareduce.report.columns import COLUMNS, label
 from cudareduce.report.numbers import DASH, short_size
-from cudareduce.report.sections import Section, library_notes, skips, what_text
+from cudareduce.report.section import Section
+from cudareduce.report.sections import library_notes, skips, what_text
 from cudareduce.results.record import Record, Run
 
 #: The tables of a reduction by their names: what each shows, and the column of a record that fills

@@ -17,7 +17,8 @@ from xml.etree import ElementTree
 
 from cudareduce.escapes import lines_shown, shown
 from cudareduce.report.markdown import to_markdown
-from cudareduce.report.sections import Section, first_few
+from cudareduce.report.section import Section
+from cudareduce.report.sections import first_few
 
 #: By what a workflow finds the comment that it wrote before.
 MARKER = "<!-- cudareduce -->"

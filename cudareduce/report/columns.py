@@ -25,8 +25,10 @@ class Column:
 
 
 def label(record: Record) -> str:
-    """What a row is called: the published name in a suite, else the kernel's own."""
-    return record.name or record.kernel
+    """What a row is called: the published name in a suite, else the kernel's own; of a collective
+    with its engine."""
+    name = record.name or record.kernel
+    return f"{name} {record.engine}" if record.engine else name
 
 
 def full_label(record: Record) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from html import escape
 
 from cudareduce.escapes import lines_shown
-from cudareduce.report.sections import Section, alignment
+from cudareduce.report.section import Section
+from cudareduce.report.sections import alignment
 
 
 def to_html(found: Iterable[Section]) -> str:

@@ -11,7 +11,8 @@ from pathlib import Path
 from cudareduce.errors import UsageError
 from cudareduce.escapes import lines_shown, shown
 from cudareduce.report.by_size import by_size
-from cudareduce.report.sections import Section, alignment, sections
+from cudareduce.report.section import Section
+from cudareduce.report.sections import alignment, sections
 from cudareduce.results.record import Run
 from cudareduce.results.store import load
 

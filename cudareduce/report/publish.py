@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.report.markdown import to_markdown
-from cudareduce.report.sections import Section
+from cudareduce.report.section import Section
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.store import check_writable, write_text
 

@@ -6,9 +6,10 @@ Every format is made from the same sections, so they cannot tell different stori
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeVar
 
+from cudareduce.report.collectives import collective_sections
 from cudareduce.report.columns import (
     COLUMNS,
     answer_text,
@@ -20,6 +21,7 @@ from cudareduce.report.columns import (
 from cudareduce.report.columns import label as _label
 from cudareduce.report.launched import choice_notes, few_blocks_notes
 from cudareduce.report.numbers import DASH, error_text, plain_text, size_text, sms_text
+from cudareduce.report.section import Section
 from cudareduce.results.record import Record, Run
 
 _What = TypeVar("_What")
@@ -29,30 +31,20 @@ _STEP = "; vs prev: against the step before, which where a branch begins is not 
 _ROW = "; vs prev: against the row above"
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A table with its heading, lines between the two, and the notes below it; cells are text."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()
-    texts: int = 1  # how many columns, from the left, hold words and not numbers
-    rules: tuple[int, ...] = ()  # rows with a gap above them
-    head: tuple[str, ...] = ()
-
-
 def sections(
     run: Run, more: Sequence[str] = (), roots: Mapping[str, str] | None = None
 ) -> list[Section]:
     """A section for each reduction and size of a run, with `more` columns than usual; remarks on
     the run as a whole stand below the last."""
+    found = collective_sections(run)
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in run.records:
+        if r.ranks is not None:
+            continue
         odd, n = r.aligned_n is not None, r.n if r.aligned_n is None else r.aligned_n
         key = (r.op, r.map, r.dtype, r.acc, n, r.rows, r.context, r.sms, odd)
         groups.setdefault(key, []).append(r)
-    found = [
+    found += [
         _odd(run, group) if odd else _section(run, group, more, roots or {})
         for (*_, odd), group in groups.items()
     ]

@@ -10,7 +10,8 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from cudareduce.escapes import lines_shown, shown
-from cudareduce.report.sections import Section, alignment
+from cudareduce.report.section import Section
+from cudareduce.report.sections import alignment
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -13,7 +13,8 @@ from cudareduce.library.suite import Suite, SuiteRow
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.profile.share import Shares
 from cudareduce.report.numbers import DASH, rate_text, ratio_text, share_text, size_text, time_text
-from cudareduce.report.sections import Section, sections
+from cudareduce.report.section import Section
+from cudareduce.report.sections import sections
 from cudareduce.results.record import Record, Run
 
 #: Columns of the publication: shown where it printed, or lets compute, at least one of them.

@@ -38,6 +38,10 @@ class Record:
     Where `kernel` is `auto`, `chosen` is the kernel that it took. What is reduced is what `map`
     makes of elements, C++ in `a` and, of a second array, `b`; None is the elements themselves. A
     verdict holds on `conditions`, in words that follow `right if`.
+    Of a collective, which `kernel` then names, `engine` did it among `ranks` that hold `n` elements
+    each; `time_us` is the slowest rank's from a common start, `skew_us` how far behind the quickest
+    that was, `loop_us` what one of several calls back to back took. `algbw_gb_s` and `busbw_gb_s`
+    are as nccl-tests defines them, `pct_link` the latter's share of what the links carried.
     """
 
     kernel: str
@@ -115,6 +119,13 @@ class Record:
     chosen: str | None = None
     map: str | None = None
     conditions: tuple[str, ...] = ()
+    ranks: int | None = None
+    engine: str | None = None
+    skew_us: float | None = None
+    loop_us: float | None = None
+    algbw_gb_s: float | None = None
+    busbw_gb_s: float | None = None
+    pct_link: float | None = None
 
     @property
     def reduced(self) -> str:

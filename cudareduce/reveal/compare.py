@@ -10,7 +10,8 @@ from typing import Literal, get_args
 
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.report.numbers import DASH, short_size
-from cudareduce.report.sections import Section, first_few
+from cudareduce.report.section import Section
+from cudareduce.report.sections import first_few
 from cudareduce.reveal.table import BETWEEN, Order
 
 #: Worst first; UNFIT: neither side takes what is reduced, so there is nothing to tell.

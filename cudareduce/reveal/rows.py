@@ -8,7 +8,7 @@ from dataclasses import replace
 from cudareduce.launch.plan import Problem
 from cudareduce.problem.sizes import counted
 from cudareduce.report.numbers import DASH, error_text, short_size
-from cudareduce.report.sections import Section
+from cudareduce.report.section import Section
 from cudareduce.reveal.choose import Refused
 from cudareduce.reveal.found import Found
 from cudareduce.reveal.grow import EXACT_UP_TO

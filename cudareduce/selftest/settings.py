@@ -17,7 +17,7 @@ from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, programs_of
 from cudareduce.problem.inputs import make
 from cudareduce.report.numbers import short_size
-from cudareduce.report.sections import Section
+from cudareduce.report.section import Section
 from cudareduce.timing.contexts import Context
 from cudareduce.timing.timer import DeviceTimer
 

@@ -14,7 +14,7 @@ from cudareduce.report.numbers import (
     short_size,
     size_text,
 )
-from cudareduce.report.sections import Section
+from cudareduce.report.section import Section
 from cudareduce.selftest.findings import THRESHOLD, Figure, Findings, sentences, trustworthy
 from cudareduce.selftest.settings import settings_section
 

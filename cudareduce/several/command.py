@@ -1,4 +1,4 @@
-"""`collective`: arrays of several ranks, combined by every engine there is, and verified."""
+"""`collective`: arrays of several ranks, combined by every engine there is, verified and timed."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
+from typing import Any
 
-from cudareduce.backends import BackendSpec, choose_backend, open_backend
-from cudareduce.errors import BuildError, UsageError
+from cudareduce.backends import BackendSpec, choose_backend, gpu_count, open_backend
+from cudareduce.errors import UsageError
 from cudareduce.host import cpu_count
-from cudareduce.problem.operators import Reduction, reduction_of
+from cudareduce.problem.operators import reduction_of
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Outputs, publish
+from cudareduce.report.sections import sections
+from cudareduce.results.provenance import tool
+from cudareduce.results.record import Record, Run
+from cudareduce.results.store import run_texts
 from cudareduce.several.arrival import meet
 from cudareduce.several.collectives import Collective
-from cudareduce.several.engines import Engine, Host, Stage, peer_engines
-from cudareduce.several.examine import STUMBLE, Finding, examine
 from cudareduce.several.exchange import Exchange, load_exchanges, of_collective
 from cudareduce.several.meeting import Meeting
-from cudareduce.several.place import OWN, Place, place
+from cudareduce.several.place import MOST_RANKS, OWN, Place, place
+from cudareduce.several.records import notes_of
 from cudareduce.several.start import start
-from cudareduce.several.tables import finding_section, findings_json
-from cudareduce.several.windows import layout, mapped_windows
+from cudareduce.several.stopwatch import IN_A_LOOP, SAMPLES
+from cudareduce.several.trial import Trial, steps_of, tried
 
 #: Ranks where nobody says how many, and there are no GPUs to count.
 _RANKS = 2
-#: Bytes of an array that travels in packets at most: half of what travels are numbers.
-_MOST_MAIL = 2**18
+_SHARED = "Ranks share a GPU, and take turns on it: answers are checked, nothing is timed."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,8 @@ class CollectiveRequest:
     dtype: tuple[str, ...]
     engine: tuple[str, ...]
     ranks: int | None
+    backend: str
+    rounds: int
     meet: str | None
     folders: tuple[Path, ...]
     no_cache: bool
@@ -63,13 +65,14 @@ def collective(request: CollectiveRequest) -> int:
     request.outputs.check()
     here = place(os.environ)
     if here is None:
-        return start(request.ranks or _RANKS, request.argv)
+        count = request.ranks or min(MOST_RANKS, max(_RANKS, gpu_count()))
+        return start(count, request.argv)
     if request.ranks not in (None, here.size):
         raise UsageError(
             f"--ranks {request.ranks}: {here.launcher} has started {here.size}; leave --ranks out"
         )
     with meet(here, _where(here, request)) as meeting:
-        return _take_part(request, chosen, meeting)
+        return _take_part(request, chosen, meeting, here)
 
 
 def _kernels(request: CollectiveRequest) -> list[Exchange]:
@@ -99,81 +102,77 @@ def _where(here: Place, request: CollectiveRequest) -> str:
     return f".cudareduce-{re.sub(r'[^0-9A-Za-z.-]', '_', here.job)}.json"
 
 
-def _take_part(request: CollectiveRequest, chosen: list[Exchange], meeting: Meeting) -> int:
+def _take_part(
+    request: CollectiveRequest, chosen: list[Exchange], meeting: Meeting, here: Place
+) -> int:
     """What one rank does; the code that all end with."""
-    spec, remarks = choose_backend("cpu", 0, not request.no_cache)
     first = meeting.rank == 0
-    _agree(request, chosen, meeting)
+    spec, remarks = _device(request, here)
+    _agree(request, chosen, meeting, spec)
+    lonely = _every_rank_has_a_gpu(meeting, here)
+    if spec.timed and not lonely:
+        remarks = (*remarks, _SHARED)
     for remark in remarks if first else ():
         say(remark)
-    reductions = [reduction_of(request.op, name) for name in request.dtype]
-    found: dict[Reduction, list[Finding]] = {}
-    with phase("verifying", len(reductions), quiet=not first) as bar:
-        for reduction in reductions:
-            found[reduction] = _examined(request, chosen, meeting, spec, reduction)
-            bar.step()
+    trial = Trial(
+        collective=request.collective, kernels=tuple(chosen), by_host=_by_host(request),
+        sizes=request.n, timed=spec.timed and lonely, rounds=request.rounds,
+    )  # fmt: skip
+    records: list[Record] = []
+    notes: list[str] = []
+    steps = len(request.dtype) * steps_of(trial)
+    what = "measuring" if trial.timed else "verifying"
+    with open_backend(spec) as backend, phase(what, steps, quiet=not first) as bar:
+        for name in request.dtype:
+            reduction = reduction_of(request.op, name)
+            found, links = tried(trial, reduction, meeting, backend, bar.step)
+            records += found
+            notes += notes_of(links)
+        device = backend.info()
     if first:
-        sections = [
-            finding_section(request.collective, reduction, max(request.n), meeting.size, some)
-            for reduction, some in found.items()
-        ]
-        texts = {"json": lambda: findings_json(request.collective, meeting.size, found)}
-        publish(request.outputs, sections, texts)
-    wrong = any(finding.wrong for some in found.values() for finding in some)
+        run = Run(tool(request.argv), device, _protocol(request, trial, notes), tuple(records))
+        publish(request.outputs, sections(run), run_texts(run))
+    wrong = any(record.verdict == "fail" for record in records)
     return int(meeting.share(3 if wrong else 0))
 
 
-def _agree(request: CollectiveRequest, chosen: list[Exchange], meeting: Meeting) -> None:
+def _device(request: CollectiveRequest, here: Place) -> tuple[BackendSpec, tuple[str, ...]]:
+    """Where this rank computes, and what is to be said of it: ranks of a host take its GPUs in
+    turn."""
+    device = here.local_rank % max(1, gpu_count())
+    spec, remarks = choose_backend(request.backend, device, not request.no_cache)
+    return replace(spec, threads=max(1, cpu_count() // here.size)), remarks
+
+
+def _every_rank_has_a_gpu(meeting: Meeting, here: Place) -> bool:
+    return all(meeting.everybody(here.local_rank < gpu_count()))
+
+
+def _protocol(request: CollectiveRequest, trial: Trial, notes: list[str]) -> dict[str, Any]:
+    """How it was measured, and what was asked for."""
+    return {
+        "collective": request.collective,
+        "engines": list(request.engine),
+        "timing": "warm",
+        "rounds": request.rounds if trial.timed else None,
+        "samples": SAMPLES,
+        "loop": IN_A_LOOP,
+        "remarks": notes,
+    }
+
+
+def _agree(
+    request: CollectiveRequest, chosen: list[Exchange], meeting: Meeting, spec: BackendSpec
+) -> None:
     """A UsageError where ranks were asked for different things: they would not meet in a call."""
     texts = [hashlib.sha256(kernel.text.encode()).hexdigest() for kernel in chosen]
-    asked = [request.collective, request.n, request.op, request.dtype, _by_host(request), texts]
+    asked = [request.collective, request.n, request.op, request.dtype, _by_host(request),
+             request.rounds, spec.name, texts]  # fmt: skip
     if len({json.dumps(each) for each in meeting.everybody(asked)}) > 1:
         raise UsageError(
             "ranks were asked for different things: start all with the same command, and the "
             "same kernels"
         )
-
-
-def _examined(
-    request: CollectiveRequest, chosen: list[Exchange], meeting: Meeting, spec: BackendSpec,
-    reduction: Reduction,
-) -> list[Finding]:  # fmt: skip
-    """All engines of one reduction, one after the other."""
-    findings, calls = [], count(1)
-    with _stage(request, meeting, spec, reduction) as stage:
-        for engine in _engines(request, chosen, stage):
-            if isinstance(engine, BuildError):
-                raise engine
-            most = _MOST_MAIL // reduction.dtype.size if engine.mail else max(request.n)
-            asked = sorted({min(n, most) for n in request.n})
-            findings.append(examine(stage, engine, asked, calls))
-    return findings
-
-
-@contextmanager
-def _stage(
-    request: CollectiveRequest, meeting: Meeting, spec: BackendSpec, reduction: Reduction
-) -> Iterator[Stage]:
-    """The emulator, and windows for the largest arrays."""
-    size = reduction.dtype.size
-    nbytes = max(request.n) * size
-    words = -(-size // 4)
-    mail = 2 * meeting.size * min(nbytes, _MOST_MAIL) // size * words * 8
-    share = replace(spec, threads=max(1, cpu_count() // meeting.size))
-    with (
-        open_backend(share) as backend,
-        mapped_windows(meeting, layout(meeting.size, nbytes, mail)) as windows,
-    ):
-        yield Stage(backend, meeting, windows, request.collective, reduction)
-
-
-def _engines(
-    request: CollectiveRequest, chosen: list[Exchange], stage: Stage
-) -> list[Engine | BuildError]:
-    engines: list[Engine | BuildError] = [*peer_engines(stage, chosen, STUMBLE)]
-    if _by_host(request):
-        engines.append(Host(stage))
-    return engines
 
 
 def _by_host(request: CollectiveRequest) -> bool:

@@ -7,12 +7,13 @@ the same numbers, which grow by one; a call ends when this rank has its answer.
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from cudareduce.backend import Backend, Program
+from cudareduce.backend import Backend, Launch, Program
 from cudareduce.errors import BuildError, KernelFault
 from cudareduce.problem.dtypes import DType
 from cudareduce.problem.operators import Reduction
@@ -37,6 +38,13 @@ class Engine(Protocol):
         KernelFault and RankLost."""
 
 
+class StreamEngine(Engine, Protocol):
+    """One whose calls take place on a GPU's stream, and so can be timed."""
+
+    def enqueue(self, n: int, call: int) -> Launch:
+        """A ready launch of a call."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """What all engines of a run share."""
@@ -57,22 +65,26 @@ class Peer:
         program.set_constant("WINDOW", *stage.windows.addresses)
         program.set_constant("RANK", stage.windows.rank)
 
-    def run(self, n: int, call: int, late: int) -> None:
+    def enqueue(self, n: int, call: int) -> Launch:
         stage, kernel = self._stage, self._kernel
         vector, parts = vector_of(stage.reduction), stage.windows.layout
         count = n if kernel.mail else -(-n // vector)
         grid = max(1, min(-(-count // kernel.block), _BLOCKS))
         places = [parts.input, parts.output, count, parts.flags, parts.mail, call]
-        self._program.set_constant("LATE", late)
-        stage.backend.launcher(self._program, grid, kernel.block, places)()
-        stage.backend.synchronize()
-        self._look_for_those_who_gave_up()
+        return stage.backend.launcher(self._program, grid, kernel.block, places)
 
-    def _look_for_those_who_gave_up(self) -> None:
-        backend, windows = self._stage.backend, self._stage.windows
-        gave_up, whom = backend.download(windows.status, "uint32", 2)
-        if gave_up:
-            raise KernelFault(f"rank {windows.rank} has waited too long for rank {whom}")
+    def run(self, n: int, call: int, late: int) -> None:
+        self._program.set_constant("LATE", late)
+        self.enqueue(n, call)()
+        self._stage.backend.synchronize()
+        look_for_those_who_gave_up(self._stage)
+
+
+def look_for_those_who_gave_up(stage: Stage) -> None:
+    """Raise KernelFault if this rank has waited too long on the device."""
+    gave_up, whom = stage.backend.download(stage.windows.status, "uint32", 2)
+    if gave_up:
+        raise KernelFault(f"rank {stage.windows.rank} has waited too long for rank {whom}")
 
 
 class Host:
@@ -105,7 +117,7 @@ class Host:
 
 
 def peer_engines(
-    stage: Stage, kernels: list[Exchange], stumble: int = 0
+    stage: Stage, kernels: Sequence[Exchange], stumble: int = 0
 ) -> list[Peer | BuildError]:
     """Kernels of ours as engines, compiled by rank 0 first, so that the others find what it has
     made. Raises EnvironmentProblem and RankLost."""

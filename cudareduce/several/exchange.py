@@ -26,6 +26,7 @@ from cudareduce.several.collectives import COLLECTIVES, Collective
 PACK_BYTES = 16
 #: How long a rank waits on the device, in clocks of an SM, or ns of the emulator.
 PATIENCE = 10_000_000_000
+_DEVICE = Path(str(files("cudareduce.several"))) / "device"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +118,23 @@ def vector_of(reduction: Reduction) -> int:
 def source(kernel: Exchange, reduction: Reduction, ranks: int, stumble: int = 0) -> Source:
     """The translation unit of a kernel among so many ranks. With `stumble` the rank whose number is
     in LATE stops for so many clocks wherever it has waited for others."""
-    vector = vector_of(reduction)
-    shared = Path(str(files("cudareduce.several") / "device" / "ranks.cuh"))
-    text = "".join([
-        prelude(reduction, "only", kernel.block, vector, vector),
+    start = _start(reduction, kernel.block, ranks, stumble)
+    return Source(f'{start}#line 1 "{kernel.path}"\n{kernel.text}', kernel.id, kernel.path)
+
+
+def helper(file: str, entry: str, reduction: Reduction, ranks: int) -> Source:
+    """The translation unit of a kernel that exchanges nothing, and is there to measure."""
+    path = _DEVICE / file
+    text = path.read_text(encoding="utf-8")
+    return Source(f'{_start(reduction, 32, ranks)}#line 1 "{path}"\n{text}', entry, path)
+
+
+def _start(reduction: Reduction, block: int, ranks: int, stumble: int = 0) -> str:
+    """What stands before each kernel's text."""
+    vector, shared = vector_of(reduction), _DEVICE / "ranks.cuh"
+    return "".join([
+        prelude(reduction, "only", block, vector, vector),
         f"constexpr unsigned RANKS = {ranks};\n",
         f"constexpr long long PATIENCE = {PATIENCE}, STUMBLE = {stumble};\n",
         f'#line 1 "{shared}"\n{shared.read_text(encoding="utf-8")}',
-        f'#line 1 "{kernel.path}"\n{kernel.text}',
     ])  # fmt: skip
-    return Source(text, kernel.id, kernel.path)

@@ -1,6 +1,6 @@
 """Memory that every rank has and all ranks can address, laid out alike in each.
 
-Among processes of one host without a GPU it is a file that all map.
+It lies on each rank's GPU; among processes without GPUs it is a file that all map.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import ctypes
 import mmap
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.several.meeting import Meeting
@@ -26,9 +27,10 @@ GUARD_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything lies in a window, in bytes from its start: a rank's status, flags, input,
-    output and mail."""
+    """Where everything lies in a window, in bytes from its start: a rank's status, flags of what
+    starts all ranks together, flags of engines, input, output and mail."""
 
+    start: int
     flags: int
     input: int
     output: int
@@ -39,13 +41,13 @@ class Layout:
 def layout(ranks: int, array_bytes: int, mail_bytes: int) -> Layout:
     """A window for arrays of so many bytes, and so many of mail."""
     output = array_bytes + _ALIGNED  # a pack's rest, and the guard
-    sizes = (_ALIGNED, 4 * ranks * MOST_BLOCKS, array_bytes, output, mail_bytes)
+    sizes = (_ALIGNED, _ALIGNED, 4 * ranks * MOST_BLOCKS, array_bytes, output, mail_bytes)
     places, at = [], 0
     for size in sizes:
         places.append(at)
         at += -(-size // _ALIGNED) * _ALIGNED
-    _, flags, given, answers, mail = places
-    return Layout(flags, given, answers, mail, at)
+    _, start, flags, given, answers, mail = places
+    return Layout(start, flags, given, answers, mail, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +81,7 @@ class Windows:
 def mapped_windows(meeting: Meeting, parts: Layout) -> Iterator[Windows]:
     """Windows in files that the processes of one host map; cleared. Raises RankLost, and
     EnvironmentProblem where ranks are on several hosts."""
-    hosts = sorted(set(meeting.everybody(socket.gethostname())))
-    if len(hosts) > 1:
-        raise EnvironmentProblem(
-            f"without GPUs ranks exchange through memory of one host, and these are on "
-            f"{', '.join(hosts)}: start them on one"
-        )
+    _check_host(meeting)
     with temporary_folder() as folder:
         own = Path(folder, "window")
         try:
@@ -105,6 +102,59 @@ def mapped_windows(meeting: Meeting, parts: Layout) -> Iterator[Windows]:
             words.clear()
             for each in maps:
                 each.close()
+
+
+class PeerMemory(Protocol):
+    """Memory of this rank's GPU, cleared, and that of others which it has opened."""
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def handle(self) -> bytes:
+        """What another process opens it with."""
+
+    def open(self, handle: bytes) -> int:
+        """Where another process' memory begins, here. Raises EnvironmentProblem."""
+
+    def give_up(self) -> None:
+        """Address no other process' memory any more."""
+
+    def free(self) -> None:
+        """Give it back, once nobody addresses it."""
+
+
+#: Allocates so many bytes of it. Raises OutOfMemory.
+Allocate = Callable[[int], PeerMemory]
+
+
+@contextmanager
+def device_windows(meeting: Meeting, parts: Layout, allocate: Allocate) -> Iterator[Windows]:
+    """Windows in the memory of each rank's GPU; cleared. Raises RankLost, OutOfMemory, and
+    EnvironmentProblem where one cannot address another's."""
+    _check_host(meeting)
+    own = allocate(parts.nbytes)
+    try:
+        handles = meeting.everybody(own.handle.hex())
+        addresses = tuple(
+            own.address if rank == meeting.rank else own.open(bytes.fromhex(handle))
+            for rank, handle in enumerate(handles)
+        )
+        yield Windows(addresses, meeting.rank, parts)
+        own.give_up()
+        meeting.barrier()  # nobody frees what another one still addresses
+    finally:
+        own.give_up()
+        own.free()
+
+
+def _check_host(meeting: Meeting) -> None:
+    hosts = sorted(set(meeting.everybody(socket.gethostname())))
+    if len(hosts) > 1:
+        raise EnvironmentProblem(
+            f"ranks exchange through memory that all can address, and these are on "
+            f"{', '.join(hosts)}: start them on one host"
+        )
 
 
 def _mapped(path: Path, nbytes: int) -> mmap.mmap:

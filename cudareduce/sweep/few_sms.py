@@ -8,7 +8,7 @@ from itertools import groupby
 from cudareduce.report.columns import COLUMNS, condition_notes, label
 from cudareduce.report.launched import choice_notes, few_blocks_notes
 from cudareduce.report.numbers import plain_text, share_text, size_text, sms_text
-from cudareduce.report.sections import Section
+from cudareduce.report.section import Section
 from cudareduce.results.record import Record, Run
 
 #: Characters that stand for all of what a read-only kernel reaches.

@@ -9,7 +9,8 @@ from math import log2
 from cudareduce.report.columns import COLUMNS, condition_notes, label
 from cudareduce.report.launched import choice_notes
 from cudareduce.report.numbers import DASH, HALF_TICK_US, measured_text, short_size, size_text
-from cudareduce.report.sections import Section, listed
+from cudareduce.report.section import Section
+from cudareduce.report.sections import listed
 from cudareduce.results.record import Record, Run
 from cudareduce.sweep.latency import (
     HOLDS,

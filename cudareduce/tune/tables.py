@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from cudareduce.library.registry import AUTO_FIXED
 from cudareduce.problem.sizes import counted
 from cudareduce.report.numbers import HALF_TICK_US, measured_text, short_size
-from cudareduce.report.sections import Section, by_reason
+from cudareduce.report.section import Section
+from cudareduce.report.sections import by_reason
 from cudareduce.results.record import Record
 from cudareduce.tune.search import Found, Outcome
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from cudareduce.problem.operators import reduction_of
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
+from cudareduce.several.examine import Finding
+from cudareduce.several.measure import Links, Measured
+from cudareduce.several.records import Recorder
+from cudareduce.several.stopwatch import Batch
 from tests.conftest import ROOT
 
 H200, H100 = ROOT / "results" / "nvidia-h200", ROOT / "results" / "nvidia-h100"
@@ -32,6 +37,20 @@ def over_sms(path: Path = SWEEP) -> Run:
             for sms in (8, 16, 32, 64, 132)
         ],
     )
+
+
+def collectives() -> Run:
+    """An all-reduce by three engines over the bytes of arrays, of which one is wrong at a size."""
+    sum_ = reduction_of("sum", "float32")
+    recorder, links = Recorder("all-reduce", sum_, 2, "cuda"), Links(337.0, 365.0)
+    records = [recorder.verified(Finding("peer:no_barrier", 40, "it does not wait", None, None, 9))]
+    for engine, floor_us, gb_s in (("peer:one_shot", 9.5, 337), ("nccl", 8.9, 322)):
+        for n in (2**k for k in range(10, 29, 2)):
+            times = [floor_us + 4 * n / gb_s / 1e3 + 0.01 * k for k in range(6)]
+            batches = [Batch((us,) * 8, (0.4,) * 8, us - 1.5, 9.7, None) for us in times]
+            finding = Finding(engine, n, None, True, 1, 64)
+            records.append(recorder.timed(finding, Measured(engine, n, tuple(batches)), links))
+    return with_records(replace(load(SWEEP), protocol={"rounds": 6, "timing": "warm"}), records)
 
 
 def many(records: int) -> Run:

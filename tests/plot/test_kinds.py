@@ -9,7 +9,7 @@ import pytest
 
 from cudareduce.errors import UsageError
 from cudareduce.plot.figure import Bars, Grid, Lines
-from cudareduce.plot.kinds import figures
+from cudareduce.plot.kinds import all_figures, figures
 from cudareduce.results.store import load
 from tests.plot.runs import (
     AFTER,
@@ -19,6 +19,7 @@ from tests.plot.runs import (
     PEERS,
     SWEEP,
     TYPES,
+    collectives,
     many,
     over_sms,
     with_records,
@@ -149,6 +150,31 @@ def test_the_map_names_the_fastest_and_who_is_too_close_to_tell() -> None:
     assert len(grid.cells) == len(grid.rows) * len(grid.columns)
     libraries = {(cell.row, cell.column): cell.name for cell in grid.cells if cell.who == "library"}
     assert libraries == {("int32", "2^28"): "cub:not_guaranteed"}
+
+
+def test_over_bytes() -> None:
+    [lines] = figures([collectives()], None)
+    assert isinstance(lines, Lines)
+    assert lines.title.startswith("Bus bandwidth over bytes: all-reduce, sum of float32, 2 ranks")
+    assert [curve.name for curve in lines.curves] == ["one_shot", "nccl"]
+    assert [curve.who for curve in lines.curves] == ["kernel", "library"]
+    assert {point.x for point in lines.curves[0].points} == {2.0**k for k in range(12, 31, 2)}
+    last = lines.curves[0].points[-1]
+    assert last.y == pytest.approx(337, rel=0.01)
+    assert last.low is not None and last.high is not None and last.low < last.y < last.high
+    assert last.told.endswith(" % of the link")
+    assert [mark.told for mark in lines.marks] == ["link 365 GB/s"]
+    assert lines.notes == ("wrong, and so not drawn: no_barrier at 40",)
+    assert [f.title for f in all_figures(collectives())["busbw"]] == [lines.title]
+
+
+def test_collectives_are_drawn_by_themselves() -> None:
+    """They are no bars beside reductions of one GPU, and those are none of theirs."""
+    both = with_records(load(SWEEP), [*load(SWEEP).records, *collectives().records])
+    assert figures([both], "sizes") == figures([load(SWEEP)], "sizes")
+    assert figures([both], "busbw") == figures([collectives()], "busbw")
+    with pytest.raises(UsageError, match="nothing to draw as busbw: it shows bus bandwidth"):
+        figures([load(SWEEP)], "busbw")
 
 
 def test_over_sms() -> None:

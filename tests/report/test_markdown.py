@@ -11,7 +11,8 @@ import pytest
 
 from cudareduce.report.answers import answer_sections
 from cudareduce.report.markdown import to_markdown
-from cudareduce.report.sections import Section, sections
+from cudareduce.report.section import Section
+from cudareduce.report.sections import sections
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.store import load
 from tests.conftest import ROOT

@@ -13,7 +13,7 @@ import pytest
 from cudareduce.escapes import lines_shown, shown
 from cudareduce.report.ci import Finding, junit, workflow_commands
 from cudareduce.report.markdown import to_markdown
-from cudareduce.report.sections import Section
+from cudareduce.report.section import Section
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.store import load, to_csv, to_json
 from tests.conftest import ROOT

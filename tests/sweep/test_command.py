@@ -17,7 +17,7 @@ import pytest
 from cudareduce.bench.trial import Found, Trial
 from cudareduce.device import DeviceInfo
 from cudareduce.intervals import interval
-from cudareduce.report.sections import Section
+from cudareduce.report.section import Section
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.record import Record, Run
 from cudareduce.sweep.latency import Crossover, crossovers, elements, fit, lines, undecided

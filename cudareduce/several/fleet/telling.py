@@ -19,7 +19,8 @@ from cudareduce.gate.baseline import IDENTITY
 from cudareduce.gate.verdicts import in_short, problem_text, reduction_text, shape_text
 from cudareduce.problem.sizes import counted
 from cudareduce.report.numbers import DASH
-from cudareduce.report.sections import Section, listed
+from cudareduce.report.section import Section
+from cudareduce.report.sections import listed
 from cudareduce.several.fleet.judged import FEWEST, Card, Figure, Group, Model
 
 _FEW = f"too few to tell, it takes {FEWEST} cards of a model that ran the same kernel"

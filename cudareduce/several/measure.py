@@ -1,0 +1,108 @@
+"""Engines in turn, round after round, on arrays of each size, and what the links carry beside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+
+from cudareduce.backend import Program, TimedBackend
+from cudareduce.errors import BuildError
+from cudareduce.several.engines import Stage, StreamEngine
+from cudareduce.several.exchange import helper, vector_of
+from cudareduce.several.stopwatch import Batch, Enqueue, Stopwatch
+
+#: Rounds that are not counted: clocks rise, pages are mapped.
+UNCOUNTED = 2
+#: Launch shapes of what the links carry, in blocks of 512 threads for each SM, and the fewest bytes
+#: that tell it.
+_LINK_BLOCKS, _LINK_BYTES = 4, 2**24
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """An engine on arrays of `n` elements: a batch of samples for each round."""
+
+    engine: str
+    n: int
+    batches: tuple[Batch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """What each GPU's link carried both ways at once, in GB/s one way, in the rounds of the largest
+    size; None where that was too small to tell."""
+
+    read_gb_s: float | None = None
+    write_gb_s: float | None = None
+
+
+def measure(
+    stage: Stage, backend: TimedBackend, engines: Sequence[StreamEngine], sizes: Sequence[int],
+    most_mail: int, rounds: int, calls: Iterator[int], progress: Callable[[], None],
+) -> tuple[list[Measured], Links]:  # fmt: skip
+    """All engines at all sizes; those of mail where the array has at most `most_mail` elements. All
+    ranks do so together. Raises RankLost, OutOfMemory and KernelFault."""
+    align, *both = _helpers(stage)
+    found, links = [], Links()
+    for n in sizes:
+        entrants: dict[str, Enqueue] = {
+            engine.name: partial(engine.enqueue, n)
+            for engine in engines if not engine.mail or n <= most_mail
+        }  # fmt: skip
+        last = n == max(sizes) and n * stage.reduction.dtype.size >= _LINK_BYTES
+        ways = {program.entry: _link(stage, program, n) for program in both} if last else {}
+        watch = Stopwatch(stage, backend, align, n)
+        try:
+            taken = _rounds(watch, entrants | ways, set(ways), rounds, calls, progress)
+        finally:
+            watch.close()
+        found += [Measured(name, n, taken[name]) for name in entrants]
+        if ways:
+            nbytes = n * stage.reduction.dtype.size
+            links = Links(*(_rate(nbytes, taken[way]) for way in ("link_read", "link_write")))
+    return found, links
+
+
+def _helpers(stage: Stage) -> list[Program]:
+    """What aligns, reads and writes, compiled, with the windows set."""
+    wanted = (("align.cu", "align"), ("links.cu", "link_read"), ("links.cu", "link_write"))
+    ranks = stage.meeting.size
+    sources = [helper(file, entry, stage.reduction, ranks) for file, entry in wanted]
+    programs = []
+    for program in stage.backend.build(sources):
+        assert program is not None  # there was no deadline
+        if isinstance(program, BuildError):
+            raise program
+        program.set_constant("WINDOW", *stage.windows.addresses)
+        program.set_constant("RANK", stage.windows.rank)
+        programs.append(program)
+    return programs
+
+
+def _link(stage: Stage, program: Program, n: int) -> Enqueue:
+    parts, grid = stage.windows.layout, _LINK_BLOCKS * stage.backend.limits().sm_count
+    places = [parts.input, parts.output, -(-n // vector_of(stage.reduction))]
+    launch = stage.backend.launcher(program, grid, 512, places)
+    return lambda _: launch
+
+
+def _rounds(
+    watch: Stopwatch, entrants: dict[str, Enqueue], unjudged: set[str], rounds: int,
+    calls: Iterator[int], progress: Callable[[], None],
+) -> dict[str, tuple[Batch, ...]]:  # fmt: skip
+    """A batch of each entrant for each round, every other round backward."""
+    taken: dict[str, list[Batch]] = {name: [] for name in entrants}
+    for number in range(-UNCOUNTED, rounds):
+        for name in list(entrants)[:: -1 if number % 2 else 1]:
+            batch = watch.batch(entrants[name], calls, judged=name not in unjudged)
+            if number >= 0 or batch.wrong:
+                taken[name].append(batch)
+        progress()
+    return {name: tuple(some) for name, some in taken.items()}
+
+
+def _rate(nbytes: int, batches: Sequence[Batch]) -> float | None:
+    times = [batch.median_us for batch in batches if batch.median_us]
+    return nbytes / median(times) / 1e3 if times else None
