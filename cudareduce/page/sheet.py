@@ -41,19 +41,31 @@ class Sheet:
 def sheet(run: Run, name: str, texts_now: Mapping[str, str]) -> Sheet:
     """The sheet of a run, under its file's name; `texts_now` are the hashes of kernels' texts."""
     texts = ("kernel", "what", "verdict")
-    figures = ("n", "us", "GB/s", "%peak", "%ceil", "speedup", "vs prev")
-    header = (*texts, *figures, "why")
+    figures = _figures(run)
+    header = (*texts, "n", *(COLUMNS[name].heading for name in figures), "why")
     return Sheet(
         name, tuple(_device(run.device)), _protocol(run), _remarks(run), header, len(texts),
-        tuple(map(_row, run.records)), {shown(r.name): r.kernel for r in run.records if r.name},
+        tuple(_row(r, figures) for r in run.records),
+        {shown(r.name): r.kernel for r in run.records if r.name},
         all_figures(run), _counts(run.records), _changed(run, texts_now),
     )  # fmt: skip
 
 
-def _row(r: Record) -> tuple[Cell, ...]:
+def _figures(run: Run) -> Mapping[str, str]:
+    """Columns of numbers, each with the field that it is sorted by."""
+    both = {"time": "time_us", "rate": "gb_s"}
+    if run.records and all(r.ranks for r in run.records):
+        return both | {"busbw": "busbw_gb_s", "link": "pct_link", "skew": "skew_us",
+                       "loop": "loop_us"}  # fmt: skip
+    return both | {"peak": "pct_peak", "ceiling": "pct_ceiling", "speedup": "speedup",
+                   "previous": "speedup_prev"}  # fmt: skip
+
+
+def _row(r: Record, figures: Mapping[str, str]) -> tuple[Cell, ...]:
     """The cells of a record; a value that is not known sorts last."""
     what = f"{r.reduced} of {r.dtype}" + (f" in {r.acc}" if r.acc != r.dtype else "")
     what += "" if r.timing == "cold" else f", {r.timing}"
+    what += f", {r.ranks} ranks" if r.ranks is not None else ""
     what += f", {r.sms} SMs" if r.sms is not None else ""
     what += ", beside libraries" if r.context else ""
     what += ", first pass" if r.region == "first-pass" else ""
@@ -61,15 +73,11 @@ def _row(r: Record) -> tuple[Cell, ...]:
         what += ", one off" if r.offset else ", one more"
     size = short_size(r.n) if r.rows == 1 else f"{short_size(r.n)} x {short_size(r.rows)} rows"
     verdict = {"skip": "skipped"}.get(r.verdict) or answer_text(r)
-    values = (
-        ("time", r.time_us), ("rate", r.gb_s), ("peak", r.pct_peak), ("ceiling", r.pct_ceiling),
-        ("speedup", r.speedup), ("previous", r.speedup_prev),
-    )  # fmt: skip
     why = "; ".join(filter(None, (r.reason, *(f"if {c}" for c in r.conditions))))
     return (
         (shown(label(r)), None), (shown(what), None), (verdict, None),
         (size, float(min(r.n * r.rows, 2**62))),
-        *((COLUMNS[name].cell(r), value) for name, value in values),
+        *((COLUMNS[name].cell(r), getattr(r, field)) for name, field in figures.items()),
         (shown(why), None),
     )  # fmt: skip
 

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from cudareduce.report.columns import COLUMNS, answer_text, distinct_text
-from cudareduce.report.numbers import plain_text, share_text, short_size, size_text
+from cudareduce.report.columns import COLUMNS, Column, answer_text
+from cudareduce.report.numbers import short_size, size_text
 from cudareduce.report.section import Section
 from cudareduce.results.record import Record, Run
 
-_Columns = Sequence[tuple[str, Callable[[Record], str]]]
-_TIMED: _Columns = (
-    ("us", COLUMNS["time"].cell),
-    ("algbw", lambda r: plain_text(r.algbw_gb_s)),
-    ("busbw", lambda r: plain_text(r.busbw_gb_s)),
-    ("%link", lambda r: share_text(r.pct_link)),
-    ("skew us", lambda r: plain_text(r.skew_us, 2)),
-    ("loop us", lambda r: plain_text(r.loop_us)),
-    ("host us", COLUMNS["host"].cell),
-    ("distinct", distinct_text),
+_TIMED = ("time", "algbw", "busbw", "link", "skew", "loop", "host", "distinct")
+_VERIFIED = (
+    Column("answer", answer_text),
+    COLUMNS["distinct"],
+    Column("calls", lambda r: str(r.tried_launches)),
 )
-_VERIFIED: _Columns = (
-    ("answer", answer_text),
-    ("distinct", distinct_text),
-    ("calls", lambda r: str(r.tried_launches)),
-)
-_COLUMNS = (
+_LEGEND = (
     "us: of the slowest rank, from a start that all share; algbw and busbw in GB/s, as nccl-tests "
     "defines them; skew us: how far the ranks lie apart; loop us: a call of several back to back"
 )
@@ -54,8 +44,8 @@ def _section(run: Run, records: Sequence[Record], *, timed: bool) -> Section:
     title = f"{what}, {first.timing}, {run.device.name}" if timed else (
         f"{what}, {run.device.name}: answers only, nothing is timed"
     )  # fmt: skip
-    columns = _TIMED if timed else _VERIFIED
-    rows = tuple((r.engine or "", *(cell(r) for _, cell in columns)) for r in records)
+    columns = [COLUMNS[name] for name in _TIMED] if timed else _VERIFIED
+    rows = tuple((r.engine or "", *(column.cell(r) for column in columns)) for r in records)
     notes = [f"{r.engine}: WRONG: {r.reason}" for r in records if r.verdict == "fail"]
     notes += [f"{r.engine}: {r.reason}" for r in records if r.verdict == "pass" and r.reason]
     if not timed:
@@ -63,6 +53,6 @@ def _section(run: Run, records: Sequence[Record], *, timed: bool) -> Section:
                   for r in records if r.n < largest and r.verdict == "pass"]  # fmt: skip
     if first.kernel == "all-reduce":
         notes.append("right: the same bits on all ranks")
-    notes += [_COLUMNS] if timed else []
-    return Section(title, ("engine", *(name for name, _ in columns)), rows, tuple(notes),
+    notes += [_LEGEND] if timed else []
+    return Section(title, ("engine", *(column.heading for column in columns)), rows, tuple(notes),
                    texts=1 if timed else 2)  # fmt: skip

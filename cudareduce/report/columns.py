@@ -126,6 +126,11 @@ COLUMNS: dict[str, Column] = {
     "power": Column("W", lambda r: _whole(r.power_w)),
     "temperature": Column("C", lambda r: _whole(r.temperature_c)),
     "energy": Column("J/GB", lambda r: plain_text(r.joules_per_gb)),
+    "algbw": Column("algbw", lambda r: plain_text(r.algbw_gb_s)),
+    "busbw": Column("busbw", lambda r: plain_text(r.busbw_gb_s)),
+    "link": Column("%link", lambda r: share_text(r.pct_link)),
+    "skew": Column("skew us", lambda r: plain_text(r.skew_us, 2)),
+    "loop": Column("loop us", lambda r: plain_text(r.loop_us)),
     "reasons": Column("throttled", lambda r: r.event_reasons or DASH),
 }
 
