@@ -262,6 +262,25 @@ class FakeGpu:
         ctypes.memmove(_address(buffer) + offset, _address(source), source.nbytes)
         self._holds[_address(buffer)] = offset, self._holds[_address(source)]
 
+    def lane(self) -> FakeGpu:
+        return self
+
+    def pin(self, array: np.ndarray) -> Buffer:
+        buffer = self._cpu.pin(array)
+        self._holds[buffer.address] = object()
+        return buffer
+
+    def copy_in(self, buffer: Buffer, array: np.ndarray) -> None:
+        """At a fiftieth of the rate of a kernel."""
+        self.write(buffer, array)
+        self.clock += 50 * array.nbytes / self.bytes_per_us
+
+    def follow(self, mark: float) -> None:
+        pass
+
+    def wait(self, mark: float) -> None:
+        pass
+
     def reset_persisting(self) -> None:
         pass
 

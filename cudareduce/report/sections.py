@@ -11,6 +11,7 @@ from typing import Literal, TypeVar
 
 from cudareduce.report.columns import (
     COLUMNS,
+    SOURCES,
     answer_text,
     chosen,
     condition_notes,
@@ -50,7 +51,7 @@ def sections(
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in run.records:
         odd, n = r.aligned_n is not None, r.n if r.aligned_n is None else r.aligned_n
-        key = (r.op, r.map, r.dtype, r.acc, n, r.rows, r.context, r.sms, odd)
+        key = (r.op, r.map, r.dtype, r.acc, n, r.rows, r.context, r.sms, r.source, odd)
         groups.setdefault(key, []).append(r)
     found = [
         _odd(run, group) if odd else _section(run, group, more, roots or {})
@@ -102,6 +103,7 @@ def what_text(record: Record, n: int | None) -> str:
     """What was reduced, in the words of titles; without `n` of any size."""
     of = "," if record.map else " of"
     what = f"{record.reduced}{of} {'' if n is None else f'{size_text(n)} '}{record.dtype}"
+    what += SOURCES.get(record.source or "", "")
     if record.rows != 1:
         what += f" x {size_text(record.rows)} rows"
     if record.acc != record.dtype:

@@ -15,6 +15,8 @@ from cudareduce.intervals import known
 
 #: Raised when a field changes its meaning or goes; new fields do not raise it.
 SCHEMA = 1
+#: Under this name copies are measured that no kernel follows.
+COPYING = "copying"
 #: Right, wrong, and not tried.
 VERDICTS = ("pass", "fail", "skip")
 
@@ -38,6 +40,10 @@ class Record:
     Where `kernel` is `auto`, `chosen` is the kernel that it took. What is reduced is what `map`
     makes of elements, C++ in `a` and, of a second array, `b`; None is the elements themselves. A
     verdict holds on `conditions`, in words that follow `right if`.
+    Where `source` is `host` or `file`, the array lay in the host's memory or in a file, and `way`
+    is how it came to the kernel: `pinned`, copied in chunks of `chunk_bytes` while the one before
+    is reduced, `pageable`, the same from memory that is not kept in place, `mapped`, read by the
+    kernel where it lies; `copy` is copying alone, of which `pct_ceiling` is then a share.
     """
 
     kernel: str
@@ -115,6 +121,9 @@ class Record:
     chosen: str | None = None
     map: str | None = None
     conditions: tuple[str, ...] = ()
+    source: str | None = None
+    way: str | None = None
+    chunk_bytes: int | None = None
 
     @property
     def reduced(self) -> str:
