@@ -10,8 +10,10 @@ from statistics import median
 from cudareduce.gate.compare import VERDICTS, Row
 from cudareduce.gate.controls import Controls
 from cudareduce.gate.policy import Policy
+from cudareduce.problem.patterns import GIVEN
 from cudareduce.problem.sizes import counted
 from cudareduce.report.ci import Finding
+from cudareduce.report.columns import way_text
 from cudareduce.report.numbers import (
     DASH,
     change_text,
@@ -47,9 +49,11 @@ def shape_text(record: Record) -> str:
     rows = f" x {short_size(record.rows)} rows" if record.rows != 1 else ""
     usual = {"timing": "cold", "region": "total", "pattern": "random"}
     ways = [value for key, word in usual.items() if (value := getattr(record, key)) != word]
+    ways = ["from a file" if way == GIVEN else way for way in ways]
     ways += ["beside libraries"] if record.context else []
     ways += [f"starting {record.offset} off"] if record.offset else []
     ways += [f"on {sms_text(record.sms)}"] if record.sms else []
+    ways += [way] if (way := way_text(record)) else []
     how = f", {' '.join(ways)}" if ways else ""
     return f"{short_size(record.n)}{rows}{how}"
 

@@ -32,11 +32,13 @@ SOURCES = {"host": " from the host's memory", "file": " from a file"}
 def label(record: Record) -> str:
     """What a row is called: the published name in a suite, else the kernel's own; where an array is
     streamed, with its way and its chunks."""
-    name = record.name or record.kernel
-    if record.way is None:
-        return name
-    words = [name, *([record.way] if record.way != "copy" else [])]
-    return " ".join([*words, *([memory_text(record.chunk_bytes)] if record.chunk_bytes else [])])
+    return f"{record.name or record.kernel} {way_text(record)}".rstrip()
+
+
+def way_text(record: Record) -> str:
+    """By which way an array is streamed, and in which chunks; nothing of one on the card."""
+    chunk = memory_text(record.chunk_bytes) if record.chunk_bytes else ""
+    return f"{record.way if record.way != 'copy' else ''} {chunk}".strip() if record.way else ""
 
 
 def full_label(record: Record) -> str:

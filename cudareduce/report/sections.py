@@ -242,11 +242,10 @@ def _share_notes(run: Run, first: Record, headings: set[str]) -> Iterator[str]:
         given = run.protocol.get("peak_gb_s") is not None
         source = "as --peak-gb-s says" if given else "theory from clock and bus width"
         yield f"%peak: of {peak:.4g} GB/s, {source}"
-    if "%ceil" in headings and ceiling is not None:
-        yield (
-            f"%ceil: of {plain_text(ceiling)} GB/s, which a read-only kernel reached in the same "
-            "rounds"
-        )
+    for heading, who in (("%copy", "copies alone"), ("%ceil", "a read-only kernel")):
+        if heading in headings and ceiling is not None:
+            reached = f"of {plain_text(ceiling)} GB/s, which {who} reached in the same rounds"
+            yield f"{heading}: {reached}"
 
 
 def _kind_notes(kinds: Iterable[str], timed: Sequence[Record]) -> Iterator[str]:

@@ -15,6 +15,8 @@ from cudareduce.intervals import known
 
 #: Raised when a field changes its meaning or goes; new fields do not raise it.
 SCHEMA = 1
+#: Where an array that is streamed lies, and the ways that it takes.
+SOURCES, WAYS = ("host", "file"), ("copy", "pinned", "mapped", "pageable")
 #: Under this name copies are measured that no kernel follows.
 COPYING = "copying"
 #: Right, wrong, and not tried.

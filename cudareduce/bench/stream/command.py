@@ -27,6 +27,7 @@ from cudareduce.bench.stream.streamed import Streams, streamed
 from cudareduce.bench.telling import closing_line
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.library.registry import Choice, load_registry
+from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
 from cudareduce.report.publish import publish
 from cudareduce.report.sections import sections
@@ -64,11 +65,12 @@ def bench_streams(request: StreamBenchRequest) -> int:
     _refuse(bench)
     settings = bench_settings(bench)
     with _opened(bench, settings) as (session, choices):
+        say(_flattened(asked), bench.machine.quiet)
         done = streamed(session, choices, asked)
         run = _run(session, bench, done, request, settings)
     publish(bench.outputs, sections(run, bench.columns), run_texts(run))
     following = "the same on a machine with a GPU, which times them"
-    if run.device.cc:
+    if session.spec.timed:
         following = "--json run.json, then cudareduce compare run.json LATER.json"
     return _ended(done, began, following, bench.machine.quiet, strict=bench.strict)
 
@@ -82,6 +84,7 @@ def verify_streams(request: StreamVerifyRequest) -> int:
     problem = _problem(asked, verify.problem)
     settings = verify_settings(replace(verify, problem=problem))
     with _opened(verify, settings) as (session, choices):
+        say(_flattened(asked), verify.machine.quiet)
         done = _at_lengths(session, choices, asked)
         run = _run(session, verify, done, request, settings)
     publish(verify.outputs, sections(run), run_texts(run))
@@ -100,6 +103,15 @@ def _problem(asked: Streaming, problem: ReductionOptions) -> ReductionOptions:
             "it out"
         )
     return replace(problem, n=(file.n,), dtype=(file.dtype.name,))
+
+
+def _flattened(asked: Streaming) -> str:
+    """What is said of an array of several dimensions."""
+    file = asked.file
+    if file is None or len(file.shape) == 1:
+        return ""
+    shape = " x ".join(map(str, file.shape)) or "one number"
+    return f"{file.path}: {shape}, taken as one row of {counted(file.n, 'element')}."
 
 
 def _refuse(bench: BenchRequest) -> None:

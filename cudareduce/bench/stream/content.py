@@ -12,7 +12,8 @@ from itertools import pairwise
 import numpy as np
 
 from cudareduce.host import cpu_count
-from cudareduce.problem.inputs import Array, make
+from cudareduce.problem.exact import exact_factors, exact_part
+from cudareduce.problem.inputs import Array, make, rounds_nothing, stored
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.reference import Reference, reference
 
@@ -67,10 +68,23 @@ def made(
 
     def fill(number: int) -> Reference:
         start, end = cuts[number], cuts[number + 1]
-        array[start:end] = make(pattern, reduction, end - start, 1, seed + number)
+        array[start:end] = _values(pattern, reduction, (len(array), end - start), seed + number)
         return reference(reduction, array[start:end], 1)
 
     return Content(reduction, cuts, tuple(_each(fill, len(cuts) - 1, progress)))
+
+
+def _values(pattern: str, reduction: Reduction, sizes: tuple[int, int], seed: int) -> Array:
+    """Elements of a part, as many as the second of `sizes` says, of an array of the first."""
+    n, count = sizes
+    rng = np.random.default_rng([seed, n, count])
+    if reduction.acc.kind == "float" and rounds_nothing(pattern, reduction):
+        # What no sum of a part rounds, one of all may.
+        if reduction.op.name == "sum":
+            return stored(exact_part(reduction, n, count, rng), reduction.dtype)
+        if reduction.op.name == "prod":
+            return stored(exact_factors(count, rng), reduction.dtype)
+    return make(pattern, reduction, count, 1, seed)
 
 
 def found(

@@ -41,6 +41,8 @@ class ArrayFile:
 def read_header(path: Path) -> ArrayFile:
     """What a .npy file holds. One that is not there, is cut short, or holds what no kernel takes is
     a UsageError."""
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is no plain file: {_WRITE_ONE}")
     try:
         with path.open("rb") as file:
             version = npy.read_magic(file)

@@ -19,6 +19,8 @@ from cudareduce.library.registry import Choice
 from cudareduce.problem.operators import Reduction
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
 
+#: Elements on which all patterns are tried within a second.
+_QUICK = 2**22
 #: How an array comes to the kernel.
 WayName = Literal["pinned", "mapped", "pageable"]
 
@@ -64,8 +66,8 @@ def rows_of(
             for row in _of_choice(own, choice, reduction, n, chunks, streaming)
         ]  # fmt: skip
         open_rows = [row for row in planned if row.verdict.outcome == "pass"]
-        lengths = _lengths(open_rows, max(chunks))
-        shapes = {case: [*some, *_wholes(case, open_rows)] for case, some in lengths.items()}
+        lengths = _lengths(open_rows)
+        shapes = {case: [*some, *_pieces(case, open_rows)] for case, some in lengths.items()}
         prepared, unbuilt = own.prepare(list(shapes), shapes)
         found = own.verify(prepared, lengths, unbuilt)
     known = {one.case: one for one in prepared}
@@ -111,18 +113,20 @@ def _why_not(case: Case, reduction: Reduction, n: int) -> str | None:
     return "overwrites its input" if kernel.in_place else None
 
 
-def _lengths(rows: Sequence[Row], most: int) -> dict[Case, list[Shape]]:
-    """What each case is verified on: its pieces, and for a whole array a chunk of it."""
+def _lengths(rows: Sequence[Row]) -> dict[Case, list[Shape]]:
+    """What each case is verified on beforehand: the lengths of its pieces, as far as that is
+    quick; of all of them each answer is judged later."""
     found: dict[Case, dict[Shape, None]] = {}
     for row in rows:
         own = found.setdefault(row.case, {})
-        own |= {(min(piece.count, most), 1): None for piece in row.pieces}
+        own |= {(min(piece.count, _QUICK), 1): None for piece in row.pieces}
     return {case: list(some) for case, some in found.items()}
 
 
-def _wholes(case: Case, rows: Sequence[Row]) -> list[Shape]:
-    """The arrays that a case takes in one launch."""
-    return [(row.pieces[0].count, 1) for row in rows if row.case == case and row.way == "mapped"]
+def _pieces(case: Case, rows: Sequence[Row]) -> list[Shape]:
+    """All that a case is launched on."""
+    mine = (row for row in rows if row.case == case)
+    return list(dict.fromkeys((piece.count, 1) for row in mine for piece in row.pieces))
 
 
 def _joined(row: Row, prepared: Mapping[Case, Prepared], verdicts: Mapping[Case, Verdict]) -> Row:

@@ -18,17 +18,18 @@ from cudareduce.bench.stream.content import Content, found, made, parts
 from cudareduce.bench.stream.feeds import Feed, Held, Idle, Staged
 from cudareduce.bench.stream.files import cached_share
 from cudareduce.bench.stream.judge import Judge
+from cudareduce.bench.stream.mapped import why_not_mapped
 from cudareduce.bench.stream.measure import Measured, Unwatched, Watched, measured
 from cudareduce.bench.stream.memory import pages
 from cudareduce.bench.stream.rows import Row
 from cudareduce.bench.stream.schedule import BUFFERS, schedule
 from cudareduce.bench.stream.ways import Checked, Copying, Mapped, Stage, Streamed
 from cudareduce.device import Conditions
-from cudareduce.errors import OutOfMemory
+from cudareduce.errors import KernelFault, OutOfMemory
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.patterns import GIVEN
 from cudareduce.report.numbers import bytes_text
-from cudareduce.verify.verdict import skipped, worse
+from cudareduce.verify.verdict import Verdict, skipped, worse
 
 #: The row of copies alone, beside those of kernels, which are counted from 0.
 COPY = -1
@@ -80,9 +81,7 @@ def tried(
             return trial.run(patterns, chunk)
     except OutOfMemory as error:
         skip = skipped("machine", str(error))
-        return Tried(rows=tuple(
-            replace(row, verdict=worse(row.verdict, skip), prepared=None) for row in rows
-        ))  # fmt: skip
+        return Tried(rows=tuple(_left_out(row, skip) for row in rows))
 
 
 class _Trial:
@@ -120,6 +119,11 @@ class _Trial:
 
     def _ways(self) -> dict[int, Checked]:
         """A way for every row that is tried."""
+        timed = self._session.backend.timed()
+        for k, row in enumerate(self._rows):
+            if row.prepared and row.way == "mapped" and timed:
+                why = why_not_mapped(timed, row.case, self._n)
+                self._rows[k] = _left_out(row, skipped("machine", why)) if why else row
         return {k: self._way(row) for k, row in enumerate(self._rows) if row.prepared}
 
     def _way(self, row: Row) -> Checked:
@@ -148,13 +152,31 @@ class _Trial:
         with self._session.phase(f"streaming {pattern} input", len(ways)) as progress:
             for k, way in ways.items():
                 row = self._rows[k]
+                if row.prepared is None:
+                    continue
                 progress.now(f"{row.case.kernel.id} {row.way}")
                 if k in self._watched:
                     self._rows[k] = self._standing(k, row, interrupted=False)
                 judge = Judge(content, row.pieces, row.plans, pattern)
                 self._watched[k] = Watched(self._scene.stage, way, judge)
-                self._watched[k].run(None)
+                try:
+                    self._watched[k].run(None)
+                except KernelFault as fault:
+                    self._faulted(k, fault)
                 progress.step()
+
+    def _faulted(self, k: int, fault: KernelFault) -> None:
+        """A row that ended so is wrong. A GPU goes on with nothing after that."""
+        self._watched.pop(k)
+        self._rows[k] = _left_out(self._rows[k], Verdict("fail", str(fault)))
+        if self._session.backend.timed():
+            name = f"{self._rows[k].case.kernel.id} {self._rows[k].way}"
+            skip = skipped("machine", f"the GPU does not go on after {name}: leave that out")
+            self._watched.clear()
+            self._rows = [
+                row if row.verdict.outcome == "fail" else _left_out(row, skip)
+                for row in self._rows
+            ]  # fmt: skip
 
     def _content(self, pattern: str) -> Content:
         """Make the array, or look at what a file holds."""
@@ -196,15 +218,16 @@ class _Trial:
         return row
 
 
+def _left_out(row: Row, verdict: Verdict) -> Row:
+    """A row that is not tried, or not any more."""
+    return replace(row, verdict=worse(row.verdict, verdict), prepared=None)
+
+
 def _without_pageable(rows: Sequence[Row], nbytes: int) -> list[Row]:
     """Rows of which those that take a second array are skips."""
     why = f"takes a second array in the host's memory, {bytes_text(nbytes)}"
     skip = skipped("machine", why)
-    return [
-        replace(row, verdict=worse(row.verdict, skip), prepared=None)
-        if row.way == "pageable" and row.prepared else row
-        for row in rows
-    ]  # fmt: skip
+    return [_left_out(row, skip) if row.way == "pageable" and row.prepared else row for row in rows]
 
 
 @contextmanager
@@ -220,8 +243,6 @@ def _scene(
     if too_large:
         raise OutOfMemory(f"{too_large}: give a smaller --n or --chunk")
     with ExitStack() as stack:
-        stage = Stage(backend, chunk_bytes, BUFFERS)
-        stack.callback(stage.release)
         given: Buffer | None = None
         beside: np.ndarray | None = None
         if streaming.file:
@@ -232,6 +253,8 @@ def _scene(
                 beside = pages(nbytes)[:nbytes]
             (data,), (given,), told = _pinned(backend, stack, [nbytes])
             places = ()
+        stage = Stage(backend, chunk_bytes, BUFFERS)
+        stack.callback(stage.release)  # before what is pinned
         elements = data.view(reduction.dtype.storage)
         remarks = [told] if backend.timed() else []
         yield _Scene(stage, elements, data, given, beside, places, remarks)

@@ -8,6 +8,7 @@ copy that it reads, and a copy for the kernel that has read what it overwrites.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 from cudareduce.backend import Backend, Buffer, Lane, Launch, Program, Source
 from cudareduce.bench.stream.feeds import Feed
 from cudareduce.bench.stream.schedule import Piece
-from cudareduce.errors import BuildError
+from cudareduce.errors import BuildError, KernelFault
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Programs
 from cudareduce.launch.plan import Plan
@@ -67,7 +68,10 @@ class Stage:
         backend.synchronize()  # they are poisoned
 
     def release(self) -> None:
-        """Free the buffers."""
+        """Wait for what is under way, and free the buffers."""
+        with suppress(KernelFault):  # which has been told
+            for lane in (self.copies, self.work):
+                lane.synchronize()
         self.backend.free(*self.buffers)
 
 
