@@ -7,6 +7,7 @@ import ctypes
 import mmap
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def read_header(path: Path) -> ArrayFile:
             offset, held = file.tell(), path.stat().st_size
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; name another file") from None
-    except (ValueError, SyntaxError, RecursionError, MemoryError, EOFError, TypeError):
+    except (ValueError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError):
         raise UsageError(f"{path} is no .npy, or its header is broken: {_WRITE_ONE}") from None
     dtype, n = _known(path, kind), _count(path, shape)
     if fortran and sum(length > 1 for length in shape) > 1:
