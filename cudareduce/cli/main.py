@@ -69,7 +69,6 @@ def cli() -> None:
     "bench",
     epilog="""cudareduce bench all --n 33554432
 cudareduce bench fastcuda --n 2^20,2^25 --csv ladder.csv
-cudareduce bench auto --from host --n 2^32 --chunk 16Mi,64Mi,256Mi
 cudareduce bench all --op-expr 'a > b ? a : b' --identity=-INFINITY""",
 )
 @add_kernels
