@@ -157,17 +157,19 @@ class _Trial:
                 progress.now(f"{row.case.kernel.id} {row.way}")
                 if k in self._watched:
                     self._rows[k] = self._standing(k, row, interrupted=False)
-                judge = Judge(content, row.pieces, row.plans, pattern)
-                self._watched[k] = Watched(self._scene.stage, way, judge)
+                    self._watched.pop(k)
+                watched = Watched(
+                    self._scene.stage, way, Judge(content, row.pieces, row.plans, pattern)
+                )
                 try:
-                    self._watched[k].run(None)
+                    watched.run(None)
+                    self._watched[k] = watched
                 except KernelFault as fault:
                     self._faulted(k, fault)
                 progress.step()
 
     def _faulted(self, k: int, fault: KernelFault) -> None:
         """A row that ended so is wrong. A GPU goes on with nothing after that."""
-        self._watched.pop(k)
         self._rows[k] = _left_out(self._rows[k], Verdict("fail", str(fault)))
         if self._session.backend.timed():
             name = f"{self._rows[k].case.kernel.id} {self._rows[k].way}"

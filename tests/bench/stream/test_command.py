@@ -226,3 +226,16 @@ def test_a_kernel_that_cannot_read_mapped_memory_is_left_out(
         code, out, _ = cudareduce("verify", V7, *SMALL)
     assert code == 0
     assert f"{V7} mapped: skipped, does not read it" in out
+
+
+def test_what_ctrl_c_came_before_has_no_verdict(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(way: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ways.Mapped, "run", interrupted)
+    code, out, _ = cudareduce("verify", V7, *SMALL, *CPU, "--pattern", "random")
+    assert code == 130
+    assert out.count("   right") == 2
+    assert "skipped, interrupted before it was tried (2 rows)" in out
