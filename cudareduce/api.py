@@ -45,6 +45,8 @@ _COLUMNS = 80
 _PRINTED = {
     "style", "columns", "csv", "json", "markdown", "junit", "benchmark_json", "comment", "debug",
 }  # fmt: skip
+#: Options of the command line alone.
+_TYPED_ONLY = ("source", "chunk")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -227,7 +229,8 @@ def _request(
     UsageError, an option that the command has not is a TypeError."""
     parser = cli.commands[command]
     known = {param.opts[-1].removeprefix("--").replace("-", "_"): param for param in parser.params
-             if isinstance(param, click.Option) and param.name not in _PRINTED}  # fmt: skip
+             if isinstance(param, click.Option)
+             and param.name not in (*_PRINTED, *_TYPED_ONLY)}  # fmt: skip
     for one in (kernel for kernel in kernels if not isinstance(kernel, str | Path)):
         raise TypeError(f"{command}() takes names and paths, one by one, no {type(one).__name__}")
     arguments = [str(kernel) for kernel in kernels]
@@ -239,7 +242,7 @@ def _request(
     try:
         with parser.make_context(command, arguments) as ctx:
             typed = {"argv": (command, *arguments)} if "argv" in get_type_hints(kind) else {}
-            return made(kind, {**ctx.params, **typed})
+            return made(kind, {**ctx.params, **typed}, _TYPED_ONLY)
     except click.UsageError as error:
         raise UsageError(error.format_message()) from None
 

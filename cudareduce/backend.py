@@ -21,14 +21,11 @@ from cudareduce.errors import BuildError
 if TYPE_CHECKING:
     import numpy as np
 
-
 BackendName = Literal["cuda", "cpu"]
 #: Those whose launches can be timed.
 TIMED_BACKENDS: tuple[BackendName, ...] = ("cuda",)
 
-
 Launch = Callable[[], None]
-
 
 #: What nvcc compiles kernels with, for a GPU that runs them and for the gate that has none.
 NVCC_FLAGS = ("-std=c++17", "-O3")
@@ -51,13 +48,6 @@ class Buffer(Protocol):
 
     @property
     def nbytes(self) -> int: ...
-
-
-class PlacedBuffer(Buffer, Protocol):
-    """Memory that this process can read and write where it lies."""
-
-    @property
-    def address(self) -> int: ...
 
 
 class Program(Protocol):
@@ -114,11 +104,9 @@ class Backend(Protocol):
         """What launch shapes depend on."""
 
     def build(
-        self,
-        sources: Sequence[Source],
-        progress: Callable[[], None] = ...,
+        self, sources: Sequence[Source], progress: Callable[[], None] = ...,
         deadline: Deadline | None = None,
-    ) -> list[Program | BuildError | None]:
+    ) -> list[Program | BuildError | None]:  # fmt: skip
         """Compile in parallel; results in the order given, None for what there was no time for, one
         `progress` call each. Raises EnvironmentProblem if there is no compiler that works."""
 
@@ -146,17 +134,20 @@ class Backend(Protocol):
     def download(self, buffer: Buffer, dtype: str, count: int) -> np.ndarray:
         """Copy `count` elements back, after all work in flight. Raises KernelFault."""
 
+    def lane(self) -> Lane:
+        """The same device and memory, for launches beside those that are made here."""
+
+    def pin(self, array: np.ndarray) -> Buffer:
+        """Keep bytes of the host, whole pages, where they lie: they are copied without a detour,
+        and kernels read them at the buffer's address, until it is freed. Raises OutOfMemory."""
+
     def free(self, *buffers: Buffer) -> None:
         """Give memory back."""
 
     def launcher(
-        self,
-        program: Program,
-        grid: int,
-        block: int,
-        args: Sequence[Buffer | int],
+        self, program: Program, grid: int, block: int, args: Sequence[Buffer | int],
         dynamic_shared: int = 0,
-    ) -> Launch:
+    ) -> Launch:  # fmt: skip
         """A ready launch of `grid` blocks of `block` threads with `dynamic_shared` bytes a block;
         integers are passed as 64-bit sizes. May raise KernelFault when run, and TooManyBlocks at
         once."""
@@ -179,12 +170,26 @@ class Backend(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
+        self, kind: type[BaseException] | None, value: BaseException | None,
         tb: TracebackType | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Give everything back."""
+
+
+class Lane(Backend, Protocol):
+    """A backend's device and memory with a stream of its own."""
+
+    def copy_in(self, buffer: Buffer, array: np.ndarray) -> None:
+        """Enqueue a copy of an array, which stays as it is until then, to a buffer's start."""
+
+    def mark(self) -> Any:
+        """A mark behind all work enqueued here so far."""
+
+    def follow(self, mark: Any) -> None:
+        """Let what is enqueued here from now on wait for a mark, be it of another lane."""
+
+    def wait(self, mark: Any) -> None:
+        """Let the host wait for a mark. Raises KernelFault."""
 
 
 class SparseBackend(Backend, Protocol):
@@ -194,7 +199,7 @@ class SparseBackend(Backend, Protocol):
 
     readers: int | None
 
-    def reserve(self, nbytes: int) -> PlacedBuffer:
+    def reserve(self, nbytes: int) -> Buffer:
         """Address space for a buffer of which little is ever touched, 0 until written, between
         guards that no index of 32 bits passes. Raises OutOfMemory."""
 
@@ -251,7 +256,7 @@ class Graph(Protocol):
         """Give the driver's memory back."""
 
 
-class TimedBackend(Backend, Protocol):
+class TimedBackend(Lane, Protocol):
     """A device with events on its stream, further contexts, and a monitor."""
 
     @property
@@ -272,9 +277,6 @@ class TimedBackend(Backend, Protocol):
     def reset_persisting(self) -> None:
         """Make lines of the L2 that were to persist there ordinary ones, which other data
         displaces."""
-
-    def mark(self) -> Any:
-        """Record an event behind all work enqueued so far."""
 
     def reached(self, event: Any) -> bool:
         """True if the device has already passed an event."""

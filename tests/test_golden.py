@@ -120,6 +120,10 @@ ON_CPU: dict[str, tuple[str, ...]] = {
                    "--json", "{out}/orders.json", "--markdown", "{out}/orders.md"),
     "reveal-compare": ("reveal", "--compare", "reduce_v0_baseline", "reduce_v1_no_divergence",
                        "--n", "33", *CPU),
+    "bench-cpu-stream": ("bench", "auto", "reduce_warp_registers", "--from", "host", "--n", "30016",
+                         "--chunk", "16Ki,64Ki", "--seed", "0", *CPU),
+    "stream-too-large": ("verify", "auto", "--from", "host", "--n", "9", "--chunk", "64M", *CPU),
+    "stream-none": ("bench", "auto", "--from", "{out}/none.npy", *CPU),
     "fallback": ("bench", "reduce_v0_baseline", "--n", "32"),
 }  # fmt: skip
 #: Atomic kernels are among these: they add in another order each time, with other errors.
@@ -133,6 +137,8 @@ ON_GPU: dict[str, tuple[str, ...]] = {
     "bench-gpu-first-pass": ("bench", "leimao", "--n", "2^16", "--region", "first-pass"),
     "sweep-gpu": ("sweep", "reduce_v6_multi_add", "reduce_v7_shuffle", "--n", "2^12..2^15",
                   "--json", "{out}/run.json"),
+    "bench-gpu-stream": ("bench", "reduce_v7_shuffle", "--from", "host", "--n", "30001", "--chunk",
+                         "16Ki,64Ki", "--rounds", "7"),
     "check-gpu-base": ("check", "reduce_v7_shuffle", "--base", "kernels", "--n", "2^16"),
 }  # fmt: skip
 FOREIGN = """__global__ void theirs(const float *input, float *output, int count)

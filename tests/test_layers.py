@@ -27,6 +27,7 @@ COMMANDS = (
     "history.command.add", "history.command.show", "history.command.check", "sweep.command.sweep",
     "reproduce.command.reproduce", "selftest.command.selftest", "reveal.command.reveal",
     "tune.command.tune", "plot.command.plot", "page.command.page", "profile.command.profile",
+    "bench.stream.command.bench_streams", "bench.stream.command.verify_streams",
     "several.command.collective", "several.fleet.command.gather", "several.fleet.command.fleet",
 )  # fmt: skip
 MOST_LINES_OF_A_COMMAND = 40

@@ -134,9 +134,9 @@ class Recorder:
             cubin_sha=group.shas.get(case),
             cause=verdict.cause,
             sms=case.sms,
-            chosen=_chosen(case.kernel),
+            chosen=chosen_of(case.kernel),
             conditions=verdict.conditions if verdict.outcome == "pass" else (),
-            **_effort(verdict),
+            **effort_of(verdict),
         )
 
     def _bytes(self, plan: Plan) -> tuple[int, int]:
@@ -161,9 +161,9 @@ class Recorder:
         ceiling = one_array / times.ceiling.median_us / 1e3 if times.ceiling else None
         return replace(
             record,
-            **_bandwidth(timing, moved, self.peak_gb_s, ceiling),
+            **bandwidth(timing, moved, self.peak_gb_s, ceiling),
             **speedups,
-            **_conditions(times.conditions),
+            **conditions_of(times.conditions),
             joules_per_gb=None if joules is None else joules / moved * 1e9,
         )
 
@@ -178,13 +178,14 @@ class Recorder:
         return _find(known, self.registry.root(case.kernel).id, case.sms)
 
 
-def _chosen(kernel: Kernel) -> str | None:
+def chosen_of(kernel: Kernel) -> str | None:
     """What was chosen under the name of `auto`; None of what goes by its own name."""
     automatic = kernel.id in (AUTO, AUTO_FIXED) and kernel.entry != kernel.id
     return kernel.entry if automatic else None
 
 
-def _effort(verdict: Verdict) -> dict[str, Any]:
+def effort_of(verdict: Verdict) -> dict[str, Any]:
+    """The fields that tell what a verdict rests on."""
     effort = verdict.effort
     return {
         "tried_sizes": len(effort.sizes) or None,
@@ -198,7 +199,7 @@ def _find(cases: Sequence[Case], kernel: str | None, sms: int | None) -> Case | 
     return next((case for case in cases if (case.kernel.id, case.sms) == (kernel, sms)), None)
 
 
-def _bandwidth(
+def bandwidth(
     timing: Timing, moved: int, peak_gb_s: float | None, ceiling_gb_s: float | None
 ) -> dict[str, Any]:
     """The fields that a time and a byte count give; GB = 10^9 bytes."""
@@ -249,7 +250,8 @@ def _speedups(
     }
 
 
-def _conditions(state: Conditions) -> dict[str, Any]:
+def conditions_of(state: Conditions) -> dict[str, Any]:
+    """The fields that the state of the device gives."""
     return {
         "sm_mhz": state.sm_mhz,
         "memory_mhz": state.memory_mhz,

@@ -109,6 +109,8 @@ def _counted(records: Sequence[Record], one: str, many: str) -> str:
             n,
             r.rows,
             r.sms,
+            r.way,
+            r.chunk_bytes,
             r.timing,
         )
         found[key] = max(found.get(key, r.verdict), r.verdict, key=_RANK.index)

@@ -80,6 +80,14 @@ _IDLE = (
         ("multiple_of", "sizes_only", "nan"), "no file of your own is named", _no_own_files,
     ),
     _Idle(
+        ("chunk",), "only --from copies in chunks",
+        lambda values: "source" in values and values["source"] is None,
+    ),
+    _Idle(
+        ("n", "seed", "pattern", "only_pattern"), "the file of --from has its own elements",
+        lambda values: values.get("source") not in (None, "host"),
+    ),
+    _Idle(
         ("identity", "rtol"), "without --op-expr nothing takes it",
         lambda values: values["op_expr"] is None,
     ),

@@ -18,7 +18,7 @@ HELP = {"help_option_names": ["-h", "--help"]}
 GROUPS = {
     "What is reduced": (
         "n", "rows", "op", "dtype", "acc", "map", "op_expr", "identity", "rtol", "pattern",
-        "only_pattern", "seed",
+        "only_pattern", "seed", "source", "chunk",
     ),
     "Which kernels": ("folders", "block", "items", "sms", "peers", "engine"),
     "Files without a header": ("entry", "chain", "arg", "grid", "shared", "finish", "headers"),

@@ -39,6 +39,7 @@ from cudareduce.cli.pictures import plot
 from cudareduce.cli.profiling import profile
 from cudareduce.cli.requests import made
 from cudareduce.cli.several import collective
+from cudareduce.cli.streaming import add_from, benched, verified
 from cudareduce.cli.streams import guard_streams
 from cudareduce.cli.types import Word
 from cudareduce.errors import CudareduceError
@@ -76,6 +77,7 @@ cudareduce bench all --op-expr 'a > b ? a : b' --identity=-INFINITY""",
 @add_columns
 @add_strict
 @add_peers
+@add_from
 @add_problem
 @click.pass_obj
 def bench_(arguments: list[str], /, **options: Any) -> int:
@@ -84,10 +86,7 @@ def bench_(arguments: list[str], /, **options: Any) -> int:
     Without a name it takes all kernels; without a GPU they run on the CPU, and nothing is timed.
     """
     _prepare_to_fork()
-    from cudareduce.bench.command import bench
-    from cudareduce.bench.request import BenchRequest
-
-    return bench(made(BenchRequest, options | {"argv": tuple(arguments)}))
+    return benched(options | {"argv": tuple(arguments)})
 
 
 @cli.command(
@@ -112,6 +111,7 @@ cudareduce verify reduce_last_block --n 1,1000,2^20 --backend cpu""",
     help="Also under the four tools of NVIDIA's compute-sanitizer, on a GPU.",
 )  # fmt: skip
 @add_peers
+@add_from
 @add_problem
 @click.pass_obj
 def verify_(arguments: list[str], /, **options: Any) -> int:
@@ -120,10 +120,7 @@ def verify_(arguments: list[str], /, **options: Any) -> int:
     Every pattern of input, edge sizes, and on the CPU every schedule and hazard.
     """
     _prepare_to_fork()
-    from cudareduce.bench.request import VerifyRequest
-    from cudareduce.bench.verify_command import verify
-
-    return verify(made(VerifyRequest, options | {"argv": tuple(arguments)}))
+    return verified(options | {"argv": tuple(arguments)})
 
 
 @cli.command(

@@ -92,11 +92,9 @@ class CpuBackend:
         self._runtime.cudaemu_catch_faults()
 
     def build(
-        self,
-        sources: Sequence[Source],
-        progress: Callable[[], None] = lambda: None,
+        self, sources: Sequence[Source], progress: Callable[[], None] = lambda: None,
         deadline: Deadline | None = None,
-    ) -> list[Program | BuildError | None]:
+    ) -> list[Program | BuildError | None]:  # fmt: skip
         """Compile in parallel; results in the order given, one `progress` call each, None for what
         was not done by the deadline. Nothing of a kernel runs here, not even its constructors: it
         is loaded when it is first launched. Raises EnvironmentProblem if g++ is broken."""
@@ -149,7 +147,6 @@ class CpuBackend:
         return buffer
 
     def reserve(self, nbytes: int) -> CpuBuffer:
-        """Address space for a buffer of which little is ever touched. Raises OutOfMemory."""
         return self._made(self._runtime.cudaemu_reserve(nbytes), nbytes)
 
     def upload(self, array: np.ndarray, misalign: int = 0) -> CpuBuffer:
@@ -165,7 +162,6 @@ class CpuBackend:
         return buffer
 
     def allocate(self, nbytes: int) -> CpuBuffer:
-        """Fresh memory, every bit set: NaN as a float, -1 as an integer. Raises OutOfMemory."""
         # Whatever the size of the elements to come: neighbours must not be taken for one cell.
         cell_bytes = 1 if nbytes <= 4 << 20 else 4
         buffer = self._allocate(nbytes, 0, cell_bytes)
@@ -173,38 +169,46 @@ class CpuBackend:
         return buffer
 
     def poison(self, buffer: Buffer, byte: int = 0xFF) -> None:
-        """Fill a buffer with a byte, by default with every bit set again."""
         ctypes.memset(cast(CpuBuffer, buffer).address, byte, buffer.nbytes)
 
     def write(self, buffer: Buffer, array: np.ndarray, offset: int = 0) -> None:
-        """Copy an array into a buffer."""
         ctypes.memmove(cast(CpuBuffer, buffer).address + offset, array.ctypes.data, array.nbytes)
 
     def zero(self, buffer: Buffer) -> None:
-        """Clear every bit of a buffer."""
         ctypes.memset(cast(CpuBuffer, buffer).address, 0, buffer.nbytes)
 
     def damage(self, buffer: Buffer) -> None:
         """Nothing: guard pages fault at once."""
 
     def download(self, buffer: Buffer, dtype: str, count: int) -> np.ndarray:
-        """Copy `count` elements back."""
         nbytes = count * np.dtype(dtype).itemsize
         return np.frombuffer(ctypes.string_at(cast(CpuBuffer, buffer).address, nbytes), dtype)
 
+    def lane(self) -> CpuBackend:
+        return self
+
+    def pin(self, array: np.ndarray) -> CpuBuffer:
+        """The array: to a kernel, memory is what the process can address."""
+        buffer = CpuBuffer(array.ctypes.data, array.nbytes)
+        self._finalizers[buffer.address] = weakref.finalize(buffer, array.view)
+        return buffer
+
+    def copy_in(self, buffer: Buffer, array: np.ndarray) -> None:
+        self.write(buffer, array)
+
+    def mark(self) -> None:
+        """Nothing: all that was enqueued is done, and what follows or waits need not."""
+
+    follow = wait = staticmethod(lambda mark: None)
+
     def free(self, *buffers: Buffer) -> None:
-        """Give memory back."""
         for buffer in buffers:
             self._finalizers.pop(cast(CpuBuffer, buffer).address)()
 
     def launcher(
-        self,
-        program: Program,
-        grid: int,
-        block: int,
-        args: Sequence[Buffer | int],
+        self, program: Program, grid: int, block: int, args: Sequence[Buffer | int],
         dynamic_shared: int = 0,
-    ) -> Launch:
+    ) -> Launch:  # fmt: skip
         """A ready launch; integers are passed as 64-bit sizes. Raises KernelFault when run, and at
         once if the kernel takes another number of arguments."""
         call = self._call(program, grid, block, args, dynamic_shared)
@@ -249,7 +253,6 @@ class CpuBackend:
             yield f"schedule {schedule}"
 
     def traffic(self) -> dict[str, int]:
-        """What launches since the last call have asked of memory, where that is counted."""
         return take_traffic(self._runtime)
 
     def timed(self) -> None:
@@ -260,7 +263,6 @@ class CpuBackend:
         return self
 
     def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
-        """A ready write of some words to the start of a buffer."""
         address = cast(CpuBuffer, buffer).address
 
         def fill() -> None:
@@ -292,9 +294,7 @@ class CpuBackend:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
+        self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.close()

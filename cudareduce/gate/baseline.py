@@ -14,33 +14,36 @@ from typing import Any, get_args
 from cudareduce.backend import TIMED_BACKENDS, BackendName
 from cudareduce.errors import BaselineError, UsageError
 from cudareduce.gate.plausible import implausible
-from cudareduce.problem.patterns import PATTERNS
+from cudareduce.problem.patterns import GIVEN, PATTERNS
 from cudareduce.problem.sizes import counted
-from cudareduce.results.record import Record, Run
+from cudareduce.results.record import SOURCES, WAYS, Record, Run
 from cudareduce.results.store import is_missing, load
 
 #: What two records of one run may not share; the launch shape stands last.
 IDENTITY = (
     "kernel", "op", "dtype", "acc", "n", "rows", "offset", "timing", "region", "pattern", "context",
-    "sms", "map", "ranks", "engine", "block", "items",
+    "sms", "map", "source", "way", "chunk_bytes", "ranks", "engine", "block", "items",
 )  # fmt: skip
 Identity = tuple[object, ...]
 _identity = attrgetter(*IDENTITY)
 _KNOWN = {
     "timing": ("cold", "warm", "cold graph", "warm graph"),
     "region": ("total", "first-pass"),
-    "pattern": PATTERNS,
+    "pattern": (*PATTERNS, GIVEN),
+    "source": (None, *SOURCES),
+    "way": (None, *WAYS),
     "backend": get_args(BackendName),
     "verdict": ("pass", "fail", "skip"),
 }
 #: The least that counts can be, of a record and of what was asked for.
-_COUNTS = {"n": 0, "rows": 0, "offset": 0, "block": 1, "items": 1, "sms": 1, "bytes": 0}
+_COUNTS = {"n": 0, "rows": 0, "offset": 0, "block": 1, "items": 1, "sms": 1, "bytes": 0,
+           "chunk_bytes": 1}  # fmt: skip
 _ASKED = {"rounds": 0, "seed": 0, "rows": 0, "block": 1, "items": 1, "flush_bytes_read": 0}
 #: No number that was asked for has more bits.
 _LARGEST = 2**64
 #: What else of a protocol is read: lists of names, and values of one kind.
 _LISTS = ("kernels", "peers")
-_ONE = {"timing": str, "region": str, "graph": bool}
+_ONE = {"timing": str, "region": str, "graph": bool, "from": str}
 _FIGURES = ("time_us", "time_us_low", "time_us_high", "gb_s", "ceiling_gb_s", "pct_ceiling")
 _CLOCKS = ("sm_mhz", "memory_mhz")
 #: No measurement in microseconds, GB/s and the like lies beyond these.

@@ -14,6 +14,8 @@ from cudareduce.bench.records import Beside, Recorder
 from cudareduce.bench.runner import Part, measured
 from cudareduce.bench.session import Phase, Session
 from cudareduce.bench.settings import Settings
+from cudareduce.bench.stream.asked import Streaming
+from cudareduce.bench.stream.streamed import streamed
 from cudareduce.device import DeviceInfo
 from cudareduce.errors import EnvironmentProblem, KernelFault
 from cudareduce.library.registry import Choice, Registry
@@ -27,12 +29,13 @@ BASE = "<base>"
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Cases measured against each other; then beside libraries, `peers`, and with `odd` from odd
-    starts too."""
+    starts too. With `streaming` they take an array that lies elsewhere."""
 
     settings: Settings
     choices: tuple[Choice, ...]
     peers: tuple[str, ...] = ()
     odd: bool = False
+    streaming: Streaming | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,8 @@ class Bencher:
         peak = settings.peak_gb_s or self._backend.info().peak_gb_s
         recorder = Recorder(self._backend.name, peak, settings, self._registry)
         try:
+            if batch.streaming:
+                return _streamed(session, batch.choices, batch.streaming)
             parts = measured(session, batch.choices)
             interrupted, beside = any(part.interrupted for part in parts), Beside()
             if not interrupted:
@@ -143,6 +148,16 @@ class _Done:
     records: tuple[Record, ...]
     floors_us: Mapping[str, float]
     interrupted: bool
+
+
+def _streamed(session: Session, choices: Sequence[Choice], streaming: Streaming) -> _Done:
+    """What kernels give on an array that lies elsewhere."""
+    done = streamed(session, choices, streaming)
+    beside = Beside(
+        records=done.records, remarks=done.remarks, stories=done.stories,
+        interrupted=done.interrupted,
+    )  # fmt: skip
+    return _Done((), beside, done.records, {}, done.interrupted)
 
 
 def _beside(session: Session, parts: Sequence[Part], recorder: Recorder, batch: Batch) -> Beside:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.bench.settings import Settings
+from cudareduce.bench.stream.asked import Streaming, streaming
 from cudareduce.errors import UsageError
 from cudareduce.gate.bencher import BASE, Batch
 from cudareduce.gate.request import BaseRequest, Problems, Remeasuring
@@ -45,7 +46,7 @@ def repeated(stored: Run, remeasuring: Remeasuring, registry: Registry) -> Repea
     choices = _baseline_choices(stored, remeasuring.kernels, registry)
 
     def asked(record: Record) -> bool:
-        return asked_for(record.kernel, remeasuring.kernels, choices)
+        return record.way == "copy" or asked_for(record.kernel, remeasuring.kernels, choices)
 
     old = tuple(filter(asked, plain))
     rounds = remeasuring.rounds or int(stored.protocol.get("rounds") or DEFAULT_ROUNDS)
@@ -119,12 +120,13 @@ def _baseline_batches(
     asked, own = remeasuring.mapped, [choice.kernel.map for choice in choices]
     maps = {mapped.expression: mapped for mapped in (asked, *own) if mapped}
     protocol = run.protocol
-    groups: dict[tuple[int, str, str], list[Record]] = {}
+    groups: dict[tuple[int, str, str, str | None], list[Record]] = {}
     for record in run.records:
         rows, _ = _shape_asked_for(record, protocol)
-        groups.setdefault((rows, record.region, record.pattern), []).append(record)
+        key = rows, record.region, record.pattern, record.source
+        groups.setdefault(key, []).append(record)
     batches = []
-    for (rows, region, pattern), records in groups.items():
+    for (rows, region, pattern, source), records in groups.items():
         settings = Settings(
             reductions=tuple(dict.fromkeys(_reduction(r, maps) for r in records)),
             sizes=tuple(dict.fromkeys(_shape_asked_for(r, protocol)[1] for r in records)),
@@ -138,8 +140,26 @@ def _baseline_batches(
             rounds=rounds,
             time_limit_s=remeasuring.time_limit,
         )
-        batches.append(Batch(settings, tuple(choices)))
+        streaming = _streaming(source, records, protocol)
+        batches.append(Batch(settings, tuple(choices), streaming=streaming))
     return batches
+
+
+def _streaming(
+    source: str | None, records: Sequence[Record], protocol: Mapping[str, Any]
+) -> Streaming | None:
+    """What records are streams of; None if of nothing. A file that is not what it was is a
+    UsageError."""
+    if source is None:
+        return None
+    chunks = {r.chunk_bytes: None for r in records if r.way == "pinned" and r.chunk_bytes}
+    found = streaming(str(protocol.get("from")) if source == "file" else source, tuple(chunks))
+    if found.file and {found.file.n} != {r.n for r in records}:
+        raise UsageError(
+            f"{found.file.path} has {found.file.n} elements, and the baseline's had "
+            f"{records[0].n}: bench again"
+        )
+    return found
 
 
 def _reduction(record: Record, maps: Mapping[str, Map]) -> Reduction:
@@ -232,10 +252,11 @@ def only_suspects(
                 )
             ]  # fmt: skip
             wanted = {(r.kernel, r.n, r.rows) for r in mine if not r.context}
+            copies = any(r.way == "copy" and r.n == n for r in mine)  # beside whatever follows them
             kept = tuple(
                 choice
                 for choice in batch.choices
-                if (choice.kernel.id, *choice.kernel.shape(n, settings.rows)) in wanted
+                if copies or (choice.kernel.id, *choice.kernel.shape(n, settings.rows)) in wanted
             )
             beside = [r for r in mine if r.context and (r.aligned_n or r.n) == n]
             if kept or beside:

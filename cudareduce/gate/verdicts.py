@@ -10,8 +10,10 @@ from statistics import median
 from cudareduce.gate.compare import VERDICTS, Row
 from cudareduce.gate.controls import Controls
 from cudareduce.gate.policy import Policy
+from cudareduce.problem.patterns import GIVEN
 from cudareduce.problem.sizes import counted
 from cudareduce.report.ci import Finding
+from cudareduce.report.columns import way_text
 from cudareduce.report.numbers import (
     DASH,
     change_text,
@@ -50,9 +52,11 @@ def shape_text(record: Record) -> str:
     ways = [value for key, word in usual.items() if (value := getattr(record, key)) != word]
     if record.ranks is not None:  # which are timed in one way only
         ways = [record.engine or "", f"{record.ranks} ranks"]
+    ways = ["from a file" if way == GIVEN else way for way in ways]
     ways += ["beside libraries"] if record.context else []
     ways += [f"starting {record.offset} off"] if record.offset else []
     ways += [f"on {sms_text(record.sms)}"] if record.sms else []
+    ways += [way] if (way := way_text(record)) else []
     how = f", {' '.join(ways)}" if ways else ""
     return f"{short_size(record.n)}{rows}{how}"
 

@@ -35,8 +35,10 @@ from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault, OutOf
 from cudareduce.gpu import bindings, driver
 from cudareduce.gpu.facts import device_info
 from cudareduce.gpu.guards import BAND, SET_BITS, GuardedBuffer, damage, guarded
+from cudareduce.gpu.launches import launcher
 from cudareduce.gpu.modules import CudaProgram, Modules
 from cudareduce.gpu.nvml import NvmlMonitor
+from cudareduce.gpu.pinned import PinnedMemory
 
 
 class CudaBackend:
@@ -79,11 +81,9 @@ class CudaBackend:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
+        self, kind: type[BaseException] | None, value: BaseException | None,
         tb: TracebackType | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.free(*self._buffers)
         # While it is current: later, when it happens to be collected, PyCUDA would make it current
         # to release it, in the middle of whatever another context is doing then, and leave it so.
@@ -129,11 +129,9 @@ class CudaBackend:
         )
 
     def build(
-        self,
-        sources: Sequence[Source],
-        progress: Callable[[], None] = lambda: None,
+        self, sources: Sequence[Source], progress: Callable[[], None] = lambda: None,
         deadline: Deadline | None = None,
-    ) -> list[Program | BuildError | None]:
+    ) -> list[Program | BuildError | None]:  # fmt: skip
         return self._modules.build(sources, progress, deadline)
 
     def upload(self, array: np.ndarray, misalign: int = 0) -> GuardedBuffer:
@@ -185,6 +183,20 @@ class CudaBackend:
             self._driver.memcpy_dtoh(values, buffer.address)
         return values
 
+    def lane(self) -> CudaBackend:
+        """This one with a stream of its own."""
+        other = copy(self)
+        other.stream = self._driver.Stream()
+        return other
+
+    def pin(self, array: np.ndarray) -> GuardedBuffer:
+        buffer = GuardedBuffer(PinnedMemory(self._driver, array), array.nbytes, band=0)
+        self._buffers.add(buffer)
+        return buffer
+
+    def copy_in(self, buffer: Buffer, array: np.ndarray) -> None:
+        self._driver.memcpy_htod_async(buffer.address, array, self.stream)
+
     def free(self, *buffers: Buffer) -> None:
         for buffer in buffers:
             assert isinstance(buffer, GuardedBuffer)
@@ -193,37 +205,17 @@ class CudaBackend:
                 buffer.allocation.free()
 
     def launcher(
-        self,
-        program: Program,
-        grid: int,
-        block: int,
-        args: Sequence[Buffer | int],
+        self, program: Program, grid: int, block: int, args: Sequence[Buffer | int],
         dynamic_shared: int = 0,
-    ) -> Launch:
+    ) -> Launch:  # fmt: skip
         assert isinstance(program, CudaProgram)
         values = [a if isinstance(a, int) else cast(GuardedBuffer, a).address for a in args]
         if program.cooperative:
             return program.cooperative.launcher(
                 grid, block, values, dynamic_shared, self.stream_handle, self.limits().sm_count
             )
-        function = program.function
-        if dynamic_shared > 48 * 1024:  # more must be asked for
-            most = self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-            try:
-                function.set_attribute(most, dynamic_shared)
-            except self._driver.Error as error:
-                raise _refusal(f"{dynamic_shared} bytes of shared memory", error) from None
-        function.prepare("P" * len(values))  # pointers and sizes are both 64 bits wide
-        call, shape = function.prepared_async_call, ((grid, 1), (block, 1, 1))
-        launch = partial(call, *shape, self.stream, *values, shared_size=dynamic_shared)
-
-        def checked() -> None:
-            try:
-                launch()
-            except self._driver.Error as error:
-                raise _refusal(f"to launch a grid of {grid} x {block} threads", error) from None
-
-        return checked
+        shape = grid, block, dynamic_shared
+        return launcher(self._driver, program.function, shape, values, self.stream)
 
     @staticmethod
     def printed() -> list[str]:
@@ -241,12 +233,19 @@ class CudaBackend:
         return partial(copy, buffer.address, kept.address, len(pattern), self.stream)
 
     def synchronize(self) -> None:
+        self.wait(self.stream)
+
+    def wait(self, mark: Any) -> None:
+        """Wait for an event, or a stream."""
         try:
-            self.stream.synchronize()
+            mark.synchronize()
         except self._driver.Error as error:
             raise KernelFault(
                 f"the GPU reports: {error}; run it under compute-sanitizer to see where"
             ) from None
+
+    def follow(self, mark: Any) -> None:
+        self.stream.wait_for_event(mark)
 
     def finish(self) -> None:
         """Wait for all work of the context, whichever stream it may have gone to."""
@@ -290,7 +289,3 @@ class CudaBackend:
     def elapsed_us(self, start: Any, end: Any) -> float:
         """Microseconds between two events that have both been reached."""
         return float(end.time_since(start)) * 1e3
-
-
-def _refusal(what: str, error: Exception) -> KernelFault:
-    return KernelFault(f"the GPU refuses {what}: {error}")

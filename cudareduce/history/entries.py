@@ -20,6 +20,7 @@ _ALWAYS = tuple(f.name for f in fields(Record) if f.default is MISSING and f.nam
 _FIGURES = (
     "time_us", "time_us_low", "time_us_high", "gb_s", "ceiling_gb_s", "sm_mhz", "memory_mhz",
     "source_sha", "cubin_sha", "context", "offset", "aligned_n", "sms", "chosen", "map", "version",
+    "source", "way", "chunk_bytes",
 )  # fmt: skip
 #: No measurement in microseconds or GB/s lies beyond these.
 _LEAST, _MOST = 1e-9, 1e15

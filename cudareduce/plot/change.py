@@ -38,7 +38,7 @@ def change(old: Sequence[Record], new: Sequence[Record], between: str) -> Bars:
 def _key(r: Record) -> tuple[object, ...]:
     return (
         r.kernel, r.name, r.reduced, r.dtype, r.acc, r.n, r.rows, r.offset, r.timing, r.region,
-        r.context, r.sms,
+        r.context, r.sms, r.source, r.way, r.chunk_bytes,
     )  # fmt: skip
 
 

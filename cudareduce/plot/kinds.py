@@ -93,7 +93,19 @@ def fitting(runs: Sequence[Run], found: Sequence[Problem]) -> str:
 
 
 def _what(r: Record) -> tuple[object, ...]:
-    return r.kernel, r.name, r.reduced, r.dtype, r.n, r.rows, r.context, r.sms, r.offset
+    return (
+        r.kernel,
+        r.name,
+        r.reduced,
+        r.dtype,
+        r.n,
+        r.rows,
+        r.context,
+        r.sms,
+        r.offset,
+        r.way,
+        r.chunk_bytes,
+    )
 
 
 def _drawn(kind: str, found: Sequence[Problem], sizes: Sequence[int]) -> list[Figure]:

@@ -56,6 +56,26 @@ def exact_sum(reduction: Reduction, n: int, rows: int, rng: np.random.Generator)
         np.put_along_axis(whole.reshape(rows, n), some, few, axis=1)
     else:
         whole = _odd(_bits_of_a_walk(n, room, own), n * rows, rng)
+    return _in_units(whole, reduction)
+
+
+def exact_part(reduction: Reduction, n: int, count: int, rng: np.random.Generator) -> Array:
+    """So many elements of an array of `n` that is made part by part: as those of `exact_sum`, but
+    for the few that are wider than others."""
+    own, room = digits(reduction.dtype), digits(reduction.acc)
+    bits = room - max(n - 1, 0).bit_length()
+    if n > _FITS and bits < min(own, _ENOUGH):
+        bits = _bits_of_a_walk(n, room, own)
+    return _in_units(_odd(max(1, min(bits, own)), count, rng), reduction)
+
+
+def exact_factors(n: int, rng: np.random.Generator) -> Array:
+    """Factors of floats that any number of others may follow: +-1."""
+    return rng.integers(0, 2, n, np.int8) * np.int8(2) - np.int8(1)
+
+
+def _in_units(whole: Array, reduction: Reduction) -> Array:
+    """Whole numbers as multiples of what fixed point loses, where they are summed."""
     summed = reduction.op.name in ("sum", "mean")
     unit = _UNIT.get(reduction.dtype.name, _SMALL_UNIT) if summed else 1
     kind = "float64" if reduction.dtype.size == 8 else "float32"

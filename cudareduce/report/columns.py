@@ -10,6 +10,7 @@ from cudareduce.report.numbers import (
     HALF_TICK_US,
     error_text,
     measured_text,
+    memory_text,
     plain_text,
     share_text,
 )
@@ -24,16 +25,26 @@ class Column:
     cell: Callable[[Record], str]
 
 
+#: Where an array that is streamed comes from, as titles say it.
+SOURCES = {"host": " from the host's memory", "file": " from a file"}
+
+
 def label(record: Record) -> str:
     """What a row is called: the published name in a suite, else the kernel's own; of a collective
-    with its engine."""
+    with its engine, and where an array is streamed, with its way and its chunks."""
     name = record.name or record.kernel
-    return f"{name} {record.engine}" if record.engine else name
+    return f"{name} {record.engine or way_text(record)}".rstrip()
+
+
+def way_text(record: Record) -> str:
+    """By which way an array is streamed, and in which chunks; nothing of one on the card."""
+    chunk = memory_text(record.chunk_bytes) if record.chunk_bytes else ""
+    return f"{record.way if record.way != 'copy' else ''} {chunk}".strip() if record.way else ""
 
 
 def full_label(record: Record) -> str:
     """What a row is called where its reasons stand: with the kernel that `auto` took."""
-    if record.chosen is None:
+    if record.chosen is None or record.way:
         return label(record)
     return f"{label(record)} ({record.chosen}, {record.block} x {record.items})"
 
@@ -110,6 +121,7 @@ COLUMNS: dict[str, Column] = {
         lambda r: _ratio(r, r.speedup_prev, r.speedup_prev_low, r.speedup_prev_high),
     ),
     "slowdown": Column("x", lambda r: _ratio(r, r.slowdown, r.slowdown_low, r.slowdown_high)),
+    "copied": Column("%copy", lambda r: share_text(r.pct_ceiling, _spread(r))),
     "batch": Column("batch", lambda r: _whole(r.batch)),
     "host": Column("host us", lambda r: plain_text(r.host_us, 2)),
     "min": Column("min us", lambda r: plain_text(r.time_us_min)),
@@ -141,6 +153,8 @@ def chosen(records: Sequence[Record], more: Sequence[str]) -> list[Column]:
     names = ["kernel", "time", "rate", "peak", "ceiling", "speedup", "previous"]
     if len({r.timing for r in timed}) > 1:
         names = ["kernel", "timing", "time", "rate", "peak", "speedup"]
+    if any(r.way for r in records):
+        names = ["kernel", "time", "rate", "copied", "noise"]
     if any(r.context for r in records):
         names = ["kernel", "time", "rate", "ceiling", "speedup", "host"]
         names[1:1] = ["timing"] if len({r.timing for r in timed}) > 1 else []

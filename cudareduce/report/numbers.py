@@ -94,6 +94,16 @@ def bytes_text(size: float) -> str:
     return f"{plain_text(size)} bytes"
 
 
+def memory_text(nbytes: int) -> str:
+    """Bytes as they are asked for: 64 MiB or 64 MB where it is so many, else what it is."""
+    units = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "GB": 10**9, "MB": 10**6, "kB": 10**3}
+    whole = [(nbytes // scale, unit) for unit, scale in units.items() if nbytes % scale == 0]
+    if not nbytes or not whole:
+        return counted(nbytes, "byte")
+    count, unit = min(whole)
+    return f"{count} {unit}"
+
+
 def error_text(value: float | None) -> str:
     """An error or a bound in its own unit, in two significant digits; exact is 0."""
     if value is None:

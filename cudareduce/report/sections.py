@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 from cudareduce.report.collectives import collective_sections
 from cudareduce.report.columns import (
     COLUMNS,
+    SOURCES,
     answer_text,
     chosen,
     condition_notes,
@@ -42,7 +43,7 @@ def sections(
         if r.ranks is not None:
             continue
         odd, n = r.aligned_n is not None, r.n if r.aligned_n is None else r.aligned_n
-        key = (r.op, r.map, r.dtype, r.acc, n, r.rows, r.context, r.sms, odd)
+        key = (r.op, r.map, r.dtype, r.acc, n, r.rows, r.context, r.sms, r.source, odd)
         groups.setdefault(key, []).append(r)
     found += [
         _odd(run, group) if odd else _section(run, group, more, roots or {})
@@ -94,6 +95,7 @@ def what_text(record: Record, n: int | None) -> str:
     """What was reduced, in the words of titles; without `n` of any size."""
     of = "," if record.map else " of"
     what = f"{record.reduced}{of} {'' if n is None else f'{size_text(n)} '}{record.dtype}"
+    what += SOURCES.get(record.source or "", "")
     if record.rows != 1:
         what += f" x {size_text(record.rows)} rows"
     if record.acc != record.dtype:
@@ -232,11 +234,10 @@ def _share_notes(run: Run, first: Record, headings: set[str]) -> Iterator[str]:
         given = run.protocol.get("peak_gb_s") is not None
         source = "as --peak-gb-s says" if given else "theory from clock and bus width"
         yield f"%peak: of {peak:.4g} GB/s, {source}"
-    if "%ceil" in headings and ceiling is not None:
-        yield (
-            f"%ceil: of {plain_text(ceiling)} GB/s, which a read-only kernel reached in the same "
-            "rounds"
-        )
+    for heading, who in (("%copy", "copies alone"), ("%ceil", "a read-only kernel")):
+        if heading in headings and ceiling is not None:
+            reached = f"of {plain_text(ceiling)} GB/s, which {who} reached in the same rounds"
+            yield f"{heading}: {reached}"
 
 
 def _kind_notes(kinds: Iterable[str], timed: Sequence[Record]) -> Iterator[str]:

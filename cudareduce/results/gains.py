@@ -47,7 +47,11 @@ def gains(paths: Sequence[Path], after: Mapping[str, str | None]) -> list[Gain]:
 
 def _of_run(run: Run, after: Mapping[str, str | None]) -> Iterator[Gain]:
     """Those of one run: a kernel and the one before it on the same problem, largest first."""
-    timed = [record for record in run.records if record.time_us and record.aligned_n is None]
+    timed = [
+        record
+        for record in run.records
+        if record.time_us and record.aligned_n is None and record.source is None
+    ]
     problems = groupby(sorted(timed, key=_problem, reverse=True), _problem)
     for _, group in problems:
         yield from _of_problem(run, {record.kernel: record for record in group}, after)

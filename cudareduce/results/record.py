@@ -15,6 +15,10 @@ from cudareduce.intervals import known
 
 #: Raised when a field changes its meaning or goes; new fields do not raise it.
 SCHEMA = 1
+#: Where an array that is streamed lies, and the ways that it takes.
+SOURCES, WAYS = ("host", "file"), ("copy", "pinned", "mapped", "pageable")
+#: Under this name copies are measured that no kernel follows.
+COPYING = "copying"
 #: Right, wrong, and not tried.
 VERDICTS = ("pass", "fail", "skip")
 
@@ -42,6 +46,10 @@ class Record:
     each; `time_us` is the slowest rank's from a common start, `skew_us` how far behind the quickest
     that was, `loop_us` what one of several calls back to back took. `algbw_gb_s` and `busbw_gb_s`
     are as nccl-tests defines them, `pct_link` the latter's share of what the links carried.
+    Where `source` is `host` or `file`, the array lay in the host's memory or in a file, and `way`
+    is how it came to the kernel: `pinned`, copied in chunks of `chunk_bytes` while the one before
+    is reduced, `pageable`, the same from memory that is not kept in place, `mapped`, read by the
+    kernel where it lies; `copy` is copying alone, of which `pct_ceiling` is then a share.
     """
 
     kernel: str
@@ -126,6 +134,9 @@ class Record:
     algbw_gb_s: float | None = None
     busbw_gb_s: float | None = None
     pct_link: float | None = None
+    source: str | None = None
+    way: str | None = None
+    chunk_bytes: int | None = None
 
     @property
     def reduced(self) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cudareduce.backend import PlacedBuffer, SparseBackend
+from cudareduce.backend import Buffer, SparseBackend
 from cudareduce.device import DeviceLimits
 from cudareduce.errors import KernelFault, OutOfMemory
 from cudareduce.launch.bound import KEPT, arguments
@@ -179,7 +179,7 @@ def _seen(
 
 
 @contextmanager
-def _reserved(backend: SparseBackend, plan: Plan) -> Iterator[dict[str, PlacedBuffer]]:
+def _reserved(backend: SparseBackend, plan: Plan) -> Iterator[dict[str, Buffer]]:
     """The buffers of a plan, all of them 0. Raises OutOfMemory."""
     reduction = plan.problem.reduction
     sizes = {"in": plan.problem.input_bytes, "out": plan.room * reduction.result_size}
@@ -191,7 +191,7 @@ def _reserved(backend: SparseBackend, plan: Plan) -> Iterator[dict[str, PlacedBu
         yield buffers
 
 
-def _part(buffer: PlacedBuffer, first: int, dtype: np.dtype, count: int, step: int = 1) -> Array:
+def _part(buffer: Buffer, first: int, dtype: np.dtype, count: int, step: int = 1) -> Array:
     """Some elements of a buffer, so many apart, to be read and written where they lie."""
     memory = ctypes.c_char * (((count - 1) * step + 1) * dtype.itemsize)
     place = buffer.address + first * dtype.itemsize
@@ -204,7 +204,7 @@ def _finished(plan: Plan) -> bool:
     return len(plan.passes) == 1 and alone and not plan.folds_on_host
 
 
-def _left(plan: Plan, probe: Probe, buffers: Mapping[str, PlacedBuffer]) -> Array:
+def _left(plan: Plan, probe: Probe, buffers: Mapping[str, Buffer]) -> Array:
     """Where a block leaves its partial, or its answer."""
     reduction, finish = plan.problem.reduction, plan.kernel.finish
     together = finish == "atomic" and plan.problem.rows == 1

@@ -13,6 +13,7 @@ from cudareduce.problem.sizes import parse_size
 from cudareduce.report.numbers import (
     change_text,
     measured_text,
+    memory_text,
     plain_text,
     share_text,
     short_size,
@@ -113,3 +114,14 @@ def test_sizes_parse_as_they_are_printed(power: int, offset: int) -> None:
     n = 2**power + offset
     assert parse_size(short_size(n)) == n
     assert parse_size(size_text(n).partition(" (")[0].replace(" ", "_")) == n
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [
+        (64 << 20, "64 MiB"), (64_000_000, "64 MB"), (1 << 30, "1 GiB"), (2048, "2 KiB"),
+        (12, "12 bytes"), (1, "1 byte"), (0, "0 bytes"),
+    ],
+)  # fmt: skip
+def test_memory_is_told_as_it_was_asked_for(nbytes: int, text: str) -> None:
+    assert memory_text(nbytes) == text

@@ -158,7 +158,7 @@ def _last(times: Sequence[Time], held: Held) -> _Last:
 def _problem(r: Record) -> tuple[Any, ...]:
     return (
         r.op, r.map, r.dtype, r.acc, r.n, r.rows, r.offset, r.timing, r.region, r.pattern,
-        r.context, r.sms,
+        r.context, r.sms, r.source, r.way, r.chunk_bytes,
     )  # fmt: skip
 
 

@@ -1,0 +1,53 @@
+"""Whether a run was right: the answer of every piece, and what is folded of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from cudareduce.bench.stream.content import Content
+from cudareduce.bench.stream.schedule import Piece
+from cudareduce.launch.plan import Plan, Problem
+from cudareduce.problem.inputs import Array
+from cudareduce.verify.verdict import RIGHT, Effort, Verdict, judge, worse
+
+
+class Judge:
+    """Knows what the pieces of an array must give, and the whole: each within the bound of its own
+    plan, the whole with a rounding more for each piece that is folded."""
+
+    def __init__(
+        self, content: Content, pieces: Sequence[Piece], plans: Mapping[int, Plan], pattern: str
+    ) -> None:
+        self._pieces, self._pattern = pieces, pattern
+        self._plans = [plans[piece.count] for piece in pieces]
+        self._right = [content.of(piece.start, piece.end) for piece in pieces]
+        n = pieces[-1].end
+        self._right_whole = content.of(0, n)
+        depth = max(plan.depth for plan in self._plans) + len(pieces)
+        self._whole = replace(self._plans[0], problem=Problem(content.reduction, n), depth=depth)
+        self._effort = Effort(
+            frozenset({(n, 1)}), frozenset({pattern}), frozenset(), len(pieces)
+        )  # fmt: skip
+
+    def verdict(self, parts: Array, whole: Array) -> Verdict:
+        """On the answers of all pieces and of the whole: a failure names the first piece that is
+        wrong."""
+        found = RIGHT
+        for piece, plan, right in zip(self._pieces, self._plans, self._right, strict=True):
+            one = judge(plan, parts[piece.number : piece.number + 1], right, self._pattern)
+            if one is not None and one.outcome == "fail":
+                return self._counted(replace(one, reason=f"{self._place(piece)}{one.reason}"))
+        one = judge(self._whole, whole, self._right_whole, self._pattern)
+        if one is not None:
+            found = one
+        return self._counted(found)
+
+    def _place(self, piece: Piece) -> str:
+        if len(self._pieces) == 1:
+            return ""
+        return f"elements {piece.start} to {piece.end - 1}, piece {piece.number + 1} of " \
+               f"{len(self._pieces)}: "  # fmt: skip
+
+    def _counted(self, verdict: Verdict) -> Verdict:
+        return worse(verdict, replace(RIGHT, effort=self._effort))

@@ -1,0 +1,65 @@
+"""What an array holds is known part by part, and adds up to what is known of the whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cudareduce.bench.stream import content
+from cudareduce.bench.stream.content import found, joined, made
+from cudareduce.problem.inputs import as_numbers
+from cudareduce.problem.operators import reduction_of
+from cudareduce.problem.reference import reference
+
+
+@pytest.fixture(autouse=True)
+def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "_STEP", 1000)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint64"])
+@pytest.mark.parametrize("op", ["sum", "prod", "min", "max"])
+@pytest.mark.parametrize("pattern", ["random", "exact"])
+def test_parts_add_up_to_the_whole(op: str, dtype: str, pattern: str) -> None:
+    reduction = reduction_of(op, dtype)
+    array = np.empty(4321, reduction.dtype.storage)
+    steps: list[None] = []
+    known = made(array, reduction, pattern, 1, [17, 1234, 4321], lambda: steps.append(None))
+    whole = reference(reduction, array, 1)
+    assert len(steps) == len(known.parts) == 7
+    for start, end in ((0, 17), (17, 1234), (1000, 4321), (0, 4321)):
+        right = reference(reduction, array[start:end], 1)
+        np.testing.assert_allclose(
+            known.of(start, end).expected.astype(float), right.expected.astype(float),
+            rtol=1e-9, atol=1e-9,
+        )  # fmt: skip
+    assert known.of(0, 4321).expected.dtype.kind == whole.expected.dtype.kind
+    again = found(array, reduction, [2000], lambda: None)
+    np.testing.assert_allclose(
+        again.of(0, 4321).expected.astype(float), known.of(0, 4321).expected.astype(float)
+    )
+
+
+@pytest.mark.parametrize("n", [3000, 2**21 - 1, 2**22 + 5])
+def test_no_sum_of_exact_elements_is_rounded(n: int) -> None:
+    reduction = reduction_of("sum", "float32")
+    array = np.empty(n, np.float32)
+    made(array, reduction, "exact", 3, [], lambda: None)
+    numbers = as_numbers(array, reduction.dtype)
+    assert (numbers != 0).all()
+    in_order = np.cumsum(numbers, dtype=np.float32)
+    assert in_order[-1] == numbers.sum(dtype=np.float64)
+
+
+def test_integers_wrap_across_parts() -> None:
+    reduction = reduction_of("sum", "int32")
+    array = np.full(3000, 2**30, np.int32)
+    assert found(array, reduction, [], lambda: None).of(0, 3000).expected == array.sum(
+        dtype=np.int32
+    )
+
+
+def test_a_nan_of_one_part_is_one_of_the_whole() -> None:
+    reduction = reduction_of("max", "float32")
+    parts = [reference(reduction, np.array([x], np.float32), 1) for x in (1, np.nan, 3)]
+    assert np.isnan(joined(reduction, parts).expected).all()
