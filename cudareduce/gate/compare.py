@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from math import exp, expm1, log, log1p
 
 from cudareduce.gate.baseline import identity, problem
-from cudareduce.gate.beside import explained
 from cudareduce.gate.controls import Controls, beyond, controls
+from cudareduce.gate.explained import explained
 from cudareduce.gate.significance import MIN_ROUNDS, Change, changes
 from cudareduce.gate.thresholds import Thresholds
 from cudareduce.problem.sizes import counted
