@@ -26,8 +26,12 @@ _COSTLY = ("stack_bytes", "spill_store_bytes", "spill_load_bytes")
 _TOLD_OPCODES = 5
 #: More by this share is more than the loads of a few partials.
 _SHARE, _GROWTH = 1.1, 1.25
+#: Blocks so small that nothing but registers keeps them off an SM, and as large as fill it.
+_SMALL_BLOCK = 64
 #: The same of a ratio where the launch shape changed, and with it the share of loads and trees.
 _RESHAPED = 1.5
+#: And of the loads before the first use: a compiler halves them on one architecture alone.
+_RELOADED = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +60,17 @@ def unit_changes(old: Unit, new: Unit) -> Iterator[Change]:
 
 def _warps(old: Unit, new: Unit, reshaped: bool) -> Iterator[Change]:
     """Warps that an SM holds at once. Larger blocks leave more of an SM empty on some cards and
-    none on others: then only registers count, and no more than the items that they hold."""
+    none on others: then only registers count, as of small blocks, no more than the items that they
+    hold, and where they leave half of the warps or fewer."""
     shown = [resident_warps(unit.resources, unit.block, unit.arch) for unit in (old, new)]
     if shown[0] is None or shown[1] is None:
         return
     weight: Weight = "worse" if shown[1] < shown[0] else "better"
     if reshaped:
         plain = [replace(unit.resources, shared_bytes=0) for unit in (old, new)]
-        held = [resident_warps(used, old.block, old.arch) or 0 for used in plain]
+        held = [resident_warps(used, _SMALL_BLOCK, old.arch) or 0 for used in plain]
         growth = max(1.0, new.items / old.items)
-        weight = "worse" if held[1] * growth < held[0] else "told"
+        weight = "worse" if held[1] * growth * _TWICE <= held[0] else "told"
     yield from _changed("resident_warps", shown[0], shown[1], weight)
 
 
@@ -88,7 +93,8 @@ def _code_changes(old: Unit, new: Unit, reshaped: bool) -> Iterator[Change]:
         yield from _changed("share_of_wide_loads", _percent(share[0]), _percent(share[1]),
                             "better" if share[1] > share[0] else "worse")  # fmt: skip
     was, now = old.code.in_flight, new.code.in_flight
-    halved = now and now * _TWICE <= was * min(1.0, new.items / old.items)
+    most = _RELOADED if reshaped else _TWICE
+    halved = now and now * most <= was * min(1.0, new.items / old.items)
     weight: Weight = "worse" if halved else "better" if now >= was * _TWICE * more else "told"
     yield from _changed("bytes_loaded_before_the_first_use", was, now, weight)
     moved = [*differences(old.code.opcodes, new.code.opcodes)]
@@ -106,6 +112,8 @@ def _weight_of(kind: str, was: int, now: int, more: float, reshaped: bool) -> We
             return "worse" if now >= was * _TWICE * more else "told"
         case "local":
             return "worse" if now > was else "better"
+        case "conversions" if reshaped:  # one divides to count the rounds of a loop
+            return "told"
         case "double" | "conversions":
             return "worse" if now > was and now >= was * _TWICE * more else "told"
         case "barriers" | "atomics":
@@ -113,6 +121,8 @@ def _weight_of(kind: str, was: int, now: int, more: float, reshaped: bool) -> We
         case "fences":
             lost, doubled = was and not now, now >= was * _TWICE * more and now >= was + 2
             return "worse" if lost or doubled else "told"
+        case "calls":  # of what could not be put in its place: printf, an assertion, malloc
+            return "worse" if now and not was and not reshaped else "told"
         case "sleeps":
             return "worse" if now > was else "told"
         case _:

@@ -23,6 +23,7 @@ KINDS = {
     "barriers": r"BAR$",
     "fences": r"MEMBAR",
     "sleeps": r"NANOSLEEP",
+    "calls": r"CALL",
     "atomics": r"(ATOMG?|REDG?)(\.|$)",
     "local": r"(LDL|STL)(\.|$)",
     "double": r"(DADD|DMUL|DFMA|DSETP|DMNMX|DMMA)$|MUFU\..*64H",

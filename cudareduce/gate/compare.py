@@ -15,6 +15,7 @@ from math import exp, expm1, log, log1p
 
 from cudareduce.gate.baseline import identity, problem
 from cudareduce.gate.controls import Controls, beyond, controls
+from cudareduce.gate.explained import explained
 from cudareduce.gate.significance import MIN_ROUNDS, Change, changes
 from cudareduce.gate.thresholds import Thresholds
 from cudareduce.problem.sizes import counted
@@ -23,6 +24,7 @@ from cudareduce.results.record import Record
 #: What leaves a change in doubt that more rounds may decide.
 _REACHES = "the interval reaches beyond the threshold"
 _NOISY = "the rounds are too noisy to tell the change from none"
+_ALONE = "the machine code is as it was, and its time is not"
 #: From worst to best: the order of tables and annotations.
 VERDICTS = ("WRONG", "SLOWER", "GONE", "UNCERTAIN", "NEW", "FASTER", "SAME")
 SAME_CODE = "the same machine code, launched the same way"
@@ -66,7 +68,7 @@ class Row:
     @property
     def in_doubt(self) -> bool:
         """Whether more rounds may decide it."""
-        return self.verdict == "UNCERTAIN" and self.reason.startswith((_REACHES, _NOISY))
+        return self.verdict == "UNCERTAIN" and self.reason.startswith((_REACHES, _NOISY, _ALONE))
 
     @property
     def same_code(self) -> bool:
@@ -84,10 +86,8 @@ def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[
     rows = [_row(a, b, known.get((id(a), id(b))), rules) for a, b in pairs]
     found, blamed = _controls(rows, rules), machine(rows, rules)
     return [
-        _without(row, control, blamed, rules)
-        if (control := found.get(row.record.n, found.get(None))) and not row.same_code else row
-        for row in rows
-    ]  # fmt: skip
+        _judged_beside(row, found.get(row.record.n, found.get(None)), blamed, rules) for row in rows
+    ]
 
 
 def machine(rows: Iterable[Row], rules: Rules) -> Controls | None:
@@ -101,6 +101,26 @@ def _controls(rows: Iterable[Row], rules: Rules) -> Mapping[int | None, Controls
         return {}
     same = (row for row in rows if row.same_code)
     return controls((row.record.n, log(row.change.ratio)) for row in same if row.change)
+
+
+def _judged_beside(
+    row: Row, control: Controls | None, blamed: Controls | None, rules: Rules
+) -> Row:
+    """The row as it is judged beside kernels that did not change, if there are any."""
+    if row.same_code and rules.same_code:
+        odd = not blamed and not rules.shares and _moved_alone(row, control)
+        return replace(row, verdict="UNCERTAIN", reason=_ALONE) if odd else row
+    return _without(row, control, blamed, rules) if control and not row.same_code else row
+
+
+def _moved_alone(row: Row, control: Controls | None) -> bool:
+    """Whether what did not change has moved beyond its threshold, and all of its interval, further
+    than what others show together."""
+    if row.verdict != "SAME" or row.change is None or row.threshold is None:
+        return False
+    limit, common = log1p(row.threshold), control.moved if control else 0.0
+    low, high = log(row.change.low) - common, log(row.change.high) - common
+    return low > limit or high < -limit
 
 
 def _without(row: Row, control: Controls, blamed: Controls | None, rules: Rules) -> Row:
@@ -245,26 +265,7 @@ def _judge(
         return "UNCERTAIN", _REACHES
     if low <= 0 <= high:
         return "UNCERTAIN", _NOISY
-    clock = _clock(old, new, moved, limit) if rules.clocks else ""
-    if clock:
-        return "UNCERTAIN", clock
+    why = explained(old, new, moved, limit, clocks=rules.clocks)
+    if why:
+        return "UNCERTAIN", why
     return ("SLOWER" if moved > 0 else "FASTER"), ""
-
-
-def _clock(old: Record, new: Record, moved: float, limit: float) -> str:
-    """A reason where a clock that moved the same way explains half of the change, and all of it but
-    what the limit allows. One that moved further explains it too: not all waits for that clock."""
-    clocks = {
-        "SM": (old.sm_mhz, new.sm_mhz),
-        "memory": (old.memory_mhz, new.memory_mhz),
-    }
-    for name, (before, after) in clocks.items():
-        if not before or not after:
-            continue
-        explained = log(before / after)
-        if explained * moved > 0 and abs(explained) >= max(abs(moved) / 2, abs(moved) - limit):
-            return (
-                f"the {name} clock moved with it, from {before:.0f} to {after:.0f} MHz: "
-                "lock the clocks and measure again"
-            )
-    return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import log
+from math import expm1, log
 from typing import Any
 
 from cudareduce.bench.command import verdict_codes
@@ -86,9 +86,9 @@ def rules_between(
 def power_notes(rows: Sequence[Row], rules: Rules) -> list[str]:
     """Which slowdowns a comparison finds, by how noisy it was: of its rows in the middle, and of
     the noisiest."""
-    judged = [row for row in rows if not (rules.same_code and row.same_code)]
+    judged = [row for row in rows if not (rules.same_code and row.same_code)] or rows
     found = sorted(
-        found_from(row.change.half_width, row.threshold)
+        found_from(row.change.half_width, max(row.threshold, _scatter(row)))
         for row in judged if row.change and row.threshold
     )  # fmt: skip
     if not found:
@@ -96,6 +96,11 @@ def power_notes(rows: Sequence[Row], rules: Rules) -> list[str]:
     middle, most = (100 * found[k] for k in (len(found) // 2, -1))
     noisiest = f", of the noisiest row from {most:.2g} %" if most > 1.1 * middle else ""
     return [f"slowdowns from {middle:.2g} % are found 95 times in 100{noisiest}"]
+
+
+def _scatter(row: Row) -> float:
+    """The share that a change must exceed besides: how far identical code lies apart."""
+    return expm1(row.taken_out.scatter) if row.taken_out else 0.0
 
 
 def host_notes(old: Sequence[Record], new: Sequence[Record]) -> list[str]:

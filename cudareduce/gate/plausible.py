@@ -46,7 +46,8 @@ def implausible(run: Run) -> Iterator[tuple[int, str]]:
 
 def _words(protocol: Mapping[str, Any], name: str) -> list[str]:
     value = protocol.get(name)
-    return [word.split()[0] for word in value.split(",") if word] if isinstance(value, str) else []
+    parts = value.split(",") if isinstance(value, str) else []
+    return [words[0] for part in parts if (words := part.split())]
 
 
 def _displaces(flushed: Any, device: DeviceInfo) -> bool:

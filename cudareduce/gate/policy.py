@@ -108,7 +108,8 @@ def _companions(rows: Sequence[Row], suspects: Sequence[Row]) -> list[Row]:
     the machine does meanwhile."""
     found: list[Row] = []
     for key in dict.fromkeys(_problem(row) for row in suspects):
-        alike = [row for row in rows if row.same_code and row.change and _problem(row) == key]
+        alike = [row for row in rows if row.same_code and row.verdict == "SAME"
+                 and row.change and _problem(row) == key]  # fmt: skip
         found += sorted(alike, key=lambda row: row.record.time_us or 0.0)[: 2 * FEWEST - 1]
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from cudareduce.gate.baseline import identity
 from cudareduce.problem.sizes import counted
 from cudareduce.results.record import Run
 
@@ -26,7 +27,7 @@ def side_text(words: str, run: Run) -> str:
 def _when(created: str) -> str:
     try:
         return f"{datetime.fromisoformat(created).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-    except ValueError:
+    except (ValueError, OverflowError):
         return created or "no date"
 
 
@@ -68,5 +69,11 @@ def _ways(run: Run) -> dict[str, str]:
 
 
 def same_run(old: Run, new: Run) -> bool:
-    """Whether both are one and the same measurement."""
-    return old.created == new.created and old.records == new.records
+    """Whether both are one and the same measurement, whatever became of its date, its order or some
+    of its records: no two measurements agree in every round of all that both hold."""
+    before = {identity(record): record.rounds_us for record in old.records if record.rounds_us}
+    both = [
+        (before[key], record.rounds_us)
+        for record in new.records if (key := identity(record)) in before and record.rounds_us
+    ]  # fmt: skip
+    return bool(both) and all(a == b for a, b in both)

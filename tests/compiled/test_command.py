@@ -71,7 +71,7 @@ def test_instructions_of_one_entry_point_are_counted() -> None:
     code = read_code(SASS, "kernel_a")
     assert counts_of(code.opcodes) == {
         "all": 11, "wide_loads": 1, "global_loads": 2, "shuffles": 1, "warp_reductions": 1,
-        "barriers": 1, "fences": 1, "sleeps": 0, "atomics": 2, "local": 1,
+        "barriers": 1, "fences": 1, "sleeps": 0, "calls": 0, "atomics": 2, "local": 1,
         "double": 0, "conversions": 0,
     }  # fmt: skip
     assert code.in_flight == 16  # the second load fills a register of the first again
@@ -142,6 +142,8 @@ def compared(new: Unit, old: Unit = UNIT) -> UnitRow:
         (unit({"SHFL": 5}), "CHANGED", "shuffles 5, was 10; -5 SHFL"),
         (unit({"DADD": 1}), "WORSE", "double instructions 1, was 0"),
         (unit({"F2F.F64.F32": 1}), "WORSE", "conversions 1, was 0"),
+        (unit({"CALL": 1}), "WORSE", "calls 1, was 0"),
+        (unit({"CALL": 1}, items=16), "CHANGED", "calls 1, was 0"),
         (unit({"IMAD": 170}), "WORSE", "instructions 200, was 100"),
         (unit({"IMAD": 169}), "CHANGED", "instructions 199, was 100; +99 IMAD"),
         (unit({"IMAD": 170}, items=16), "CHANGED", "instructions 200, was 100"),
@@ -154,6 +156,11 @@ def compared(new: Unit, old: Unit = UNIT) -> UnitRow:
         (unit({"MEMBAR.SC.GPU": 0}), "WORSE", "fences 0, was 2"),
         (unit(in_flight=16), "WORSE", "bytes loaded before the first use 16, was 32"),
         (unit(in_flight=16, items=4), "CHANGED", "items 4, was 8"),
+        (unit(in_flight=16, items=16), "CHANGED", "bytes loaded before the first use 16, was 32"),
+        (unit(in_flight=8, items=16), "WORSE", "bytes loaded before the first use 8, was 32"),
+        (unit({"I2F.U32.RP": 1}, items=16), "CHANGED", "conversions 1, was 0"),
+        (unit({"DADD": 1}, items=16), "WORSE", "double instructions 1, was 0"),
+        (unit(block=1024, registers=48), "CHANGED", "registers 48, was 32"),
         (unit(in_flight=64), "BETTER", "bytes loaded before the first use 64, was 32"),
         (unit(block=128), "CHANGED", "block 128, was 256"),
         (unit(shared_bytes=60000), "WORSE", "resident warps 24, was 64"),
@@ -170,7 +177,7 @@ def test_verdicts_on_figures(new: Unit, verdict: str, reason: str) -> None:
 def test_a_larger_block_is_no_alarm_on_one_architecture_alone(arch: int) -> None:
     old = replace(UNIT, arch=arch)
     assert compared(replace(unit(block=1024), arch=arch), old).verdict == "CHANGED"
-    row = compared(replace(unit(block=512, registers=100), arch=arch), old)
+    row = compared(replace(unit(block=512, registers=128), arch=arch), old)
     assert (row.verdict, row.names) == ("WORSE", ("resident_warps",))
 
 

@@ -15,6 +15,7 @@ import pytest
 from cudareduce.bench.jobs import Jobs
 from cudareduce.library.registry import kernels_folder
 from tests.fake_gpu import fake_gpu
+from tests.gate.conftest import Machine
 
 Call = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.usefixtures("small")
@@ -428,11 +429,35 @@ def test_what_check_cannot_repeat_is_told(cudareduce: Call, baseline: Path) -> N
 def test_names_that_no_xml_can_hold(cudareduce: Call, baseline: Path, tmp_path: Path) -> None:
     baseline.write_text(baseline.read_text().replace("kernel_a", "kernel\\u0001a"))
     report, later = tmp_path / "junit.xml", tmp_path / "later.json"
-    later.write_text(re.sub(r'"created": "\d+', '"created": "1999', baseline.read_text()))
+    run = json.loads(baseline.read_text())
+    for record in run["records"]:
+        record["rounds_us"] = [1.0001 * us for us in record["rounds_us"]]
+    later.write_text(json.dumps(run))
     code, _, _ = cudareduce("compare", baseline, later, "--junit", report)
     assert code == 0
     names = {case.get("classname") for case in ElementTree.parse(report).iter("testcase")}
     assert names == {"kernel\\x01a", "kernel_b"}
+
+
+def test_what_moved_alone_is_measured_again_and_not_hidden(
+    cudareduce: Call, machine: Machine, tree: Path, tmp_path: Path
+) -> None:
+    """Unchanged machine code: one kernel of three takes 30 % longer, the others what they did."""
+    text = (tree / "kernel_b.cu").read_text()
+    (tree / "kernel_c.cu").write_text(text.replace("kernel_b", "kernel_c"))
+    stored = tmp_path / "three.json"
+    ask = ("--kernels", tree, "--quiet")
+    cudareduce("bench", "kernel_*", "--n", "3000", "--backend", "cuda", "--json", stored, *ask)
+    machine.factors = {"kernel_a": 1.3}
+    check = ("check", "--baseline", stored, *ask, "--budget", "5")
+    code, out, err = cudareduce(*check)
+    assert code == 0, out + err
+    assert re.search(r"UNCERTAIN +kernel_a", out)
+    assert "3 compared: 1 UNCERTAIN, 2 SAME" in out
+    assert "UNCERTAIN: the machine code is as it was, and its time is not" in out
+    assert cudareduce(*check, "--strict")[0] == 4
+    machine.factors = {}
+    assert "3 compared: 3 SAME" in cudareduce(*check)[1]
 
 
 def test_an_empty_base_is_no_base(cudareduce: Call, tree: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from cudareduce.budget import Deadline
 from cudareduce.device import DeviceInfo
-from cudareduce.gate.compare import SAME_CODE, Row, Rules, compare
+from cudareduce.gate.compare import SAME_CODE, Row, Rules, compare, machine
 from cudareduce.gate.fingerprint import match
 from cudareduce.gate.policy import Policy, Sides, confirm, decide
 from cudareduce.gate.thresholds import Thresholds, load_thresholds
@@ -31,6 +31,11 @@ DATA = ROOT / "tests" / "data"
 BEFORE, AFTER = DATA / "simulated-before.json", DATA / "simulated-after.json"
 FIVE = Rules(Thresholds(0.05))
 FLAT = (40.0, 40.032, 39.968) * 3
+
+
+def nudged(records: Sequence[Record]) -> list[Record]:
+    """As another run would have them, a hundredth of a per cent longer."""
+    return [replace(r, rounds_us=tuple(us and 1.0001 * us for us in r.rounds_us)) for r in records]
 
 
 def rounds(us: float) -> tuple[float, ...]:
@@ -62,7 +67,16 @@ def test_the_hosts_time_of_a_library_is_not_compared() -> None:
     ("new", "verdict", "reason"),
     [
         (case(), "SAME", SAME_CODE),
-        (case(44.0), "SAME", SAME_CODE),
+        (case(42.5), "UNCERTAIN", "the machine code is as it was, and its time is not"),
+        (case(37.5), "UNCERTAIN", "the machine code is as it was, and its time is not"),
+        (case(42.01), "SAME", SAME_CODE),
+        (
+            case(36.0, cubin_sha="x", pct_ceiling=106.0),
+            "UNCERTAIN",
+            "reads at 106 % of what a read",
+        ),
+        (case(36.0, cubin_sha="x", pct_ceiling=104.0), "FASTER", ""),
+        (case(36.0, cubin_sha="x", pct_ceiling=106.0, pct_peak=20.0), "FASTER", ""),
         (case(44.0, cubin_sha="x"), "SLOWER", ""),
         (case(36.0, cubin_sha="x"), "FASTER", ""),
         (case(41.0, cubin_sha="x"), "SAME", ""),
@@ -118,10 +132,21 @@ def test_a_clock_that_moved_with_the_time_is_the_reason() -> None:
     assert one(old, down, other_model).verdict == "SLOWER"
 
 
-def test_same_code_stands_even_where_times_say_otherwise() -> None:
+def test_same_code_is_never_slower_and_not_hidden_where_times_say_so() -> None:
     guard_off = Rules(Thresholds(0.05), same_code=False)
-    assert one(OLD, case(44.0)).verdict == "SAME"
+    assert one(OLD, case(44.0)).verdict == "UNCERTAIN"
+    assert one(OLD, case(44.0)).in_doubt
     assert one(OLD, case(44.0), guard_off).verdict == "SLOWER"
+    assert one(OLD, case(44.0), replace(FIVE, shares=True)).verdict == "SAME"
+
+
+def test_one_of_many_that_did_not_change_stands_out_from_the_others() -> None:
+    rows = compare(*unchanged(40, 40.1, 40, 52, 39.9), FIVE)
+    assert [row.verdict for row in rows] == ["SAME"] * 3 + ["UNCERTAIN", "SAME"]
+    assert machine(rows, FIVE) is None
+    together = compare(*unchanged(52, 52.1, 52, 52, 51.9), FIVE)
+    assert {row.verdict for row in together} == {"SAME"}
+    assert machine(together, FIVE) is not None
 
 
 def unchanged(*us: float) -> tuple[list[Record], list[Record]]:
@@ -439,7 +464,7 @@ def test_runs_of_other_sizes_keep_their_exit_code(cudareduce: Call) -> None:
 
 
 def test_an_improvement_never_fails(cudareduce: Call, tmp_path: Path) -> None:
-    quick = stored(tmp_path / "quick.json", run(7, slower={"reduce_v6_multi_add": -0.3}))
+    quick = stored(tmp_path / "quick.json", run(7, slower={"reduce_v0_baseline": -0.3}))
     assert cudareduce("compare", BEFORE, quick, "--strict")[0] == 0
 
 
@@ -505,6 +530,13 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "text for a number": (
         lambda d: d["records"][3].update(n="2^25"),
         "record 4: n is not a whole number",
+    ),
+    "no timing": (
+        lambda d: (
+            d["protocol"].update(timing=" , ", flush_bytes_read=1)
+            or [one.update(timing="cold") for one in d["records"]]
+        ),
+        "a cold time, and a flush of 1 bytes",
     ),
     "number for a text": (lambda d: d["records"][3].update(op=3), "op is not a text"),
     "nan": (lambda d: d["records"][3].update(gb_s=float("nan")), "gb_s is not a finite number"),
@@ -660,6 +692,28 @@ def test_a_run_is_not_compared_with_itself(cudareduce: Call, tmp_path: Path) -> 
         assert f"{new} is the very run that {old} holds: measure again, then compare" in err
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data.update(created="2026-03-01T00:00:00+00:00"),
+        lambda data: data["records"].reverse(),
+        lambda data: data["records"].pop(),
+        lambda data: data["tool"].update(git="0123456789ab"),
+    ],
+)
+def test_a_copy_is_the_run_itself_whatever_became_of_it(
+    cudareduce: Call, tmp_path: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    data = json.loads(BEFORE.read_text())
+    data["created"] = "2026-02-01T00:00:00+00:00"
+    change(data)
+    copy = tmp_path / "copy.json"
+    copy.write_text(json.dumps(data))
+    code, out, err = cudareduce("compare", BEFORE, copy)
+    assert (code, out) == (2, "")
+    assert "is the very run" in err
+
+
 def test_both_sides_stand_above_the_table(cudareduce: Call, tmp_path: Path) -> None:
     stored = load(AFTER)
     later = replace(
@@ -699,6 +753,7 @@ def test_runs_of_other_timings_are_told(cudareduce: Call, tmp_path: Path) -> Non
     for name, graph in (("a", False), ("b", True)):
         records = [*stored.records]
         if graph:
+            records = nudged(records)
             records += [replace(r, timing="cold graph") for r in stored.records]
         protocol = {**stored.protocol, "graph": graph}
         path = tmp_path / f"{name}.json"
@@ -709,6 +764,16 @@ def test_runs_of_other_timings_are_told(cudareduce: Call, tmp_path: Path) -> Non
         sides.append(path)
     out = cudareduce("compare", *sides)[1]
     assert "measured otherwise: graphs none, now replayed" in out
+
+
+@pytest.mark.parametrize("created", ["9999-12-31T23:59:59-23:00", "yesterday", ""])
+def test_a_date_that_is_none_is_shown_as_it_is(
+    cudareduce: Call, tmp_path: Path, created: str
+) -> None:
+    path = tmp_path / "odd.json"
+    write_text(path, to_json(replace(load(AFTER), created=created)))
+    out = cudareduce("compare", BEFORE, path, "--threshold", "2%")[1]
+    assert f"new: {created or 'no date'}, cudareduce" in out
 
 
 def test_a_run_that_was_cut_short_says_so(cudareduce: Call, tmp_path: Path) -> None:

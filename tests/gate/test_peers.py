@@ -69,6 +69,7 @@ def test_it_is_said_of_which_calls_there_is_nothing_to_compare(
         if record["kernel"] == "peer:fine:as_called" and record["n"] == 2**13:
             assert record["host_us"] == 57
             record["host_us"] = 950
+        record["rounds_us"] = [us and 1.0001 * us for us in record["rounds_us"]]
     now.write_text(json.dumps(run))
     code, out, _ = cudareduce("compare", baseline, now)
     assert code == 0
