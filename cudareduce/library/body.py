@@ -47,17 +47,23 @@ class Body:
         """Names, numbers and signs that stand in it."""
         return frozenset(word for node in self._nodes[:1] for word in _leaves(node))
 
+    @cached_property
+    def called(self) -> frozenset[str]:
+        """What is called as a function is, as it is written."""
+        return frozenset(
+            text(f) for n in self._nodes if n.type == "call_expression"
+            and (f := n.child_by_field_name("function"))
+        )  # fmt: skip
+
     def asks(self, name: str) -> bool:
         """Whether functions of a type are called by its name, or values of it as functions."""
         scopes = (n.child_by_field_name("scope") for n in self._nodes)
         if any(scope is not None and text(scope) == name for scope in scopes):
             return True
-        called = {text(f) for n in self._nodes if n.type == "call_expression"
-                  and (f := n.child_by_field_name("function"))}  # fmt: skip
         own = (n for n in self._nodes if n.type == "declaration"
                and (kind := n.child_by_field_name("type")) and text(kind) == name)  # fmt: skip
         values = {text(one) for n in own for one in n.children_by_field_name("declarator")}
-        return not called.isdisjoint({*values, f"{name}()", f"{name}{{}}"})
+        return not self.called.isdisjoint({*values, f"{name}()", f"{name}{{}}"})
 
     def adds_to(self, name: str, *, rows: bool = False) -> bool:
         """Whether the one place behind a pointer, or that of each of the rows, is only ever changed

@@ -30,7 +30,7 @@ _FOLDERS = (".", "include", "inc", "common", "..", "../include", "../inc", "../c
 
 #: Headers that both nvcc and the emulator have; what else a file includes served its host code.
 _DEVICE_HEADERS = frozenset(
-    ["cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cooperative_groups.h",
+    ["cuda.h", "cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cooperative_groups.h",
      "cooperative_groups/reduce.h", "cooperative_groups/scan.h",
      "cooperative_groups/memcpy_async.h", "cuda_pipeline.h", "math_constants.h", "stdint.h",
      "cstdint", "limits.h", "climits", "float.h", "cfloat", "math.h", "cmath", "limits",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cudareduce.library.called import Call
+from cudareduce.library.template import OURS
 
 #: The limits of numbers are there for whoever includes CUDA's own headers, and files rely on it.
 _BEFORE = """#include <climits>
@@ -68,6 +69,11 @@ _ROWS = """
     if (threadIdx.x == 0)
         their_rows() = rows;
     __syncthreads();"""
+_OPERATOR = """struct their_operator {
+    template <typename T> __device__ T operator()(T x) const { return x; }
+    template <typename T> __device__ T operator()(T x, T y) const { return Op::combine(x, y); }
+};
+"""
 #: What stands in front of every file, and may be defined in it in another way.
 _OURS = ("Element", "Scalar", "Operator", "Op", "Acc", "Result", "In", "Out", "BLOCK", "ITEMS",
          "VECTOR", "LOWEST", "HIGHEST", "COUNT")  # fmt: skip
@@ -94,7 +100,8 @@ def with_entry_point(
         before=_ROWS if call.upright else "",
     )  # fmt: skip
     both = [name for name in _OURS if name in names]
-    before = "".join(f'#pragma push_macro("{name}")\n' for name in both)
+    before = _OPERATOR if OURS in call.chosen or OURS in call.text else ""
+    before += "".join(f'#pragma push_macro("{name}")\n' for name in both)
     before += "".join(f"#define {name} their_{name}\n" for name in both if not names[name])
     before += "".join(
         f"using {name} = {kind};\n" for name, kind in _SHORT.items()
