@@ -61,6 +61,18 @@ class Call:
     plane: bool
     upright: bool
     columns: bool
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def places(self) -> tuple[int, int | None, int | None]:
+        """Which of its parameters it reads, writes and counts with; None for one that is none."""
+        at = {p: k for k, p in enumerate(self.parameters)}
+        return at[self.read], at.get(self.write), at[self.count] if self.count else None
+
+    @property
+    def outside(self) -> Parameter | None:
+        """The variable of its file that it writes to, if it does."""
+        return None if self.write in self.parameters else self.write
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -72,12 +84,15 @@ class Call:
         """Whether its answer takes the place of an element."""
         return self.read == self.write
 
-    @property
-    def takes(self) -> str:
-        """The parameters of an entry point."""
+    def takes(self, *, finds: bool) -> str:
+        """The parameters of an entry point; of one that `finds` a place in each row, in 32 bits,
+        those come last."""
+        out, places = ("answers", ["void *out"]) if finds and self.rows else ("out", [])
         second, rows = ["const In *other"] * bool(self.other), ["size_t rows"] * bool(self.rows)
         rooms = (f"void *room{k}" for k in range(len(self.rooms)))
-        return ", ".join(("const In *in", *second, "Out *out", "size_t n", *rows, *rooms))
+        return ", ".join(
+            ("const In *in", *second, f"Out *{out}", "size_t n", *rows, *rooms, *places)
+        )
 
 
 def called(
@@ -94,7 +109,8 @@ def called(
     understood."""
     _check_named(path, function, given)
     helpers = helpers or Helpers()
-    parameters = [read_parameter(text) for text in function.parameters]
+    own_variable = (function.outside,) if function.outside else ()
+    parameters = [read_parameter(text) for text in (*function.parameters, *own_variable)]
     body = Body(function.body, helpers.atomic)
     acts = acting(function, parameters, body, helpers.functor)
     known = {**helpers.enums, **{name: "{}" for pair in acts.items() if all(pair) for name in pair}}
@@ -107,7 +123,8 @@ def called(
     column = across(body, by_what.get("rows"), [p for p in parameters if gets[p.name] == "n"])
     rows = column or rows_of(path, function, body, count, many="rows" in told)
     _check(path, function, body, write, rows)
-    rooms, words = _words(function, parameters, gets)
+    given_to = parameters[: len(function.parameters)]
+    rooms, words = _words(function, given_to, gets)
     zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
     guards = any(locks(p, body) for p in zeroed)
     finish = _finish(body, write, rows, guards=guards, zeroed=bool(zeroed))
@@ -123,7 +140,7 @@ def called(
         alone=finish in ("none", "atomic") and not body.words & _MANY_BLOCKS,
         plane=bool(body.words & PLANE),
         upright=bool(rows and count and is_upright(row_index(body, count.name))),
-        columns=column is not None,
+        columns=column is not None, parameters=tuple(given_to),
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from cudareduce.library.chains import Places, links_of, own_chains
 from cudareduce.library.declared import spelled_out, type_aliases
 from cudareduce.library.device_part import Unit
 from cudareduce.library.host_code import HostCode, of_kernel
+from cudareduce.library.outside import outside
 from cudareduce.library.own_launch import own_template
 from cudareduce.library.syntax import Function
 
@@ -34,7 +35,9 @@ def _kernels(unit: Unit) -> list[Function]:
     for function in unit.kernels():
         known = ChainMap({name: name for name in function.template_names}, aliases)
         parameters = tuple(spelled_out(p, known) for p in function.parameters)
-        found.append(replace(function, parameters=parameters))
+        found.append(
+            replace(function, parameters=parameters, outside=outside(unit.all(), function))
+        )
     return found
 
 
@@ -66,9 +69,9 @@ def _places(path: Path, host: HostCode, found: list[Function]) -> Places:
     for function in found:
         with suppress(UsageError):
             call = called(path, function, "", own_template(of_kernel(host, function, ""), function))
-            at = function.parameters.index
-            own = function.name.rpartition("::")[2]
-            places[own] = at(call.read.text), at(call.write.text), len(function.parameters)
+            own, (read, write, _) = function.name.rpartition("::")[2], call.places
+            if write is not None:
+                places[own] = read, write, len(function.parameters)
     return places
 
 

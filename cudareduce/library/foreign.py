@@ -25,16 +25,16 @@ from cudareduce.library.computed import computes
 from cudareduce.library.condition import Condition
 from cudareduce.library.device_part import Unit, constants, device_part, read_unit
 from cudareduce.library.elements import most
-from cudareduce.library.entry import EXTERN_SHARED
 from cudareduce.library.entry_point import with_entry_point
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import BLOCKS, Finish
 from cudareduce.library.host_code import HostCode, host_code, of_kernel
 from cudareduce.library.in_place import overwrites
 from cudareduce.library.kernel import Adopt, Kernel
-from cudareduce.library.launch_guess import Launch, guessed_launch, looks_of, said_by_file
+from cudareduce.library.launch_guess import launch_of
 from cudareduce.library.own_launch import own_template, own_values
 from cudareduce.library.parameters import read_parameter
+from cudareduce.library.room import Room
 from cudareduce.library.syntax import Function, names_in
 from cudareduce.problem.dtypes import DTYPES
 
@@ -215,9 +215,9 @@ def _adopted(
     call = called(path, function, given, known, says.arguments, unit.helpers)
     name, ops, finds = function.name, ops_named(function, call.chosen), places_named(function, call)
     dtypes, partials, mapped = computes(path, function, call, says, finds=bool(finds))
-    device = device_part(unit, name, names_in(f"int x = {call.text}({call.arguments});"))
+    device = _device(unit, name, call)
     sizes = [max(DTYPES[kind].size for kind in (read, partials or read)) for read in dtypes]
-    launch = _launch(unit, host, function, call, says, given, later, device, sizes)
+    launch = launch_of(unit, host, function, call, says, given, later, device, sizes)
     # Else it could not read what it has written, or would map it once more.
     again = call.counted and not call.rows and partials in (None, *dtypes) and mapped is None
     finish = _finish(path, function, call, says, again=again and not launch.whole_tiles)
@@ -244,7 +244,7 @@ def _adopted(
         symbol=entry,
         partials=partials or "of its elements",
         dynamic_shared=launch.shared,
-        rooms=call.rooms,
+        rooms=(*call.rooms, *([Room(call.write.name, 4, "grid")] if finds and call.rows else ())),
         whole_tiles=launch.whole_tiles or not call.counted,
         asks=Condition(most=0 if call.rows else launch.most),
         constants=constants(unit, name),
@@ -256,26 +256,10 @@ def _adopted(
     return kernel, assumption(kernel, call, launch.known_from, later, unit.missing)
 
 
-def _launch(
-    unit: Unit, host: HostCode, function: Function, call: Call, says: Guesses, given: str,
-    later: Sequence[str], device: str, sizes: Sequence[int],
-) -> Launch:  # fmt: skip
-    """How a kernel is launched: as the user says, else as its file does, else as its text looks; in
-    shared memory it has values of one of these `sizes`, in bytes."""
-    own = said_by_file(
-        unit, host, function, call, later, given=given, block=says.block, widest=max(sizes)
-    )
-    unsized = EXTERN_SHARED.search(device)
-    found = guessed_launch(
-        says.launch, own, looks_of(function, call), sizes if unsized else (),
-        constants(unit, function.name),
-    )  # fmt: skip
-    if call.rows == "warp_per_row" and found.width not in (None, 32):
-        raise UsageError(
-            f"{unit.path}: {call.text} gives each row {found.width} threads of a block, and "
-            "launches here one, 32 or all: give the file a header"
-        )
-    return found
+def _device(unit: Unit, name: str, call: Call) -> str:
+    """What of a file a kernel and its call reach; the variable that holds its answer is ours."""
+    words = names_in(f"int x = {call.text}({call.arguments});")
+    return device_part(unit, name, words, [call.outside.name] if call.outside else ())
 
 
 def _finish(path: Path, function: Function, call: Call, says: Guesses, *, again: bool) -> Finish:

@@ -165,7 +165,7 @@ class Kernel:
 
     def _why_not_partials(self, reduction: Reduction) -> str | None:
         """Why a file without a header does not write what a reduction is accumulated in."""
-        if self.partials is None:
+        if self.partials is None or reduction.op.indexed:
             return None
         written = DTYPES.get(self.partials, reduction.dtype)
         if written == reduction.acc:

@@ -117,13 +117,15 @@ class Piece:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
     """A function with a body: its name with its namespaces, template parameters, parameters, and
-    body, all without comments; `most_threads` is the first of its launch bounds."""
+    body, all without comments; `most_threads` is the first of its launch bounds; `outside` is a
+    variable of the file that it leaves its answer in, as if that were a parameter."""
 
     name: str
     template: tuple[str, ...]
     parameters: tuple[str, ...]
     body: str
     most_threads: Node | None = None
+    outside: str = ""
 
     @property
     def template_names(self) -> list[str]:
