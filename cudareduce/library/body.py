@@ -102,6 +102,10 @@ class Body:
         again."""
         return [self.behind(node) for node in self._products.get(name, ())]
 
+    def beside(self, name: str) -> list[frozenset[str]]:
+        """The words behind what is added to products of a variable."""
+        return [self.behind(node) for node in self._addends.get(name, ())]
+
     def compared(self, name: str) -> list[frozenset[str]]:
         """The words behind what a variable is compared with."""
         return [self.behind(node) for node in self._comparisons.get(name, ())]
@@ -141,6 +145,16 @@ class Body:
     def _products(self) -> dict[str, list[Node]]:
         shares = frozenset(_inner(left).id for left, _, _ in self._pairs("/", "%"))
         return _partners(pair for pair in self._pairs("*") if pair[2].id not in shares)
+
+    @cached_property
+    def _addends(self) -> dict[str, list[Node]]:
+        found: dict[str, list[Node]] = {}
+        for left, right, _ in self._pairs("+"):
+            for side, other in ((_inner(left), right), (_inner(right), left)):
+                factors = side.named_children if _operator(side) == "*" else []
+                for name in {_bare(factor) for factor in factors}:
+                    found.setdefault(name, []).append(other)
+        return {name: others[:_MOST_PLACES] for name, others in found.items()}
 
     @cached_property
     def _comparisons(self) -> dict[str, list[Node]]:

@@ -33,6 +33,10 @@ _TO_OUT = """
     __syncthreads();
     if (threadIdx.x == 0)
         *out = {};"""
+#: Of blocks that each take as many columns as their threads are wide, of which more are launched.
+_NO_COLUMNS = """
+    if (size_t(blockIdx.x) * {width} >= rows)
+        return;"""
 #: Of rows, each of which has a place in 32 bits: none at first, and in the end as wide as answers.
 _EACH_ROW = """
     for (size_t each = {}, k = threadIdx.x; k < each && blockIdx.x * each + k < rows;
@@ -110,7 +114,7 @@ def with_entry_point(
     those that are ours, too, become others. With a `width` it sees its threads in rows of so
     many. Short names of types are declared that it declares nowhere. If it `finds` a place, that
     is made as wide as answers are."""
-    first, last = _around(call, finds=finds)
+    first, last = _around(call, width, finds=finds)
     after = _AFTER.format(
         entry=entry, takes=call.takes(finds=finds), call=call.text, arguments=call.arguments,
         before=first, after=last,
@@ -136,9 +140,11 @@ def with_entry_point(
     return f'{_BEFORE}{before}#line 1 "{path}"\n{device}{undone}{after}'
 
 
-def _around(call: Call, *, finds: bool) -> tuple[str, str]:
+def _around(call: Call, width: int | None, *, finds: bool) -> tuple[str, str]:
     """What an entry point does before the call of a kernel, and after it."""
     before = (_ROWS if call.upright else "") + (_TO_THEM if call.outside else "")
+    if call.columns and width:
+        before += _NO_COLUMNS.format(width=width)
     if finds and call.rows:
         fill, copy = (_EACH_ROW.format(_ROWS_OF[call.rows], does) for does in (_NO_PLACE, _PLACE))
         return f"{before}{fill}    __syncthreads();", f"\n    __syncthreads();{copy}"

@@ -21,7 +21,7 @@ from cudareduce.library.called import Call, called
 from cudareduce.library.chains import joined
 from cudareduce.library.chosen import Row, overloads, rows
 from cudareduce.library.combined import ops_named, places_named
-from cudareduce.library.computed import computes
+from cudareduce.library.computed import computes, maps_formed
 from cudareduce.library.condition import Condition
 from cudareduce.library.device_part import Unit, constants, device_part, read_unit
 from cudareduce.library.elements import most
@@ -232,16 +232,13 @@ def _adopted(
         scope="rows" if call.rows else "grid",
         grid="one" if call.answers_in_place else launch.grid,
         walk="element",  # nothing is known of the order of its additions: the widest bound holds
-        finish=finish,
-        block=launch.block,
+        finish=finish, block=launch.block,
         blocks=BLOCKS if launch.block in BLOCKS and not says.block else (launch.block,),
         items=launch.items,
         fixed_grid=None if call.answers_in_place else launch.fixed_grid,
         exactly=launch.exactly,
         other_blocks=launch.other_blocks, other_items=launch.other_items,
-        dtypes=dtypes,
-        ops=finds or ops,
-        symbol=entry,
+        dtypes=dtypes, ops=finds or ops, symbol=entry,
         partials=partials or "of its elements",
         dynamic_shared=launch.shared,
         rooms=(*call.rooms, *([Room(call.write.name, 4, "grid")] if finds and call.rows else ())),
@@ -249,7 +246,7 @@ def _adopted(
         asks=Condition(most=0 if call.rows else launch.most),
         constants=constants(unit, name),
         most=most(call.count.type) if call.count else None,
-        map=mapped,
+        map=mapped, other_maps=() if finds else maps_formed(function, call, dtypes, partials),
         in_place=call.answers_in_place or overwrites(function.body, call.read.name),
         guessed=_guessed(says, call), columns=call.columns,
     )  # fmt: skip
