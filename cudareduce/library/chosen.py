@@ -30,7 +30,8 @@ _PREPARES = re.compile(
 
 
 def _kernels(unit: Unit) -> list[Function]:
-    """The kernels of a file, with the types of their parameters in words that are known."""
+    """The kernels of a file, with the types of their parameters in words that are known; those that
+    share a name are told apart by how many they take."""
     aliases, found = type_aliases(unit.all()), []
     for function in unit.kernels():
         known = ChainMap({name: name for name in function.template_names}, aliases)
@@ -38,7 +39,15 @@ def _kernels(unit: Unit) -> list[Function]:
         found.append(
             replace(function, parameters=parameters, outside=outside(unit.all(), function))
         )
-    return found
+    counts: dict[str, list[int]] = {}
+    for one in found:
+        lengths = counts.setdefault(one.name, [])
+        lengths += [len(one.parameters)] if len(one.parameters) not in lengths else []
+    return [
+        replace(one, nth=counts[one.name].index(len(one.parameters)) + 1)
+        if len(counts[one.name]) > 1 else one
+        for one in found
+    ]  # fmt: skip
 
 
 def rows(
@@ -52,7 +61,7 @@ def rows(
             yield _choose(path, found, links_of(path, words))
         yield from ([one] for one in (_choose(path, found, entries) if entries else ()))
         return
-    chosen = {function.name: (function, given) for function, given in _choose(path, found, ())}
+    chosen = {function.label: (function, given) for function, given in _choose(path, found, ())}
     chains = own_chains(host.calls, _places(path, host, found))
     by_name = {name.rpartition("::")[2]: name for name in chosen}
     linking = [[by_name[name] for name in chain] for chain in chains if {*chain} <= by_name.keys()]
@@ -79,8 +88,8 @@ def _choose(
     path: Path, found: list[Function], entries: Sequence[str]
 ) -> list[tuple[Function, str]]:
     """The kernels that are named, or all but those that only prepare something, each once, with
-    the template arguments that are given; of overloads it is the last."""
-    by_name = {kernel.name: kernel for kernel in found}
+    the template arguments that are given; of those that take as many parameters it is the last."""
+    by_name = {kernel.label: kernel for kernel in found}
     if not found:
         raise UsageError(
             f"{path}: no header and no __global__ function: begin the file with a /*+++ ... +++*/ "
@@ -104,18 +113,13 @@ def _choose(
 
 
 def overloads(unit: Unit, entries: Iterable[str]) -> Iterator[str]:
-    """What is said of kernels that share a name, of which the last one counts, where it is among
-    these entry points."""
-    called = {f"run_{name.rpartition('::')[2]}": name for name in _several(unit)}
-    for entry in entries:
+    """What is said of kernels that share a name and take as many parameters, of which the last one
+    counts, where it is among these entry points."""
+    several = Counter((one.name, len(one.parameters)) for one in unit.kernels())
+    called = {f"run_{n.rpartition('::')[2]}": n for (n, _), count in several.items() if count > 1}
+    for entry in dict.fromkeys(entries):
         if entry in called:
             yield (
                 f"{unit.path}: several of its kernels are called {called[entry]}, of which the "
                 "last one is taken: give the others names of their own"
             )
-
-
-def _several(unit: Unit) -> list[str]:
-    """Names that more than one kernel of a file bears."""
-    counts = Counter(function.name for function in unit.kernels())
-    return [name for name, count in counts.items() if count > 1]

@@ -25,7 +25,7 @@ _AFTER = """
 #line 1 "<entry point>"
 extern "C" __global__ void {entry}({takes})
 {{{before}
-    {call}({arguments});{after}
+    ::{call}({arguments});{after}
 }}
 """
 #: Of one block, whose answer takes the place of an element, or is a place in 32 bits.

@@ -45,6 +45,9 @@ _OPTIONS = ("block", "items", "grid", "shared", "finish", "map")
 #: elements, rows or turns of a block there are.
 _VALUES = ("1", "0", "n", "rows", "(n + BLOCK - 1) / BLOCK")
 
+#: Of so many kernels it is said why they are left out.
+_MOST_REFUSED = 5
+
 #: What is said of a kernel whose partials were to be its own input.
 FOLDED = (
     "the host folds its partials, which need not be as many, outside of the time: --finish host"
@@ -108,7 +111,10 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     if refused and (named or not kernels):
         others = [words.removeprefix(f"{path}: ") for words in refused[1:]]
         raise UsageError("; ".join([refused[0], *others, *nowhere(unit.missing)]))
-    said += [f"{words}: left out" for words in refused]
+    said += [f"{words}: left out" for words in refused[:_MOST_REFUSED]]
+    if len(refused) > _MOST_REFUSED:
+        rest = len(refused) - _MOST_REFUSED
+        said.append(f"{path}: {rest} more kernels are left out: --entry NAME tells why of one")
     return Adopted(
         tuple(kernels), (*said, *overloads(unit, (k.entry for row in kernels for k in row.chain)))
     )
@@ -226,7 +232,7 @@ def _adopted(
         path, device, entry, call, unit.names, launch.width, finds=bool(finds)
     )  # fmt: skip
     kernel = Kernel(
-        id=path.stem if alone and path.stem.isidentifier() else name,
+        id=path.stem if alone and path.stem.isidentifier() else function.label,
         path=path, family="user", text=text, title=f"{name} of {path.name}",
         change=next((said for said in call.said if call.rows and said.endswith("=n")), ""),
         scope="rows" if call.rows else "grid",
