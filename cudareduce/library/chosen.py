@@ -18,6 +18,7 @@ from cudareduce.library.device_part import Unit
 from cudareduce.library.host_code import HostCode, of_kernel
 from cudareduce.library.outside import outside
 from cudareduce.library.own_launch import own_template
+from cudareduce.library.scopes import Constants
 from cudareduce.library.syntax import Function
 
 #: Kernels with the template arguments that are given: one, or a chain of several.
@@ -29,7 +30,7 @@ _PREPARES = re.compile(
 )
 
 
-def _kernels(unit: Unit) -> list[Function]:
+def _kernels(unit: Unit, file: Constants) -> list[Function]:
     """The kernels of a file, with the types of their parameters in words that are known; those that
     share a name are told apart by how many they take."""
     aliases, found = type_aliases(unit.all()), []
@@ -37,7 +38,7 @@ def _kernels(unit: Unit) -> list[Function]:
         known = ChainMap({name: name for name in function.template_names}, aliases)
         parameters = tuple(spelled_out(p, known) for p in function.parameters)
         found.append(
-            replace(function, parameters=parameters, outside=outside(unit.all(), function))
+            replace(function, parameters=parameters, outside=outside(unit.all(), file, function))
         )
     counts: dict[str, list[int]] = {}
     for one in found:
@@ -55,7 +56,7 @@ def rows(
 ) -> Iterator[Row]:
     """The kernels that are named, in chains and alone; without a name the chains that the file
     launches itself, and what is in none of them. Raises UsageError for a name that is none."""
-    path, found = unit.path, _kernels(unit)
+    path, found = unit.path, _kernels(unit, host.constants)
     if entries or named_chains:
         for words in named_chains:
             yield _choose(path, found, links_of(path, words))

@@ -31,7 +31,8 @@ from cudareduce.library.header import BLOCKS, Finish
 from cudareduce.library.host_code import HostCode, host_code, of_kernel
 from cudareduce.library.in_place import overwrites
 from cudareduce.library.kernel import Adopt, Kernel
-from cudareduce.library.launch_guess import launch_of
+from cudareduce.library.launch_guess import Launch, launch_of
+from cudareduce.library.outside import places_in
 from cudareduce.library.own_launch import own_template, own_values
 from cudareduce.library.parameters import read_parameter
 from cudareduce.library.room import Room
@@ -40,6 +41,7 @@ from cudareduce.problem.dtypes import DTYPES
 
 #: What of a launch the user may say, as `Guesses` calls it.
 _OPTIONS = ("block", "items", "grid", "shared", "finish", "map")
+_SHAPE = ("block", "items", "grid")
 
 #: What a whole number may be that is not understood: what scales or shifts nothing, how many
 #: elements, rows or turns of a block there are.
@@ -249,7 +251,7 @@ def _adopted(
         dynamic_shared=launch.shared,
         rooms=(*call.rooms, *([Room(call.write.name, 4, "grid")] if finds and call.rows else ())),
         whole_tiles=launch.whole_tiles or not call.counted,
-        asks=Condition(most=0 if call.rows else launch.most),
+        asks=_asks(call, launch),
         constants=constants(unit, name),
         most=most(call.count.type) if call.count else None,
         map=mapped, other_maps=() if finds else maps_formed(function, call, dtypes, partials),
@@ -274,7 +276,15 @@ def _finish(path: Path, function: Function, call: Call, says: Guesses, *, again:
     return finish
 
 
+def _asks(call: Call, launch: Launch) -> Condition:
+    """How many elements or rows it takes."""
+    rows = places_in(call.outside) if call.rows else 0
+    return Condition(most=0 if call.rows else launch.most, most_rows=rows)
+
+
 def _guessed(says: Guesses, call: Call) -> tuple[str, ...]:
     """The options that nobody has said anything with, as far as they matter."""
-    names = tuple(name for name in _OPTIONS if getattr(says, name) is None)
+    # Of a launch into an array of the file it is known how far that goes.
+    settled = _SHAPE if places_in(call.outside) else ()
+    names = tuple(k for k in _OPTIONS if getattr(says, k) is None and k not in settled)
     return (*names, "arg") if call.said and not says.arguments else names

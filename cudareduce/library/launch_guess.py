@@ -16,6 +16,7 @@ from cudareduce.library.entry import EXTERN_SHARED
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import BLOCKS, Grid, GridRule
 from cudareduce.library.host_code import HostCode, of_kernel
+from cudareduce.library.outside import places_in
 from cudareduce.library.own_launch import Said, bound_of, own_block, own_launch, own_template
 from cudareduce.library.syntax import Function
 
@@ -170,4 +171,21 @@ def launch_of(
             f"{unit.path}: {call.text} gives each row {found.width} threads of a block, and "
             "launches here one, 32 or all: give the file a header"
         )
-    return found
+    return _with_room(found, unit, call) if places_in(call.outside) else found
+
+
+def _with_room(found: Launch, unit: Unit, call: Call) -> Launch:
+    """A launch of no more blocks than an array of the file has places for. Raises UsageError where
+    that has fewer than it is launched with."""
+    places = places_in(call.outside)
+    if (found.fixed_grid or 0) > places:
+        raise UsageError(
+            f"{unit.path}: {call.text} is launched with {found.fixed_grid} blocks, and "
+            f"{call.write.name} has places for {places}: say --grid {places}, or make it larger"
+        )
+    found = replace(found, other_blocks=(), other_items=())
+    if found.grid in ("fill", "per_sm"):
+        return replace(found, grid="fixed", fixed_grid=places, exactly=False)
+    tiles = places * found.block * found.items
+    covers = found.grid == "cover"
+    return replace(found, most=min(found.most or tiles, tiles)) if covers else found

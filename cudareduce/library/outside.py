@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from tree_sitter import Node
 
 from cudareduce.library.elements import bytes_of
+from cudareduce.library.host_code import number_at
 from cudareduce.library.parameters import Parameter, read_parameter
+from cudareduce.library.scopes import Constants, Scope
 from cudareduce.library.syntax import Function, Piece, pieces
 from cudareduce.problem.parsing import every, text
 
@@ -20,14 +22,14 @@ _CHANGES = {"assignment_expression": "left", "update_expression": "argument"}
 _THROUGH = frozenset(["subscript_expression", "pointer_expression", "parenthesized_expression"])
 
 
-def outside(found: Iterable[Piece], function: Function) -> str:
+def outside(found: Iterable[Piece], file: Constants, function: Function) -> str:
     """The variable of the file that a kernel leaves its answer in, as if it were a parameter: a
-    reference, or a pointer to the elements of an array; empty if it leaves it elsewhere, or nobody
-    can tell in which of several."""
+    reference, or an array of so many elements; empty if it leaves it elsewhere, or nobody can tell
+    in which of several, or how many those are."""
     changed = _changed(function.body)
     if not changed.isdisjoint(read_parameter(words).name for words in function.parameters):
         return ""
-    variables = [words for piece in found if (words := _variable(piece, changed))]
+    variables = [words for piece in found if (words := _variable(piece, file, changed))]
     return variables[0] if len(variables) == 1 else ""
 
 
@@ -37,18 +39,28 @@ def place_of(variable: Parameter) -> str:
     return f"(*{place})" if variable.refers else f"({place})"
 
 
-def _variable(piece: Piece, changed: frozenset[str]) -> str:
+def places_in(variable: Parameter | None) -> int:
+    """How many answers such a variable has room for, if it is an array; 0 if it is none."""
+    return int(variable.text.partition("[")[2].rstrip("]")) if variable and variable.points else 0
+
+
+def _variable(piece: Piece, file: Constants, changed: frozenset[str]) -> str:
     """What a piece declares, as a parameter, if it is a variable of the device that is changed."""
     declarators = piece.inner.children_by_field_name("declarator")
     kind = piece.inner.child_by_field_name("type")
     own = piece.kind == "declaration" and piece.words & _DEVICE and not piece.words & _NEVER
     if not own or kind is None or len(declarators) != 1 or piece.defines.isdisjoint(changed):
         return ""
-    declared = {node.type for node in every(declarators[0])}
-    if declared & {"function_declarator", "pointer_declarator"} or bytes_of(text(kind), ()) is None:
+    declared, name = list(every(declarators[0])), next(iter(piece.defines))
+    kinds = {node.type for node in declared}
+    if kinds & {"function_declarator", "pointer_declarator"} or bytes_of(text(kind), ()) is None:
         return ""
-    sign = "*" if "array_declarator" in declared else "&"
-    return f"{text(kind)} {sign} {next(iter(piece.defines))}"
+    arrays = [node for node in declared if node.type == "array_declarator"]
+    if not arrays:
+        return f"{text(kind)} & {name}"
+    size = arrays[0].child_by_field_name("size")
+    places = number_at(Scope(file, {}, size), size) if size and len(arrays) == 1 else None
+    return f"{text(kind)} {name}[{places}]" if places and places > 0 else ""
 
 
 def _changed(body: str) -> frozenset[str]:
