@@ -106,7 +106,8 @@ def _launches(case: Case) -> Iterator[Case]:
 def in_another_grid(kernel: Kernel) -> Kernel | None:
     """A kernel in the other grid that it may be meant for; None where its grid is known, or nothing
     in its text hangs on it."""
-    known = "grid" not in (kernel.guessed or ()) or kernel.scope == "rows" or kernel.grid == "one"
+    known = "grid" not in (kernel.guessed or ()) or kernel.scope == "rows"
+    known = known or kernel.grid in ("one", "fixed")  # as many as the file itself launches
     if known or "gridDim" not in kernel.text:
         return None
     grid: GridRule = "fill" if kernel.grid == "cover" else "cover"

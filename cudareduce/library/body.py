@@ -118,6 +118,14 @@ class Body:
         """Whether what is behind a pointer is written to."""
         return name in self._changed or name in self._atomics
 
+    def reads_first(self, name: str) -> bool:
+        """Whether an element behind a pointer is read before the text sets any."""
+        for node in self._nodes:
+            array = node.child_by_field_name("argument")
+            if node.type == "subscript_expression" and array is not None and _bare(array) == name:
+                return node.parent is None or node.parent.child_by_field_name("left") != node
+        return False
+
     def each(self, name: str) -> str:
         """What there is a place for behind a pointer: `threads` of the grid or its blocks (`grid`),
         by the indices that stand there; empty for one place alone. Where none names a block there
