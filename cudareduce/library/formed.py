@@ -44,13 +44,14 @@ def formed(
     and of those behind an `other`, with what it adds up first; `known` are the numbers that its
     parameters are given. What it reckons in a type narrower than its answers, that one `wraps`."""
     elements = {"a", "b"} if other else {"a"}
-    found, plain = {}, () if wraps else ("a", "a * b")
+    found = {}
     for one in _Text(body, read, other, known).candidates():
         expression = _bare(one)
-        known_so = expression in plain or len(expression) > _LONGEST
-        if _names(expression) & {"a", "b"} == elements and not known_so:
+        meant = len(expression) <= _LONGEST and (wraps or _bends(expression))
+        if meant and _names(expression) & {"a", "b"} == elements:
             whole = f"{wraps}({expression})" if wraps else expression
             found[whole] = Map(whole, len(elements))
+    found.pop("a * b", None)  # which is what two arrays are tried as first
     return tuple(found.values())[:_MOST]
 
 
@@ -251,3 +252,16 @@ def _bracketed(expression: str) -> str:
     bare = _bare(expression)
     alone = _kind(bare) in ("identifier", "number_literal", "call_expression")
     return bare if alone else f"({bare})"
+
+
+def _bends(expression: str) -> bool:
+    """Whether an expression is more than a sum of elements and multiples of them: one that is no
+    more is rather a mistake than meant."""
+    for node in every(parsed(f"auto x = {expression};")):
+        if node.type in ("call_expression", "conditional_expression"):
+            return True
+        sides = node.named_children if node.type == "binary_expression" else []
+        times = sides and text(node.children[1]) not in ("+", "-")
+        if times and all(_names(text(side)) & {"a", "b"} for side in sides):
+            return True
+    return False

@@ -48,6 +48,10 @@ def test_what_is_reckoned_in_a_narrower_type_is_made_that() -> None:
     assert [one.expression for one in found] == ["int(a * b)"]
 
 
+def test_sums_and_multiples_of_elements_are_rather_mistakes() -> None:
+    assert maps("sum += in[i] + w[i];", "w") == maps("sum += 2 * in[i] - 1;") == []
+
+
 def test_elements_as_they_are_are_no_map() -> None:
     assert maps("sum += in[i];") == maps("sum += in[i] * w[i];", "w") == []
 
