@@ -19,7 +19,7 @@ from cudareduce.bench.tries import budget
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Nan
 from cudareduce.library.foreign import FOLDED, asking
-from cudareduce.library.header import GridRule
+from cudareduce.library.header import Grid, GridRule
 from cudareduce.library.kernel import Kernel
 from cudareduce.progress import say
 from cudareduce.verify.far import far_net
@@ -42,6 +42,9 @@ _FAR = 2**24
 _SHIFTS = 4
 #: So many seconds the conditions of all kernels of a run are looked for.
 _FOUND_S = 30.0
+#: Rows are taken by so many threads each, where a block takes several.
+_ROWS_OF_BLOCK: dict[Grid, int] = {"thread_per_row": 1, "warp_per_row": 32}
+_WARP = 32
 #: The widest load, in elements.
 _LOAD = 16
 
@@ -103,7 +106,8 @@ def _launches(case: Case) -> Iterator[Case]:
 def in_another_grid(kernel: Kernel) -> Kernel | None:
     """A kernel in the other grid that it may be meant for; None where its grid is known, or nothing
     in its text hangs on it."""
-    known = "grid" not in (kernel.guessed or ()) or kernel.scope == "rows" or kernel.grid == "one"
+    known = "grid" not in (kernel.guessed or ()) or kernel.scope == "rows"
+    known = known or kernel.grid in ("one", "fixed")  # as many as the file itself launches
     if known or "gridDim" not in kernel.text:
         return None
     grid: GridRule = "fill" if kernel.grid == "cover" else "cover"
@@ -125,7 +129,8 @@ def _found(session: Session, case: Case) -> Case | None:
     """The case with the least that it asks of its input; None if it is wrong with all that it may
     ask. At first that is as much as a user can see to besides the number of elements."""
     most = _most(session, case)
-    found = _with_fewest(session, _asking(case, **most))
+    whole = _asking(case, **most)
+    found = _with_fewest(session, whole) or _with_rows(session, whole)
     if found is None:
         return None
     for name in most:
@@ -189,6 +194,23 @@ def _with_fewest(session: Session, case: Case) -> Case | None:
 
         least[k] = bisect_left(range(most), x=True, key=is_enough)
     return dividing(least)
+
+
+def _with_rows(session: Session, case: Case) -> Case | None:
+    """The case with the least number that must divide its rows, where a block takes several of
+    them, else with no more of these than one block takes; None if it is wrong even so."""
+    several = _ROWS_OF_BLOCK.get(case.kernel.grid)
+    if several is None or case.asks.rows > 1:
+        return None
+    rows = max(_WARP, case.block // several)
+    if _is_right(session, _asking(case, rows=rows)):
+        powers = range(rows.bit_length())
+        least = bisect_left(
+            powers, x=True, key=lambda k: _is_right(session, _asking(case, rows=1 << k))
+        )
+        return _asking(case, rows=min(1 << least, rows))
+    alone = _asking(case, most_rows=case.block // several)
+    return alone if _is_right(session, alone) else None
 
 
 def _widest(case: Case) -> int:

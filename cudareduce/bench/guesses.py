@@ -145,7 +145,8 @@ def _others(session: Session, choice: Choice) -> Iterator[Choice]:
     kernel, said = choice.kernel, any(reduction.map for reduction in session.settings.reductions)
     open_ = kernel.guessed or ()
     two = kernel.map.inputs if kernel.map else 1
-    maps = maps_in(kernel.text, two) if "map" in open_ and not said else []
+    likely = (*kernel.other_maps, *maps_in(kernel.text, two))
+    maps = list(dict.fromkeys(likely)) if "map" in open_ and not said else []
     ops = ops_in(kernel.text) if len(kernel.ops) > 1 else ()
     kernels = [kernel, *(replace(kernel, ops=(op,)) for op in ops)]
     once = finish_once(kernel)  # launched again on its partials it would map them, too

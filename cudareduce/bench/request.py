@@ -167,7 +167,8 @@ def chosen(request: BenchRequest | VerifyRequest, registry: Registry, quiet: boo
     choices = []
     for choice in registry.choose(selection.kernels, take, auto=True):
         old = choice.kernel
-        kernel = asking(old, replace(asks, most=old.asks.most)) if old.foreign else old
+        own = replace(asks, most=old.asks.most, most_rows=old.asks.most_rows)
+        kernel = asking(old, own) if old.foreign else old
         if kernel.finish != old.finish:
             say(f"{old.path}: {FOLDED}", quiet)
         choices.append(replace(choice, kernel=kernel))

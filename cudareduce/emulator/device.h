@@ -11,6 +11,7 @@
 #define __NVCC__ 1
 #define __CUDACC_VER_MAJOR__ 13
 #define __CUDACC_VER_MINOR__ 0
+#define CUDART_VERSION 13000
 
 #include "runtime.h"
 

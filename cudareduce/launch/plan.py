@@ -175,7 +175,7 @@ def plan(
     scratch: dict[str, int] = {}
     source = "in"
     for index, one in enumerate(launches):
-        _check(one, first=index == 0)
+        _check(one, problem.rows, first=index == 0)
         last = index == len(launches) - 1
         target = "out" if last else ("ping", "pong")[index % 2]
         if not last:
@@ -196,11 +196,11 @@ def plan(
     return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth, sms)
 
 
-def _check(one: _Launch, *, first: bool) -> None:
+def _check(one: _Launch, rows: int, *, first: bool) -> None:
     """A UsageError if what is launched does not fit what its kernel asks for, or no device: of the
     `first` launch elements, and behind it partials, whose number nobody chooses."""
     asks = one.kernel.condition(one.block, one.items)
-    reason = (asks if first else replace(asks, sizes=())).why_not(one.n)
+    reason = (asks if first else replace(asks, sizes=())).why_not(one.n, rows)
     if reason:
         raise UsageError(f"{one.kernel.id} {reason}")
     if one.grid > MAX_GRID:

@@ -175,7 +175,8 @@ def _of_pointers(left: list[Parameter], taken: set[str], body: Body) -> dict[str
         out = next((p for p in plain if _OUTPUT.search(p.name)), plain[0])
         found[out.name] = "out"
         writers.remove(out)
-    places = [p for p in writers if _PLACE.search(p.name) and _INTEGERS.match(p.type)]
+    real = any(_REALS.match(p.type) for p in left if found.get(p.name) == "out")
+    places = [p for p in writers if _INTEGERS.match(p.type) and (real or _PLACE.search(p.name))]
     found |= {p.name: "out2" for p in places if "out" in (*found.values(), *taken)}
     partials = [p for p in writers if _SCRATCH.search(p.name) and p not in places]
     return found | {p.name: f"scratch:{body.each(p.name) or 'grid'}" for p in partials}

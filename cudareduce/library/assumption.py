@@ -35,7 +35,8 @@ def _memory(kernel: Kernel, call: Call) -> str:
     if call.answers_in_place:
         return f"reads {reads}, leaves its answer in {reads}[0], from where it is copied"
     over = f", overwrites {call.read.name}" if kernel.in_place else ""
-    return f"reads {reads}, writes {call.write.name}{over}"
+    where = ", a variable of the file" if call.outside else ""
+    return f"reads {reads}, writes {call.write.name}{where}{over}"
 
 
 def _values(kernel: Kernel, call: Call) -> str:

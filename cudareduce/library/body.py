@@ -47,17 +47,23 @@ class Body:
         """Names, numbers and signs that stand in it."""
         return frozenset(word for node in self._nodes[:1] for word in _leaves(node))
 
+    @cached_property
+    def called(self) -> frozenset[str]:
+        """What is called as a function is, as it is written."""
+        return frozenset(
+            text(f) for n in self._nodes if n.type == "call_expression"
+            and (f := n.child_by_field_name("function"))
+        )  # fmt: skip
+
     def asks(self, name: str) -> bool:
         """Whether functions of a type are called by its name, or values of it as functions."""
         scopes = (n.child_by_field_name("scope") for n in self._nodes)
         if any(scope is not None and text(scope) == name for scope in scopes):
             return True
-        called = {text(f) for n in self._nodes if n.type == "call_expression"
-                  and (f := n.child_by_field_name("function"))}  # fmt: skip
         own = (n for n in self._nodes if n.type == "declaration"
                and (kind := n.child_by_field_name("type")) and text(kind) == name)  # fmt: skip
         values = {text(one) for n in own for one in n.children_by_field_name("declarator")}
-        return not called.isdisjoint({*values, f"{name}()", f"{name}{{}}"})
+        return not self.called.isdisjoint({*values, f"{name}()", f"{name}{{}}"})
 
     def adds_to(self, name: str, *, rows: bool = False) -> bool:
         """Whether the one place behind a pointer, or that of each of the rows, is only ever changed
@@ -96,6 +102,10 @@ class Body:
         again."""
         return [self.behind(node) for node in self._products.get(name, ())]
 
+    def beside(self, name: str) -> list[frozenset[str]]:
+        """The words behind what is added to products of a variable."""
+        return [self.behind(node) for node in self._addends.get(name, ())]
+
     def compared(self, name: str) -> list[frozenset[str]]:
         """The words behind what a variable is compared with."""
         return [self.behind(node) for node in self._comparisons.get(name, ())]
@@ -107,6 +117,14 @@ class Body:
     def changes(self, name: str) -> bool:
         """Whether what is behind a pointer is written to."""
         return name in self._changed or name in self._atomics
+
+    def reads_first(self, name: str) -> bool:
+        """Whether an element behind a pointer is read before the text sets any."""
+        for node in self._nodes:
+            array = node.child_by_field_name("argument")
+            if node.type == "subscript_expression" and array is not None and _bare(array) == name:
+                return node.parent is None or node.parent.child_by_field_name("left") != node
+        return False
 
     def each(self, name: str) -> str:
         """What there is a place for behind a pointer: `threads` of the grid or its blocks (`grid`),
@@ -135,6 +153,16 @@ class Body:
     def _products(self) -> dict[str, list[Node]]:
         shares = frozenset(_inner(left).id for left, _, _ in self._pairs("/", "%"))
         return _partners(pair for pair in self._pairs("*") if pair[2].id not in shares)
+
+    @cached_property
+    def _addends(self) -> dict[str, list[Node]]:
+        found: dict[str, list[Node]] = {}
+        for left, right, _ in self._pairs("+"):
+            for side, other in ((_inner(left), right), (_inner(right), left)):
+                factors = side.named_children if _operator(side) == "*" else []
+                for name in {_bare(factor) for factor in factors}:
+                    found.setdefault(name, []).append(other)
+        return {name: others[:_MOST_PLACES] for name, others in found.items()}
 
     @cached_property
     def _comparisons(self) -> dict[str, list[Node]]:

@@ -3,7 +3,6 @@ parameters get, and what becomes of what it writes."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,8 @@ from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.room import Room
 from cudareduce.library.row_index import PLANE, is_upright, row_index, rows_of
 from cudareduce.library.syntax import Function, names_in
+from cudareduce.library.template import acting, template_arguments
 
-_TYPE = re.compile(r"(?:typename|class)\b")
 #: Nobody writes more; each takes a moment.
 _MOST_PARAMETERS = 100
 #: Whoever writes one of these lets the blocks of a grid wait for one another, or the last of them
@@ -62,6 +61,18 @@ class Call:
     plane: bool
     upright: bool
     columns: bool
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def places(self) -> tuple[int, int | None, int | None]:
+        """Which of its parameters it reads, writes and counts with; None for one that is none."""
+        at = {p: k for k, p in enumerate(self.parameters)}
+        return at[self.read], at.get(self.write), at[self.count] if self.count else None
+
+    @property
+    def outside(self) -> Parameter | None:
+        """The variable of its file that it writes to, if it does."""
+        return None if self.write in self.parameters else self.write
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -73,12 +84,15 @@ class Call:
         """Whether its answer takes the place of an element."""
         return self.read == self.write
 
-    @property
-    def takes(self) -> str:
-        """The parameters of an entry point."""
+    def takes(self, *, finds: bool) -> str:
+        """The parameters of an entry point; of one that `finds` a place in each row, in 32 bits,
+        those come last."""
+        out, places = ("answers", ["void *out"]) if finds and self.rows else ("out", [])
         second, rows = ["const In *other"] * bool(self.other), ["size_t rows"] * bool(self.rows)
         rooms = (f"void *room{k}" for k in range(len(self.rooms)))
-        return ", ".join(("const In *in", *second, "Out *out", "size_t n", *rows, *rooms))
+        return ", ".join(
+            ("const In *in", *second, f"Out *{out}", "size_t n", *rows, *rooms, *places)
+        )
 
 
 def called(
@@ -95,10 +109,11 @@ def called(
     understood."""
     _check_named(path, function, given)
     helpers = helpers or Helpers()
-    parameters = [read_parameter(text) for text in function.parameters]
+    own_variable = (function.outside,) if function.outside else ()
+    parameters = [read_parameter(text) for text in (*function.parameters, *own_variable)]
     body = Body(function.body, helpers.atomic)
-    acting, functor = _acting(function, parameters, body), helpers.functor
-    known = {**helpers.enums, **(dict.fromkeys((*acting, functor), "{}") if functor else {})}
+    acts = acting(function, parameters, body, helpers.functor)
+    known = {**helpers.enums, **{name: "{}" for pair in acts.items() if all(pair) for name in pair}}
     says = (*(Argument("", p.name, known[p.type]) for p in parameters if p.type in known), *says)
     gets = _gets(path, function, parameters, body, own, says)
     by_what = {gets[p.name]: p for p in reversed(parameters)}
@@ -108,12 +123,12 @@ def called(
     column = across(body, by_what.get("rows"), [p for p in parameters if gets[p.name] == "n"])
     rows = column or rows_of(path, function, body, count, many="rows" in told)
     _check(path, function, body, write, rows)
-    rooms, words = _words(function, parameters, gets)
+    given_to = parameters[: len(function.parameters)]
+    rooms, words = _words(function, given_to, gets)
     zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
     guards = any(locks(p, body) for p in zeroed)
     finish = _finish(body, write, rows, guards=guards, zeroed=bool(zeroed))
-    acts = {**dict.fromkeys(acting, functor), **helpers.enums}
-    template = () if given else _template(path, function, own, acts)
+    template = () if given else template_arguments(path, function, own, {**acts, **helpers.enums})
     roles = read, other, write, count
     return Call(
         text=function.name + (given or (f"<{', '.join(template)}>" if template else "")),
@@ -125,7 +140,7 @@ def called(
         alone=finish in ("none", "atomic") and not body.words & _MANY_BLOCKS,
         plane=bool(body.words & PLANE),
         upright=bool(rows and count and is_upright(row_index(body, count.name))),
-        columns=column is not None,
+        columns=column is not None, parameters=tuple(given_to),
     )  # fmt: skip
 
 
@@ -247,51 +262,3 @@ def _finish(
         return "atomic"
     alone = body.changes(write.name) and not body.each(write.name)
     return "none" if rows or zeroed or alone or body.words & _MEETS else None
-
-
-def _acting(function: Function, parameters: Sequence[Parameter], body: Body) -> frozenset[str]:
-    """The template parameters that are no elements, but what combines them: types of values of
-    which no pointer is, and such whose functions are called."""
-    held = {p.type for p in parameters if p.points}
-    values = {p.type for p in parameters if not p.points and not p.refers} - held
-    types = [
-        name for p, name in zip(function.template, function.template_names, strict=True)
-        if _TYPE.match(p)
-    ]  # fmt: skip
-    return frozenset(name for name in types if name in values or body.asks(name))
-
-
-def _template(
-    path: Path, function: Function, own: Mapping[str, int], acting: Mapping[str, str]
-) -> tuple[str, ...]:
-    """Template arguments: types are the element's, but for what is `acting` as an operator, by its
-    own name or by that of its type, block
-    sizes the block's, others the file's own. Whether a size is a power of two is nothing that holds
-    of every size."""
-    arguments = []
-    for parameter, name in zip(function.template, function.template_names, strict=True):
-        flag, kind = parameter.startswith("bool"), parameter.rpartition(" ")[0]
-        if kind in acting:
-            arguments.append(acting[kind])
-        elif acting.get(name):
-            arguments.append(acting[name])
-        elif _TYPE.match(parameter) and name not in acting:
-            arguments.append("In")
-        elif re.search(r"item|per_?thread|coars", name, re.IGNORECASE) and not flag:
-            arguments.append("ITEMS")
-        elif re.search(r"block|thread", name, re.IGNORECASE) and not flag:
-            arguments.append("BLOCK")
-        elif flag and (name not in own or re.search("pow", name, re.IGNORECASE)):
-            arguments.append("false")
-        elif name in own:
-            arguments.append(f"bool({own[name]})" if flag else str(own[name]))
-        elif re.search(r"per", name, re.IGNORECASE):
-            arguments.append("ITEMS")
-        elif "=" in parameter:
-            arguments.append(parameter.partition("=")[2].strip())
-        else:
-            raise UsageError(
-                f"{path}: template parameter {parameter!r} of {function.name} cannot be guessed: "
-                f"write the arguments, as in --entry '{function.name}<float, 256>'"
-            )
-    return tuple(arguments)

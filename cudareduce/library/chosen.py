@@ -16,7 +16,9 @@ from cudareduce.library.chains import Places, links_of, own_chains
 from cudareduce.library.declared import spelled_out, type_aliases
 from cudareduce.library.device_part import Unit
 from cudareduce.library.host_code import HostCode, of_kernel
+from cudareduce.library.outside import outside
 from cudareduce.library.own_launch import own_template
+from cudareduce.library.scopes import Constants
 from cudareduce.library.syntax import Function
 
 #: Kernels with the template arguments that are given: one, or a chain of several.
@@ -28,14 +30,25 @@ _PREPARES = re.compile(
 )
 
 
-def _kernels(unit: Unit) -> list[Function]:
-    """The kernels of a file, with the types of their parameters in words that are known."""
+def _kernels(unit: Unit, file: Constants) -> list[Function]:
+    """The kernels of a file, with the types of their parameters in words that are known; those that
+    share a name are told apart by how many they take."""
     aliases, found = type_aliases(unit.all()), []
     for function in unit.kernels():
         known = ChainMap({name: name for name in function.template_names}, aliases)
         parameters = tuple(spelled_out(p, known) for p in function.parameters)
-        found.append(replace(function, parameters=parameters))
-    return found
+        found.append(
+            replace(function, parameters=parameters, outside=outside(unit.all(), file, function))
+        )
+    counts: dict[str, list[int]] = {}
+    for one in found:
+        lengths = counts.setdefault(one.name, [])
+        lengths += [len(one.parameters)] if len(one.parameters) not in lengths else []
+    return [
+        replace(one, nth=counts[one.name].index(len(one.parameters)) + 1)
+        if len(counts[one.name]) > 1 else one
+        for one in found
+    ]  # fmt: skip
 
 
 def rows(
@@ -43,13 +56,13 @@ def rows(
 ) -> Iterator[Row]:
     """The kernels that are named, in chains and alone; without a name the chains that the file
     launches itself, and what is in none of them. Raises UsageError for a name that is none."""
-    path, found = unit.path, _kernels(unit)
+    path, found = unit.path, _kernels(unit, host.constants)
     if entries or named_chains:
         for words in named_chains:
             yield _choose(path, found, links_of(path, words))
         yield from ([one] for one in (_choose(path, found, entries) if entries else ()))
         return
-    chosen = {function.name: (function, given) for function, given in _choose(path, found, ())}
+    chosen = {function.label: (function, given) for function, given in _choose(path, found, ())}
     chains = own_chains(host.calls, _places(path, host, found))
     by_name = {name.rpartition("::")[2]: name for name in chosen}
     linking = [[by_name[name] for name in chain] for chain in chains if {*chain} <= by_name.keys()]
@@ -66,9 +79,9 @@ def _places(path: Path, host: HostCode, found: list[Function]) -> Places:
     for function in found:
         with suppress(UsageError):
             call = called(path, function, "", own_template(of_kernel(host, function, ""), function))
-            at = function.parameters.index
-            own = function.name.rpartition("::")[2]
-            places[own] = at(call.read.text), at(call.write.text), len(function.parameters)
+            own, (read, write, _) = function.name.rpartition("::")[2], call.places
+            if write is not None:
+                places[own] = read, write, len(function.parameters)
     return places
 
 
@@ -76,8 +89,8 @@ def _choose(
     path: Path, found: list[Function], entries: Sequence[str]
 ) -> list[tuple[Function, str]]:
     """The kernels that are named, or all but those that only prepare something, each once, with
-    the template arguments that are given; of overloads it is the last."""
-    by_name = {kernel.name: kernel for kernel in found}
+    the template arguments that are given; of those that take as many parameters it is the last."""
+    by_name = {kernel.label: kernel for kernel in found}
     if not found:
         raise UsageError(
             f"{path}: no header and no __global__ function: begin the file with a /*+++ ... +++*/ "
@@ -101,18 +114,13 @@ def _choose(
 
 
 def overloads(unit: Unit, entries: Iterable[str]) -> Iterator[str]:
-    """What is said of kernels that share a name, of which the last one counts, where it is among
-    these entry points."""
-    called = {f"run_{name.rpartition('::')[2]}": name for name in _several(unit)}
-    for entry in entries:
+    """What is said of kernels that share a name and take as many parameters, of which the last one
+    counts, where it is among these entry points."""
+    several = Counter((one.name, len(one.parameters)) for one in unit.kernels())
+    called = {f"run_{n.rpartition('::')[2]}": n for (n, _), count in several.items() if count > 1}
+    for entry in dict.fromkeys(entries):
         if entry in called:
             yield (
                 f"{unit.path}: several of its kernels are called {called[entry]}, of which the "
                 "last one is taken: give the others names of their own"
             )
-
-
-def _several(unit: Unit) -> list[str]:
-    """Names that more than one kernel of a file bears."""
-    counts = Counter(function.name for function in unit.kernels())
-    return [name for name, count in counts.items() if count > 1]

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from tree_sitter import Node
 
+from cudareduce.library.body import Body
 from cudareduce.library.called import Call
 from cudareduce.library.syntax import Function
 from cudareduce.problem.parsing import every, parsed, text
@@ -41,11 +42,14 @@ def ops_named(function: Function, chosen: Iterable[str]) -> tuple[str, ...]:
 
 
 def places_named(function: Function, call: Call) -> tuple[str, ...]:
-    """By which operators one block finds the place of an extreme and writes nothing else, as its
-    name or that of what it writes says; none if it does something else."""
+    """By which operators one block, or who takes a row, finds the place of an extreme and writes
+    nothing else, as its name or that of what it writes says; none if it does something else."""
     integer = call.write.type in _INTEGERS and not call.answers_in_place
-    if not (integer and call.alone and _PLACES.search(f"{function.name} {call.write.name}")):
+    named_so = _PLACES.search(f"{function.name} {call.write.name}")
+    if not (integer and (call.alone or call.rows) and named_so):
         return ()
+    if Body(function.body).reads_first(call.write.name):
+        return ()  # it goes on with places that somebody has found before
     named = tuple(f"arg{op}" for op, name in _CALLED.items() if name.search(function.name))
     return named or ("argmax", "argmin")
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.library.called import Call
 from cudareduce.library.elements import read_dtypes, written_dtype
+from cudareduce.library.formed import formed
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.in_place import keeps_partials
 from cudareduce.library.syntax import Function
+from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import Map
 from cudareduce.problem.sizes import counted
 
@@ -52,3 +55,17 @@ def _map(path: Path, function: Function, call: Call, says: Guesses) -> Map | Non
             "launched with: leave out --grid and --finish"
         )
     return mapped
+
+
+def maps_formed(
+    function: Function, call: Call, dtypes: Sequence[str], partials: str | None
+) -> tuple[Map, ...]:
+    """What a kernel may make of elements instead, as its text forms it."""
+    read, written = DTYPES[dtypes[0]], DTYPES.get(partials or "", DTYPES[dtypes[0]])
+    narrow = len(dtypes) == 1 and read.kind == written.kind == "int" and read.size < written.size
+    pairs = (words.partition("=") for words in call.said)
+    known = {
+        name: value for name, _, value in pairs if value.replace(".", "").rstrip("f").isdigit()
+    }
+    other = call.other.name if call.other else ""
+    return formed(function.body, call.read.name, other, known, read.cpp if narrow else "")

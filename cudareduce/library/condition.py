@@ -20,7 +20,8 @@ class Condition:
 
     `multiple` divides its elements, which are one of `sizes` where these are given; it is `aligned`
     to 16 bytes; all elements are `positive`; one of them is `finite`; there are no more than `most`
-    of them, and none is infinite (`bounded`). Where nobody has said a block
+    of them, and none is infinite (`bounded`). `rows` divides its rows, of which there are no more
+    than `most_rows`. Where nobody has said a block
     and it is wrong in the usual one, it is launched with so many threads (`block`).
     """
 
@@ -33,6 +34,8 @@ class Condition:
     block: int = 0
     most: int = 0
     bounded: bool = False
+    rows: int = 1
+    most_rows: int = 0
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -48,6 +51,8 @@ class Condition:
             "none of its elements is infinite": self.bounded,
             f"its block has {self.block} threads": self.block > 0,
             f"it has at most {self.most} elements": self.most > 0,
+            f"the number of its rows is a multiple of {self.rows}": self.rows > 1,
+            f"it has at most {self.most_rows} rows": self.most_rows > 0,
         }
         return tuple(text for text, holds in parts.items() if holds)
 
@@ -56,15 +61,23 @@ class Condition:
         below = n // self.multiple * self.multiple
         return (n,) if below == n else (below, below + self.multiple)
 
-    def why_not(self, n: int) -> str | None:
-        """Why it does not hold for `n` elements, in words that follow a kernel's name; None if it
-        does."""
+    def near_rows(self, rows: int) -> int:
+        """The next number of rows for which it holds."""
+        most = self.most_rows // self.rows * self.rows or rows + self.rows
+        return min(-(-rows // self.rows) * self.rows, most)
+
+    def why_not(self, n: int, rows: int = 0) -> str | None:
+        """Why it does not hold for `n` elements in each of these rows, in words that follow a
+        kernel's name; None if it does. No rows are those that nobody has counted."""
         if self.sizes and n not in self.sizes:
             return f"is right if n is {size_list(self.sizes)}, not {n}"
         if n > (self.most or n):
             return f"is right if it has at most {self.most} elements, not {n}"
         if n % self.multiple:
             return f"is right if n is a multiple of {self.multiple}, not {n}"
+        if rows % self.rows or rows > (self.most_rows or rows):
+            words = (text for text in self.texts if text.endswith(" rows") or " rows " in text)
+            return f"is right if {' and '.join(words)}, not {rows}"
         return None
 
 

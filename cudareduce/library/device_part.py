@@ -30,7 +30,7 @@ _FOLDERS = (".", "include", "inc", "common", "..", "../include", "../inc", "../c
 
 #: Headers that both nvcc and the emulator have; what else a file includes served its host code.
 _DEVICE_HEADERS = frozenset(
-    ["cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cooperative_groups.h",
+    ["cuda.h", "cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cooperative_groups.h",
      "cooperative_groups/reduce.h", "cooperative_groups/scan.h",
      "cooperative_groups/memcpy_async.h", "cuda_pipeline.h", "math_constants.h", "stdint.h",
      "cstdint", "limits.h", "climits", "float.h", "cfloat", "math.h", "cmath", "limits",
@@ -124,9 +124,14 @@ def _macros(
     yield from macros_in(source).items()
 
 
-def device_part(unit: Unit, kernel: str, named: Iterable[str] = ()) -> str:
-    """What of a file the kernel of this name reaches, with what is `named` where it is called."""
-    return _rendered(unit, _reached(list(unit.all()), kernel, frozenset(named)))
+def device_part(
+    unit: Unit, kernel: str, named: Iterable[str] = (), without: Iterable[str] = ()
+) -> str:
+    """What of a file the kernel of this name reaches, with what is `named` where it is called, and
+    `without` what declares other names alone."""
+    found = list(unit.all())
+    left_out = {id(piece) for piece in found if piece.defines and piece.defines <= {*without}}
+    return _rendered(unit, _reached(found, kernel, frozenset(named)) - left_out)
 
 
 def names_reached(unit: Unit, kernel: str) -> frozenset[str]:

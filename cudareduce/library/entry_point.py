@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cudareduce.library.called import Call
+from cudareduce.library.outside import place_of
+from cudareduce.library.template import OURS
 
 #: The limits of numbers are there for whoever includes CUDA's own headers, and files rely on it.
 _BEFORE = """#include <climits>
@@ -23,7 +25,7 @@ _AFTER = """
 #line 1 "<entry point>"
 extern "C" __global__ void {entry}({takes})
 {{{before}
-    {call}({arguments});{after}
+    ::{call}({arguments});{after}
 }}
 """
 #: Of one block, whose answer takes the place of an element, or is a place in 32 bits.
@@ -31,7 +33,20 @@ _TO_OUT = """
     __syncthreads();
     if (threadIdx.x == 0)
         *out = {};"""
-
+#: Of blocks that each take as many columns as their threads are wide, of which more are launched.
+_NO_COLUMNS = """
+    if (size_t(blockIdx.x) * {width} >= rows)
+        return;"""
+#: Of rows, each of which has a place in 32 bits: none at first, and in the end as wide as answers.
+_EACH_ROW = """
+    for (size_t each = {}, k = threadIdx.x; k < each && blockIdx.x * each + k < rows;
+         k += blockDim.x)
+        {};
+"""
+_NO_PLACE = "((int *)out)[blockIdx.x * each + k] = -1"
+_PLACE = "answers[blockIdx.x * each + k] = ((const int *)out)[blockIdx.x * each + k]"
+#: How many rows a block takes.
+_ROWS_OF = {"block_per_row": "1", "warp_per_row": "blockDim.x / 32", "thread_per_row": "blockDim.x"}
 
 #: Of a block whose threads are counted in two dimensions, and launched in one.
 _PLANE = """__device__ inline unsigned their_thread() {{ return threadIdx.x; }}
@@ -68,6 +83,18 @@ _ROWS = """
     if (threadIdx.x == 0)
         their_rows() = rows;
     __syncthreads();"""
+#: Of a kernel that leaves its answer in a variable of its file.
+_ANSWER = """__device__ inline void *&their_answer() { __shared__ void *answer; return answer; }
+"""
+_TO_THEM = """
+    if (threadIdx.x == 0)
+        their_answer() = out;
+    __syncthreads();"""
+_OPERATOR = """struct their_operator {
+    template <typename T> __device__ T operator()(T x) const { return x; }
+    template <typename T> __device__ T operator()(T x, T y) const { return Op::combine(x, y); }
+};
+"""
 #: What stands in front of every file, and may be defined in it in another way.
 _OURS = ("Element", "Scalar", "Operator", "Op", "Acc", "Result", "In", "Out", "BLOCK", "ITEMS",
          "VECTOR", "LOWEST", "HIGHEST", "COUNT")  # fmt: skip
@@ -87,23 +114,40 @@ def with_entry_point(
     those that are ours, too, become others. With a `width` it sees its threads in rows of so
     many. Short names of types are declared that it declares nowhere. If it `finds` a place, that
     is made as wide as answers are."""
+    first, last = _around(call, width, finds=finds)
     after = _AFTER.format(
-        entry=entry, takes=call.takes, call=call.text, arguments=call.arguments,
-        after=_TO_OUT.format("*(const int *)out" if finds else "in[0]")
-        if finds or call.answers_in_place else "",
-        before=_ROWS if call.upright else "",
+        entry=entry, takes=call.takes(finds=finds), call=call.text, arguments=call.arguments,
+        before=first, after=last,
     )  # fmt: skip
     both = [name for name in _OURS if name in names]
-    before = "".join(f'#pragma push_macro("{name}")\n' for name in both)
+    before = _OPERATOR if OURS in call.chosen or OURS in call.text else ""
+    before += "".join(f'#pragma push_macro("{name}")\n' for name in both)
     before += "".join(f"#define {name} their_{name}\n" for name in both if not names[name])
     before += "".join(
         f"using {name} = {kind};\n" for name, kind in _SHORT.items()
         if name in device and name not in names
     )  # fmt: skip
     before += (_PLANE.format(width=width) if width else "") + (_UPRIGHT if call.upright else "")
+    if call.outside:
+        name, place = call.outside.name, place_of(call.outside)
+        before += f'{_ANSWER}#pragma push_macro("{name}")\n#undef {name}\n#define {name} {place}\n'
+        both.append(name)
     undone = (
         (_LYING if call.upright else "")
         + (_FLAT if width else "")
         + "".join(f'\n#pragma pop_macro("{name}")' for name in both)
     )
     return f'{_BEFORE}{before}#line 1 "{path}"\n{device}{undone}{after}'
+
+
+def _around(call: Call, width: int | None, *, finds: bool) -> tuple[str, str]:
+    """What an entry point does before the call of a kernel, and after it."""
+    before = (_ROWS if call.upright else "") + (_TO_THEM if call.outside else "")
+    if call.columns and width:
+        before += _NO_COLUMNS.format(width=width)
+    if finds and call.rows:
+        fill, copy = (_EACH_ROW.format(_ROWS_OF[call.rows], does) for does in (_NO_PLACE, _PLACE))
+        return f"{before}{fill}    __syncthreads();", f"\n    __syncthreads();{copy}"
+    if finds or call.answers_in_place:
+        return before, _TO_OUT.format("*(const int *)out" if finds else "in[0]")
+    return before, ""

@@ -21,29 +21,34 @@ from cudareduce.library.called import Call, called
 from cudareduce.library.chains import joined
 from cudareduce.library.chosen import Row, overloads, rows
 from cudareduce.library.combined import ops_named, places_named
-from cudareduce.library.computed import computes
+from cudareduce.library.computed import computes, maps_formed
 from cudareduce.library.condition import Condition
 from cudareduce.library.device_part import Unit, constants, device_part, read_unit
 from cudareduce.library.elements import most
-from cudareduce.library.entry import EXTERN_SHARED
 from cudareduce.library.entry_point import with_entry_point
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import BLOCKS, Finish
 from cudareduce.library.host_code import HostCode, host_code, of_kernel
 from cudareduce.library.in_place import overwrites
 from cudareduce.library.kernel import Adopt, Kernel
-from cudareduce.library.launch_guess import Launch, guessed_launch, looks_of, said_by_file
+from cudareduce.library.launch_guess import Launch, launch_of
+from cudareduce.library.outside import places_in
 from cudareduce.library.own_launch import own_template, own_values
 from cudareduce.library.parameters import read_parameter
+from cudareduce.library.room import Room
 from cudareduce.library.syntax import Function, names_in
 from cudareduce.problem.dtypes import DTYPES
 
 #: What of a launch the user may say, as `Guesses` calls it.
 _OPTIONS = ("block", "items", "grid", "shared", "finish", "map")
+_SHAPE = ("block", "items", "grid")
 
 #: What a whole number may be that is not understood: what scales or shifts nothing, how many
 #: elements, rows or turns of a block there are.
 _VALUES = ("1", "0", "n", "rows", "(n + BLOCK - 1) / BLOCK")
+
+#: Of so many kernels it is said why they are left out.
+_MOST_REFUSED = 5
 
 #: What is said of a kernel whose partials were to be its own input.
 FOLDED = (
@@ -108,7 +113,10 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     if refused and (named or not kernels):
         others = [words.removeprefix(f"{path}: ") for words in refused[1:]]
         raise UsageError("; ".join([refused[0], *others, *nowhere(unit.missing)]))
-    said += [f"{words}: left out" for words in refused]
+    said += [f"{words}: left out" for words in refused[:_MOST_REFUSED]]
+    if len(refused) > _MOST_REFUSED:
+        rest = len(refused) - _MOST_REFUSED
+        said.append(f"{path}: {rest} more kernels are left out: --entry NAME tells why of one")
     return Adopted(
         tuple(kernels), (*said, *overloads(unit, (k.entry for row in kernels for k in row.chain)))
     )
@@ -215,9 +223,9 @@ def _adopted(
     call = called(path, function, given, known, says.arguments, unit.helpers)
     name, ops, finds = function.name, ops_named(function, call.chosen), places_named(function, call)
     dtypes, partials, mapped = computes(path, function, call, says, finds=bool(finds))
-    device = device_part(unit, name, names_in(f"int x = {call.text}({call.arguments});"))
+    device = _device(unit, name, call)
     sizes = [max(DTYPES[kind].size for kind in (read, partials or read)) for read in dtypes]
-    launch = _launch(unit, host, function, call, says, given, later, device, sizes)
+    launch = launch_of(unit, host, function, call, says, given, later, device, sizes)
     # Else it could not read what it has written, or would map it once more.
     again = call.counted and not call.rows and partials in (None, *dtypes) and mapped is None
     finish = _finish(path, function, call, says, again=again and not launch.whole_tiles)
@@ -226,56 +234,37 @@ def _adopted(
         path, device, entry, call, unit.names, launch.width, finds=bool(finds)
     )  # fmt: skip
     kernel = Kernel(
-        id=path.stem if alone and path.stem.isidentifier() else name,
+        id=path.stem if alone and path.stem.isidentifier() else function.label,
         path=path, family="user", text=text, title=f"{name} of {path.name}",
         change=next((said for said in call.said if call.rows and said.endswith("=n")), ""),
         scope="rows" if call.rows else "grid",
         grid="one" if call.answers_in_place else launch.grid,
         walk="element",  # nothing is known of the order of its additions: the widest bound holds
-        finish=finish,
-        block=launch.block,
+        finish=finish, block=launch.block,
         blocks=BLOCKS if launch.block in BLOCKS and not says.block else (launch.block,),
         items=launch.items,
         fixed_grid=None if call.answers_in_place else launch.fixed_grid,
         exactly=launch.exactly,
         other_blocks=launch.other_blocks, other_items=launch.other_items,
-        dtypes=dtypes,
-        ops=finds or ops,
-        symbol=entry,
+        dtypes=dtypes, ops=finds or ops, symbol=entry,
         partials=partials or "of its elements",
         dynamic_shared=launch.shared,
-        rooms=call.rooms,
+        rooms=(*call.rooms, *([Room(call.write.name, 4, "grid")] if finds and call.rows else ())),
         whole_tiles=launch.whole_tiles or not call.counted,
-        asks=Condition(most=0 if call.rows else launch.most),
+        asks=_asks(call, launch),
         constants=constants(unit, name),
         most=most(call.count.type) if call.count else None,
-        map=mapped,
+        map=mapped, other_maps=() if finds else maps_formed(function, call, dtypes, partials),
         in_place=call.answers_in_place or overwrites(function.body, call.read.name),
         guessed=_guessed(says, call), columns=call.columns,
     )  # fmt: skip
     return kernel, assumption(kernel, call, launch.known_from, later, unit.missing)
 
 
-def _launch(
-    unit: Unit, host: HostCode, function: Function, call: Call, says: Guesses, given: str,
-    later: Sequence[str], device: str, sizes: Sequence[int],
-) -> Launch:  # fmt: skip
-    """How a kernel is launched: as the user says, else as its file does, else as its text looks; in
-    shared memory it has values of one of these `sizes`, in bytes."""
-    own = said_by_file(
-        unit, host, function, call, later, given=given, block=says.block, widest=max(sizes)
-    )
-    unsized = EXTERN_SHARED.search(device)
-    found = guessed_launch(
-        says.launch, own, looks_of(function, call), sizes if unsized else (),
-        constants(unit, function.name),
-    )  # fmt: skip
-    if call.rows == "warp_per_row" and found.width not in (None, 32):
-        raise UsageError(
-            f"{unit.path}: {call.text} gives each row {found.width} threads of a block, and "
-            "launches here one, 32 or all: give the file a header"
-        )
-    return found
+def _device(unit: Unit, name: str, call: Call) -> str:
+    """What of a file a kernel and its call reach; the variable that holds its answer is ours."""
+    words = names_in(f"int x = {call.text}({call.arguments});")
+    return device_part(unit, name, words, [call.outside.name] if call.outside else ())
 
 
 def _finish(path: Path, function: Function, call: Call, says: Guesses, *, again: bool) -> Finish:
@@ -287,7 +276,15 @@ def _finish(path: Path, function: Function, call: Call, says: Guesses, *, again:
     return finish
 
 
+def _asks(call: Call, launch: Launch) -> Condition:
+    """How many elements or rows it takes."""
+    rows = places_in(call.outside) if call.rows else 0
+    return Condition(most=0 if call.rows else launch.most, most_rows=rows)
+
+
 def _guessed(says: Guesses, call: Call) -> tuple[str, ...]:
     """The options that nobody has said anything with, as far as they matter."""
-    names = tuple(name for name in _OPTIONS if getattr(says, name) is None)
+    # Of a launch into an array of the file it is known how far that goes.
+    settled = _SHAPE if places_in(call.outside) else ()
+    names = tuple(k for k in _OPTIONS if getattr(says, k) is None and k not in settled)
     return (*names, "arg") if call.said and not says.arguments else names

@@ -77,6 +77,7 @@ class Kernel:
     partials: str | None = None  # a file without a header: their type, or "of its elements"
     other_blocks: tuple[int, ...] = ()  # that it may be meant for, where nobody says one
     other_items: tuple[int, ...] = ()  # likewise
+    other_maps: tuple[Map, ...] = ()  # likewise
     most: int | None = None  # elements, where its count is of a type that holds no more
     map: Map | None = None  # what its own text makes of elements before it combines them
     in_place: bool = False  # overwrites its input, which is restored before each launch
@@ -154,10 +155,8 @@ class Kernel:
             return f"takes {', '.join(self.dtypes)}, not {reduction.dtype.name}"
         taken = reduction.op.name in self.ops or (self.any_op and reduction.op.expression)
         if self.partials is not None and not taken:
-            return (
-                f"has no header, and so takes {', '.join(self.ops)}, not {reduction.op.name}: a "
-                "header with `ops` says what else it computes"
-            )
+            takes = f"has no header, and so takes {', '.join(self.ops)}, not {reduction.op.name}"
+            return f"{takes}: a header with `ops` says what else it computes"
         reason = _why_not_op(reduction.op, self.order, self.finish, named=not self.any_op)
         if reason is None and not taken:
             return f"takes {', '.join(self.ops)}, not {reduction.op.name}"
@@ -165,7 +164,7 @@ class Kernel:
 
     def _why_not_partials(self, reduction: Reduction) -> str | None:
         """Why a file without a header does not write what a reduction is accumulated in."""
-        if self.partials is None:
+        if self.partials is None or reduction.op.indexed:
             return None
         written = DTYPES.get(self.partials, reduction.dtype)
         if written == reduction.acc:

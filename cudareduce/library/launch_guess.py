@@ -7,12 +7,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from cudareduce.errors import UsageError
 from cudareduce.library.called import Call
 from cudareduce.library.declared import spelled_out, type_aliases
-from cudareduce.library.device_part import Unit, names_reached
+from cudareduce.library.device_part import Unit, constants, names_reached
 from cudareduce.library.elements import bytes_of
+from cudareduce.library.entry import EXTERN_SHARED
+from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import BLOCKS, Grid, GridRule
 from cudareduce.library.host_code import HostCode, of_kernel
+from cudareduce.library.outside import places_in
 from cudareduce.library.own_launch import Said, bound_of, own_block, own_launch, own_template
 from cudareduce.library.syntax import Function
 
@@ -129,9 +133,6 @@ def said_by_file(
     """What a file says itself of the launch of one of its kernels, with the template arguments that
     are `given` and the `block` that the user says; the kernels `later` go on with its partials."""
     calls, aliases = of_kernel(host, function, given), type_aliases(unit.all())
-    parameters = function.parameters
-    places = parameters.index(call.read.text), parameters.index(call.write.text)
-    count = parameters.index(call.count.text) if call.count else None
     reached = names_reached(unit, function.name)
 
     def size_of(name: str) -> int | None:
@@ -139,7 +140,7 @@ def said_by_file(
         return known or bytes_of(spelled_out(name + " x", aliases).removesuffix(" x"), ())
 
     behind = {name for kernel in later for name in names_reached(unit, kernel)}
-    found = own_launch(calls, (*places, count), reached, behind, block=block, size_of=size_of)
+    found = own_launch(calls, call.places, reached, behind, block=block, size_of=size_of)
     items = own_template(calls, function)
     for name, argument in zip(function.template_names, call.template, strict=False):
         if argument == "ITEMS" and name in items:
@@ -149,3 +150,42 @@ def said_by_file(
         found = replace(found, block=threads) if threads else found
     # Blocks go by rows, however many the file has.
     return replace(found, grid=None) if call.rows else found
+
+
+def launch_of(
+    unit: Unit, host: HostCode, function: Function, call: Call, says: Guesses, given: str,
+    later: Sequence[str], device: str, sizes: Sequence[int],
+) -> Launch:  # fmt: skip
+    """How a kernel is launched: as the user says, else as its file does, else as its text looks; in
+    shared memory it has values of one of these `sizes`, in bytes."""
+    own = said_by_file(
+        unit, host, function, call, later, given=given, block=says.block, widest=max(sizes)
+    )
+    unsized = EXTERN_SHARED.search(device)
+    found = guessed_launch(
+        says.launch, own, looks_of(function, call), sizes if unsized else (),
+        constants(unit, function.name),
+    )  # fmt: skip
+    if call.rows == "warp_per_row" and found.width not in (None, 32):
+        raise UsageError(
+            f"{unit.path}: {call.text} gives each row {found.width} threads of a block, and "
+            "launches here one, 32 or all: give the file a header"
+        )
+    return _with_room(found, unit, call) if places_in(call.outside) else found
+
+
+def _with_room(found: Launch, unit: Unit, call: Call) -> Launch:
+    """A launch of no more blocks than an array of the file has places for. Raises UsageError where
+    that has fewer than it is launched with."""
+    places = places_in(call.outside)
+    if (found.fixed_grid or 0) > places:
+        raise UsageError(
+            f"{unit.path}: {call.text} is launched with {found.fixed_grid} blocks, and "
+            f"{call.write.name} has places for {places}: say --grid {places}, or make it larger"
+        )
+    found = replace(found, other_blocks=(), other_items=())
+    if found.grid in ("fill", "per_sm"):
+        return replace(found, grid="fixed", fixed_grid=places, exactly=False)
+    tiles = places * found.block * found.items
+    covers = found.grid == "cover"
+    return replace(found, most=min(found.most or tiles, tiles)) if covers else found

@@ -54,5 +54,7 @@ def _index(body: Body, count: str) -> frozenset[str]:
     factors = [words for words in body.factors(count) if count not in words]
     if not factors or any(words & _BLOCKS for words in factors):
         return frozenset()
-    bounded = (words for words in body.compared(count) if "blockIdx.x" in words)
+    bounded = [words for words in body.compared(count) if "blockIdx.x" in words]
+    if not body.compared(count):  # nobody looks whether there is such a column
+        bounded = [words for words in body.beside(count) if "blockIdx.x" in words]
     return next((words for words in bounded if count not in words), frozenset())

@@ -90,8 +90,9 @@ def _agreeing(
 
 
 def own_launch(
-    calls: Sequence[HostCall], places: tuple[int, int, int | None], reached: AbstractSet[str],
-    later: AbstractSet[str], *, block: int | None, size_of: Callable[[str], int | None],
+    calls: Sequence[HostCall], places: tuple[int, int | None, int | None],
+    reached: AbstractSet[str], later: AbstractSet[str], *, block: int | None,
+    size_of: Callable[[str], int | None],
 ) -> Said:  # fmt: skip
     """What launches of a kernel say, whose parameters at these `places` read, write and perhaps
     count, and which comes by the names that are `reached`; what goes on with its partials comes by
@@ -101,10 +102,10 @@ def own_launch(
     return _agreed([_said(call, count, reached, later, block, size_of) for call in first])
 
 
-def _goes_on(call: HostCall, calls: Sequence[HostCall], read: int, write: int) -> bool:
+def _goes_on(call: HostCall, calls: Sequence[HostCall], read: int, write: int | None) -> bool:
     """Whether a launch reads what another launch in the same function writes."""
     source = text(call.arguments[read])
-    return any(
+    return write is not None and any(
         text(other.arguments[write]) == source
         for other in calls
         if other is not call and other.function == call.function

@@ -117,13 +117,22 @@ class Piece:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
     """A function with a body: its name with its namespaces, template parameters, parameters, and
-    body, all without comments; `most_threads` is the first of its launch bounds."""
+    body, all without comments; `most_threads` is the first of its launch bounds; `outside` is a
+    variable of the file that it leaves its answer in, as if that were a parameter, `nth` which it
+    is of several that share its name and take more parameters or fewer, from 1."""
 
     name: str
     template: tuple[str, ...]
     parameters: tuple[str, ...]
     body: str
     most_threads: Node | None = None
+    outside: str = ""
+    nth: int = 0
+
+    @property
+    def label(self) -> str:
+        """What tells it from all others of its file."""
+        return f"{self.name}#{self.nth}" if self.nth else self.name
 
     @property
     def template_names(self) -> list[str]:

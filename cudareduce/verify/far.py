@@ -98,9 +98,10 @@ def far_net(case: Case) -> Iterator[Net]:
     most = min(_SIGNED // size // 2, work, *caps)
     learned = ((2 if strides else 37) * unit, max(most // unit, 3) * unit)
     sizes = dict.fromkeys((*learned, *((border // unit + 2) * unit for border in borders)))
-    shapes = tuple((n, elements // n) if by_row else (elements, 1) for elements in sizes)
-    shapes = tuple((n, rows) for n, rows in shapes if n * rows <= (case.asks.most or n * rows))
-    if len(shapes) > _LEARNED and not any(case.asks.why_not(n) for n, _ in shapes):
+    rows = case.asks.near_rows
+    shapes = tuple((n, rows(elements // n)) if by_row else (elements, 1) for elements in sizes)
+    shapes = tuple(dict.fromkeys((n, k) for n, k in shapes if n * k <= (case.asks.most or n * k)))
+    if len(shapes) > _LEARNED and not any(case.asks.why_not(*shape) for shape in shapes):
         yield Net(case=case, shapes=shapes, limits=limits, care=FAR)
 
 

@@ -41,6 +41,8 @@ _END_WAIT_S = 1.0
 _PRINTED_LINES = 20
 #: What is said of one that does not end.
 HANGS = "no answer after"
+#: What is said of one that has written to where nothing of its own lies.
+_TRESPASSES = ("is outside the array", "past the end of its shared memory")
 _NO_CHILD = "a process to verify in does not start: see what ends it, and whether memory is left"
 
 
@@ -231,6 +233,8 @@ class _Child:
         if isinstance(said, CudareduceError):
             raise said
         assert isinstance(said, Verdict)
+        if any(words in said.reason for words in _TRESPASSES):
+            self.kill()  # what it has overwritten may be what the next job needs
         return said
 
     def kill(self) -> None:

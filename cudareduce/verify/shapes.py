@@ -128,11 +128,7 @@ def condition_nets(case: Case) -> Iterator[Net]:
     tile, limits = tile_of(case), _tiny(case)
     few = (*_arrays(case, {1, 2, 33, *_tiles(tile)}, _FEW), *_rows(case))
     yield Net(case=case, shapes=few, limits=limits, care="full")
-    more = {
-        8 * tile,
-        *_rounds(case, limits),
-        *written_sizes(case.kernel.constants, tile),
-    }
+    more = {8 * tile, *_rounds(case, limits), *written_sizes(case.kernel.constants, tile)}
     yield Net(case=case, shapes=_arrays(case, more), limits=limits, care="least")
     yield next(hazard_net(case))  # which alone sees a load that is not aligned
 
@@ -190,7 +186,7 @@ def arrival_net(case: Case, limits: DeviceLimits, *, any_block: bool = True) -> 
     small = replace(case, block=min(_blocks(case))) if any_block else case
     shapes = _arrays(small, _arrivals(small, limits), _MOST)
     if case.kernel.scope in ("rows", "warp"):
-        shapes = ((3, _WRAPS + 1),)
+        shapes = ((3, case.asks.near_rows(_WRAPS + 1)),)
     if shapes:
         yield Net(case=small, shapes=shapes, limits=limits, care="least")
 
@@ -277,7 +273,8 @@ def _rows(case: Case) -> tuple[Shape, ...]:
         tile, wide = tile_of(case), case.kernel.vector > 1
         load = case.kernel.vector_of(case.reduction.dtype.size)
         few_loads = (((load << k), 300) for k in range(6 * wide))  # as lanes share them
-        several = 2 * warps + 1 if case.kernel.grid == "warp_per_row" else 9
+        rows_of_block = {"warp_per_row": warps, "thread_per_row": case.block}
+        several = 2 * rows_of_block.get(case.kernel.grid, 4) + 1
         return _asked(
             case, ((2 * tile + 1, 3), (31, several), (257, 3), (tile, 2), *few_loads)
         )  # fmt: skip
@@ -287,11 +284,12 @@ def _rows(case: Case) -> tuple[Shape, ...]:
 def _asked(case: Case, shapes: Iterable[Shape]) -> tuple[Shape, ...]:
     """Rows of the lengths that a case asks for, next to these, and of the shortest."""
     asks = case.asks
+    shapes = [(n, asks.near_rows(rows)) for n, rows in shapes]
     if asks.multiple == 1 and not asks.sizes:
-        return tuple(shapes)
+        return tuple(dict.fromkeys(shapes))
     lengths = asks.sizes or tuple(asks.multiple * k for k in (1, 2, 3))
     near = () if asks.sizes else ((asks.near(n)[-1], rows) for n, rows in shapes)
-    found = dict.fromkeys((*((n, 3) for n in lengths), *near))
+    found = dict.fromkeys((*((n, asks.near_rows(3)) for n in lengths), *near))
     return tuple((n, rows) for n, rows in found if n * rows <= _MOST)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cudareduce.library.body import Body
 from cudareduce.library.combined import ops_in
 
 
@@ -22,3 +23,9 @@ from cudareduce.library.combined import ops_in
 )
 def test_what_a_text_may_combine_by(body: str, ops: tuple[str, ...]) -> None:
     assert ops_in(f"void f() {{ {body} }}") == ops
+
+
+def test_an_array_that_is_read_before_it_is_set_holds_something() -> None:
+    assert Body("{ int a = place[i]; place[0] = a; }").reads_first("place")
+    assert not Body("{ place[i] = 0; if (x[place[i]] < x[k]) place[i] = k; }").reads_first("place")
+    assert not Body("{ other[0] = 1; }").reads_first("place")

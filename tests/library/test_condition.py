@@ -35,3 +35,17 @@ def test_sizes_for_which_it_does_not_hold() -> None:
     assert Condition(multiple=4).why_not(6) == "is right if n is a multiple of 4, not 6"
     assert Condition(sizes=(6,)).why_not(8) == "is right if n is 6, not 8"
     assert Condition(multiple=4, sizes=(6,)).why_not(6) == "is right if n is a multiple of 4, not 6"
+
+
+def test_rows_for_which_it_does_not_hold() -> None:
+    whole, few = Condition(rows=32), Condition(most_rows=256)
+    assert whole.texts == ("the number of its rows is a multiple of 32",)
+    assert few.texts == ("it has at most 256 rows",)
+    assert whole.why_not(7, 33) == (
+        "is right if the number of its rows is a multiple of 32, not 33"
+    )
+    assert few.why_not(7, 257) == "is right if it has at most 256 rows, not 257"
+    assert whole.why_not(7, 64) is few.why_not(7, 256) is None
+    assert [whole.near_rows(n) for n in (1, 32, 33)] == [32, 32, 64]
+    assert [few.near_rows(n) for n in (1, 256, 1000)] == [1, 256, 256]
+    assert ANY_INPUT.near_rows(7) == 7

@@ -1,1 +1,2 @@
 // Empty: the emulator's device.h is included ahead of every kernel.
+#define CUDA_VERSION 13000

@@ -1,0 +1,70 @@
+"""What the template parameters of a kernel that was not written for this tool get."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cudareduce.errors import UsageError
+from cudareduce.library.body import Body
+from cudareduce.library.parameters import Parameter
+from cudareduce.library.syntax import Function
+
+_TYPE = re.compile(r"(?:typename|class)\b")
+#: Combines as was asked for, and leaves one element as it is: what a kernel is given that leaves
+#: that to who calls it, where its file has nothing that would do it.
+OURS = "their_operator"
+
+
+def acting(
+    function: Function, parameters: Sequence[Parameter], body: Body, own: str
+) -> dict[str, str]:
+    """What combines, by the template parameters that are no elements but do so: types of values of
+    which no pointer is, and such whose functions are called. It is what the file has of its `own`,
+    else, for what is called with elements, ours."""
+    held = {p.type for p in parameters if p.points}
+    values = {p.type for p in parameters if not p.points and not p.refers} - held
+    types = [
+        name for p, name in zip(function.template, function.template_names, strict=True)
+        if _TYPE.match(p)
+    ]  # fmt: skip
+    called = {p.type for p in parameters if p.name in body.called}
+    found = [name for name in types if name in values or body.asks(name)]
+    return {name: own or (OURS if name in called else "") for name in found}
+
+
+def template_arguments(
+    path: Path, function: Function, own: Mapping[str, int], acting: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Template arguments: types are the element's, but for what is `acting` as an operator, by its
+    own name or by that of its type, block
+    sizes the block's, others the file's own. Whether a size is a power of two is nothing that holds
+    of every size."""
+    arguments = []
+    for parameter, name in zip(function.template, function.template_names, strict=True):
+        flag, kind = parameter.startswith("bool"), parameter.rpartition(" ")[0]
+        if kind in acting:
+            arguments.append(acting[kind])
+        elif acting.get(name):
+            arguments.append(acting[name])
+        elif _TYPE.match(parameter) and name not in acting:
+            arguments.append("In")
+        elif re.search(r"item|per_?thread|coars", name, re.IGNORECASE) and not flag:
+            arguments.append("ITEMS")
+        elif re.search(r"block|thread", name, re.IGNORECASE) and not flag:
+            arguments.append("BLOCK")
+        elif flag and (name not in own or re.search("pow", name, re.IGNORECASE)):
+            arguments.append("false")
+        elif name in own:
+            arguments.append(f"bool({own[name]})" if flag else str(own[name]))
+        elif re.search(r"per", name, re.IGNORECASE):
+            arguments.append("ITEMS")
+        elif "=" in parameter:
+            arguments.append(parameter.partition("=")[2].strip())
+        else:
+            raise UsageError(
+                f"{path}: template parameter {parameter!r} of {function.name} cannot be guessed: "
+                f"write the arguments, as in --entry '{function.name}<float, 256>'"
+            )
+    return tuple(arguments)
