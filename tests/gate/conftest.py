@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,13 +29,15 @@ class Machine:
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Machine:
+def machine(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[Machine]:
+    """It may take the place of another one, which has it back afterwards."""
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Jobs, "emulator", None)
     made = Machine({}, cache)
-    use(monkeypatch, made)
-    return made
+    with monkeypatch.context() as patch:
+        use(patch, made)
+        yield made
 
 
 @pytest.fixture
