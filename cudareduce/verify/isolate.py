@@ -41,6 +41,8 @@ _END_WAIT_S = 1.0
 _PRINTED_LINES = 20
 #: What is said of one that does not end.
 HANGS = "no answer after"
+#: What to try with a file that launches much and does much.
+_SMALLER = "; a small launch is quicker: --block 32 --grid 4 --time-limit 60"
 #: What is said of one that has written to where nothing of its own lies.
 _TRESPASSES = ("is outside the array", "past the end of its shared memory")
 _NO_CHILD = "a process to verify in does not start: see what ends it, and whether memory is left"
@@ -210,7 +212,8 @@ class _Child:
             if self._job.spec.timed:
                 return told(self._job, Verdict("fail", why))
             # Slowness is the emulator's own, and what it saw to wait for ever it has said.
-            return told(self._job, skipped("time", f"cannot be decided here: {why}"))
+            small = _SMALLER if self._job.prepared.case.kernel.guessed is not None else ""
+            return told(self._job, skipped("time", f"cannot be decided here: {why}{small}"))
         try:
             said = self.pipe.recv()
         except Exception:  # it has ended, or a kernel has written to where it answers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -67,3 +68,39 @@ def test_beside_a_gpu_the_emulator_uses_all_processors() -> None:
     assert _next(waiting, gpu_taken=True) == third
     assert _next(waiting, gpu_taken=True) is None
     assert _next(waiting, gpu_taken=False) == second
+
+
+def test_what_is_slow_for_its_size_alone_is_told_how_to_be_tried(
+    cudareduce: Call, tmp_path: Path
+) -> None:
+    """A file that repeats its work, and the command that the message gives."""
+    file = tmp_path / "repeats.cu"
+    file.write_text("""
+__global__ void total(const int *a, int *out, int n)
+{
+    __shared__ int buf[1024];
+    for (int loop = 0; loop < 200; loop++) {
+        int sum = 0;
+        for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+            sum += a[i];
+        __syncthreads();
+        buf[threadIdx.x] = sum;
+        __syncthreads();
+        for (int s = blockDim.x / 2; s > 0; s /= 2) {
+            if (threadIdx.x < s)
+                buf[threadIdx.x] += buf[threadIdx.x + s];
+            __syncthreads();
+        }
+        if (threadIdx.x == 0)
+            out[blockIdx.x] = buf[0];
+    }
+}
+int main() { int *a, *out; total<<<1024, 512>>>(a, out, 1 << 20); }
+""")
+    code, out, _ = cudareduce("verify", file, "--backend", "cpu", "--time-limit", 0.3)
+    said = " ".join(out.split())
+    assert code == 4, out
+    advice = re.search(r"a small launch is quicker: (--block 32 --grid 4 --time-limit 60)", said)
+    assert advice, out
+    code, out, _ = cudareduce("verify", file, "--backend", "cpu", *advice[1].split(), "--n", 1000)
+    assert code == 0, out
