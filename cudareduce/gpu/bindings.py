@@ -20,8 +20,8 @@ def load() -> Any:
         from cuda.bindings import driver
     except ImportError as error:
         raise EnvironmentProblem(
-            f"--timing warm and --graph need cuda-bindings ({error}): "
-            "pip install 'cudareduce[graph]', or time cold launches"
+            f"--timing warm, --graph and collective need cuda-bindings ({error}): "
+            "pip install 'cudareduce[graph]', or time cold launches of one GPU"
         ) from None
     return driver
 
