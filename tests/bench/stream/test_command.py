@@ -101,6 +101,15 @@ def test_a_file_is_not_made_longer(cudareduce: Call, numbers: Path) -> None:
     assert "--n" not in err
 
 
+@pytest.mark.parametrize("command", ["bench", "verify"])
+def test_the_array_is_not_written_over(cudareduce: Call, numbers: Path, command: str) -> None:
+    before = numbers.read_bytes()
+    code, _, err = cudareduce(command, V7, "--from", numbers, "--json", numbers, *CPU)
+    assert code == 2
+    assert str(numbers) in err
+    assert numbers.read_bytes() == before
+
+
 def test_reading_a_file_keeps_to_the_time(cudareduce: Call, tmp_path: Path) -> None:
     given, stored = tmp_path / "large.npy", tmp_path / "run.json"
     np.lib.format.open_memmap(given, "w+", np.float32, (2**33,))  # holes, which take no room
