@@ -276,6 +276,8 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if "--debug" in arguments:
             traceback.print_exc()
+        if isinstance(error, MemoryError):
+            return _failed("the host has not enough memory for this: give a smaller --n", 6)
         if isinstance(error, CudareduceError):
             return _failed(str(error), error.exit_code)
         what = f"internal error: {type(error).__name__}: {error}"

@@ -37,14 +37,17 @@ _KNOWN = {
 }
 #: The least that counts can be, of a record and of what was asked for.
 _COUNTS = {"n": 0, "rows": 0, "offset": 0, "block": 1, "items": 1, "sms": 1, "bytes": 0,
-           "chunk_bytes": 1}  # fmt: skip
+           "chunk_bytes": 1, "ranks": 2}  # fmt: skip
 _ASKED = {"rounds": 0, "seed": 0, "rows": 0, "block": 1, "items": 1, "flush_bytes_read": 0}
 #: No number that was asked for has more bits.
 _LARGEST = 2**64
 #: What else of a protocol is read: lists of names, and values of one kind.
 _LISTS = ("kernels", "peers")
 _ONE = {"timing": str, "region": str, "graph": bool, "from": str}
-_FIGURES = ("time_us", "time_us_low", "time_us_high", "gb_s", "ceiling_gb_s", "pct_ceiling")
+_FIGURES = (
+    "time_us", "time_us_low", "time_us_high", "gb_s", "ceiling_gb_s", "pct_ceiling", "loop_us",
+    "algbw_gb_s", "busbw_gb_s", "pct_link",
+)  # fmt: skip
 _CLOCKS = ("sm_mhz", "memory_mhz")
 #: No measurement in microseconds, GB/s and the like lies beyond these.
 _LEAST, _MOST = 1e-9, 1e15

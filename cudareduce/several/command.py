@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.backends import BackendSpec, choose_backend, gpu_count, open_backend
-from cudareduce.errors import UsageError
+from cudareduce.bench.memory import why_too_large
+from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.host import cpu_count
 from cudareduce.problem.operators import reduction_of
 from cudareduce.progress import phase, say
@@ -32,6 +33,8 @@ from cudareduce.several.trial import Trial, steps_of, tried
 
 #: Ranks where nobody says how many, and there are no GPUs to count.
 _RANKS = 2
+#: What a rank holds of each element that a rank puts in, at least.
+_ELEMENT_BYTES = 8
 _SHARED = "Ranks share a GPU, and take turns on it: answers are checked, nothing is timed."
 
 
@@ -66,6 +69,7 @@ def collective(request: CollectiveRequest) -> int:
     here = place(os.environ)
     if here is None:
         count = request.ranks or min(MOST_RANKS, max(_RANKS, gpu_count()))
+        _check_room(max(request.n), count)
         return start(count, request.argv)
     if request.ranks not in (None, here.size):
         raise UsageError(
@@ -73,6 +77,17 @@ def collective(request: CollectiveRequest) -> int:
         )
     with meet(here, _where(here, request)) as meeting:
         return _take_part(request, chosen, meeting, here)
+
+
+def _check_room(n: int, ranks: int) -> None:
+    """An EnvironmentProblem where this host does not hold what ranks verify with: else the system
+    would end one of them."""
+    too_large = why_too_large(ranks * ranks * n * _ELEMENT_BYTES)
+    if too_large:
+        raise EnvironmentProblem(
+            f"--n {n}: {ranks} ranks that each compute what all put in: that {too_large}; give "
+            "fewer elements"
+        )
 
 
 def _kernels(request: CollectiveRequest) -> list[Exchange]:

@@ -384,6 +384,18 @@ def test_no_compiler_for_the_cpu(cudareduce: Call, monkeypatch: pytest.MonkeyPat
     assert "apt-get install g++" in err
 
 
+def test_no_memory_is_not_an_internal_error(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError("Unable to allocate 8.00 TiB")
+
+    monkeypatch.setattr("cudareduce.bench.request.choose_backend", full)
+    code, out, err = cudareduce("bench", "--n", 1, *ON_CPU)
+    assert (code, out) == (6, "")
+    assert "the host has not enough memory for this" in err
+
+
 def test_an_unwritable_place_is_found_before_the_run(
     cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

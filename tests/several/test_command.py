@@ -186,6 +186,13 @@ def test_what_cannot_be_asked(collective: Ranks, arguments: tuple[str, ...], wor
     code, out, err = collective(*arguments)
     assert (code, out) == (2, "")
     assert words in err
+
+
+def test_arrays_that_the_host_does_not_hold(collective: Ranks) -> None:
+    code, out, err = collective("all-reduce", "--n", "2^40")
+    assert (code, out) == (6, "")
+    assert "of host memory" in err
+    assert "give fewer elements" in err
     assert len(err.strip().splitlines()) <= 2
 
 

@@ -57,7 +57,7 @@ def chunks(asked: Streaming, reduction: Reduction, n: int) -> tuple[int, ...]:
         if nbytes > n * size:
             raise UsageError(
                 f"--chunk {nbytes}: that is {shown}, and the whole array has {n * size} bytes; give"
-                " a smaller one, or a larger --n"
+                f" a smaller one{'' if asked.file else ', or a larger --n'}"
             )
         pieces = -(-n * size // nbytes)
         if pieces > _MOST_PIECES:

@@ -64,7 +64,7 @@ def bench_streams(request: StreamBenchRequest) -> int:
     bench = replace(request.bench, problem=_problem(asked, request.bench.problem))
     _refuse(bench)
     settings = bench_settings(bench)
-    with _opened(bench, settings) as (session, choices):
+    with _opened(bench, settings, asked) as (session, choices):
         say(_flattened(asked), bench.machine.quiet)
         done = streamed(session, choices, asked)
         run = _run(session, bench, done, request, settings)
@@ -83,7 +83,7 @@ def verify_streams(request: StreamVerifyRequest) -> int:
         raise UsageError("--from streams kernels alone: leave out --peers and --sanitize")
     problem = _problem(asked, verify.problem)
     settings = verify_settings(replace(verify, problem=problem))
-    with _opened(verify, settings) as (session, choices):
+    with _opened(verify, settings, asked) as (session, choices):
         say(_flattened(asked), verify.machine.quiet)
         done = _at_lengths(session, choices, asked)
         run = _run(session, verify, done, request, settings)
@@ -130,12 +130,14 @@ def _refuse(bench: BenchRequest) -> None:
 
 @contextmanager
 def _opened(
-    request: BenchRequest | VerifyRequest, settings: Settings
+    request: BenchRequest | VerifyRequest, settings: Settings, asked: Streaming
 ) -> Iterator[tuple[Session, list[Choice]]]:
-    """A session, and the kernels that are named."""
+    """A session, and the kernels that are named. Outputs that would overwrite one of these, or the
+    array, are a UsageError."""
     quiet, registry = request.machine.quiet, load_registry(request.selection.folders)
     choices = chosen(request, registry, quiet)
-    request.outputs.check(*(choice.kernel.path for choice in choices))
+    read = (asked.file.path,) if asked.file else ()
+    request.outputs.check(*(choice.kernel.path for choice in choices), *read)
     with opened(request.machine, settings) as session:
         say(why_left_out(session, choices), quiet)
         yield session, settled(session, choices, quiet)

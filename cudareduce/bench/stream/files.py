@@ -19,6 +19,8 @@ from cudareduce.problem.dtypes import DTYPES, DType
 #: A header of one type and some lengths has a hundred characters.
 _LONGEST_HEADER = 10_000
 _READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+#: No file has more elements, and no message all the digits that lengths in a header can make.
+_MOST, _MANY = 2**63, "more than 2^63"
 _WRITE_ONE = "write one with numpy.save"
 
 
@@ -64,8 +66,8 @@ def read_header(path: Path) -> ArrayFile:
         )
     if n * dtype.size > held - offset:
         raise UsageError(
-            f"{path} is cut short: {n} elements of {dtype.name} are {n * dtype.size} bytes, and it "
-            f"holds {held - offset}; write it again"
+            f"{path} is cut short: {_MANY if n > _MOST else n} elements of {dtype.name} are more "
+            f"than the {held - offset} bytes that it holds; write it again"
         )
     return ArrayFile(path, dtype, shape, n, offset)
 

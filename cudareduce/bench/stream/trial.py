@@ -36,6 +36,10 @@ COPY = -1
 _NOTHING = Measured(timings={}, conditions=Conditions(), rounds=0, interrupted=False)
 
 
+class _TimeSpent(Exception):
+    """The run's time has passed, and what is under way is left."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
     """What came of rows: verdicts on all, and times by the numbers of rows; `remarks` say how the
@@ -98,7 +102,7 @@ class _Trial:
 
     def run(self, patterns: Sequence[str], chunk: int) -> Tried:
         """Answers on all patterns, then times on the last."""
-        interrupted, found = False, _NOTHING
+        interrupted, found, why_not = False, _NOTHING, ""
         ways = self._ways()
         try:
             for pattern in (GIVEN,) if self._streaming.file else patterns:
@@ -108,10 +112,10 @@ class _Trial:
             if timed and self._session.settings.rounds and right:
                 found = self._times(right, chunk)
         except KeyboardInterrupt:
-            interrupted = True
-        rows = tuple(
-            self._standing(k, row, interrupted=interrupted) for k, row in enumerate(self._rows)
-        )
+            interrupted, why_not = True, "interrupted before it was tried"
+        except _TimeSpent:
+            why_not = self._session.why_cut()
+        rows = tuple(self._standing(k, row, why_not) for k, row in enumerate(self._rows))
         return Tried(
             rows=rows, measured=found, remarks=tuple(self._scene.remarks),
             tried=found is not _NOTHING, interrupted=interrupted or found.interrupted,
@@ -154,9 +158,10 @@ class _Trial:
                 row = self._rows[k]
                 if row.prepared is None:
                     continue
+                self._in_time()
                 progress.now(f"{row.case.kernel.id} {row.way}")
                 if k in self._watched:
-                    self._rows[k] = self._standing(k, row, interrupted=False)
+                    self._rows[k] = self._standing(k, row)
                     self._watched.pop(k)
                 watched = Watched(
                     self._scene.stage, way, Judge(content, row.pieces, row.plans, pattern)
@@ -180,16 +185,26 @@ class _Trial:
                 for row in self._rows
             ]  # fmt: skip
 
+    def _in_time(self) -> None:
+        """Raises _TimeSpent once it is."""
+        if self._session.settings.deadline.passed:
+            raise _TimeSpent
+
     def _content(self, pattern: str) -> Content:
         """Make the array, or look at what a file holds."""
         ends = {piece.end for row in self._rows for piece in row.pieces}
         elements, reduction = self._scene.elements, self._reduction
         what = "reading the file" if self._streaming.file else f"making {pattern} input"
         with self._session.phase(what, parts(self._n, ends)) as progress:
+
+            def step() -> None:
+                progress.step()
+                self._in_time()
+
             if self._streaming.file:
-                return found(elements, reduction, ends, progress.step)
+                return found(elements, reduction, ends, step)
             seed = self._session.settings.timed_seed
-            return made(elements, reduction, pattern, seed, ends, progress.step)
+            return made(elements, reduction, pattern, seed, ends, step)
 
     def _times(self, right: Mapping[int, Watched], chunk: int) -> Measured:
         """Rounds of what is right, and of copies alone."""
@@ -209,14 +224,13 @@ class _Trial:
         with session.phase("measuring rounds of all rows", rounds) as progress:
             return measured(timed, timed.monitor(), rows, rounds, deadline, progress.step)
 
-    def _standing(self, k: int, row: Row, *, interrupted: bool) -> Row:
-        """The row with what its runs have shown."""
+    def _standing(self, k: int, row: Row, why_not: str = "") -> Row:
+        """The row with what its runs have shown, or why there are none."""
         if k in self._watched:
             verdict = self._watched[k].verdict
             return replace(row, verdict=worse(row.verdict, verdict))
-        if row.prepared and interrupted:
-            why = "interrupted before it was tried"
-            return replace(row, verdict=worse(row.verdict, skipped("time", why)))
+        if row.prepared and why_not:
+            return replace(row, verdict=worse(row.verdict, skipped("time", why_not)))
         return row
 
 

@@ -94,6 +94,31 @@ def test_what_does_not_go_together(cudareduce: Call, options: tuple[str, ...], s
     assert said in err
 
 
+def test_a_file_is_not_made_longer(cudareduce: Call, numbers: Path) -> None:
+    code, _, err = cudareduce("bench", V7, "--from", numbers, "--chunk", "1Gi", *CPU)
+    assert code == 2
+    assert "give a smaller one" in err
+    assert "--n" not in err
+
+
+@pytest.mark.parametrize("command", ["bench", "verify"])
+def test_the_array_is_not_written_over(cudareduce: Call, numbers: Path, command: str) -> None:
+    before = numbers.read_bytes()
+    code, _, err = cudareduce(command, V7, "--from", numbers, "--json", numbers, *CPU)
+    assert code == 2
+    assert str(numbers) in err
+    assert numbers.read_bytes() == before
+
+
+def test_reading_a_file_keeps_to_the_time(cudareduce: Call, tmp_path: Path) -> None:
+    given, stored = tmp_path / "large.npy", tmp_path / "run.json"
+    np.lib.format.open_memmap(given, "w+", np.float32, (2**33,))  # holes, which take no room
+    code, out, _ = cudareduce("verify", V7, "--from", given, "--max-time", "3", *CPU, "--json",
+                              stored)  # fmt: skip
+    assert code == 4, out
+    assert all("--max-time 3 s was spent" in r["reason"] for r in records(stored))
+
+
 def test_a_file_has_a_type_of_its_own(cudareduce: Call, numbers: Path) -> None:
     code, _, err = cudareduce("bench", V7, "--from", numbers, "--dtype", "int32", *CPU)
     assert code == 2

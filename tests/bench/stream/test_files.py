@@ -66,6 +66,7 @@ def test_what_is_cut_short(tmp_path: Path, length: int) -> None:
     "header",
     [b"{'descr': '<f4', 'fortran_order': False, 'shape': (-3,)}", b"[" * 60,
      b"{'descr': '<f4', 'fortran_order': False, 'shape': (9" + b"9" * 40 + b",)}",
+     b"{'descr': '<f4', 'fortran_order': False, 'shape': (" + (b"9" * 3000 + b",") * 2 + b")}",
      b"__import__('os')", b"{'descr': 3, 'fortran_order': 0, 'shape': 1}"],
 )  # fmt: skip
 def test_headers_that_lie(tmp_path: Path, header: bytes) -> None:
