@@ -152,7 +152,7 @@ def test_a_rank_that_crashes_is_told(collective: Ranks, tmp_path: Path) -> None:
 def test_more_than_there_is_room_for(collective: Ranks) -> None:
     code, out, err = collective("all-reduce", "--n", "2^48", "--engine", "host")
     assert (code, out) == (6, "")
-    assert "give fewer elements with --n" in err
+    assert "give fewer elements" in err
 
 
 def test_ranks_that_were_asked_for_different_things(home: dict[str, str], tmp_path: Path) -> None:
