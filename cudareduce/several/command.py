@@ -122,9 +122,10 @@ def _take_part(
 ) -> int:
     """What one rank does; the code that all end with."""
     first = meeting.rank == 0
-    spec, remarks = _device(request, here)
+    gpus = gpu_count()
+    spec, remarks = _device(request, here, gpus)
     _agree(request, chosen, meeting, spec)
-    lonely = _every_rank_has_a_gpu(meeting, here)
+    lonely = all(meeting.everybody(here.local_rank < gpus))
     if spec.timed and not lonely:
         remarks = (*remarks, _SHARED)
     for remark in remarks if first else ():
@@ -151,16 +152,14 @@ def _take_part(
     return int(meeting.share(3 if wrong else 0))
 
 
-def _device(request: CollectiveRequest, here: Place) -> tuple[BackendSpec, tuple[str, ...]]:
+def _device(
+    request: CollectiveRequest, here: Place, gpus: int
+) -> tuple[BackendSpec, tuple[str, ...]]:
     """Where this rank computes, and what is to be said of it: ranks of a host take its GPUs in
     turn."""
-    device = here.local_rank % max(1, gpu_count())
+    device = here.local_rank % max(1, gpus)
     spec, remarks = choose_backend(request.backend, device, not request.no_cache)
     return replace(spec, threads=max(1, cpu_count() // here.size)), remarks
-
-
-def _every_rank_has_a_gpu(meeting: Meeting, here: Place) -> bool:
-    return all(meeting.everybody(here.local_rank < gpu_count()))
 
 
 def _protocol(request: CollectiveRequest, trial: Trial, notes: list[str]) -> dict[str, Any]:

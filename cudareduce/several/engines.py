@@ -62,8 +62,6 @@ class Peer:
     def __init__(self, stage: Stage, kernel: Exchange, program: Program) -> None:
         self.name, self.mail = f"peer:{kernel.short}", kernel.mail
         self._stage, self._kernel, self._program = stage, kernel, program
-        program.set_constant("WINDOW", *stage.windows.addresses)
-        program.set_constant("RANK", stage.windows.rank)
 
     def enqueue(self, n: int, call: int) -> Launch:
         stage, kernel = self._stage, self._kernel
@@ -116,11 +114,9 @@ class Host:
         return value
 
 
-def peer_engines(
-    stage: Stage, kernels: Sequence[Exchange], stumble: int = 0
-) -> list[Peer | BuildError]:
+def peer_engines(stage: Stage, kernels: Sequence[Exchange], stumble: int = 0) -> list[Peer]:
     """Kernels of ours as engines, compiled by rank 0 first, so that the others find what it has
-    made. Raises EnvironmentProblem and RankLost."""
+    made. Raises BuildError, EnvironmentProblem and RankLost."""
     ranks = stage.meeting.size
     sources = [source(kernel, stage.reduction, ranks, stumble) for kernel in kernels]
     if stage.meeting.rank > 0:
@@ -128,11 +124,18 @@ def peer_engines(
     built = stage.backend.build(sources)
     if stage.meeting.rank == 0:
         stage.meeting.barrier()
-    found: list[Peer | BuildError] = []
-    for kernel, program in zip(kernels, built, strict=True):
+    programs = in_windows(stage, built)
+    return [Peer(stage, *pair) for pair in zip(kernels, programs, strict=True)]
+
+
+def in_windows(stage: Stage, built: Sequence[Program | BuildError | None]) -> list[Program]:
+    """Programs that know where the windows are, and whose they run in. Raises BuildError."""
+    programs = []
+    for program in built:
         assert program is not None  # there was no deadline
         if isinstance(program, BuildError):
-            found.append(program)
-        else:
-            found.append(Peer(stage, kernel, program))
-    return found
+            raise program
+        program.set_constant("WINDOW", *stage.windows.addresses)
+        program.set_constant("RANK", stage.windows.rank)
+        programs.append(program)
+    return programs

@@ -8,8 +8,7 @@ from functools import partial
 from statistics import median
 
 from cudareduce.backend import Program, TimedBackend
-from cudareduce.errors import BuildError
-from cudareduce.several.engines import Stage, StreamEngine
+from cudareduce.several.engines import Stage, StreamEngine, in_windows
 from cudareduce.several.exchange import helper, vector_of
 from cudareduce.several.stopwatch import Batch, Enqueue, Stopwatch
 
@@ -70,15 +69,7 @@ def _helpers(stage: Stage) -> list[Program]:
     wanted = (("align.cu", "align"), ("links.cu", "link_read"), ("links.cu", "link_write"))
     ranks = stage.meeting.size
     sources = [helper(file, entry, stage.reduction, ranks) for file, entry in wanted]
-    programs = []
-    for program in stage.backend.build(sources):
-        assert program is not None  # there was no deadline
-        if isinstance(program, BuildError):
-            raise program
-        program.set_constant("WINDOW", *stage.windows.addresses)
-        program.set_constant("RANK", stage.windows.rank)
-        programs.append(program)
-    return programs
+    return in_windows(stage, stage.backend.build(sources))
 
 
 def _link(stage: Stage, program: Program, n: int) -> Enqueue:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from statistics import median
 
 from cudareduce.backend import Backend, TimedBackend
-from cudareduce.errors import BuildError
 from cudareduce.gpu.peer_memory import IpcMemory
 from cudareduce.problem.operators import Reduction
 from cudareduce.results.record import Record
 from cudareduce.several.collectives import Collective
-from cudareduce.several.engines import Engine, Host, Peer, Stage, peer_engines
+from cudareduce.several.engines import Engine, Host, Stage, peer_engines
 from cudareduce.several.examine import STUMBLE, Finding, examine
 from cudareduce.several.exchange import Exchange
 from cudareduce.several.measure import UNCOUNTED, Links, measure
@@ -64,7 +63,7 @@ def tried(
             progress()
             return [recorder.verified(finding) for finding, _ in findings], Links()
         right = {finding.engine: finding for finding, _ in findings if not finding.wrong}
-        engines = [e for e in _engines(stage, trial.kernels) if e.name in right]
+        engines = [e for e in peer_engines(stage, trial.kernels) if e.name in right]
         most_mail = _MOST_MAIL // reduction.dtype.size
         measured, links = measure(
             stage, timed, engines, trial.sizes, most_mail, trial.rounds, calls, progress
@@ -82,20 +81,11 @@ def tried(
 def _findings(trial: Trial, stage: Stage, calls: Iterator[int]) -> Iterator[tuple[Finding, Engine]]:
     """What came of each engine, one after the other, in builds that stumble."""
     size = stage.reduction.dtype.size
-    engines: list[Engine] = [*_engines(stage, trial.kernels, STUMBLE)]
+    engines: list[Engine] = [*peer_engines(stage, trial.kernels, STUMBLE)]
     for engine in [*engines, *([Host(stage)] if trial.by_host else [])]:
         most = _MOST_MAIL // size if engine.mail else max(trial.sizes)
         most = min(most, _ALONE_BYTES // size) if stage.backend.timed() else most
         yield examine(stage, engine, sorted({min(n, most) for n in trial.sizes}), calls), engine
-
-
-def _engines(stage: Stage, kernels: Sequence[Exchange], stumble: int = 0) -> list[Peer]:
-    found = []
-    for engine in peer_engines(stage, kernels, stumble):
-        if isinstance(engine, BuildError):
-            raise engine
-        found.append(engine)
-    return found
 
 
 def _host_us(

@@ -22,8 +22,8 @@ from cudareduce.verify.verdict import RIGHT, Verdict, worse
 class Watched:
     """A way whose runs are judged, each: the same bits once."""
 
-    def __init__(self, stage: Stage, way: Checked, judge: Judge) -> None:
-        self._stage, self._way, self._judge = stage, way, judge
+    def __init__(self, way: Checked, judge: Judge) -> None:
+        self._way, self._judge = way, judge
         self._seen: dict[bytes, Verdict] = {}
         self._wholes: set[bytes] = set()
         self._runs = 0

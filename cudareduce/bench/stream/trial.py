@@ -163,9 +163,7 @@ class _Trial:
                 if k in self._watched:
                     self._rows[k] = self._standing(k, row)
                     self._watched.pop(k)
-                watched = Watched(
-                    self._scene.stage, way, Judge(content, row.pieces, row.plans, pattern)
-                )
+                watched = Watched(way, Judge(content, row.pieces, row.plans, pattern))
                 try:
                     watched.run(None)
                     self._watched[k] = watched
