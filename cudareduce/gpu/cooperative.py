@@ -11,6 +11,7 @@ from typing import Any
 
 from cudareduce.backend import Launch
 from cudareduce.errors import KernelFault, TooManyBlocks
+from cudareduce.gpu.driver import explained
 from cudareduce.problem.parsing import every, parsed, text
 from cudareduce.problem.sizes import counted
 
@@ -35,7 +36,7 @@ class CooperativeFunction:
     def _call(self, name: str, *arguments: Any) -> None:
         code = getattr(self._library, name)(*arguments)
         if code:
-            raise KernelFault(f"the driver refuses {name} (CUDA error {code})")
+            raise KernelFault(f"the driver refuses {name} ({explained(self._library, code)})")
 
     def set_constant(self, name: str, *values: int) -> None:
         """Set a `__constant__`, words of 64 bits."""

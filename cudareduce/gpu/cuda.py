@@ -190,7 +190,7 @@ class CudaBackend:
         return other
 
     def pin(self, array: np.ndarray) -> GuardedBuffer:
-        buffer = GuardedBuffer(PinnedMemory(self._driver, array), array.nbytes, band=0)
+        buffer = GuardedBuffer(PinnedMemory(driver.library(), array), array.nbytes, band=0)
         self._buffers.add(buffer)
         return buffer
 

@@ -43,6 +43,13 @@ def library() -> ctypes.CDLL:
     return ctypes.CDLL("libcuda.so.1")
 
 
+def explained(library: Any, code: int) -> str:
+    """What the driver means by the `code` that one of its library's functions returned."""
+    text = ctypes.c_char_p()
+    library.cuGetErrorString(code, ctypes.byref(text))
+    return f"CUDA error {code}: {(text.value or b'').decode()}"
+
+
 def reset_persisting_l2() -> None:
     """Make lines of the L2 that a kernel has marked to persist ordinary ones. A GPU that has no
     such lines, before compute capability 8.0, refuses, which is as good."""

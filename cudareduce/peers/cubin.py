@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from cudareduce.backend import Launch
-from cudareduce.gpu.driver import library
+from cudareduce.gpu.driver import explained, library
 
 #: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, which launches of more than 48 KiB must raise.
 _MOST_SHARED, _USUAL_SHARED = 8, 48 * 1024
@@ -26,9 +26,7 @@ class Cubin:
 
 def _checked(code: int) -> None:
     if code:
-        text = ctypes.c_char_p()
-        library().cuGetErrorString(code, ctypes.byref(text))
-        raise RuntimeError(f"CUDA error {code}: {(text.value or b'').decode()}")
+        raise RuntimeError(explained(library(), code))
 
 
 @cache

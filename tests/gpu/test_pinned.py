@@ -1,53 +1,78 @@
-"""Memory of the host that the driver keeps in place, by a driver that notes what it is asked."""
+"""Memory of the host that the driver keeps in place: by a driver that notes what it is asked, and
+by a GPU."""
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from cudareduce.backend import TimedBackend
+from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.errors import OutOfMemory
 from cudareduce.gpu.pinned import PinnedMemory
 
-
-class DriverError(Exception):
-    """What PyCUDA raises."""
+OUT_OF_MEMORY = 2
 
 
 @dataclass
-class Driver:
-    """Keeps up to so many bytes."""
+class Library:
+    """Keeps up to so many bytes, which a GPU finds 16 further on."""
 
     most: int
-    kept: list[int] = field(default_factory=list)
-    mem_host_register_flags = SimpleNamespace(PORTABLE=1, DEVICEMAP=2)
-    Error = DriverError
+    kept: list[int | None] = field(default_factory=list)
 
-    def register_host_memory(self, array: np.ndarray, flags: int) -> Any:
+    def cuMemHostRegister_v2(  # noqa: N802
+        self, place: ctypes.c_void_p, size: ctypes.c_size_t, flags: int
+    ) -> int:
         assert flags == 3
-        if array.size > self.most:
-            raise DriverError("cuMemHostRegister failed: out of memory")
-        self.kept.append(array.ctypes.data)
-        return SimpleNamespace(
-            base=SimpleNamespace(
-                get_device_pointer=lambda: array.ctypes.data,
-                unregister=lambda: self.kept.remove(array.ctypes.data),
-            )
-        )
+        if size.value > self.most:
+            return OUT_OF_MEMORY
+        self.kept.append(place.value)
+        return 0
+
+    def cuMemHostGetDevicePointer_v2(  # noqa: N802
+        self, found: Any, place: ctypes.c_void_p, flags: int
+    ) -> int:
+        assert place.value is not None
+        assert flags == 0
+        found._obj.value = place.value + 16
+        return 0
+
+    def cuMemHostUnregister(self, place: ctypes.c_void_p) -> int:  # noqa: N802
+        self.kept.remove(place.value)
+        return 0
+
+    def cuGetErrorString(self, code: int, text: Any) -> int:  # noqa: N802
+        text._obj.value = {OUT_OF_MEMORY: b"out of memory"}[code]
+        return 0
 
 
 def test_it_is_found_until_it_is_freed() -> None:
-    driver, array = Driver(4096), np.zeros(4096, np.uint8)
-    memory = PinnedMemory(driver, array)
-    assert int(memory) == array.ctypes.data
-    assert driver.kept == [int(memory)]
+    library, array = Library(4096), np.zeros(4096, np.uint8)
+    memory = PinnedMemory(library, array)
+    assert int(memory) == array.ctypes.data + 16
+    assert library.kept == [array.ctypes.data]
     memory.free()
-    assert not driver.kept
+    assert not library.kept
 
 
 def test_more_than_the_driver_keeps_is_told() -> None:
-    with pytest.raises(OutOfMemory, match=r"no 0\.00 GiB .* out of memory\): give a smaller --n"):
-        PinnedMemory(Driver(10), np.zeros(4096, np.uint8))
+    with pytest.raises(OutOfMemory, match=r"no 0\.00 GiB .*2: out of memory\): give a smaller --n"):
+        PinnedMemory(Library(10), np.zeros(4096, np.uint8))
+
+
+@pytest.mark.gpu
+def test_a_gpu_copies_from_it_and_to_it() -> None:
+    array = np.arange(2**20, dtype=np.uint8)
+    with open_backend(BackendSpec("cuda")) as opened:
+        backend = cast(TimedBackend, opened)
+        given, device = backend.pin(array), backend.allocate(array.nbytes)
+        backend.copy_in(device, array)
+        assert (backend.download(device, "uint8", array.size) == array).all()
+        assert (backend.download(given, "uint8", array.size) == array).all()
+        backend.free(given, device)
+        backend.free(backend.pin(array))  # once more, since it moves again
