@@ -124,17 +124,26 @@ def source(kernel: Exchange, reduction: Reduction, ranks: int, stumble: int = 0)
 
 def helper(file: str, entry: str, reduction: Reduction, ranks: int) -> Source:
     """The translation unit of a kernel that exchanges nothing, and is there to measure."""
-    path = _DEVICE / file
-    text = path.read_text(encoding="utf-8")
-    return Source(f'{_start(reduction, 32, ranks)}#line 1 "{path}"\n{text}', entry, path)
+    return Source(_start(reduction, 32, ranks) + device_text(file), entry, _DEVICE / file)
 
 
 def _start(reduction: Reduction, block: int, ranks: int, stumble: int = 0) -> str:
     """What stands before each kernel's text."""
-    vector, shared = vector_of(reduction), _DEVICE / "ranks.cuh"
-    return "".join([
-        prelude(reduction, "only", block, vector, vector),
-        f"constexpr unsigned RANKS = {ranks};\n",
-        f"constexpr long long PATIENCE = {PATIENCE}, STUMBLE = {stumble};\n",
-        f'#line 1 "{shared}"\n{shared.read_text(encoding="utf-8")}',
-    ])  # fmt: skip
+    vector = vector_of(reduction)
+    words = prelude(reduction, "only", block, vector, vector)
+    return words + shared(ranks, stumble) + device_text("ranks.cuh")
+
+
+def shared(ranks: int, stumble: int = 0) -> str:
+    """What every text needs that runs on so many ranks."""
+    return (
+        f"constexpr unsigned RANKS = {ranks};\n"
+        f"constexpr long long PATIENCE = {PATIENCE}, STUMBLE = {stumble};\n"
+        + device_text("windows.cuh")
+    )
+
+
+def device_text(file: str) -> str:
+    """A text of the package, whose lines compilers find."""
+    path = _DEVICE / file
+    return f'#line 1 "{path}"\n{path.read_text(encoding="utf-8")}'

@@ -8,6 +8,7 @@ from functools import partial
 from statistics import median
 
 from cudareduce.backend import Program, TimedBackend
+from cudareduce.several.arrays import Arrays
 from cudareduce.several.engines import Stage, StreamEngine, in_windows
 from cudareduce.several.exchange import helper, vector_of
 from cudareduce.several.stopwatch import Batch, Enqueue, Stopwatch
@@ -52,11 +53,12 @@ def measure(
         }  # fmt: skip
         last = n == max(sizes) and n * stage.reduction.dtype.size >= _LINK_BYTES
         ways = {program.entry: _link(stage, program, n) for program in both} if last else {}
-        watch = Stopwatch(stage, backend, align, n)
+        arrays = Arrays(stage, backend, n)
+        watch = Stopwatch(stage, backend, align, arrays)
         try:
-            taken = _rounds(watch, entrants | ways, set(ways), rounds, calls, progress)
+            taken = in_rounds(watch, entrants | ways, set(ways), rounds, calls, progress)
         finally:
-            watch.close()
+            arrays.close()
         found += [Measured(name, n, taken[name]) for name in entrants]
         if ways:
             nbytes = n * stage.reduction.dtype.size
@@ -79,7 +81,7 @@ def _link(stage: Stage, program: Program, n: int) -> Enqueue:
     return lambda _: launch
 
 
-def _rounds(
+def in_rounds(
     watch: Stopwatch, entrants: dict[str, Enqueue], unjudged: set[str], rounds: int,
     calls: Iterator[int], progress: Callable[[], None],
 ) -> dict[str, tuple[Batch, ...]]:  # fmt: skip

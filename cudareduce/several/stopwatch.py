@@ -1,10 +1,10 @@
 """How long a collective takes: of the slowest rank, from a start that all ranks share.
 
-A sample is, on each rank: a barrier of the GPUs, an event, the call, an event. Before it lie a new
-input and an output that is cleared of the last answer, and behind it the answer is kept, so what is
-timed is what is verified. Several samples are enqueued behind a gate, which every rank opens when
-all have enqueued theirs: no host is waited for in between. How far the ranks' times lie apart is
-the sample's skew, which is told and not hidden in the time.
+A sample is, on each rank: a barrier of the GPUs, an event, the call, an event. Before it lies what
+prepares it, and behind it its answer is kept, so what is timed is what is verified. Several samples
+are enqueued behind a gate, which every rank opens when all have enqueued theirs: no host is waited
+for in between. How far the ranks' times lie apart is the sample's skew, which is told and not
+hidden in the time.
 """
 
 from __future__ import annotations
@@ -13,13 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
-
-import numpy as np
+from typing import Any, Protocol
 
 from cudareduce.backend import Launch, Program, TimedBackend
-from cudareduce.problem.operators import Reduction
-from cudareduce.several.elements import Array, expected, share, stored, whole
 from cudareduce.several.engines import Stage, look_for_those_who_gave_up
 
 #: A ready launch of the call of that number.
@@ -28,12 +24,6 @@ Enqueue = Callable[[int], Launch]
 #: Samples behind one gate, and calls back to back: a stream takes about a hundred launches before
 #: whoever enqueues must wait.
 SAMPLES, IN_A_LOOP = 8, 16
-#: Inputs that take turns, so that an answer of the call before is not the answer of this one.
-_TURNS = 2
-#: Elements after which an input repeats itself: a prime, so no share begins where it does.
-_PERIOD = 1_048_583
-#: Answers are kept of all samples where they fit into this, in bytes, else of the last one alone.
-_KEPT_BYTES = 2**26
 #: A sample whose ranks lie further apart than this, in us, and than this share of its time is no
 #: measurement of the engine.
 _SKEW_US, _SKEW = 2.0, 0.1
@@ -63,33 +53,34 @@ class Batch:
         return median(self.sound_us) if self.sound_us else None
 
 
+class Subject(Protocol):
+    """What is timed: its input before each sample, and what becomes of its answer."""
+
+    def prepare(self, k: int) -> None:
+        """Enqueue what comes before sample `k`."""
+
+    def keep(self, k: int) -> None:
+        """Enqueue what comes behind it."""
+
+    def wrong(self) -> str | None:
+        """Why an answer that was kept is wrong, if one is."""
+
+
 class Stopwatch:
-    """Times calls on arrays of one size. All ranks use it together; it raises RankLost, OutOfMemory
-    and KernelFault."""
+    """Times calls on a subject. All ranks use it together; it raises RankLost and KernelFault."""
 
-    def __init__(self, stage: Stage, backend: TimedBackend, align: Program, n: int) -> None:
-        self._stage, self._backend, self._align, self._n = stage, backend, align, n
-        reduction, ranks, rank = stage.reduction, stage.meeting.size, stage.meeting.rank
-        turns = [[_values(reduction, each, turn, n) for each in range(ranks)]
-                 for turn in range(_TURNS)]  # fmt: skip
-        self._mine = share(stage.collective, reduction, rank, ranks, n)
-        self._right = [_tiled(reduction, expected(reduction, values), n)[self._mine]
-                       for values in turns]  # fmt: skip
-        self._given = [backend.upload(_tiled(reduction, values[rank], n)) for values in turns]
-        self._nbytes = n * reduction.dtype.size
-        kept = SAMPLES if SAMPLES * self._nbytes <= _KEPT_BYTES else 1
-        self._kept = [backend.allocate(self._nbytes) for _ in range(kept)]
+    def __init__(
+        self, stage: Stage, backend: TimedBackend, align: Program, subject: Subject
+    ) -> None:
+        self._stage, self._backend = stage, backend
+        self._align, self._subject = align, subject
         self._gate = backend.gate()
-
-    def close(self) -> None:
-        """Give memory back."""
-        self._backend.free(*self._given, *self._kept)
 
     def batch(self, enqueue: Enqueue, calls: Iterator[int], *, judged: bool = True) -> Batch:
         """Some samples, and a loop; what is not `judged` leaves no answer."""
         marks, host_us = self._samples([enqueue(next(calls)) for _ in range(SAMPLES)], calls)
         own = [self._backend.elapsed_us(start, end) for start, end in marks]
-        every = self._stage.meeting.everybody([own, self._wrong() if judged else None])
+        every = self._stage.meeting.everybody([own, self._subject.wrong() if judged else None])
         by_sample = list(zip(*(times for times, _ in every), strict=True))
         loop = self._loop_us([enqueue(next(calls)) for _ in range(IN_A_LOOP)], calls)
         return Batch(
@@ -104,21 +95,16 @@ class Stopwatch:
         self, launches: Sequence[Launch], calls: Iterator[int]
     ) -> tuple[list[tuple[Any, Any]], float]:
         """The events of samples that have taken place, and the host's us for a call."""
-        backend, windows = self._backend, self._stage.windows
-        given = windows.part(windows.layout.input, self._nbytes)
-        answer = windows.part(windows.layout.output, self._nbytes)
         marks, spent = [], 0.0
         with self._held():
             for k, launch in enumerate(launches):
-                backend.overwrite(given, 0, self._given[k % _TURNS])
-                backend.poison(answer)
+                self._subject.prepare(k)
                 start = self._start(next(calls))
-                began = backend.host_us()
+                began = self._backend.host_us()
                 launch()
-                spent += backend.host_us() - began
-                marks.append((start, backend.mark()))
-                if k >= SAMPLES - len(self._kept):
-                    backend.overwrite(self._kept[k - SAMPLES], 0, answer)
+                spent += self._backend.host_us() - began
+                marks.append((start, self._backend.mark()))
+                self._subject.keep(k)
         return marks, spent / SAMPLES
 
     def _loop_us(self, launches: Sequence[Launch], calls: Iterator[int]) -> float:
@@ -148,26 +134,3 @@ class Stopwatch:
         places = [self._stage.windows.layout.start, number]
         self._backend.launcher(self._align, 1, 32, places)()
         return self._backend.mark()
-
-    def _wrong(self) -> str | None:
-        """Why a kept answer is wrong, if one is."""
-        dtype, mine = self._stage.reduction.dtype, self._mine
-        for k, kept in enumerate(self._kept, SAMPLES - len(self._kept)):
-            got = self._backend.download(kept, dtype.storage, self._n)[mine]
-            off = np.flatnonzero(got != self._right[k % _TURNS])
-            if len(off):
-                return (
-                    f"rank {self._stage.meeting.rank}, n = {self._n}, sample {k + 1}: element "
-                    f"{mine.start + off[0]} is wrong, and {len(off) - 1} more"
-                )
-        return None
-
-
-def _values(reduction: Reduction, rank: int, turn: int, n: int) -> Array:
-    """The elements of a rank in a turn, until they repeat themselves."""
-    return whole(reduction, rank, turn, min(n, _PERIOD))
-
-
-def _tiled(reduction: Reduction, values: Array, n: int) -> Array:
-    """So many stored elements of what repeats itself."""
-    return np.resize(stored(values, reduction.dtype), n)
