@@ -36,7 +36,9 @@ GROUPS = {
         "threshold", "thresholds", "slow", "no_same_code", "cross_device", "allow_gone", "strict",
         "sanitize",
     ),
-    "The machine": ("ranks", "meet", "backend", "device", "max_time", "time_limit", "no_cache"),
+    "The machine": (
+        "gpus", "ranks", "meet", "backend", "device", "max_time", "time_limit", "no_cache",
+    ),
     _LAST: (
         "store", "style", "columns", "everything", "tree", "diff", "static", "ptx", "sass", "check",
         "html",

@@ -39,7 +39,7 @@ from cudareduce.cli.pictures import plot
 from cudareduce.cli.profiling import profile
 from cudareduce.cli.requests import made
 from cudareduce.cli.several import collective
-from cudareduce.cli.streaming import add_from, benched, verified
+from cudareduce.cli.streaming import add_from, add_gpus, benched, verified
 from cudareduce.cli.streams import guard_streams
 from cudareduce.cli.types import Word
 from cudareduce.errors import CudareduceError
@@ -78,6 +78,7 @@ cudareduce bench all --op-expr 'a > b ? a : b' --identity=-INFINITY""",
 @add_strict
 @add_peers
 @add_from
+@add_gpus
 @add_problem
 @click.pass_obj
 def bench_(arguments: list[str], /, **options: Any) -> int:

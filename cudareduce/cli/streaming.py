@@ -1,4 +1,5 @@
-"""`bench` and `verify`, of arrays on the card and, with `--from`, of those that lie elsewhere."""
+"""`bench` and `verify`, of arrays on the card and, with `--from`, of those that lie elsewhere, or,
+with `--gpus`, on several cards."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cudareduce.cli.requests import made
-from cudareduce.cli.types import NO_PLAIN_FILE, Place, Sizes, completed, options_of
+from cudareduce.cli.types import NO_PLAIN_FILE, Count, Place, Sizes, completed, options_of
+from cudareduce.errors import UsageError
+from cudareduce.several.place import MOST_RANKS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -42,16 +45,34 @@ add_from = options_of(
 )  # fmt: skip
 
 
+add_gpus = options_of(
+    click.option("--gpus", type=Count(2, MOST_RANKS), metavar="N",
+                 help="One array over so many GPUs, of which each reduces a share in a process of "
+                 "its own, and the answer on all of them."),
+    click.option("--meet", metavar="FILE|tcp://HOST:PORT",
+                 help="With --gpus: where ranks of a launcher meet.  [default: a file here]"),
+)  # fmt: skip
+_STREAMS, _RANKS = ("source", "chunk"), ("gpus", "meet")
+
+
 def benched(options: Mapping[str, Any]) -> int:
     """What `bench` ends with."""
+    if options["gpus"] is not None:
+        from cudareduce.several.spread.command import SpreadRequest, bench_spread
+
+        if options["source"] is not None:
+            raise UsageError("--gpus and --from: leave one of them out")
+        return bench_spread(made(SpreadRequest, options, _STREAMS))
+    if options["meet"] is not None:
+        raise UsageError("--meet goes with --gpus: give that too")
     if options["source"] is not None:
         from cudareduce.bench.stream.command import StreamBenchRequest, bench_streams
 
-        return bench_streams(made(StreamBenchRequest, options))
+        return bench_streams(made(StreamBenchRequest, options, _RANKS))
     from cudareduce.bench.command import bench
     from cudareduce.bench.request import BenchRequest
 
-    return bench(made(BenchRequest, options, ("source", "chunk")))
+    return bench(made(BenchRequest, options, (*_STREAMS, *_RANKS)))
 
 
 def verified(options: Mapping[str, Any]) -> int:
@@ -63,4 +84,4 @@ def verified(options: Mapping[str, Any]) -> int:
     from cudareduce.bench.request import VerifyRequest
     from cudareduce.bench.verify_command import verify
 
-    return verify(made(VerifyRequest, options, ("source", "chunk")))
+    return verify(made(VerifyRequest, options, _STREAMS))

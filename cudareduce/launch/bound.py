@@ -57,20 +57,21 @@ class Bound:
 
     May raise OutOfMemory when made. A launch that goes wrong is a KernelFault: on the CPU when it
     is enqueued, on the GPU when it is waited for. A `workspace` that is given holds what launches
-    of this kernel have left there, of whatever size, and is not freed here.
+    of this kernel have left there, of whatever size, and is not freed here, nor is an `out` for the
+    answers.
     """
 
     def __init__(
         self, backend: Backend, plan: Plan, programs: Programs, given: Buffer,
-        workspace: Buffer | None = None, other: Buffer | None = None,
+        workspace: Buffer | None = None, other: Buffer | None = None, out: Buffer | None = None,
     ) -> None:  # fmt: skip
         self.plan = plan
         self._backend = backend
         reduction = plan.problem.reduction
-        self.out = backend.allocate(plan.room * reduction.result_size)
+        self.out = out or backend.allocate(plan.room * reduction.result_size)
         self._buffers: dict[str, Buffer] = {"in": given, "out": self.out}
         self._buffers |= {} if other is None else {"other": other}
-        self._shared = () if workspace is None else (workspace,)
+        self._shared = tuple(buffer for buffer in (workspace, out) if buffer is not None)
         for name, nbytes in plan.scratch.items():
             shared = workspace if name == "workspace" else None
             self._buffers[name] = shared or backend.allocate(nbytes)

@@ -60,12 +60,13 @@ def operator_text(op: Operator, folder: Path | None = None) -> str:
 
 def prelude(
     reduction: Reduction, stage: Stage, block: int, items: int, vector: int, *,
-    maps: bool = False, folder: Path | None = None,
+    maps: bool = False, folder: Path | None = None, out: str = "",
 ) -> str:  # fmt: skip
     """C++ declarations of types, operator and launch constants for one stage of a reduction:
     `block` threads of `items` elements each, `vector` of which a thread loads at once. A kernel
     that `maps` has the map in its own text; for others lifting an element maps it. The texts of
-    operators are those in `folder`, by default this package's."""
+    operators are those in `folder`, by default this package's. Where answers are more than stored,
+    `out` declares the type Out, to which they are assigned."""
     lowest, highest = _limits(reduction.acc)
     lines = (
         [f"#include <{_HEADERS[reduction.dtype.name]}>"] if reduction.dtype.name in _HEADERS else []
@@ -81,7 +82,7 @@ def prelude(
     lifts, finishes = stage in ("only", "first"), stage in ("only", "last")
     lines += [
         f"using In = {'Element' if lifts else 'Acc'};",
-        f"using Out = {'Result' if finishes else 'Acc'};",
+        "" if out else f"using Out = {'Result' if finishes else 'Acc'};",
         "struct Op : Operator {",
     ]
     if not lifts:
@@ -97,7 +98,7 @@ def prelude(
         "};",
         f"[[maybe_unused]] constexpr unsigned BLOCK = {block}, ITEMS = {items}, VECTOR = {vector};",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + out
 
 
 def stage_of(reduction: Reduction, index: int, count: int) -> Stage:
@@ -109,16 +110,19 @@ def stage_of(reduction: Reduction, index: int, count: int) -> Stage:
     return "last" if index == count - 1 else "middle"
 
 
-def source(kernel: Kernel, reduction: Reduction, stage: Stage, block: int, items: int) -> Source:
+def source(
+    kernel: Kernel, reduction: Reduction, stage: Stage, block: int, items: int, out: str = ""
+) -> Source:
     """The translation unit of a kernel for one stage of a reduction, with `block` threads a block
-    and `items` elements a thread; where the header counts them in bytes, partials as many bytes."""
+    and `items` elements a thread; where the header counts them in bytes, partials as many bytes.
+    `out` is as in `prelude`."""
     first = stage in ("only", "first")
     size = reduction.dtype.size if first else reduction.acc_size
     if kernel.items_bytes and not first:
         items = max(1, items * reduction.dtype.size // size)
     head = prelude(
         reduction, stage, block, items, kernel.vector_of(size),
-        maps=kernel.map is not None, folder=kernel.prelude,
+        maps=kernel.map is not None, folder=kernel.prelude, out=out,
     )  # fmt: skip
     if kernel.fixed_warps:
         head += f"constexpr unsigned FIXED_WARPS = {kernel.fixed_warps};\n"

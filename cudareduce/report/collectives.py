@@ -21,13 +21,12 @@ _LEGEND = (
 )
 
 
-def collective_sections(run: Run) -> list[Section]:
-    """A section for each size that was timed, and one for all that was verified alone."""
-    timed = {_problem(r) for r in run.records if r.time_us is not None}
+def collective_sections(run: Run, records: Sequence[Record]) -> list[Section]:
+    """Of these records of a run a section for each size that was timed, and one for all that was
+    verified alone."""
+    timed = {_problem(r) for r in records if r.time_us is not None}
     groups: dict[tuple[object, ...], list[Record]] = {}
-    for r in run.records:
-        if r.ranks is None:
-            continue
+    for r in records:
         *what, n = _problem(r)
         groups.setdefault((*what, n if _problem(r) in timed else None), []).append(r)
     return [_section(run, group, timed=n is not None) for (*_, n), group in groups.items()]

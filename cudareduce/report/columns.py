@@ -141,10 +141,26 @@ COLUMNS: dict[str, Column] = {
     "algbw": Column("algbw", lambda r: plain_text(r.algbw_gb_s)),
     "busbw": Column("busbw", lambda r: plain_text(r.busbw_gb_s)),
     "link": Column("%link", lambda r: share_text(r.pct_link)),
+    "over": Column("over us", lambda r: plain_text(_over(r), 2)),
+    "scaling": Column("scaling%", lambda r: share_text(_scaling(r))),
     "skew": Column("skew us", lambda r: plain_text(r.skew_us, 2)),
     "loop": Column("loop us", lambda r: plain_text(r.loop_us)),
     "reasons": Column("throttled", lambda r: r.event_reasons or DASH),
 }
+
+
+def _over(record: Record) -> float | None:
+    """How much longer than the shares alone it took."""
+    if record.time_us is None or record.local_us is None or record.local_us == record.time_us:
+        return None
+    return record.time_us - record.local_us
+
+
+def _scaling(record: Record) -> float | None:
+    """The share of the time that the shares alone took, in per cent."""
+    if record.time_us is None or record.local_us is None:
+        return None
+    return 100 * record.local_us / record.time_us
 
 
 def chosen(records: Sequence[Record], more: Sequence[str]) -> list[Column]:

@@ -23,6 +23,7 @@ from cudareduce.report.columns import label as _label
 from cudareduce.report.launched import choice_notes, few_blocks_notes
 from cudareduce.report.numbers import DASH, error_text, plain_text, size_text, sms_text
 from cudareduce.report.section import Section
+from cudareduce.report.spread import spread_sections
 from cudareduce.results.record import Record, Run
 
 _What = TypeVar("_What")
@@ -37,7 +38,10 @@ def sections(
 ) -> list[Section]:
     """A section for each reduction and size of a run, with `more` columns than usual; remarks on
     the run as a whole stand below the last."""
-    found = collective_sections(run)
+    together = [r for r in run.records if r.ranks is not None]
+    # a collective is no kernel, and so has no threads
+    found = collective_sections(run, [r for r in together if r.block is None])
+    found += spread_sections(run, [r for r in together if r.block is not None])
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in run.records:
         if r.ranks is not None:

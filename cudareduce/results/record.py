@@ -45,7 +45,9 @@ class Record:
     Of a collective, which `kernel` then names, `engine` did it among `ranks` that hold `n` elements
     each; `time_us` is the slowest rank's from a common start, `skew_us` how far behind the quickest
     that was, `loop_us` what one of several calls back to back took. `algbw_gb_s` and `busbw_gb_s`
-    are as nccl-tests defines them, `pct_link` the latter's share of what the links carried.
+    are as nccl-tests defines them, `pct_link` the latter's share of what the links carried. Where
+    `kernel` is none, the `n` elements of one array lay on all `ranks`, and `local_us` is what their
+    shares took in the same rounds, combined by nobody.
     Where `source` is `host` or `file`, the array lay in the host's memory or in a file, and `way`
     is how it came to the kernel: `pinned`, copied in chunks of `chunk_bytes` while the one before
     is reduced, `pageable`, the same from memory that is not kept in place, `mapped`, read by the
@@ -130,6 +132,7 @@ class Record:
     ranks: int | None = None
     engine: str | None = None
     skew_us: float | None = None
+    local_us: float | None = None
     loop_us: float | None = None
     algbw_gb_s: float | None = None
     busbw_gb_s: float | None = None

@@ -35,7 +35,8 @@ from cudareduce.several.trial import Trial, steps_of, tried
 _RANKS = 2
 #: What a rank holds of each element that a rank puts in, at least.
 _ELEMENT_BYTES = 8
-_SHARED = "Ranks share a GPU, and take turns on it: answers are checked, nothing is timed."
+#: What is said where times would be of no use.
+SHARED = "Ranks share a GPU, and take turns on it: answers are checked, nothing is timed."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ def collective(request: CollectiveRequest) -> int:
         raise UsageError(
             f"--ranks {request.ranks}: {here.launcher} has started {here.size}; leave --ranks out"
         )
-    with meet(here, _where(here, request)) as meeting:
+    with meet(here, meeting_place(here, request.meet)) as meeting:
         return _take_part(request, chosen, meeting, here)
 
 
@@ -108,10 +109,10 @@ def _kernels(request: CollectiveRequest) -> list[Exchange]:
     return some
 
 
-def _where(here: Place, request: CollectiveRequest) -> str:
-    """Where the ranks meet, if nobody says: a file that bears the job's name."""
-    if request.meet:
-        return request.meet
+def meeting_place(here: Place, asked: str | None) -> str:
+    """Where the ranks meet: if nobody says, at a file that bears the job's name."""
+    if asked:
+        return asked
     if here.launcher == OWN.name:
         return here.job
     return f".cudareduce-{re.sub(r'[^0-9A-Za-z.-]', '_', here.job)}.json"
@@ -127,7 +128,7 @@ def _take_part(
     _agree(request, chosen, meeting, spec)
     lonely = all(meeting.everybody(here.local_rank < gpus))
     if spec.timed and not lonely:
-        remarks = (*remarks, _SHARED)
+        remarks = (*remarks, SHARED)
     for remark in remarks if first else ():
         say(remark)
     trial = Trial(

@@ -124,7 +124,12 @@ def source(kernel: Exchange, reduction: Reduction, ranks: int, stumble: int = 0)
 
 def helper(file: str, entry: str, reduction: Reduction, ranks: int) -> Source:
     """The translation unit of a kernel that exchanges nothing, and is there to measure."""
-    return Source(_start(reduction, 32, ranks) + device_text(file), entry, _DEVICE / file)
+    return helper_source(_start(reduction, 32, ranks), file, entry)
+
+
+def helper_source(start: str, file: str, entry: str) -> Source:
+    """The translation unit of a kernel of the package behind such a `start`."""
+    return Source(start + device_text(file), entry, _DEVICE / file)
 
 
 def _start(reduction: Reduction, block: int, ranks: int, stumble: int = 0) -> str:

@@ -44,7 +44,7 @@ def measure(
 ) -> tuple[list[Measured], Links]:  # fmt: skip
     """All engines at all sizes; those of mail where the array has at most `most_mail` elements. All
     ranks do so together. Raises RankLost, OutOfMemory and KernelFault."""
-    align, *both = _helpers(stage)
+    align, both = aligned(stage), _links(stage)
     found, links = [], Links()
     for n in sizes:
         entrants: dict[str, Enqueue] = {
@@ -66,9 +66,17 @@ def measure(
     return found, links
 
 
-def _helpers(stage: Stage) -> list[Program]:
-    """What aligns, reads and writes, compiled, with the windows set."""
-    wanted = (("align.cu", "align"), ("links.cu", "link_read"), ("links.cu", "link_write"))
+def aligned(stage: Stage) -> Program:
+    """What all GPUs leave at one time, compiled, with the windows set."""
+    return _helpers(stage, ("align.cu", "align"))[0]
+
+
+def _links(stage: Stage) -> list[Program]:
+    """What reads and writes over the links."""
+    return _helpers(stage, ("links.cu", "link_read"), ("links.cu", "link_write"))
+
+
+def _helpers(stage: Stage, *wanted: tuple[str, str]) -> list[Program]:
     ranks = stage.meeting.size
     sources = [helper(file, entry, stage.reduction, ranks) for file, entry in wanted]
     return in_windows(stage, stage.backend.build(sources))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any
 
 from cudareduce.backend import BackendName
 from cudareduce.intervals import interval, known, noise_pct
@@ -13,6 +14,7 @@ from cudareduce.results.record import Record
 from cudareduce.several.collectives import Collective
 from cudareduce.several.examine import REPEATS, Finding
 from cudareduce.several.measure import Links, Measured
+from cudareduce.several.stopwatch import Batch
 
 #: busbw over algbw among n ranks: what each link carries of the array, one way. Source: nccl-tests,
 #: doc/PERFORMANCE.md.
@@ -21,6 +23,8 @@ _WIRE: dict[Collective, Callable[[int], float]] = {
     "reduce-scatter": lambda n: (n - 1) / n,
     "reduce": lambda n: 1.0,
 }
+#: Why there is no time.
+APART = "the ranks were apart in every sample: see what else runs on these GPUs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,31 +57,42 @@ class Recorder:
         wrong = finding.wrong or next((batch.wrong for batch in batches if batch.wrong), None)
         if wrong:
             return replace(plain, verdict="fail", reason=wrong)
-        rounds = tuple(batch.median_us for batch in batches)
-        times = known(rounds)
-        if not times:
-            apart = "the ranks were apart in every sample: see what else runs on these GPUs"
-            return replace(plain, reason=apart)
-        nbytes, us = measured.n * self.reduction.dtype.size, median(times)
-        low, high = interval(times) or (None, None)
-        sound = [time for batch in batches for time in batch.sound_us]
-        algbw = _gb_s(nbytes, us)
+        nbytes = measured.n * self.reduction.dtype.size
+        figures = times_of(batches, nbytes)
+        if not figures:
+            return replace(plain, reason=APART)
+        algbw = figures["gb_s"]
         busbw = algbw * _WIRE[self.collective](self.ranks)
         return replace(
-            plain, time_us=us, time_us_low=low, time_us_high=high, time_us_min=min(sound),
-            noise_pct=noise_pct(sound), samples=len(sound), rounds_us=rounds,
-            discarded=sum(len(batch.times_us) - len(batch.sound_us) for batch in batches),
-            host_us=median(batch.host_us for batch in batches),
-            bytes=nbytes, gb_s=algbw, gb_s_low=high and _gb_s(nbytes, high),
-            gb_s_high=low and _gb_s(nbytes, low), algbw_gb_s=algbw, busbw_gb_s=busbw,
-            pct_link=links.write_gb_s and 100 * busbw / links.write_gb_s,
-            skew_us=median(skew for batch in batches for skew in batch.skews_us),
-            loop_us=median(batch.loop_us for batch in batches),
+            plain, algbw_gb_s=algbw, busbw_gb_s=busbw,
+            pct_link=links.write_gb_s and 100 * busbw / links.write_gb_s, **figures,
         )  # fmt: skip
 
     def on_host(self, finding: Finding, n: int, host_us: float) -> Record:
         """A record of an engine that takes place on the host, by whose clock alone it is timed."""
         return replace(self.verified(finding), n=n, host_us=host_us)
+
+
+def times_of(batches: Sequence[Batch], nbytes: int) -> dict[str, Any]:
+    """The fields that tell how long calls on so many bytes took; none where ranks were apart in
+    every sample."""
+    rounds = tuple(batch.median_us for batch in batches)
+    times = known(rounds)
+    if not times:
+        return {}
+    us = median(times)
+    low, high = interval(times) or (None, None)
+    sound = [time for batch in batches for time in batch.sound_us]
+    return {
+        "time_us": us, "time_us_low": low, "time_us_high": high, "time_us_min": min(sound),
+        "noise_pct": noise_pct(sound), "samples": len(sound), "rounds_us": rounds,
+        "discarded": sum(len(batch.times_us) - len(batch.sound_us) for batch in batches),
+        "host_us": median(batch.host_us for batch in batches),
+        "bytes": nbytes, "gb_s": _gb_s(nbytes, us), "gb_s_low": high and _gb_s(nbytes, high),
+        "gb_s_high": low and _gb_s(nbytes, low),
+        "skew_us": median(skew for batch in batches for skew in batch.skews_us),
+        "loop_us": median(batch.loop_us for batch in batches),
+    }  # fmt: skip
 
 
 def _gb_s(nbytes: int, us: float) -> float:

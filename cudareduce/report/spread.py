@@ -1,0 +1,56 @@
+"""One array on several GPUs: a table for each reduction and length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cudareduce.report.columns import COLUMNS, Column, answer_text
+from cudareduce.report.numbers import size_text
+from cudareduce.report.section import Section
+from cudareduce.results.record import Record, Run
+
+_TIMED = ("kernel", "engine", "time", "over", "scaling", "skew", "loop", "distinct")
+_LEGEND = (
+    "us: of the slowest rank, from a start that all share; over us and scaling%: beside local, the "
+    "shares of which nobody combines anything, in the same rounds; skew us: how far the ranks lie "
+    "apart; loop us: a call of several back to back"
+)
+_ENGINE = Column("engine", lambda r: r.engine or "")
+_NAME = Column("kernel", lambda r: r.name or r.kernel)
+_VERIFIED = (_NAME, _ENGINE, Column("answer", answer_text), COLUMNS["distinct"],
+             Column("calls", lambda r: str(r.tried_launches or "-")))  # fmt: skip
+
+
+def spread_sections(run: Run, records: Sequence[Record]) -> list[Section]:
+    """A section for each reduction and length among these records of a run."""
+    groups: dict[tuple[object, ...], list[Record]] = {}
+    for r in records:
+        groups.setdefault((r.op, r.map, r.dtype, r.acc, r.n, r.ranks), []).append(r)
+    return [_section(run, group) for group in groups.values()]
+
+
+def _section(run: Run, records: Sequence[Record]) -> Section:
+    first = records[0]
+    shown = [r for r in records if r.verdict != "skip"]
+    timed = any(r.time_us is not None for r in shown)
+    what = f"{first.reduced} of {size_text(first.n)} {first.dtype} on {first.ranks} ranks"
+    title = f"{what}, {first.timing}, {run.device.name}" if timed else (
+        f"{what}, {run.device.name}: answers only, nothing is timed"
+    )  # fmt: skip
+    own = {"kernel": _NAME, "engine": _ENGINE}
+    columns = [own.get(name) or COLUMNS[name] for name in _TIMED] if timed else list(_VERIFIED)
+    notes = [f"{_called(r)}: skipped: {r.reason}" for r in records if r.verdict == "skip"]
+    notes += [f"{_called(r)}: WRONG: {r.reason}" for r in shown if r.verdict == "fail"]
+    notes += [f"{_called(r)}: {r.reason}" for r in shown if r.verdict == "pass" and r.reason]
+    notes += dict.fromkeys(f"{r.kernel}: {r.chosen}, {r.block} threads x {r.items} elements"
+                           for r in records if r.chosen)  # fmt: skip
+    notes.append("right: the same bits on all ranks")
+    return Section(
+        title, tuple(column.heading for column in columns),
+        tuple(tuple(column.cell(r) for column in columns) for r in shown),
+        (*notes, *([_LEGEND] if timed else [])), texts=2 if timed else 3,
+    )  # fmt: skip
+
+
+def _called(record: Record) -> str:
+    return f"{record.name or record.kernel} {record.engine}".rstrip()

@@ -1,0 +1,1 @@
+"""One array that lies on several GPUs, reduced to one answer on all of them."""

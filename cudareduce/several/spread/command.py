@@ -1,0 +1,188 @@
+"""`bench --gpus`: kernels on an array that is spread over several ranks, one a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cudareduce.backends import gpu_count
+from cudareduce.bench.cases import cases
+from cudareduce.bench.memory import why_too_large
+from cudareduce.bench.request import BenchRequest, bench_settings, chosen, opened
+from cudareduce.bench.session import Session
+from cudareduce.errors import EnvironmentProblem, UsageError
+from cudareduce.launch.case import Case
+from cudareduce.library.registry import Choice, load_registry
+from cudareduce.problem.operators import Reduction
+from cudareduce.progress import say
+from cudareduce.report.publish import publish
+from cudareduce.report.sections import sections
+from cudareduce.results.provenance import tool
+from cudareduce.results.record import Record, Run
+from cudareduce.results.store import run_texts
+from cudareduce.several.arrival import meet
+from cudareduce.several.command import SHARED, meeting_place
+from cudareduce.several.meeting import Meeting
+from cudareduce.several.place import Place, place
+from cudareduce.several.spread.content import OPS
+from cudareduce.several.spread.records import SpreadRecorder
+from cudareduce.several.spread.trial import Tried, steps, tried
+from cudareduce.several.start import start
+from cudareduce.several.stopwatch import IN_A_LOOP, SAMPLES
+from cudareduce.verify.verdict import Verdict
+
+#: What a rank's processes hold of each element of the array, without GPUs.
+_ELEMENT_BYTES = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpreadRequest:
+    """What is to be benched, on arrays of which each of `gpus` ranks has a share; they `meet`
+    somewhere."""
+
+    bench: BenchRequest
+    gpus: int
+    meet: str | None = None
+
+
+def bench_spread(request: SpreadRequest) -> int:
+    """Start the ranks, or be one of them: verify, time, print, store; the exit code. Raises
+    UsageError, EnvironmentProblem and RankLost."""
+    _refuse(request)
+    here = place(os.environ)
+    if here is None:
+        _check_room(request)
+        return start(request.gpus, request.bench.argv)
+    if request.gpus != here.size:
+        raise UsageError(
+            f"--gpus {request.gpus}: {here.launcher} has started {here.size} ranks; give that"
+        )
+    with meet(here, meeting_place(here, request.meet)) as meeting:
+        return _take_part(request, meeting, here)
+
+
+def _refuse(request: SpreadRequest) -> None:
+    """What arrays on several GPUs have no place for is a UsageError."""
+    bench = request.bench
+    timing, problem = bench.timing, bench.problem
+    given = {
+        "--peers": bool(bench.peers), "--sms": bool(bench.selection.sms), "--graph": timing.graph,
+        "--energy": timing.energy, "--timing": timing.timing != ("cold",),
+        "--region": timing.region != "total", "--baseline-kernel": bool(timing.baseline_kernel),
+        "--rows": problem.rows != 1, "--map": bool(bench.selection.map),
+        "--op-expr": bool(problem.op_expr), "--pattern": timing.pattern != "random",
+        "--max-time": bench.machine.max_time is not None, "--columns": bool(bench.columns),
+        "--device": bench.machine.device != 0,
+    }  # fmt: skip
+    names = [name for name, there in given.items() if there]
+    if names:
+        raise UsageError(f"--gpus measures one array on several GPUs: leave out "
+                         f"{' and '.join(names)}")  # fmt: skip
+    for n in problem.n or ():
+        if n < request.gpus:
+            raise UsageError(f"--n {n}: give at least an element for each of {request.gpus} ranks")
+    for op in problem.op or ():
+        if op not in OPS:
+            raise UsageError(f"--op {op}: --gpus takes {', '.join(OPS)}")
+
+
+def _check_room(request: SpreadRequest) -> None:
+    """An EnvironmentProblem where this host does not hold what ranks without GPUs make."""
+    too_large = why_too_large(max(request.bench.problem.n or (1,)) * _ELEMENT_BYTES)
+    if too_large and not gpu_count():
+        raise EnvironmentProblem(
+            f"what ranks make of so many elements {too_large}; give a smaller --n"
+        )
+
+
+def _take_part(request: SpreadRequest, meeting: Meeting, here: Place) -> int:
+    """What one rank does; the code that all end with."""
+    first, gpus = meeting.rank == 0, gpu_count()
+    machine = replace(
+        request.bench.machine, device=here.local_rank % max(1, gpus),
+        quiet=request.bench.machine.quiet or not first,
+    )  # fmt: skip
+    bench = replace(request.bench, machine=machine)
+    settings = bench_settings(bench)
+    registry = load_registry(bench.selection.folders)
+    choices = list(map(_leaving_partials, chosen(bench, registry, machine.quiet)))
+    if first:
+        bench.outputs.check(*(choice.kernel.path for choice in choices))
+    with opened(machine, settings) as session:
+        _agree(request, choices, session, meeting)
+        lonely = all(meeting.everybody(here.local_rank < gpus))
+        timed = session.spec.timed and lonely
+        if session.spec.timed and not lonely:
+            say(SHARED, machine.quiet)
+        records = _records(session, choices, meeting, timed=timed)
+        device = session.backend.info()
+    if first:
+        protocol = _protocol(request, timed=timed)
+        run = Run(tool(bench.argv), device, protocol, tuple(records))
+        publish(bench.outputs, sections(run), run_texts(run))
+    return int(meeting.share(3 if any(r.verdict == "fail" for r in records) else 0))
+
+
+def _leaving_partials(choice: Choice) -> Choice:
+    """A choice that `auto` makes among kernels that have a value beside the place they find."""
+    places = [kernel for kernel in choice.among if kernel.finish == "one_word" and
+              "argmax" in kernel.ops]  # fmt: skip
+    return replace(choice, among=tuple(k for k in choice.among if k not in places))
+
+
+def _records(
+    session: Session, choices: Sequence[Choice], meeting: Meeting, *, timed: bool
+) -> list[Record]:
+    """Of every reduction and length, of all kernels that take it."""
+    settings, found = session.settings, []
+    for n in settings.sizes:
+        recorder = SpreadRecorder(n, meeting.size, session.backend.name)
+        # `auto` takes what is best for a share
+        session.settings = replace(settings, sizes=(-(-n // meeting.size),))
+        for reduction, some in cases(session, choices).items():
+            found += recorder.records(_tried(session, reduction, some, n, meeting, timed=timed))
+    return found
+
+
+def _tried(
+    session: Session, reduction: Reduction, some: Sequence[tuple[Case, Verdict | None]], n: int,
+    meeting: Meeting, *, timed: bool,
+) -> list[Tried]:  # fmt: skip
+    left = [Tried(case, "", None, verdict.reason) for case, verdict in some if verdict]
+    rounds = session.settings.rounds
+    what = "measuring" if timed else "verifying"
+    name = f"{what} {reduction.op.name} of {reduction.dtype.name} on {meeting.size} ranks"
+    with session.phase(name, steps(rounds, timed=timed)) as bar:
+        taken = [replace(case, only=None) for case, verdict in some if not verdict]
+        return left + tried(
+            reduction, taken, n, rounds, meeting, session.backend, bar.step, timed=timed
+        )
+
+
+def _agree(
+    request: SpreadRequest, choices: Sequence[Choice], session: Session, meeting: Meeting
+) -> None:
+    """A UsageError where ranks were asked for different things: they would not meet in a call."""
+    settings = session.settings
+    asked = [
+        [choice.kernel.id + choice.kernel.sha for choice in choices], list(settings.sizes),
+        [f"{r.op.name} {r.dtype.name} {r.acc.name}" for r in settings.reductions],
+        settings.rounds, settings.block, settings.items, session.backend.name,
+    ]  # fmt: skip
+    if len({json.dumps(each) for each in meeting.everybody(asked)}) > 1:
+        raise UsageError(
+            "ranks were asked for different things: start all with the same command, and the "
+            "same kernels"
+        )
+
+
+def _protocol(request: SpreadRequest, *, timed: bool) -> dict[str, Any]:
+    """How it was measured, and what was asked for."""
+    return {
+        "kernels": list(request.bench.selection.kernels or ("all",)), "gpus": request.gpus,
+        "rounds": request.bench.timing.rounds if timed else None, "samples": SAMPLES,
+        "loop": IN_A_LOOP,
+    }  # fmt: skip

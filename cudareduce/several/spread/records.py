@@ -1,0 +1,57 @@
+"""From what was tried to records: times beside those of the shares alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from cudareduce.backend import BackendName
+from cudareduce.bench.records import chosen_of
+from cudareduce.intervals import known
+from cudareduce.results.record import Record
+from cudareduce.several.examine import REPEATS
+from cudareduce.several.records import APART, times_of
+from cudareduce.several.spread.share import cold
+from cudareduce.several.spread.trial import Tried
+from cudareduce.several.spread.ways import Local
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadRecorder:
+    """What records of one array have in common: its `n` elements lie on so many `ranks`."""
+
+    n: int
+    ranks: int
+    backend: BackendName
+
+    def records(self, found: Sequence[Tried]) -> list[Record]:
+        """A record of each way, those of a kernel one after the other."""
+        alone = {one.case: one for one in found if one.way == Local.name}
+        return [self._record(one, alone.get(one.case)) for one in found]
+
+    def _record(self, one: Tried, alone: Tried | None) -> Record:
+        case, finding = one.case, one.finding
+        wrong = finding.wrong if finding else None
+        wrong = wrong or next((batch.wrong for batch in one.batches if batch.wrong), None)
+        verdict = "skip" if one.refusal else "fail" if wrong else "pass"
+        shares = self.n * case.reduction.dtype.size / self.ranks
+        plain = Record(
+            kernel=case.kernel.id, op=case.reduction.op.name, dtype=case.reduction.dtype.name,
+            acc=case.reduction.acc.name, n=self.n, rows=1, block=case.block, items=case.items,
+            grid=None, passes=None, backend=self.backend, scope=case.kernel.scope,
+            timing="cold" if cold(shares) else "warm", region="total", pattern="exact",
+            verdict=verdict, reason=one.refusal or wrong or "", suite=case.suite, name=case.name,
+            source_sha=case.kernel.sha, cause="unfit" if one.refusal else None,
+            distinct=finding.distinct if finding else None,
+            launches=REPEATS if finding and finding.distinct is not None else None,
+            tried_launches=finding.calls if finding else None,
+            chosen=chosen_of(case.kernel), ranks=self.ranks, engine=one.way,
+        )  # fmt: skip
+        if verdict != "pass" or not one.batches:
+            return plain
+        figures = times_of(one.batches, self.n * case.reduction.dtype.size)
+        if not figures:
+            return replace(plain, reason=APART)
+        times = known(tuple(batch.median_us for batch in alone.batches)) if alone else ()
+        return replace(plain, local_us=median(times) if times else None, **figures)

@@ -1,0 +1,116 @@
+"""The texts of a kernel that leaves a partial, or hands it on to all ranks itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cudareduce.backend import Program, Source
+from cudareduce.errors import BuildError
+from cudareduce.launch.case import Case, Programs
+from cudareduce.launch.plan import Plan
+from cudareduce.launch.prelude import Stage as PassStage
+from cudareduce.launch.prelude import Unit, prelude, source
+from cudareduce.problem.operators import Reduction
+from cudareduce.several.engines import Stage, in_windows
+from cudareduce.several.exchange import device_text, helper_source, shared
+
+#: What each pass leaves where no answer is to be made of it.
+_UNFINISHED: dict[PassStage, PassStage] = {"only": "first", "last": "middle"}
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a plan launches: kernels that leave a partial, those that hand it on, or why there are
+    none, and what combines partials behind a kernel, or when they have been brought together."""
+
+    alone: Programs
+    fused: Programs | str
+    behind: Program
+    gathered: Program
+
+
+def built(stage: Stage, case: Case, plan: Plan, stumble: int = 0) -> Built | str:
+    """All of it, compiled by rank 0 first, or why the kernel leaves no partial. Raises RankLost."""
+    meeting = stage.meeting
+    if meeting.rank > 0:
+        meeting.barrier()
+    made = _compiled(stage, case, plan, stumble)
+    if meeting.rank == 0:
+        meeting.barrier()
+    return made
+
+
+def _compiled(stage: Stage, case: Case, plan: Plan, stumble: int) -> Built | str:
+    out = _out(case.reduction, stage.meeting.size, stumble)
+    alone = {step.unit: _source(case, _left(step.stage, plan), step.link) for step in plan.passes}
+    why_not = why_not_fused(plan)
+    fused = {} if why_not else {step.unit: _source(case, "first", 0, out) for step in plan.passes}
+    head = prelude(case.reduction, "first", 32, 1, 1, out=out)
+    helpers = [helper_source(head, f"{entry}.cu", entry) for entry in ("spread", "gathered")]
+    texts = [*alone.values(), *fused.values(), *helpers]
+    found = dict(zip(texts, stage.backend.build(texts), strict=True))
+    for error in (found[text] for text in alone.values()):
+        if isinstance(error, BuildError):
+            return f"does not compile where it is to leave a partial: {_first_error(error)}"
+    refused = next((found[text] for text in fused.values()
+                    if isinstance(found[text], BuildError)), None)  # fmt: skip
+    behind, gathered = in_windows(stage, [found[text] for text in helpers])
+    handing = {} if refused or why_not else _programs(fused, found)
+    in_windows(stage, list(handing.values()))
+    handed = "does more with its answer than to assign it once" if refused else why_not
+    return Built(
+        alone=_programs(alone, found),
+        fused=handed or handing,
+        behind=behind, gathered=gathered,
+    )  # fmt: skip
+
+
+def _programs(
+    texts: Mapping[Unit, Source], found: Mapping[Source, Program | BuildError | None]
+) -> Programs:
+    """The programs of texts that have compiled."""
+    programs: dict[Unit, Program] = {}
+    for unit, text in texts.items():
+        program = found[text]
+        assert program is not None  # there was no deadline
+        assert not isinstance(program, BuildError)
+        programs[unit] = program
+    return programs
+
+
+def _first_error(error: BuildError) -> str:
+    """What the first of a compiler's lines says that names an error."""
+    lines = str(error).splitlines()
+    return next((line.partition("error: ")[2] for line in lines if "error: " in line), lines[0])
+
+
+def why_not_fused(plan: Plan) -> str:
+    """Why the kernel's own last block cannot hand the partial on; empty if it can."""
+    if len(plan.passes) > 1:
+        return "takes several launches"
+    if plan.preset or plan.folds_on_host:
+        return "has no block that has the whole sum"
+    return ""
+
+
+def _left(stage: PassStage, plan: Plan) -> PassStage:
+    """The stage that leaves a partial where another one leaves an answer."""
+    if stage == "only" and len(plan.passes) > 1:  # which has no answer to make
+        return stage
+    return _UNFINISHED.get(stage, stage)
+
+
+def _source(case: Case, stage: PassStage, link: int, out: str = "") -> Source:
+    kernel = case.kernel.chain[link]
+    block, items = (kernel.block, kernel.items) if link else (case.block, case.items)
+    return source(kernel, case.reduction, stage, block, items, out)
+
+
+def _out(reduction: Reduction, ranks: int, stumble: int) -> str:
+    """What a kernel assigns to, so that its partial goes to all ranks."""
+    indexed = "true" if reduction.op.indexed else "false"
+    return (
+        shared(ranks, stumble) + f"constexpr bool INDEXED = {indexed};\n"
+        + device_text("spread.cuh")
+    )  # fmt: skip

@@ -1,0 +1,122 @@
+"""One array of each length over all ranks: every way verified, then timed in the same rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, cycle
+
+from cudareduce.backend import Backend, Launch
+from cudareduce.gpu.peer_memory import IpcMemory
+from cudareduce.launch.case import Case
+from cudareduce.problem.operators import Reduction
+from cudareduce.several.arrays import TURNS
+from cudareduce.several.engines import Stage
+from cudareduce.several.examine import Finding
+from cudareduce.several.measure import UNCOUNTED, aligned, in_rounds
+from cudareduce.several.meeting import Meeting
+from cudareduce.several.spread.content import Content
+from cudareduce.several.spread.examine import examined
+from cudareduce.several.spread.share import Share, Timed, cleared, on_share
+from cudareduce.several.spread.ways import Host, Local, Way
+from cudareduce.several.stopwatch import SAMPLES, Batch, Enqueue, Stopwatch
+from cudareduce.several.windows import Allocate, device_windows, layout, mapped_windows
+
+#: Elements of an array that is verified by itself at most, where timed calls verify longer ones.
+_ALONE = 2**22
+#: Bytes of mail: two halves of what all ranks send, 16 bytes of a partial at most as four words of
+#: 8, and the number of the call.
+_WORD_BYTES, _WORDS = 8, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of a way of a case at a length: what was found of its answers, why there is none,
+    and its samples by rounds."""
+
+    case: Case
+    way: str
+    finding: Finding | None
+    refusal: str | None = None
+    batches: tuple[Batch, ...] = ()
+
+
+def steps(rounds: int, *, timed: bool) -> int:
+    """How often a trial tells of its progress."""
+    return 1 + (rounds + UNCOUNTED if timed else 0)
+
+
+def tried(
+    reduction: Reduction, cases: Sequence[Case], n: int, rounds: int, meeting: Meeting,
+    backend: Backend, progress: Callable[[], None], *, timed: bool,
+    allocate: Allocate = IpcMemory,
+) -> list[Tried]:  # fmt: skip
+    """All ways of all cases on an array of `n` elements, the same on all ranks. Raises RankLost,
+    BuildError, OutOfMemory, KernelFault and EnvironmentProblem."""
+    mail = _WORD_BYTES * (1 + 2 * meeting.size * _WORDS)
+    parts = layout(meeting.size, 0, mail)
+    windows = (
+        device_windows(meeting, parts, allocate) if backend.timed()
+        else mapped_windows(meeting, parts)
+    )  # fmt: skip
+    with windows as held:
+        stage = Stage(backend, meeting, held, "all-reduce", reduction)
+        findings, refusals = examined(stage, list(cases), min(n, _ALONE) if timed else n)
+        progress()
+        found = [Tried(case, way, finding) for (case, way), finding in findings.items()]
+        found += [Tried(case, way, None, why) for (case, way), why in refusals.items()]
+        right = {key for key, finding in findings.items() if not finding.wrong}
+        if not timed or not right:
+            return found
+        batches = _timed(stage, [c for c in cases if any(c == case for case, _ in right)], n,
+                         rounds, right, progress)  # fmt: skip
+        found = [t for t in found if (t.case, t.way) not in batches]
+        return found + [Tried(case, way, findings.get((case, way)), None, some)
+                        for (case, way), some in batches.items()]  # fmt: skip
+
+
+def _timed(
+    stage: Stage, cases: list[Case], n: int, rounds: int, right: set[tuple[Case, str]],
+    progress: Callable[[], None],
+) -> dict[tuple[Case, str], tuple[Batch, ...]]:  # fmt: skip
+    """The samples of all that is right, and of each kernel alone."""
+    backend = stage.backend.timed()
+    assert backend is not None
+    ranks, rank = stage.meeting.size, stage.meeting.rank
+    contents = [Content(stage.reduction, n, ranks, turn) for turn in range(TURNS)]
+    with on_share(stage, cases, n, TURNS) as on:
+        for given, content in zip(on.inputs, contents, strict=True):
+            backend.write(given, content.of(rank))
+        cleared(stage)
+        keys = dict(_entrants(on, right))
+        subject = Timed(stage, on, contents, SAMPLES)
+        try:
+            watch = Stopwatch(stage, backend, aligned(stage), subject)
+            named = {str(k): key for k, key in enumerate(keys)}
+            entrants = {name: keys[key] for name, key in named.items()}
+            alone = {name for name, (_, way) in named.items() if way == Local.name}
+            taken = in_rounds(watch, entrants, alone, rounds, count(1), progress)
+        finally:
+            subject.close()
+        return {key: taken[name] for name, key in named.items()}
+
+
+def _entrants(
+    on: Share, right: set[tuple[Case, str]]
+) -> Iterator[tuple[tuple[Case, str], Enqueue]]:
+    for case, ways in on.ways.items():
+        for turns in ways:
+            name = turns[0].name
+            if name == Local.name or ((case, name) in right and name != Host.name):
+                yield (case, name), _in_turn(turns)
+
+
+def _in_turn(turns: Sequence[Way]) -> Enqueue:
+    """Launches that take turns between inputs: an even number of them, in a batch and in a loop,
+    so that each batch begins with the first."""
+    following: Iterator[Way] = cycle(turns)
+
+    def enqueue(_: int) -> Launch:
+        return next(following).run
+
+    return enqueue
