@@ -30,48 +30,68 @@ class Built:
     gathered: Program
 
 
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The same before it is compiled; nothing is `fused` where `why_not` says why."""
+
+    alone: Mapping[Unit, Source]
+    fused: Mapping[Unit, Source]
+    behind: Source
+    gathered: Source
+    why_not: str
+
+
+def texts(case: Case, plan: Plan, ranks: int, stumble: int = 0) -> Texts:
+    """Those of a plan among so many ranks. With `stumble` the rank whose number is in LATE stops
+    for so many clocks between what it sends and what it waits for."""
+    out, why_not = _out(case.reduction, ranks, stumble), _why_not_fused(plan)
+    head = prelude(case.reduction, "first", 32, 1, 1, out=out)
+    return Texts(
+        alone={step.unit: _source(case, _left(step.stage, plan), step.link)
+               for step in plan.passes},
+        fused={} if why_not else {s.unit: _source(case, "first", 0, out) for s in plan.passes},
+        behind=helper_source(head, "spread.cu", "spread"),
+        gathered=helper_source(head, "gathered.cu", "gathered"),
+        why_not=why_not,
+    )  # fmt: skip
+
+
 def built(stage: Stage, case: Case, plan: Plan, stumble: int = 0) -> Built | str:
     """All of it, compiled by rank 0 first, or why the kernel leaves no partial. Raises RankLost."""
     meeting = stage.meeting
     if meeting.rank > 0:
         meeting.barrier()
-    made = _compiled(stage, case, plan, stumble)
+    wanted = texts(case, plan, meeting.size, stumble)
+    every = [*wanted.alone.values(), *wanted.fused.values(), wanted.behind, wanted.gathered]
+    found = dict(zip(every, stage.backend.build(every), strict=True))
     if meeting.rank == 0:
         meeting.barrier()
-    return made
+    return _built(stage, wanted, found)
 
 
-def _compiled(stage: Stage, case: Case, plan: Plan, stumble: int) -> Built | str:
-    out = _out(case.reduction, stage.meeting.size, stumble)
-    alone = {step.unit: _source(case, _left(step.stage, plan), step.link) for step in plan.passes}
-    why_not = why_not_fused(plan)
-    fused = {} if why_not else {step.unit: _source(case, "first", 0, out) for step in plan.passes}
-    head = prelude(case.reduction, "first", 32, 1, 1, out=out)
-    helpers = [helper_source(head, f"{entry}.cu", entry) for entry in ("spread", "gathered")]
-    texts = [*alone.values(), *fused.values(), *helpers]
-    found = dict(zip(texts, stage.backend.build(texts), strict=True))
-    for error in (found[text] for text in alone.values()):
+def _built(
+    stage: Stage, wanted: Texts, found: Mapping[Source, Program | BuildError | None]
+) -> Built | str:
+    for error in map(found.get, wanted.alone.values()):
         if isinstance(error, BuildError):
             return f"does not compile where it is to leave a partial: {_first_error(error)}"
-    refused = next((found[text] for text in fused.values()
-                    if isinstance(found[text], BuildError)), None)  # fmt: skip
-    behind, gathered = in_windows(stage, [found[text] for text in helpers])
-    handing = {} if refused or why_not else _programs(fused, found)
-    in_windows(stage, list(handing.values()))
-    handed = "does more with its answer than to assign it once" if refused else why_not
-    return Built(
-        alone=_programs(alone, found),
-        fused=handed or handing,
-        behind=behind, gathered=gathered,
-    )  # fmt: skip
+    why_not = wanted.why_not
+    handing: Programs = {}
+    if any(isinstance(found[text], BuildError) for text in wanted.fused.values()):
+        why_not = "does more with its answer than to assign it once"
+    elif wanted.fused:
+        handing = _programs(wanted.fused, found)
+        in_windows(stage, list(handing.values()))
+    behind, gathered = in_windows(stage, [found[wanted.behind], found[wanted.gathered]])
+    return Built(_programs(wanted.alone, found), why_not or handing, behind, gathered)
 
 
 def _programs(
-    texts: Mapping[Unit, Source], found: Mapping[Source, Program | BuildError | None]
+    some: Mapping[Unit, Source], found: Mapping[Source, Program | BuildError | None]
 ) -> Programs:
     """The programs of texts that have compiled."""
     programs: dict[Unit, Program] = {}
-    for unit, text in texts.items():
+    for unit, text in some.items():
         program = found[text]
         assert program is not None  # there was no deadline
         assert not isinstance(program, BuildError)
@@ -85,7 +105,7 @@ def _first_error(error: BuildError) -> str:
     return next((line.partition("error: ")[2] for line in lines if "error: " in line), lines[0])
 
 
-def why_not_fused(plan: Plan) -> str:
+def _why_not_fused(plan: Plan) -> str:
     """Why the kernel's own last block cannot hand the partial on; empty if it can."""
     if len(plan.passes) > 1:
         return "takes several launches"
