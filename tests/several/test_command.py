@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,30 +17,13 @@ from cudareduce.several.collectives import COLLECTIVES
 from cudareduce.several.exchange import load_exchanges
 from cudareduce.several.start import _wait
 from tests.conftest import ROOT
+from tests.several.conftest import Ranks
 from tests.several.wrong import EDITS, write
 
-Ranks = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def home(cache: Path, tmp_path: Path) -> dict[str, str]:
-    """The environment of ranks, which share what all tests compile."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    (shared / "cudareduce").symlink_to(cache)
-    return os.environ | {"XDG_CACHE_HOME": str(shared), "COLUMNS": "80", "PYTHONPATH": str(ROOT)}
-
-
-@pytest.fixture
-def collective(home: dict[str, str]) -> Ranks:
-    def call(*arguments: object) -> tuple[int, str, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "cudareduce", "collective", *map(str, arguments)],
-            env=home, capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
-        return done.returncode, done.stdout, done.stderr
-
-    return call
+def collective(ranks: Ranks) -> Ranks:
+    return partial(ranks, "collective")
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)

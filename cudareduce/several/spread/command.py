@@ -10,10 +10,11 @@ from typing import Any
 
 from cudareduce.backends import gpu_count
 from cudareduce.bench.cases import cases
+from cudareduce.bench.command import verdict_codes
 from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.request import BenchRequest, bench_settings, chosen, opened
 from cudareduce.bench.session import Session
-from cudareduce.errors import EnvironmentProblem, UsageError
+from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Choice, load_registry
 from cudareduce.problem.operators import Reduction
@@ -123,7 +124,7 @@ def _take_part(request: SpreadRequest, meeting: Meeting, here: Place) -> int:
         protocol = _protocol(request, timed=timed)
         run = Run(tool(bench.argv), device, protocol, tuple(records))
         publish(bench.outputs, sections(run), run_texts(run))
-    return int(meeting.share(3 if any(r.verdict == "fail" for r in records) else 0))
+    return int(meeting.share(worst_exit_code(verdict_codes(records))))
 
 
 def _leaving_partials(choice: Choice) -> Choice:
@@ -151,15 +152,23 @@ def _tried(
     session: Session, reduction: Reduction, some: Sequence[tuple[Case, Verdict | None]], n: int,
     meeting: Meeting, *, timed: bool,
 ) -> list[Tried]:  # fmt: skip
-    left = [Tried(case, "", None, verdict.reason) for case, verdict in some if verdict]
+    reasons = {case: verdict.reason if verdict else _why_not(case) for case, verdict in some}
+    left = [Tried(case, "", None, reason) for case, reason in reasons.items() if reason]
     rounds = session.settings.rounds
     what = "measuring" if timed else "verifying"
     name = f"{what} {reduction.op.name} of {reduction.dtype.name} on {meeting.size} ranks"
     with session.phase(name, steps(rounds, timed=timed)) as bar:
-        taken = [replace(case, only=None) for case, verdict in some if not verdict]
+        taken = [replace(case, only=None) for case, reason in reasons.items() if not reason]
         return left + tried(
             reduction, taken, n, rounds, meeting, session.backend, bar.step, timed=timed
         )
+
+
+def _why_not(case: Case) -> str:
+    """Why a kernel cannot be one of those that several GPUs run; empty if it can."""
+    if case.kernel.partials is None:
+        return ""
+    return "has no header: with one its answer is of the type Out, which others are added to"
 
 
 def _agree(

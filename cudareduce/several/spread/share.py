@@ -90,6 +90,8 @@ def _plan(stage: Stage, case: Case, length: int) -> Plan | str:
     found: Plan | str
     try:
         found = case.plan(length, 1, stage.backend.limits())
+        if found.outputs != 1:
+            found = "leaves more than one value"
     except UsageError as error:
         found = str(error).removeprefix(f"{case.kernel.id} ")
     return _agreed(stage, found if isinstance(found, str) else "") or found
