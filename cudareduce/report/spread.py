@@ -9,11 +9,10 @@ from cudareduce.report.numbers import size_text
 from cudareduce.report.section import Section
 from cudareduce.results.record import Record, Run
 
-_TIMED = ("kernel", "engine", "time", "over", "scaling", "skew", "loop", "distinct")
-_LEGEND = (
-    "us: of the slowest rank, from a start that all share; over us and scaling%: beside local, the "
-    "shares of which nobody combines anything, in the same rounds; skew us: how far the ranks lie "
-    "apart; loop us: a call of several back to back"
+_TIMED = ("kernel", "engine", "time", "over", "scaling", "skew", "host", "distinct")
+_LEGENDS = (
+    "us: the slowest rank's, from a common start; over us, scaling%: beside local, same rounds",
+    "skew us: how far apart the ranks are; host us: the host's part of a call, of host all of it",
 )
 _ENGINE = Column("engine", lambda r: r.engine or "")
 _NAME = Column("kernel", lambda r: r.name or r.kernel)
@@ -48,7 +47,7 @@ def _section(run: Run, records: Sequence[Record]) -> Section:
     return Section(
         title, tuple(column.heading for column in columns),
         tuple(tuple(column.cell(r) for column in columns) for r in shown),
-        (*notes, *([_LEGEND] if timed else [])), texts=2 if timed else 3,
+        (*notes, *(_LEGENDS if timed else ())), texts=2 if timed else 3,
     )  # fmt: skip
 
 

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from statistics import median
 
-from cudareduce.backend import Backend, TimedBackend
+from cudareduce.backend import Backend
 from cudareduce.gpu.peer_memory import IpcMemory
 from cudareduce.problem.operators import Reduction
 from cudareduce.results.record import Record
@@ -73,8 +74,9 @@ def tried(
         hosts = [(f, e) for f, e in findings if isinstance(e, Host) and not f.wrong]
         for n in trial.sizes:
             if n * reduction.dtype.size <= _HOST_BYTES:
-                records += [recorder.on_host(f, n, _host_us(stage, timed, e, n, calls))
-                            for f, e in hosts]  # fmt: skip
+                times = [by_host_clock(stage, partial(_call, e, n, calls)) for _, e in hosts]
+                records += [recorder.on_host(f, n, us)
+                            for (f, _), us in zip(hosts, times, strict=True)]  # fmt: skip
         return records, links
 
 
@@ -88,16 +90,18 @@ def _findings(trial: Trial, stage: Stage, calls: Iterator[int]) -> Iterator[tupl
         yield examine(stage, engine, sorted({min(n, most) for n in trial.sizes}), calls), engine
 
 
-def _host_us(
-    stage: Stage, backend: TimedBackend, engine: Engine, n: int, calls: Iterator[int]
-) -> float:
-    """What a call takes whoever makes it, by the host's clock, of the slowest rank."""
+def _call(engine: Engine, n: int, calls: Iterator[int]) -> None:
+    engine.run(n, next(calls), 0)
+
+
+def by_host_clock(stage: Stage, call: Callable[[], None]) -> float:
+    """The us that a call takes whoever makes it, by the host's clock, of the slowest rank."""
     took = []
     for _ in range(_HOST_CALLS):
         stage.meeting.barrier()
         began = time.perf_counter()
-        engine.run(n, next(calls), 0)
-        backend.synchronize()
+        call()
+        stage.backend.synchronize()
         took.append(max(stage.meeting.everybody(time.perf_counter() - began)))
     return float(median(took)) * 1e6
 

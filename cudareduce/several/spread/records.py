@@ -49,7 +49,7 @@ class SpreadRecorder:
             chosen=chosen_of(case.kernel), ranks=self.ranks, engine=one.way,
         )  # fmt: skip
         if verdict != "pass" or not one.batches:
-            return plain
+            return replace(plain, host_us=one.host_us)
         figures = times_of(one.batches, self.n * case.reduction.dtype.size)
         if not figures:
             return replace(plain, reason=APART)

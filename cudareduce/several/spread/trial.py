@@ -20,8 +20,11 @@ from cudareduce.several.spread.examine import examined
 from cudareduce.several.spread.share import Share, Timed, cleared, on_share
 from cudareduce.several.spread.ways import Host, Local, Way
 from cudareduce.several.stopwatch import SAMPLES, Batch, Enqueue, Stopwatch
+from cudareduce.several.trial import by_host_clock
 from cudareduce.several.windows import Allocate, device_windows, layout, mapped_windows
 
+#: Of ways of cases: samples by rounds, and what a call took by the host's clock.
+Figures = dict[tuple[Case, str], tuple[tuple[Batch, ...], float | None]]
 #: Elements of an array that is verified by itself at most, where timed calls verify longer ones.
 _ALONE = 2**22
 #: Bytes of mail: two halves of what all ranks send, 16 bytes of a partial at most as four words of
@@ -32,13 +35,14 @@ _WORD_BYTES, _WORDS = 8, 4
 @dataclass(frozen=True, slots=True)
 class Tried:
     """What came of a way of a case at a length: what was found of its answers, why there is none,
-    and its samples by rounds."""
+    and its samples by rounds; of one by the host what a call took by the host's clock."""
 
     case: Case
     way: str
     finding: Finding | None
     refusal: str | None = None
     batches: tuple[Batch, ...] = ()
+    host_us: float | None = None
 
 
 def steps(rounds: int, *, timed: bool) -> int:
@@ -68,18 +72,20 @@ def tried(
         right = {key for key, finding in findings.items() if not finding.wrong}
         if not timed or not right:
             return found
-        batches = _timed(stage, [c for c in cases if any(c == case for case, _ in right)], n,
-                         rounds, right, progress)  # fmt: skip
-        found = [t for t in found if (t.case, t.way) not in batches]
-        return found + [Tried(case, way, findings.get((case, way)), None, some)
-                        for (case, way), some in batches.items()]  # fmt: skip
+        taken = [case for case in cases if any(case == other for other, _ in right)]
+        measured = _timed(stage, taken, n, rounds, right, progress)
+        found = [t for t in found if (t.case, t.way) not in measured]
+        return found + [
+            Tried(case, way, findings.get((case, way)), None, *figures)
+            for (case, way), figures in measured.items()
+        ]
 
 
 def _timed(
     stage: Stage, cases: list[Case], n: int, rounds: int, right: set[tuple[Case, str]],
     progress: Callable[[], None],
-) -> dict[tuple[Case, str], tuple[Batch, ...]]:  # fmt: skip
-    """The samples of all that is right, and of each kernel alone."""
+) -> Figures:  # fmt: skip
+    """The samples of all that is right, and of each kernel alone; of the host its own time."""
     backend = stage.backend.timed()
     assert backend is not None
     ranks, rank = stage.meeting.size, stage.meeting.rank
@@ -98,7 +104,12 @@ def _timed(
             taken = in_rounds(watch, entrants, alone, rounds, count(1), progress)
         finally:
             subject.close()
-        return {key: taken[name] for name, key in named.items()}
+        figures: Figures = {key: (taken[name], None) for name, key in named.items()}
+        for case, ways in on.ways.items():
+            if (case, Host.name) in right:
+                host = next(turns[0] for turns in ways if turns[0].name == Host.name)
+                figures[case, Host.name] = (), by_host_clock(stage, host.run)
+        return figures
 
 
 def _entrants(

@@ -124,6 +124,8 @@ def test_times_stand_beside_those_of_the_shares_alone(tmp_path: Path) -> None:
     assert behind.time_us > local.time_us + 1  # a launch more
     assert (fused.bytes, fused.timing, fused.ranks, len(fused.rounds_us)) == (20_000, "warm", 2, 2)
     assert local.distinct is None and fused.distinct == 1
+    host = records["host"]
+    assert host.time_us is None and host.host_us and host.host_us > 0
 
 
 @pytest.mark.skipif(NVCC is None, reason="nvcc was not found")
