@@ -57,11 +57,13 @@ _STREAMS, _RANKS = ("source", "chunk"), ("gpus", "meet")
 
 def benched(options: Mapping[str, Any]) -> int:
     """What `bench` ends with."""
+    if options["gpus"] is not None and options["source"] is not None:
+        from cudareduce.several.streams import StreamsRequest, bench_streams_of_ranks
+
+        return bench_streams_of_ranks(made(StreamsRequest, options))
     if options["gpus"] is not None:
         from cudareduce.several.spread.command import SpreadRequest, bench_spread
 
-        if options["source"] is not None:
-            raise UsageError("--gpus and --from: leave one of them out")
         return bench_spread(made(SpreadRequest, options, _STREAMS))
     if options["meet"] is not None:
         raise UsageError("--meet goes with --gpus: give that too")

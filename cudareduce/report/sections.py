@@ -38,16 +38,15 @@ def sections(
 ) -> list[Section]:
     """A section for each reduction and size of a run, with `more` columns than usual; remarks on
     the run as a whole stand below the last."""
-    together = [r for r in run.records if r.ranks is not None]
+    together = [r for r in run.records if r.ranks is not None and r.source is None]
+    others = [r for r in run.records if r.ranks is None or r.source is not None]
     # a collective is no kernel, and so has no threads
     found = collective_sections(run, [r for r in together if r.block is None])
     found += spread_sections(run, [r for r in together if r.block is not None])
     groups: dict[tuple[object, ...], list[Record]] = {}
-    for r in run.records:
-        if r.ranks is not None:
-            continue
+    for r in others:
         odd, n = r.aligned_n is not None, r.n if r.aligned_n is None else r.aligned_n
-        key = (r.op, r.map, r.dtype, r.acc, n, r.rows, r.context, r.sms, r.source, odd)
+        key = (r.op, r.map, r.dtype, r.acc, n, r.rows, r.context, r.sms, r.source, r.ranks, odd)
         groups.setdefault(key, []).append(r)
     found += [
         _odd(run, group) if odd else _section(run, group, more, roots or {})
@@ -100,6 +99,7 @@ def what_text(record: Record, n: int | None) -> str:
     of = "," if record.map else " of"
     what = f"{record.reduced}{of} {'' if n is None else f'{size_text(n)} '}{record.dtype}"
     what += SOURCES.get(record.source or "", "")
+    what += f" on {record.ranks} ranks" if record.ranks else ""
     if record.rows != 1:
         what += f" x {size_text(record.rows)} rows"
     if record.acc != record.dtype:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudareduce.bench.stream.files import ArrayFile, read_header
@@ -32,6 +32,13 @@ class Streaming:
     def source(self) -> str:
         """What a record says of it."""
         return "file" if self.file else HOST
+
+    def part(self, own: range) -> Streaming:
+        """The same of some elements."""
+        if self.file is None:
+            return self
+        offset = self.file.offset + own.start * self.file.dtype.size
+        return replace(self, file=replace(self.file, n=len(own), offset=offset))
 
 
 def streaming(source: str, chunk_bytes: Sequence[int]) -> Streaming:

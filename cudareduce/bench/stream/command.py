@@ -24,6 +24,7 @@ from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.bench.stream.asked import Streaming, streaming
 from cudareduce.bench.stream.streamed import Streams, streamed
+from cudareduce.bench.stream.together import ALONE, Together
 from cudareduce.bench.telling import closing_line
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.library.registry import Choice, load_registry
@@ -58,21 +59,23 @@ class StreamVerifyRequest:
     chunk: tuple[int, ...] = ()
 
 
-def bench_streams(request: StreamBenchRequest) -> int:
-    """Verify, time, print, store; the exit code. Raises UsageError and EnvironmentProblem."""
+def bench_streams(request: StreamBenchRequest, together: Together = ALONE) -> int:
+    """Verify, time, print, store; the exit code. Raises UsageError and EnvironmentProblem, and of
+    several ranks RankLost."""
     began, asked = monotonic(), streaming(request.source, request.chunk)
     bench = replace(request.bench, problem=_problem(asked, request.bench.problem))
     _refuse(bench)
     settings = bench_settings(bench)
     with _opened(bench, settings, asked) as (session, choices):
         say(_flattened(asked), bench.machine.quiet)
-        done = streamed(session, choices, asked)
+        done = streamed(session, choices, asked, together)
         run = _run(session, bench, done, request, settings)
-    publish(bench.outputs, sections(run, bench.columns), run_texts(run))
+    if together.first:
+        publish(bench.outputs, sections(run, bench.columns), run_texts(run))
     following = "the same on a machine with a GPU, which times them"
     if session.spec.timed:
         following = "--json run.json, then cudareduce compare run.json LATER.json"
-    return _ended(done, began, following, bench.machine.quiet, strict=bench.strict)
+    return together.code(_ended(done, began, following, bench.machine.quiet, strict=bench.strict))
 
 
 def verify_streams(request: StreamVerifyRequest) -> int:

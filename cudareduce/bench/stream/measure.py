@@ -6,10 +6,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 
 from cudareduce.backend import Monitor, TimedBackend
 from cudareduce.bench.stream.judge import Judge
+from cudareduce.bench.stream.together import Together
 from cudareduce.bench.stream.ways import Checked, Stage, Way
 from cudareduce.budget import Deadline
 from cudareduce.device import Conditions
@@ -85,10 +87,10 @@ class Measured:
 
 def measured(
     timed: TimedBackend, monitor: Monitor, rows: Mapping[int, Watched | Unwatched], rounds: int,
-    deadline: Deadline, progress: Callable[[], None],
+    deadline: Deadline, progress: Callable[[], None], together: Together,
 ) -> Measured:  # fmt: skip
-    """Every row forward and backward in each of so many rounds, or until the deadline. Raises
-    KernelFault."""
+    """Every row forward and backward in each of so many rounds, or until the deadline, each run as
+    long as the slowest of all who stream `together` takes. Raises KernelFault and RankLost."""
     kept: list[dict[int, list[float]]] = []
     states: list[Conditions] = []
     interrupted = False
@@ -99,7 +101,8 @@ def measured(
             for number in order:
                 if deadline.passed:
                     break
-                taken[number].append(rows[number].run(timed))
+                run = partial(rows[number].run, timed)
+                taken[number].append(together.slowest(run))
             if any(len(times) < 2 for times in taken.values()):
                 break  # what is half a round is none
             states.append(monitor.read())

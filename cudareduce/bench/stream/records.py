@@ -16,7 +16,7 @@ from cudareduce.results.record import COPYING, Record
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRecorder:
     """What records of one array have in common: it lies in a `source`, and `chunk` elements are the
-    most that are copied at once."""
+    most that are copied at once; each of so many `ranks`, if there are, has a share of it."""
 
     backend: str
     settings: Settings
@@ -25,6 +25,7 @@ class StreamRecorder:
     source: str
     pattern: str
     chunk: int
+    ranks: int | None = None
 
     def records(self, tried: Tried) -> list[Record]:
         """Copying alone, where it was timed, then every row."""
@@ -78,4 +79,5 @@ class StreamRecorder:
             "op": self.reduction.op.name, "dtype": self.reduction.dtype.name,
             "acc": self.reduction.acc.name, "n": self.n, "rows": 1, "backend": self.backend,
             "timing": "cold", "region": "total", "pattern": self.pattern, "source": self.source,
+            "ranks": self.ranks,
         }  # fmt: skip

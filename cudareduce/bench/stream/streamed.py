@@ -10,6 +10,7 @@ from cudareduce.bench.session import Session
 from cudareduce.bench.stream.asked import Streaming, chunks
 from cudareduce.bench.stream.records import StreamRecorder
 from cudareduce.bench.stream.rows import rows_of
+from cudareduce.bench.stream.together import ALONE, Together
 from cudareduce.bench.stream.trial import Tried, tried
 from cudareduce.errors import UsageError
 from cudareduce.library.registry import Choice
@@ -33,46 +34,50 @@ class Streams:
     interrupted: bool = False
 
 
-def streamed(session: Session, choices: Sequence[Choice], streaming: Streaming) -> Streams:
-    """Every kernel on every array that the session's settings name. What does not go together is a
-    UsageError, KernelFault what the device does not go on after."""
+def streamed(
+    session: Session, choices: Sequence[Choice], streaming: Streaming, together: Together = ALONE
+) -> Streams:
+    """Every kernel on every array that the session's settings name, or on one's share of them. What
+    does not go together is a UsageError, KernelFault what the device does not go on after."""
     settings = session.settings
     if settings.rows != 1:
         raise UsageError(f"--rows {settings.rows}: an array is streamed as one row; leave it out")
     shares = settings.shares(choices)
     for reduction in shares:  # all before the first is made
         for n in settings.sizes:
-            chunks(streaming, reduction, n)
+            chunks(streaming, reduction, len(together.share(n)))
     done: list[Streams] = []
     for reduction, some in shares.items():
         for n in settings.sizes:
-            done.append(_one(session, some, streaming, reduction, n))
+            done.append(_one(session, some, streaming, reduction, n, together))
             if done[-1].interrupted:
                 return _all(done)
     return _all(done)
 
 
 def _one(
-    session: Session, choices: Sequence[Choice], streaming: Streaming, reduction: Reduction, n: int
-) -> Streams:
-    settings = session.settings
+    session: Session, choices: Sequence[Choice], streaming: Streaming, reduction: Reduction,
+    n: int, together: Together,
+) -> Streams:  # fmt: skip
+    settings, own = session.settings, together.share(n)
     patterns = tuple(_patterns(session))
-    counts = chunks(streaming, reduction, n)
-    rows = rows_of(session, choices, reduction, n, counts, streaming)
+    streaming, length = streaming.part(own), len(own)
+    counts = chunks(streaming, reduction, length)
+    rows = rows_of(session, choices, reduction, length, counts, streaming)
     found = Tried(rows=rows.rows, interrupted=True)
     if not rows.interrupted:
-        found = tried(session, reduction, n, rows.rows, streaming, patterns)
+        found = tried(session, reduction, length, rows.rows, streaming, patterns, together)
     recorder = StreamRecorder(
         backend=session.backend.name, settings=settings, reduction=reduction, n=n,
         source=streaming.source, pattern=GIVEN if streaming.file else patterns[-1],
-        chunk=max(counts),
+        chunk=max(counts), ranks=together.ranks,
     )  # fmt: skip
     story = {
         "op": reduction.op.name, "dtype": reduction.dtype.name, "acc": reduction.acc.name, "n": n,
         "rows": 1, "timing": "cold", "rounds": found.measured.rounds,
     }  # fmt: skip
     return Streams(
-        records=tuple(recorder.records(found)),
+        records=together.agreed(tuple(recorder.records(found))),
         stories=(story,) if found.tried else (),
         remarks=found.remarks,
         tried=found.tried,

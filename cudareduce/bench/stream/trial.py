@@ -23,6 +23,7 @@ from cudareduce.bench.stream.measure import Measured, Unwatched, Watched, measur
 from cudareduce.bench.stream.memory import pages
 from cudareduce.bench.stream.rows import Row
 from cudareduce.bench.stream.schedule import BUFFERS, schedule
+from cudareduce.bench.stream.together import Together
 from cudareduce.bench.stream.ways import Checked, Copying, Mapped, Stage, Streamed
 from cudareduce.device import Conditions
 from cudareduce.errors import KernelFault, OutOfMemory
@@ -68,7 +69,7 @@ class _Scene:
 
 def tried(
     session: Session, reduction: Reduction, n: int, rows: Sequence[Row], streaming: Streaming,
-    patterns: Sequence[str],
+    patterns: Sequence[str], together: Together,
 ) -> Tried:  # fmt: skip
     """Run every row on an array of each pattern, or on that of the file, and time them if the
     backend can and rounds are asked for. Where memory does not hold it all are skips. Raises
@@ -82,7 +83,7 @@ def tried(
             if scene.beside is None:
                 rows = _without_pageable(rows, n * size)
             trial = _Trial(session, reduction, n, list(rows), scene, streaming, stack)
-            return trial.run(patterns, chunk)
+            return trial.run(patterns, chunk, together)
     except OutOfMemory as error:
         skip = skipped("machine", str(error))
         return Tried(rows=tuple(_left_out(row, skip) for row in rows))
@@ -100,7 +101,7 @@ class _Trial:
         self._stack = stack
         self._watched: dict[int, Watched] = {}
 
-    def run(self, patterns: Sequence[str], chunk: int) -> Tried:
+    def run(self, patterns: Sequence[str], chunk: int, together: Together) -> Tried:
         """Answers on all patterns, then times on the last."""
         interrupted, found, why_not = False, _NOTHING, ""
         ways = self._ways()
@@ -108,9 +109,10 @@ class _Trial:
             for pattern in (GIVEN,) if self._streaming.file else patterns:
                 self._answers(ways, pattern)
             timed = self._session.backend.timed()
-            right = {k: w for k, w in self._watched.items() if w.verdict.outcome == "pass"}
+            own = {k for k, w in self._watched.items() if w.verdict.outcome == "pass"}
+            right = {k: self._watched[k] for k in sorted(together.common(own))}
             if timed and self._session.settings.rounds and right:
-                found = self._times(right, chunk)
+                found = self._times(right, chunk, together)
         except KeyboardInterrupt:
             interrupted, why_not = True, "interrupted before it was tried"
         except _TimeSpent:
@@ -204,7 +206,7 @@ class _Trial:
             seed = self._session.settings.timed_seed
             return made(elements, reduction, pattern, seed, ends, step)
 
-    def _times(self, right: Mapping[int, Watched], chunk: int) -> Measured:
+    def _times(self, right: Mapping[int, Watched], chunk: int, together: Together) -> Measured:
         """Rounds of what is right, and of copies alone."""
         session, scene, size = self._session, self._scene, self._reduction.dtype.size
         timed = session.backend.timed()
@@ -220,7 +222,7 @@ class _Trial:
         rounds, deadline = session.settings.rounds, session.settings.deadline
         rows[COPY].run(timed)  # the first is not as the others are
         with session.phase("measuring rounds of all rows", rounds) as progress:
-            return measured(timed, timed.monitor(), rows, rounds, deadline, progress.step)
+            return measured(timed, timed.monitor(), rows, rounds, deadline, progress.step, together)
 
     def _standing(self, k: int, row: Row, why_not: str = "") -> Row:
         """The row with what its runs have shown, or why there are none."""

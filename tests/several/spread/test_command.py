@@ -64,7 +64,7 @@ def test_a_wrong_kernel_is_told(ranks: Ranks, tmp_path: Path) -> None:
         ("--n 1", "--n 1: give at least an element for each of 2 ranks"),
         ("--op matmul", "--op matmul: --gpus takes sum, prod, min, max, mean, argmin, argmax"),
         ("--rows 4 --graph", "leave out --graph and --rows"),
-        ("--from host", "--gpus and --from: leave one of them out"),
+        ("--from host --max-time 3", "leave out --max-time and --device"),
         ("--max-time 3", "leave out --max-time"),
         ("--peers cub", "leave out --peers"),
         ("--device 1", "leave out --device"),

@@ -1,0 +1,100 @@
+"""`bench --from --gpus`: an array that no card need hold; each rank streams a share of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Set
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cudareduce.backends import gpu_count
+from cudareduce.bench.stream.command import StreamBenchRequest, bench_streams
+from cudareduce.errors import UsageError, worst_exit_code
+from cudareduce.report.publish import Outputs
+from cudareduce.results.record import Record
+from cudareduce.several.arrival import meet
+from cudareduce.several.command import meeting_place
+from cudareduce.several.meeting import Meeting
+from cudareduce.several.place import place
+from cudareduce.several.start import start
+
+#: From the best verdict to the worst: what all have of a row is the worst that one has.
+_VERDICTS = ("pass", "skip", "fail")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsRequest:
+    """What is to be benched, by `gpus` ranks that `meet` somewhere."""
+
+    stream: StreamBenchRequest
+    gpus: int
+    meet: str | None = None
+
+
+def bench_streams_of_ranks(request: StreamsRequest) -> int:
+    """Start the ranks, or be one of them; the exit code. Raises UsageError, EnvironmentProblem and
+    RankLost."""
+    bench = request.stream.bench
+    if bench.machine.max_time is not None or bench.machine.device:
+        raise UsageError("--gpus takes all ranks through all rounds: leave out --max-time and "
+                         "--device")  # fmt: skip
+    here = place(os.environ)
+    if here is None:
+        return start(request.gpus, bench.argv)
+    if request.gpus != here.size:
+        raise UsageError(
+            f"--gpus {request.gpus}: {here.launcher} has started {here.size} ranks; give that"
+        )
+    machine = replace(bench.machine, device=here.local_rank % max(1, gpu_count()))
+    with meet(here, meeting_place(here, request.meet)) as meeting:
+        own = replace(bench, machine=machine)
+        if meeting.rank:
+            own = replace(own, machine=replace(machine, quiet=True), outputs=Outputs())
+        _agree(request, meeting)
+        return bench_streams(replace(request.stream, bench=own), Ranks(meeting))
+
+
+def _agree(request: StreamsRequest, meeting: Meeting) -> None:
+    """A UsageError where ranks were asked for different things: they would wait for each other."""
+    bench = request.stream.bench
+    asked = [bench.selection.kernels, bench.problem.n, bench.problem.op, bench.problem.dtype,
+             request.stream.source, request.stream.chunk, bench.timing.rounds]  # fmt: skip
+    if len({json.dumps(each) for each in meeting.everybody(asked)}) > 1:
+        raise UsageError("ranks were asked for different things: start all with the same command")
+
+
+class Ranks:
+    """Those that meet, as one that streams sees them."""
+
+    def __init__(self, meeting: Meeting) -> None:
+        self._meeting = meeting
+        self.ranks, self.first = meeting.size, meeting.rank == 0
+
+    def share(self, n: int) -> range:
+        rank, ranks = self._meeting.rank, self._meeting.size
+        return range(n * rank // ranks, n * (rank + 1) // ranks)
+
+    def slowest(self, run: Callable[[], float]) -> float:
+        self._meeting.barrier()
+        return float(max(self._meeting.everybody(run())))
+
+    def common(self, rows: Set[int]) -> Set[int]:
+        every: list[list[int]] = self._meeting.everybody(sorted(rows))
+        return set.intersection(*map(set, every))
+
+    def agreed(self, records: tuple[Record, ...]) -> tuple[Record, ...]:
+        own = [[r.verdict, r.reason] for r in records]
+        by_row: list[Any] = list(zip(*self._meeting.everybody(own), strict=True))
+        return tuple(map(_with_worst, records, by_row))
+
+    def code(self, own: int) -> int:
+        return int(worst_exit_code(set(self._meeting.everybody(own)) - {0}))
+
+
+def _with_worst(record: Record, verdicts: list[tuple[str, str]]) -> Record:
+    rank = max(range(len(verdicts)), key=lambda k: _VERDICTS.index(verdicts[k][0]))
+    verdict, reason = verdicts[rank]
+    if verdict == record.verdict:
+        return record
+    return replace(record, verdict=verdict, reason=f"rank {rank}: {reason}", time_us=None)
