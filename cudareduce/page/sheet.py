@@ -54,9 +54,11 @@ def sheet(run: Run, name: str, texts_now: Mapping[str, str]) -> Sheet:
 def _figures(run: Run) -> Mapping[str, str]:
     """Columns of numbers, each with the field that it is sorted by."""
     both = {"time": "time_us", "rate": "gb_s"}
-    if run.records and all(r.ranks for r in run.records):
-        return both | {"busbw": "busbw_gb_s", "link": "pct_link", "skew": "skew_us",
-                       "loop": "loop_us"}  # fmt: skip
+    if run.records and all(r.ranks and not r.source for r in run.records):
+        both |= {"skew": "skew_us", "loop": "loop_us"}
+        if not all(r.collective for r in run.records):
+            return both | {"host": "host_us"}
+        return both | {"busbw": "busbw_gb_s", "link": "pct_link"}
     return both | {"peak": "pct_peak", "ceiling": "pct_ceiling", "speedup": "speedup",
                    "previous": "speedup_prev"}  # fmt: skip
 

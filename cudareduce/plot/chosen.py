@@ -69,7 +69,7 @@ def _at_sizes(records: Iterable[Record]) -> str:
 
 
 def _problem(r: Record) -> tuple[object, ...]:
-    collective = r.kernel if r.ranks else None
+    collective = r.kernel if r.collective else None
     return r.op, r.map, r.dtype, r.acc, r.rows == 1, r.timing, r.region, r.ranks, collective
 
 
@@ -119,8 +119,9 @@ def _named(record: Record, only: Sequence[str]) -> bool:
 def _title(records: Sequence[Record], run: Run) -> str:
     first = records[0]
     title = shown(f"{first.reduced} of {first.dtype}")
-    if first.ranks:
-        title = shown(f"{first.kernel}, {title}, {first.ranks} ranks")
+    if first.collective:
+        title = shown(f"{first.kernel}, {title}")
+    title += f", {first.ranks} ranks" if first.ranks else ""
     if first.acc != first.dtype:
         title += f", accumulated in {first.acc}"
     lengths, counts = {r.n for r in records}, {r.rows for r in records}
@@ -136,7 +137,8 @@ def _title(records: Sequence[Record], run: Run) -> str:
 
 def short(record: Record) -> str:
     """What a record is called beside a curve: without what all names begin with."""
-    return shown(record.engine or label(record)).removeprefix("reduce_").removeprefix("peer:")
+    name = record.engine if record.collective else label(record)
+    return shown(name or "").removeprefix("reduce_").removeprefix("peer:")
 
 
 def who(record: Record) -> Who:

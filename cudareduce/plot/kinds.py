@@ -81,7 +81,7 @@ def fitting(runs: Sequence[Run], found: Sequence[Problem]) -> str:
         _what(r) for r in runs[1].records
     }:
         return "change"
-    if all(r.ranks for r in records):
+    if all(r.collective for r in records):
         return "busbw"
     if any(r.sms is not None for r in records):
         return "sms"
@@ -111,7 +111,7 @@ def _what(r: Record) -> tuple[object, ...]:
 def _drawn(kind: str, found: Sequence[Problem], sizes: Sequence[int]) -> list[Figure]:
     joined = [
         p for p in (_joined(found) if kind in _JOINED else found)
-        if (kind == "busbw") == bool(p.records[0].ranks)
+        if (kind == "busbw") == p.records[0].collective
     ]  # fmt: skip
     drawn: list[Figure | None] = []
     if kind == "sizes":

@@ -38,11 +38,10 @@ def sections(
 ) -> list[Section]:
     """A section for each reduction and size of a run, with `more` columns than usual; remarks on
     the run as a whole stand below the last."""
-    together = [r for r in run.records if r.ranks is not None and r.source is None]
-    others = [r for r in run.records if r.ranks is None or r.source is not None]
-    # a collective is no kernel, and so has no threads
-    found = collective_sections(run, [r for r in together if r.block is None])
-    found += spread_sections(run, [r for r in together if r.block is not None])
+    found = collective_sections(run, [r for r in run.records if r.collective])
+    spread = [r for r in run.records if r.ranks and not (r.collective or r.source)]
+    found += spread_sections(run, spread)
+    others = [r for r in run.records if r.source or not r.ranks]
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in others:
         odd, n = r.aligned_n is not None, r.n if r.aligned_n is None else r.aligned_n

@@ -147,6 +147,11 @@ class Record:
         return f"{self.op} of {self.map}" if self.map else self.op
 
     @property
+    def collective(self) -> bool:
+        """Whether `kernel` names a collective of several ranks, and no kernel."""
+        return self.ranks is not None and self.block is None and self.source is None
+
+    @property
     def medians_us(self) -> tuple[float, ...]:
         """Those of the rounds that have one."""
         return known(self.rounds_us)
