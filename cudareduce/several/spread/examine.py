@@ -43,8 +43,7 @@ def examined(
                         continue
                     made = before.calls if before else 0
                     findings[case, way.name] = _examined(stage, on, way, n, made)
-    left = {key for key in findings if key in refusals or (key[0], "") in refusals}
-    return {key: found for key, found in findings.items() if key not in left}, refusals
+    return findings, refusals
 
 
 def _examined(stage: Stage, on: Share, way: Way, n: int, made: int) -> Finding:

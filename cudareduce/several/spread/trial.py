@@ -23,6 +23,8 @@ from cudareduce.several.stopwatch import SAMPLES, Batch, Enqueue, Stopwatch
 from cudareduce.several.trial import by_host_clock
 from cudareduce.several.windows import Allocate, device_windows, layout, mapped_windows
 
+#: Why there is no such way of a case, or of its whole, without a name.
+Refusals = dict[tuple[Case, str], str]
 #: Of ways of cases: samples by rounds, and what a call took by the host's clock.
 Figures = dict[tuple[Case, str], tuple[tuple[Batch, ...], float | None]]
 #: Elements of an array that is verified by itself at most, where timed calls verify longer ones.
@@ -67,25 +69,25 @@ def tried(
         stage = Stage(backend, meeting, held, "all-reduce", reduction)
         findings, refusals = examined(stage, list(cases), min(n, _ALONE) if timed else n)
         progress()
-        found = [Tried(case, way, finding) for (case, way), finding in findings.items()]
-        found += [Tried(case, way, None, why) for (case, way), why in refusals.items()]
         right = {key for key, finding in findings.items() if not finding.wrong}
-        if not timed or not right:
-            return found
-        taken = [case for case in cases if any(case == other for other, _ in right)]
-        measured = _timed(stage, taken, n, rounds, right, progress)
-        found = [t for t in found if (t.case, t.way) not in measured]
-        return found + [
-            Tried(case, way, findings.get((case, way)), None, *figures)
-            for (case, way), figures in measured.items()
-        ]
+        figures: Figures = {}
+        if timed and right:
+            taken = [case for case in cases if any(case == other for other, _ in right)]
+            figures, later = _timed(stage, taken, n, rounds, right, progress)
+            refusals |= later
+        keys = [*figures, *(key for key in findings if key not in figures)]
+        left = {key for key in keys if key in refusals or (key[0], "") in refusals}
+        found = [Tried(*key, findings.get(key), None, *figures.get(key, ((), None)))
+                 for key in keys if key not in left]  # fmt: skip
+        return found + [Tried(*key, None, why) for key, why in refusals.items()]
 
 
 def _timed(
     stage: Stage, cases: list[Case], n: int, rounds: int, right: set[tuple[Case, str]],
     progress: Callable[[], None],
-) -> Figures:  # fmt: skip
-    """The samples of all that is right, and of each kernel alone; of the host its own time."""
+) -> tuple[Figures, Refusals]:  # fmt: skip
+    """The samples of all that is right, and of each kernel alone, of the host its own time; and why
+    some of it does not go at this length."""
     backend = stage.backend.timed()
     assert backend is not None
     ranks, rank = stage.meeting.size, stage.meeting.rank
@@ -109,7 +111,7 @@ def _timed(
             if (case, Host.name) in right:
                 host = next(turns[0] for turns in ways if turns[0].name == Host.name)
                 figures[case, Host.name] = (), by_host_clock(stage, host.run)
-        return figures
+        return figures, on.refusals
 
 
 def _entrants(
