@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from cudareduce.cli.help import Command
+from cudareduce.cli.nccl_options import add_two_nccls, check_two_nccls
 from cudareduce.cli.options import (
     MOST_ROUNDS,
     MOST_SECONDS,
@@ -191,6 +192,7 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
     type=Architectures(),
     help="With --compile: architectures.  [default: the baseline's, or 75,80,90,100,120]",
 )
+@add_two_nccls
 @add_map
 @add_json
 @add_folders
@@ -206,8 +208,13 @@ def check(arguments: list[str], /, **options: Any) -> int:  # fmt: skip
 
     Against a stored run (--baseline), another tree of kernels in the same rounds (--base), or,
     without a GPU, what nvcc made of them before (--compile --baseline) or makes of another tree
-    (--compile --base; where there is a GPU, what comes out otherwise is timed).
+    (--compile --base; where there is a GPU, what comes out otherwise is timed). Or one NCCL
+    against another (--nccl).
     """
+    if options["nccl"]:
+        return check_two_nccls(options)
+    if options.pop("nccl") or options.pop("collective"):
+        raise click.UsageError("--collective goes with --nccl OLD,NEW")
     _refuse_contradictions(options)
     options["argv"] = tuple(arguments)
     defaults = {"n": (2**25,), "rows": 1, "op": ("sum",), "dtype": ("float32",)}
@@ -244,7 +251,7 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
     if not base and options["baseline"] is None:
         raise click.UsageError(
             "name what to compare with: --baseline FILE (made by bench --json FILE), --base REV, "
-            "or --self N"
+            "--self N, or --nccl OLD,NEW"
         )
     if base and options["update_baseline"]:
         raise click.UsageError("--update-baseline goes with --baseline, and --base has none")

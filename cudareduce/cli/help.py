@@ -20,12 +20,12 @@ GROUPS = {
         "n", "rows", "op", "dtype", "acc", "map", "op_expr", "identity", "rtol", "pattern",
         "only_pattern", "seed", "source", "chunk",
     ),
-    "Which kernels": ("folders", "block", "items", "sms", "peers", "engine"),
+    "Which kernels": ("folders", "block", "items", "sms", "peers", "engine", "nccl"),
     "Files without a header": ("entry", "chain", "arg", "grid", "shared", "finish", "headers"),
     "Files of your own": ("multiple_of", "sizes_only", "nan"),
     "What it is compared with": (
-        "baseline", "base", "times", "compiling", "arch", "update_baseline", "compare", "folder",
-        "since", "results",
+        "baseline", "base", "times", "nccl", "collective", "compiling", "arch", "update_baseline",
+        "compare", "folder", "since", "results",
     ),
     "What is drawn": ("kind", "only"),
     "How it is timed": (

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from cudareduce.cli.help import Command
+from cudareduce.cli.nccl_options import add_nccl
 from cudareduce.cli.options import (
     add_backend,
     add_debug,
@@ -16,6 +17,7 @@ from cudareduce.cli.options import (
     add_format,
     add_json,
     add_no_cache,
+    add_quiet,
     add_rounds,
     add_sizes,
 )
@@ -39,8 +41,10 @@ cudareduce collective all-reduce --engine peer:one_shot,host --op max""",
 @click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32", show_default=True,
               help=f"Element types, with commas, or all: {', '.join(DTYPES)}.")  # fmt: skip
 @click.option("--engine", default="", metavar="NAME,...",
-              help="What exchanges them: host, peer for all kernels that do, or one of these as "
-              "peer:one_shot.  [default: all that are right]")  # fmt: skip
+              help="What exchanges them: host, nccl, nccl-symm, torch, peer for all kernels that "
+              "do, or one of these as peer:one_shot.  [default: all that are right, and nccl where "
+              "each rank has a GPU]")  # fmt: skip
+@add_nccl
 @click.option("--ranks", type=Count(2, MOST_RANKS), metavar="N",
               help="How many to start here, if no launcher does.  [default: one for each GPU, at "
               "least 2]")  # fmt: skip
@@ -50,6 +54,7 @@ cudareduce collective all-reduce --engine peer:one_shot,host --op max""",
 @add_backend
 @add_rounds
 @add_no_cache
+@add_quiet
 @add_format("table", "markdown", "csv", "json")
 @add_file("--csv", "CSV")
 @add_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudareduce.report.columns import COLUMNS, Column, answer_text
-from cudareduce.report.numbers import short_size, size_text
+from cudareduce.report.numbers import DASH, short_size, size_text
 from cudareduce.report.section import Section
 from cudareduce.results.record import Record, Run
 
@@ -13,7 +13,7 @@ _TIMED = ("time", "algbw", "busbw", "link", "skew", "loop", "host", "distinct")
 _VERIFIED = (
     Column("answer", answer_text),
     COLUMNS["distinct"],
-    Column("calls", lambda r: str(r.tried_launches)),
+    Column("calls", lambda r: DASH if r.tried_launches is None else str(r.tried_launches)),
 )
 _LEGEND = (
     "us: of the slowest rank, from a start that all share; algbw and busbw in GB/s, as nccl-tests "
@@ -47,6 +47,8 @@ def _section(run: Run, records: Sequence[Record], *, timed: bool) -> Section:
     rows = tuple((r.engine or "", *(column.cell(r) for column in columns)) for r in records)
     notes = [f"{r.engine}: WRONG: {r.reason}" for r in records if r.verdict == "fail"]
     notes += [f"{r.engine}: {r.reason}" for r in records if r.verdict == "pass" and r.reason]
+    notes += [f"{r.engine}: version {r.version}" for r in records if r.version]
+    notes += [f"{r.engine}: skipped: {r.reason}" for r in records if r.verdict == "skip"]
     if not timed:
         notes += [f"{r.engine}: up to {short_size(r.n)}: more is too much for mail"
                   for r in records if r.n < largest and r.verdict == "pass"]  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from cudareduce.backend import TimedBackend
@@ -9,6 +11,7 @@ from cudareduce.problem.operators import Reduction
 from cudareduce.several.elements import Array, expected, share, stored, whole
 from cudareduce.several.engines import Stage
 from cudareduce.several.stopwatch import SAMPLES
+from cudareduce.several.windows import Part, Windows
 
 #: Inputs that take turns, so that an answer of the call before is not the answer of this one.
 TURNS = 2
@@ -19,7 +22,7 @@ _KEPT_BYTES = 2**26
 
 
 class Arrays:
-    """The arrays of one size, as a Stopwatch's subject. Raises OutOfMemory."""
+    """What arrays of one size hold, and their answers. Raises OutOfMemory."""
 
     def __init__(self, stage: Stage, backend: TimedBackend, n: int) -> None:
         self._stage, self._backend, self._n = stage, backend, n
@@ -30,25 +33,32 @@ class Arrays:
         self._right = [_tiled(reduction, expected(reduction, values), n)[self._mine]
                        for values in turns]  # fmt: skip
         self._given = [backend.upload(_tiled(reduction, values[rank], n)) for values in turns]
-        nbytes = n * reduction.dtype.size
-        self._input = stage.windows.part(stage.windows.layout.input, nbytes)
-        self._answer = stage.windows.part(stage.windows.layout.output, nbytes)
-        kept = SAMPLES if SAMPLES * nbytes <= _KEPT_BYTES else 1
-        self._kept = [backend.allocate(nbytes) for _ in range(kept)]
+        self._nbytes = n * reduction.dtype.size
+        kept = SAMPLES if SAMPLES * self._nbytes <= _KEPT_BYTES else 1
+        self._kept = [backend.allocate(self._nbytes) for _ in range(kept)]
 
     def close(self) -> None:
         """Give memory back."""
         self._backend.free(*self._given, *self._kept)
 
-    def prepare(self, k: int) -> None:
-        self._backend.overwrite(self._input, 0, self._given[k % TURNS])
-        self._backend.poison(self._answer)
+    def within(self, windows: Windows) -> Placed:
+        """They as they lie in windows."""
+        places = windows.layout.input, windows.layout.output
+        return Placed(self, *(windows.part(place, self._nbytes) for place in places))
 
-    def keep(self, k: int) -> None:
+    def prepare(self, k: int, given: Part, answer: Part) -> None:
+        """Enqueue the input of sample `k`, behind what clears the answer, which of one that works
+        in place is the same memory."""
+        self._backend.poison(answer)
+        self._backend.overwrite(given, 0, self._given[k % TURNS])
+
+    def keep(self, k: int, answer: Part) -> None:
+        """Enqueue what keeps its answer."""
         if k >= SAMPLES - len(self._kept):
-            self._backend.overwrite(self._kept[k - SAMPLES], 0, self._answer)
+            self._backend.overwrite(self._kept[k - SAMPLES], 0, answer)
 
     def wrong(self) -> str | None:
+        """Why an answer that was kept is wrong, if one is."""
         dtype, mine = self._stage.reduction.dtype, self._mine
         for k, kept in enumerate(self._kept, SAMPLES - len(self._kept)):
             got = self._backend.download(kept, dtype.storage, self._n)[mine]
@@ -59,6 +69,24 @@ class Arrays:
                     f"{mine.start + off[0]} is wrong, and {len(off) - 1} more"
                 )
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Arrays in windows, as a Stopwatch's subject."""
+
+    arrays: Arrays
+    given: Part
+    answer: Part
+
+    def prepare(self, k: int) -> None:
+        self.arrays.prepare(k, self.given, self.answer)
+
+    def keep(self, k: int) -> None:
+        self.arrays.keep(k, self.answer)
+
+    def wrong(self) -> str | None:
+        return self.arrays.wrong()
 
 
 def _values(reduction: Reduction, rank: int, turn: int, n: int) -> Array:

@@ -6,13 +6,15 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cudareduce.backends import BackendSpec, choose_backend, gpu_count, open_backend
+from cudareduce.bench.command import verdict_codes
 from cudareduce.bench.memory import why_too_large
-from cudareduce.errors import EnvironmentProblem, UsageError
+from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.host import cpu_count
 from cudareduce.problem.operators import reduction_of
 from cudareduce.progress import phase, say
@@ -24,7 +26,9 @@ from cudareduce.results.store import run_texts
 from cudareduce.several.arrival import meet
 from cudareduce.several.collectives import Collective
 from cudareduce.several.exchange import Exchange, load_exchanges, of_collective
+from cudareduce.several.library_engines import KINDS, Wanted, wanted
 from cudareduce.several.meeting import Meeting
+from cudareduce.several.nccl import load
 from cudareduce.several.place import MOST_RANKS, OWN, Place, place
 from cudareduce.several.records import notes_of
 from cudareduce.several.start import start
@@ -42,20 +46,22 @@ SHARED = "Ranks share a GPU, and take turns on it: answers are checked, nothing 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveRequest:
     """What is asked: `n` elements a rank of each size, in these types, by these engines, some of
-    them in a user's `folders`, among `ranks` ranks, which `meet` somewhere. `argv` is the command
-    line, which each rank is started with."""
+    them in a user's `folders`, or files of `nccl`, among `ranks` ranks, which `meet` somewhere.
+    `argv` is the command line, which each rank is started with."""
 
     collective: Collective
     n: tuple[int, ...]
     op: str
     dtype: tuple[str, ...]
     engine: tuple[str, ...]
+    nccl: tuple[Path, ...]
     ranks: int | None
     backend: str
     rounds: int
     meet: str | None
     folders: tuple[Path, ...]
     no_cache: bool
+    quiet: bool
     argv: tuple[str, ...]
     outputs: Outputs
 
@@ -69,8 +75,10 @@ def collective(request: CollectiveRequest) -> int:
     request.outputs.check()
     here = place(os.environ)
     if here is None:
-        count = request.ranks or min(MOST_RANKS, max(_RANKS, gpu_count()))
-        _check_room(max(request.n), count)
+        count = request.ranks or most_ranks()
+        check_room(max(request.n), count)
+        for file in request.nccl:  # here, and once: in ranks it would be a row of the table
+            load(file)
         return start(count, request.argv)
     if request.ranks not in (None, here.size):
         raise UsageError(
@@ -80,7 +88,12 @@ def collective(request: CollectiveRequest) -> int:
         return _take_part(request, chosen, meeting, here)
 
 
-def _check_room(n: int, ranks: int) -> None:
+def most_ranks() -> int:
+    """One for each GPU, as many as can meet; where there are no two of them, two all the same."""
+    return min(MOST_RANKS, max(_RANKS, gpu_count()))
+
+
+def check_room(n: int, ranks: int) -> None:
     """An EnvironmentProblem where this host does not hold what ranks verify with: else the system
     would end one of them."""
     too_large = why_too_large(ranks * ranks * n * _ELEMENT_BYTES)
@@ -98,11 +111,13 @@ def _kernels(request: CollectiveRequest) -> list[Exchange]:
     if not request.engine:
         return [kernel for kernel in known.values() if kernel.wrong is None]
     for name in request.engine:
-        if name not in (*known, "peer", "host"):
+        if name not in (*known, "peer", *KINDS, "host"):
             raise UsageError(
                 f"--engine: there is no {name!r} for {request.collective}: "
-                f"{', '.join([*known, 'host'])}"
+                f"{', '.join([*known, *KINDS, 'host'])}"
             )
+    if request.nccl and not {"nccl", "nccl-symm"} & set(request.engine):
+        raise UsageError("--nccl has no effect without nccl or nccl-symm among --engine: add one")
     some = [kernel for name, kernel in known.items() if name in request.engine]
     if "peer" in request.engine:
         some += [k for k in known.values() if k.wrong is None and k not in some]
@@ -125,21 +140,24 @@ def _take_part(
     first = meeting.rank == 0
     gpus = gpu_count()
     spec, remarks = _device(request, here, gpus)
-    _agree(request, chosen, meeting, spec)
     lonely = all(meeting.everybody(here.local_rank < gpus))
+    libraries, missing = _libraries(request, spec.timed and lonely)
+    remarks = (*remarks, *missing)
+    _agree(request, chosen, libraries, meeting, spec)
     if spec.timed and not lonely:
         remarks = (*remarks, SHARED)
     for remark in remarks if first else ():
-        say(remark)
+        say(remark, request.quiet)
     trial = Trial(
-        collective=request.collective, kernels=tuple(chosen), by_host=_by_host(request),
-        sizes=request.n, timed=spec.timed and lonely, rounds=request.rounds,
+        collective=request.collective, kernels=tuple(chosen), libraries=libraries,
+        by_host=_by_host(request), sizes=request.n, timed=spec.timed and lonely,
+        rounds=request.rounds,
     )  # fmt: skip
     records: list[Record] = []
     notes: list[str] = []
     steps = len(request.dtype) * steps_of(trial)
     what = "measuring" if trial.timed else "verifying"
-    with open_backend(spec) as backend, phase(what, steps, quiet=not first) as bar:
+    with open_backend(spec) as backend, phase(what, steps, quiet=not first or request.quiet) as bar:
         for name in request.dtype:
             reduction = reduction_of(request.op, name)
             found, links = tried(trial, reduction, meeting, backend, bar.step)
@@ -149,8 +167,23 @@ def _take_part(
     if first:
         run = Run(tool(request.argv), device, _protocol(request, trial, notes), tuple(records))
         publish(request.outputs, sections(run), run_texts(run))
-    wrong = any(record.verdict == "fail" for record in records)
-    return int(meeting.share(3 if wrong else 0))
+    return int(meeting.share(worst_exit_code(verdict_codes(records))))
+
+
+def _libraries(
+    request: CollectiveRequest, timed: bool
+) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
+    """The libraries that are named, else NCCL where there are times and there is one; and a remark
+    where there is none."""
+    if request.engine or request.nccl:
+        return wanted(request.engine or ("nccl",), request.nccl), ()
+    if not timed:
+        return (), ()
+    try:
+        load(None)
+    except EnvironmentProblem as problem:
+        return (), (f"NCCL is not among the engines: {problem}.",)
+    return wanted(("nccl",), ()), ()
 
 
 def _device(
@@ -168,6 +201,7 @@ def _protocol(request: CollectiveRequest, trial: Trial, notes: list[str]) -> dic
     return {
         "collective": request.collective,
         "engines": list(request.engine),
+        "nccl": [str(file) for file in request.nccl],
         "timing": "warm",
         "rounds": request.rounds if trial.timed else None,
         "samples": SAMPLES,
@@ -177,12 +211,13 @@ def _protocol(request: CollectiveRequest, trial: Trial, notes: list[str]) -> dic
 
 
 def _agree(
-    request: CollectiveRequest, chosen: list[Exchange], meeting: Meeting, spec: BackendSpec
-) -> None:
+    request: CollectiveRequest, chosen: list[Exchange], libraries: Sequence[Wanted],
+    meeting: Meeting, spec: BackendSpec,
+) -> None:  # fmt: skip
     """A UsageError where ranks were asked for different things: they would not meet in a call."""
     texts = [hashlib.sha256(kernel.text.encode()).hexdigest() for kernel in chosen]
     asked = [request.collective, request.n, request.op, request.dtype, _by_host(request),
-             request.rounds, spec.name, texts]  # fmt: skip
+             request.rounds, spec.name, texts, [str(library) for library in libraries]]  # fmt: skip
     if len({json.dumps(each) for each in meeting.everybody(asked)}) > 1:
         raise UsageError(
             "ranks were asked for different things: start all with the same command, and the "

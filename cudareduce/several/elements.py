@@ -75,3 +75,11 @@ def share(collective: Collective, reduction: Reduction, rank: int, size: int, n:
     packs = -(-n // vector)
     begin, end = packs * rank // size, packs * (rank + 1) // size
     return slice(min(n, begin * vector), min(n, end * vector))
+
+
+def why_not_equal(collective: Collective, reduction: Reduction, size: int, n: int) -> str | None:
+    """Why `n` elements have no shares for what gives all ranks as many; None if they do."""
+    each = vector_of(reduction) * size
+    if collective != "reduce-scatter" or n % each == 0:
+        return None
+    return f"it gives all ranks as many elements: give --n a multiple of {each}"

@@ -28,10 +28,16 @@ _BLOCKS = 64
 
 
 class Engine(Protocol):
-    """One way to run a collective."""
+    """One way to run a collective: where its arrays lie, and the version of the library that it
+    calls, if it is none of ours."""
 
     name: str
     mail: bool  # it takes arrays of a few bytes only
+    windows: Windows
+    version: str | None
+
+    def why_not(self, n: int) -> str | None:
+        """Why it does not take `n` elements, whatever their bytes; None if it does."""
 
     def run(self, n: int, call: int, late: int) -> None:
         """Arrays of `n` elements; rank `late` is the one that stumbles, in builds that do. Raises
@@ -59,9 +65,15 @@ class Stage:
 class Peer:
     """A kernel of ours, launched by all ranks."""
 
+    version: str | None = None
+
     def __init__(self, stage: Stage, kernel: Exchange, program: Program) -> None:
+        self.windows = stage.windows
         self.name, self.mail = f"peer:{kernel.short}", kernel.mail
         self._stage, self._kernel, self._program = stage, kernel, program
+
+    def why_not(self, n: int) -> None:
+        """It takes any."""
 
     def enqueue(self, n: int, call: int) -> Launch:
         stage, kernel = self._stage, self._kernel
@@ -89,9 +101,13 @@ class Host:
     """The ranks' processes: every array over the meeting's connections, combined by NumPy."""
 
     name, mail = "host", False
+    version: str | None = None
 
     def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+        self._stage, self.windows = stage, stage.windows
+
+    def why_not(self, n: int) -> None:
+        """It takes any."""
 
     def run(self, n: int, call: int, late: int) -> None:
         stage, dtype = self._stage, self._stage.reduction.dtype

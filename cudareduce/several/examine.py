@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,7 +37,8 @@ LATE_S, STUMBLE = 2e-3, 2_000_000
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What came of an engine on arrays of up to `n` elements: why it is wrong, if it is; whether
-    all ranks had the same bits; how many answers there were to one input; how many calls."""
+    all ranks had the same bits; how many answers there were to one input; how many calls; the
+    `version` of a library."""
 
     engine: str
     n: int
@@ -45,6 +46,7 @@ class Finding:
     same_bits: bool | None
     distinct: int | None
     calls: int
+    version: str | None = None
 
 
 def sizes(vector: int, ranks: int, most: list[int]) -> list[int]:
@@ -55,10 +57,13 @@ def sizes(vector: int, ranks: int, most: list[int]) -> list[int]:
 
 
 def examine(stage: Stage, engine: Engine, asked: list[int], calls: Iterator[int]) -> Finding:
-    """Run an engine at all sizes, and judge all its answers. All ranks do so together, and find
-    the same. Raises RankLost."""
-    made = 0
+    """Run an engine at all sizes that it takes, and judge all its answers. All ranks do so
+    together, and find the same. Raises RankLost."""
+    stage = replace(stage, windows=engine.windows)
+    made, library = 0, engine.version
     for n in sizes(vector_of(stage.reduction), stage.meeting.size, asked):
+        if engine.why_not(n):
+            continue
         wrong = None
         for turn in range(CALLS):
             made += 1  # all calls, as others wait for this rank in each
@@ -67,10 +72,10 @@ def examine(stage: Stage, engine: Engine, asked: list[int], calls: Iterator[int]
         told = [text for text in stage.meeting.everybody(wrong) if text]
         if told:
             stage.backend.zero(stage.windows.status)
-            return Finding(engine.name, n, told[0], None, None, made)
+            return Finding(engine.name, n, told[0], None, None, made, library)
     same_bits, distinct, wrong = _repeated(stage, engine, max(asked), calls)
     stage.backend.zero(stage.windows.status)
-    return Finding(engine.name, max(asked), wrong, same_bits, distinct, made + REPEATS)
+    return Finding(engine.name, max(asked), wrong, same_bits, distinct, made + REPEATS, library)
 
 
 def _wrong(stage: Stage, engine: Engine, n: int, turn: int, number: int) -> str | None:
@@ -79,7 +84,9 @@ def _wrong(stage: Stage, engine: Engine, n: int, turn: int, number: int) -> str 
     late = turn % ranks
     if stage.meeting.rank == late:
         time.sleep(LATE_S)
-    inputs = [_given(reduction, rank, turn, n, late) for rank in range(ranks)]
+    # what becomes of NaN in a minimum is each library's own, and no fault
+    nan = turn == CALLS - 1 and not (engine.version and reduction.op.name in ("min", "max"))
+    inputs = [_given(reduction, rank, turn, n, nan and rank == late) for rank in range(ranks)]
     try:
         answer = _answer(stage, engine, inputs[stage.meeting.rank], number, late)
     except KernelFault as fault:
@@ -97,10 +104,10 @@ def _wrong(stage: Stage, engine: Engine, n: int, turn: int, number: int) -> str 
     )
 
 
-def _given(reduction: Reduction, rank: int, turn: int, n: int, late: int) -> Array:
-    """The elements of a rank at a call; at the last one, of floats, one is NaN."""
+def _given(reduction: Reduction, rank: int, turn: int, n: int, nan: bool) -> Array:
+    """The elements of a rank at a call; of floats one is NaN, if so asked."""
     values = whole(reduction, rank, turn, n)
-    if turn < CALLS - 1 or reduction.dtype.kind != "float" or rank != late:
+    if not nan or reduction.dtype.kind != "float":
         return values
     values = values.astype(np.float64)
     values[n // 2] = np.nan
@@ -109,7 +116,9 @@ def _given(reduction: Reduction, rank: int, turn: int, n: int, late: int) -> Arr
 
 def _beside(stage: Stage, mine: slice, n: int) -> str | None:
     """What this rank's output holds beside its answer, but for the rest of a pack, if anything."""
-    size = stage.reduction.dtype.size
+    size, parts = stage.reduction.dtype.size, stage.windows.layout
+    if parts.input == parts.output:  # whoever works in place leaves there what it was given
+        mine = slice(0, n)
     room = _room(stage, n)
     held = stage.backend.download(room, "uint8", room.nbytes).copy()
     held[mine.start * size : -(-mine.stop * size // PACK_BYTES) * PACK_BYTES] = 0xFF

@@ -11,7 +11,7 @@ from cudareduce.backend import Program, TimedBackend
 from cudareduce.several.arrays import Arrays
 from cudareduce.several.engines import Stage, StreamEngine, in_windows
 from cudareduce.several.exchange import helper, vector_of
-from cudareduce.several.stopwatch import Batch, Enqueue, Stopwatch
+from cudareduce.several.stopwatch import Batch, Enqueue, Entrant, Stopwatch
 
 #: Rounds that are not counted: clocks rise, pages are mapped.
 UNCOUNTED = 2
@@ -47,16 +47,16 @@ def measure(
     align, both = aligned(stage), _links(stage)
     found, links = [], Links()
     for n in sizes:
-        entrants: dict[str, Enqueue] = {
-            engine.name: partial(engine.enqueue, n)
-            for engine in engines if not engine.mail or n <= most_mail
-        }  # fmt: skip
+        some = [e for e in engines if not ((e.mail and n > most_mail) or e.why_not(n))]
         last = n == max(sizes) and n * stage.reduction.dtype.size >= _LINK_BYTES
-        ways = {program.entry: _link(stage, program, n) for program in both} if last else {}
         arrays = Arrays(stage, backend, n)
-        watch = Stopwatch(stage, backend, align, arrays)
+        entrants = {e.name: Entrant(partial(e.enqueue, n), arrays.within(e.windows)) for e in some}
+        here = arrays.within(stage.windows)
+        ways = {program.entry: Entrant(_link(stage, program, n), here, judged=False)
+                for program in both if last}  # fmt: skip
+        watch = Stopwatch(stage, backend, align)
         try:
-            taken = in_rounds(watch, entrants | ways, set(ways), rounds, calls, progress)
+            taken = in_rounds(watch, entrants | ways, rounds, calls, progress)
         finally:
             arrays.close()
         found += [Measured(name, n, taken[name]) for name in entrants]
@@ -90,14 +90,14 @@ def _link(stage: Stage, program: Program, n: int) -> Enqueue:
 
 
 def in_rounds(
-    watch: Stopwatch, entrants: dict[str, Enqueue], unjudged: set[str], rounds: int,
-    calls: Iterator[int], progress: Callable[[], None],
+    watch: Stopwatch, entrants: dict[str, Entrant], rounds: int, calls: Iterator[int],
+    progress: Callable[[], None],
 ) -> dict[str, tuple[Batch, ...]]:  # fmt: skip
     """A batch of each entrant for each round, every other round backward."""
     taken: dict[str, list[Batch]] = {name: [] for name in entrants}
     for number in range(-UNCOUNTED, rounds):
         for name in list(entrants)[:: -1 if number % 2 else 1]:
-            batch = watch.batch(entrants[name], calls, judged=name not in unjudged)
+            batch = watch.batch(entrants[name], calls)
             if number >= 0 or batch.wrong:
                 taken[name].append(batch)
         progress()

@@ -13,6 +13,7 @@ from cudareduce.problem.operators import Reduction
 from cudareduce.results.record import Record
 from cudareduce.several.collectives import Collective
 from cudareduce.several.examine import REPEATS, Finding
+from cudareduce.several.library_engines import Skip
 from cudareduce.several.measure import Links, Measured
 from cudareduce.several.stopwatch import Batch
 
@@ -47,6 +48,15 @@ class Recorder:
             verdict="fail" if finding.wrong else "pass", reason=finding.wrong or "",
             distinct=finding.distinct, launches=None if finding.distinct is None else REPEATS,
             tried_launches=finding.calls, ranks=self.ranks, engine=finding.engine,
+            version=finding.version,
+        )  # fmt: skip
+
+    def skipped(self, skip: Skip, n: int) -> Record:
+        """A record of an engine that was not tried at a size."""
+        finding = Finding(skip.engine, n, None, None, None, 0)
+        return replace(
+            self.verified(finding), verdict="skip", reason=skip.reason, cause=skip.cause,
+            tried_launches=None,
         )  # fmt: skip
 
     def timed(self, finding: Finding, measured: Measured, links: Links) -> Record:

@@ -24,15 +24,15 @@ _LOOK_S = 0.05
 _MOST_LINES = 20
 
 
-def start(size: int, argv: Sequence[str]) -> int:
+def start(size: int, argv: Sequence[str], *, prints: bool = True) -> int:
     """Run `cudareduce ARGV` as so many ranks and wait for them; the exit code of the worst. Rank 0
-    prints, and writes what is to be written; what others print on standard error is shown if they
-    end with an error that rank 0 has not told."""
+    prints, if it `prints` at all, and writes what is to be written; what others print on standard
+    error is shown if they end with an error that rank 0 has not told."""
     with temporary_folder() as folder:
         meeting = Path(folder, "meeting.json")
         ranks: list[subprocess.Popen[bytes]] = []
         try:
-            ranks.extend(_rank(rank, size, argv, meeting) for rank in range(size))
+            ranks.extend(_rank(rank, size, argv, meeting, prints) for rank in range(size))
             _wait(ranks)
             standing = [rank for rank, process in enumerate(ranks) if process.poll() is None]
         finally:  # also where the user has interrupted it, and be it while they start
@@ -47,13 +47,16 @@ def start(size: int, argv: Sequence[str]) -> int:
     )
 
 
-def _rank(rank: int, size: int, argv: Sequence[str], meeting: Path) -> subprocess.Popen[bytes]:
+def _rank(
+    rank: int, size: int, argv: Sequence[str], meeting: Path, prints: bool
+) -> subprocess.Popen[bytes]:
     environment = os.environ | {
         OWN.rank: str(rank), OWN.size: str(size), OWN.local_rank: str(rank), OWN.job: str(meeting),
     }  # fmt: skip
     command = [sys.executable, "-m", "cudareduce", *argv]
     if rank == 0:
-        return subprocess.Popen(command, env=environment)
+        output = None if prints else subprocess.DEVNULL
+        return subprocess.Popen(command, env=environment, stdout=output)
     with _errors(meeting.parent, rank).open("wb") as errors:
         return subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,

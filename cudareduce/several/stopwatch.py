@@ -66,21 +66,29 @@ class Subject(Protocol):
         """Why an answer that was kept is wrong, if one is."""
 
 
-class Stopwatch:
-    """Times calls on a subject. All ranks use it together; it raises RankLost and KernelFault."""
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """One that is timed, on a subject; what is not `judged` leaves no answer."""
 
-    def __init__(
-        self, stage: Stage, backend: TimedBackend, align: Program, subject: Subject
-    ) -> None:
-        self._stage, self._backend = stage, backend
-        self._align, self._subject = align, subject
+    enqueue: Enqueue
+    subject: Subject
+    judged: bool = True
+
+
+class Stopwatch:
+    """Times calls. All ranks use it together; it raises RankLost and KernelFault."""
+
+    def __init__(self, stage: Stage, backend: TimedBackend, align: Program) -> None:
+        self._stage, self._backend, self._align = stage, backend, align
         self._gate = backend.gate()
 
-    def batch(self, enqueue: Enqueue, calls: Iterator[int], *, judged: bool = True) -> Batch:
-        """Some samples, and a loop; what is not `judged` leaves no answer."""
-        marks, host_us = self._samples([enqueue(next(calls)) for _ in range(SAMPLES)], calls)
+    def batch(self, entrant: Entrant, calls: Iterator[int]) -> Batch:
+        """Some samples, and a loop."""
+        enqueue, subject = entrant.enqueue, entrant.subject
+        launches = [enqueue(next(calls)) for _ in range(SAMPLES)]
+        marks, host_us = self._samples(launches, subject, calls)
         own = [self._backend.elapsed_us(start, end) for start, end in marks]
-        every = self._stage.meeting.everybody([own, self._subject.wrong() if judged else None])
+        every = self._stage.meeting.everybody([own, subject.wrong() if entrant.judged else None])
         by_sample = list(zip(*(times for times, _ in every), strict=True))
         loop = self._loop_us([enqueue(next(calls)) for _ in range(IN_A_LOOP)], calls)
         return Batch(
@@ -92,19 +100,19 @@ class Stopwatch:
         )
 
     def _samples(
-        self, launches: Sequence[Launch], calls: Iterator[int]
+        self, launches: Sequence[Launch], subject: Subject, calls: Iterator[int]
     ) -> tuple[list[tuple[Any, Any]], float]:
         """The events of samples that have taken place, and the host's us for a call."""
         marks, spent = [], 0.0
         with self._held():
             for k, launch in enumerate(launches):
-                self._subject.prepare(k)
+                subject.prepare(k)
                 start = self._start(next(calls))
                 began = self._backend.host_us()
                 launch()
                 spent += self._backend.host_us() - began
                 marks.append((start, self._backend.mark()))
-                self._subject.keep(k)
+                subject.keep(k)
         return marks, spent / SAMPLES
 
     def _loop_us(self, launches: Sequence[Launch], calls: Iterator[int]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,9 +15,10 @@ from cudareduce.gpu.peer_memory import IpcMemory
 from cudareduce.problem.operators import Reduction
 from cudareduce.results.record import Record
 from cudareduce.several.collectives import Collective
-from cudareduce.several.engines import Engine, Host, Stage, peer_engines
+from cudareduce.several.engines import Engine, Host, Stage, StreamEngine, peer_engines
 from cudareduce.several.examine import STUMBLE, Finding, examine
-from cudareduce.several.exchange import Exchange
+from cudareduce.several.exchange import Exchange, vector_of
+from cudareduce.several.library_engines import Skip, Wanted, library_engines
 from cudareduce.several.measure import UNCOUNTED, Links, measure
 from cudareduce.several.meeting import Meeting
 from cudareduce.several.records import Recorder
@@ -33,11 +34,12 @@ _HOST_CALLS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What is tried: a collective by some kernels, and by the host, on arrays of `sizes` elements;
-    in `rounds` rounds if it is `timed`."""
+    """What is tried: a collective by some kernels, by libraries, and by the host, on arrays of
+    `sizes` elements; in `rounds` rounds if it is `timed`."""
 
     collective: Collective
     kernels: tuple[Exchange, ...]
+    libraries: tuple[Wanted, ...] = ()
     by_host: bool
     sizes: tuple[int, ...]
     timed: bool
@@ -57,14 +59,20 @@ def tried(
     BuildError, OutOfMemory, KernelFault and EnvironmentProblem."""
     recorder = Recorder(trial.collective, reduction, meeting.size, backend.name)
     calls = count(1)
-    with _stage(trial, reduction, meeting, backend, allocate) as stage:
-        timed = backend.timed() if trial.timed else None
-        findings = list(_findings(trial, stage, calls))
+    timed = backend.timed() if trial.timed else None
+    with (
+        _stage(trial, reduction, meeting, backend, allocate) as stage,
+        library_engines(trial.libraries, stage, timed) as (libraries, absent),
+    ):
+        findings = list(_findings(trial, stage, libraries, calls))
+        skips = [recorder.skipped(*skip) for skip in _skips(trial, libraries, absent)]
         if timed is None:
             progress()
-            return [recorder.verified(finding) for finding, _ in findings], Links()
+            return [*(recorder.verified(finding) for finding, _ in findings), *skips], Links()
         right = {finding.engine: finding for finding, _ in findings if not finding.wrong}
-        engines = [e for e in peer_engines(stage, trial.kernels) if e.name in right]
+        ours = peer_engines(stage, trial.kernels)
+        engines: list[StreamEngine] = [*ours, *libraries]
+        engines = [engine for engine in engines if engine.name in right]
         most_mail = _MOST_MAIL // reduction.dtype.size
         measured, links = measure(
             stage, timed, engines, trial.sizes, most_mail, trial.rounds, calls, progress
@@ -77,17 +85,39 @@ def tried(
                 times = [by_host_clock(stage, partial(_call, e, n, calls)) for _, e in hosts]
                 records += [recorder.on_host(f, n, us)
                             for (f, _), us in zip(hosts, times, strict=True)]  # fmt: skip
-        return records, links
+        return [*records, *skips], links
 
 
-def _findings(trial: Trial, stage: Stage, calls: Iterator[int]) -> Iterator[tuple[Finding, Engine]]:
-    """What came of each engine, one after the other, in builds that stumble."""
+def _findings(
+    trial: Trial, stage: Stage, libraries: Sequence[Engine], calls: Iterator[int]
+) -> Iterator[tuple[Finding, Engine]]:
+    """What came of each engine that takes one of the sizes, one after the other, in builds that
+    stumble."""
     size = stage.reduction.dtype.size
-    engines: list[Engine] = [*peer_engines(stage, trial.kernels, STUMBLE)]
+    engines: list[Engine] = [*peer_engines(stage, trial.kernels, STUMBLE), *libraries]
+    alone = _ALONE_BYTES // size
+    alone -= alone % (vector_of(stage.reduction) * stage.meeting.size)  # equal shares
     for engine in [*engines, *([Host(stage)] if trial.by_host else [])]:
         most = _MOST_MAIL // size if engine.mail else max(trial.sizes)
-        most = min(most, _ALONE_BYTES // size) if stage.backend.timed() else most
-        yield examine(stage, engine, sorted({min(n, most) for n in trial.sizes}), calls), engine
+        most = min(most, alone) if stage.backend.timed() else most
+        asked = sorted({min(n, most) for n in trial.sizes if not engine.why_not(n)})
+        if asked:
+            yield examine(stage, engine, asked, calls), engine
+
+
+def _skips(
+    trial: Trial, libraries: Sequence[Engine], absent: Sequence[Skip]
+) -> Iterator[tuple[Skip, int]]:
+    """Libraries that are not tried, wherever the others are timed, and sizes that some do not
+    take."""
+    for skip in absent:
+        for n in trial.sizes if trial.timed else [max(trial.sizes)]:
+            yield skip, n
+    for engine in libraries:
+        for n in trial.sizes:
+            why = engine.why_not(n)
+            if why:
+                yield Skip(engine.name, why, "unfit"), n
 
 
 def _call(engine: Engine, n: int, calls: Iterator[int]) -> None:

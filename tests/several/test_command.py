@@ -156,8 +156,15 @@ def test_ranks_that_were_asked_for_different_things(home: dict[str, str], tmp_pa
     ("arguments", "words"),
     [
         (("all-reduce", "--engine", "nccl2"), "there is no 'nccl2' for all-reduce: peer:one_shot"),
-        (("reduce", "--engine", "peer:one_shot"), "for reduce: peer:to_root, host"),
+        (
+            ("reduce", "--engine", "peer:one_shot"),
+            "for reduce: peer:to_root, nccl, nccl-symm, torch, host",
+        ),
         (("all-gather",), "is not one of"),
+        (("all-reduce", "--nccl", "/no/such"), "--nccl /no/such: there is no such file"),
+        (("all-reduce", "--nccl", __file__), "cannot be loaded (invalid ELF header)"),
+        (("all-reduce", "--nccl", "a.so,"), "the name is empty"),
+        (("all-reduce", "--nccl", "a.so", "--engine", "host"), "--nccl has no effect without nccl"),
         (("all-reduce", "--ranks", "9"), "9"),
         (("all-reduce", "--ranks", "1"), "1"),
         (("all-reduce", "--n", "0"), "--n 0: there is nothing to exchange"),

@@ -19,7 +19,7 @@ from cudareduce.several.spread.content import Content
 from cudareduce.several.spread.examine import examined
 from cudareduce.several.spread.share import Share, Timed, cleared, on_share
 from cudareduce.several.spread.ways import Host, Local, Way
-from cudareduce.several.stopwatch import SAMPLES, Batch, Enqueue, Stopwatch
+from cudareduce.several.stopwatch import SAMPLES, Batch, Enqueue, Entrant, Stopwatch
 from cudareduce.several.trial import by_host_clock
 from cudareduce.several.windows import Allocate, device_windows, layout, mapped_windows
 
@@ -99,11 +99,11 @@ def _timed(
         keys = dict(_entrants(on, right))
         subject = Timed(stage, on, contents, SAMPLES)
         try:
-            watch = Stopwatch(stage, backend, aligned(stage), subject)
+            watch = Stopwatch(stage, backend, aligned(stage))
             named = {str(k): key for k, key in enumerate(keys)}
-            entrants = {name: keys[key] for name, key in named.items()}
-            alone = {name for name, (_, way) in named.items() if way == Local.name}
-            taken = in_rounds(watch, entrants, alone, rounds, count(1), progress)
+            entrants = {name: Entrant(keys[key], subject, judged=key[1] != Local.name)
+                        for name, key in named.items()}  # fmt: skip
+            taken = in_rounds(watch, entrants, rounds, count(1), progress)
         finally:
             subject.close()
         figures: Figures = {key: (taken[name], None) for name, key in named.items()}

@@ -1,0 +1,216 @@
+"""NCCL by its C interface: a library that is loaded, and the communicator of all ranks.
+
+Of either only what is used here. Names, numbers and layouts are those of nccl.h, which have stayed
+since 2.10; what came later may be missing, and is asked for before it is called.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+
+from cudareduce.backend import Launch
+from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
+from cudareduce.peers.contract import AbsentError
+from cudareduce.problem.operators import Reduction
+from cudareduce.several.agreement import agreed
+from cudareduce.several.collectives import Collective
+from cudareduce.several.meeting import Meeting
+
+#: The packages that bring it, and where in them it lies; under the last part of that name the
+#: loader may know one, too.
+PACKAGES = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
+_PLACE = Path("nvidia/nccl/lib/libnccl.so.2")
+_DTYPES = {"int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float16": 6,
+           "float32": 7, "float64": 8, "bfloat16": 9}  # fmt: skip
+_OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3}
+#: A window whose place is alike on all ranks.
+_COLL_SYMMETRIC = 1
+_AT, _NUMBER, _SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
+
+
+class UniqueId(ctypes.Structure):
+    """What ranks of one communicator find each other by; passed by value."""
+
+    _fields_ = (("internal", ctypes.c_byte * 128),)
+
+
+_ARRAYS = (_AT, _AT, _SIZE, _NUMBER, _NUMBER)  # given, answer, count, type, operator
+#: Functions that any has, with the types of their arguments; and those that came with 2.13, 2.19
+#: and 2.27.
+_FUNCTIONS = {
+    "ncclGetVersion": (ctypes.POINTER(_NUMBER),),
+    "ncclGetUniqueId": (ctypes.POINTER(UniqueId),),
+    "ncclCommInitRank": (ctypes.POINTER(_AT), _NUMBER, UniqueId, _NUMBER),
+    "ncclCommDestroy": (_AT,),
+    "ncclCommAbort": (_AT,),
+    "ncclAllReduce": (*_ARRAYS, _AT, _AT),
+    "ncclReduceScatter": (*_ARRAYS, _AT, _AT),
+    "ncclReduce": (*_ARRAYS, _NUMBER, _AT, _AT),
+}
+_LATER = {
+    "ncclMemAlloc": (ctypes.POINTER(_AT), _SIZE),
+    "ncclMemFree": (_AT,),
+    "ncclCommWindowRegister": (_AT, _AT, _SIZE, ctypes.POINTER(_AT), _NUMBER),
+    "ncclCommWindowDeregister": (_AT, _AT),
+}
+_TEXTS = {"ncclGetErrorString": (_NUMBER,), "ncclGetLastError": (_AT,)}
+
+
+@dataclass(frozen=True, slots=True)
+class Nccl:
+    """A library that is loaded, and its version as 2.28.9."""
+
+    library: ctypes.CDLL = field(repr=False)
+    version: str
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Call a function of the library. What it refuses is a KernelFault in its own words."""
+        code = getattr(self.library, name)(*arguments)
+        if code:
+            raise KernelFault(f"{name} of NCCL {self.version} has failed: {self._why(code)}")
+
+    def why_no_windows(self) -> str | None:
+        """Why it has no symmetric memory; None if it has."""
+        if all(hasattr(self.library, name) for name in _LATER):
+            return None
+        return f"NCCL {self.version} has no symmetric memory, which came with 2.27"
+
+    def _why(self, code: int) -> str:
+        texts = [self.library.ncclGetErrorString(code)]
+        with suppress(AttributeError):
+            texts.append(self.library.ncclGetLastError(None))
+        return "; ".join(text.decode(errors="replace").strip() for text in texts if text)
+
+
+def load(path: Path | None) -> Nccl:
+    """The library in a file; else that of a package of NVIDIA's, or the one that the loader finds.
+    A file that is no NCCL is a UsageError, none anywhere an EnvironmentProblem.
+
+    It makes no use of multicast, unless the user's environment says so.
+    """
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # read once, when a communicator begins
+    if path is not None:
+        if not path.is_file():
+            raise UsageError(f"--nccl {path}: there is no such file: name a libnccl.so.2")
+        return _opened(str(path.resolve()), f"--nccl {path}")
+    for package in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            file = Path(str(metadata.distribution(package).locate_file(_PLACE)))
+            if file.is_file():
+                return _opened(str(file), package)
+    try:
+        return _opened(_PLACE.name, _PLACE.name)
+    except UsageError:
+        raise EnvironmentProblem(
+            f"there is no NCCL here: pip install {PACKAGES[0]}, or name a libnccl.so.2 with --nccl"
+        ) from None
+
+
+def _opened(name: str, said: str) -> Nccl:
+    """What a name of a file or the loader's stands for. Raises UsageError."""
+    try:
+        library = ctypes.CDLL(name)
+        for known in (_FUNCTIONS, _TEXTS, _LATER):
+            for function, types in known.items():
+                if known is _FUNCTIONS or hasattr(library, function):
+                    getattr(library, function).argtypes = types
+        library.ncclGetErrorString.restype = ctypes.c_char_p
+    except OSError as error:
+        why = str(error).removeprefix(f"{name}: ")
+        raise UsageError(f"{said} cannot be loaded ({why}): name a libnccl.so.2") from None
+    except AttributeError as error:
+        missing = str(error).rpartition(" ")[2]
+        raise UsageError(
+            f"{said} is no NCCL, as it has no {missing}: name a libnccl.so.2"
+        ) from None
+    with suppress(AttributeError):
+        library.ncclGetLastError.restype = ctypes.c_char_p
+    code = _NUMBER()
+    library.ncclGetVersion(ctypes.byref(code))
+    return Nccl(library, version_text(code.value))
+
+
+def version_text(code: int) -> str:
+    """A version's number as its words: 22809 is 2.28.9, and 2708, as it was up to 2.8, 2.7.8."""
+    large, rest = divmod(code, 10_000 if code >= 10_000 else 1000)
+    return f"{large}.{rest // 100}.{rest % 100}"
+
+
+@dataclass(frozen=True, slots=True)
+class Communicator:
+    """This rank's part of one, in the context that was current when it began."""
+
+    nccl: Nccl
+    handle: ctypes.c_void_p
+
+    def launch(
+        self, collective: Collective, reduction: Reduction, given: int, answer: int, count: int,
+        stream: int,
+    ) -> Launch:  # fmt: skip
+        """A ready call on arrays at these addresses; `count` is of the array, of reduce-scatter of
+        a rank's share. It may raise KernelFault when made."""
+        arrays = given, answer, count, _DTYPES[reduction.dtype.name], _OPS[reduction.op.name]
+        if collective == "reduce":
+            return partial(self.nccl.call, "ncclReduce", *arrays, 0, self.handle, stream)
+        name = {"all-reduce": "ncclAllReduce", "reduce-scatter": "ncclReduceScatter"}[collective]
+        return partial(self.nccl.call, name, *arrays, self.handle, stream)
+
+
+@contextmanager
+def communicator(nccl: Nccl, meeting: Meeting) -> Iterator[Communicator]:
+    """One of all ranks, which begin and end it together. Raises RankLost, and AbsentError on all of
+    them where it does not begin on one."""
+    own = meeting.share(agreed(meeting, lambda: _unique_id(nccl) if meeting.rank == 0 else ""))
+    found = agreed(meeting, lambda: _begun(nccl, meeting, bytes.fromhex(own)))
+    try:
+        yield found
+    except BaseException:
+        nccl.library.ncclCommAbort(found.handle)  # which waits for nobody
+        raise
+    meeting.barrier()  # nobody leaves while another one is still in a call
+    nccl.library.ncclCommDestroy(found.handle)
+    meeting.barrier()
+
+
+def _unique_id(nccl: Nccl) -> str:
+    made = UniqueId()
+    nccl.call("ncclGetUniqueId", ctypes.byref(made))
+    return bytes(made).hex()
+
+
+def _begun(nccl: Nccl, meeting: Meeting, unique: bytes) -> Communicator:
+    handle = ctypes.c_void_p()
+    wanted = ctypes.byref(handle), meeting.size, UniqueId.from_buffer_copy(unique), meeting.rank
+    nccl.call("ncclCommInitRank", *wanted)
+    return Communicator(nccl, handle)
+
+
+@contextmanager
+def symmetric_memory(member: Communicator, meeting: Meeting, nbytes: int) -> Iterator[int]:
+    """The address of so many bytes that NCCL has of all ranks in one window. Raises RankLost, and
+    AbsentError on all of them where one cannot have it."""
+    nccl, at, window = member.nccl, ctypes.c_void_p(), ctypes.c_void_p()
+
+    def register() -> None:
+        nccl.call("ncclCommWindowRegister", member.handle, at, nbytes, ctypes.byref(window),
+                  _COLL_SYMMETRIC)  # fmt: skip
+        if not window:
+            raise AbsentError(
+                f"NCCL {nccl.version} has no symmetric memory among these GPUs: see nvidia-smi "
+                "topo -p2p n"
+            )
+
+    agreed(meeting, lambda: nccl.call("ncclMemAlloc", ctypes.byref(at), nbytes))
+    agreed(meeting, register)
+    assert at.value
+    yield at.value
+    meeting.barrier()  # nobody frees what another one still addresses
+    nccl.call("ncclCommWindowDeregister", member.handle, window)
+    nccl.call("ncclMemFree", at)

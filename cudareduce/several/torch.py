@@ -1,0 +1,132 @@
+"""torch.distributed, which calls NCCL, on tensors that are views of this rank's window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from cudareduce.backend import Launch, TimedBackend
+from cudareduce.peers.arrays import DeviceArray
+from cudareduce.peers.contract import AbsentError
+from cudareduce.several.agreement import agreed
+from cudareduce.several.elements import share, why_not_equal
+from cudareduce.several.engines import Stage
+
+#: How long ranks wait for each other.
+_PATIENCE = timedelta(seconds=30)
+_OPS = {"sum": "SUM", "prod": "PRODUCT", "min": "MIN", "max": "MAX"}
+#: Windows lie on one host.
+_HERE = "127.0.0.1"
+
+
+@contextmanager
+def torch_engine(stage: Stage, backend: TimedBackend) -> Iterator[TorchEngine]:
+    """The engine, until the end; all ranks begin and end together. Raises RankLost, and AbsentError
+    on all of them where one has no torch for this."""
+    meeting = stage.meeting
+    version = agreed(meeting, _imported)
+    import torch
+    import torch.distributed as dist
+
+    torch.cuda.set_device(torch.cuda.current_device())  # that of the context that is current
+    torch.cuda.set_stream(torch.cuda.ExternalStream(backend.stream_handle))
+    first = agreed(meeting, lambda: None if meeting.rank else _store(stage, 0))
+    port = meeting.share(first.port if first else None)
+    store = agreed(meeting, lambda: first or _store(stage, port))
+    agreed(meeting, lambda: _begin(stage, store))
+    yield TorchEngine(stage, version)
+    meeting.barrier()  # nobody leaves while another one is still in a call
+    dist.destroy_process_group()
+    meeting.barrier()
+
+
+def _imported() -> str:
+    """Its version and that of its NCCL. Raises AbsentError."""
+    try:
+        import torch
+        import torch.distributed as dist
+    except ImportError:
+        raise AbsentError("torch is not here: pip install torch") from None
+    if not (torch.cuda.is_available() and dist.is_available() and dist.is_nccl_available()):
+        raise AbsentError(f"torch {torch.__version__} has no NCCL, or sees no GPU")
+    return f"{torch.__version__} with NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}"
+
+
+def _store(stage: Stage, port: int) -> Any:
+    """By which ranks find each other: on rank 0 at any port, elsewhere that one."""
+    from torch.distributed import TCPStore
+
+    first = stage.meeting.rank == 0
+    try:
+        return TCPStore(_HERE, port, stage.meeting.size, first, _PATIENCE, wait_for_workers=False)
+    except RuntimeError as error:
+        raise AbsentError(_first_line(error)) from None
+
+
+def _begin(stage: Stage, store: Any) -> None:
+    import torch.distributed as dist
+
+    try:
+        dist.init_process_group("nccl", store=store, rank=stage.meeting.rank,
+                                world_size=stage.meeting.size, timeout=_PATIENCE)  # fmt: skip
+    except (RuntimeError, ValueError) as error:
+        raise AbsentError(_first_line(error)) from None
+
+
+def _first_line(error: Exception) -> str:
+    return f"torch.distributed says {(str(error).splitlines() or ['nothing'])[0]}"
+
+
+class TorchEngine:
+    """Its call of the collective. What leaves as much as it takes works in place, as it always
+    does there."""
+
+    name, mail = "torch", False
+
+    def __init__(self, stage: Stage, version: str) -> None:
+        self._stage = stage
+        self.version: str | None = version
+        parts = stage.windows.layout
+        if stage.collective != "reduce-scatter":
+            parts = replace(parts, input=parts.output)
+        self.windows = replace(stage.windows, layout=parts)
+
+    def why_not(self, n: int) -> str | None:
+        stage = self._stage
+        return why_not_equal(stage.collective, stage.reduction, stage.meeting.size, n)
+
+    def enqueue(self, n: int, call: int) -> Launch:
+        import torch.distributed as dist
+
+        stage, parts = self._stage, self.windows.layout
+        op = getattr(dist.ReduceOp, _OPS[stage.reduction.op.name])
+        given = self._tensor(parts.input, 0, n)
+        if stage.collective == "all-reduce":
+            return partial(dist.all_reduce, given, op=op)
+        if stage.collective == "reduce":
+            return partial(dist.reduce, given, 0, op=op)
+        mine = share(stage.collective, stage.reduction, stage.meeting.rank, stage.meeting.size, n)
+        answer = self._tensor(parts.output, mine.start, mine.stop - mine.start)
+        return partial(dist.reduce_scatter_tensor, answer, given, op=op)
+
+    def run(self, n: int, call: int, late: int) -> None:
+        self.enqueue(n, call)()
+        self._stage.backend.synchronize()
+
+    def _tensor(self, part: int, start: int, count: int) -> Any:
+        """So many elements of a part of the window; the bits of bfloat16, of which the interface
+        between libraries knows nothing, go as int16."""
+        import torch
+
+        dtype = self._stage.reduction.dtype
+        narrow = dtype.name == "bfloat16"
+        place = self.windows.part(part + start * dtype.size, count * dtype.size)
+        array = DeviceArray(place.address, (count,), np.dtype("int16" if narrow else dtype.storage))
+        tensor = torch.as_tensor(array, device="cuda")
+        return tensor.view(torch.bfloat16) if narrow else tensor
