@@ -177,15 +177,19 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
 )
 @click.option("--max-time", type=Amount(MOST_SECONDS), metavar="SECONDS",
               help="Bound the whole run; what was cut is said.")  # fmt: skip
-@click.option("--n", type=Sizes(), help="With --base: elements.  [default: 2^25]")
+@click.option(
+    "--n", type=Sizes(), help="With --base and --nccl: elements.  [default: 2^25; 2^10 to 2^28]"
+)
 @click.option("--rows", type=Count(1, LARGEST), help="With --base: rows of --n.  [default: 1]")
 @click.option(
-    "--op", type=Words("OPS", tuple(OPERATORS)), help="With --base: operators.  [default: sum]"
+    "--op",
+    type=Words("OPS", tuple(OPERATORS)),
+    help="With --base and --nccl: operators.  [default: sum]",
 )
 @click.option(
     "--dtype",
     type=Words("DTYPES", tuple(DTYPES)),
-    help="With --base: element types.  [default: float32]",
+    help="With --base and --nccl: element types.  [default: float32]",
 )
 @click.option(
     "--arch",
@@ -211,10 +215,9 @@ def check(arguments: list[str], /, **options: Any) -> int:  # fmt: skip
     (--compile --base; where there is a GPU, what comes out otherwise is timed). Or one NCCL
     against another (--nccl).
     """
-    if options["nccl"]:
+    if options["libraries"]:
         return check_two_nccls(options)
-    if options.pop("nccl") or options.pop("collective"):
-        raise click.UsageError("--collective goes with --nccl OLD,NEW")
+    del options["libraries"]
     _refuse_contradictions(options)
     options["argv"] = tuple(arguments)
     defaults = {"n": (2**25,), "rows": 1, "op": ("sum",), "dtype": ("float32",)}

@@ -24,8 +24,8 @@ GROUPS = {
     "Files without a header": ("entry", "chain", "arg", "grid", "shared", "finish", "headers"),
     "Files of your own": ("multiple_of", "sizes_only", "nan"),
     "What it is compared with": (
-        "baseline", "base", "times", "nccl", "collective", "compiling", "arch", "update_baseline",
-        "compare", "folder", "since", "results",
+        "baseline", "base", "times", "libraries", "compiling", "arch", "update_baseline", "compare",
+        "folder", "since", "results",
     ),
     "What is drawn": ("kind", "only"),
     "How it is timed": (

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cudareduce.cli.requests import made
-from cudareduce.cli.types import Words, options_of, why_no_name
+from cudareduce.cli.types import why_no_name
 from cudareduce.several.collectives import COLLECTIVES
 
 
@@ -39,25 +39,23 @@ add_nccl = click.option(
     help="A libnccl.so.2, or several to time beside each other.  [default: that of "
     "nvidia-nccl-cu13 or -cu12, else the system's]",
 )  # fmt: skip
-add_two_nccls = options_of(
-    click.option("--nccl", type=Files(2), metavar="OLD,NEW",
-                 help="Two files of NCCL, as engines of `collective` on all GPUs in the same "
-                 "rounds."),
-    click.option("--collective", type=Words("NAMES", tuple(COLLECTIVES)),
-                 help="With --nccl: all-reduce, reduce-scatter, reduce.  [default: the first two]"),
+add_two_nccls = click.option(
+    "--nccl", "libraries", type=Files(2), metavar="OLD,NEW",
+    help="Two files of NCCL, on all GPUs in the same rounds; in the place of kernels stand "
+    "all-reduce, reduce-scatter and reduce.  [default: the first two]",
 )  # fmt: skip
 #: What is measured unless it is said: from where starting takes the time to where links do.
 _DEFAULTS = {
-    "collective": ("all-reduce", "reduce-scatter"), "n": tuple(2**k for k in range(10, 29, 2)),
+    "kernels": ("all-reduce", "reduce-scatter"), "n": tuple(2**k for k in range(10, 29, 2)),
     "op": ("sum",), "dtype": ("float32",),
 }  # fmt: skip
 #: Options of `check` that say nothing to two libraries.
 _ABOUT_KERNELS = (
-    "kernels", "folders", "baseline", "base", "times", "compiling", "update_baseline", "rows",
+    "folders", "baseline", "base", "times", "compiling", "update_baseline", "rows",
     "arch", "map", "peers", "device", "time_limit", "max_time", "json", "cross_device",
     "no_same_code",
 )  # fmt: skip
-_NAMES = {"kernels": "KERNEL", "folders": "--kernels", "times": "--self", "compiling": "--compile"}
+_NAMES = {"folders": "--kernels", "times": "--self", "compiling": "--compile"}
 
 
 def check_two_nccls(options: dict[str, Any]) -> int:
@@ -68,5 +66,9 @@ def check_two_nccls(options: dict[str, Any]) -> int:
             raise click.UsageError(f"{name} says nothing to two libraries: leave it or --nccl out")
     from cudareduce.several.nccl_check import NcclRequest, check_nccl
 
-    given = {key: options[key] or value for key, value in _DEFAULTS.items()}
-    return check_nccl(made(NcclRequest, options | given))
+    options |= {key: options[key] or value for key, value in _DEFAULTS.items()}
+    collectives, files = options.pop("kernels"), options.pop("libraries")
+    for name in collectives:
+        if name not in COLLECTIVES:
+            raise click.UsageError(f"--nccl takes {', '.join(COLLECTIVES)}, and not {name!r}")
+    return check_nccl(made(NcclRequest, options | {"collective": collectives, "nccl": files}))

@@ -7,7 +7,7 @@ in doubt is measured longer by the next, and what looks slower is so only if ano
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -92,12 +92,12 @@ def check_nccl(request: NcclRequest, measure: Measure | None = None) -> int:
     ]
     rows = _decided(compare(*_sides(runs), rules), measure, rules, request)
     if not rows:
-        why = next((r.reason for run in runs for r in run.records if r.verdict == "skip"), "")
-        raise EnvironmentProblem(f"nothing was compared, as NCCL is not tried: {why}")
+        raise EnvironmentProblem(f"nothing was compared: {next(_skips(runs))}")
     old, new = (f"NCCL {version}" for version in versions)
     judgement = Judgement(
         title=f"{new} against {old}, {runs[0].device.name}", rows=tuple(rows), rules=rules,
-        head=(f"old: {old}, {request.nccl[0]}", f"new: {new}, {request.nccl[1]}"), notes=(),
+        head=(f"old: {old}, {request.nccl[0]}", f"new: {new}, {request.nccl[1]}"),
+        notes=tuple(dict.fromkeys(_skips(runs))),
         against=("--nccl", ",".join(map(str, request.nccl))),
     )  # fmt: skip
     return publish_judgement(
@@ -138,6 +138,12 @@ def _sides(runs: Sequence[Run]) -> Sides:
 
 def _of(records: Sequence[Record], engine: str) -> list[Record]:
     return [replace(record, engine=_BOTH) for record in records if record.engine == engine]
+
+
+def _skips(runs: Iterable[Run]) -> Iterator[str]:
+    """Why something of a collective is not compared."""
+    for r in (r for run in runs for r in run.records if r.verdict == "skip"):
+        yield f"{r.kernel}: skipped: {r.reason}"
 
 
 def _check_machine(request: NcclRequest) -> None:
