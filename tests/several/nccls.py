@@ -18,6 +18,7 @@ from cudareduce.several.library_engines import wanted
 from cudareduce.several.place import Place
 from cudareduce.several.trial import Trial, tried
 from tests.fake_gpu import FakeGpu, FilePeerMemory
+from tests.several import fake_torch
 
 SOURCE = Path(__file__).with_name("fake_nccl.cpp")
 
@@ -45,7 +46,7 @@ class StreamGpu(FakeGpu):
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """What ranks try, one reduction after the other, and where they meet; what is compiled is kept
-    in `cache`."""
+    in `cache`. `torch` is the library that its stand-in calls, if there is to be one."""
 
     folder: Path
     cache: Path
@@ -56,10 +57,13 @@ class Asked:
     rounds: int = 2
     ranks: int = 2
     rank: int = 0
+    torch: Path | None = None
 
 
 def _one(asked: Asked) -> list[Record]:
     """What one rank finds."""
+    if asked.torch:
+        fake_torch.install(asked.torch)
     gpu: FakeGpu = StreamGpu(asked.cache, noise=0.0, threads=1)
     here = Place("cudareduce", asked.rank, asked.ranks, asked.rank, "a job")
     records: list[Record] = []

@@ -73,6 +73,23 @@ def test_what_is_not_tried_says_why(asked: Asked) -> None:
     assert found[0].reason.startswith("torch")  # that it is not here, or has no GPU
 
 
+def test_torch_on_tensors_that_are_windows(asked: Asked, nccl: Path) -> None:
+    tried = [
+        (collective, op, dtype) for collective in COLLECTIVES
+        for op, dtype in (("sum", "bfloat16"), ("max", "float32"), ("prod", "int8"))
+    ]  # fmt: skip
+    found = together(replace(asked, engines=("torch",), torch=nccl, tried=tuple(tried), ranks=3,
+                             sizes=(480,), rounds=1))  # fmt: skip
+    assert [(r.kernel, r.op, r.dtype) for r in found] == tried
+    for r in found:
+        assert (r.verdict, r.reason) == ("pass", ""), (r.kernel, r.op, r.dtype)
+        assert r.version == "2.15.0 with NCCL 2.28.9"
+        assert r.time_us == pytest.approx(11.28)
+    wrong = compiled(asked.folder, "wrong", "LEAVES_OUT")
+    both = replace(asked, engines=("nccl", "torch"), torch=wrong)
+    assert {r.engine: r.verdict for r in together(both)} == {"torch": "fail", "nccl": "pass"}
+
+
 def test_a_rank_that_is_left_out_is_found(asked: Asked) -> None:
     wrong = compiled(asked.folder, "wrong", "LEAVES_OUT")
     found = together(replace(asked, engines=("nccl", "nccl-symm"), files=(wrong,)))
