@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from cudareduce.report.columns import COLUMNS, Column, answer_text
 from cudareduce.report.numbers import DASH, short_size, size_text
@@ -47,8 +47,7 @@ def _section(run: Run, records: Sequence[Record], *, timed: bool) -> Section:
     rows = tuple((r.engine or "", *(column.cell(r) for column in columns)) for r in records)
     notes = [f"{r.engine}: WRONG: {r.reason}" for r in records if r.verdict == "fail"]
     notes += [f"{r.engine}: {r.reason}" for r in records if r.verdict == "pass" and r.reason]
-    notes += [f"{r.engine}: version {r.version}" for r in records if r.version]
-    notes += [f"{r.engine}: skipped: {r.reason}" for r in records if r.verdict == "skip"]
+    notes += _libraries(records)
     if not timed:
         notes += [f"{r.engine}: up to {short_size(r.n)}: more is too much for mail"
                   for r in records if r.n < largest and r.verdict == "pass"]  # fmt: skip
@@ -57,3 +56,16 @@ def _section(run: Run, records: Sequence[Record], *, timed: bool) -> Section:
     notes += [_LEGEND] if timed else []
     return Section(title, ("engine", *(column.heading for column in columns)), rows, tuple(notes),
                    texts=1 if timed else 2)  # fmt: skip
+
+
+def _libraries(records: Sequence[Record]) -> Iterator[str]:
+    """The versions of libraries, and why some were not tried: all of one reason in a line."""
+    skips: dict[str, list[str]] = {}
+    for r in records:
+        if r.verdict == "skip":
+            skips.setdefault(r.reason, []).append(r.engine or "")
+    versions = [f"{r.engine} {r.version}" for r in records if r.version]
+    if versions:
+        yield f"versions: {', '.join(versions)}"
+    for reason, engines in skips.items():
+        yield f"{', '.join(engines)}: skipped: {reason}"

@@ -141,7 +141,7 @@ def _take_part(
     gpus = gpu_count()
     spec, remarks = _device(request, here, gpus)
     lonely = all(meeting.everybody(here.local_rank < gpus))
-    libraries, missing = _libraries(request, spec.timed and lonely)
+    libraries, missing = libraries_of(request, timed=spec.timed and lonely)
     remarks = (*remarks, *missing)
     _agree(request, chosen, libraries, meeting, spec)
     if spec.timed and not lonely:
@@ -170,8 +170,8 @@ def _take_part(
     return int(meeting.share(worst_exit_code(verdict_codes(records))))
 
 
-def _libraries(
-    request: CollectiveRequest, timed: bool
+def libraries_of(
+    request: CollectiveRequest, *, timed: bool
 ) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
     """The libraries that are named, else NCCL where there are times and there is one; and a remark
     where there is none."""

@@ -18,6 +18,7 @@ from cudareduce.several.agreement import agreed
 from cudareduce.several.elements import share, why_not_equal
 from cudareduce.several.engines import Stage, StreamEngine
 from cudareduce.several.nccl import Communicator, communicator, load, symmetric_memory
+from cudareduce.several.patience import patience
 from cudareduce.several.windows import Windows
 
 Kind = Literal["nccl", "nccl-symm", "torch"]
@@ -153,5 +154,6 @@ class NcclEngine:
         )  # fmt: skip
 
     def run(self, n: int, call: int, late: int) -> None:
-        self.enqueue(n, call)()
-        self._backend.synchronize()
+        with patience(f"a call of {self.name}"):
+            self.enqueue(n, call)()
+            self._backend.synchronize()

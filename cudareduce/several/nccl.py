@@ -12,21 +12,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 
 from cudareduce.backend import Launch
 from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
+from cudareduce.host import packaged
 from cudareduce.peers.contract import AbsentError
 from cudareduce.problem.operators import Reduction
 from cudareduce.several.agreement import agreed
 from cudareduce.several.collectives import Collective
 from cudareduce.several.meeting import Meeting
+from cudareduce.several.patience import patience
 
-#: The packages that bring it, and where in them it lies; under the last part of that name the
-#: loader may know one, too.
-PACKAGES = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
-_PLACE = Path("nvidia/nccl/lib/libnccl.so.2")
+#: What its file is called, in packages and to the loader.
+NAME = "libnccl.so.2"
 _DTYPES = {"int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float16": 6,
            "float32": 7, "float64": 8, "bfloat16": 9}  # fmt: skip
 _OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3}
@@ -98,19 +97,14 @@ def load(path: Path | None) -> Nccl:
     os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # read once, when a communicator begins
     if path is not None:
         if not path.is_file():
-            raise UsageError(f"--nccl {path}: there is no such file: name a libnccl.so.2")
+            raise UsageError(f"--nccl {path}: there is no such file: name a {NAME}")
         return _opened(str(path.resolve()), f"--nccl {path}")
-    for package in PACKAGES:
-        with suppress(metadata.PackageNotFoundError):
-            file = Path(str(metadata.distribution(package).locate_file(_PLACE)))
-            if file.is_file():
-                return _opened(str(file), package)
-    try:
-        return _opened(_PLACE.name, _PLACE.name)
-    except UsageError:
-        raise EnvironmentProblem(
-            f"there is no NCCL here: pip install {PACKAGES[0]}, or name a libnccl.so.2 with --nccl"
-        ) from None
+    for name in (*map(str, packaged(f"lib/{NAME}")), NAME):
+        with suppress(UsageError):
+            return _opened(name, name)
+    raise EnvironmentProblem(
+        f"there is no NCCL here: pip install nvidia-nccl-cu13, or name a {NAME} with --nccl"
+    )
 
 
 def _opened(name: str, said: str) -> Nccl:
@@ -124,12 +118,10 @@ def _opened(name: str, said: str) -> Nccl:
         library.ncclGetErrorString.restype = ctypes.c_char_p
     except OSError as error:
         why = str(error).removeprefix(f"{name}: ")
-        raise UsageError(f"{said} cannot be loaded ({why}): name a libnccl.so.2") from None
+        raise UsageError(f"{said} cannot be loaded ({why}): name a {NAME}") from None
     except AttributeError as error:
         missing = str(error).rpartition(" ")[2]
-        raise UsageError(
-            f"{said} is no NCCL, as it has no {missing}: name a libnccl.so.2"
-        ) from None
+        raise UsageError(f"{said} is no NCCL, as it has no {missing}: name a {NAME}") from None
     with suppress(AttributeError):
         library.ncclGetLastError.restype = ctypes.c_char_p
     code = _NUMBER()
@@ -172,10 +164,12 @@ def communicator(nccl: Nccl, meeting: Meeting) -> Iterator[Communicator]:
     try:
         yield found
     except BaseException:
-        nccl.library.ncclCommAbort(found.handle)  # which waits for nobody
+        with patience("ncclCommAbort"):
+            nccl.library.ncclCommAbort(found.handle)  # which waits for no other rank
         raise
     meeting.barrier()  # nobody leaves while another one is still in a call
-    nccl.library.ncclCommDestroy(found.handle)
+    with patience("ncclCommDestroy"):
+        nccl.library.ncclCommDestroy(found.handle)
     meeting.barrier()
 
 
@@ -188,7 +182,8 @@ def _unique_id(nccl: Nccl) -> str:
 def _begun(nccl: Nccl, meeting: Meeting, unique: bytes) -> Communicator:
     handle = ctypes.c_void_p()
     wanted = ctypes.byref(handle), meeting.size, UniqueId.from_buffer_copy(unique), meeting.rank
-    nccl.call("ncclCommInitRank", *wanted)
+    with patience("ncclCommInitRank"):
+        nccl.call("ncclCommInitRank", *wanted)
     return Communicator(nccl, handle)
 
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from cudareduce.backend import Launch, Program, TimedBackend
 from cudareduce.several.engines import Stage, look_for_those_who_gave_up
+from cudareduce.several.patience import patience
 
 #: A ready launch of the call of that number.
 Enqueue = Callable[[int], Launch]
@@ -134,7 +135,8 @@ class Stopwatch:
             self._stage.meeting.barrier()
         finally:
             self._gate.open()
-        self._backend.synchronize()
+        with patience("what is timed"):
+            self._backend.synchronize()
         look_for_those_who_gave_up(self._stage)
 
     def _start(self, number: int) -> Any:

@@ -17,6 +17,7 @@ from cudareduce.peers.contract import AbsentError
 from cudareduce.several.agreement import agreed
 from cudareduce.several.elements import share, why_not_equal
 from cudareduce.several.engines import Stage
+from cudareduce.several.patience import patience
 
 #: How long ranks wait for each other.
 _PATIENCE = timedelta(seconds=30)
@@ -116,8 +117,9 @@ class TorchEngine:
         return partial(dist.reduce_scatter_tensor, answer, given, op=op)
 
     def run(self, n: int, call: int, late: int) -> None:
-        self.enqueue(n, call)()
-        self._stage.backend.synchronize()
+        with patience("a call of torch.distributed"):
+            self.enqueue(n, call)()
+            self._stage.backend.synchronize()
 
     def _tensor(self, part: int, start: int, count: int) -> Any:
         """So many elements of a part of the window; the bits of bfloat16, of which the interface

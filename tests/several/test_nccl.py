@@ -11,9 +11,15 @@ from pathlib import Path
 import pytest
 
 from cudareduce.errors import EnvironmentProblem, UsageError
+from cudareduce.report.collectives import collective_sections
+from cudareduce.report.publish import Outputs
+from cudareduce.results.record import Run
 from cudareduce.several.collectives import COLLECTIVES, Collective
-from cudareduce.several.nccl import load, version_text
+from cudareduce.several.command import CollectiveRequest, libraries_of
+from cudareduce.several.library_engines import Wanted
+from cudareduce.several.nccl import Nccl, load, version_text
 from tests.several.nccls import Asked, compiled, together
+from tests.simulate import H200
 
 TYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "uint32", "int64",
          "uint64")  # fmt: skip
@@ -109,6 +115,11 @@ def test_two_libraries_are_two_engines(asked: Asked) -> None:
     assert known["nccl-symm:2"].reason == (
         "NCCL 2.32.3 has no symmetric memory, which came with 2.27"
     )
+    (section,) = collective_sections(Run({}, H200, {}, tuple(found)))
+    assert section.notes[:2] == (
+        "versions: nccl:1 2.28.9, nccl:2 2.32.3, nccl-symm:1 2.28.9",
+        "nccl-symm:2: skipped: NCCL 2.32.3 has no symmetric memory, which came with 2.27",
+    )
 
 
 def test_a_communicator_that_does_not_begin_is_told(asked: Asked) -> None:
@@ -135,9 +146,8 @@ def test_what_is_no_nccl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             load(path)
         assert str(caught.value).startswith(f"--nccl {path}")
         assert words in str(caught.value)
-    monkeypatch.setattr("cudareduce.several.nccl.PACKAGES", ("no-such-package",))
-    monkeypatch.setattr("cudareduce.several.nccl._PLACE", Path("libno-such-nccl.so.2"))
-    with pytest.raises(EnvironmentProblem, match="there is no NCCL here: pip install no-such"):
+    monkeypatch.setattr("cudareduce.several.nccl.NAME", "libno-such-nccl.so.2")
+    with pytest.raises(EnvironmentProblem, match="there is no NCCL here: pip install nvidia-nccl"):
         load(None)
 
 
@@ -152,6 +162,33 @@ def test_multicast_is_off_unless_the_user_says(nccl: Path, monkeypatch: pytest.M
     monkeypatch.setenv("NCCL_NVLS_ENABLE", "1")
     load(nccl)
     assert os.environ["NCCL_NVLS_ENABLE"] == "1"
+
+
+def test_nccl_is_among_the_engines_where_there_are_times(
+    monkeypatch: pytest.MonkeyPatch, nccl: Path
+) -> None:
+    def asked(*engine: str, files: tuple[Path, ...] = ()) -> CollectiveRequest:
+        return CollectiveRequest(
+            collective="all-reduce", n=(8,), op="sum", dtype=("float32",), engine=engine,
+            nccl=files, ranks=None, backend="auto", rounds=9, meet=None, folders=(),
+            no_cache=False, quiet=False, argv=(), outputs=Outputs(),
+        )  # fmt: skip
+
+    found = Wanted("nccl", "nccl")
+    monkeypatch.setattr("cudareduce.several.command.load", lambda path: load(nccl))
+    assert libraries_of(asked(), timed=True) == ((found,), ())
+    assert libraries_of(asked(), timed=False) == ((), ())
+    assert libraries_of(asked("host"), timed=True) == ((), ())
+    assert libraries_of(asked("nccl"), timed=False) == ((found,), ())
+    assert libraries_of(asked(files=(nccl,)), timed=True)[0] == (replace(found, file=nccl),)
+
+    def none(path: Path | None) -> Nccl:
+        raise EnvironmentProblem("there is no NCCL here: so install it")
+
+    monkeypatch.setattr("cudareduce.several.command.load", none)
+    assert libraries_of(asked(), timed=True) == (
+        (), ("NCCL is not among the engines: there is no NCCL here: so install it.",),
+    )  # fmt: skip
 
 
 def test_versions_as_words() -> None:

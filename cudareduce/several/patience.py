@@ -1,0 +1,39 @@
+"""Calls that wait for other ranks, in libraries and on GPUs, and may do so for ever.
+
+Nothing but the end of the process ends them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Timer
+
+from cudareduce.errors import EnvironmentProblem
+
+#: The longest that anything takes on sound machines, many times over, in s.
+LIMIT_S = 120.0
+
+
+@contextmanager
+def patience(what: str, limit_s: float = LIMIT_S) -> Iterator[None]:
+    """End this process, and say so, where what is inside takes longer: other ranks are told by the
+    meeting."""
+
+    def end() -> None:
+        print(
+            f"cudareduce: {what} has not ended within {limit_s:g} s: see what else runs on these "
+            "GPUs, and what NCCL_DEBUG=INFO tells",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+        os._exit(EnvironmentProblem.exit_code)
+
+    timer = Timer(limit_s, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
