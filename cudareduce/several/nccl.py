@@ -194,9 +194,10 @@ def symmetric_memory(member: Communicator, meeting: Meeting, nbytes: int) -> Ite
     nccl, at, window = member.nccl, ctypes.c_void_p(), ctypes.c_void_p()
 
     def register() -> None:
-        nccl.call("ncclCommWindowRegister", member.handle, at, nbytes, ctypes.byref(window),
-                  _COLL_SYMMETRIC)  # fmt: skip
-        if not window:
+        with patience("ncclCommWindowRegister"):
+            nccl.call("ncclCommWindowRegister", member.handle, at, nbytes, ctypes.byref(window),
+                      _COLL_SYMMETRIC)  # fmt: skip
+        if not window:  # where there is none, that is a success to NCCL
             raise AbsentError(
                 f"NCCL {nccl.version} has no symmetric memory among these GPUs: see nvidia-smi "
                 "topo -p2p n"

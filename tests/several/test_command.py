@@ -95,6 +95,19 @@ def test_the_table(collective: Ranks) -> None:
     assert lines[7].startswith("peer:no_barrier: WRONG: rank ")
 
 
+def test_libraries_take_gpus(collective: Ranks) -> None:
+    """What is named and cannot be had is a row that says why, and an error where it is alone."""
+    code, out, _ = collective("all-reduce", "--engine", "host,nccl,torch", "--n", 40)
+    assert code == 0
+    lines = out.splitlines()
+    assert [line.split() for line in lines[4:7]] == [
+        ["host", "right", "1/10", "58"], ["torch", "-", "-", "-"], ["nccl", "-", "-", "-"],
+    ]  # fmt: skip
+    why = "skipped: takes a GPU for each rank, and nothing of it is tried here"
+    assert lines[8] == f"torch, nccl: {why}"
+    assert collective("all-reduce", "--engine", "nccl", "--n", 40)[0] == 6
+
+
 def test_a_kernel_of_ones_own(collective: Ranks, tmp_path: Path) -> None:
     text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
     text = text.replace("all_reduce_one_shot", "all_reduce_mine").replace("no_barrier", "none")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cudareduce.cli.several import collective
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.gate.request import Judging
 from cudareduce.report.publish import Outputs
@@ -116,6 +117,30 @@ def replace_all(run: Run) -> Run:
     """As if both sides had begun nowhere."""
     gone = next(r for r in run.records if r.verdict == "skip")
     return replace(run, records=tuple(replace(gone, engine=r.engine) for r in run.records))
+
+
+def test_what_ranks_are_started_with(
+    old: Path, request_of: Requested, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Words that `collective` understands; and ranks that end with an error leave nothing."""
+    monkeypatch.setattr(nccl_check, "gpu_count", lambda: 2)
+    monkeypatch.setattr(nccl_check, "most_ranks", lambda: 2)
+    given: list[dict[str, object]] = []
+
+    def started(size: int, argv: list[str], *, prints: bool) -> int:
+        given.append(collective.make_context("collective", argv[1:]).params)
+        assert (size, argv[0], prints) == (2, "collective", False)
+        return 6
+
+    monkeypatch.setattr(nccl_check, "start", started)
+    with pytest.raises(EnvironmentProblem, match="have ended with code 6: see what they have said"):
+        check_nccl(request_of(old, collective=("reduce",), op=("max",), no_cache=True))
+    (options,) = given
+    assert {name: options[name] for name in ("collective", "n", "op", "dtype", "rounds")} == {
+        "collective": "reduce", "n": (1000,), "op": "max", "dtype": ("float32",), "rounds": 6,
+    }  # fmt: skip
+    assert (options["engine"], options["nccl"]) == ("nccl", (old, old))
+    assert (options["backend"], options["quiet"], options["no_cache"]) == ("cuda", True, True)
 
 
 def test_where_it_cannot_be_run(
