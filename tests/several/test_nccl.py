@@ -115,7 +115,7 @@ def test_two_libraries_are_two_engines(asked: Asked) -> None:
     assert known["nccl-symm:2"].reason == (
         "NCCL 2.32.3 has no symmetric memory, which came with 2.27"
     )
-    (section,) = collective_sections(Run({}, H200, {}, tuple(found)))
+    (section,) = collective_sections(Run({}, H200, {}, tuple(found)), found)
     assert section.notes[:2] == (
         "versions: nccl:1 2.28.9, nccl:2 2.32.3, nccl-symm:1 2.28.9",
         "nccl-symm:2: skipped: NCCL 2.32.3 has no symmetric memory, which came with 2.27",
