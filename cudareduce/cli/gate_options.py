@@ -225,7 +225,9 @@ def check(arguments: list[str], /, **options: Any) -> int:  # fmt: skip
     from cudareduce.gate.request import BaseRequest, CheckRequest, SelfRequest
 
     if options["baseline"] is not None:
-        return check(made(CheckRequest, options, _NOT_BASELINE))
+        from cudareduce.several.again import check_ranks
+
+        return check(made(CheckRequest, options, _NOT_BASELINE), check_ranks)
     if options["times"] is not None:
         return check_self(made(SelfRequest, options | given, _NOT_SELF))
     return check_base(made(BaseRequest, options | given, _NOT_BASE))

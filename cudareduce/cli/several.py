@@ -16,6 +16,7 @@ from cudareduce.cli.options import (
     add_format,
     add_json,
     add_no_cache,
+    add_quiet,
     add_rounds,
     add_sizes,
 )
@@ -50,6 +51,7 @@ cudareduce collective all-reduce --engine peer:one_shot,host --op max""",
 @add_backend
 @add_rounds
 @add_no_cache
+@add_quiet
 @add_format("table", "markdown", "csv", "json")
 @add_file("--csv", "CSV")
 @add_json

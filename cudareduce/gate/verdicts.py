@@ -222,7 +222,7 @@ def _figure(record: Record | None, shares: bool) -> str:
     if record is None:
         return DASH
     if shares:
-        return share_text(record.pct_ceiling)
+        return share_text(record.pct_ceiling if record.ranks is None else record.pct_link)
     return time_text(record.time_us, record.time_us_low, record.time_us_high)
 
 

@@ -144,6 +144,13 @@ class Record:
         return f"{self.op} of {self.map}" if self.map else self.op
 
     @property
+    def link_gb_s(self) -> float | None:
+        """What `pct_link` is a share of."""
+        if not self.busbw_gb_s or not self.pct_link:
+            return None
+        return 100 * self.busbw_gb_s / self.pct_link
+
+    @property
     def medians_us(self) -> tuple[float, ...]:
         """Those of the rounds that have one."""
         return known(self.rounds_us)

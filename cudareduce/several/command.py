@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ from cudareduce.several.arrival import meet
 from cudareduce.several.collectives import Collective
 from cudareduce.several.exchange import Exchange, load_exchanges, of_collective
 from cudareduce.several.meeting import Meeting
-from cudareduce.several.place import MOST_RANKS, OWN, Place, place
+from cudareduce.several.place import MOST_RANKS, OWN, Place, meeting_file, place
 from cudareduce.several.records import notes_of
 from cudareduce.several.start import start
 from cudareduce.several.stopwatch import IN_A_LOOP, SAMPLES
@@ -55,6 +53,7 @@ class CollectiveRequest:
     meet: str | None
     folders: tuple[Path, ...]
     no_cache: bool
+    quiet: bool
     argv: tuple[str, ...]
     outputs: Outputs
 
@@ -69,7 +68,7 @@ def collective(request: CollectiveRequest) -> int:
     here = place(os.environ)
     if here is None:
         count = request.ranks or min(MOST_RANKS, max(_RANKS, gpu_count()))
-        _check_room(max(request.n), count)
+        check_room(max(request.n), count)
         return start(count, request.argv)
     if request.ranks not in (None, here.size):
         raise UsageError(
@@ -79,7 +78,7 @@ def collective(request: CollectiveRequest) -> int:
         return _take_part(request, chosen, meeting, here)
 
 
-def _check_room(n: int, ranks: int) -> None:
+def check_room(n: int, ranks: int) -> None:
     """An EnvironmentProblem where this host does not hold what ranks verify with: else the system
     would end one of them."""
     too_large = why_too_large(ranks * ranks * n * _ELEMENT_BYTES)
@@ -114,7 +113,7 @@ def _where(here: Place, request: CollectiveRequest) -> str:
         return request.meet
     if here.launcher == OWN.name:
         return here.job
-    return f".cudareduce-{re.sub(r'[^0-9A-Za-z.-]', '_', here.job)}.json"
+    return meeting_file(here)
 
 
 def _take_part(
@@ -129,7 +128,7 @@ def _take_part(
     if spec.timed and not lonely:
         remarks = (*remarks, _SHARED)
     for remark in remarks if first else ():
-        say(remark)
+        say(remark, request.quiet)
     trial = Trial(
         collective=request.collective, kernels=tuple(chosen), by_host=_by_host(request),
         sizes=request.n, timed=spec.timed and lonely, rounds=request.rounds,
@@ -138,7 +137,7 @@ def _take_part(
     notes: list[str] = []
     steps = len(request.dtype) * steps_of(trial)
     what = "measuring" if trial.timed else "verifying"
-    with open_backend(spec) as backend, phase(what, steps, quiet=not first) as bar:
+    with open_backend(spec) as backend, phase(what, steps, quiet=request.quiet or not first) as bar:
         for name in request.dtype:
             reduction = reduction_of(request.op, name)
             found, links = tried(trial, reduction, meeting, backend, bar.step)
@@ -179,7 +178,7 @@ def _agree(
     request: CollectiveRequest, chosen: list[Exchange], meeting: Meeting, spec: BackendSpec
 ) -> None:
     """A UsageError where ranks were asked for different things: they would not meet in a call."""
-    texts = [hashlib.sha256(kernel.text.encode()).hexdigest() for kernel in chosen]
+    texts = [kernel.sha for kernel in chosen]
     asked = [request.collective, request.n, request.op, request.dtype, _by_host(request),
              request.rounds, spec.name, texts]  # fmt: skip
     if len({json.dumps(each) for each in meeting.everybody(asked)}) > 1:

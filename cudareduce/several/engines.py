@@ -56,12 +56,25 @@ class Stage:
     reduction: Reduction
 
 
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What tells whether an engine is what it was: SHA-256 of its text, and of its machine code."""
+
+    source_sha: str | None = None
+    cubin_sha: str | None = None
+
+
 class Peer:
     """A kernel of ours, launched by all ranks."""
 
     def __init__(self, stage: Stage, kernel: Exchange, program: Program) -> None:
         self.name, self.mail = f"peer:{kernel.short}", kernel.mail
         self._stage, self._kernel, self._program = stage, kernel, program
+
+    @property
+    def code(self) -> Code:
+        """What tells whether it is what it was."""
+        return Code(self._kernel.sha, self._program.binary_sha)
 
     def enqueue(self, n: int, call: int) -> Launch:
         stage, kernel = self._stage, self._kernel

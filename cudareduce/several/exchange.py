@@ -7,6 +7,7 @@ of one that sends mail, elements there are, and the number of the call, which gr
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -45,6 +46,11 @@ class Exchange:
     after: str | None = None
     mail: bool = False
     wrong: str | None = None
+
+    @property
+    def sha(self) -> str:
+        """SHA-256 of the text, in hex."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
 
     @property
     def short(self) -> str:

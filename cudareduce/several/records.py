@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
 
+from cudareduce import __version__
 from cudareduce.backend import BackendName
 from cudareduce.intervals import interval, known, noise_pct
 from cudareduce.problem.operators import Reduction
 from cudareduce.results.record import Record
 from cudareduce.several.collectives import Collective
+from cudareduce.several.engines import Code
 from cudareduce.several.examine import REPEATS, Finding
 from cudareduce.several.measure import Links, Measured
 
@@ -21,6 +23,7 @@ _WIRE: dict[Collective, Callable[[int], float]] = {
     "reduce-scatter": lambda n: (n - 1) / n,
     "reduce": lambda n: 1.0,
 }
+_UNKNOWN = Code()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,11 @@ class Recorder:
             tried_launches=finding.calls, ranks=self.ranks, engine=finding.engine,
         )  # fmt: skip
 
-    def timed(self, finding: Finding, measured: Measured, links: Links) -> Record:
-        """A record of an engine at a size, with what was measured; without, if that was wrong or
-        its ranks were apart in every sample."""
+    def timed(
+        self, finding: Finding, measured: Measured, links: Links, code: Code = _UNKNOWN
+    ) -> Record:
+        """A record of an engine at a size, with what was measured of that code; without, if that
+        was wrong or its ranks were apart in every sample."""
         plain = replace(self.verified(finding), n=measured.n)
         batches = measured.batches
         wrong = finding.wrong or next((batch.wrong for batch in batches if batch.wrong), None)
@@ -71,13 +76,16 @@ class Recorder:
             bytes=nbytes, gb_s=algbw, gb_s_low=high and _gb_s(nbytes, high),
             gb_s_high=low and _gb_s(nbytes, low), algbw_gb_s=algbw, busbw_gb_s=busbw,
             pct_link=links.write_gb_s and 100 * busbw / links.write_gb_s,
+            source_sha=code.source_sha, cubin_sha=code.cubin_sha,
             skew_us=median(skew for batch in batches for skew in batch.skews_us),
             loop_us=median(batch.loop_us for batch in batches),
         )  # fmt: skip
 
     def on_host(self, finding: Finding, n: int, host_us: float) -> Record:
         """A record of an engine that takes place on the host, by whose clock alone it is timed."""
-        return replace(self.verified(finding), n=n, host_us=host_us)
+        return replace(
+            self.verified(finding), n=n, host_us=host_us, version=f"cudareduce {__version__}"
+        )
 
 
 def _gb_s(nbytes: int, us: float) -> float:

@@ -69,7 +69,8 @@ def tried(
             stage, timed, engines, trial.sizes, most_mail, trial.rounds, calls, progress
         )
         records = [recorder.verified(f) for f, _ in findings if f.wrong]
-        records += [recorder.timed(right[m.engine], m, links) for m in measured]
+        codes = {engine.name: engine.code for engine in engines}
+        records += [recorder.timed(right[m.engine], m, links, codes[m.engine]) for m in measured]
         hosts = [(f, e) for f, e in findings if isinstance(e, Host) and not f.wrong]
         for n in trial.sizes:
             if n * reduction.dtype.size <= _HOST_BYTES:
