@@ -7,6 +7,7 @@ from math import expm1, log
 
 from cudareduce.gate.compare import Row, Rules, host_only
 from cudareduce.gate.significance import found_from
+from cudareduce.gate.verdicts import called
 from cudareduce.library.kernel import Kernel
 from cudareduce.report.numbers import plain_text, short_size
 from cudareduce.results.record import Record, Run
@@ -42,8 +43,7 @@ def host_notes(old: Sequence[Record], new: Sequence[Record]) -> list[str]:
     for before, now in host_only(old, new):
         assert before.host_us
         assert now.host_us
-        name = f"{now.kernel} {now.engine or ''}".rstrip()
-        calls.setdefault(name, []).append((before.host_us, now.host_us, now.n))
+        calls.setdefault(called(now), []).append((before.host_us, now.host_us, now.n))
     told = []
     for name, times in calls.items():
         old_us, new_us, n = max(times, key=lambda time: abs(log(time[1] / time[0])))

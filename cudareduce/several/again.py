@@ -115,7 +115,8 @@ class _Ranks:
         if code == OUT_OF_TIME:
             return self._skipped(job)
         if code not in _WHOLE or not path.exists():
-            return Cut(f"the {job.ranks} ranks that were to measure ended with code {code}", code)
+            told = "see what they said on standard error"
+            return Cut(f"the {job.ranks} ranks ended with code {code}: {told}", code)
         found = load(path)
         path.unlink()
         return found

@@ -14,10 +14,10 @@ from itertools import count
 from pathlib import Path
 
 from cudareduce.budget import Deadline
-from cudareduce.errors import CudareduceError, worst_exit_code
+from cudareduce.errors import CudareduceError
 from cudareduce.several.link import RankLost
 from cudareduce.several.meeting import Meeting
-from cudareduce.several.start import OUT_OF_TIME, PROGRAM, start
+from cudareduce.several.start import OUT_OF_TIME, PROGRAM, start, worst_of_ranks
 from cudareduce.temporary import temporary_folder
 
 #: Runs `cudareduce ARGV` as so many ranks; the exit code of the worst, OUT_OF_TIME if the deadline
@@ -40,8 +40,8 @@ def lead(meeting: Meeting, judge: Callable[[RunJob], int]) -> int:
             words = [*argv, "--meet", str(Path(folder, f"meeting-{next(numbers)}.json"))]
             meeting.share(words)
             own = _run(words, deadline)
-            every = set(meeting.gather(own))
-            return own if own == OUT_OF_TIME else worst_exit_code(every)
+            every = meeting.gather(own)
+            return own if own == OUT_OF_TIME else worst_of_ranks(every)
 
         try:
             code = judge(run)
@@ -71,4 +71,4 @@ def _run(argv: Sequence[str], deadline: Deadline) -> int:
             return OUT_OF_TIME
         finally:
             process.kill()
-    return code if code >= 0 else 6
+    return code

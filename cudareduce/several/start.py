@@ -19,8 +19,8 @@ from cudareduce.temporary import temporary_folder
 
 #: What a rank runs, before the words of the command line.
 PROGRAM = (sys.executable, "-m", "cudareduce")
-#: What a job ends with that a deadline has ended; no rank does.
-OUT_OF_TIME = 4
+#: What ranks end with by themselves, and what a job that a deadline has ended.
+_OWN_CODES, OUT_OF_TIME = (0, 2, 3, 5, 6), 4
 #: How long the others may go on when one has ended with an error, in s: they learn of it by
 #: themselves, unless they stand still; and when rank 0 has, which has told them.
 _GRACE_S, _TOLD_S = 12.0, 2.0
@@ -52,10 +52,14 @@ def start(
         if standing and deadline is not None and deadline.passed:
             return OUT_OF_TIME
         _tell_crashes(ranks, standing, meeting.parent)
-    codes = [process.returncode for process in ranks]
-    return next((code for code in codes if code in (130, 70)), None) or worst_exit_code(
-        {code if code >= 0 else 6 for code in codes}
-    )
+    return worst_of_ranks([process.returncode for process in ranks])
+
+
+def worst_of_ranks(codes: Sequence[int]) -> int:
+    """The exit code of ranks that ended with these. One that no rank ends with by itself, as that
+    of a signal, or Python's own, is a rank that is lost."""
+    ended = next((code for code in codes if code == 70 or code > 128), None)
+    return ended or worst_exit_code({code if code in _OWN_CODES else 6 for code in codes})
 
 
 def _rank(

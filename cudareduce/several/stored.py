@@ -149,7 +149,8 @@ def _check(record: Record) -> None:
                 f"the baseline holds {value!r}, which is no {what} of `collective`: measure again "
                 "with it, and compare the two files"
             )
-    if record.n < 1 or "," in (record.engine or "") or not record.engine:
+    if record.n < 1 or not record.engine or "," in record.engine:
         raise UsageError(
-            "the baseline holds a collective without an engine or elements: bench again"
+            "the baseline holds a collective without elements, or an engine: measure it again with "
+            "`collective`"
         )
