@@ -213,7 +213,7 @@ def _why_not(old: Record, new: Record, rules: Rules) -> str:
         count = len(record.medians_us)
         if count < MIN_ROUNDS:
             return f"{words} has {counted(count, 'round')}, and a verdict takes {MIN_ROUNDS}"
-        if rules.shares and not _ceiling(record):
+        if rules.shares and not record.bound_gb_s:
             return f"another card, and {words} has no ceiling to take a share of"
     if rules.paired and (common := len(_rounds(old, new, rules)[0])) < MIN_ROUNDS:
         shared = counted(common, "round")
@@ -227,15 +227,10 @@ def _rounds(old: Record, new: Record, rules: Rules) -> tuple[tuple[float, ...], 
     if rules.paired and len(old.rounds_us) == len(new.rounds_us):
         both = [(a, b) for a, b in zip(old.rounds_us, new.rounds_us, strict=True) if a and b]
         return tuple(a for a, _ in both), tuple(b for _, b in both)
-    before, after = _ceiling(old), _ceiling(new)
+    before, after = old.bound_gb_s, new.bound_gb_s
     if rules.shares and before and after:
         return old.medians_us, tuple(us * after / before for us in new.medians_us)
     return old.medians_us, new.medians_us
-
-
-def _ceiling(record: Record) -> float | None:
-    """What bounds it on its card, in GB/s: a read-only kernel or, of a collective, links."""
-    return record.ceiling_gb_s if record.ranks is None else record.link_gb_s
 
 
 def _row(old: Record | None, new: Record | None, change: Change | None, rules: Rules) -> Row:

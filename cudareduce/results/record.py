@@ -151,6 +151,11 @@ class Record:
         return 100 * self.busbw_gb_s / self.pct_link
 
     @property
+    def bound_gb_s(self) -> float | None:
+        """What bounds it there: what a read-only kernel reaches or, of a collective, links."""
+        return self.ceiling_gb_s if self.ranks is None else self.link_gb_s
+
+    @property
     def medians_us(self) -> tuple[float, ...]:
         """Those of the rounds that have one."""
         return known(self.rounds_us)

@@ -318,3 +318,29 @@ def test_ranks_of_a_launcher(gpus: Gpus, tmp_path: Path) -> None:
     first, other = launched()
     assert (first.returncode, other.returncode) == (6, 6)
     assert "here is one" in first.stderr and not other.stderr
+
+
+def test_history_tells_engines_apart(cudareduce: Call, tmp_path: Path) -> None:
+    """Each is a series; on another host's GPUs by what links carry there."""
+    for seed in range(8):
+        slow = {"peer:two_shot": 1.1} if seed > 4 else {}
+        texts = dict.fromkeys(slow, "new")
+        run = stored(Machine(seed, slow, texts, links=0.9 if seed == 2 else 1.0))
+        run = replace(run, created=f"2026-03-0{seed + 1}T00:00:00+00:00")
+        if seed == 2:
+            run = replace(run, device=replace(run.device, uuid="GPU-other"))
+        (tmp_path / "run.json").write_text(to_json(run))
+        add = ("history", "add", tmp_path / "run.json", "--into", tmp_path / "h")
+        assert cudareduce(*add)[0] == 0
+    where = ("--from", tmp_path / "h")
+    code, out, _ = cudareduce("history", "check", "--format", "json", *where)
+    series = {f"{one['kernel']}, {one['what']}": one for one in json.loads(out)}
+    assert (code, len(series)) == (1, 6)
+    for name, one in series.items():
+        slower = name.startswith("all-reduce peer:two_shot")
+        assert (one["verdict"], one["runs"]) == ("SLOWER" if slower else "SAME", 8)
+    code, out, _ = cudareduce("history", "show", "peer:two_shot", "--n", "2^20", *where)
+    assert out.startswith("all-reduce, sum float32 2^20, peer:two_shot 2 ranks, us, NVIDIA H200")
+    assert "2026-03-06" in out
+    code, _, err = cudareduce("history", "show", "peer:none", *where)
+    assert (code, "it has: all-reduce, peer:one_shot, peer:two_shot" in err) == (2, True)
