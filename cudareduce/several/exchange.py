@@ -62,8 +62,13 @@ class Exchange:
 def load_exchanges(folders: Sequence[Path] = ()) -> dict[str, Exchange]:
     """Those of the package and of more folders, by name. A header that cannot be read, and a name
     that is there twice, are UsageErrors."""
+    return exchanges_of((kernels_folder() / EXCHANGES, *folders))
+
+
+def exchanges_of(folders: Sequence[Path]) -> dict[str, Exchange]:
+    """Those of folders, by name. Raises as `load_exchanges` does."""
     found: dict[str, Exchange] = {}
-    for folder in (kernels_folder() / EXCHANGES, *folders):
+    for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"{folder} is not a folder of kernels")
         for path in sorted(folder.glob("*.cu")):

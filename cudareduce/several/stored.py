@@ -61,12 +61,7 @@ class Job:
 def asked_of(stored: Run, remeasuring: Remeasuring) -> Run:
     """The records that the names given now mean, collectives and engines; all without a name. A
     UsageError where none is meant, and where something is asked that collectives have not."""
-    for name, value in (
-        ("--peers", remeasuring.peers), ("--map", remeasuring.map),
-        ("--device", remeasuring.device), ("--time-limit", remeasuring.time_limit),
-    ):  # fmt: skip
-        if value:
-            raise UsageError(f"{name} is about reductions of one GPU, and the baseline holds none")
+    refuse_others(remeasuring)
     names = remeasuring.kernels
     records = tuple(
         r for r in stored.records
@@ -82,10 +77,20 @@ def asked_of(stored: Run, remeasuring: Remeasuring) -> Run:
     return replace(stored, records=records)
 
 
-def jobs_of(run: Run, remeasuring: Remeasuring) -> tuple[Job, ...]:
-    """What measures these records again. Engines are those that the run named, so that some that
-    came since are measured too, unless names are given now; kernels that are there no more are left
-    out. What no `collective` can have written is a UsageError."""
+def refuse_others(remeasuring: Remeasuring) -> None:
+    """A UsageError where something is asked that collectives have not."""
+    for name, value in (
+        ("--peers", remeasuring.peers), ("--map", remeasuring.map),
+        ("--device", remeasuring.device), ("--time-limit", remeasuring.time_limit),
+    ):  # fmt: skip
+        if value:
+            raise UsageError(f"{name} is about reductions of one GPU: leave it out of collectives")
+
+
+def jobs_of(run: Run, stored: Run, remeasuring: Remeasuring) -> tuple[Job, ...]:
+    """What measures these records, of all that are `stored`, again. Engines are those that the run
+    named, so that some that came since are measured too, unless names are given now; kernels that
+    are there no more are left out. What no `collective` can have written is a UsageError."""
     groups: dict[tuple[str, str, int], list[Record]] = {}
     for record in run.records:
         _check(record)
@@ -93,15 +98,17 @@ def jobs_of(run: Run, remeasuring: Remeasuring) -> tuple[Job, ...]:
     named = run.protocol.get("engines")
     jobs = []
     for (collective, op, ranks), records in groups.items():
-        sizes = tuple(sorted({r.n for r in records}))
-        check_room(sizes[-1], ranks)
+        alike = [r for r in stored.records if (r.kernel, r.op, r.ranks) == (collective, op, ranks)]
+        links = any(r.link_gb_s for r in alike)
+        sizes = {r.n for r in records} | ({max(r.n for r in alike)} if links else set())
+        check_room(max(sizes), ranks)
         held = dict.fromkeys(r.engine or "" for r in records)
         wanted = held if remeasuring.kernels or named is None else named
         engines = _still_there(collective, tuple(wanted), remeasuring)
         if engines or not wanted:
             jobs.append(Job(
-                collective, op, ranks, tuple(dict.fromkeys(r.dtype for r in records)), sizes,
-                engines, any(r.link_gb_s for r in records),
+                collective, op, ranks, tuple(dict.fromkeys(r.dtype for r in records)),
+                tuple(sorted(sizes)), engines, links,
             ))  # fmt: skip
     if not jobs:
         raise UsageError(

@@ -37,7 +37,7 @@ def check(
     registry = load_registry()
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("cudareduce.several.again._device", lambda ranks, remeasuring: H200)
+    monkeypatch.setattr("cudareduce.several.again.device_of", lambda ranks, remeasuring: H200)
     monkeypatch.setattr("cudareduce.several.again.load_registry", lambda: registry)
     monkeypatch.setattr("cudareduce.several.again.tool", made_by)  # which asks git
 
@@ -45,7 +45,7 @@ def check(
         path = tmp_path / "coll.json"
         if isinstance(old, Run):
             path.write_text(to_json(old))
-        monkeypatch.setattr("cudareduce.several.again.started_here", machine.job)
+        monkeypatch.setattr("cudareduce.several.remeasured.started_here", machine.job)
         return cudareduce("check", "--baseline", path, *words)
 
     return call
@@ -199,6 +199,14 @@ def test_some_by_name(check: Call) -> None:
     assert "the baseline holds no peer:none; it has: peer:one_shot, peer:two_shot, host" in err
 
 
+def test_links_are_always_told_by_the_same_size(check: Call) -> None:
+    old = stored(Machine())
+    small = tuple(r for r in old.records if r.n == SIZES[0] or r.engine == "peer:one_shot")
+    machine = Machine(1)
+    assert check(replace(old, records=small), machine, "peer:two_shot")[0] == 0
+    assert machine.jobs[0]["--n"] == f"{SIZES[0]},{SIZES[-1]}"
+
+
 def test_a_threshold_of_its_own(check: Call, tmp_path: Path) -> None:
     limits = tmp_path / "limits.toml"
     limits.write_text('[kernel]\n"peer:two_shot" = "30%"\n')
@@ -293,7 +301,7 @@ def test_true_jobs_find_five_per_cent(gpus: Gpus, tmp_path: Path) -> None:
     (tmp_path / "gpus.json").write_text('{"gpus": 1}')
     done = gpus(*check)
     assert done.returncode == 6
-    assert "the baseline is of 2 ranks with a GPU each, and here is one" in done.stderr
+    assert "2 ranks with a GPU each are to be measured, and here is one" in done.stderr
 
 
 def test_ranks_of_a_launcher(gpus: Gpus, tmp_path: Path) -> None:
