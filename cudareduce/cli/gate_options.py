@@ -145,13 +145,14 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
     "--baseline",
     type=_input,
     metavar="FILE",
-    help="A file of bench --json, or with --compile one of its own.",
+    help="A file of bench or collective --json, or with --compile one of its own.",
 )
 @click.option(
     "--base",
     type=Name(),
     metavar="TREE",
-    help="A revision or a folder of kernels, measured beside this one.",
+    help="A revision or a folder of kernels, measured beside this one; of several GPUs where "
+    "KERNEL is all-reduce, reduce-scatter or reduce.",
 )
 @click.option(
     "--self",
