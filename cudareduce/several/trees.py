@@ -124,8 +124,8 @@ def _twin(kernel: Exchange, folder: Path) -> Exchange:
     """A kernel of the base under another name, which its text takes for the one it has."""
     name = kernel.id + _BASE
     end = kernel.text.index(CLOSES) + len(CLOSES)
-    line = kernel.text.count("\n", 0, end) + 1
-    renamed = f"\n#define {kernel.id} {name}\n#line {line}\n"
+    line = kernel.text.count("\n", 0, end) + 2  # the one behind the header
+    renamed = f'\n#define {kernel.id} {name}\n#line {line} "{kernel.path}"\n'
     path = folder / f"{name}.cu"
     text = kernel.text[:end] + renamed + kernel.text[end:].removeprefix("\n")
     path.write_text(text)

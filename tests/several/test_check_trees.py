@@ -110,17 +110,33 @@ def test_ranks_are_of_collectives(cudareduce: Call) -> None:
     assert (code, "--ranks goes with --base" in err) == (2, True)
 
 
+def gpus(cache: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`check --base` in a folder, with two simulated GPUs, whose ranks are processes."""
+    (folder / "gpus.json").write_text("{}")
+    home = {GPUS: str(folder / "gpus.json"), CACHE: str(cache), "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [*PROGRAM, "check", "all-reduce", "--base", "old", "--kernels", "new", "--n", "1000",
+         "--rounds", "6", *words],
+        cwd=folder, env=os.environ | home, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
 def test_true_ranks_run_both_texts(cache: Path, tmp_path: Path) -> None:
     kernels(tmp_path / "old", {"a": ""})
     kernels(tmp_path / "new", {"a": "slower: 9 %"})
-    told = tmp_path / "gpus.json"
-    told.write_text("{}")
-    home = os.environ | {GPUS: str(told), CACHE: str(cache), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [*PROGRAM, "check", "all-reduce", "--base", "old", "--kernels", "new", "--n", "1000",
-         "--rounds", "6", "--format", "json"],
-        cwd=tmp_path, env=home, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+    done = gpus(cache, tmp_path, "--format", "json")
     row = rows(done.stdout)["peer:a"]
     assert (done.returncode, row["verdict"]) == (1, "SLOWER"), done.stderr
     assert row["change_pct"] == pytest.approx(9, abs=1)
+
+
+def test_a_text_that_does_not_compile_is_told_by_its_own_lines(cache: Path, tmp_path: Path) -> None:
+    """Those of the base's file, whatever was written in front of it."""
+    kernels(tmp_path / "new", {"a": ""})
+    kernels(tmp_path / "old", {"a": "\nint x = ;"})
+    path = tmp_path / "old" / "all_reduce_a.cu"
+    line = path.read_text().splitlines().index("int x = ;") + 1
+    done = gpus(cache, tmp_path)
+    assert done.returncode == 2
+    assert f"old/all_reduce_a.cu:{line}:9: error" in done.stderr
+    assert "the 2 ranks ended with code 2: see what they said" in " ".join(done.stdout.split())
