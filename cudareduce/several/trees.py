@@ -7,14 +7,13 @@ ranks: so nothing but their text lies between two rounds that are compared.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from cudareduce.backends import gpu_count
 from cudareduce.errors import UsageError
-from cudareduce.gate.bencher import Remeasured
 from cudareduce.gate.checking import folders_again, looks_of, thresholds_of
 from cudareduce.gate.compare import Rules
 from cudareduce.gate.judgement import Judgement, publish_judgement
@@ -23,32 +22,18 @@ from cudareduce.gate.notes import skew_notes
 from cudareduce.gate.request import BaseRequest
 from cudareduce.gate.rerun import DEFAULT_ROUNDS
 from cudareduce.gate.sides import side_text
-from cudareduce.gate.trees import base_folders
-from cudareduce.library.front import CLOSES
-from cudareduce.library.registry import EXCHANGES, kernels_folder, load_registry
+from cudareduce.library.registry import load_registry
 from cudareduce.results.provenance import tool
-from cudareduce.results.record import Record, Run
+from cudareduce.results.record import Run
 from cudareduce.several.collectives import COLLECTIVES, OPS
 from cudareduce.several.command import check_room
-from cudareduce.several.exchange import Exchange, exchanges_of
+from cudareduce.several.exchange import exchanges_of
 from cudareduce.several.jobs import RunJob
+from cudareduce.several.pairs import Pairs, base_exchanges, heads_of, in_pairs, paired
 from cudareduce.several.place import MOST_RANKS, place
 from cudareduce.several.remeasured import Ranks, by_ranks, device_of
 from cudareduce.several.stored import Job, refuse_others
 from cudareduce.temporary import temporary_folder
-
-#: What the name of a base's kernel ends with, beside that of this tree.
-_BASE = "_base"
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Engines of this tree and of the base, by collectives; what each of the base is called here;
-    and the collectives and engines whose text is the same in both."""
-
-    engines: Mapping[str, tuple[str, ...]]
-    here: Mapping[str, str]
-    same: frozenset[tuple[str, str]]
 
 
 def check_base_ranks(request: BaseRequest) -> int:
@@ -63,7 +48,7 @@ def check_base_ranks(request: BaseRequest) -> int:
     with temporary_folder() as temporary:
         twins = Path(temporary, "twins")
         twins.mkdir()
-        pairs = _paired(request, Path(temporary, "base"), twins)
+        pairs = _pairs(request, Path(temporary, "base"), twins)
         jobs = tuple(
             Job(name, op, ranks, request.problems.dtype, tuple(sorted(request.problems.n)),
                 pairs.engines[name], links=False)
@@ -89,47 +74,19 @@ def _check(request: BaseRequest) -> None:
         raise UsageError("--n 0: there is nothing to exchange")
 
 
-def _paired(request: BaseRequest, into: Path, twins: Path) -> Pairs:
-    """Write the base's kernels into `twins`, under names of their own. A UsageError where there are
-    none of a collective."""
-    heads = request.remeasuring.folders or (kernels_folder() / EXCHANGES,)
-    found = [folder / EXCHANGES for folder in base_folders(request.base, heads, into)]
-    folders = [folder if folder.is_dir() else folder.parent for folder in found]
-    here, base = exchanges_of(heads), exchanges_of(folders)
-    engines: dict[str, tuple[str, ...]] = {}
-    called: dict[str, str] = {}
-    for collective in request.remeasuring.kernels:
-        mine, theirs = (
-            [k for k in some.values() if k.collective == collective and k.wrong is None]
-            for some in (here, base)
-        )
-        if not mine or not theirs:
-            which = request.base if mine else "this tree"
-            raise UsageError(f"{which} has no kernels of {collective}: name a tree that has some")
-        beside = {_engine(_twin(kernel, twins)): _engine(kernel) for kernel in theirs}
-        engines[collective] = (*map(_engine, mine), *beside)
-        called |= beside
-    same = frozenset(
-        (kernel.collective, _engine(kernel)) for name, kernel in here.items()
-        if name in base and base[name].text == kernel.text
-    )  # fmt: skip
-    return Pairs(engines, called, same)
-
-
-def _engine(kernel: Exchange) -> str:
-    return f"peer:{kernel.short}"
-
-
-def _twin(kernel: Exchange, folder: Path) -> Exchange:
-    """A kernel of the base under another name, which its text takes for the one it has."""
-    name = kernel.id + _BASE
-    end = kernel.text.index(CLOSES) + len(CLOSES)
-    line = kernel.text.count("\n", 0, end) + 2  # the one behind the header
-    renamed = f'\n#define {kernel.id} {name}\n#line {line} "{kernel.path}"\n'
-    path = folder / f"{name}.cu"
-    text = kernel.text[:end] + renamed + kernel.text[end:].removeprefix("\n")
-    path.write_text(text)
-    return replace(kernel, id=name, path=path, text=text)
+def _pairs(request: BaseRequest, into: Path, twins: Path) -> Pairs:
+    """The kernels of both trees that are right, of what is asked for. A UsageError where one has
+    none."""
+    names, heads = request.remeasuring.kernels, heads_of(request.remeasuring.folders)
+    here, base = (
+        {name: k for name, k in some.items() if k.collective in names and k.wrong is None}
+        for some in (exchanges_of(heads), base_exchanges(request.base, heads, into))
+    )
+    for which, some in (("this tree", here), (request.base, base)):
+        for name in names:
+            if not any(kernel.collective == name for kernel in some.values()):
+                raise UsageError(f"{which} has no kernels of {name}: name a tree that has some")
+    return paired(here, base, twins)
 
 
 def _judged(
@@ -144,10 +101,7 @@ def _judged(
     now = Run(tool(request.argv), device, {"rounds": rounds}, ())
     both = replace(remeasuring, folders=(*remeasuring.folders, twins))
     ranks = Ranks(now, tuple(jobs), rounds, both, looks.deadline, run)
-
-    def measure(suspects: Sequence[Record] | None, times: int) -> Remeasured:
-        return _sides(ranks.measure(suspects and _with_twins(suspects, pairs), times), pairs)
-
+    measure = in_pairs(ranks.measure, pairs)
     seen = first_look(measure, None, looks)
     if not seen.rows and not seen.cut:
         raise UsageError("nothing was compared: give more --max-time")
@@ -163,26 +117,3 @@ def _judged(
     return publish_judgement(
         judgement, request.judging, request.outputs, registry, quiet=remeasuring.quiet
     )
-
-
-def _with_twins(suspects: Sequence[Record], pairs: Pairs) -> list[Record]:
-    """These records, and what each is in the base."""
-    return [
-        *suspects,
-        *(replace(r, engine=twin) for r in suspects for twin in pairs.here
-          if pairs.here[twin] == r.engine and twin in pairs.engines[r.kernel]),
-    ]  # fmt: skip
-
-
-def _sides(measured: Remeasured, pairs: Pairs) -> Remeasured:
-    """The records of either tree, by the names of this one."""
-    new = tuple(r for r in measured.new if r.engine not in pairs.here)
-    codes = {(r.kernel, r.engine, r.op, r.dtype): r.cubin_sha for r in new}
-    old = []
-    for r in measured.new:
-        name = pairs.here.get(r.engine or "")
-        if name:
-            same = (r.kernel, name) in pairs.same  # but for the name of its entry point
-            sha = codes.get((r.kernel, name, r.op, r.dtype)) if same else r.cubin_sha
-            old.append(replace(r, engine=name, cubin_sha=sha))
-    return replace(measured, old=tuple(old), new=new)

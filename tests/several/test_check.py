@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -352,3 +353,51 @@ def test_history_tells_engines_apart(cudareduce: Call, tmp_path: Path) -> None:
     assert "2026-03-06" in out
     code, _, err = cudareduce("history", "show", "peer:none", *where)
     assert (code, "it has: all-reduce, peer:one_shot, peer:two_shot" in err) == (2, True)
+
+
+def test_a_bias_of_the_baseline_is_not_confirmed_where_git_has_its_kernels(
+    cudareduce: Call, check: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both texts take longer by now, and so does nothing beside the other; what does is SLOWER."""
+    folder = tmp_path / "kernels" / "ranks"
+    folder.mkdir(parents=True)
+    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
+    monkeypatch.setattr("cudareduce.several.again.kernels_folder", lambda: folder.parent)
+    (folder / "all_reduce_one_shot.cu").write_text(text)
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=t", "-c", "user.email=t@t",
+                                                 "commit", "-qm", "before"]):  # fmt: skip
+        subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True)
+    named = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], check=True, text=True,
+                           capture_output=True).stdout.strip()  # fmt: skip
+    (folder / "all_reduce_one_shot.cu").write_text(f"{text}// other\n")
+    sha = hashlib.sha256(text.encode()).hexdigest()
+    old = stored(Machine(apart=0.0), sizes=SIZES[:1])
+    old = replace(old, tool={**old.tool, "git": named}, records=tuple(
+        replace(r, source_sha=sha) if r.engine == "peer:one_shot" else r for r in old.records
+    ))  # fmt: skip
+    both = {"peer:one_shot": 1.1, "peer:one_shot_base": 1.1}
+    biased = Machine(1, both, ALL_NEW, apart=0.0)
+    code, out, _ = check(old, biased)
+    assert code == 0, out
+    assert f"in the same rounds as the kernels of {named}" in " ".join(out.split())
+    assert set(biased.jobs[1]["--engine"].split(",")) == set(both)
+    slow = Machine(1, {"peer:one_shot": 1.1}, ALL_NEW, apart=0.0)
+    assert check(old, slow)[0] == 1
+    lost = replace(old, tool={**old.tool, "git": "0123456789ab"})
+    code, out, _ = check(lost, Machine(1, both, ALL_NEW, apart=0.0))
+    assert (code, "in the same rounds as" in out) == (1, False)
+
+
+def test_two_files_are_compared(cudareduce: Call, tmp_path: Path) -> None:
+    """Without ranks: by engines, and the host's times stand beside the verdicts."""
+    for name, machine in (
+        ("a", Machine()),
+        ("b", Machine(1, {"peer:one_shot": 1.2}, ALL_NEW, 1.9)),
+    ):
+        (tmp_path / f"{name}.json").write_text(to_json(stored(machine)))
+    code, out, _ = cudareduce("compare", tmp_path / "a.json", tmp_path / "b.json")
+    told = " ".join(out.split())
+    assert code == 1
+    assert "6 compared: 3 SLOWER, 3 SAME" in told
+    assert "not compared, as of these only the host's time in us is known: all-reduce host" in told
+    assert "no verdict: skew of" in told
