@@ -401,3 +401,20 @@ def test_two_files_are_compared(cudareduce: Call, tmp_path: Path) -> None:
     assert "6 compared: 3 SLOWER, 3 SAME" in told
     assert "not compared, as of these only the host's time in us is known: all-reduce host" in told
     assert "no verdict: skew of" in told
+
+
+def test_another_host_is_compared_by_its_links(
+    check: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its links carry a tenth less, and all takes as much longer: nothing has changed."""
+    other = replace(H200, uuid="GPU-other")
+    monkeypatch.setattr("cudareduce.several.again.device_of", lambda ranks, remeasuring: other)
+    slower = dict.fromkeys(ENGINES, 1 / 0.9)
+    code, out, _ = check(stored(Machine()), Machine(1, slower, ALL_NEW, links=0.9))
+    assert code == 0
+    assert "6 compared: 6 SAME" in out
+    assert "Compared by shares of each card's own ceiling" in " ".join(out.split())
+    few = stored(Machine(), sizes=SIZES[:1])
+    assert "no ceiling to take a share of" in " ".join(
+        check(few, Machine(1, texts=ALL_NEW))[1].split()
+    )
