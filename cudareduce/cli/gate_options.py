@@ -32,6 +32,8 @@ from cudareduce.errors import UsageError
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
 from cudareduce.problem.sizes import LARGEST
+from cudareduce.several.collectives import COLLECTIVES
+from cudareduce.several.place import MOST_RANKS
 
 _LONGEST_THRESHOLD, _MOST_TIMES = 20, 1000
 
@@ -121,11 +123,12 @@ _NOT_COMPILING = (
     "base", "compiling", "n", "rows", "op", "dtype", "rounds", "threshold", "thresholds", "strict",
     "cross_device", "no_same_code", "json", "benchmark_json", "time_limit", "everything",
     "no_cache", "device", "peers", "map", "budget", "max_time", "times",
+    "ranks",
 )  # fmt: skip
-_NOT_BASELINE = ("base", "times", "compiling", "n", "rows", "op", "dtype", "arch")
+_NOT_BASELINE = ("base", "times", "compiling", "n", "rows", "op", "dtype", "arch", "ranks")
 _NOT_BASE = ("baseline", "times", "compiling", "update_baseline", "arch", "json")
 _NOT_TREES = ("baseline", "times", "compiling", "update_baseline", "json")
-_NOT_SELF = ("base", "baseline", "compiling", "update_baseline", "arch")
+_NOT_SELF = ("base", "baseline", "compiling", "update_baseline", "arch", "ranks")
 #: What a comparison with itself has nothing to say to.
 _ABOUT_A_CHANGE = ("baseline", "base", "compiling", "update_baseline", "arch", "peers", "strict",
                    "allow_gone", "no_same_code", "cross_device", "junit", "benchmark_json",
@@ -143,13 +146,14 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
     "--baseline",
     type=_input,
     metavar="FILE",
-    help="A file of bench --json, or with --compile one of its own.",
+    help="A file of bench or collective --json, or with --compile one of its own.",
 )
 @click.option(
     "--base",
     type=Name(),
     metavar="TREE",
-    help="A revision or a folder of kernels, measured beside this one.",
+    help="A revision or a folder of kernels, measured beside this one; of several GPUs where "
+    "KERNEL is all-reduce, reduce-scatter or reduce.",
 )
 @click.option(
     "--self",
@@ -197,6 +201,12 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
     help="With --compile: architectures.  [default: the baseline's, or 75,80,90,100,120]",
 )
 @add_two_nccls
+@click.option(
+    "--ranks",
+    type=Count(2, MOST_RANKS),
+    metavar="N",
+    help="With --base and a collective.  [default: one for each GPU, at least 2]",
+)
 @add_map
 @add_json
 @add_folders
@@ -235,9 +245,15 @@ def check(arguments: list[str], /, **options: Any) -> int:  # fmt: skip
     from cudareduce.gate.request import BaseRequest, CheckRequest, SelfRequest
 
     if options["baseline"] is not None:
-        return check(made(CheckRequest, options, _NOT_BASELINE))
+        from cudareduce.several.again import check_ranks
+
+        return check(made(CheckRequest, options, _NOT_BASELINE), check_ranks)
     if options["times"] is not None:
         return check_self(made(SelfRequest, options | given, _NOT_SELF))
+    if COLLECTIVES.keys() & set(options["kernels"]):
+        from cudareduce.several.trees import check_base_ranks
+
+        return check_base_ranks(made(BaseRequest, options | given, _NOT_BASE))
     return check_base(made(BaseRequest, options | given, _NOT_BASE))
 
 
@@ -259,7 +275,7 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
     if base and options["update_baseline"]:
         raise click.UsageError("--update-baseline goes with --baseline, and --base has none")
     if not base:
-        for key in ("n", "rows", "op", "dtype"):
+        for key in ("n", "rows", "op", "dtype", "ranks"):
             if options[key] is not None:
                 raise click.UsageError(f"--{key} goes with --base; a baseline brings its own")
     if options["peers"] and (base or compiling):
@@ -276,6 +292,8 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
         _refuse(options, timed, "is about times, and --compile measures none")
     if compiling and options["map"] is not None:
         raise click.UsageError("--map is about answers, and --compile looks at none")
+    if options["ranks"] and not COLLECTIVES.keys() & set(options["kernels"]):
+        raise click.UsageError(f"--ranks goes with a collective, {', '.join(COLLECTIVES)}")
     if base and (options["cross_device"] or options["json"]):
         raise click.UsageError("--cross-device and --json go with --baseline")
 

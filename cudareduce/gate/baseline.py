@@ -42,7 +42,7 @@ _ASKED = {"rounds": 0, "seed": 0, "rows": 0, "block": 1, "items": 1, "flush_byte
 #: No number that was asked for has more bits.
 _LARGEST = 2**64
 #: What else of a protocol is read: lists of names, and values of one kind.
-_LISTS = ("kernels", "peers")
+_LISTS = ("kernels", "peers", "engines")
 _ONE = {"timing": str, "region": str, "graph": bool, "from": str}
 _FIGURES = (
     "time_us", "time_us_low", "time_us_high", "gb_s", "ceiling_gb_s", "pct_ceiling", "loop_us",

@@ -11,7 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cudareduce.gate.compare import Row
-from cudareduce.gate.verdicts import counts_text, problem_text, reason_text, row_cells, worst_first
+from cudareduce.gate.verdicts import (
+    called,
+    counts_text,
+    problem_text,
+    reason_text,
+    row_cells,
+    worst_first,
+)
 from cudareduce.problem.sizes import counted
 from cudareduce.report.ci import comment_of
 from cudareduce.report.markdown import code, escaped, to_markdown
@@ -62,13 +69,13 @@ def comment(rows: Sequence[Row], told: Told, machine: str = "") -> str:
 def _by_kernel(rows: Sequence[Row]) -> Mapping[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row.record.kernel, []).append(row)
+        found.setdefault(called(row.record), []).append(row)
     return found
 
 
 def _kernel(rows: Sequence[Row], quiet: Sequence[Row], told: Told) -> str:
     """A kernel: what moved, what of it did not, what ran, and what to do next."""
-    unit, name = "%ceil" if told.shares else "us", rows[0].record.kernel
+    unit, name = "%ceil" if told.shares else "us", called(rows[0].record)
     table = tuple(
         (row.verdict, problem_text(row.record), *row_cells(row, told.shares))
         for row in rows[:_MOST_ROWS]
@@ -109,7 +116,11 @@ def _code_text(rows: Sequence[Row]) -> str:
 def _next(row: Row, against: Sequence[str]) -> str:
     """The command that goes on from a row."""
     record = row.record
+    name = record.engine or record.kernel
     match row.verdict:
+        case "WRONG" if record.ranks is not None:
+            asked = ["collective", record.kernel, "--engine", name, "--ranks", str(record.ranks),
+                     "--n", str(record.n), "--op", record.op, "--dtype", record.dtype]  # fmt: skip
         case "WRONG":
             asked = ["verify", record.kernel, "--n", str(record.n), "--op", record.op,
                      "--dtype", record.dtype]  # fmt: skip
@@ -118,7 +129,7 @@ def _next(row: Row, against: Sequence[str]) -> str:
         case "GONE":
             asked = ["check", *against, "--allow-gone"]
         case "UNCERTAIN":
-            asked = ["check", record.kernel, *against, "--budget", "300"]
+            asked = ["check", name, *against, "--budget", "300"]
         case _:
-            asked = ["check", record.kernel, *against]
+            asked = ["check", name, *against]
     return shlex.join(["cudareduce", *asked])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import exp, expm1, log, log1p
 
 from cudareduce.gate.baseline import identity, problem
-from cudareduce.gate.controls import Controls, beyond, controls
+from cudareduce.gate.controls import Controls, beyond, controls, together
 from cudareduce.gate.explained import explained
 from cudareduce.gate.significance import MIN_ROUNDS, Change, changes
 from cudareduce.gate.thresholds import Thresholds
@@ -25,6 +25,7 @@ from cudareduce.results.record import Record
 _REACHES = "the interval reaches beyond the threshold"
 _NOISY = "the rounds are too noisy to tell the change from none"
 _ALONE = "the machine code is as it was, and its time is not"
+_MACHINE = "the machine has changed"
 #: From worst to best: the order of tables and annotations.
 VERDICTS = ("WRONG", "SLOWER", "GONE", "UNCERTAIN", "NEW", "FASTER", "SAME")
 SAME_CODE = "the same machine code, launched the same way"
@@ -90,9 +91,10 @@ def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[
     ]
 
 
-def machine(rows: Iterable[Row], rules: Rules) -> Controls | None:
-    """What kernels that did not change show, where that is beyond the threshold."""
-    return beyond(_controls(rows, rules), log1p(rules.thresholds.default))
+def machine(rows: Sequence[Row], rules: Rules) -> Controls | None:
+    """What kernels that did not change show, or links, where that is beyond the threshold."""
+    shown = [*_controls(rows, rules).values(), *_links(rows, rules)]
+    return beyond(shown, log1p(rules.thresholds.default))
 
 
 def _controls(rows: Iterable[Row], rules: Rules) -> Mapping[int | None, Controls]:
@@ -103,6 +105,17 @@ def _controls(rows: Iterable[Row], rules: Rules) -> Mapping[int | None, Controls
     return controls((row.record.n, log(row.change.ratio)) for row in same if row.change)
 
 
+def _links(rows: Sequence[Row], rules: Rules) -> list[Controls]:
+    """What copies between GPUs show, in the rounds of collectives; nothing where times are taken
+    relative to them."""
+    moves = {
+        log(before / after)
+        for row in rows if row.old and row.new and not rules.shares
+        if (before := row.old.link_gb_s) and (after := row.new.link_gb_s)
+    }  # fmt: skip
+    return [together(sorted(moves), "what links carry")] if moves else []
+
+
 def _judged_beside(
     row: Row, control: Controls | None, blamed: Controls | None, rules: Rules
 ) -> Row:
@@ -110,7 +123,12 @@ def _judged_beside(
     if row.same_code and rules.same_code:
         odd = not blamed and not rules.shares and _moved_alone(row, control)
         return replace(row, verdict="UNCERTAIN", reason=_ALONE) if odd else row
-    return _without(row, control, blamed, rules) if control and not row.same_code else row
+    if row.same_code:
+        return row
+    if control:
+        return _without(row, control, blamed, rules)
+    moved = blamed and row.verdict in ("SLOWER", "FASTER")
+    return replace(row, verdict="UNCERTAIN", reason=_MACHINE) if moved else row
 
 
 def _moved_alone(row: Row, control: Controls | None) -> bool:
@@ -133,7 +151,7 @@ def _without(row: Row, control: Controls, blamed: Controls | None, rules: Rules)
     verdict, reason = _judge(row.old, row.new, change, row.threshold, rules)
     if verdict in ("SLOWER", "FASTER"):
         if blamed:
-            verdict, reason = "UNCERTAIN", "the machine has changed"
+            verdict, reason = "UNCERTAIN", _MACHINE
         elif abs(log(change.ratio)) <= control.scatter:
             noise = f"{100 * expm1(control.scatter):.1f} %"
             verdict = "UNCERTAIN"
@@ -154,14 +172,15 @@ def _nothing(old: Record | None, new: Record | None) -> bool:
 
 
 def host_only(old: Sequence[Record], new: Sequence[Record]) -> list[tuple[Record, Record]]:
-    """The calls of libraries that both sides hold and `compare` has no row for: only the host's
-    time is known of them, which has no rounds to tell a change from noise by."""
+    """The calls of libraries, and of the host, that both sides hold and `compare` has no row for:
+    only the host's time is known of them, which has no rounds to tell a change from noise by."""
     return [(a, b) for a, b in _pair(old, new) if a and b and _host_only(a) and _host_only(b)]
 
 
 def _host_only(record: Record) -> bool:
     timed = record.time_us is not None
-    return bool(record.called and record.host_us) and not timed and record.verdict == "pass"
+    by_host = bool(record.called or record.engine == "host") and bool(record.host_us)
+    return by_host and not timed and record.verdict == "pass"
 
 
 def _pair(
@@ -194,7 +213,7 @@ def _why_not(old: Record, new: Record, rules: Rules) -> str:
         count = len(record.medians_us)
         if count < MIN_ROUNDS:
             return f"{words} has {counted(count, 'round')}, and a verdict takes {MIN_ROUNDS}"
-        if rules.shares and not record.ceiling_gb_s:
+        if rules.shares and not record.bound_gb_s:
             return f"another card, and {words} has no ceiling to take a share of"
     if rules.paired and (common := len(_rounds(old, new, rules)[0])) < MIN_ROUNDS:
         shared = counted(common, "round")
@@ -204,13 +223,13 @@ def _why_not(old: Record, new: Record, rules: Rules) -> str:
 
 def _rounds(old: Record, new: Record, rules: Rules) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Round medians, of paired rounds those that both have; across cards the new ones as they would
-    be if its read-only kernel were as quick as that of the old card."""
+    be if what bounds it were as quick as on the old card."""
     if rules.paired and len(old.rounds_us) == len(new.rounds_us):
         both = [(a, b) for a, b in zip(old.rounds_us, new.rounds_us, strict=True) if a and b]
         return tuple(a for a, _ in both), tuple(b for _, b in both)
-    if rules.shares and old.ceiling_gb_s and new.ceiling_gb_s:
-        scale = new.ceiling_gb_s / old.ceiling_gb_s
-        return old.medians_us, tuple(us * scale for us in new.medians_us)
+    before, after = old.bound_gb_s, new.bound_gb_s
+    if rules.shares and before and after:
+        return old.medians_us, tuple(us * after / before for us in new.medians_us)
     return old.medians_us, new.medians_us
 
 
@@ -227,7 +246,7 @@ def _row(old: Record | None, new: Record | None, change: Change | None, rules: R
     if old.verdict != "pass":
         was = "wrong" if old.verdict == "fail" else "skipped"
         return Row(old, new, "NEW", f"it was {was} in the baseline")
-    threshold = rules.thresholds.of(new.kernel)
+    threshold = rules.thresholds.of(new.engine or new.kernel)
     if rules.same_code and _twins(old, new) and old.time_us and new.time_us:
         return Row(old, new, "SAME", SAME_CODE, threshold, change)
     verdict, reason = _judge(old, new, change, threshold, rules)

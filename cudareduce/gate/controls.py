@@ -19,18 +19,20 @@ FEWEST = 3
 @dataclass(frozen=True, slots=True)
 class Controls:
     """How `count` kernels moved: their middle, as a logarithm of new over old, and how far 95 in
-    100 of them lie from it at most."""
+    100 of them lie from it at most. `what` they are, where they are no kernels."""
 
     count: int
     moved: float
     scatter: float
+    what: str = ""
 
     @property
     def text(self) -> str:
         """What they show, in words."""
         how = "slower" if self.moved > 0 else "faster"
         share = 100 * abs(expm1(self.moved))
-        return f"{self.count} kernels whose machine code is as it was became {share:.1f} % {how}"
+        what = self.what or f"{self.count} kernels whose machine code is as it was"
+        return f"{what} became {share:.1f} % {how}"
 
     @property
     def doubt(self) -> float:
@@ -45,21 +47,23 @@ def controls(moves: Iterable[tuple[int, float]]) -> Mapping[int | None, Controls
     for n, move in moves:
         by_size.setdefault(n, []).append(move)
     found: dict[int | None, Controls] = {
-        n: _controls(some) for n, some in by_size.items() if len(some) >= FEWEST
+        n: together(some) for n, some in by_size.items() if len(some) >= FEWEST
     }
     every = [move for some in by_size.values() for move in some]
     if len(every) >= FEWEST:
-        found[None] = _controls(every)
+        found[None] = together(every)
     return found
 
 
-def _controls(moves: Sequence[float]) -> Controls:
+def together(moves: Sequence[float], what: str = "") -> Controls:
+    """What some show that are alike, by logarithms of new over old."""
     middle = float(np.median(moves))
-    return Controls(len(moves), middle, float(np.quantile(np.abs(np.array(moves) - middle), 0.95)))
+    scatter = float(np.quantile(np.abs(np.array(moves) - middle), 0.95))
+    return Controls(len(moves), middle, scatter, what)
 
 
-def beyond(found: Mapping[int | None, Controls], limit: float) -> Controls | None:
+def beyond(found: Iterable[Controls], limit: float) -> Controls | None:
     """What moved further than a limit, a logarithm, beyond its own doubt, and the furthest of it;
     None if nothing did."""
-    far = [one for one in found.values() if abs(one.moved) - one.doubt > limit]
+    far = [one for one in found if abs(one.moved) - one.doubt > limit]
     return max(far, key=lambda one: abs(one.moved), default=None)

@@ -42,6 +42,8 @@ def _plain(row: Row) -> dict[str, Any]:
         "source": record.source,
         "way": record.way,
         "chunk_bytes": record.chunk_bytes,
+        "ranks": record.ranks,
+        "engine": record.engine,
         "verdict": row.verdict,
         "reason": reason_text(row),
         "confirmed": row.confirmed,

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import expm1, log
 from typing import Any
 
 from cudareduce.bench.command import verdict_codes
 from cudareduce.errors import BaselineError, worst_exit_code
 from cudareduce.gate.bencher import Cut, Remeasured
 from cudareduce.gate.comment import Told, comment
-from cudareduce.gate.compare import Row, Rules, host_only, machine
+from cudareduce.gate.compare import Row, Rules, machine
 from cudareduce.gate.exported import benchmark_series, rows_json
 from cudareduce.gate.fingerprint import match
+from cudareduce.gate.notes import power_notes
 from cudareduce.gate.policy import Policy
 from cudareduce.gate.request import Judging
-from cudareduce.gate.significance import found_from
 from cudareduce.gate.thresholds import Thresholds
 from cudareduce.gate.verdicts import findings, machine_text, verdict_sections
-from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Registry
 from cudareduce.progress import say
 from cudareduce.report.ci import Finding, junit, tell_ci
-from cudareduce.report.numbers import plain_text, short_size
 from cudareduce.report.publish import Outputs, Texts, publish
 from cudareduce.report.section import Section
-from cudareduce.results.record import Record, Run
+from cudareduce.results.record import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,54 +78,6 @@ def rules_between(
         clocks=old.device.name == new.device.name,
     )
     return rules, notes
-
-
-def power_notes(rows: Sequence[Row], rules: Rules) -> list[str]:
-    """Which slowdowns a comparison finds, by how noisy it was: of its rows in the middle, and of
-    the noisiest."""
-    judged = [row for row in rows if not (rules.same_code and row.same_code)] or rows
-    found = sorted(
-        found_from(row.change.half_width, max(row.threshold, _scatter(row)))
-        for row in judged if row.change and row.threshold
-    )  # fmt: skip
-    if not found:
-        return []
-    middle, most = (100 * found[k] for k in (len(found) // 2, -1))
-    noisiest = f", of the noisiest row from {most:.2g} %" if most > 1.1 * middle else ""
-    return [f"slowdowns from {middle:.2g} % are found 95 times in 100{noisiest}"]
-
-
-def _scatter(row: Row) -> float:
-    """The share that a change must exceed besides: how far identical code lies apart."""
-    return expm1(row.taken_out.scatter) if row.taken_out else 0.0
-
-
-def host_notes(old: Sequence[Record], new: Sequence[Record]) -> list[str]:
-    """The calls of libraries that are not compared, each with the host's times that lie furthest
-    apart."""
-    calls: dict[str, list[tuple[float, float, int]]] = {}
-    for before, now in host_only(old, new):
-        assert before.host_us
-        assert now.host_us
-        calls.setdefault(now.kernel, []).append((before.host_us, now.host_us, now.n))
-    told = []
-    for name, times in calls.items():
-        old_us, new_us, n = max(times, key=lambda time: abs(log(time[1] / time[0])))
-        furthest = f", the furthest apart of {len(times)}" if len(times) > 1 else ""
-        text = f"{plain_text(old_us, 2)}, now {plain_text(new_us, 2)} at n = {short_size(n)}"
-        told.append(f"{name} {text}{furthest}")
-    if not told:
-        return []
-    return [f"not compared, as of these only the host's time in us is known: {'; '.join(told)}"]
-
-
-def beside_notes(rows: Sequence[Row], stored: Run, base: Mapping[str, Kernel]) -> list[str]:
-    """Beside what the second measurement was made, where that was not the stored run."""
-    looked = {row.record.kernel for row in rows if row.confirmed is not None}
-    if not looked & base.keys():
-        return []
-    revision = stored.tool.get("git")
-    return [f"measured again in the same rounds as the kernels of {revision}, in a fresh process"]
 
 
 def publish_judgement(

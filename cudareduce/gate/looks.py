@@ -7,24 +7,22 @@ there are by then, and says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem, KernelFault
 from cudareduce.gate.baseline import problem
-from cudareduce.gate.bencher import BASE, INTERRUPTED, Batch, Cut, Remeasured
+from cudareduce.gate.bencher import INTERRUPTED, Cut, Remeasured
 from cudareduce.gate.compare import Row, Rules, compare
 from cudareduce.gate.policy import Sides, confirm, decide, not_measured, unconfirmed
-from cudareduce.gate.rerun import only_suspects
-from cudareduce.library.kernel import Kernel
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
 from cudareduce.results.record import Record
 
-#: Measures batches, in this process or in one begun anew.
-Measure = Callable[[Sequence[Batch]], Remeasured]
+#: Measures all that is compared or, of that, what these records are of, with so many times the
+#: rounds; in this process, or in one begun anew.
+Measure = Callable[[Sequence[Record] | None, int], Remeasured]
 _NO_TIME = "no time was left to measure it again"
 
 
@@ -48,21 +46,17 @@ class Seen:
     cut: Cut | None = None
 
 
-def first_look(
-    measure: Measure, batches: Sequence[Batch], stored: Sequence[Record] | None, looks: Looks
-) -> Seen:
-    """All batches once, compared with what is `stored`, or with the base's kernels among them; then
-    for longer what is in doubt."""
-    batches = [_by(batch, looks.deadline) for batch in batches]
-    measured = measure(batches)
+def first_look(measure: Measure, stored: Sequence[Record] | None, looks: Looks) -> Seen:
+    """All of it once, compared with what is `stored`, or with the base's kernels among it; then for
+    longer what is in doubt."""
+    measured = measure(None, 1)
     rows = compare(measured.old if stored is None else stored, measured.new, looks.rules)
     if measured.cut:
         return Seen(rows=not_measured(rows, measured.cut.why), measured=measured, cut=measured.cut)
 
     def longer(some: Sequence[Row], times: int) -> Sides:
         _say_again(some, times, looks.quiet)
-        suspects = only_suspects(batches, [row.record for row in some], times)
-        second = _whole(measure(suspects))
+        second = _whole(measure([row.record for row in some], times))
         return second.old if stored is None else [row.old for row in some if row.old], second.new
 
     budget = Deadline(min(looks.budget_s, looks.deadline.left_s))
@@ -73,11 +67,9 @@ def first_look(
     return Seen(rows=rows, measured=measured)
 
 
-def second_look(
-    seen: Seen, batches: Sequence[Batch], base: Mapping[str, Kernel], afresh: Measure, looks: Looks
-) -> Seen:
-    """What looks slower, measured afresh with twice the rounds, and beside the kernels of `base`
-    where it has them; what it does not confirm is not SLOWER."""
+def second_look(seen: Seen, afresh: Measure, looks: Looks) -> Seen:
+    """What looks slower, measured afresh with twice the rounds, beside kernels of a base where it
+    is measured so; what it does not confirm is not SLOWER."""
     if seen.cut:
         return replace(seen, rows=unconfirmed(seen.rows, f"not measured again: {seen.cut.why}"))
     if looks.deadline.passed:
@@ -85,9 +77,7 @@ def second_look(
 
     def again(some: Sequence[Row]) -> Sequence[Row]:
         _say_again(some, 2, looks.quiet, ", in a fresh process")
-        longer = only_suspects(batches, [row.record for row in some], 2)
-        limited = [_beside(_by(batch, looks.deadline), base) for batch in longer]
-        return _compared(some, _whole(afresh(limited)), looks.rules)
+        return _compared(some, _whole(afresh([row.record for row in some], 2)), looks.rules)
 
     try:
         return replace(seen, rows=confirm(seen.rows, again))
@@ -113,25 +103,6 @@ def _whole(measured: Remeasured) -> Remeasured:
     if measured.cut:
         raise _CutError(measured.cut)
     return measured
-
-
-def _by(batch: Batch, deadline: Deadline) -> Batch:
-    """The same, which ends with the time of the whole."""
-    return replace(batch, settings=replace(batch.settings, deadline=deadline))
-
-
-def _beside(batch: Batch, base: Mapping[str, Kernel]) -> Batch:
-    """Each kernel next to what it was in the base, so that a round meets both at once."""
-    if not any(choice.kernel.id in base for choice in batch.choices):
-        return batch
-    pairs = (
-        (head, replace(head, kernel=base[head.kernel.id], suite=None, name=BASE))
-        if head.kernel.id in base else (head,)
-        for head in batch.choices
-    )  # fmt: skip
-    # a kernel of the base may have an ancestor that is not known here
-    settings = replace(batch.settings, baseline_kernel=batch.choices[0].kernel.id)
-    return replace(batch, settings=settings, choices=tuple(chain.from_iterable(pairs)))
 
 
 def _compared(some: Sequence[Row], second: Remeasured, rules: Rules) -> list[Row]:

@@ -115,7 +115,9 @@ def _companions(rows: Sequence[Row], suspects: Sequence[Row]) -> list[Row]:
 
 
 def _problem(row: Row) -> tuple[object, ...]:
-    """What a row is an answer to, whatever the kernel."""
+    """What a row is an answer to, whatever the kernel, or the engine of a collective."""
+    if row.record.ranks is not None:
+        return problem(replace(row.record, engine=None))
     return problem(row.record)[1:]
 
 

@@ -91,9 +91,11 @@ class Problems:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseRequest:
-    """Another tree of kernels, a revision or a folder, to measure beside this one."""
+    """Another tree of kernels, a revision or a folder, to measure beside this one; collectives
+    among so many `ranks`, None one for each GPU."""
 
     base: str
+    ranks: int | None = None
     problems: Problems
     remeasuring: Remeasuring
     judging: Judging

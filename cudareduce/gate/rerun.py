@@ -112,11 +112,6 @@ def _baseline_batches(
 ) -> list[Batch]:
     """The baseline's problems, with what was asked of every kernel then."""
     for record in run.records:
-        if record.ranks is not None:
-            raise UsageError(
-                "the baseline holds collectives, and check measures reductions of one GPU: run "
-                f"cudareduce collective {record.kernel} --json again, and compare the two files"
-            )
         if record.timing != "cold":
             raise UsageError(
                 f"the baseline holds {record.timing} times; check measures cold ones: bench without"

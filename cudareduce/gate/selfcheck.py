@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 
 from cudareduce import __version__
 from cudareduce.errors import EnvironmentProblem, KernelFault
+from cudareduce.gate.again import MeasureBatches, of_batches
 from cudareduce.gate.bencher import INTERRUPTED, Cut
 from cudareduce.gate.compare import VERDICTS, Row, Rules
-from cudareduce.gate.looks import Looks, Measure, first_look, second_look
+from cudareduce.gate.looks import Looks, first_look, second_look
 from cudareduce.gate.request import SelfRequest
 from cudareduce.gate.rerun import head_batch
 from cudareduce.library.registry import Choice
@@ -24,21 +25,22 @@ _SURE = 0.95
 
 
 def compared_with_itself(
-    request: SelfRequest, choices: Sequence[Choice], afresh: Measure, looks: Looks
+    request: SelfRequest, choices: Sequence[Choice], afresh: MeasureBatches, looks: Looks
 ) -> tuple[list[Row], Cut | None]:
     """The rows of every comparison: each run is made in a process of its own, and compared with the
     one before as `check --baseline` does it, second measurement and all. Why it ended early, if so.
     """
     batch = head_batch(choices, request.problems, request.remeasuring)
+    measure = of_batches(afresh, [batch], looks.deadline)
     rows: list[Row] = []
     try:
-        before = afresh([batch])
+        before = measure(None, 1)
         for k in range(request.times):
             if before.cut or looks.deadline.passed:
                 break
             say(f"comparison {k + 1} of {request.times}", looks.quiet)
-            seen = first_look(afresh, [batch], before.new, looks)
-            seen = second_look(seen, [batch], {}, afresh, looks)
+            seen = first_look(measure, before.new, looks)
+            seen = second_look(seen, measure, looks)
             if seen.cut:
                 return rows, seen.cut
             rows, before = [*rows, *seen.rows], seen.measured

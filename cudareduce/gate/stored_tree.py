@@ -25,10 +25,8 @@ def stored_tree(
 ) -> Mapping[str, Kernel]:
     """By id, those kernels of the revision of a stored run whose text is the one that it measured;
     none where git does not have it, or the machine makes other code by now. Unpacks into `into`."""
-    said = stored.tool.get("git")
-    revision = said.removesuffix("-dirty") if isinstance(said, str) else ""
-    same = all(getattr(stored.device, name) == getattr(now, name) for name in _MADE_BY)
-    if not same or not _REVISION.fullmatch(revision) or Path(revision).exists():
+    revision = revision_of(stored, now)
+    if revision is None:
         return {}
     try:
         kernels, _ = base_tree(revision, heads, into)
@@ -36,3 +34,13 @@ def stored_tree(
         return {}
     texts = {record.kernel: record.source_sha for record in stored.records}
     return {name: kernel for name, kernel in kernels.items() if kernel.sha == texts.get(name)}
+
+
+def revision_of(stored: Run, now: DeviceInfo) -> str | None:
+    """The revision that a stored run names; None where it names none, or the machine makes other
+    code by now."""
+    said = stored.tool.get("git")
+    revision = said.removesuffix("-dirty") if isinstance(said, str) else ""
+    same = all(getattr(stored.device, name) == getattr(now, name) for name in _MADE_BY)
+    known = same and _REVISION.fullmatch(revision) and not Path(revision).exists()
+    return revision if known else None

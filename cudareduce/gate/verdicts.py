@@ -34,6 +34,11 @@ _ONE_SIDED_UP_TO = 8
 _FIRST_FEW = 4
 
 
+def called(record: Record) -> str:
+    """The kernel, and of a collective which engine did it."""
+    return f"{record.kernel} {record.engine or ''}".rstrip()
+
+
 def problem_text(record: Record) -> str:
     """What a record reduces, and how it is measured where that is not the usual way."""
     return f"{reduction_text(record)} {shape_text(record)}"
@@ -222,7 +227,7 @@ def _figure(record: Record | None, shares: bool) -> str:
     if record is None:
         return DASH
     if shares:
-        return share_text(record.pct_ceiling)
+        return share_text(record.pct_ceiling if record.ranks is None else record.pct_link)
     return time_text(record.time_us, record.time_us_low, record.time_us_high)
 
 
@@ -260,7 +265,7 @@ def findings(rows: Iterable[Row], policy: Policy, machine: Controls | None = Non
         untested = row.verdict in ("UNCERTAIN", "GONE")
         found.append(
             Finding(
-                row.record.kernel,
+                called(row.record),
                 problem_text(row.record),
                 row.verdict,
                 sentence(row),

@@ -68,8 +68,9 @@ def show(request: ShowRequest) -> int:
     for entries in _since(history.runs, request.since).values():
         for series in all_series(entries):
             record = series.record
-            names.add(record.kernel)
-            if not fnmatchcase(record.kernel, request.kernel):
+            mine = (record.kernel, record.engine or record.kernel)
+            names.update(mine)
+            if not any(fnmatchcase(name, request.kernel) for name in mine):
                 continue
             sizes.add(record.n)
             if request.n is None or record.n in request.n:

@@ -20,7 +20,7 @@ _ALWAYS = tuple(f.name for f in fields(Record) if f.default is MISSING and f.nam
 _FIGURES = (
     "time_us", "time_us_low", "time_us_high", "gb_s", "ceiling_gb_s", "sm_mhz", "memory_mhz",
     "source_sha", "cubin_sha", "context", "offset", "aligned_n", "sms", "chosen", "map", "version",
-    "source", "way", "chunk_bytes",
+    "source", "way", "chunk_bytes", "ranks", "engine", "busbw_gb_s", "pct_link", "skew_us",
 )  # fmt: skip
 #: No measurement in microseconds or GB/s lies beyond these.
 _LEAST, _MOST = 1e-9, 1e15
@@ -99,7 +99,7 @@ def entry_of(line: str) -> Entry:
 
 def _record(values: Any) -> Record:
     record = Record(*values_of(Record, {"reason": ""} | values if type(values) is dict else values))
-    ceiling = 1.0 if record.ceiling_gb_s is None else record.ceiling_gb_s
+    ceiling = 1.0 if record.bound_gb_s is None else record.bound_gb_s
     if not all(_LEAST < figure < _MOST for figure in (record.time_us or 0.0, ceiling)):
         raise Unfit(f"has a time or a ceiling of {record.kernel} that is none")
     if record.n < 0 or record.rows < 0:

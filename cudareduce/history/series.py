@@ -124,11 +124,11 @@ def _series(runs: Sequence[tuple[Entry, Record]]) -> Series:
 
 
 def _ceilings(runs: Iterable[tuple[Entry, Record]]) -> Mapping[str | None, float]:
-    """What each card's read-only kernel reached at this size, in GB/s: the middle of its runs."""
+    """What bounds each card at this size, in GB/s: the middle of its runs."""
     reached: dict[str | None, list[float]] = {}
     for entry, record in runs:
-        if record.ceiling_gb_s:
-            reached.setdefault(entry.device.uuid, []).append(record.ceiling_gb_s)
+        if record.bound_gb_s:
+            reached.setdefault(entry.device.uuid, []).append(record.bound_gb_s)
     return {card: median(some) for card, some in reached.items()}
 
 

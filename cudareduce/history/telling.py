@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cudareduce.gate.verdicts import in_short, problem_text, reduction_text, shape_text
+from cudareduce.gate.verdicts import called, in_short, problem_text, reduction_text, shape_text
 from cudareduce.history.picture import day
 from cudareduce.history.series import Series, Verdict
 from cudareduce.history.steps import FEWEST
@@ -90,8 +90,9 @@ def _notes(judged: Sequence[Judged], shown: Sequence[Judged], folder: Path) -> l
     if counts["MACHINE"]:
         notes.append("MACHINE: the machine code was as quick before, so the machine has changed")
     if counts["SLOWER"]:
-        kernel = shown[0].series.record.kernel
-        shell = shlex.join(["cudareduce", "history", "show", kernel, "--from", str(folder)])
+        worst = shown[0].series.record
+        name = worst.engine or worst.kernel
+        shell = shlex.join(["cudareduce", "history", "show", name, "--from", str(folder)])
         notes.append(f"next: {shell}; where it is meant, judge from then on with --since")
     return notes
 
@@ -105,7 +106,7 @@ def judged_finding(one: Judged) -> Finding:
         begun = series.points[series.last.first].entry
         text += f", the last since {day(begun.created)}, {begun.revision}"
     return Finding(
-        series.record.kernel, problem_text(series.record), one.verdict, text,
+        called(series.record), problem_text(series.record), one.verdict, text,
         outcome, series.last.us / 1e6,  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -114,7 +115,7 @@ def judged_json(judged: Iterable[Judged]) -> str:
     """Series with their levels, as JSON."""
     found = [
         {
-            "kernel": one.series.record.kernel, "what": problem_text(one.series.record),
+            "kernel": called(one.series.record), "what": problem_text(one.series.record),
             "device": one.device, "verdict": one.verdict, "runs": len(one.series.points),
             "best_us": one.series.best.us, "now_us": one.series.last.us,
             "change_pct": 100 * (one.series.change - 1),

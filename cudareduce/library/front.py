@@ -9,7 +9,7 @@ from typing import Any
 from cudareduce.errors import UsageError
 from cudareduce.library.toml import BadToml, parse
 
-OPENS, _CLOSES = "/*+++", "+++*/"
+OPENS, CLOSES = "/*+++", "+++*/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,11 @@ def find_header(path: Path, text: str) -> Header | None:
     if opened < 0:
         return None
     begin = opened + len(OPENS)
-    end = text.find(_CLOSES, begin)
+    end = text.find(CLOSES, begin)
     first_line = text.count("\n", 0, begin) + 1
     if end < 0:
         raise UsageError(
-            f"{path}:{first_line}: the header opened by {OPENS} is never closed by {_CLOSES}"
+            f"{path}:{first_line}: the header opened by {OPENS} is never closed by {CLOSES}"
         )
     body = text[begin:end]
     try:

@@ -152,6 +152,18 @@ class Record:
         return self.ranks is not None and self.block is None and self.source is None
 
     @property
+    def link_gb_s(self) -> float | None:
+        """What `pct_link` is a share of."""
+        if not self.busbw_gb_s or not self.pct_link:
+            return None
+        return 100 * self.busbw_gb_s / self.pct_link
+
+    @property
+    def bound_gb_s(self) -> float | None:
+        """What bounds it there: what a read-only kernel reaches or, of a collective, links."""
+        return self.link_gb_s if self.collective else self.ceiling_gb_s
+
+    @property
     def medians_us(self) -> tuple[float, ...]:
         """Those of the rounds that have one."""
         return known(self.rounds_us)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +27,7 @@ from cudareduce.several.exchange import Exchange, load_exchanges, of_collective
 from cudareduce.several.library_engines import KINDS, Wanted, wanted
 from cudareduce.several.meeting import Meeting
 from cudareduce.several.nccl import load
-from cudareduce.several.place import MOST_RANKS, OWN, Place, place
+from cudareduce.several.place import MOST_RANKS, OWN, Place, meeting_file, place
 from cudareduce.several.records import notes_of
 from cudareduce.several.start import start
 from cudareduce.several.stopwatch import IN_A_LOOP, SAMPLES
@@ -130,7 +128,7 @@ def meeting_place(here: Place, asked: str | None) -> str:
         return asked
     if here.launcher == OWN.name:
         return here.job
-    return f".cudareduce-{re.sub(r'[^0-9A-Za-z.-]', '_', here.job)}.json"
+    return meeting_file(here)
 
 
 def _take_part(
@@ -157,7 +155,7 @@ def _take_part(
     notes: list[str] = []
     steps = len(request.dtype) * steps_of(trial)
     what = "measuring" if trial.timed else "verifying"
-    with open_backend(spec) as backend, phase(what, steps, quiet=not first or request.quiet) as bar:
+    with open_backend(spec) as backend, phase(what, steps, quiet=request.quiet or not first) as bar:
         for name in request.dtype:
             reduction = reduction_of(request.op, name)
             found, links = tried(trial, reduction, meeting, backend, bar.step)
@@ -215,7 +213,7 @@ def _agree(
     meeting: Meeting, spec: BackendSpec,
 ) -> None:  # fmt: skip
     """A UsageError where ranks were asked for different things: they would not meet in a call."""
-    texts = [hashlib.sha256(kernel.text.encode()).hexdigest() for kernel in chosen]
+    texts = [kernel.sha for kernel in chosen]
     asked = [request.collective, request.n, request.op, request.dtype, _by_host(request),
              request.rounds, spec.name, texts, [str(library) for library in libraries]]  # fmt: skip
     if len({json.dumps(each) for each in meeting.everybody(asked)}) > 1:

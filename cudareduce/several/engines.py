@@ -62,6 +62,14 @@ class Stage:
     reduction: Reduction
 
 
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What tells whether an engine is what it was: SHA-256 of its text, and of its machine code."""
+
+    source_sha: str | None = None
+    cubin_sha: str | None = None
+
+
 class Peer:
     """A kernel of ours, launched by all ranks."""
 
@@ -74,6 +82,11 @@ class Peer:
 
     def why_not(self, n: int) -> None:
         """It takes any."""
+
+    @property
+    def code(self) -> Code:
+        """What tells whether it is what it was."""
+        return Code(self._kernel.sha, self._program.binary_sha)
 
     def enqueue(self, n: int, call: int) -> Launch:
         stage, kernel = self._stage, self._kernel

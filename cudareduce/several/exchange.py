@@ -7,6 +7,7 @@ of one that sends mail, elements there are, and the number of the call, which gr
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -47,6 +48,11 @@ class Exchange:
     wrong: str | None = None
 
     @property
+    def sha(self) -> str:
+        """SHA-256 of the text, in hex."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @property
     def short(self) -> str:
         """Its name among those of its collective."""
         prefix = self.collective.replace("-", "_")
@@ -56,8 +62,13 @@ class Exchange:
 def load_exchanges(folders: Sequence[Path] = ()) -> dict[str, Exchange]:
     """Those of the package and of more folders, by name. A header that cannot be read, and a name
     that is there twice, are UsageErrors."""
+    return exchanges_of((kernels_folder() / EXCHANGES, *folders))
+
+
+def exchanges_of(folders: Sequence[Path]) -> dict[str, Exchange]:
+    """Those of folders, by name. Raises as `load_exchanges` does."""
     found: dict[str, Exchange] = {}
-    for folder in (kernels_folder() / EXCHANGES, *folders):
+    for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"{folder} is not a folder of kernels")
         for path in sorted(folder.glob("*.cu")):

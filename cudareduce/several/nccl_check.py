@@ -170,7 +170,7 @@ def _by_ranks(request: NcclRequest, asked: Asked) -> Run:
             "--engine", "nccl", "--nccl", ",".join(map(str, request.nccl)), "--backend", "cuda",
             "--json", str(file), *(["--no-cache"] if request.no_cache else []),
             *(["--quiet"] if request.quiet else []),
-        ], prints=False)  # fmt: skip
+        ], printing=False)  # fmt: skip
         if not file.exists():
             raise EnvironmentProblem(
                 f"the ranks that measure have ended with code {code}: see what they have said, and "

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
+from cudareduce import __version__
 from cudareduce.backend import BackendName
 from cudareduce.intervals import interval, known, noise_pct
 from cudareduce.problem.operators import Reduction
 from cudareduce.results.record import Record
 from cudareduce.several.collectives import Collective
+from cudareduce.several.engines import Code
 from cudareduce.several.examine import REPEATS, Finding
 from cudareduce.several.library_engines import Skip
 from cudareduce.several.measure import Links, Measured
@@ -26,6 +28,7 @@ _WIRE: dict[Collective, Callable[[int], float]] = {
 }
 #: Why there is no time.
 APART = "the ranks were apart in every sample: see what else runs on these GPUs"
+_UNKNOWN = Code()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +62,11 @@ class Recorder:
             tried_launches=None,
         )  # fmt: skip
 
-    def timed(self, finding: Finding, measured: Measured, links: Links) -> Record:
-        """A record of an engine at a size, with what was measured; without, if that was wrong or
-        its ranks were apart in every sample."""
+    def timed(
+        self, finding: Finding, measured: Measured, links: Links, code: Code = _UNKNOWN
+    ) -> Record:
+        """A record of an engine at a size, with what was measured of that code; without, if that
+        was wrong or its ranks were apart in every sample."""
         plain = replace(self.verified(finding), n=measured.n)
         batches = measured.batches
         wrong = finding.wrong or next((batch.wrong for batch in batches if batch.wrong), None)
@@ -75,12 +80,15 @@ class Recorder:
         busbw = algbw * _WIRE[self.collective](self.ranks)
         return replace(
             plain, algbw_gb_s=algbw, busbw_gb_s=busbw,
-            pct_link=links.write_gb_s and 100 * busbw / links.write_gb_s, **figures,
+            pct_link=links.write_gb_s and 100 * busbw / links.write_gb_s,
+            source_sha=code.source_sha, cubin_sha=code.cubin_sha, **figures,
         )  # fmt: skip
 
     def on_host(self, finding: Finding, n: int, host_us: float) -> Record:
         """A record of an engine that takes place on the host, by whose clock alone it is timed."""
-        return replace(self.verified(finding), n=n, host_us=host_us)
+        return replace(
+            self.verified(finding), n=n, host_us=host_us, version=f"cudareduce {__version__}"
+        )
 
 
 def times_of(batches: Sequence[Batch], nbytes: int) -> dict[str, Any]:

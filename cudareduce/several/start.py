@@ -12,10 +12,15 @@ from contextlib import suppress
 from math import inf
 from pathlib import Path
 
+from cudareduce.budget import Deadline
 from cudareduce.errors import worst_exit_code
 from cudareduce.several.place import OWN
 from cudareduce.temporary import temporary_folder
 
+#: What a rank runs, before the words of the command line.
+PROGRAM = (sys.executable, "-m", "cudareduce")
+#: What ranks end with by themselves, and what a job that a deadline has ended.
+_OWN_CODES, OUT_OF_TIME = (0, 2, 3, 5, 6), 4
 #: How long the others may go on when one has ended with an error, in s: they learn of it by
 #: themselves, unless they stand still; and when rank 0 has, which has told them.
 _GRACE_S, _TOLD_S = 12.0, 2.0
@@ -24,39 +29,48 @@ _LOOK_S = 0.05
 _MOST_LINES = 20
 
 
-def start(size: int, argv: Sequence[str], *, prints: bool = True) -> int:
+def start(
+    size: int, argv: Sequence[str], *, printing: bool = True, deadline: Deadline | None = None
+) -> int:
     """Run `cudareduce ARGV` as so many ranks and wait for them; the exit code of the worst. Rank 0
-    prints, if it `prints` at all, and writes what is to be written; what others print on standard
-    error is shown if they end with an error that rank 0 has not told."""
+    prints, unless it is told not to, and writes what is to be written; what others print on
+    standard error is shown if they end with an error that rank 0 has not told. OUT_OF_TIME if the
+    deadline has ended them."""
     with temporary_folder() as folder:
         meeting = Path(folder, "meeting.json")
         ranks: list[subprocess.Popen[bytes]] = []
         try:
-            ranks.extend(_rank(rank, size, argv, meeting, prints) for rank in range(size))
-            _wait(ranks)
+            out = None if printing else subprocess.DEVNULL
+            ranks.extend(_rank(rank, size, argv, meeting, out) for rank in range(size))
+            _wait(ranks, deadline)
             standing = [rank for rank, process in enumerate(ranks) if process.poll() is None]
         finally:  # also where the user has interrupted it, and be it while they start
             for process in ranks:
                 if process.poll() is None:
                     process.kill()
                 process.wait()
+        if standing and deadline is not None and deadline.passed:
+            return OUT_OF_TIME
         _tell_crashes(ranks, standing, meeting.parent)
-    codes = [process.returncode for process in ranks]
-    return next((code for code in codes if code in (130, 70)), None) or worst_exit_code(
-        {code if code >= 0 else 6 for code in codes}
-    )
+    return worst_of_ranks([process.returncode for process in ranks])
+
+
+def worst_of_ranks(codes: Sequence[int]) -> int:
+    """The exit code of ranks that ended with these. One that no rank ends with by itself, as that
+    of a signal, or Python's own, is a rank that is lost."""
+    ended = next((code for code in codes if code == 70 or code > 128), None)
+    return ended or worst_exit_code({code if code in _OWN_CODES else 6 for code in codes})
 
 
 def _rank(
-    rank: int, size: int, argv: Sequence[str], meeting: Path, prints: bool
+    rank: int, size: int, argv: Sequence[str], meeting: Path, out: int | None
 ) -> subprocess.Popen[bytes]:
     environment = os.environ | {
         OWN.rank: str(rank), OWN.size: str(size), OWN.local_rank: str(rank), OWN.job: str(meeting),
     }  # fmt: skip
-    command = [sys.executable, "-m", "cudareduce", *argv]
+    command = [*PROGRAM, *argv]
     if rank == 0:
-        output = None if prints else subprocess.DEVNULL
-        return subprocess.Popen(command, env=environment, stdout=output)
+        return subprocess.Popen(command, env=environment, stdout=out)
     with _errors(meeting.parent, rank).open("wb") as errors:
         return subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -68,9 +82,9 @@ def _errors(folder: Path, rank: int) -> Path:
     return folder / f"rank-{rank}.txt"
 
 
-def _wait(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Until all have ended, or some time after one has ended with an error."""
-    until = inf
+def _wait(ranks: Sequence[subprocess.Popen[bytes]], deadline: Deadline | None = None) -> None:
+    """Until all have ended, or some time after one has ended with an error, or the deadline."""
+    until = inf if deadline is None else time.monotonic() + deadline.left_s
     while None in [process.poll() for process in ranks] and time.monotonic() < until:
         if any(process.returncode for process in ranks):
             grace = _TOLD_S if ranks[0].returncode else _GRACE_S

@@ -15,7 +15,7 @@ from cudareduce.gpu.peer_memory import IpcMemory
 from cudareduce.problem.operators import Reduction
 from cudareduce.results.record import Record
 from cudareduce.several.collectives import Collective
-from cudareduce.several.engines import Engine, Host, Stage, StreamEngine, peer_engines
+from cudareduce.several.engines import Code, Engine, Host, Stage, StreamEngine, peer_engines
 from cudareduce.several.examine import STUMBLE, Finding, examine
 from cudareduce.several.exchange import Exchange, vector_of
 from cudareduce.several.library_engines import Skip, Wanted, library_engines
@@ -78,7 +78,9 @@ def tried(
             stage, timed, engines, trial.sizes, most_mail, trial.rounds, calls, progress
         )
         records = [recorder.verified(f) for f, _ in findings if f.wrong]
-        records += [recorder.timed(right[m.engine], m, links) for m in measured]
+        codes = {engine.name: engine.code for engine in ours}
+        records += [recorder.timed(right[m.engine], m, links, codes.get(m.engine, Code()))
+                    for m in measured]  # fmt: skip
         hosts = [(f, e) for f, e in findings if isinstance(e, Host) and not f.wrong]
         for n in trial.sizes:
             if n * reduction.dtype.size <= _HOST_BYTES:

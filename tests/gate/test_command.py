@@ -460,18 +460,6 @@ def test_what_moved_alone_is_measured_again_and_not_hidden(
     assert "3 compared: 3 SAME" in cudareduce(*check)[1]
 
 
-def test_collectives_are_compared_and_not_measured_again(
-    cudareduce: Call, baseline: Path, tree: Path
-) -> None:
-    data = json.loads(baseline.read_text())
-    for record in data["records"]:
-        record |= {"kernel": "all-reduce", "ranks": 2, "engine": record["kernel"]}
-    baseline.write_text(json.dumps(data))
-    code, _, err = cudareduce("check", "--baseline", baseline, "--kernels", tree)
-    assert code == 2
-    assert "run cudareduce collective all-reduce --json again, and compare the two files" in err
-
-
 def test_an_empty_base_is_no_base(cudareduce: Call, tree: Path) -> None:
     code, _, err = cudareduce("check", "--base", "", "--kernels", tree)
     assert code == 2
