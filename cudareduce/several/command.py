@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cudareduce.backends import BackendSpec, choose_backend, gpu_count, open_backend
+from cudareduce.backends import gpu_count, open_backend
 from cudareduce.bench.memory import why_too_large
 from cudareduce.errors import EnvironmentProblem, UsageError
-from cudareduce.host import cpu_count
 from cudareduce.problem.operators import reduction_of
-from cudareduce.progress import phase, say
+from cudareduce.progress import phase
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.report.sections import sections
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
-from cudareduce.several.arrival import meet
 from cudareduce.several.collectives import Collective
 from cudareduce.several.exchange import Exchange, load_exchanges, of_collective
-from cudareduce.several.meeting import Meeting
-from cudareduce.several.place import MOST_RANKS, OWN, Place, place
+from cudareduce.several.place import MOST_RANKS
+from cudareduce.several.ranks import Member, Ranks, together
 from cudareduce.several.records import notes_of
-from cudareduce.several.start import start
 from cudareduce.several.stopwatch import IN_A_LOOP, SAMPLES
 from cudareduce.several.trial import Trial, steps_of, tried
 
@@ -35,27 +30,21 @@ from cudareduce.several.trial import Trial, steps_of, tried
 _RANKS = 2
 #: What a rank holds of each element that a rank puts in, at least.
 _ELEMENT_BYTES = 8
-_SHARED = "Ranks share a GPU, and take turns on it: answers are checked, nothing is timed."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveRequest:
     """What is asked: `n` elements a rank of each size, in these types, by these engines, some of
-    them in a user's `folders`, among `ranks` ranks, which `meet` somewhere. `argv` is the command
-    line, which each rank is started with."""
+    them in a user's `folders`."""
 
     collective: Collective
     n: tuple[int, ...]
     op: str
     dtype: tuple[str, ...]
     engine: tuple[str, ...]
-    ranks: int | None
-    backend: str
     rounds: int
-    meet: str | None
     folders: tuple[Path, ...]
-    no_cache: bool
-    argv: tuple[str, ...]
+    among: Ranks
     outputs: Outputs
 
 
@@ -66,17 +55,19 @@ def collective(request: CollectiveRequest) -> int:
         raise UsageError("--n 0: there is nothing to exchange")
     chosen = _kernels(request)
     request.outputs.check()
-    here = place(os.environ)
-    if here is None:
-        count = request.ranks or min(MOST_RANKS, max(_RANKS, gpu_count()))
-        _check_room(max(request.n), count)
-        return start(count, request.argv)
-    if request.ranks not in (None, here.size):
-        raise UsageError(
-            f"--ranks {request.ranks}: {here.launcher} has started {here.size}; leave --ranks out"
-        )
-    with meet(here, _where(here, request)) as meeting:
-        return _take_part(request, chosen, meeting, here)
+    texts = [hashlib.sha256(kernel.text.encode()).hexdigest() for kernel in chosen]
+    what = [request.collective, request.n, request.op, request.dtype, _by_host(request),
+            request.rounds, texts]  # fmt: skip
+    return together(
+        request.among, partial(_count, request), what, partial(_take_part, request, chosen)
+    )
+
+
+def _count(request: CollectiveRequest) -> int:
+    """How many ranks to start here."""
+    count = request.among.ranks or min(MOST_RANKS, max(_RANKS, gpu_count()))
+    _check_room(max(request.n), count)
+    return count
 
 
 def _check_room(n: int, ranks: int) -> None:
@@ -108,58 +99,28 @@ def _kernels(request: CollectiveRequest) -> list[Exchange]:
     return some
 
 
-def _where(here: Place, request: CollectiveRequest) -> str:
-    """Where the ranks meet, if nobody says: a file that bears the job's name."""
-    if request.meet:
-        return request.meet
-    if here.launcher == OWN.name:
-        return here.job
-    return f".cudareduce-{re.sub(r'[^0-9A-Za-z.-]', '_', here.job)}.json"
-
-
-def _take_part(
-    request: CollectiveRequest, chosen: list[Exchange], meeting: Meeting, here: Place
-) -> int:
+def _take_part(request: CollectiveRequest, chosen: list[Exchange], rank: Member) -> int:
     """What one rank does; the code that all end with."""
-    first = meeting.rank == 0
-    gpus = gpu_count()
-    spec, remarks = _device(request, here, gpus)
-    _agree(request, chosen, meeting, spec)
-    lonely = all(meeting.everybody(here.local_rank < gpus))
-    if spec.timed and not lonely:
-        remarks = (*remarks, _SHARED)
-    for remark in remarks if first else ():
-        say(remark)
     trial = Trial(
         collective=request.collective, kernels=tuple(chosen), by_host=_by_host(request),
-        sizes=request.n, timed=spec.timed and lonely, rounds=request.rounds,
+        sizes=request.n, timed=rank.timed, rounds=request.rounds,
     )  # fmt: skip
     records: list[Record] = []
     notes: list[str] = []
     steps = len(request.dtype) * steps_of(trial)
     what = "measuring" if trial.timed else "verifying"
-    with open_backend(spec) as backend, phase(what, steps, quiet=not first) as bar:
+    with open_backend(rank.spec) as backend, phase(what, steps, quiet=not rank.first) as bar:
         for name in request.dtype:
             reduction = reduction_of(request.op, name)
-            found, links = tried(trial, reduction, meeting, backend, bar.step)
+            found, links = tried(trial, reduction, rank.meeting, backend, bar.step)
             records += found
             notes += notes_of(links)
         device = backend.info()
-    if first:
-        run = Run(tool(request.argv), device, _protocol(request, trial, notes), tuple(records))
+    if rank.first:
+        run = Run(tool(request.among.argv), device, _protocol(request, trial, notes),
+                  tuple(records))  # fmt: skip
         publish(request.outputs, sections(run), run_texts(run))
-    wrong = any(record.verdict == "fail" for record in records)
-    return int(meeting.share(3 if wrong else 0))
-
-
-def _device(
-    request: CollectiveRequest, here: Place, gpus: int
-) -> tuple[BackendSpec, tuple[str, ...]]:
-    """Where this rank computes, and what is to be said of it: ranks of a host take its GPUs in
-    turn."""
-    device = here.local_rank % max(1, gpus)
-    spec, remarks = choose_backend(request.backend, device, not request.no_cache)
-    return replace(spec, threads=max(1, cpu_count() // here.size)), remarks
+    return 3 if any(record.verdict == "fail" for record in records) else 0
 
 
 def _protocol(request: CollectiveRequest, trial: Trial, notes: list[str]) -> dict[str, Any]:
@@ -173,20 +134,6 @@ def _protocol(request: CollectiveRequest, trial: Trial, notes: list[str]) -> dic
         "loop": IN_A_LOOP,
         "remarks": notes,
     }
-
-
-def _agree(
-    request: CollectiveRequest, chosen: list[Exchange], meeting: Meeting, spec: BackendSpec
-) -> None:
-    """A UsageError where ranks were asked for different things: they would not meet in a call."""
-    texts = [hashlib.sha256(kernel.text.encode()).hexdigest() for kernel in chosen]
-    asked = [request.collective, request.n, request.op, request.dtype, _by_host(request),
-             request.rounds, spec.name, texts]  # fmt: skip
-    if len({json.dumps(each) for each in meeting.everybody(asked)}) > 1:
-        raise UsageError(
-            "ranks were asked for different things: start all with the same command, and the "
-            "same kernels"
-        )
 
 
 def _by_host(request: CollectiveRequest) -> bool:

@@ -1,0 +1,98 @@
+"""The ranks of a command: started here or found, met, of one mind, and each with its device."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cudareduce.backends import BackendSpec, choose_backend, gpu_count
+from cudareduce.errors import UsageError
+from cudareduce.host import cpu_count
+from cudareduce.progress import say
+from cudareduce.several.arrival import meet
+from cudareduce.several.meeting import Meeting
+from cudareduce.several.place import OWN, Place, place
+from cudareduce.several.start import start
+
+_SHARED = "Ranks share a GPU, and take turns on it: answers are checked, nothing is timed."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranks:
+    """What is asked of ranks, whatever they do: `ranks` of them, which `meet` somewhere, on a
+    `backend`. `argv` is the command line, which each rank is started with."""
+
+    ranks: int | None
+    backend: str
+    meet: str | None
+    no_cache: bool
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One rank among those it has met: where it computes, and whether that is timed, for which
+    each must have a GPU of its own."""
+
+    meeting: Meeting
+    spec: BackendSpec
+    timed: bool
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that prints and writes."""
+        return self.meeting.rank == 0
+
+
+def together(
+    asked: Ranks, count: Callable[[], int], what: Any, part: Callable[[Member], int]
+) -> int:
+    """Start as many ranks as `count` says, or be one of them and take `part`; the code that all
+    end with. `what` must be the same for all, as JSON. Ranks that are lost, and numbers that
+    do not fit, are errors on all of them."""
+    here = place(os.environ)
+    if here is None:
+        number = count()
+        if number > 1:
+            return start(number, asked.argv)
+        with Meeting(0, 1, []) as alone:
+            return part(_member(asked, what, alone, Place(OWN.name, 0, 1, 0, "")))
+    if asked.ranks not in (None, here.size):
+        raise UsageError(
+            f"--ranks {asked.ranks}: {here.launcher} has started {here.size}; leave --ranks out"
+        )
+    with meet(here, _where(here, asked)) as meeting:
+        return int(meeting.share(part(_member(asked, what, meeting, here))))
+
+
+def _where(here: Place, asked: Ranks) -> str:
+    """Where the ranks meet, if nobody says: a file that bears the job's name."""
+    if asked.meet:
+        return asked.meet
+    if here.launcher == OWN.name:
+        return here.job
+    return f".cudareduce-{re.sub(r'[^0-9A-Za-z.-]', '_', here.job)}.json"
+
+
+def _member(asked: Ranks, what: Any, meeting: Meeting, here: Place) -> Member:
+    """This rank, once all want the same and have said whether they have a GPU of their own: ranks
+    of a host take its GPUs in turn."""
+    gpus = gpu_count()
+    device = here.local_rank % max(1, gpus)
+    spec, remarks = choose_backend(asked.backend, device, not asked.no_cache)
+    spec = replace(spec, threads=max(1, cpu_count() // here.size))
+    if len({json.dumps(each) for each in meeting.everybody([what, spec.name])}) > 1:
+        raise UsageError(
+            "ranks were asked for different things: start all with the same command, and the "
+            "same kernels"
+        )
+    lonely = all(meeting.everybody(here.local_rank < gpus))
+    if spec.timed and not lonely:
+        remarks = (*remarks, _SHARED)
+    for remark in remarks if meeting.rank == 0 else ():
+        say(remark)
+    return Member(meeting, spec, spec.timed and lonely)
