@@ -274,6 +274,10 @@ class TimedBackend(Lane, Protocol):
     def overwrite(self, buffer: Buffer, offset: int, source: Buffer) -> None:
         """Copy all of `source` into a buffer, to begin `offset` bytes into it."""
 
+    def copy_out(self, array: np.ndarray, buffer: Buffer) -> None:
+        """Enqueue a copy of a buffer's start that fills an array, which is not looked at until
+        then."""
+
     def reset_persisting(self) -> None:
         """Make lines of the L2 that were to persist there ordinary ones, which other data
         displaces."""

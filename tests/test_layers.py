@@ -28,7 +28,8 @@ COMMANDS = (
     "reproduce.command.reproduce", "selftest.command.selftest", "reveal.command.reveal",
     "tune.command.tune", "plot.command.plot", "page.command.page", "profile.command.profile",
     "bench.stream.command.bench_streams", "bench.stream.command.verify_streams",
-    "several.command.collective", "several.fleet.command.gather", "several.fleet.command.fleet",
+    "several.command.collective", "several.links.command.links",
+    "several.fleet.command.gather", "several.fleet.command.fleet",
 )  # fmt: skip
 MOST_LINES_OF_A_COMMAND = 40
 each_module = pytest.mark.parametrize("module", MODULES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudareduce.report.columns import COLUMNS, Column, answer_text
+from cudareduce.report.links import is_link
 from cudareduce.report.numbers import short_size, size_text
 from cudareduce.report.section import Section
 from cudareduce.results.record import Record, Run
@@ -26,7 +27,7 @@ def collective_sections(run: Run) -> list[Section]:
     timed = {_problem(r) for r in run.records if r.time_us is not None}
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in run.records:
-        if r.ranks is None:
+        if r.ranks is None or is_link(r):
             continue
         *what, n = _problem(r)
         groups.setdefault((*what, n if _problem(r) in timed else None), []).append(r)

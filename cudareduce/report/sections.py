@@ -21,6 +21,7 @@ from cudareduce.report.columns import (
 )
 from cudareduce.report.columns import label as _label
 from cudareduce.report.launched import choice_notes, few_blocks_notes
+from cudareduce.report.links import links_sections
 from cudareduce.report.numbers import DASH, error_text, plain_text, size_text, sms_text
 from cudareduce.report.section import Section
 from cudareduce.results.record import Record, Run
@@ -37,7 +38,7 @@ def sections(
 ) -> list[Section]:
     """A section for each reduction and size of a run, with `more` columns than usual; remarks on
     the run as a whole stand below the last."""
-    found = collective_sections(run)
+    found = [*links_sections(run), *collective_sections(run)]
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in run.records:
         if r.ranks is not None:

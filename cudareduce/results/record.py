@@ -19,6 +19,8 @@ SCHEMA = 1
 SOURCES, WAYS = ("host", "file"), ("copy", "pinned", "mapped", "pageable")
 #: Under this name copies are measured that no kernel follows.
 COPYING = "copying"
+#: Under this name what links carry is measured, where nothing is combined.
+LINKS = "links"
 #: Right, wrong, and not tried.
 VERDICTS = ("pass", "fail", "skip")
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, fields
 from functools import cache
 from pathlib import Path
+from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from cudareduce.device import DeviceInfo
@@ -240,11 +241,24 @@ def _figures(value: Any) -> bool:
     return type(value) is dict and _NUMBERS.issuperset(map(type, value.values()))
 
 
+def _connected(value: Any) -> bool:
+    """Whether it says of a GPU where it is, and what leads from it to those of other ranks."""
+    kinds = {"name": (str,), "address": (str,), "pcie": (str, NoneType)}
+    lists = {"ways": (str, NoneType), "reaches": (bool, NoneType)}
+    return (
+        type(value) is dict
+        and all(type(value.get(name, 0)) in kind for name, kind in kinds.items())
+        and all(type(value.get(name)) is list for name in lists)
+        and all(type(each) in kind for name, kind in lists.items() for each in value[name])
+    )
+
+
 #: What tables take from a protocol.
 _PROTOCOL: Mapping[str, Callable[[Any], bool]] = {
     "suite": lambda value: type(value) is str,
     "remarks": lambda value: type(value) is list and {str}.issuperset(map(type, value)),
     "floors_us": _figures,
+    "gpus": lambda value: type(value) is list and all(map(_connected, value)),
     "profiler": lambda value: (
         type(value) is dict
         and value.keys() == {"throughput_pct", "why_not"}

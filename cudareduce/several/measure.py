@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
-from cudareduce.backend import Program, TimedBackend
-from cudareduce.several.engines import Stage, StreamEngine, in_windows
-from cudareduce.several.exchange import helper, vector_of
-from cudareduce.several.stopwatch import Batch, Enqueue, Stopwatch
+from cudareduce.backend import TimedBackend
+from cudareduce.several.carried import aligning, carrying, helpers
+from cudareduce.several.engines import Stage, StreamEngine
+from cudareduce.several.stopwatch import Batch, Enqueue, Judge, Stopwatch
 
 #: Rounds that are not counted: clocks rise, pages are mapped.
 UNCOUNTED = 2
-#: Launch shapes of what the links carry, in blocks of 512 threads for each SM, and the fewest bytes
-#: that tell it.
-_LINK_BLOCKS, _LINK_BYTES = 4, 2**24
+#: The fewest bytes that tell what links carry.
+_LINK_BYTES = 2**24
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ def measure(
 ) -> tuple[list[Measured], Links]:  # fmt: skip
     """All engines at all sizes; those of mail where the array has at most `most_mail` elements. All
     ranks do so together. Raises RankLost, OutOfMemory and KernelFault."""
-    align, *both = _helpers(stage)
+    align, both = aligning(stage), helpers(stage, "links.cu", "link_read", "link_write")
     found, links = [], Links()
     for n in sizes:
         entrants: dict[str, Enqueue] = {
@@ -51,43 +50,37 @@ def measure(
             for engine in engines if not engine.mail or n <= most_mail
         }  # fmt: skip
         last = n == max(sizes) and n * stage.reduction.dtype.size >= _LINK_BYTES
-        ways = {program.entry: _link(stage, program, n) for program in both} if last else {}
+        nbytes = n * stage.reduction.dtype.size
+        ways = {p.entry: carrying(stage, p, nbytes) for p in both} if last else {}
         watch = Stopwatch(stage, backend, align, n)
         try:
-            taken = _rounds(watch, entrants | ways, set(ways), rounds, calls, progress)
+            taken = in_turn(watch, entrants | ways, dict.fromkeys(ways, _unjudged), rounds, calls,
+                            progress)  # fmt: skip
         finally:
             watch.close()
         found += [Measured(name, n, taken[name]) for name in entrants]
         if ways:
-            nbytes = n * stage.reduction.dtype.size
             links = Links(*(_rate(nbytes, taken[way]) for way in ("link_read", "link_write")))
     return found, links
 
 
-def _helpers(stage: Stage) -> list[Program]:
-    """What aligns, reads and writes, compiled, with the windows set."""
-    wanted = (("align.cu", "align"), ("links.cu", "link_read"), ("links.cu", "link_write"))
-    ranks = stage.meeting.size
-    sources = [helper(file, entry, stage.reduction, ranks) for file, entry in wanted]
-    return in_windows(stage, stage.backend.build(sources))
+def _unjudged() -> None:
+    """Nothing: rates beside are a measure, and no answer."""
 
 
-def _link(stage: Stage, program: Program, n: int) -> Enqueue:
-    parts, grid = stage.windows.layout, _LINK_BLOCKS * stage.backend.limits().sm_count
-    places = [parts.input, parts.output, -(-n // vector_of(stage.reduction))]
-    launch = stage.backend.launcher(program, grid, 512, places)
-    return lambda _: launch
-
-
-def _rounds(
-    watch: Stopwatch, entrants: dict[str, Enqueue], unjudged: set[str], rounds: int,
+def in_turn(
+    watch: Stopwatch, entrants: dict[str, Enqueue], judges: Mapping[str, Judge], rounds: int,
     calls: Iterator[int], progress: Callable[[], None],
 ) -> dict[str, tuple[Batch, ...]]:  # fmt: skip
-    """A batch of each entrant for each round, every other round backward."""
+    """A batch of each entrant for each round, every other round backward. What is no collective has
+    a judge, which looks at the last round."""
     taken: dict[str, list[Batch]] = {name: [] for name in entrants}
     for number in range(-UNCOUNTED, rounds):
         for name in list(entrants)[:: -1 if number % 2 else 1]:
-            batch = watch.batch(entrants[name], calls, judged=name not in unjudged)
+            judge = judges.get(name)
+            batch = watch.batch(
+                entrants[name], calls, _unjudged if judge and number < rounds - 1 else judge
+            )
             if number >= 0 or batch.wrong:
                 taken[name].append(batch)
         progress()

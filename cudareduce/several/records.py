@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -13,6 +13,7 @@ from cudareduce.results.record import Record
 from cudareduce.several.collectives import Collective
 from cudareduce.several.examine import REPEATS, Finding
 from cudareduce.several.measure import Links, Measured
+from cudareduce.several.stopwatch import Batch
 
 #: busbw over algbw among n ranks: what each link carries of the array, one way. Source: nccl-tests,
 #: doc/PERFORMANCE.md.
@@ -49,35 +50,47 @@ class Recorder:
         """A record of an engine at a size, with what was measured; without, if that was wrong or
         its ranks were apart in every sample."""
         plain = replace(self.verified(finding), n=measured.n)
-        batches = measured.batches
-        wrong = finding.wrong or next((batch.wrong for batch in batches if batch.wrong), None)
-        if wrong:
-            return replace(plain, verdict="fail", reason=wrong)
-        rounds = tuple(batch.median_us for batch in batches)
-        times = known(rounds)
-        if not times:
-            apart = "the ranks were apart in every sample: see what else runs on these GPUs"
-            return replace(plain, reason=apart)
-        nbytes, us = measured.n * self.reduction.dtype.size, median(times)
-        low, high = interval(times) or (None, None)
-        sound = [time for batch in batches for time in batch.sound_us]
-        algbw = _gb_s(nbytes, us)
-        busbw = algbw * _WIRE[self.collective](self.ranks)
+        if finding.wrong:
+            return plain
+        nbytes = measured.n * self.reduction.dtype.size
+        record = taken(plain, measured.batches, nbytes)
+        if record.gb_s is None:
+            return record
+        busbw = record.gb_s * _WIRE[self.collective](self.ranks)
         return replace(
-            plain, time_us=us, time_us_low=low, time_us_high=high, time_us_min=min(sound),
-            noise_pct=noise_pct(sound), samples=len(sound), rounds_us=rounds,
-            discarded=sum(len(batch.times_us) - len(batch.sound_us) for batch in batches),
-            host_us=median(batch.host_us for batch in batches),
-            bytes=nbytes, gb_s=algbw, gb_s_low=high and _gb_s(nbytes, high),
-            gb_s_high=low and _gb_s(nbytes, low), algbw_gb_s=algbw, busbw_gb_s=busbw,
+            record, algbw_gb_s=record.gb_s, busbw_gb_s=busbw,
             pct_link=links.write_gb_s and 100 * busbw / links.write_gb_s,
-            skew_us=median(skew for batch in batches for skew in batch.skews_us),
-            loop_us=median(batch.loop_us for batch in batches),
         )  # fmt: skip
 
     def on_host(self, finding: Finding, n: int, host_us: float) -> Record:
         """A record of an engine that takes place on the host, by whose clock alone it is timed."""
         return replace(self.verified(finding), n=n, host_us=host_us)
+
+
+def taken(plain: Record, batches: Sequence[Batch], nbytes: int) -> Record:
+    """A record with what was measured of calls on so many bytes; without, if an answer was wrong or
+    the ranks were apart in every sample."""
+    wrong = next((batch.wrong for batch in batches if batch.wrong), None)
+    if wrong:
+        return replace(plain, verdict="fail", reason=wrong)
+    rounds = tuple(batch.median_us for batch in batches)
+    times = known(rounds)
+    if not times:
+        apart = "the ranks were apart in every sample: see what else runs on these GPUs"
+        return replace(plain, reason=apart)
+    us = median(times)
+    low, high = interval(times) or (None, None)
+    sound = [time for batch in batches for time in batch.sound_us]
+    return replace(
+        plain, time_us=us, time_us_low=low, time_us_high=high, time_us_min=min(sound),
+        noise_pct=noise_pct(sound), samples=len(sound), rounds_us=rounds,
+        discarded=sum(len(batch.times_us) - len(batch.sound_us) for batch in batches),
+        host_us=median(batch.host_us for batch in batches),
+        bytes=nbytes, gb_s=_gb_s(nbytes, us), gb_s_low=high and _gb_s(nbytes, high),
+        gb_s_high=low and _gb_s(nbytes, low),
+        skew_us=median(skew for batch in batches for skew in batch.skews_us),
+        loop_us=median(batch.loop_us for batch in batches),
+    )  # fmt: skip
 
 
 def _gb_s(nbytes: int, us: float) -> float:

@@ -24,6 +24,8 @@ from cudareduce.several.engines import Stage, look_for_those_who_gave_up
 
 #: A ready launch of the call of that number.
 Enqueue = Callable[[int], Launch]
+#: Why what the last sample has left on this rank is wrong; None if it is right.
+Judge = Callable[[], str | None]
 
 #: Samples behind one gate, and calls back to back: a stream takes about a hundred launches before
 #: whoever enqueues must wait.
@@ -85,11 +87,13 @@ class Stopwatch:
         """Give memory back."""
         self._backend.free(*self._given, *self._kept)
 
-    def batch(self, enqueue: Enqueue, calls: Iterator[int], *, judged: bool = True) -> Batch:
-        """Some samples, and a loop; what is not `judged` leaves no answer."""
-        marks, host_us = self._samples([enqueue(next(calls)) for _ in range(SAMPLES)], calls)
+    def batch(self, enqueue: Enqueue, calls: Iterator[int], judge: Judge | None = None) -> Batch:
+        """Some samples, and a loop. What is no collective, and so waits for nobody, has a `judge`
+        of its own."""
+        launches = [enqueue(next(calls)) for _ in range(SAMPLES)]
+        marks, host_us = self._samples(launches, calls, waits=judge is None)
         own = [self._backend.elapsed_us(start, end) for start, end in marks]
-        every = self._stage.meeting.everybody([own, self._wrong() if judged else None])
+        every = self._stage.meeting.everybody([own, (judge or self._wrong)()])
         by_sample = list(zip(*(times for times, _ in every), strict=True))
         loop = self._loop_us([enqueue(next(calls)) for _ in range(IN_A_LOOP)], calls)
         return Batch(
@@ -100,8 +104,14 @@ class Stopwatch:
             wrong=next((why for _, why in every if why), None),
         )
 
+    def arrived(self, sender: int, count: int) -> str | None:
+        """Why this rank's output does not begin with so many elements of what another had put in
+        at the last sample; None if it does."""
+        values = _values(self._stage.reduction, sender, (SAMPLES - 1) % _TURNS, self._n)
+        return missing(self._stage, sender, _tiled(self._stage.reduction, values, count))
+
     def _samples(
-        self, launches: Sequence[Launch], calls: Iterator[int]
+        self, launches: Sequence[Launch], calls: Iterator[int], *, waits: bool
     ) -> tuple[list[tuple[Any, Any]], float]:
         """The events of samples that have taken place, and the host's us for a call."""
         backend, windows = self._backend, self._stage.windows
@@ -117,6 +127,8 @@ class Stopwatch:
                 launch()
                 spent += backend.host_us() - began
                 marks.append((start, backend.mark()))
+                if not waits:  # nobody changes what another one still moves
+                    self._align_all(next(calls))
                 if k >= SAMPLES - len(self._kept):
                     backend.overwrite(self._kept[k - SAMPLES], 0, answer)
         return marks, spent / SAMPLES
@@ -145,9 +157,13 @@ class Stopwatch:
 
     def _start(self, number: int) -> Any:
         """An event that all ranks reach at one time."""
+        self._align_all(number)
+        return self._backend.mark()
+
+    def _align_all(self, number: int) -> None:
+        """Let this stream wait for those of all ranks."""
         places = [self._stage.windows.layout.start, number]
         self._backend.launcher(self._align, 1, 32, places)()
-        return self._backend.mark()
 
     def _wrong(self) -> str | None:
         """Why a kept answer is wrong, if one is."""
@@ -161,6 +177,19 @@ class Stopwatch:
                     f"{mine.start + off[0]} is wrong, and {len(off) - 1} more"
                 )
         return None
+
+
+def missing(stage: Stage, sender: int, values: Array) -> str | None:
+    """Why this rank's output does not begin with what another has put in; None if it does."""
+    windows, dtype, count = stage.windows, stage.reduction.dtype, len(values)
+    answer = windows.part(windows.layout.output, values.nbytes)
+    off = np.flatnonzero(stage.backend.download(answer, dtype.storage, count) != values)
+    if not len(off):
+        return None
+    return (
+        f"rank {windows.rank}: of {count} elements of rank {sender} element {off[0]} has not "
+        f"arrived, and {len(off) - 1} more"
+    )
 
 
 def _values(reduction: Reduction, rank: int, turn: int, n: int) -> Array:

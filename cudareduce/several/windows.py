@@ -72,9 +72,9 @@ class Windows:
         are cleared."""
         return self.part(0, 8)
 
-    def part(self, offset: int, nbytes: int) -> Part:
-        """Some bytes of the own window."""
-        return Part(self.addresses[self.rank] + offset, nbytes)
+    def part(self, offset: int, nbytes: int, rank: int | None = None) -> Part:
+        """Some bytes of the own window, or of another rank's."""
+        return Part(self.addresses[self.rank if rank is None else rank] + offset, nbytes)
 
 
 @contextmanager

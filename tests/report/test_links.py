@@ -1,0 +1,111 @@
+"""What is printed of links, word for word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudareduce.device import DeviceInfo
+from cudareduce.errors import UsageError
+from cudareduce.report.sections import sections
+from cudareduce.report.terminal import print_sections
+from cudareduce.results.record import Record, Run
+from cudareduce.results.store import load, to_json
+from tests.conftest import ROOT
+
+SWITCHED: list[dict[str, Any]] = [
+    {"name": "NVIDIA H200", "address": f"0000:{bus}:00.0", "pcie": "5 x16",
+     "ways": [None if k == own else "NV18" for k in range(2)], "reaches": [True, True]}
+    for own, bus in enumerate(("19", "3b"))
+]  # fmt: skip
+
+
+def way(engine: str, gb_s: float | None, us: float, n: int = 2**28, **more: Any) -> Record:
+    off = 0.002
+    return Record(
+        kernel="links", op="copy", dtype="uint8", acc="uint8", n=n, rows=1, block=None, items=None,
+        grid=more.get("sms"), passes=None, backend="cuda", scope="device", timing="warm",
+        region="total", pattern="exact", verdict="pass", reason="", time_us=us,
+        time_us_low=us * (1 - off), time_us_high=us * (1 + off), rounds_us=(us,) * 9, noise_pct=0.2,
+        gb_s=gb_s, gb_s_low=gb_s and gb_s * (1 - off), gb_s_high=gb_s and gb_s * (1 + off),
+        bytes=n, engine=engine, **{"ranks": 2, **more},
+    )  # fmt: skip
+
+
+def rated(engine: str, gb_s: float, n: int = 2**28, **more: Any) -> Record:
+    return way(engine, gb_s, n / gb_s / 1e3, n, **more)
+
+
+RECORDS = (
+    rated("copy:one_way", 395.0), rated("copy:both", 390.0, skew_us=0.8),
+    rated("read:one_way", 375.0), rated("read:both", 337.0, skew_us=1.1),
+    rated("write:one_way", 370.0), rated("write:both", 365.0, skew_us=0.9),
+    way("flag:ordered", None, 1.414, 4, batch=2000),
+    way("flag:relaxed", None, 0.829, 4, batch=2000),
+    rated("copy:from_host", 55.1, 2**26, skew_us=2.0),
+    rated("copy:to_host", 55.3, 2**26, skew_us=2.0),
+    *(rated("read:both", min(21.0 * k, 336.0), min(2**28, k * 2**24), sms=k)
+      for k in (1, 2, 4, 8, 16, 32)),
+    *(rated("write:both", min(45.0 * k, 366.0), min(2**28, k * 2**24), sms=k)
+      for k in (1, 2, 4, 8, 16, 32)),
+)  # fmt: skip
+
+
+def made(records: tuple[Record, ...], gpus: list[dict[str, Any]]) -> Run:
+    return Run({}, DeviceInfo("NVIDIA H200"), {"gpus": gpus}, records, "then")
+
+
+def test_two_gpus(capsys: pytest.CaptureFixture[str]) -> None:
+    print_sections(sections(made(RECORDS, SWITCHED)))
+    assert capsys.readouterr().out == (ROOT / "tests/golden/links-gpu.txt").read_text()
+
+
+def test_one_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    alone = [{**SWITCHED[0], "ways": [None], "reaches": [True]}]
+    host = tuple(replace(r, ranks=1, skew_us=0.0) for r in RECORDS if "host" in (r.engine or ""))
+    print_sections(sections(made(host, alone)))
+    out = capsys.readouterr().out
+    assert "one rank: there is no link to measure" in out
+    assert "copy:from_host  64 MiB  55.1" in out
+    assert "one_way" not in out
+
+
+def test_gpus_that_do_not_reach_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    gpus = [{**gpu, "reaches": [k == own for k in range(2)], "pcie": None,
+             "ways": [None if k == own else "SYS" for k in range(2)]}
+            for own, gpu in enumerate(SWITCHED)]  # fmt: skip
+    print_sections(sections(made((), gpus)))
+    out = capsys.readouterr().out
+    assert out.count("SYS!") == 2
+    assert "SYS: PCIe and what connects NUMA nodes" in out
+    assert "cannot address each other's memory" in out
+
+
+def test_what_is_wrong_or_has_no_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = replace(RECORDS[3], verdict="fail", reason="rank 1: it is not there", time_us=None,
+                    gb_s=None)  # fmt: skip
+    short = replace(RECORDS[0], rounds_us=(1.0,), time_us_low=None, time_us_high=None)
+    print_sections(sections(made((short, wrong), [])))
+    out = capsys.readouterr().out
+    assert "read:both: WRONG: rank 1: it is not there" in out
+    assert "1 round: no interval; it takes at least 6" in out
+
+
+def test_a_stored_one_is_the_same(tmp_path: Path) -> None:
+    run = made(RECORDS, SWITCHED)
+    (tmp_path / "links.json").write_text(to_json(run))
+    assert sections(load(tmp_path / "links.json")) == sections(run)
+
+
+@pytest.mark.parametrize(
+    "gpus",
+    ["NV18", [None], [{}], [{**SWITCHED[0], "name": 7}], [{**SWITCHED[0], "ways": [18, 18]}],
+     [{**SWITCHED[0], "reaches": "yes"}], [{k: v for k, v in SWITCHED[0].items() if k != "pcie"}]],
+)  # fmt: skip
+def test_what_is_no_topology_is_refused(tmp_path: Path, gpus: Any) -> None:
+    (tmp_path / "links.json").write_text(to_json(made(RECORDS, gpus)))
+    with pytest.raises(UsageError, match="gpus is not what tables are made of"):
+        load(tmp_path / "links.json")
