@@ -102,8 +102,8 @@ def test_a_stored_one_is_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "gpus",
-    ["NV18", [None], [{}], [{**SWITCHED[0], "name": 7}], [{**SWITCHED[0], "ways": [18, 18]}],
-     [{**SWITCHED[0], "reaches": "yes"}], [{k: v for k, v in SWITCHED[0].items() if k != "pcie"}]],
+    ["NV18", [None], [{}], SWITCHED[:1], [{**SWITCHED[0], "name": 7}], [{**SWITCHED[0], "ways": [18], "reaches": [True]}],
+     [{**SWITCHED[0], "ways": [None], "reaches": "yes"}], [{k: v for k, v in SWITCHED[0].items() if k != "pcie"}]],
 )  # fmt: skip
 def test_what_is_no_topology_is_refused(tmp_path: Path, gpus: Any) -> None:
     (tmp_path / "links.json").write_text(to_json(made(RECORDS, gpus)))
