@@ -22,6 +22,8 @@ SWITCHED: list[dict[str, Any]] = [
     for own, bus in enumerate(("19", "3b"))
 ]  # fmt: skip
 
+ALONE = SWITCHED[0] | {"ways": [None], "reaches": [True]}
+
 
 def way(engine: str, gb_s: float | None, us: float, n: int = 2**28, **more: Any) -> Record:
     off = 0.002
@@ -64,9 +66,8 @@ def test_two_gpus(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_one_gpu(capsys: pytest.CaptureFixture[str]) -> None:
-    alone = [{**SWITCHED[0], "ways": [None], "reaches": [True]}]
     host = tuple(replace(r, ranks=1, skew_us=0.0) for r in RECORDS if "host" in (r.engine or ""))
-    print_sections(sections(made(host, alone)))
+    print_sections(sections(made(host, [ALONE])))
     out = capsys.readouterr().out
     assert "one rank: there is no link to measure" in out
     assert "copy:from_host  64 MiB  55.1" in out
@@ -100,11 +101,11 @@ def test_a_stored_one_is_the_same(tmp_path: Path) -> None:
     assert sections(load(tmp_path / "links.json")) == sections(run)
 
 
-@pytest.mark.parametrize(
-    "gpus",
-    ["NV18", [None], [{}], SWITCHED[:1], [{**SWITCHED[0], "name": 7}], [{**SWITCHED[0], "ways": [18], "reaches": [True]}],
-     [{**SWITCHED[0], "ways": [None], "reaches": "yes"}], [{k: v for k, v in SWITCHED[0].items() if k != "pcie"}]],
-)  # fmt: skip
+@pytest.mark.parametrize("gpus", [
+    "NV18", [None], [{}], SWITCHED[:1], [ALONE, ALONE], [ALONE | {"name": 7}],
+    [ALONE | {"ways": [18]}], [ALONE | {"reaches": "yes"}],
+    [{key: value for key, value in ALONE.items() if key != "pcie"}],
+])  # fmt: skip
 def test_what_is_no_topology_is_refused(tmp_path: Path, gpus: Any) -> None:
     (tmp_path / "links.json").write_text(to_json(made(RECORDS, gpus)))
     with pytest.raises(UsageError, match="gpus is not what tables are made of"):
