@@ -16,6 +16,7 @@ from cudareduce.cli.options import (
     add_format,
     add_json,
     add_no_cache,
+    add_quiet,
     add_rounds,
     add_sizes,
 )
@@ -69,6 +70,7 @@ cudareduce collective all-reduce --engine peer:one_shot,host --op max""",
 @add_backend
 @add_rounds
 @add_no_cache
+@add_quiet
 @_outputs
 @click.pass_obj
 def collective(arguments: Sequence[str], /, **options: Any) -> int:
@@ -98,6 +100,7 @@ cudareduce links --ranks 3 --backend cpu""",
 @add_backend
 @add_rounds
 @add_no_cache
+@add_quiet
 @_outputs
 @click.pass_obj
 def links(arguments: Sequence[str], /, **options: Any) -> int:

@@ -65,12 +65,17 @@ def collective(request: CollectiveRequest) -> int:
 
 def _count(request: CollectiveRequest) -> int:
     """How many ranks to start here."""
-    count = request.among.ranks or min(MOST_RANKS, max(_RANKS, gpu_count()))
-    _check_room(max(request.n), count)
+    count = request.among.ranks or most_ranks()
+    check_room(max(request.n), count)
     return count
 
 
-def _check_room(n: int, ranks: int) -> None:
+def most_ranks() -> int:
+    """One for each GPU, as many as can meet; where there are no two of them, two all the same."""
+    return min(MOST_RANKS, max(_RANKS, gpu_count()))
+
+
+def check_room(n: int, ranks: int) -> None:
     """An EnvironmentProblem where this host does not hold what ranks verify with: else the system
     would end one of them."""
     too_large = why_too_large(ranks * ranks * n * _ELEMENT_BYTES)
@@ -109,7 +114,7 @@ def _take_part(request: CollectiveRequest, chosen: list[Exchange], rank: Member)
     notes: list[str] = []
     steps = len(request.dtype) * steps_of(trial)
     what = "measuring" if trial.timed else "verifying"
-    with open_backend(rank.spec) as backend, phase(what, steps, quiet=not rank.first) as bar:
+    with open_backend(rank.spec) as backend, phase(what, steps, quiet=rank.quiet) as bar:
         for name in request.dtype:
             reduction = reduction_of(request.op, name)
             found, links = tried(trial, reduction, rank.meeting, backend, bar.step)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 
 from cudareduce.backend import TimedBackend
 from cudareduce.several.carried import aligning, carrying, helpers
 from cudareduce.several.engines import Stage, StreamEngine
-from cudareduce.several.stopwatch import Batch, Enqueue, Judge, Stopwatch
+from cudareduce.several.stopwatch import Batch, Entrant, Stopwatch
 
 #: Rounds that are not counted: clocks rise, pages are mapped.
 UNCOUNTED = 2
@@ -45,17 +45,19 @@ def measure(
     align, both = aligning(stage), helpers(stage, "links.cu", "link_read", "link_write")
     found, links = [], Links()
     for n in sizes:
-        entrants: dict[str, Enqueue] = {
-            engine.name: partial(engine.enqueue, n)
+        entrants = {
+            engine.name: Entrant(partial(engine.enqueue, n), stage.windows)
             for engine in engines if not engine.mail or n <= most_mail
         }  # fmt: skip
         last = n == max(sizes) and n * stage.reduction.dtype.size >= _LINK_BYTES
         nbytes = n * stage.reduction.dtype.size
-        ways = {p.entry: carrying(stage, p, nbytes) for p in both} if last else {}
+        ways = {
+            program.entry: Entrant(carrying(stage, program, nbytes), stage.windows, unjudged)
+            for program in both if last
+        }  # fmt: skip
         watch = Stopwatch(stage, backend, align, n)
         try:
-            taken = in_turn(watch, entrants | ways, dict.fromkeys(ways, _unjudged), rounds, calls,
-                            progress)  # fmt: skip
+            taken = in_turn(watch, entrants | ways, rounds, calls, progress)
         finally:
             watch.close()
         found += [Measured(name, n, taken[name]) for name in entrants]
@@ -64,23 +66,23 @@ def measure(
     return found, links
 
 
-def _unjudged() -> None:
+def unjudged() -> None:
     """Nothing: rates beside are a measure, and no answer."""
 
 
 def in_turn(
-    watch: Stopwatch, entrants: dict[str, Enqueue], judges: Mapping[str, Judge], rounds: int,
-    calls: Iterator[int], progress: Callable[[], None],
+    watch: Stopwatch, entrants: dict[str, Entrant], rounds: int, calls: Iterator[int],
+    progress: Callable[[], None],
 ) -> dict[str, tuple[Batch, ...]]:  # fmt: skip
-    """A batch of each entrant for each round, every other round backward. What is no collective has
-    a judge, which looks at the last round."""
+    """A batch of each entrant for each round, every other round backward. A judge of its own looks
+    at the last one."""
     taken: dict[str, list[Batch]] = {name: [] for name in entrants}
     for number in range(-UNCOUNTED, rounds):
         for name in list(entrants)[:: -1 if number % 2 else 1]:
-            judge = judges.get(name)
-            batch = watch.batch(
-                entrants[name], calls, _unjudged if judge and number < rounds - 1 else judge
-            )
+            entrant = entrants[name]
+            if entrant.judge and number < rounds - 1:
+                entrant = replace(entrant, judge=unjudged)
+            batch = watch.batch(entrant, calls)
             if number >= 0 or batch.wrong:
                 taken[name].append(batch)
         progress()

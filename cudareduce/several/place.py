@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -46,6 +47,12 @@ class Place:
     size: int
     local_rank: int
     job: str
+
+
+def meeting_file(here: Place, what: str = "") -> str:
+    """Where ranks of a launcher's job meet, if nobody says: a file in this folder that bears the
+    job's name and, behind it, for `what` else they do."""
+    return f".cudareduce-{re.sub(r'[^0-9A-Za-z.-]', '_', here.job)}{what}.json"
 
 
 def place(environment: Mapping[str, str]) -> Place | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,7 @@ from cudareduce.host import cpu_count
 from cudareduce.progress import say
 from cudareduce.several.arrival import meet
 from cudareduce.several.meeting import Meeting
-from cudareduce.several.place import OWN, Place, place
+from cudareduce.several.place import OWN, Place, meeting_file, place
 from cudareduce.several.start import start
 
 _SHARED = "Ranks share a GPU, and take turns on it: answers are checked, nothing is timed."
@@ -24,23 +23,25 @@ _SHARED = "Ranks share a GPU, and take turns on it: answers are checked, nothing
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranks:
     """What is asked of ranks, whatever they do: `ranks` of them, which `meet` somewhere, on a
-    `backend`. `argv` is the command line, which each rank is started with."""
+    `backend`, and `quiet`ly. `argv` is the command line, which each rank is started with."""
 
     ranks: int | None
     backend: str
     meet: str | None
     no_cache: bool
+    quiet: bool
     argv: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One rank among those it has met: where it computes, and whether that is timed, for which
-    each must have a GPU of its own."""
+    """One rank among those it has met: where it computes, whether that is timed, for which each
+    must have a GPU of its own, and whether it shows no progress."""
 
     meeting: Meeting
     spec: BackendSpec
     timed: bool
+    quiet: bool
 
     @property
     def first(self) -> bool:
@@ -75,7 +76,7 @@ def _where(here: Place, asked: Ranks) -> str:
         return asked.meet
     if here.launcher == OWN.name:
         return here.job
-    return f".cudareduce-{re.sub(r'[^0-9A-Za-z.-]', '_', here.job)}.json"
+    return meeting_file(here)
 
 
 def _member(asked: Ranks, what: Any, meeting: Meeting, here: Place) -> Member:
@@ -94,5 +95,5 @@ def _member(asked: Ranks, what: Any, meeting: Meeting, here: Place) -> Member:
     if spec.timed and not lonely:
         remarks = (*remarks, _SHARED)
     for remark in remarks if meeting.rank == 0 else ():
-        say(remark)
-    return Member(meeting, spec, spec.timed and lonely)
+        say(remark, asked.quiet)
+    return Member(meeting, spec, spec.timed and lonely, asked.quiet or meeting.rank > 0)

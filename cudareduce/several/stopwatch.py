@@ -21,6 +21,7 @@ from cudareduce.backend import Launch, Program, TimedBackend
 from cudareduce.problem.operators import Reduction
 from cudareduce.several.elements import Array, expected, share, stored, whole
 from cudareduce.several.engines import Stage, look_for_those_who_gave_up
+from cudareduce.several.windows import Windows
 
 #: A ready launch of the call of that number.
 Enqueue = Callable[[int], Launch]
@@ -39,6 +40,16 @@ _KEPT_BYTES = 2**26
 #: A sample whose ranks lie further apart than this, in us, and than this share of its time is no
 #: measurement of the engine.
 _SKEW_US, _SKEW = 2.0, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """What is timed: calls, and where their arrays lie. What is no collective, and so waits for
+    nobody, has a judge of its own."""
+
+    enqueue: Enqueue
+    windows: Windows
+    judge: Judge | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +98,13 @@ class Stopwatch:
         """Give memory back."""
         self._backend.free(*self._given, *self._kept)
 
-    def batch(self, enqueue: Enqueue, calls: Iterator[int], judge: Judge | None = None) -> Batch:
-        """Some samples, and a loop. What is no collective, and so waits for nobody, has a `judge`
-        of its own."""
-        launches = [enqueue(next(calls)) for _ in range(SAMPLES)]
-        marks, host_us = self._samples(launches, calls, waits=judge is None)
+    def batch(self, entrant: Entrant, calls: Iterator[int]) -> Batch:
+        """Some samples, and a loop."""
+        marks, host_us = self._samples(entrant, calls)
         own = [self._backend.elapsed_us(start, end) for start, end in marks]
-        every = self._stage.meeting.everybody([own, (judge or self._wrong)()])
+        every = self._stage.meeting.everybody([own, (entrant.judge or self._wrong)()])
         by_sample = list(zip(*(times for times, _ in every), strict=True))
-        loop = self._loop_us([enqueue(next(calls)) for _ in range(IN_A_LOOP)], calls)
+        loop = self._loop_us([entrant.enqueue(next(calls)) for _ in range(IN_A_LOOP)], calls)
         return Batch(
             times_us=tuple(map(max, by_sample)),
             skews_us=tuple(max(times) - min(times) for times in by_sample),
@@ -111,10 +120,11 @@ class Stopwatch:
         return missing(self._stage, sender, _tiled(self._stage.reduction, values, count))
 
     def _samples(
-        self, launches: Sequence[Launch], calls: Iterator[int], *, waits: bool
+        self, entrant: Entrant, calls: Iterator[int]
     ) -> tuple[list[tuple[Any, Any]], float]:
         """The events of samples that have taken place, and the host's us for a call."""
-        backend, windows = self._backend, self._stage.windows
+        backend, windows = self._backend, entrant.windows
+        launches = [entrant.enqueue(next(calls)) for _ in range(SAMPLES)]
         given = windows.part(windows.layout.input, self._nbytes)
         answer = windows.part(windows.layout.output, self._nbytes)
         marks, spent = [], 0.0
@@ -127,7 +137,7 @@ class Stopwatch:
                 launch()
                 spent += backend.host_us() - began
                 marks.append((start, backend.mark()))
-                if not waits:  # nobody changes what another one still moves
+                if entrant.judge:  # nobody changes what another one still moves
                     self._align_all(next(calls))
                 if k >= SAMPLES - len(self._kept):
                     backend.overwrite(self._kept[k - SAMPLES], 0, answer)

@@ -57,7 +57,7 @@ def _take_part(request: LinksRequest, rank: Member) -> int:
     rounds = request.rounds if rank.timed else None
     gpus = _gpus(rank)
     steps, what = steps_of(rounds), "measuring" if rank.timed else "verifying"
-    with open_backend(rank.spec) as backend, phase(what, steps, quiet=not rank.first) as bar:
+    with open_backend(rank.spec) as backend, phase(what, steps, quiet=rank.quiet) as bar:
         device = backend.info()
         records = []
         if not any(False in gpu["reaches"] for gpu in gpus):

@@ -23,10 +23,10 @@ from cudareduce.several.links.ways import (
     by_host,
     by_sms,
 )  # fmt: skip
-from cudareduce.several.measure import UNCOUNTED, in_turn
+from cudareduce.several.measure import UNCOUNTED, in_turn, unjudged
 from cudareduce.several.meeting import Meeting
 from cudareduce.several.records import taken
-from cudareduce.several.stopwatch import Batch, Judge, Stopwatch, missing
+from cudareduce.several.stopwatch import Batch, Entrant, Judge, Stopwatch, missing
 from cudareduce.several.windows import Allocate, device_windows, layout, mapped_windows
 
 #: Bytes of an array: long enough that a launch is less than 1 % of it on NVLink 4; those that are
@@ -73,9 +73,12 @@ def _timed(
     ways += by_host(stage, backend, min(nbytes, _HOST_BYTES))
     size = stage.reduction.dtype.size
     with closing(Stopwatch(stage, backend, aligning(stage), nbytes // size)) as watch:
-        entrants = {way.name: way.enqueue for way in ways}
-        judges = {way.name: _judge(way, lambda s, n: watch.arrived(s, n // size)) for way in ways}
-        batches = in_turn(watch, entrants, judges, rounds, count(1), progress)
+        entrants = {
+            way.name: Entrant(way.enqueue, stage.windows,
+                              _judge(way, lambda s, n: watch.arrived(s, n // size)))
+            for way in ways
+        }  # fmt: skip
+        batches = in_turn(watch, entrants, rounds, count(1), progress)
     return [_record(stage, way, batches[way.name]) for way in ways]
 
 
@@ -138,7 +141,7 @@ def _judge(way: Way, arrived: Callable[[int, int], str | None]) -> Judge:
     """What judges a way on this rank: of who gets nothing there is nothing to be judged."""
     if way.sender is not None:
         return partial(arrived, way.sender, way.nbytes)
-    return way.judge or (lambda: None)
+    return way.judge or unjudged
 
 
 def _plain(stage: Stage, way: Way) -> Record:
