@@ -18,6 +18,7 @@ from cudareduce.report.sections import sections
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
+from cudareduce.several.choice import Auto, with_choice
 from cudareduce.several.collectives import Collective
 from cudareduce.several.exchange import Exchange, load_exchanges, of_collective
 from cudareduce.several.place import MOST_RANKS
@@ -53,13 +54,13 @@ def collective(request: CollectiveRequest) -> int:
     engines that are not known, are errors on all of them."""
     if 0 in request.n:
         raise UsageError("--n 0: there is nothing to exchange")
-    chosen = _kernels(request)
+    chosen, auto = _kernels(request), _picked_from(request)
     request.outputs.check()
-    texts = [hashlib.sha256(kernel.text.encode()).hexdigest() for kernel in chosen]
+    texts = [hashlib.sha256(kernel.text.encode()).hexdigest() for kernel in (*chosen, *auto)]
     what = [request.collective, request.n, request.op, request.dtype, _by_host(request),
             request.rounds, texts]  # fmt: skip
     return together(
-        request.among, partial(_count, request), what, partial(_take_part, request, chosen)
+        request.among, partial(_count, request), what, partial(_take_part, request, chosen, auto)
     )
 
 
@@ -93,10 +94,10 @@ def _kernels(request: CollectiveRequest) -> list[Exchange]:
     if not request.engine:
         return [kernel for kernel in known.values() if kernel.wrong is None]
     for name in request.engine:
-        if name not in (*known, "peer", "host"):
+        if name not in (*known, "peer", Auto.name, "host"):
             raise UsageError(
                 f"--engine: there is no {name!r} for {request.collective}: "
-                f"{', '.join([*known, 'host'])}"
+                f"{', '.join([*known, Auto.name, 'host'])}"
             )
     some = [kernel for name, kernel in known.items() if name in request.engine]
     if "peer" in request.engine:
@@ -104,11 +105,21 @@ def _kernels(request: CollectiveRequest) -> list[Exchange]:
     return some
 
 
-def _take_part(request: CollectiveRequest, chosen: list[Exchange], rank: Member) -> int:
+def _picked_from(request: CollectiveRequest) -> list[Exchange]:
+    """What `peer:auto` picks from, where that is asked for: kernels of the package."""
+    if Auto.name not in request.engine:
+        return []
+    ours = of_collective(load_exchanges(), request.collective)
+    return [kernel for kernel in ours.values() if kernel.wrong is None]
+
+
+def _take_part(
+    request: CollectiveRequest, chosen: list[Exchange], auto: list[Exchange], rank: Member
+) -> int:
     """What one rank does; the code that all end with."""
     trial = Trial(
-        collective=request.collective, kernels=tuple(chosen), by_host=_by_host(request),
-        sizes=request.n, timed=rank.timed, rounds=request.rounds,
+        collective=request.collective, kernels=tuple(chosen), auto=tuple(auto),
+        by_host=_by_host(request), sizes=request.n, timed=rank.timed, rounds=request.rounds,
     )  # fmt: skip
     records: list[Record] = []
     notes: list[str] = []
@@ -118,7 +129,7 @@ def _take_part(request: CollectiveRequest, chosen: list[Exchange], rank: Member)
         for name in request.dtype:
             reduction = reduction_of(request.op, name)
             found, links = tried(trial, reduction, rank.meeting, backend, bar.step)
-            records += found
+            records += [with_choice(record, [k.short for k in auto]) for record in found]
             notes += notes_of(links)
         device = backend.info()
     if rank.first:

@@ -13,17 +13,16 @@ from cudareduce.backend import Backend, TimedBackend
 from cudareduce.gpu.peer_memory import IpcMemory
 from cudareduce.problem.operators import Reduction
 from cudareduce.results.record import Record
+from cudareduce.several.choice import Auto
 from cudareduce.several.collectives import Collective
-from cudareduce.several.engines import Engine, Host, Stage, peer_engines
+from cudareduce.several.engines import Engine, Host, Stage, StreamEngine, peer_engines
 from cudareduce.several.examine import STUMBLE, Finding, examine
-from cudareduce.several.exchange import Exchange
+from cudareduce.several.exchange import MOST_MAIL, Exchange
 from cudareduce.several.measure import UNCOUNTED, Links, measure
 from cudareduce.several.meeting import Meeting
 from cudareduce.several.records import Recorder
 from cudareduce.several.windows import Allocate, device_windows, layout, mapped_windows
 
-#: Bytes of an array that travels in packets at most: half of what travels are numbers.
-_MOST_MAIL = 2**18
 #: Bytes of arrays that are verified by themselves at most, where timed calls verify the others; and
 #: of those that the host is timed with.
 _ALONE_BYTES, _HOST_BYTES = 2**24, 2**22
@@ -32,11 +31,12 @@ _HOST_CALLS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What is tried: a collective by some kernels, and by the host, on arrays of `sizes` elements;
-    in `rounds` rounds if it is `timed`."""
+    """What is tried: a collective by some kernels, by what picks one of those in `auto`, and by the
+    host, on arrays of `sizes` elements; in `rounds` rounds if it is `timed`."""
 
     collective: Collective
     kernels: tuple[Exchange, ...]
+    auto: tuple[Exchange, ...] = ()
     by_host: bool
     sizes: tuple[int, ...]
     timed: bool
@@ -63,8 +63,8 @@ def tried(
             progress()
             return [recorder.verified(finding) for finding, _ in findings], Links()
         right = {finding.engine: finding for finding, _ in findings if not finding.wrong}
-        engines = [e for e in peer_engines(stage, trial.kernels) if e.name in right]
-        most_mail = _MOST_MAIL // reduction.dtype.size
+        engines = [e for e in _ours(trial, stage) if e.name in right]
+        most_mail = MOST_MAIL // reduction.dtype.size
         measured, links = measure(
             stage, timed, engines, trial.sizes, most_mail, trial.rounds, calls, progress
         )
@@ -81,11 +81,22 @@ def tried(
 def _findings(trial: Trial, stage: Stage, calls: Iterator[int]) -> Iterator[tuple[Finding, Engine]]:
     """What came of each engine, one after the other, in builds that stumble."""
     size = stage.reduction.dtype.size
-    engines: list[Engine] = [*peer_engines(stage, trial.kernels, STUMBLE)]
+    engines: list[Engine] = [*_ours(trial, stage, STUMBLE)]
     for engine in [*engines, *([Host(stage)] if trial.by_host else [])]:
-        most = _MOST_MAIL // size if engine.mail else max(trial.sizes)
+        most = MOST_MAIL // size if engine.mail else max(trial.sizes)
         most = min(most, _ALONE_BYTES // size) if stage.backend.timed() else most
         yield examine(stage, engine, sorted({min(n, most) for n in trial.sizes}), calls), engine
+
+
+def _ours(trial: Trial, stage: Stage, stumble: int = 0) -> list[StreamEngine]:
+    """Kernels of ours, and what picks among them. Raises BuildError."""
+    more = [kernel for kernel in trial.auto if kernel not in trial.kernels]
+    peers = peer_engines(stage, [*trial.kernels, *more], stumble)
+    named: list[StreamEngine] = [*peers[: len(trial.kernels)]]
+    if not trial.auto:
+        return named
+    names = {f"peer:{kernel.short}": kernel.short for kernel in trial.auto}
+    return [*named, Auto(stage, {names[p.name]: p for p in peers if p.name in names})]
 
 
 def _host_us(
@@ -110,7 +121,7 @@ def _stage(
     size = reduction.dtype.size
     nbytes = max(trial.sizes) * size
     words = -(-size // 4)
-    mail = 2 * meeting.size * min(nbytes, _MOST_MAIL) // size * words * 8
+    mail = 2 * meeting.size * min(nbytes, MOST_MAIL) // size * words * 8
     parts = layout(meeting.size, nbytes, mail)
     made = (
         device_windows(meeting, parts, allocate) if backend.timed()
