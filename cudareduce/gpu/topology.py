@@ -27,9 +27,11 @@ class Placed:
     reaches: tuple[bool | None, ...]
 
 
-def pci_address(index: int) -> str:
-    """Where on the bus the driver's GPU of that number is. Raises EnvironmentProblem."""
-    return normal(driver.load().Device(index).pci_bus_id())
+def name_and_address(index: int) -> tuple[str, str]:
+    """What the driver's GPU of that number is called, and where on the bus it is. Raises
+    EnvironmentProblem."""
+    device = driver.load().Device(index)
+    return str(device.name()), normal(device.pci_bus_id())
 
 
 def normal(address: str | bytes) -> str:
@@ -39,19 +41,19 @@ def normal(address: str | bytes) -> str:
     return f"{int(domain, 16):04x}:{rest}"
 
 
-def topology(addresses: Sequence[str]) -> list[Placed]:
+def topology(names: Sequence[str], addresses: Sequence[str]) -> list[Placed]:
     """What the driver and, where it is installed, NVML say of the GPUs at these PCI addresses; two
-    may be one. Raises EnvironmentProblem."""
+    may be one, and others may be out of this process' sight. Raises EnvironmentProblem."""
     cuda = driver.load()
     with _management() as nvml:
         gpus = [_looked_at(nvml, address) for address in addresses]
         return [
             Placed(
-                str(cuda.Device(own.address).name()), own.address, _pcie(nvml, own.handle),
+                name, own.address, _pcie(nvml, own.handle),
                 tuple(_way(nvml, own, other) for other in gpus),
                 tuple(_reaches(cuda, own.address, other) for other in addresses),
             )
-            for own in gpus
+            for name, own in zip(names, gpus, strict=True)
         ]  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def links_sections(run: Run) -> list[Section]:
     records = [r for r in run.records if is_link(r)]
     found = _topology(run.protocol.get("gpus") or ())
     if records:
-        found.append(_rates(run, [r for r in records if r.sms is None]))
+        found.append(_rates(run, records))
         found += _by_blocks([r for r in records if r.gb_s])
     return found
 
@@ -75,10 +75,12 @@ def _way_text(way: str | None, reaches: bool | None) -> str:
 
 
 def _rates(run: Run, records: Sequence[Record]) -> Section:
-    first = run.records[0]
+    """Each way by as many blocks as it takes, and what is wrong by however many."""
+    first = records[0]
     title = f"links of {counted(first.ranks or 0, 'rank')}, {run.device.name}"
-    notes = [f"{r.engine}: WRONG: {r.reason}" for r in records if r.verdict == "fail"]
-    notes += [f"{r.engine}: {r.reason}" for r in records if r.verdict == "pass" and r.reason]
+    notes = [f"{_called(r)}: WRONG: {r.reason}" for r in records if r.verdict == "fail"]
+    notes += [f"{_called(r)}: {r.reason}" for r in records if r.verdict == "pass" and r.reason]
+    records = [r for r in records if r.sms is None]
     if first.ranks == 1:
         notes.append(_NO_LINK)
     if all(r.time_us is None for r in records):
@@ -96,6 +98,11 @@ def _rates(run: Run, records: Sequence[Record]) -> Section:
     notes += _few_rounds(records)
     header = ("way", "moved", *(column.heading for column in columns))
     return Section(title, header, rows, tuple(notes))
+
+
+def _called(record: Record) -> str:
+    few = f" by {counted(record.sms, 'block')}" if record.sms else ""
+    return f"{record.engine}{few}"
 
 
 def _few_rounds(records: Sequence[Record]) -> Iterator[str]:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from cudareduce.gpu import driver
-from cudareduce.gpu.topology import normal, pci_address, topology
+from cudareduce.gpu.topology import Placed, name_and_address, normal
+from cudareduce.gpu.topology import topology as topology_of
 
 ADDRESSES = ("0000:19:00.0", "0000:3b:00.0", "0000:9a:00.0")
 
@@ -67,6 +68,10 @@ def nvml(ends: Mapping[str, Sequence[str]], level: int = 50, lanes: int = 16) ->
 def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     made = SimpleNamespace(Device=Device, Error=CudaError)
     monkeypatch.setattr(driver, "load", lambda: made)
+
+
+def topology(addresses: Sequence[str]) -> list[Placed]:
+    return topology_of(["NVIDIA H200"] * len(addresses), addresses)
 
 
 def ways(
@@ -130,4 +135,4 @@ def test_what_this_process_does_not_see(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_addresses() -> None:
     assert normal(b"00000000:3B:00.0") == normal("0000:3b:00.0") == "0000:3b:00.0"
-    assert pci_address(1) == ADDRESSES[1]
+    assert name_and_address(1) == ("NVIDIA H200", ADDRESSES[1])

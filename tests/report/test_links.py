@@ -88,10 +88,12 @@ def test_gpus_that_do_not_reach_each_other(capsys: pytest.CaptureFixture[str]) -
 def test_what_is_wrong_or_has_no_interval(capsys: pytest.CaptureFixture[str]) -> None:
     wrong = replace(RECORDS[3], verdict="fail", reason="rank 1: it is not there", time_us=None,
                     gb_s=None)  # fmt: skip
+    few = replace(wrong, sms=2, reason="rank 0: nor there")
     short = replace(RECORDS[0], rounds_us=(1.0,), time_us_low=None, time_us_high=None)
-    print_sections(sections(made((short, wrong), [])))
+    print_sections(sections(made((short, wrong, few), [])))
     out = capsys.readouterr().out
     assert "read:both: WRONG: rank 1: it is not there" in out
+    assert "read:both by 2 blocks: WRONG: rank 0: nor there" in out
     assert "1 round: no interval; it takes at least 6" in out
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cudareduce.backends import gpu_count, never_timed, open_backend
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.gpu.topology import pci_address, topology
+from cudareduce.gpu.topology import name_and_address, topology
 from cudareduce.progress import phase
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.report.sections import sections
@@ -19,6 +19,7 @@ from cudareduce.several.links.trial import TIMED_BYTES, TRIED_BYTES, measured, s
 from cudareduce.several.place import MOST_RANKS
 from cudareduce.several.ranks import Member, Ranks, together
 from cudareduce.several.stopwatch import IN_A_LOOP, SAMPLES
+from cudareduce.several.windows import check_host
 
 #: Ranks where there are no GPUs to count.
 _RANKS = 2
@@ -70,11 +71,13 @@ def _take_part(request: LinksRequest, rank: Member) -> int:
 
 
 def _gpus(rank: Member) -> list[dict[str, Any]]:
-    """What rank 0 finds of the ranks' GPUs, in their order; nothing without GPUs."""
+    """What rank 0 finds of the ranks' GPUs, in their order; nothing without GPUs. Raises
+    EnvironmentProblem where they are on several hosts."""
     if not rank.spec.timed:
         return []
-    addresses = rank.meeting.everybody(pci_address(rank.spec.device))
-    found = [asdict(placed) for placed in topology(addresses)] if rank.first else None
+    check_host(rank.meeting)
+    both = rank.meeting.everybody(name_and_address(rank.spec.device))
+    found = [asdict(placed) for placed in topology(*zip(*both, strict=True))] if rank.first else []
     gpus: list[dict[str, Any]] = rank.meeting.share(found)
     return gpus
 
