@@ -54,10 +54,11 @@ def is_link(record: Record) -> bool:
 def _topology(gpus: Sequence[Mapping[str, Any]]) -> list[Section]:
     if not gpus:
         return []
-    header = ("rank", "GPU", "PCI address", "PCIe", *(f"to {k}" for k in range(len(gpus))))
+    to = range(len(gpus) if len(gpus) > 1 else 0)
+    header = ("rank", "GPU", "PCI address", "PCIe", *(f"to {k}" for k in to))
     rows = tuple(
         (str(k), gpu["name"], gpu["address"], gpu["pcie"] or DASH,
-         *(_way_text(*each) for each in zip(gpu["ways"], gpu["reaches"], strict=False)))
+         *(_way_text(gpu["ways"][other], gpu["reaches"][other]) for other in to))
         for k, gpu in enumerate(gpus)
     )  # fmt: skip
     words = {word for gpu in gpus for word in gpu["ways"] if word}

@@ -7,12 +7,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from cudareduce.backends import BackendSpec
+from cudareduce.cli.main import run
+from cudareduce.gpu.topology import Placed
 from cudareduce.results.store import load
+from cudareduce.several import ranks
+from cudareduce.several.links import command
+from cudareduce.several.links.trial import measured
 from tests.conftest import ROOT
+from tests.fake_gpu import FakeGpu, FilePeerMemory
 
 Ranks = Callable[..., tuple[int, str, str]]
 
@@ -67,3 +75,61 @@ def test_what_cannot_be_asked(links: Ranks, arguments: tuple[str, ...], words: s
     code, out, err = links("--backend", "cpu", *arguments)
     assert (code, out) == (2, "")
     assert words in err
+
+
+@pytest.fixture
+def one_gpu(monkeypatch: pytest.MonkeyPatch, cache: Path, tmp_path: Path) -> None:
+    """A host with one, which is simulated, and small arrays."""
+    for module in (command, ranks):
+        monkeypatch.setattr(module, "gpu_count", lambda: 1)
+    monkeypatch.setattr(ranks, "choose_backend", lambda *_: (BackendSpec("cuda"), ()))
+    monkeypatch.setattr(command, "open_backend", lambda spec: FakeGpu(tmp_path, threads=1))
+    monkeypatch.setattr(command, "name_and_address", lambda _: ("Fake GPU", "0000:19:00.0"))
+    monkeypatch.setattr(command, "TIMED_BYTES", 2**16)
+    files = partial(measured, allocate=lambda nbytes: FilePeerMemory(nbytes, tmp_path))
+    monkeypatch.setattr(command, "measured", files)
+
+
+def connected(
+    monkeypatch: pytest.MonkeyPatch, ways: tuple[str | None, ...], reaches: tuple[bool, ...]
+) -> None:
+    def topology(names: tuple[str, ...], addresses: tuple[str, ...]) -> list[Placed]:
+        return [Placed(names[0], addresses[0], "5 x16", ways, reaches)] * len(ways)
+
+    monkeypatch.setattr(command, "topology", topology)
+
+
+@pytest.mark.usefixtures("one_gpu")
+def test_one_gpu_has_copies_of_its_host(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    connected(monkeypatch, (None,), (True,))
+    assert run(["links", "--quiet"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[4].split() == ["0", "Fake", "GPU", "0000:19:00.0", "5", "x16"]
+    assert [line.split()[:3] for line in lines if " KiB " in line] == [
+        ["copy:from_host", "64", "KiB"], ["copy:to_host", "64", "KiB"]
+    ]  # fmt: skip
+    assert "one rank: there is no link to measure" in lines
+    assert not any("one_way" in line for line in lines)
+
+
+@pytest.mark.usefixtures("one_gpu")
+def test_gpus_that_do_not_reach_each_other_are_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    connected(monkeypatch, (None, "SYS"), (True, False))
+    assert run(["links", "--quiet", "--json", str(tmp_path / "links.json")]) == 0
+    out = capsys.readouterr().out
+    assert "SYS!" in out
+    assert "cannot address each other's memory" in out
+    assert load(tmp_path / "links.json").records == ()
+
+
+@pytest.mark.usefixtures("one_gpu")
+def test_a_gpu_that_cannot_be_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ranks, "choose_backend", lambda *_: (BackendSpec("cpu"), ()))
+    assert run(["links"]) == 6
+    assert "the GPU cannot be used, and one rank has no link" in capsys.readouterr().err
