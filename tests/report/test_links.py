@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cudareduce.cli.main import run as run_cli
 from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
 from cudareduce.report.sections import sections
@@ -101,6 +102,31 @@ def test_a_stored_one_is_the_same(tmp_path: Path) -> None:
     run = made(RECORDS, SWITCHED)
     (tmp_path / "links.json").write_text(to_json(run))
     assert sections(load(tmp_path / "links.json")) == sections(run)
+
+
+def test_two_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By time, each way with as many blocks for itself; of one rank too."""
+    host = tuple(replace(r, ranks=1) for r in RECORDS if "host" in (r.engine or ""))
+    slow = tuple(slower(r) if r.engine == "read:both" and not r.sms else r for r in RECORDS)
+    files = [tmp_path / "old.json", tmp_path / "new.json"]
+    for old, new, code in ((RECORDS, slow, 1), (host, host, 0)):
+        for day, (file, records) in enumerate(zip(files, (old, new), strict=True), 1):
+            run = replace(made(records, SWITCHED), tool={"name": "cudareduce", "argv": []},
+                          created=f"2026-01-0{day}T00:00:00+00:00")  # fmt: skip
+            file.write_text(to_json(run))
+        assert run_cli(["compare", *map(str, files)]) == code
+    out = capsys.readouterr().out
+    assert "SLOWER   links   2^28, read:both 2 ranks " in out
+    assert f"{len(RECORDS)} compared: 1 SLOWER, {len(RECORDS) - 1} SAME" in out
+    assert "2 compared: 2 SAME" in out
+
+
+def slower(r: Record) -> Record:
+    """By a tenth."""
+    assert r.time_us and r.gb_s
+    return replace(r, time_us=1.1 * r.time_us, time_us_low=1.09 * r.time_us,
+                   time_us_high=1.11 * r.time_us, rounds_us=(1.1 * r.time_us,) * 9,
+                   gb_s=r.gb_s / 1.1, gb_s_low=None, gb_s_high=None)  # fmt: skip
 
 
 @pytest.mark.parametrize("gpus", [
