@@ -48,6 +48,8 @@ class Record:
     each; `time_us` is the slowest rank's from a common start, `skew_us` how far behind the quickest
     that was, `loop_us` what one of several calls back to back took. `algbw_gb_s` and `busbw_gb_s`
     are as nccl-tests defines them, `pct_link` the latter's share of what the links carried.
+    `chosen` is what `peer:auto` took. Where `kernel` is `links`, nothing is combined: `engine` is
+    the way that `n` bytes took, in one go or by one block on each of `sms` SMs, of a flag once.
     Where `source` is `host` or `file`, the array lay in the host's memory or in a file, and `way`
     is how it came to the kernel: `pinned`, copied in chunks of `chunk_bytes` while the one before
     is reduced, `pageable`, the same from memory that is not kept in place, `mapped`, read by the

@@ -77,6 +77,18 @@ def test_what_cannot_be_asked(links: Ranks, arguments: tuple[str, ...], words: s
     assert words in err
 
 
+@pytest.mark.gpu
+def test_on_gpus(links: Ranks) -> None:
+    code, out, err = links("--rounds", 1, "--format", "json")
+    assert code == 0, err
+    run = json.loads(out)
+    ranks = len(run["protocol"]["gpus"])
+    copies = [r for r in run["records"] if r["engine"].startswith("copy:")]
+    assert {r["ranks"] for r in run["records"]} == {ranks}
+    assert len(copies) == (2 if ranks == 1 else 4)
+    assert all(r["verdict"] == "pass" and r["gb_s"] > 1 for r in copies)
+
+
 @pytest.fixture
 def one_gpu(monkeypatch: pytest.MonkeyPatch, cache: Path, tmp_path: Path) -> None:
     """A host with one, which is simulated, and small arrays."""
