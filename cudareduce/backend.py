@@ -121,8 +121,7 @@ class Backend(Protocol):
         """Fill a buffer with a byte, by default with every bit set again."""
 
     def write(self, buffer: Buffer, array: np.ndarray, offset: int = 0) -> None:
-        """Copy an array into a buffer, to begin `offset` bytes into it; no work may be in
-        flight."""
+        """Copy an array to `offset` bytes into a buffer; no work may be in flight."""
 
     def zero(self, buffer: Buffer) -> None:
         """Clear every bit of a buffer."""
@@ -158,8 +157,7 @@ class Backend(Protocol):
         order that the backend can impose, named, and the first of them alone if `quick`."""
 
     def printed(self) -> list[str]:
-        """Lines that kernels have printed since the last call, as far as they do not go to the
-        standard output of the process by themselves."""
+        """Lines that kernels have printed since the last call, but for those on standard output."""
 
     def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
         """A ready asynchronous write of some words to the start of a buffer."""
@@ -274,9 +272,11 @@ class TimedBackend(Lane, Protocol):
     def overwrite(self, buffer: Buffer, offset: int, source: Buffer) -> None:
         """Copy all of `source` into a buffer, to begin `offset` bytes into it."""
 
+    def copy_out(self, array: np.ndarray, buffer: Buffer) -> None:
+        """Enqueue a copy of a buffer's start to all of an array, which nobody reads until then."""
+
     def reset_persisting(self) -> None:
-        """Make lines of the L2 that were to persist there ordinary ones, which other data
-        displaces."""
+        """Make lines of the L2 that were to persist ordinary ones, which other data displaces."""
 
     def reached(self, event: Any) -> bool:
         """True if the device has already passed an event."""

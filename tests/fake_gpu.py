@@ -301,6 +301,10 @@ class FakeGpu:
         self.write(buffer, array)
         self.clock += 50 * array.nbytes / self.bytes_per_us
 
+    def copy_out(self, array: np.ndarray, buffer: Buffer) -> None:
+        ctypes.memmove(array.ctypes.data, _address(buffer), array.nbytes)
+        self.clock += 50 * array.nbytes / self.bytes_per_us
+
     def follow(self, mark: float) -> None:
         pass
 

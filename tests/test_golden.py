@@ -33,7 +33,7 @@ HELP = {
     for name in ("", "bench", "verify", "list", "show", "reproduce", "compare", "check", "sweep",
                  "selftest", "report", "info", "completion", "reveal", "tune", "history",
                  "plot", "profile", "history add", "history show", "history check",
-                 "collective", "gather", "fleet")
+                 "collective", "links", "gather", "fleet")
 }  # fmt: skip
 STATIC: dict[str, tuple[str, ...]] = {
     "list": ("list",),

@@ -38,7 +38,7 @@ from cudareduce.cli.options import (
 from cudareduce.cli.pictures import plot
 from cudareduce.cli.profiling import profile
 from cudareduce.cli.requests import made
-from cudareduce.cli.several import collective
+from cudareduce.cli.several import collective, links
 from cudareduce.cli.streaming import add_from, add_gpus, benched, verified
 from cudareduce.cli.streams import guard_streams
 from cudareduce.cli.types import Word
@@ -174,7 +174,7 @@ def reveal_(arguments: list[str], /, **options: Any) -> int:
     return reveal(made(RevealRequest, options | {"argv": tuple(arguments)}))
 
 
-for command in (profile, compare, check, history, collective, gather, fleet):
+for command in (profile, compare, check, history, collective, links, gather, fleet):
     cli.add_command(command)
 
 

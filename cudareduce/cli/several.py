@@ -1,8 +1,8 @@
-"""The command for several ranks: `collective`."""
+"""The commands for several ranks: `collective` and `links`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -22,10 +22,32 @@ from cudareduce.cli.options import (
     add_sizes,
 )
 from cudareduce.cli.requests import made
-from cudareduce.cli.types import Count, Word, Words
+from cudareduce.cli.types import Command as Option
+from cudareduce.cli.types import Count, Word, Words, options_of
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.several.collectives import COLLECTIVES, OPS
 from cudareduce.several.place import MOST_RANKS
+
+
+def _add_ranks(default: str) -> Callable[[Option], Option]:
+    """`--ranks`, with how many there are where nobody says."""
+    return click.option(
+        "--ranks", type=Count(2, MOST_RANKS), metavar="N",
+        help=f"How many to start here, if no launcher does.  [default: {default}]",
+    )  # fmt: skip
+
+
+_meet = click.option(
+    "--meet", metavar="FILE|tcp://HOST:PORT",
+    help="Where ranks of a launcher meet.  [default: a file here]",
+)  # fmt: skip
+_outputs = options_of(
+    add_format("table", "markdown", "csv", "json"),
+    add_file("--csv", "CSV"),
+    add_json,
+    add_file("--markdown", "Markdown"),
+    add_debug,
+)
 
 
 @click.command(
@@ -45,21 +67,14 @@ cudareduce collective all-reduce --engine peer:one_shot,host --op max""",
               "do, or one of these as peer:one_shot.  [default: all that are right, and nccl where "
               "each rank has a GPU]")  # fmt: skip
 @add_nccl
-@click.option("--ranks", type=Count(2, MOST_RANKS), metavar="N",
-              help="How many to start here, if no launcher does.  [default: one for each GPU, at "
-              "least 2]")  # fmt: skip
-@click.option("--meet", metavar="FILE|tcp://HOST:PORT",
-              help="Where ranks of a launcher meet.  [default: a file here]")  # fmt: skip
+@_add_ranks("one for each GPU, at least 2")
+@_meet
 @add_folders
 @add_backend
 @add_rounds
 @add_no_cache
 @add_quiet
-@add_format("table", "markdown", "csv", "json")
-@add_file("--csv", "CSV")
-@add_json
-@add_file("--markdown", "Markdown")
-@add_debug
+@_outputs
 @click.pass_obj
 def collective(arguments: Sequence[str], /, **options: Any) -> int:
     """Verify and time what combines arrays of several ranks.
@@ -75,3 +90,30 @@ def collective(arguments: Sequence[str], /, **options: Any) -> int:
     return take_part(
         made(CollectiveRequest, options | {"engine": engines, "argv": tuple(arguments)})
     )
+
+
+@click.command(
+    cls=Command,
+    epilog="""cudareduce links
+cudareduce links --rounds 15 --json links.json
+cudareduce links --ranks 3 --backend cpu""",
+)
+@_add_ranks("one for each GPU; without any, 2")
+@_meet
+@add_backend
+@add_rounds
+@add_no_cache
+@add_quiet
+@_outputs
+@click.pass_obj
+def links(arguments: Sequence[str], /, **options: Any) -> int:
+    """What lies between several GPUs, and what it carries.
+
+    How they are connected; the rate of copies, and of SMs that read and write, one way and both
+    ways; how long a flag travels, how many blocks fill a link, and copies from and to the host.
+    On the CPU emulator what is moved is verified, and nothing is timed.
+    """
+    from cudareduce.several.links.command import LinksRequest
+    from cudareduce.several.links.command import links as take_part
+
+    return take_part(made(LinksRequest, options | {"argv": tuple(arguments)}))

@@ -37,7 +37,7 @@ _KNOWN = {
 }
 #: The least that counts can be, of a record and of what was asked for.
 _COUNTS = {"n": 0, "rows": 0, "offset": 0, "block": 1, "items": 1, "sms": 1, "bytes": 0,
-           "chunk_bytes": 1, "ranks": 2}  # fmt: skip
+           "chunk_bytes": 1, "ranks": 1}  # fmt: skip
 _ASKED = {"rounds": 0, "seed": 0, "rows": 0, "block": 1, "items": 1, "flush_bytes_read": 0}
 #: No number that was asked for has more bits.
 _LARGEST = 2**64

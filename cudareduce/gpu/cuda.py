@@ -197,6 +197,9 @@ class CudaBackend:
     def copy_in(self, buffer: Buffer, array: np.ndarray) -> None:
         self._driver.memcpy_htod_async(buffer.address, array, self.stream)
 
+    def copy_out(self, array: np.ndarray, buffer: Buffer) -> None:
+        self._driver.memcpy_dtoh_async(array, buffer.address, self.stream)
+
     def free(self, *buffers: Buffer) -> None:
         for buffer in buffers:
             assert isinstance(buffer, GuardedBuffer)

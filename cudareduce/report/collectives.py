@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 
 from cudareduce.report.columns import COLUMNS, Column, answer_text
 from cudareduce.report.numbers import DASH, short_size, size_text
@@ -51,6 +52,9 @@ def _section(run: Run, records: Sequence[Record], *, timed: bool) -> Section:
     if not timed:
         notes += [f"{r.engine}: up to {short_size(r.n)}: more is too much for mail"
                   for r in records if r.n < largest and r.verdict == "pass"]  # fmt: skip
+    notes += [f"{r.engine} took {r.chosen}{'' if timed else f' at {short_size(r.n)}'}"
+              for r in records if r.chosen]  # fmt: skip
+    notes += _fastest(records)
     if first.kernel == "all-reduce":
         notes.append("right: the same bits on all ranks")
     notes += [_LEGEND] if timed else []
@@ -69,3 +73,15 @@ def _libraries(records: Sequence[Record]) -> Iterator[str]:
         yield f"versions: {', '.join(versions)}"
     for reason, engines in skips.items():
         yield f"{', '.join(engines)}: skipped: {reason}"
+
+
+def _fastest(records: Sequence[Record]) -> list[str]:
+    """Which engine was fastest, where several were timed, and which others may be as fast."""
+    ours = [r for r in records if r.time_us is not None and not r.chosen]
+    if len(ours) < 2:
+        return []
+    best = min(ours, key=lambda r: r.time_us or 0.0)
+    limit = best.time_us_high or best.time_us or 0.0
+    level = [r.engine or "" for r in ours if r is not best and (r.time_us_low or inf) <= limit]
+    more = f"; {' and '.join(level)} may be as fast" if level else ""
+    return [f"fastest at this size: {best.engine}{more}"]

@@ -18,6 +18,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
 from cudareduce.escapes import shown
+from cudareduce.results.protocol import NUMBERS, PROTOCOL
 from cudareduce.results.record import COLUMNS, SCHEMA, VERDICTS, Record, Run
 
 
@@ -165,7 +166,7 @@ def run_of(path: Path, data: Any) -> Run:
             if not _finite(data[name]):  # could not be written again
                 raise Unfit(f"{name} holds what is not a finite number")
         place = "protocol: "
-        for name, fits in _PROTOCOL.items():
+        for name, fits in PROTOCOL.items():
             if data["protocol"].get(name) is not None and not fits(data["protocol"][name]):
                 raise Unfit(f"{name} is not what tables are made of")
         place = "device: "
@@ -191,8 +192,7 @@ _WORDS: dict[Any, str] = {
     str: "a text", int: "a whole number", float: "a number", bool: "true or false",
     tuple: "a list of numbers", _TEXTS: "a list of texts", list: "a list", dict: "an object",
 }  # fmt: skip
-_NUMBERS = frozenset((int, float))
-_NUMBERS_OR_NONE = _NUMBERS | {type(None)}
+_NUMBERS_OR_NONE = NUMBERS | {type(None)}
 _LARGEST = sys.float_info.max
 
 
@@ -215,7 +215,7 @@ def values_of(kind: type, found: Any) -> list[Any]:
             continue
         if type(value) not in types:  # not isinstance, for which true is a whole number
             value = _converted(name, value, types)
-        elif type(value) in _NUMBERS and not -_LARGEST <= value <= _LARGEST:
+        elif type(value) in NUMBERS and not -_LARGEST <= value <= _LARGEST:
             raise Unfit(f"{name} is not a finite number")
         elif type(value) is str and not value.isascii() and not _printable(value):
             raise Unfit(f"{name} holds half a character, which cannot be printed")
@@ -234,24 +234,6 @@ def _needed(kind: type) -> frozenset[str]:
     """The fields that must be there: without a default, and nothing is not allowed."""
     lacking = {f.name for f in fields(kind) if f.default is MISSING}
     return frozenset(name for name in lacking if type(None) not in _types(kind)[name])
-
-
-def _figures(value: Any) -> bool:
-    return type(value) is dict and _NUMBERS.issuperset(map(type, value.values()))
-
-
-#: What tables take from a protocol.
-_PROTOCOL: Mapping[str, Callable[[Any], bool]] = {
-    "suite": lambda value: type(value) is str,
-    "remarks": lambda value: type(value) is list and {str}.issuperset(map(type, value)),
-    "floors_us": _figures,
-    "profiler": lambda value: (
-        type(value) is dict
-        and value.keys() == {"throughput_pct", "why_not"}
-        and _figures(value["throughput_pct"])
-        and type(value["why_not"]) is str
-    ),
-}
 
 
 def _finite(values: Mapping[str, Any]) -> bool:

@@ -70,6 +70,25 @@ class Arrays:
                 )
         return None
 
+    def arrived(self, sender: int, count: int) -> str | None:
+        """Why this rank's output does not begin with so many elements of what another had put in
+        at the last sample; None if it does."""
+        values = _values(self._stage.reduction, sender, (SAMPLES - 1) % TURNS, self._n)
+        return missing(self._stage, sender, _tiled(self._stage.reduction, values, count))
+
+
+def missing(stage: Stage, sender: int, values: Array) -> str | None:
+    """Why this rank's output does not begin with what another has put in; None if it does."""
+    windows, dtype, count = stage.windows, stage.reduction.dtype, len(values)
+    answer = windows.part(windows.layout.output, values.nbytes)
+    off = np.flatnonzero(stage.backend.download(answer, dtype.storage, count) != values)
+    if not len(off):
+        return None
+    return (
+        f"rank {windows.rank}: of {count} elements of rank {sender} element {off[0]} has not "
+        f"arrived, and {len(off) - 1} more"
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class Placed:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from cudareduce.backend import Backend, Launch, Program
+from cudareduce.backend import Backend, Launch, Program, Source
 from cudareduce.errors import BuildError, KernelFault
 from cudareduce.problem.dtypes import DType
 from cudareduce.problem.operators import Reduction
@@ -144,27 +144,38 @@ class Host:
 
 
 def peer_engines(stage: Stage, kernels: Sequence[Exchange], stumble: int = 0) -> list[Peer]:
-    """Kernels of ours as engines, compiled by rank 0 first, so that the others find what it has
-    made. Raises BuildError, EnvironmentProblem and RankLost."""
+    """Kernels of ours as engines. Raises BuildError, EnvironmentProblem and RankLost."""
     ranks = stage.meeting.size
     sources = [source(kernel, stage.reduction, ranks, stumble) for kernel in kernels]
-    if stage.meeting.rank > 0:
-        stage.meeting.barrier()
-    built = stage.backend.build(sources)
-    if stage.meeting.rank == 0:
-        stage.meeting.barrier()
-    programs = in_windows(stage, built)
+    programs = in_windows(stage, sources)
     return [Peer(stage, *pair) for pair in zip(kernels, programs, strict=True)]
 
 
-def in_windows(stage: Stage, built: Sequence[Program | BuildError | None]) -> list[Program]:
-    """Programs that know where the windows are, and whose they run in. Raises BuildError."""
+def in_windows(stage: Stage, sources: Sequence[Source]) -> list[Program]:
+    """Programs that know where the windows are, and whose they run in. Raises BuildError,
+    EnvironmentProblem and RankLost."""
     programs = []
-    for program in built:
+    for program in built(stage, sources):
         assert program is not None  # there was no deadline
         if isinstance(program, BuildError):
             raise program
-        program.set_constant("WINDOW", *stage.windows.addresses)
-        program.set_constant("RANK", stage.windows.rank)
-        programs.append(program)
+        programs.append(placed(stage, program))
     return programs
+
+
+def built(stage: Stage, sources: Sequence[Source]) -> list[Program | BuildError | None]:
+    """What comes of texts: compiled by rank 0 first, so that the others find what it has made.
+    Raises EnvironmentProblem and RankLost."""
+    if stage.meeting.rank > 0:
+        stage.meeting.barrier()
+    found = stage.backend.build(sources)
+    if stage.meeting.rank == 0:
+        stage.meeting.barrier()
+    return found
+
+
+def placed(stage: Stage, program: Program) -> Program:
+    """A program that knows where the windows are, and whose it runs in."""
+    program.set_constant("WINDOW", *stage.windows.addresses)
+    program.set_constant("RANK", stage.windows.rank)
+    return program

@@ -25,6 +25,10 @@ from cudareduce.several.collectives import COLLECTIVES, Collective
 
 #: Bytes of a load.
 PACK_BYTES = 16
+#: Bytes of an array that travels in packets at most: half of what travels are numbers.
+MOST_MAIL = 2**18
+#: The name of what picks among kernels of ours.
+AUTO = "auto"
 #: How long a rank waits on the device, in clocks of an SM, or ns of the emulator.
 PATIENCE = 10_000_000_000
 _DEVICE = Path(str(files("cudareduce.several"))) / "device"
@@ -75,6 +79,10 @@ def exchanges_of(folders: Sequence[Path]) -> dict[str, Exchange]:
             if path.stem in found:
                 raise UsageError(f"{path} and {found[path.stem].path} have the same name")
             new = _load(path)
+            if new.short == AUTO:
+                raise UsageError(
+                    f"{path}: peer:{AUTO} is what picks a kernel: give it another name"
+                )
             for old in found.values():
                 if (old.collective, old.short) == (new.collective, new.short):
                     raise UsageError(

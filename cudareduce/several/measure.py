@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 
-from cudareduce.backend import Program, TimedBackend
+from cudareduce.backend import TimedBackend
 from cudareduce.several.arrays import Arrays
-from cudareduce.several.engines import Stage, StreamEngine, in_windows
-from cudareduce.several.exchange import helper, vector_of
-from cudareduce.several.stopwatch import Batch, Enqueue, Entrant, Stopwatch
+from cudareduce.several.carried import aligning, carrying, helpers
+from cudareduce.several.engines import Stage, StreamEngine
+from cudareduce.several.stopwatch import Batch, Entrant, Stopwatch
 
 #: Rounds that are not counted: clocks rise, pages are mapped.
 UNCOUNTED = 2
-#: Launch shapes of what the links carry, in blocks of 512 threads for each SM, and the fewest bytes
-#: that tell it.
-_LINK_BLOCKS, _LINK_BYTES = 4, 2**24
+#: The fewest bytes that tell what links carry.
+_LINK_BYTES = 2**24
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,63 +43,48 @@ def measure(
 ) -> tuple[list[Measured], Links]:  # fmt: skip
     """All engines at all sizes; those of mail where the array has at most `most_mail` elements. All
     ranks do so together. Raises RankLost, OutOfMemory and KernelFault."""
-    align, both = aligned(stage), _links(stage)
+    align, both = aligning(stage), helpers(stage, "links.cu", "link_read", "link_write")
     found, links = [], Links()
     for n in sizes:
         some = [e for e in engines if not ((e.mail and n > most_mail) or e.why_not(n))]
         for engine in some:
             if engine.version:  # what a library makes ready at its first call may wait for a gate
                 engine.run(n, next(calls), 0)
-        last = n == max(sizes) and n * stage.reduction.dtype.size >= _LINK_BYTES
+        nbytes = n * stage.reduction.dtype.size
+        last = n == max(sizes) and nbytes >= _LINK_BYTES
         arrays = Arrays(stage, backend, n)
         entrants = {e.name: Entrant(partial(e.enqueue, n), arrays.within(e.windows)) for e in some}
         here = arrays.within(stage.windows)
-        ways = {program.entry: Entrant(_link(stage, program, n), here, judged=False)
+        ways = {program.entry: Entrant(carrying(stage, program, nbytes), here, unjudged)
                 for program in both if last}  # fmt: skip
         watch = Stopwatch(stage, backend, align)
         try:
-            taken = in_rounds(watch, entrants | ways, rounds, calls, progress)
+            taken = in_turn(watch, entrants | ways, rounds, calls, progress)
         finally:
             arrays.close()
         found += [Measured(name, n, taken[name]) for name in entrants]
         if ways:
-            nbytes = n * stage.reduction.dtype.size
             links = Links(*(_rate(nbytes, taken[way]) for way in ("link_read", "link_write")))
     return found, links
 
 
-def aligned(stage: Stage) -> Program:
-    """What all GPUs leave at one time, compiled, with the windows set."""
-    return _helpers(stage, ("align.cu", "align"))[0]
+def unjudged() -> None:
+    """Nothing: rates beside are a measure, and no answer."""
 
 
-def _links(stage: Stage) -> list[Program]:
-    """What reads and writes over the links."""
-    return _helpers(stage, ("links.cu", "link_read"), ("links.cu", "link_write"))
-
-
-def _helpers(stage: Stage, *wanted: tuple[str, str]) -> list[Program]:
-    ranks = stage.meeting.size
-    sources = [helper(file, entry, stage.reduction, ranks) for file, entry in wanted]
-    return in_windows(stage, stage.backend.build(sources))
-
-
-def _link(stage: Stage, program: Program, n: int) -> Enqueue:
-    parts, grid = stage.windows.layout, _LINK_BLOCKS * stage.backend.limits().sm_count
-    places = [parts.input, parts.output, -(-n // vector_of(stage.reduction))]
-    launch = stage.backend.launcher(program, grid, 512, places)
-    return lambda _: launch
-
-
-def in_rounds(
+def in_turn(
     watch: Stopwatch, entrants: dict[str, Entrant], rounds: int, calls: Iterator[int],
     progress: Callable[[], None],
 ) -> dict[str, tuple[Batch, ...]]:  # fmt: skip
-    """A batch of each entrant for each round, every other round backward."""
+    """A batch of each entrant for each round, every other round backward. A judge of its own looks
+    at the last one."""
     taken: dict[str, list[Batch]] = {name: [] for name in entrants}
     for number in range(-UNCOUNTED, rounds):
         for name in list(entrants)[:: -1 if number % 2 else 1]:
-            batch = watch.batch(entrants[name], calls)
+            entrant = entrants[name]
+            if entrant.judge and number < rounds - 1:
+                entrant = replace(entrant, judge=unjudged)
+            batch = watch.batch(entrant, calls)
             if number >= 0 or batch.wrong:
                 taken[name].append(batch)
         progress()

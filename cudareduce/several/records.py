@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any
 
 from cudareduce import __version__
 from cudareduce.backend import BackendName
@@ -26,8 +25,6 @@ _WIRE: dict[Collective, Callable[[int], float]] = {
     "reduce-scatter": lambda n: (n - 1) / n,
     "reduce": lambda n: 1.0,
 }
-#: Why there is no time.
-APART = "the ranks were apart in every sample: see what else runs on these GPUs"
 _UNKNOWN = Code()
 
 
@@ -68,20 +65,17 @@ class Recorder:
         """A record of an engine at a size, with what was measured of that code; without, if that
         was wrong or its ranks were apart in every sample."""
         plain = replace(self.verified(finding), n=measured.n)
-        batches = measured.batches
-        wrong = finding.wrong or next((batch.wrong for batch in batches if batch.wrong), None)
-        if wrong:
-            return replace(plain, verdict="fail", reason=wrong)
+        if finding.wrong:
+            return plain
         nbytes = measured.n * self.reduction.dtype.size
-        figures = times_of(batches, nbytes)
-        if not figures:
-            return replace(plain, reason=APART)
-        algbw = figures["gb_s"]
-        busbw = algbw * _WIRE[self.collective](self.ranks)
+        record = taken(plain, measured.batches, nbytes)
+        if record.gb_s is None:
+            return record
+        busbw = record.gb_s * _WIRE[self.collective](self.ranks)
         return replace(
-            plain, algbw_gb_s=algbw, busbw_gb_s=busbw,
+            record, algbw_gb_s=record.gb_s, busbw_gb_s=busbw,
             pct_link=links.write_gb_s and 100 * busbw / links.write_gb_s,
-            source_sha=code.source_sha, cubin_sha=code.cubin_sha, **figures,
+            source_sha=code.source_sha, cubin_sha=code.cubin_sha,
         )  # fmt: skip
 
     def on_host(self, finding: Finding, n: int, host_us: float) -> Record:
@@ -91,26 +85,30 @@ class Recorder:
         )
 
 
-def times_of(batches: Sequence[Batch], nbytes: int) -> dict[str, Any]:
-    """The fields that tell how long calls on so many bytes took; none where ranks were apart in
-    every sample."""
+def taken(plain: Record, batches: Sequence[Batch], nbytes: int) -> Record:
+    """A record with what was measured of calls on so many bytes; without, if an answer was wrong or
+    the ranks were apart in every sample."""
+    wrong = next((batch.wrong for batch in batches if batch.wrong), None)
+    if wrong:
+        return replace(plain, verdict="fail", reason=wrong)
     rounds = tuple(batch.median_us for batch in batches)
     times = known(rounds)
     if not times:
-        return {}
+        apart = "the ranks were apart in every sample: see what else runs on these GPUs"
+        return replace(plain, reason=apart)
     us = median(times)
     low, high = interval(times) or (None, None)
     sound = [time for batch in batches for time in batch.sound_us]
-    return {
-        "time_us": us, "time_us_low": low, "time_us_high": high, "time_us_min": min(sound),
-        "noise_pct": noise_pct(sound), "samples": len(sound), "rounds_us": rounds,
-        "discarded": sum(len(batch.times_us) - len(batch.sound_us) for batch in batches),
-        "host_us": median(batch.host_us for batch in batches),
-        "bytes": nbytes, "gb_s": _gb_s(nbytes, us), "gb_s_low": high and _gb_s(nbytes, high),
-        "gb_s_high": low and _gb_s(nbytes, low),
-        "skew_us": median(skew for batch in batches for skew in batch.skews_us),
-        "loop_us": median(batch.loop_us for batch in batches),
-    }  # fmt: skip
+    return replace(
+        plain, time_us=us, time_us_low=low, time_us_high=high, time_us_min=min(sound),
+        noise_pct=noise_pct(sound), samples=len(sound), rounds_us=rounds,
+        discarded=sum(len(batch.times_us) - len(batch.sound_us) for batch in batches),
+        host_us=median(batch.host_us for batch in batches),
+        bytes=nbytes, gb_s=_gb_s(nbytes, us), gb_s_low=high and _gb_s(nbytes, high),
+        gb_s_high=low and _gb_s(nbytes, low),
+        skew_us=median(skew for batch in batches for skew in batch.skews_us),
+        loop_us=median(batch.loop_us for batch in batches),
+    )  # fmt: skip
 
 
 def _gb_s(nbytes: int, us: float) -> float:

@@ -19,6 +19,8 @@ from cudareduce.backend import Launch, Program, TimedBackend
 from cudareduce.several.engines import Stage, look_for_those_who_gave_up
 from cudareduce.several.patience import patience
 
+#: Says why what a sample has left is wrong; None if it is right.
+Judge = Callable[[], str | None]
 #: A ready launch of the call of that number.
 Enqueue = Callable[[int], Launch]
 
@@ -69,11 +71,12 @@ class Subject(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """One that is timed, on a subject; what is not `judged` leaves no answer."""
+    """One that is timed, on a subject. What is no collective has a `judge` of its own, who looks in
+    place of the subject; no rank waits for another in it, and so all meet once more behind it."""
 
     enqueue: Enqueue
     subject: Subject
-    judged: bool = True
+    judge: Judge | None = None
 
 
 class Stopwatch:
@@ -85,13 +88,11 @@ class Stopwatch:
 
     def batch(self, entrant: Entrant, calls: Iterator[int]) -> Batch:
         """Some samples, and a loop."""
-        enqueue, subject = entrant.enqueue, entrant.subject
-        launches = [enqueue(next(calls)) for _ in range(SAMPLES)]
-        marks, host_us = self._samples(launches, subject, calls)
+        marks, host_us = self._samples(entrant, calls)
         own = [self._backend.elapsed_us(start, end) for start, end in marks]
-        every = self._stage.meeting.everybody([own, subject.wrong() if entrant.judged else None])
+        every = self._stage.meeting.everybody([own, (entrant.judge or entrant.subject.wrong)()])
         by_sample = list(zip(*(times for times, _ in every), strict=True))
-        loop = self._loop_us([enqueue(next(calls)) for _ in range(IN_A_LOOP)], calls)
+        loop = self._loop_us([entrant.enqueue(next(calls)) for _ in range(IN_A_LOOP)], calls)
         return Batch(
             times_us=tuple(map(max, by_sample)),
             skews_us=tuple(max(times) - min(times) for times in by_sample),
@@ -101,19 +102,22 @@ class Stopwatch:
         )
 
     def _samples(
-        self, launches: Sequence[Launch], subject: Subject, calls: Iterator[int]
+        self, entrant: Entrant, calls: Iterator[int]
     ) -> tuple[list[tuple[Any, Any]], float]:
         """The events of samples that have taken place, and the host's us for a call."""
+        launches = [entrant.enqueue(next(calls)) for _ in range(SAMPLES)]
         marks, spent = [], 0.0
         with self._held():
             for k, launch in enumerate(launches):
-                subject.prepare(k)
+                entrant.subject.prepare(k)
                 start = self._start(next(calls))
                 began = self._backend.host_us()
                 launch()
                 spent += self._backend.host_us() - began
                 marks.append((start, self._backend.mark()))
-                subject.keep(k)
+                if entrant.judge:  # nobody changes what another one still moves
+                    self._align_all(next(calls))
+                entrant.subject.keep(k)
         return marks, spent / SAMPLES
 
     def _loop_us(self, launches: Sequence[Launch], calls: Iterator[int]) -> float:
@@ -141,6 +145,10 @@ class Stopwatch:
 
     def _start(self, number: int) -> Any:
         """An event that all ranks reach at one time."""
+        self._align_all(number)
+        return self._backend.mark()
+
+    def _align_all(self, number: int) -> None:
+        """Let this stream wait for those of all ranks."""
         places = [self._stage.windows.layout.start, number]
         self._backend.launcher(self._align, 1, 32, places)()
-        return self._backend.mark()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
@@ -14,9 +13,9 @@ from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Record
 from cudareduce.several.arrival import meet
-from cudareduce.several.command import meeting_place
 from cudareduce.several.meeting import Meeting
 from cudareduce.several.place import place
+from cudareduce.several.ranks import meeting_place, of_one_mind
 from cudareduce.several.start import start
 
 #: From the best verdict to the worst: what all have of a row is the worst that one has.
@@ -51,17 +50,15 @@ def bench_streams_of_ranks(request: StreamsRequest) -> int:
         own = replace(bench, machine=machine)
         if meeting.rank:
             own = replace(own, machine=replace(machine, quiet=True), outputs=Outputs())
-        _agree(request, meeting)
+        of_one_mind(meeting, _asked(request))
         return bench_streams(replace(request.stream, bench=own), Ranks(meeting))
 
 
-def _agree(request: StreamsRequest, meeting: Meeting) -> None:
-    """A UsageError where ranks were asked for different things: they would wait for each other."""
+def _asked(request: StreamsRequest) -> list[Any]:
+    """What must be the same for all ranks."""
     bench = request.stream.bench
-    asked = [bench.selection.kernels, bench.problem.n, bench.problem.op, bench.problem.dtype,
-             request.stream.source, request.stream.chunk, bench.timing.rounds]  # fmt: skip
-    if len({json.dumps(each) for each in meeting.everybody(asked)}) > 1:
-        raise UsageError("ranks were asked for different things: start all with the same command")
+    return [bench.selection.kernels, bench.problem.n, bench.problem.op, bench.problem.dtype,
+            request.stream.source, request.stream.chunk, bench.timing.rounds]  # fmt: skip
 
 
 class Ranks:

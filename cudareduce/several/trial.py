@@ -14,18 +14,17 @@ from cudareduce.backend import Backend
 from cudareduce.gpu.peer_memory import IpcMemory
 from cudareduce.problem.operators import Reduction
 from cudareduce.results.record import Record
+from cudareduce.several.choice import Auto
 from cudareduce.several.collectives import Collective
-from cudareduce.several.engines import Code, Engine, Host, Stage, StreamEngine, peer_engines
+from cudareduce.several.engines import Code, Engine, Host, Peer, Stage, StreamEngine, peer_engines
 from cudareduce.several.examine import STUMBLE, Finding, examine
-from cudareduce.several.exchange import Exchange, vector_of
+from cudareduce.several.exchange import MOST_MAIL, Exchange, vector_of
 from cudareduce.several.library_engines import Skip, Wanted, library_engines
 from cudareduce.several.measure import UNCOUNTED, Links, measure
 from cudareduce.several.meeting import Meeting
 from cudareduce.several.records import Recorder
 from cudareduce.several.windows import Allocate, device_windows, layout, mapped_windows
 
-#: Bytes of an array that travels in packets at most: half of what travels are numbers.
-_MOST_MAIL = 2**18
 #: Bytes of arrays that are verified by themselves at most, where timed calls verify the others; and
 #: of those that the host is timed with.
 _ALONE_BYTES, _HOST_BYTES = 2**24, 2**22
@@ -34,11 +33,13 @@ _HOST_CALLS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What is tried: a collective by some kernels, by libraries, and by the host, on arrays of
-    `sizes` elements; in `rounds` rounds if it is `timed`."""
+    """What is tried: a collective by some kernels, by what picks one of those in `auto`, by
+    libraries, and by the host, on arrays of `sizes` elements; in `rounds` rounds if it is
+    `timed`."""
 
     collective: Collective
     kernels: tuple[Exchange, ...]
+    auto: tuple[Exchange, ...] = ()
     libraries: tuple[Wanted, ...] = ()
     by_host: bool
     sizes: tuple[int, ...]
@@ -70,10 +71,10 @@ def tried(
             progress()
             return [*(recorder.verified(finding) for finding, _ in findings), *skips], Links()
         right = {finding.engine: finding for finding, _ in findings if not finding.wrong}
-        ours = peer_engines(stage, trial.kernels)
+        ours = _ours(trial, stage)
         engines: list[StreamEngine] = [*ours, *libraries]
         engines = [engine for engine in engines if engine.name in right]
-        most_mail = _MOST_MAIL // reduction.dtype.size
+        most_mail = MOST_MAIL // reduction.dtype.size
         measured, links = measure(
             stage, timed, engines, trial.sizes, most_mail, trial.rounds, calls, progress
         )
@@ -96,15 +97,26 @@ def _findings(
     """What came of each engine that takes one of the sizes, one after the other, in builds that
     stumble."""
     size = stage.reduction.dtype.size
-    engines: list[Engine] = [*peer_engines(stage, trial.kernels, STUMBLE), *libraries]
+    engines: list[Engine] = [*_ours(trial, stage, STUMBLE), *libraries]
     alone = _ALONE_BYTES // size
     alone -= alone % (vector_of(stage.reduction) * stage.meeting.size)  # equal shares
     for engine in [*engines, *([Host(stage)] if trial.by_host else [])]:
-        most = _MOST_MAIL // size if engine.mail else max(trial.sizes)
+        most = MOST_MAIL // size if engine.mail else max(trial.sizes)
         most = min(most, alone) if stage.backend.timed() else most
         asked = sorted({min(n, most) for n in trial.sizes if not engine.why_not(n)})
         if asked:
             yield examine(stage, engine, asked, calls), engine
+
+
+def _ours(trial: Trial, stage: Stage, stumble: int = 0) -> list[Peer | Auto]:
+    """Kernels of ours, and what picks among them. Raises BuildError."""
+    more = [kernel for kernel in trial.auto if kernel not in trial.kernels]
+    peers = peer_engines(stage, [*trial.kernels, *more], stumble)
+    named: list[Peer | Auto] = [*peers[: len(trial.kernels)]]
+    if not trial.auto:
+        return named
+    names = {f"peer:{kernel.short}": kernel.short for kernel in trial.auto}
+    return [*named, Auto(stage, {names[p.name]: p for p in peers if p.name in names})]
 
 
 def _skips(
@@ -146,7 +158,7 @@ def _stage(
     size = reduction.dtype.size
     nbytes = max(trial.sizes) * size
     words = -(-size // 4)
-    mail = 2 * meeting.size * min(nbytes, _MOST_MAIL) // size * words * 8
+    mail = 2 * meeting.size * min(nbytes, MOST_MAIL) // size * words * 8
     parts = layout(meeting.size, nbytes, mail)
     made = (
         device_windows(meeting, parts, allocate) if backend.timed()

@@ -72,16 +72,16 @@ class Windows:
         are cleared."""
         return self.part(0, 8)
 
-    def part(self, offset: int, nbytes: int) -> Part:
-        """Some bytes of the own window."""
-        return Part(self.addresses[self.rank] + offset, nbytes)
+    def part(self, offset: int, nbytes: int, rank: int | None = None) -> Part:
+        """Some bytes of the own window, or of another rank's."""
+        return Part(self.addresses[self.rank if rank is None else rank] + offset, nbytes)
 
 
 @contextmanager
 def mapped_windows(meeting: Meeting, parts: Layout) -> Iterator[Windows]:
     """Windows in files that the processes of one host map; cleared. Raises RankLost, and
     EnvironmentProblem where ranks are on several hosts."""
-    _check_host(meeting)
+    check_host(meeting)
     with temporary_folder() as folder:
         own = Path(folder, "window")
         try:
@@ -132,7 +132,7 @@ Allocate = Callable[[int], PeerMemory]
 def device_windows(meeting: Meeting, parts: Layout, allocate: Allocate) -> Iterator[Windows]:
     """Windows in the memory of each rank's GPU; cleared. Raises RankLost, OutOfMemory, and
     EnvironmentProblem where one cannot address another's."""
-    _check_host(meeting)
+    check_host(meeting)
     own = allocate(parts.nbytes)
     try:
         handles = meeting.everybody(own.handle.hex())
@@ -148,7 +148,8 @@ def device_windows(meeting: Meeting, parts: Layout, allocate: Allocate) -> Itera
         own.free()
 
 
-def _check_host(meeting: Meeting) -> None:
+def check_host(meeting: Meeting) -> None:
+    """Raises EnvironmentProblem where ranks are on several hosts, and RankLost."""
     hosts = sorted(set(meeting.everybody(socket.gethostname())))
     if len(hosts) > 1:
         raise EnvironmentProblem(

@@ -565,7 +565,7 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda d: d["records"][3].update(rounds_us=["a"]),
         "rounds_us is not a list of numbers",
     ),
-    "one rank": (lambda d: d["records"][3].update(ranks=1), "ranks is 1"),
+    "no rank": (lambda d: d["records"][3].update(ranks=0), "ranks is 0"),
     "no busbw": (lambda d: d["records"][3].update(busbw_gb_s=-3.0), "busbw_gb_s is -3"),
     "twice": (lambda d: d["records"].append(d["records"][3]), "is a second one of"),
     "emulated, with a time": (lambda d: d["records"][3].update(backend="cpu"), "from the backend"),

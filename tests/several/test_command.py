@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cudareduce.results.store import load
 from cudareduce.several.collectives import COLLECTIVES
 from cudareduce.several.exchange import load_exchanges
 from cudareduce.several.start import _wait
@@ -121,6 +122,25 @@ def test_a_kernel_of_ones_own(collective: Ranks, tmp_path: Path) -> None:
     assert err.count("was not declared in this scope") == 1
 
 
+def test_what_picks_a_kernel(collective: Ranks, tmp_path: Path) -> None:
+    """It is right at all sizes, whichever it takes, and says which that is at the largest."""
+    file = tmp_path / "auto.json"
+    for n, taken in (("10,5000", "peer:packets"), ("5000,70000", "peer:one_shot")):
+        code, out, err = collective("all-reduce", "--engine", "peer:auto", "--n", n, "--json", file)
+        assert code == 0, out + err
+        assert f"peer:auto took {taken} at " in out
+        (record,) = load(file).records
+        assert (record.engine, record.chosen, record.distinct) == ("peer:auto", taken, 1)
+
+
+def test_a_file_cannot_take_its_name(collective: Ranks, tmp_path: Path) -> None:
+    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
+    (tmp_path / "all_reduce_auto.cu").write_text(text.replace("_one_shot", "_auto"))
+    code, out, err = collective("all-reduce", "--kernels", tmp_path)
+    assert (code, out) == (2, "")
+    assert "peer:auto is what picks a kernel: give it another name" in err
+
+
 def edited(folder: Path, old: str, new: str) -> tuple[object, ...]:
     """What asks for a kernel of one's own, with a fault."""
     text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
@@ -171,7 +191,7 @@ def test_ranks_that_were_asked_for_different_things(home: dict[str, str], tmp_pa
         (("all-reduce", "--engine", "nccl2"), "there is no 'nccl2' for all-reduce: peer:one_shot"),
         (
             ("reduce", "--engine", "peer:one_shot"),
-            "for reduce: peer:to_root, nccl, nccl-symm, torch, host",
+            "for reduce: peer:to_root, peer:auto, nccl, nccl-symm, torch, host",
         ),
         (("all-gather",), "is not one of"),
         (("all-reduce", "--nccl", "/no/such"), "--nccl /no/such: there is no such file"),

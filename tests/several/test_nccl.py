@@ -18,6 +18,7 @@ from cudareduce.several.collectives import COLLECTIVES, Collective
 from cudareduce.several.command import CollectiveRequest, libraries_of
 from cudareduce.several.library_engines import Wanted
 from cudareduce.several.nccl import Nccl, load, version_text
+from cudareduce.several.ranks import Ranks
 from tests.several.nccls import Asked, compiled, together
 from tests.simulate import H200
 
@@ -170,16 +171,18 @@ def test_nccl_is_among_the_engines_where_there_are_times(
     def asked(*engine: str, files: tuple[Path, ...] = ()) -> CollectiveRequest:
         return CollectiveRequest(
             collective="all-reduce", n=(8,), op="sum", dtype=("float32",), engine=engine,
-            nccl=files, ranks=None, backend="auto", rounds=9, meet=None, folders=(),
-            no_cache=False, quiet=False, argv=(), outputs=Outputs(),
+            nccl=files, rounds=9, folders=(), outputs=Outputs(),
+            among=Ranks(
+                ranks=None, backend="auto", meet=None, no_cache=False, quiet=False, argv=()
+            ),
         )  # fmt: skip
 
     found = Wanted("nccl", "nccl")
     monkeypatch.setattr("cudareduce.several.command.load", lambda path: load(nccl))
-    assert libraries_of(asked(), timed=True) == ((found,), ())
-    assert libraries_of(asked(), timed=False) == ((), ())
-    assert libraries_of(asked("host"), timed=True) == ((), ())
-    assert libraries_of(asked("nccl"), timed=False) == ((found,), ())
+    assert libraries_of(asked(), timed=True) == ((found,), "")
+    assert libraries_of(asked(), timed=False) == ((), "")
+    assert libraries_of(asked("host"), timed=True) == ((), "")
+    assert libraries_of(asked("nccl"), timed=False) == ((found,), "")
     assert libraries_of(asked(files=(nccl,)), timed=True)[0] == (replace(found, file=nccl),)
 
     def none(path: Path | None) -> Nccl:
@@ -187,7 +190,7 @@ def test_nccl_is_among_the_engines_where_there_are_times(
 
     monkeypatch.setattr("cudareduce.several.command.load", none)
     assert libraries_of(asked(), timed=True) == (
-        (), ("NCCL is not among the engines: there is no NCCL here: so install it.",),
+        (), "NCCL is not among the engines: there is no NCCL here: so install it."
     )  # fmt: skip
 
 

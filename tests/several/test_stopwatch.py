@@ -38,8 +38,8 @@ def _one(asked: Asked) -> list[Record]:
     gpu = FakeGpu(asked.folder, factors=asked.factors or {}, noise=0.0, threads=1)
     known = of_collective(load_exchanges(asked.kernels), "all-reduce")
     chosen = tuple(k for k in known.values() if k.wrong is None)
-    asks = Trial(collective="all-reduce", kernels=chosen, by_host=True, sizes=SIZES, timed=True,
-                 rounds=2)  # fmt: skip
+    asks = Trial(collective="all-reduce", kernels=chosen, auto=chosen[:1], by_host=True,
+                 sizes=SIZES, timed=True, rounds=2)  # fmt: skip
     steps: list[None] = []
     here = Place("cudareduce", asked.rank, 2, asked.rank, "a job")
     with gpu, meet(here, str(asked.folder / "m")) as met:
@@ -70,8 +70,8 @@ def test_engines_have_times_and_skews(folder: Path) -> None:
     slow = {"all_reduce_two_shot": 1.05}
     records = together(Asked(0, folder), slow)
     timed = {(r.engine, r.n): r for r in records if r.time_us}
-    assert set(timed) == {(f"peer:{name}", n) for name in ("one_shot", "packets", "two_shot")
-                          for n in SIZES}  # fmt: skip
+    names = ("auto", "one_shot", "packets", "two_shot")
+    assert set(timed) == {(f"peer:{name}", n) for name in names for n in SIZES}
     for (engine, n), r in timed.items():
         assert (r.verdict, r.ranks, len(r.rounds_us), r.samples) == ("pass", 2, 2, 16)
         assert r.time_us and r.algbw_gb_s == pytest.approx(4 * n / r.time_us / 1e3)

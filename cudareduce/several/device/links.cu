@@ -1,19 +1,30 @@
-// What the links carry while all ranks do the same to their neighbours: the most that an exchange can reach.
-// Both go tile by tile, as those that fold do.
+// What a link carries: this rank's array goes to the next rank, or the next rank's comes here. All ranks at once do
+// what an exchange does at most. Tile by tile, several loads under way, as those that fold go.
 __device__ unsigned beyond() { return (RANK[0] + 1) % RANKS; }
+
+__device__ void carry(const uint4 *from, uint4 *to, size_t packs)
+{
+    constexpr unsigned THREADS = 512, LOADS = 4, TILE = LOADS * THREADS;
+    for (size_t tile = blockIdx.x * TILE; tile < packs; tile += (size_t)gridDim.x * TILE) {
+        const size_t first = tile + threadIdx.x;
+        uint4 of[LOADS];
+#pragma unroll
+        for (unsigned l = 0; l < LOADS; l++)
+            if (first + l * THREADS < packs)
+                of[l] = from[first + l * THREADS];
+#pragma unroll
+        for (unsigned l = 0; l < LOADS; l++)
+            if (first + l * THREADS < packs)
+                to[first + l * THREADS] = of[l];
+    }
+}
 
 extern "C" __global__ void __launch_bounds__(512) link_write(size_t in, size_t out, size_t packs)
 {
-    const uint4 *mine = at<uint4>(RANK[0], in);
-    uint4 *theirs = at<uint4>(beyond(), out);
-    for (size_t p = blockIdx.x * 512 + threadIdx.x; p < packs; p += (size_t)gridDim.x * 512)
-        theirs[p] = mine[p];
+    carry(at<uint4>(RANK[0], in), at<uint4>(beyond(), out), packs);
 }
 
 extern "C" __global__ void __launch_bounds__(512) link_read(size_t in, size_t out, size_t packs)
 {
-    const uint4 *theirs = at<uint4>(beyond(), in);
-    uint4 *mine = at<uint4>(RANK[0], out);
-    for (size_t p = blockIdx.x * 512 + threadIdx.x; p < packs; p += (size_t)gridDim.x * 512)
-        mine[p] = theirs[p];
+    carry(at<uint4>(beyond(), in), at<uint4>(RANK[0], out), packs);
 }

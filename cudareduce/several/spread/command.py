@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,9 +24,9 @@ from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
 from cudareduce.several.arrival import meet
-from cudareduce.several.command import SHARED, meeting_place
 from cudareduce.several.meeting import Meeting
 from cudareduce.several.place import Place, place
+from cudareduce.several.ranks import SHARED, meeting_place, of_one_mind
 from cudareduce.several.spread.content import OPS
 from cudareduce.several.spread.records import SpreadRecorder
 from cudareduce.several.spread.trial import Tried, steps, tried
@@ -113,7 +112,7 @@ def _take_part(request: SpreadRequest, meeting: Meeting, here: Place) -> int:
     if first:
         bench.outputs.check(*(choice.kernel.path for choice in choices))
     with opened(machine, settings) as session:
-        _agree(request, choices, session, meeting)
+        of_one_mind(meeting, _asked(choices, session))
         lonely = all(meeting.everybody(here.local_rank < gpus))
         timed = session.spec.timed and lonely
         if session.spec.timed and not lonely:
@@ -171,27 +170,20 @@ def _why_not(case: Case) -> str:
     return "has no header: with one its answer is of the type Out, which others are added to"
 
 
-def _agree(
-    request: SpreadRequest, choices: Sequence[Choice], session: Session, meeting: Meeting
-) -> None:
-    """A UsageError where ranks were asked for different things: they would not meet in a call."""
+def _asked(choices: Sequence[Choice], session: Session) -> list[Any]:
+    """What must be the same for all ranks."""
     settings = session.settings
-    asked = [
+    return [
         [choice.kernel.id + choice.kernel.sha for choice in choices], list(settings.sizes),
         [f"{r.op.name} {r.dtype.name} {r.acc.name}" for r in settings.reductions],
         settings.rounds, settings.block, settings.items, session.backend.name,
     ]  # fmt: skip
-    if len({json.dumps(each) for each in meeting.everybody(asked)}) > 1:
-        raise UsageError(
-            "ranks were asked for different things: start all with the same command, and the "
-            "same kernels"
-        )
 
 
 def _protocol(request: SpreadRequest, *, timed: bool) -> dict[str, Any]:
     """How it was measured, and what was asked for."""
     return {
-        "kernels": list(request.bench.selection.kernels or ("all",)), "gpus": request.gpus,
+        "kernels": list(request.bench.selection.kernels or ("all",)), "ranks": request.gpus,
         "rounds": request.bench.timing.rounds if timed else None, "samples": SAMPLES,
         "loop": IN_A_LOOP,
     }  # fmt: skip

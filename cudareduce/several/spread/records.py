@@ -11,7 +11,7 @@ from cudareduce.bench.records import chosen_of
 from cudareduce.intervals import known
 from cudareduce.results.record import Record
 from cudareduce.several.examine import REPEATS
-from cudareduce.several.records import APART, times_of
+from cudareduce.several.records import taken
 from cudareduce.several.spread.share import cold
 from cudareduce.several.spread.trial import Tried
 from cudareduce.several.spread.ways import Local
@@ -33,7 +33,6 @@ class SpreadRecorder:
     def _record(self, one: Tried, alone: Tried | None) -> Record:
         case, finding = one.case, one.finding
         wrong = finding.wrong if finding else None
-        wrong = wrong or next((batch.wrong for batch in one.batches if batch.wrong), None)
         verdict = "skip" if one.refusal else "fail" if wrong else "pass"
         shares = self.n * case.reduction.dtype.size / self.ranks
         plain = Record(
@@ -50,8 +49,6 @@ class SpreadRecorder:
         )  # fmt: skip
         if verdict != "pass" or not one.batches:
             return replace(plain, host_us=one.host_us)
-        figures = times_of(one.batches, self.n * case.reduction.dtype.size)
-        if not figures:
-            return replace(plain, reason=APART)
+        record = taken(plain, one.batches, self.n * case.reduction.dtype.size)
         times = known(tuple(batch.median_us for batch in alone.batches)) if alone else ()
-        return replace(plain, local_us=median(times) if times else None, **figures)
+        return replace(record, local_us=median(times) if times and record.time_us else None)

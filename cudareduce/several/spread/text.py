@@ -12,7 +12,8 @@ from cudareduce.launch.plan import Plan
 from cudareduce.launch.prelude import Stage as PassStage
 from cudareduce.launch.prelude import Unit, prelude, source
 from cudareduce.problem.operators import Reduction
-from cudareduce.several.engines import Stage, in_windows
+from cudareduce.several import engines
+from cudareduce.several.engines import Stage
 from cudareduce.several.exchange import device_text, helper_source, shared
 
 #: What each pass leaves where no answer is to be made of it.
@@ -57,21 +58,12 @@ def texts(case: Case, plan: Plan, ranks: int, stumble: int = 0) -> Texts:
 
 
 def built(stage: Stage, case: Case, plan: Plan, stumble: int = 0) -> Built | str:
-    """All of it, compiled by rank 0 first, or why the kernel leaves no partial. Raises RankLost."""
-    meeting = stage.meeting
-    if meeting.rank > 0:
-        meeting.barrier()
-    wanted = texts(case, plan, meeting.size, stumble)
-    every = [*wanted.alone.values(), *wanted.fused.values(), wanted.behind, wanted.gathered]
-    found = dict(zip(every, stage.backend.build(every), strict=True))
-    if meeting.rank == 0:
-        meeting.barrier()
-    return _built(stage, wanted, found)
-
-
-def _built(
-    stage: Stage, wanted: Texts, found: Mapping[Source, Program | BuildError | None]
-) -> Built | str:
+    """All of it, compiled, or why the kernel leaves no partial. Raises BuildError,
+    EnvironmentProblem and RankLost."""
+    wanted = texts(case, plan, stage.meeting.size, stumble)
+    every = [*wanted.alone.values(), *wanted.fused.values()]
+    found = dict(zip(every, engines.built(stage, every), strict=True))
+    behind, gathered = engines.in_windows(stage, [wanted.behind, wanted.gathered])
     for error in map(found.get, wanted.alone.values()):
         if isinstance(error, BuildError):
             return f"does not compile where it is to leave a partial: {_first_error(error)}"
@@ -81,8 +73,8 @@ def _built(
         why_not = "does more with its answer than to assign it once"
     elif wanted.fused:
         handing = _programs(wanted.fused, found)
-        in_windows(stage, list(handing.values()))
-    behind, gathered = in_windows(stage, [found[wanted.behind], found[wanted.gathered]])
+        for program in handing.values():
+            engines.placed(stage, program)
     return Built(_programs(wanted.alone, found), why_not or handing, behind, gathered)
 
 

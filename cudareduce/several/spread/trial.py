@@ -11,15 +11,16 @@ from cudareduce.gpu.peer_memory import IpcMemory
 from cudareduce.launch.case import Case
 from cudareduce.problem.operators import Reduction
 from cudareduce.several.arrays import TURNS
+from cudareduce.several.carried import aligning
 from cudareduce.several.engines import Stage
 from cudareduce.several.examine import Finding
-from cudareduce.several.measure import UNCOUNTED, aligned, in_rounds
+from cudareduce.several.measure import UNCOUNTED, in_turn, unjudged
 from cudareduce.several.meeting import Meeting
 from cudareduce.several.spread.content import Content
 from cudareduce.several.spread.examine import examined
 from cudareduce.several.spread.share import Share, Timed, cleared, on_share
 from cudareduce.several.spread.ways import Host, Local, Way
-from cudareduce.several.stopwatch import SAMPLES, Batch, Enqueue, Entrant, Stopwatch
+from cudareduce.several.stopwatch import SAMPLES, Batch, Enqueue, Entrant, Judge, Stopwatch
 from cudareduce.several.trial import by_host_clock
 from cudareduce.several.windows import Allocate, device_windows, layout, mapped_windows
 
@@ -99,11 +100,11 @@ def _timed(
         keys = dict(_entrants(on, right))
         subject = Timed(stage, on, contents, SAMPLES)
         try:
-            watch = Stopwatch(stage, backend, aligned(stage))
+            watch = Stopwatch(stage, backend, aligning(stage))
             named = {str(k): key for k, key in enumerate(keys)}
-            entrants = {name: Entrant(keys[key], subject, judged=key[1] != Local.name)
+            entrants = {name: Entrant(keys[key], subject, _judge(key[1]))
                         for name, key in named.items()}  # fmt: skip
-            taken = in_rounds(watch, entrants, rounds, count(1), progress)
+            taken = in_turn(watch, entrants, rounds, count(1), progress)
         finally:
             subject.close()
         figures: Figures = {key: (taken[name], None) for name, key in named.items()}
@@ -112,6 +113,11 @@ def _timed(
                 host = next(turns[0] for turns in ways if turns[0].name == Host.name)
                 figures[case, Host.name] = (), by_host_clock(stage, host.run)
         return figures, on.refusals
+
+
+def _judge(way: str) -> Judge | None:
+    """Shares alone leave no answer."""
+    return unjudged if way == Local.name else None
 
 
 def _entrants(

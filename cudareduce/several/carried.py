@@ -1,0 +1,33 @@
+"""What links carry: this rank's array to the next rank's output, or the next rank's to its own, as
+measurements of several ranks enqueue it."""
+
+from __future__ import annotations
+
+from cudareduce.backend import Program
+from cudareduce.several.engines import Stage, in_windows
+from cudareduce.several.exchange import PACK_BYTES, helper
+from cudareduce.several.stopwatch import Enqueue
+
+#: Threads of a block of links.cu, and how many blocks an SM is given where nobody says.
+THREADS, _BLOCKS = 512, 4
+
+
+def aligning(stage: Stage) -> Program:
+    """What all ranks leave at one time, compiled. Raises BuildError."""
+    return helpers(stage, "align.cu", "align")[0]
+
+
+def helpers(stage: Stage, file: str, *entries: str) -> list[Program]:
+    """Kernels of one of our files that exchange nothing, compiled, with the windows set. Raises
+    BuildError."""
+    sources = [helper(file, entry, stage.reduction, stage.meeting.size) for entry in entries]
+    return in_windows(stage, sources)
+
+
+def carrying(stage: Stage, program: Program, nbytes: int, blocks: int | None = None) -> Enqueue:
+    """Calls of a kernel of links.cu on so many bytes, by as many blocks as fill the GPU, or by so
+    many."""
+    parts, grid = stage.windows.layout, blocks or _BLOCKS * stage.backend.limits().sm_count
+    places = [parts.input, parts.output, -(-nbytes // PACK_BYTES)]
+    launch = stage.backend.launcher(program, grid, THREADS, places)
+    return lambda _: launch

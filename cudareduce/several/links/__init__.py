@@ -1,0 +1,1 @@
+"""What lies between the GPUs of several ranks, and what it carries."""
