@@ -62,7 +62,7 @@ def thresholds_of(
     judging: Judging, registry: Registry, records: Sequence[Record], named: Iterable[str] = ()
 ) -> Thresholds:
     """Those asked for, of the kernels that there are, that a run holds, or that are `named`."""
-    held = (record.engine or record.kernel for record in records)
+    held = (name for record in records for name in (record.kernel, record.engine) if name)
     known = dict.fromkeys([*registry.names, *held, *named])
     return load_thresholds(judging.thresholds, judging.threshold, known)
 

@@ -246,7 +246,7 @@ def _row(old: Record | None, new: Record | None, change: Change | None, rules: R
     if old.verdict != "pass":
         was = "wrong" if old.verdict == "fail" else "skipped"
         return Row(old, new, "NEW", f"it was {was} in the baseline")
-    threshold = rules.thresholds.of(new.engine or new.kernel)
+    threshold = rules.thresholds.of(new.kernel, new.engine)
     if rules.same_code and _twins(old, new) and old.time_us and new.time_us:
         return Row(old, new, "SAME", SAME_CODE, threshold, change)
     verdict, reason = _judge(old, new, change, threshold, rules)

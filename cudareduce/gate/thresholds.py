@@ -28,11 +28,17 @@ class Thresholds:
     default: float = DEFAULT
     by_kernel: tuple[tuple[str, float], ...] = ()
 
-    def of(self, kernel: str) -> float:
-        """The threshold of a kernel: under its own name, else the first pattern, else the rest."""
-        exact = [value for name, value in self.by_kernel if name == kernel]
-        matching = [value for name, value in self.by_kernel if fnmatchcase(kernel, name)]
-        return (exact or matching or [self.default])[0]
+    def of(self, kernel: str, engine: str | None = None) -> float:
+        """The threshold of a kernel: under its own name, else the first pattern, else the rest. Of
+        a collective the engine's comes before that."""
+        for called in (engine, kernel):
+            exact = [value for name, value in self.by_kernel if name == called]
+            matching = [
+                value for name, value in self.by_kernel if called and fnmatchcase(called, name)
+            ]
+            if exact or matching:
+                return (exact or matching)[0]
+        return self.default
 
 
 def parse_threshold(text: Any) -> float:

@@ -154,7 +154,7 @@ def _check(record: Record) -> None:
         if value not in known:
             raise UsageError(
                 f"the baseline holds {value!r}, which is no {what} of `collective`: measure again "
-                "with it, and compare the two files"
+                "with the command that wrote it, and compare the two files"
             )
     if record.n < 1 or not record.engine or "," in record.engine:
         raise UsageError(

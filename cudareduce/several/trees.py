@@ -94,7 +94,9 @@ def _judged(
 ) -> int:
     """What rank 0 of a launcher does, or who was started alone; the exit code."""
     remeasuring, registry = request.remeasuring, load_registry()
-    thresholds = thresholds_of(request.judging, registry, (), pairs.here.values())
+    thresholds = thresholds_of(
+        request.judging, registry, (), (*remeasuring.kernels, *pairs.here.values())
+    )
     rules = Rules(thresholds, paired=True, same_code=not request.judging.no_same_code)
     device = device_of(jobs[0].ranks, remeasuring)
     rounds, looks = remeasuring.rounds or DEFAULT_ROUNDS, looks_of(rules, remeasuring)

@@ -213,6 +213,10 @@ def test_a_threshold_of_its_own(check: Call, tmp_path: Path) -> None:
     limits.write_text('[kernel]\n"peer:two_shot" = "30%"\n')
     slow = Machine(1, {"peer:two_shot": 1.2}, {"peer:two_shot": "new"})
     assert check(stored(Machine()), slow, "--thresholds", limits)[0] == 0
+    limits.write_text('[kernel]\nall-reduce = "30%"\n')
+    assert check(stored(Machine()), slow, "--thresholds", limits)[0] == 0
+    limits.write_text('[kernel]\nall-reduce = "30%"\n"peer:two*" = "3%"\n')
+    assert check(stored(Machine()), slow, "--thresholds", limits)[0] == 1
 
 
 def test_ranks_that_are_lost(check: Call, tmp_path: Path) -> None:
