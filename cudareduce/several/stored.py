@@ -13,6 +13,7 @@ from cudareduce.gate.request import Remeasuring
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.report.sections import first_few
 from cudareduce.results.record import Record, Run
+from cudareduce.several.choice import Auto
 from cudareduce.several.collectives import OPS, Collective
 from cudareduce.several.command import check_room
 from cudareduce.several.exchange import load_exchanges
@@ -141,6 +142,7 @@ def _still_there(
     exchanges = load_exchanges(remeasuring.folders)
     known = {f"peer:{kernel.short}" for kernel in exchanges.values()
              if kernel.collective == collective}  # fmt: skip
+    known.add(Auto.name)
     return tuple(name for name in engines if not name.startswith("peer:") or name in known)
 
 

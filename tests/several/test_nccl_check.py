@@ -127,9 +127,9 @@ def test_what_ranks_are_started_with(
     monkeypatch.setattr(nccl_check, "most_ranks", lambda: 2)
     given: list[dict[str, object]] = []
 
-    def started(size: int, argv: list[str], *, prints: bool) -> int:
+    def started(size: int, argv: list[str], *, printing: bool) -> int:
         given.append(collective.make_context("collective", argv[1:]).params)
-        assert (size, argv[0], prints) == (2, "collective", False)
+        assert (size, argv[0], printing) == (2, "collective", False)
         return 6
 
     monkeypatch.setattr(nccl_check, "start", started)
