@@ -185,28 +185,18 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
     "--n", type=Sizes(), help="With --base and --nccl: elements.  [default: 2^25; 2^10 to 2^28]"
 )
 @click.option("--rows", type=Count(1, LARGEST), help="With --base: rows of --n.  [default: 1]")
-@click.option(
-    "--op",
-    type=Words("OPS", tuple(OPERATORS)),
-    help="With --base and --nccl: operators.  [default: sum]",
-)
-@click.option(
-    "--dtype",
-    type=Words("DTYPES", tuple(DTYPES)),
-    help="With --base and --nccl: element types.  [default: float32]",
-)
+@click.option("--op", type=Words("OPS", tuple(OPERATORS)),
+              help="With --base and --nccl: operators.  [default: sum]")  # fmt: skip
+@click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)),
+              help="With --base and --nccl: element types.  [default: float32]")  # fmt: skip
 @click.option(
     "--arch",
     type=Architectures(),
     help="With --compile: architectures.  [default: the baseline's, or 75,80,90,100,120]",
 )
 @add_two_nccls
-@click.option(
-    "--ranks",
-    type=Count(2, MOST_RANKS),
-    metavar="N",
-    help="With --base and a collective.  [default: one for each GPU, at least 2]",
-)
+@click.option("--ranks", type=Count(2, MOST_RANKS), metavar="N",
+              help="With --base and a collective.  [default: one a GPU, at least 2]")  # fmt: skip
 @add_map
 @add_json
 @add_folders

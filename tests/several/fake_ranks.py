@@ -52,7 +52,7 @@ def main() -> None:
     patch = pytest.MonkeyPatch()
     patch.setattr("cudareduce.backends.default_cache", lambda: cache)
     patch.setattr("cudareduce.backends.open_cuda", opened)
-    for module in ("remeasured", "command"):
+    for module in ("remeasured", "command", "ranks"):
         patch.setattr(f"cudareduce.several.{module}.gpu_count", lambda: told.get("gpus", 2))
     for module in ("jobs", "start"):
         patch.setattr(f"cudareduce.several.{module}.PROGRAM", PROGRAM)
