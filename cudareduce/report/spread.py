@@ -38,11 +38,16 @@ def _section(run: Run, records: Sequence[Record]) -> Section:
     )  # fmt: skip
     own = {"kernel": _NAME, "engine": _ENGINE}
     columns = [own.get(name) or COLUMNS[name] for name in _TIMED] if timed else list(_VERIFIED)
-    notes = [f"{_called(r)}: skipped: {r.reason}" for r in records if r.verdict == "skip"]
+    skips: dict[str, list[str]] = {}
+    for r in records:
+        if r.verdict == "skip":
+            skips.setdefault(r.reason, []).append(_called(r))
+    notes = [f"{', '.join(names)}: skipped: {reason}" for reason, names in skips.items()]
     notes += [f"{_called(r)}: WRONG: {r.reason}" for r in shown if r.verdict == "fail"]
     notes += [f"{_called(r)}: {r.reason}" for r in shown if r.verdict == "pass" and r.reason]
     notes += dict.fromkeys(f"{r.kernel}: {r.chosen}, {r.block} threads x {r.items} elements"
                            for r in records if r.chosen)  # fmt: skip
+    notes += dict.fromkeys(f"{r.engine}: {r.version}" for r in records if r.version)
     notes += ["right: the same bits on all ranks"] if shown else []
     return Section(
         title, tuple(column.heading for column in columns),

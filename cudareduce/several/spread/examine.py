@@ -12,6 +12,7 @@ from cudareduce.launch.case import Case
 from cudareduce.several.elements import at_random, read, stored
 from cudareduce.several.engines import Stage, look_for_those_who_gave_up
 from cudareduce.several.examine import CALLS, LATE_S, REPEATS, STUMBLE, Finding
+from cudareduce.several.nccl import Communicator
 from cudareduce.several.spread.content import Content, share
 from cudareduce.several.spread.share import Share, cleared, judged, on_share
 from cudareduce.several.spread.ways import Local, Way
@@ -27,14 +28,14 @@ def lengths(ranks: int, asked: int) -> list[int]:
 
 
 def examined(
-    stage: Stage, cases: list[Case], asked: int
+    stage: Stage, cases: list[Case], asked: int, member: Communicator | None = None
 ) -> tuple[dict[tuple[Case, str], Finding], dict[tuple[Case, str], str]]:
     """What came of each way of each case, up to a length of `asked`, and why there is none. Raises
     RankLost, BuildError and OutOfMemory."""
     findings: dict[tuple[Case, str], Finding] = {}
     refusals: dict[tuple[Case, str], str] = {}
     for n in lengths(stage.meeting.size, asked):
-        with on_share(stage, cases, n, 1, STUMBLE) as on:
+        with on_share(stage, cases, n, 1, member, STUMBLE) as on:
             refusals = on.refusals
             for case, ways in on.ways.items():
                 for (way,) in ways:
@@ -55,9 +56,9 @@ def _examined(stage: Stage, on: Share, way: Way, n: int, made: int) -> Finding:
     told = [text for text in stage.meeting.everybody(wrong) if text]
     if told:
         cleared(stage)
-        return Finding(way.name, n, told[0], None, None, made + CALLS)
+        return Finding(way.name, n, told[0], None, None, made + CALLS, way.version)
     same, distinct, wrong = _repeated(stage, on, way, n)
-    return Finding(way.name, n, wrong, same, distinct, made + CALLS + REPEATS)
+    return Finding(way.name, n, wrong, same, distinct, made + CALLS + REPEATS, way.version)
 
 
 def _wrong(stage: Stage, on: Share, way: Way, n: int, turn: int) -> str | None:
@@ -65,7 +66,9 @@ def _wrong(stage: Stage, on: Share, way: Way, n: int, turn: int) -> str | None:
     rank, ranks = stage.meeting.rank, stage.meeting.size
     late = turn % ranks
     floats = stage.reduction.dtype.kind == "float"
-    nan_of = late if floats and turn == CALLS - 1 else None
+    # of NaN among others each library has its own opinion
+    library = way.version is not None and stage.reduction.op.name in ("min", "max")
+    nan_of = late if floats and turn == CALLS - 1 and not library else None
     content = Content(stage.reduction, n, ranks, turn, nan_of)
     if rank == late:
         time.sleep(LATE_S)

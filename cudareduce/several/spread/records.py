@@ -46,6 +46,7 @@ class SpreadRecorder:
             launches=REPEATS if finding and finding.distinct is not None else None,
             tried_launches=finding.calls if finding else None,
             chosen=chosen_of(case.kernel), ranks=self.ranks, engine=one.way,
+            version=finding.version if finding else None,
         )  # fmt: skip
         if verdict != "pass" or not one.batches:
             return replace(plain, host_us=one.host_us)

@@ -12,10 +12,12 @@ from cudareduce.backend import Buffer
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan
+from cudareduce.several.elements import UFUNCS
 from cudareduce.several.engines import Stage
+from cudareduce.several.nccl import Communicator
 from cudareduce.several.spread.content import Content, share
 from cudareduce.several.spread.text import built
-from cudareduce.several.spread.ways import Behind, Fused, Host, Local, Scene, Way
+from cudareduce.several.spread.ways import Behind, Fused, Host, Local, Nccl, Scene, Way
 
 #: Bytes of a share from which on nothing of it is left in the cache when its turn comes again,
 #: behind another one of the same length: three times the largest L2 there is, 126 MB of a B200.
@@ -40,10 +42,11 @@ class Share:
 
 @contextmanager
 def on_share(
-    stage: Stage, cases: list[Case], n: int, turns: int, stumble: int = 0
-) -> Iterator[Share]:
-    """A rank's share of an array of `n` elements, for so many turns, as long as it is needed.
-    Raises OutOfMemory and RankLost."""
+    stage: Stage, cases: list[Case], n: int, turns: int, member: Communicator | None = None,
+    stumble: int = 0,
+) -> Iterator[Share]:  # fmt: skip
+    """A rank's share of an array of `n` elements, for so many turns, as long as it is needed; by
+    NCCL as well, of which this rank is a `member`. Raises OutOfMemory and RankLost."""
     backend, reduction = stage.backend, stage.reduction
     own, size = share(n, stage.meeting.rank, stage.meeting.size), reduction.acc_size
     inputs = tuple(backend.allocate(len(own) * reduction.dtype.size) for _ in range(turns))
@@ -73,7 +76,8 @@ def on_share(
             fused += handing
             every: list[list[Way]] = [
                 [Local(scene) for scene in mine], [*handing],
-                [Behind(scene) for scene in mine], [Host(scene) for scene in mine],
+                [Behind(scene) for scene in mine], _by_nccl(mine, member),
+                [Host(scene) for scene in mine],
             ]  # fmt: skip
             ways[case] = [tuple(some) for some in every if some]
         yield Share(inputs, answer, ways, refusals)
@@ -83,6 +87,16 @@ def on_share(
         for scene in scenes:
             scene.bound.release()
         backend.free(*inputs, partial, partials, answer)
+
+
+def _by_nccl(scenes: list[Scene], member: Communicator | None) -> list[Way]:
+    """NCCL's way, where partials are numbers that it combines, and sums need no last step."""
+    if member is None or not scenes:
+        return []
+    backend, reduction = scenes[0].backend.timed(), scenes[0].stage.reduction
+    if backend is None or reduction.op.name not in UFUNCS:
+        return []
+    return [Nccl(scene, backend, member) for scene in scenes]
 
 
 def _plan(stage: Stage, case: Case, length: int) -> Plan | str:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, cycle
+from pathlib import Path
 
 from cudareduce.backend import Backend, Launch
 from cudareduce.gpu.peer_memory import IpcMemory
 from cudareduce.launch.case import Case
+from cudareduce.peers.contract import AbsentError
 from cudareduce.problem.operators import Reduction
+from cudareduce.several.agreement import agreed
 from cudareduce.several.arrays import TURNS
 from cudareduce.several.carried import aligning
 from cudareduce.several.engines import Stage
 from cudareduce.several.examine import Finding
 from cudareduce.several.measure import UNCOUNTED, in_turn, unjudged
 from cudareduce.several.meeting import Meeting
+from cudareduce.several.nccl import Communicator, communicator, load
 from cudareduce.several.spread.content import Content
 from cudareduce.several.spread.examine import examined
 from cudareduce.several.spread.share import Share, Timed, cleared, on_share
 from cudareduce.several.spread.ways import Host, Local, Way
+from cudareduce.several.spread.ways import Nccl as NcclWay
 from cudareduce.several.stopwatch import SAMPLES, Batch, Enqueue, Entrant, Judge, Stopwatch
 from cudareduce.several.trial import by_host_clock
 from cudareduce.several.windows import Allocate, device_windows, layout, mapped_windows
@@ -56,7 +63,7 @@ def steps(rounds: int, *, timed: bool) -> int:
 def tried(
     reduction: Reduction, cases: Sequence[Case], n: int, rounds: int, meeting: Meeting,
     backend: Backend, progress: Callable[[], None], *, timed: bool,
-    allocate: Allocate = IpcMemory,
+    allocate: Allocate = IpcMemory, nccl: Path | None = None,
 ) -> list[Tried]:  # fmt: skip
     """All ways of all cases on an array of `n` elements, the same on all ranks. Raises RankLost,
     BuildError, OutOfMemory, KernelFault and EnvironmentProblem."""
@@ -66,15 +73,17 @@ def tried(
         device_windows(meeting, parts, allocate) if backend.timed()
         else mapped_windows(meeting, parts)
     )  # fmt: skip
-    with windows as held:
+    with windows as held, _member(meeting, nccl, timed=timed) as (member, absent):
         stage = Stage(backend, meeting, held, "all-reduce", reduction)
-        findings, refusals = examined(stage, list(cases), min(n, _ALONE) if timed else n)
+        alone = min(n, _ALONE) if timed else n
+        findings, refusals = examined(stage, list(cases), alone, member)
+        refusals |= {(case, NcclWay.name): absent for case in cases if absent}
         progress()
         right = {key for key, finding in findings.items() if not finding.wrong}
         figures: Figures = {}
         if timed and right:
             taken = [case for case in cases if any(case == other for other, _ in right)]
-            figures, later = _timed(stage, taken, n, rounds, right, progress)
+            figures, later = _timed(stage, taken, n, rounds, right, progress, member)
             refusals |= later
         keys = [*figures, *(key for key in findings if key not in figures)]
         left = {key for key in keys if key in refusals or (key[0], "") in refusals}
@@ -83,9 +92,26 @@ def tried(
         return found + [Tried(*key, None, why) for key, why in refusals.items()]
 
 
+@contextmanager
+def _member(
+    meeting: Meeting, nccl: Path | None, *, timed: bool
+) -> Iterator[tuple[Communicator | None, str]]:
+    """This rank's part of NCCL, of the library in that file or of the one that is found, or why
+    there is none; neither where nothing is timed. Raises RankLost."""
+    with ExitStack() as opened:
+        member, why = None, ""
+        try:
+            if timed:
+                library = agreed(meeting, partial(load, nccl))
+                member = opened.enter_context(communicator(library, meeting))
+        except AbsentError as error:
+            why = str(error)
+        yield member, why
+
+
 def _timed(
     stage: Stage, cases: list[Case], n: int, rounds: int, right: set[tuple[Case, str]],
-    progress: Callable[[], None],
+    progress: Callable[[], None], member: Communicator | None,
 ) -> tuple[Figures, Refusals]:  # fmt: skip
     """The samples of all that is right, and of each kernel alone, of the host its own time; and why
     some of it does not go at this length."""
@@ -93,10 +119,14 @@ def _timed(
     assert backend is not None
     ranks, rank = stage.meeting.size, stage.meeting.rank
     contents = [Content(stage.reduction, n, ranks, turn) for turn in range(TURNS)]
-    with on_share(stage, cases, n, TURNS) as on:
+    with on_share(stage, cases, n, TURNS, member) as on:
         for given, content in zip(on.inputs, contents, strict=True):
             backend.write(given, content.of(rank))
         cleared(stage)
+        for turns in (turns for ways in on.ways.values() for turns in ways):
+            if turns[0].version:  # what a library makes ready at its first call may wait for a gate
+                turns[0].run()
+        backend.synchronize()
         keys = dict(_entrants(on, right))
         subject = Timed(stage, on, contents, SAMPLES)
         try:

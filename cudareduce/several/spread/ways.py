@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
-from cudareduce.backend import Backend, Buffer, Launch, Program
+from cudareduce.backend import Backend, Buffer, Launch, Program, TimedBackend
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.plan import Plan
 from cudareduce.several.engines import Stage
+from cudareduce.several.nccl import Communicator
 from cudareduce.several.spread.text import Built
 
 
@@ -21,6 +22,7 @@ class Way(Protocol):
 
     name: str
     waits: tuple[Program, ...]  # those that wait for other ranks on the device
+    version: str | None  # of the library that it calls, if it does
 
     def run(self) -> None:
         """Enqueue it all, or wait for the host's part. Raises KernelFault and RankLost."""
@@ -65,6 +67,7 @@ class Local:
 
     name = "local"
     waits: tuple[Program, ...] = ()
+    version: str | None = None
 
     def __init__(self, scene: Scene) -> None:
         self.run = scene.bound.run
@@ -74,6 +77,7 @@ class Fused:
     """The kernel's last block hands the partial on, and combines those of all ranks."""
 
     name = "peer:fused"
+    version: str | None = None
 
     def __init__(self, scene: Scene) -> None:
         assert not isinstance(scene.built.fused, str)
@@ -88,6 +92,7 @@ class Behind:
     """A second kernel does."""
 
     name = "peer:behind"
+    version: str | None = None
 
     def __init__(self, scene: Scene) -> None:
         program = scene.placed(scene.built.behind)
@@ -100,11 +105,32 @@ class Behind:
         self._launch()
 
 
+class Nccl:
+    """NCCL combines the partials, which are then the answer."""
+
+    name = "nccl"
+    waits: tuple[Program, ...] = ()
+
+    def __init__(self, scene: Scene, backend: TimedBackend, member: Communicator) -> None:
+        reduction = scene.plan.problem.reduction
+        self.version: str | None = member.nccl.version
+        self._bound = scene.bound
+        self._call = member.launch(
+            "all-reduce", replace(reduction, dtype=reduction.acc), scene.partial.address,
+            scene.answer.address, 1, backend.stream_handle,
+        )  # fmt: skip
+
+    def run(self) -> None:
+        self._bound.run()
+        self._call()
+
+
 class Host:
     """The ranks' processes bring all partials to all GPUs, where a kernel combines them."""
 
     name = "host"
     waits: tuple[Program, ...] = ()
+    version: str | None = None
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene

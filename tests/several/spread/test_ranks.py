@@ -25,7 +25,8 @@ from cudareduce.several.place import Place
 from cudareduce.several.spread import text
 from cudareduce.several.spread.records import SpreadRecorder
 from cudareduce.several.spread.trial import tried
-from tests.fake_gpu import FakeGpu, FilePeerMemory
+from tests.fake_gpu import FilePeerMemory
+from tests.several.nccls import StreamGpu, compiled
 
 NVCC = next(installed("nvcc"), None)
 KERNELS = load_registry().kernels
@@ -46,6 +47,7 @@ class Asked:
     op: str = "sum"
     edit: tuple[str, str] | None = None
     timed: bool = False
+    nccl: Path | None = None
 
 
 def _one(asked: Asked) -> list[Record]:
@@ -62,7 +64,7 @@ def _one(asked: Asked) -> list[Record]:
     vars(exchange)["PATIENCE"] = 10**9  # who waits in vain gives up soon
     here = Place("cudareduce", asked.rank, 2, asked.rank, "a job")
     case = case_of("reduce_tiles_acq_rel", asked.op)
-    simulated = FakeGpu(asked.folder, noise=0.0, threads=1)
+    simulated = StreamGpu(asked.folder, noise=0.0, threads=1)
     spec = BackendSpec("cpu", cache=asked.folder, threads=1)
     with (
         simulated if asked.timed else open_backend(spec) as backend,
@@ -71,6 +73,7 @@ def _one(asked: Asked) -> list[Record]:
         found = tried(
             case.reduction, [case], 5000, 2, met, backend, lambda: None, timed=asked.timed,
             allocate=lambda nbytes: FilePeerMemory(nbytes, asked.folder),
+            nccl=asked.nccl or asked.folder / "none.so",
         )  # fmt: skip
         return SpreadRecorder(5000, 2, backend.name).records(found)
 
@@ -115,7 +118,10 @@ def test_places_are_those_in_the_array(tmp_path: Path) -> None:
 
 def test_times_stand_beside_those_of_the_shares_alone(tmp_path: Path) -> None:
     records = {r.engine: r for r in together(tmp_path, timed=True)}
-    assert set(records) == {"local", "peer:fused", "peer:behind", "host"}
+    assert set(records) == {"local", "peer:fused", "peer:behind", "host", "nccl"}
+    absent = records.pop("nccl")
+    assert absent.verdict == "skip"
+    assert absent.reason.endswith("none.so: there is no such file: name a libnccl.so.2")
     assert {r.verdict for r in records.values()} == {"pass"}
     fused, behind, local = (records[e] for e in ("peer:fused", "peer:behind", "local"))
     assert fused.time_us and behind.time_us and local.time_us
@@ -126,6 +132,27 @@ def test_times_stand_beside_those_of_the_shares_alone(tmp_path: Path) -> None:
     assert local.distinct is None and fused.distinct == 1
     host = records["host"]
     assert host.time_us is None and host.host_us and host.host_us > 0
+
+
+@pytest.mark.parametrize("op", ["sum", "max"])
+def test_nccl_stands_beside(op: str, tmp_path: Path) -> None:
+    library = compiled(tmp_path, "libnccl")
+    records = {r.engine: r for r in together(tmp_path, timed=True, nccl=library, op=op)}
+    nccl = records["nccl"]
+    assert (nccl.verdict, nccl.distinct, nccl.version) == ("pass", 1, "2.28.9")
+    assert nccl.time_us and nccl.local_us and nccl.time_us > nccl.local_us
+
+
+def test_an_nccl_that_leaves_a_rank_out_is_told(tmp_path: Path) -> None:
+    library = compiled(tmp_path, "libnccl", "LEAVES_OUT")
+    records = {r.engine: r for r in together(tmp_path, timed=True, nccl=library)}
+    assert {e: r.verdict for e, r in records.items()} == {
+        "local": "pass",
+        "peer:fused": "pass",
+        "peer:behind": "pass",
+        "nccl": "fail",
+        "host": "pass",
+    }
 
 
 @pytest.mark.skipif(NVCC is None, reason="nvcc was not found")
