@@ -51,7 +51,7 @@ def bench_streams_of_ranks(request: StreamsRequest) -> int:
         if meeting.rank:
             own = replace(own, machine=replace(machine, quiet=True), outputs=Outputs())
         of_one_mind(meeting, _asked(request))
-        return bench_streams(replace(request.stream, bench=own), Ranks(meeting))
+        return bench_streams(replace(request.stream, bench=own), Sharers(meeting))
 
 
 def _asked(request: StreamsRequest) -> list[Any]:
@@ -61,7 +61,7 @@ def _asked(request: StreamsRequest) -> list[Any]:
             request.stream.source, request.stream.chunk, bench.timing.rounds]  # fmt: skip
 
 
-class Ranks:
+class Sharers:
     """Those that meet, as one that streams sees them."""
 
     def __init__(self, meeting: Meeting) -> None:
