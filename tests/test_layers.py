@@ -28,8 +28,9 @@ COMMANDS = (
     "reproduce.command.reproduce", "selftest.command.selftest", "reveal.command.reveal",
     "tune.command.tune", "plot.command.plot", "page.command.page", "profile.command.profile",
     "bench.stream.command.bench_streams", "bench.stream.command.verify_streams",
-    "several.again.check_ranks", "several.trees.check_base_ranks", "several.command.collective",
-    "several.nccl_check.check_nccl", "several.links.command.links",
+    "several.check.again.check_ranks", "several.check.trees.check_base_ranks",
+    "several.check.two_nccls.check_nccl", "several.command.collective",
+    "several.links.command.links",
     "several.fleet.command.gather", "several.fleet.command.fleet",
 )  # fmt: skip
 MOST_LINES_OF_A_COMMAND = 40

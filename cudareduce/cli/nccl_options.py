@@ -64,7 +64,7 @@ def check_two_nccls(options: dict[str, Any]) -> int:
         if options.pop(key):
             name = _NAMES.get(key, f"--{key.replace('_', '-')}")
             raise click.UsageError(f"{name} says nothing to two libraries: leave it or --nccl out")
-    from cudareduce.several.nccl_check import NcclRequest, check_nccl
+    from cudareduce.several.check.two_nccls import NcclRequest, check_nccl
 
     options |= {key: options[key] or value for key, value in _DEFAULTS.items()}
     collectives, files = options.pop("kernels"), options.pop("libraries")

@@ -26,7 +26,7 @@ from cudareduce.cli.types import Command as Option
 from cudareduce.cli.types import Count, Word, Words, options_of
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.several.collectives import COLLECTIVES, OPS
-from cudareduce.several.place import MOST_RANKS
+from cudareduce.several.meet.place import MOST_RANKS
 
 
 def _add_ranks(default: str) -> Callable[[Option], Option]:

@@ -21,10 +21,10 @@ from cudareduce.results.store import run_texts
 from cudareduce.several.choice import Auto, with_choice
 from cudareduce.several.collectives import Collective
 from cudareduce.several.exchange import Exchange, load_exchanges, of_collective
-from cudareduce.several.library_engines import KINDS, Wanted, wanted
-from cudareduce.several.nccl import load
-from cudareduce.several.place import MOST_RANKS
-from cudareduce.several.ranks import Member, Ranks, of_one_mind, together
+from cudareduce.several.libraries.engines import KINDS, Wanted, wanted
+from cudareduce.several.libraries.nccl import load
+from cudareduce.several.meet.place import MOST_RANKS
+from cudareduce.several.meet.ranks import Member, Ranks, of_one_mind, together
 from cudareduce.several.records import notes_of
 from cudareduce.several.stopwatch import IN_A_LOOP, SAMPLES
 from cudareduce.several.trial import Trial, steps_of, tried

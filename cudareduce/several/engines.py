@@ -20,7 +20,7 @@ from cudareduce.problem.operators import Reduction
 from cudareduce.several.collectives import Collective
 from cudareduce.several.elements import UFUNCS, read, share, stored
 from cudareduce.several.exchange import Exchange, source, vector_of
-from cudareduce.several.meeting import Meeting
+from cudareduce.several.meet.meeting import Meeting
 from cudareduce.several.windows import Windows
 
 #: Blocks of a launch at most: all of them must be under way, and the emulator has twice as many.

@@ -14,7 +14,7 @@ from cudareduce.results.record import Record
 from cudareduce.several.collectives import Collective
 from cudareduce.several.engines import Code
 from cudareduce.several.examine import REPEATS, Finding
-from cudareduce.several.library_engines import Skip
+from cudareduce.several.libraries.engines import Skip
 from cudareduce.several.measure import Links, Measured
 from cudareduce.several.stopwatch import Batch
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from cudareduce.backend import Launch, Program, TimedBackend
 from cudareduce.several.engines import Stage, look_for_those_who_gave_up
-from cudareduce.several.patience import patience
+from cudareduce.several.meet.patience import patience
 
 #: Says why what a sample has left is wrong; None if it is right.
 Judge = Callable[[], str | None]

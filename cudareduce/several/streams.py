@@ -12,11 +12,11 @@ from cudareduce.bench.stream.command import StreamBenchRequest, bench_streams
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Record
-from cudareduce.several.arrival import meet
-from cudareduce.several.meeting import Meeting
-from cudareduce.several.place import place
-from cudareduce.several.ranks import meeting_place, of_one_mind
-from cudareduce.several.start import start
+from cudareduce.several.meet.arrival import meet
+from cudareduce.several.meet.meeting import Meeting
+from cudareduce.several.meet.place import place
+from cudareduce.several.meet.ranks import meeting_place, of_one_mind
+from cudareduce.several.meet.start import start
 
 #: From the best verdict to the worst: what all have of a row is the worst that one has.
 _VERDICTS = ("pass", "skip", "fail")

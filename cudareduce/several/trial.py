@@ -19,9 +19,9 @@ from cudareduce.several.collectives import Collective
 from cudareduce.several.engines import Code, Engine, Host, Peer, Stage, StreamEngine, peer_engines
 from cudareduce.several.examine import STUMBLE, Finding, examine
 from cudareduce.several.exchange import MOST_MAIL, Exchange, vector_of
-from cudareduce.several.library_engines import Skip, Wanted, library_engines
+from cudareduce.several.libraries.engines import Skip, Wanted, library_engines
 from cudareduce.several.measure import UNCOUNTED, Links, measure
-from cudareduce.several.meeting import Meeting
+from cudareduce.several.meet.meeting import Meeting
 from cudareduce.several.records import Recorder
 from cudareduce.several.windows import Allocate, device_windows, layout, mapped_windows
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.several.meeting import Meeting
+from cudareduce.several.meet.meeting import Meeting
 from cudareduce.temporary import temporary_folder
 
 #: Blocks of a grid that can wait for those of other ranks.

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.backends import BackendSpec
-from cudareduce.several.place import place
+from cudareduce.several.meet.place import place
 from cudareduce.several.trial import tried
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 from tests.simulate import H200
@@ -52,9 +52,9 @@ def main() -> None:
     patch = pytest.MonkeyPatch()
     patch.setattr("cudareduce.backends.default_cache", lambda: cache)
     patch.setattr("cudareduce.backends.open_cuda", opened)
-    for module in ("remeasured", "command", "ranks"):
+    for module in ("check.remeasured", "command", "meet.ranks"):
         patch.setattr(f"cudareduce.several.{module}.gpu_count", lambda: told.get("gpus", 2))
-    for module in ("jobs", "start"):
+    for module in ("check.jobs", "meet.start"):
         patch.setattr(f"cudareduce.several.{module}.PROGRAM", PROGRAM)
     patch.setattr("cudareduce.several.command.tried", partial(
         tried, allocate=lambda nbytes: FilePeerMemory(nbytes, path.parent)

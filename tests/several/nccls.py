@@ -12,10 +12,10 @@ from pathlib import Path
 
 from cudareduce.problem.operators import reduction_of
 from cudareduce.results.record import Record
-from cudareduce.several.arrival import meet
 from cudareduce.several.collectives import Collective
-from cudareduce.several.library_engines import wanted
-from cudareduce.several.place import Place
+from cudareduce.several.libraries.engines import wanted
+from cudareduce.several.meet.arrival import meet
+from cudareduce.several.meet.place import Place
 from cudareduce.several.trial import Trial, tried
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 from tests.several import fake_torch

@@ -18,7 +18,7 @@ import pytest
 from cudareduce.library.registry import load_registry
 from cudareduce.results.record import Run
 from cudareduce.results.store import load, to_json
-from cudareduce.several.start import worst_of_ranks
+from cudareduce.several.meet.start import worst_of_ranks
 from tests.conftest import ROOT
 from tests.several.fake_ranks import CACHE, GPUS, PROGRAM
 from tests.several.simulated import ENGINES, SIZES, Machine, made_by, stored
@@ -38,15 +38,15 @@ def check(
     registry = load_registry()
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("cudareduce.several.again.device_of", lambda ranks, remeasuring: H200)
-    monkeypatch.setattr("cudareduce.several.again.load_registry", lambda: registry)
-    monkeypatch.setattr("cudareduce.several.again.tool", made_by)  # which asks git
+    monkeypatch.setattr("cudareduce.several.check.again.device_of", lambda ranks, remeasuring: H200)
+    monkeypatch.setattr("cudareduce.several.check.again.load_registry", lambda: registry)
+    monkeypatch.setattr("cudareduce.several.check.again.tool", made_by)  # which asks git
 
     def call(old: Run | Path, machine: Machine, *words: object) -> tuple[int, str, str]:
         path = tmp_path / "coll.json"
         if isinstance(old, Run):
             path.write_text(to_json(old))
-        monkeypatch.setattr("cudareduce.several.remeasured.started_here", machine.job)
+        monkeypatch.setattr("cudareduce.several.check.remeasured.started_here", machine.job)
         return cudareduce("check", "--baseline", path, *words)
 
     return call
@@ -366,7 +366,7 @@ def test_a_bias_of_the_baseline_is_not_confirmed_where_git_has_its_kernels(
     folder = tmp_path / "kernels" / "ranks"
     folder.mkdir(parents=True)
     text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
-    monkeypatch.setattr("cudareduce.several.again.kernels_folder", lambda: folder.parent)
+    monkeypatch.setattr("cudareduce.several.check.again.kernels_folder", lambda: folder.parent)
     (folder / "all_reduce_one_shot.cu").write_text(text)
     for words in (["init", "-q"], ["add", "."], ["-c", "user.name=t", "-c", "user.email=t@t",
                                                  "commit", "-qm", "before"]):  # fmt: skip
@@ -412,7 +412,9 @@ def test_another_host_is_compared_by_its_links(
 ) -> None:
     """Its links carry a tenth less, and all takes as much longer: nothing has changed."""
     other = replace(H200, uuid="GPU-other")
-    monkeypatch.setattr("cudareduce.several.again.device_of", lambda ranks, remeasuring: other)
+    monkeypatch.setattr(
+        "cudareduce.several.check.again.device_of", lambda ranks, remeasuring: other
+    )
     slower = dict.fromkeys(ENGINES, 1 / 0.9)
     code, out, _ = check(stored(Machine()), Machine(1, slower, ALL_NEW, links=0.9))
     assert code == 0

@@ -16,7 +16,7 @@ import pytest
 from cudareduce.results.store import load
 from cudareduce.several.collectives import COLLECTIVES
 from cudareduce.several.exchange import load_exchanges
-from cudareduce.several.start import _wait
+from cudareduce.several.meet.start import _wait
 from tests.conftest import ROOT
 from tests.several.conftest import Ranks
 from tests.several.wrong import EDITS, write

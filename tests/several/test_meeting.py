@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from cudareduce.errors import UsageError
-from cudareduce.several import arrival, link, meeting
-from cudareduce.several.arrival import meet
-from cudareduce.several.link import RankLost
-from cudareduce.several.meeting import Meeting
-from cudareduce.several.place import Place
+from cudareduce.several.meet import arrival, link, meeting
+from cudareduce.several.meet.arrival import meet
+from cudareduce.several.meet.link import RankLost
+from cudareduce.several.meet.meeting import Meeting
+from cudareduce.several.meet.place import Place
 
 
 def of(rank: int, size: int) -> Place:

@@ -16,9 +16,9 @@ from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Run
 from cudareduce.several.collectives import COLLECTIVES, Collective
 from cudareduce.several.command import CollectiveRequest, libraries_of
-from cudareduce.several.library_engines import Wanted
-from cudareduce.several.nccl import Nccl, load, version_text
-from cudareduce.several.ranks import Ranks
+from cudareduce.several.libraries.engines import Wanted
+from cudareduce.several.libraries.nccl import Nccl, load, version_text
+from cudareduce.several.meet.ranks import Ranks
 from tests.several.nccls import Asked, compiled, together
 from tests.simulate import H200
 
@@ -147,7 +147,7 @@ def test_what_is_no_nccl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             load(path)
         assert str(caught.value).startswith(f"--nccl {path}")
         assert words in str(caught.value)
-    monkeypatch.setattr("cudareduce.several.nccl.NAME", "libno-such-nccl.so.2")
+    monkeypatch.setattr("cudareduce.several.libraries.nccl.NAME", "libno-such-nccl.so.2")
     with pytest.raises(EnvironmentProblem, match="there is no NCCL here: pip install nvidia-nccl"):
         load(None)
 

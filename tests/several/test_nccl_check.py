@@ -13,8 +13,8 @@ from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.gate.request import Judging
 from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Run
-from cudareduce.several import nccl_check
-from cudareduce.several.nccl_check import NcclRequest, check_nccl
+from cudareduce.several.check import two_nccls
+from cudareduce.several.check.two_nccls import NcclRequest, check_nccl
 from tests.several import nccls
 from tests.simulate import H200
 
@@ -45,11 +45,11 @@ def request_of(old: Path) -> Callable[..., NcclRequest]:
 
 
 @pytest.fixture
-def measure(cache: Path, tmp_path: Path, old: Path) -> Callable[[Path], nccl_check.Measure]:
+def measure(cache: Path, tmp_path: Path, old: Path) -> Callable[[Path], two_nccls.Measure]:
     """Jobs of two ranks on simulated GPUs."""
 
-    def of(new: Path) -> nccl_check.Measure:
-        def job(asked: nccl_check.Asked) -> Run:
+    def of(new: Path) -> two_nccls.Measure:
+        def job(asked: two_nccls.Asked) -> Run:
             jobs.append(asked)
             found = nccls.together(nccls.Asked(
                 folder=tmp_path, cache=cache, engines=("nccl",), files=(old, new),
@@ -63,9 +63,9 @@ def measure(cache: Path, tmp_path: Path, old: Path) -> Callable[[Path], nccl_che
     return of
 
 
-jobs: list[nccl_check.Asked] = []
+jobs: list[two_nccls.Asked] = []
 Requested = Callable[..., NcclRequest]
-Measured = Callable[[Path], nccl_check.Measure]
+Measured = Callable[[Path], two_nccls.Measure]
 
 
 def test_the_same_is_the_same(
@@ -123,8 +123,8 @@ def test_what_ranks_are_started_with(
     old: Path, request_of: Requested, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Words that `collective` understands; and ranks that end with an error leave nothing."""
-    monkeypatch.setattr(nccl_check, "gpu_count", lambda: 2)
-    monkeypatch.setattr(nccl_check, "most_ranks", lambda: 2)
+    monkeypatch.setattr(two_nccls, "gpu_count", lambda: 2)
+    monkeypatch.setattr(two_nccls, "most_ranks", lambda: 2)
     given: list[dict[str, object]] = []
 
     def started(size: int, argv: list[str], *, printing: bool) -> int:
@@ -132,7 +132,7 @@ def test_what_ranks_are_started_with(
         assert (size, argv[0], printing) == (2, "collective", False)
         return 6
 
-    monkeypatch.setattr(nccl_check, "start", started)
+    monkeypatch.setattr(two_nccls, "start", started)
     with pytest.raises(EnvironmentProblem, match="have ended with code 6: see what they have said"):
         check_nccl(request_of(old, collective=("reduce",), op=("max",), no_cache=True))
     (options,) = given

@@ -6,11 +6,11 @@ import subprocess
 import sys
 import time
 
-from cudareduce.several.patience import patience
+from cudareduce.several.meet.patience import patience
 
 HANGS = """
 import time
-from cudareduce.several.patience import patience
+from cudareduce.several.meet.patience import patience
 with patience("a call", 0.2):
     time.sleep(60)
 """

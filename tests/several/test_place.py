@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudareduce.errors import UsageError
-from cudareduce.several.place import LAUNCHERS, Launcher, Place, place
+from cudareduce.several.meet.place import LAUNCHERS, Launcher, Place, place
 
 each = pytest.mark.parametrize("launcher", LAUNCHERS, ids=lambda launcher: launcher.name)
 

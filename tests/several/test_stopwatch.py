@@ -14,9 +14,9 @@ import pytest
 
 from cudareduce.problem.operators import reduction_of
 from cudareduce.results.record import Record
-from cudareduce.several.arrival import meet
 from cudareduce.several.exchange import load_exchanges, of_collective
-from cudareduce.several.place import Place
+from cudareduce.several.meet.arrival import meet
+from cudareduce.several.meet.place import Place
 from cudareduce.several.trial import Trial, steps_of, tried
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 

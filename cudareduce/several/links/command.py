@@ -16,8 +16,8 @@ from cudareduce.results.provenance import tool
 from cudareduce.results.record import LINKS, Run
 from cudareduce.results.store import run_texts
 from cudareduce.several.links.trial import TIMED_BYTES, TRIED_BYTES, measured, steps_of
-from cudareduce.several.place import MOST_RANKS
-from cudareduce.several.ranks import Member, Ranks, together
+from cudareduce.several.meet.place import MOST_RANKS
+from cudareduce.several.meet.ranks import Member, Ranks, together
 from cudareduce.several.stopwatch import IN_A_LOOP, SAMPLES
 from cudareduce.several.windows import check_host
 

@@ -25,7 +25,7 @@ from cudareduce.several.links.ways import (
     by_sms,
 )  # fmt: skip
 from cudareduce.several.measure import UNCOUNTED, in_turn, unjudged
-from cudareduce.several.meeting import Meeting
+from cudareduce.several.meet.meeting import Meeting
 from cudareduce.several.records import taken
 from cudareduce.several.stopwatch import Batch, Entrant, Judge, Stopwatch
 from cudareduce.several.windows import Allocate, device_windows, layout, mapped_windows

@@ -23,14 +23,14 @@ from cudareduce.report.sections import sections
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
-from cudareduce.several.arrival import meet
-from cudareduce.several.meeting import Meeting
-from cudareduce.several.place import Place, place
-from cudareduce.several.ranks import SHARED, meeting_place, of_one_mind
+from cudareduce.several.meet.arrival import meet
+from cudareduce.several.meet.meeting import Meeting
+from cudareduce.several.meet.place import Place, place
+from cudareduce.several.meet.ranks import SHARED, meeting_place, of_one_mind
+from cudareduce.several.meet.start import start
 from cudareduce.several.spread.content import OPS
 from cudareduce.several.spread.records import SpreadRecorder
 from cudareduce.several.spread.trial import Tried, steps, tried
-from cudareduce.several.start import start
 from cudareduce.several.stopwatch import IN_A_LOOP, SAMPLES
 from cudareduce.verify.verdict import Verdict
 

@@ -12,7 +12,7 @@ from cudareduce.launch.case import Case
 from cudareduce.several.elements import at_random, read, stored
 from cudareduce.several.engines import Stage, look_for_those_who_gave_up
 from cudareduce.several.examine import CALLS, LATE_S, REPEATS, STUMBLE, Finding
-from cudareduce.several.nccl import Communicator
+from cudareduce.several.libraries.nccl import Communicator
 from cudareduce.several.spread.content import Content, share
 from cudareduce.several.spread.share import Share, cleared, judged, on_share
 from cudareduce.several.spread.ways import Local, Way

@@ -14,7 +14,7 @@ from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan
 from cudareduce.several.elements import UFUNCS
 from cudareduce.several.engines import Stage
-from cudareduce.several.nccl import Communicator
+from cudareduce.several.libraries.nccl import Communicator
 from cudareduce.several.spread.content import Content, share
 from cudareduce.several.spread.text import built
 from cudareduce.several.spread.ways import Behind, Fused, Host, Local, Nccl, Scene, Way

@@ -14,14 +14,14 @@ from cudareduce.gpu.peer_memory import IpcMemory
 from cudareduce.launch.case import Case
 from cudareduce.peers.contract import AbsentError
 from cudareduce.problem.operators import Reduction
-from cudareduce.several.agreement import agreed
 from cudareduce.several.arrays import TURNS
 from cudareduce.several.carried import aligning
 from cudareduce.several.engines import Stage
 from cudareduce.several.examine import Finding
+from cudareduce.several.libraries.nccl import Communicator, communicator, load
 from cudareduce.several.measure import UNCOUNTED, in_turn, unjudged
-from cudareduce.several.meeting import Meeting
-from cudareduce.several.nccl import Communicator, communicator, load
+from cudareduce.several.meet.agreement import agreed
+from cudareduce.several.meet.meeting import Meeting
 from cudareduce.several.spread.content import Content
 from cudareduce.several.spread.examine import examined
 from cudareduce.several.spread.share import Share, Timed, cleared, on_share

@@ -13,7 +13,7 @@ from cudareduce.backend import Backend, Buffer, Launch, Program, TimedBackend
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.plan import Plan
 from cudareduce.several.engines import Stage
-from cudareduce.several.nccl import Communicator
+from cudareduce.several.libraries.nccl import Communicator
 from cudareduce.several.spread.text import Built
 
 

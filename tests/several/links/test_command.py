@@ -16,9 +16,9 @@ from cudareduce.backends import BackendSpec
 from cudareduce.cli.main import run
 from cudareduce.gpu.topology import Placed
 from cudareduce.results.store import load
-from cudareduce.several import ranks
 from cudareduce.several.links import command
 from cudareduce.several.links.trial import measured
+from cudareduce.several.meet import ranks
 from tests.conftest import ROOT
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 

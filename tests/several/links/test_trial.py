@@ -16,11 +16,11 @@ from cudareduce.backend import Buffer
 from cudareduce.device import DeviceLimits
 from cudareduce.results.record import Record
 from cudareduce.several import exchange
-from cudareduce.several.arrival import meet
 from cudareduce.several.links import trial
 from cudareduce.several.links.trial import measured, steps_of
-from cudareduce.several.meeting import Meeting
-from cudareduce.several.place import Place
+from cudareduce.several.meet.arrival import meet
+from cudareduce.several.meet.meeting import Meeting
+from cudareduce.several.meet.place import Place
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 
 NBYTES, ROUNDS, THERE_AND_BACK = 2**16, 2, 8

@@ -19,9 +19,9 @@ from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import reduction_of
 from cudareduce.results.record import Record
 from cudareduce.several import exchange
-from cudareduce.several.arrival import meet
 from cudareduce.several.exchange import device_text
-from cudareduce.several.place import Place
+from cudareduce.several.meet.arrival import meet
+from cudareduce.several.meet.place import Place
 from cudareduce.several.spread import text
 from cudareduce.several.spread.records import SpreadRecorder
 from cudareduce.several.spread.trial import tried

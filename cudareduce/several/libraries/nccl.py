@@ -19,10 +19,10 @@ from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
 from cudareduce.host import packaged
 from cudareduce.peers.contract import AbsentError
 from cudareduce.problem.operators import Reduction
-from cudareduce.several.agreement import agreed
 from cudareduce.several.collectives import Collective
-from cudareduce.several.meeting import Meeting
-from cudareduce.several.patience import patience
+from cudareduce.several.meet.agreement import agreed
+from cudareduce.several.meet.meeting import Meeting
+from cudareduce.several.meet.patience import patience
 
 #: What its file is called, in packages and to the loader.
 NAME = "libnccl.so.2"

@@ -14,11 +14,11 @@ from typing import Literal
 
 from cudareduce.backend import Launch, TimedBackend
 from cudareduce.peers.contract import AbsentError
-from cudareduce.several.agreement import agreed
 from cudareduce.several.elements import share, why_not_equal
 from cudareduce.several.engines import Stage, StreamEngine
-from cudareduce.several.nccl import Communicator, communicator, load, symmetric_memory
-from cudareduce.several.patience import patience
+from cudareduce.several.libraries.nccl import Communicator, communicator, load, symmetric_memory
+from cudareduce.several.meet.agreement import agreed
+from cudareduce.several.meet.patience import patience
 from cudareduce.several.windows import Windows
 
 Kind = Literal["nccl", "nccl-symm", "torch"]
@@ -101,7 +101,7 @@ def _unfit(kind: Kind, stage: Stage) -> str | None:
 def _opened(one: Wanted, stage: Stage, backend: TimedBackend) -> Iterator[StreamEngine]:
     """An engine; AbsentError where it cannot be had."""
     if one.kind == "torch":
-        from cudareduce.several.torch import torch_engine
+        from cudareduce.several.libraries.torch import torch_engine
 
         with torch_engine(stage, backend) as engine:
             yield engine

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
 from cudareduce.peers.contract import AbsentError
-from cudareduce.several.link import RankLost
-from cudareduce.several.meeting import Meeting
+from cudareduce.several.meet.link import RankLost
+from cudareduce.several.meet.meeting import Meeting
 
 Value = TypeVar("Value")
 

@@ -15,11 +15,11 @@ from cudareduce.gate.bencher import INTERRUPTED, Cut, Remeasured
 from cudareduce.gate.request import Remeasuring
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
-from cudareduce.several.arrival import meet
-from cudareduce.several.jobs import RunJob, follow, lead, started_here
-from cudareduce.several.place import meeting_file, place
-from cudareduce.several.start import OUT_OF_TIME
-from cudareduce.several.stored import Job, only_suspects
+from cudareduce.several.check.jobs import RunJob, follow, lead, started_here
+from cudareduce.several.check.stored import Job, only_suspects
+from cudareduce.several.meet.arrival import meet
+from cudareduce.several.meet.place import meeting_file, place
+from cudareduce.several.meet.start import OUT_OF_TIME
 from cudareduce.temporary import temporary_folder
 
 #: What of a job's exit codes leaves a result: all is right, or something is wrong.

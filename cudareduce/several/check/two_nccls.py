@@ -30,9 +30,9 @@ from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load as load_run
 from cudareduce.several.collectives import OPS, Collective
 from cudareduce.several.command import check_room, most_ranks
-from cudareduce.several.nccl import load
-from cudareduce.several.place import place
-from cudareduce.several.start import start
+from cudareduce.several.libraries.nccl import load
+from cudareduce.several.meet.place import place
+from cudareduce.several.meet.start import start
 from cudareduce.temporary import temporary_folder
 
 #: The two as engines, in the order of their files, and what both are called where they are judged.

@@ -12,10 +12,10 @@ from cudareduce.backends import BackendSpec, choose_backend, gpu_count
 from cudareduce.errors import UsageError
 from cudareduce.host import cpu_count
 from cudareduce.progress import say
-from cudareduce.several.arrival import meet
-from cudareduce.several.meeting import Meeting
-from cudareduce.several.place import OWN, Place, meeting_file, place
-from cudareduce.several.start import start
+from cudareduce.several.meet.arrival import meet
+from cudareduce.several.meet.meeting import Meeting
+from cudareduce.several.meet.place import OWN, Place, meeting_file, place
+from cudareduce.several.meet.start import start
 
 #: What is said where times would be of no use.
 SHARED = "Ranks share a GPU, and take turns on it: answers are checked, nothing is timed."

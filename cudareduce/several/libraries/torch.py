@@ -14,10 +14,10 @@ import numpy as np
 from cudareduce.backend import Launch, TimedBackend
 from cudareduce.peers.arrays import DeviceArray
 from cudareduce.peers.contract import AbsentError
-from cudareduce.several.agreement import agreed
 from cudareduce.several.elements import share, why_not_equal
 from cudareduce.several.engines import Stage
-from cudareduce.several.patience import patience
+from cudareduce.several.meet.agreement import agreed
+from cudareduce.several.meet.patience import patience
 
 #: How long ranks wait for each other.
 _PATIENCE = timedelta(seconds=30)

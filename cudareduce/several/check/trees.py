@@ -25,14 +25,14 @@ from cudareduce.gate.sides import side_text
 from cudareduce.library.registry import load_registry
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Run
+from cudareduce.several.check.jobs import RunJob
+from cudareduce.several.check.pairs import Pairs, base_exchanges, heads_of, in_pairs, paired
+from cudareduce.several.check.remeasured import Ranks, by_ranks, device_of
+from cudareduce.several.check.stored import Job, refuse_others
 from cudareduce.several.collectives import COLLECTIVES, OPS
 from cudareduce.several.command import check_room
 from cudareduce.several.exchange import exchanges_of
-from cudareduce.several.jobs import RunJob
-from cudareduce.several.pairs import Pairs, base_exchanges, heads_of, in_pairs, paired
-from cudareduce.several.place import MOST_RANKS, place
-from cudareduce.several.remeasured import Ranks, by_ranks, device_of
-from cudareduce.several.stored import Job, refuse_others
+from cudareduce.several.meet.place import MOST_RANKS, place
 from cudareduce.temporary import temporary_folder
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from cudareduce.budget import Deadline
 from cudareduce.errors import CudareduceError
-from cudareduce.several.link import RankLost
-from cudareduce.several.meeting import Meeting
-from cudareduce.several.start import OUT_OF_TIME, PROGRAM, start, worst_of_ranks
+from cudareduce.several.meet.link import RankLost
+from cudareduce.several.meet.meeting import Meeting
+from cudareduce.several.meet.start import OUT_OF_TIME, PROGRAM, start, worst_of_ranks
 from cudareduce.temporary import temporary_folder
 
 #: Runs `cudareduce ARGV` as so many ranks; the exit code of the worst, OUT_OF_TIME if the deadline

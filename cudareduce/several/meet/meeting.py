@@ -13,7 +13,7 @@ from contextlib import suppress
 from threading import Event, Thread
 from typing import Any
 
-from cudareduce.several.link import SILENCE_S, Link, RankLost
+from cudareduce.several.meet.link import SILENCE_S, Link, RankLost
 
 #: How often a rank says that it lives, in s.
 BEAT_S = 1.0

@@ -22,11 +22,11 @@ from cudareduce.gate.stored_tree import revision_of
 from cudareduce.library.registry import EXCHANGES, kernels_folder, load_registry
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Run
+from cudareduce.several.check.jobs import RunJob
+from cudareduce.several.check.pairs import base_exchanges, engine_of, in_pairs, paired
+from cudareduce.several.check.remeasured import Ranks, by_ranks, device_of
+from cudareduce.several.check.stored import Job, asked_of, jobs_of
 from cudareduce.several.exchange import exchanges_of
-from cudareduce.several.jobs import RunJob
-from cudareduce.several.pairs import base_exchanges, engine_of, in_pairs, paired
-from cudareduce.several.remeasured import Ranks, by_ranks, device_of
-from cudareduce.several.stored import Job, asked_of, jobs_of
 from cudareduce.temporary import temporary_folder
 
 

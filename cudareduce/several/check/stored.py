@@ -17,7 +17,7 @@ from cudareduce.several.choice import Auto
 from cudareduce.several.collectives import OPS, Collective
 from cudareduce.several.command import check_room
 from cudareduce.several.exchange import load_exchanges
-from cudareduce.several.place import MOST_RANKS
+from cudareduce.several.meet.place import MOST_RANKS
 
 #: More rounds than these no command takes.
 _MOST_ROUNDS = 10_000

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cudareduce.budget import Deadline
 from cudareduce.errors import worst_exit_code
-from cudareduce.several.place import OWN
+from cudareduce.several.meet.place import OWN
 from cudareduce.temporary import temporary_folder
 
 #: What a rank runs, before the words of the command line.

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
-from cudareduce.several.link import SILENCE_S, Link, RankLost
-from cudareduce.several.meeting import Meeting
-from cudareduce.several.place import OWN, Place
+from cudareduce.several.meet.link import SILENCE_S, Link, RankLost
+from cudareduce.several.meet.meeting import Meeting
+from cudareduce.several.meet.place import OWN, Place
 
 #: How long ranks wait for each other to come, in s: launchers start them together.
 ARRIVAL_S = 8.0

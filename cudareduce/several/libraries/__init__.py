@@ -1,0 +1,1 @@
+"""What others combine arrays of several GPUs with."""

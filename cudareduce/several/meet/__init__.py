@@ -1,0 +1,1 @@
+"""Ranks find each other, talk, and end together."""
