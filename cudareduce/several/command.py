@@ -23,6 +23,7 @@ from cudareduce.several.collectives import Collective
 from cudareduce.several.exchange import Exchange, load_exchanges, of_collective
 from cudareduce.several.library_engines import KINDS, Wanted, wanted
 from cudareduce.several.nccl import load
+from cudareduce.several.nccl_apart import version_in
 from cudareduce.several.place import MOST_RANKS
 from cudareduce.several.ranks import Member, Ranks, of_one_mind, together
 from cudareduce.several.records import notes_of
@@ -71,7 +72,7 @@ def _count(request: CollectiveRequest) -> int:
     count = request.among.ranks or most_ranks()
     check_room(max(request.n), count)
     for file in request.nccl:  # here, and once: in ranks it would be a row of the table
-        load(file)
+        version_in(file)
     return count
 
 

@@ -245,6 +245,7 @@ def test_time_that_is_over(check: Call) -> None:
         ({"ranks": 9}, "no number of ranks of `collective`"),
         ({"ranks": None}, "holds None, which is no number of ranks"),
         ({"engine": "a,b"}, "without elements, or an engine"),
+        ({"engine": "nccl:2"}, "of a file that --nccl named then: name the engines"),
         ({"n": 0, "bytes": 0}, "without elements, or an engine"),
     ],
 )
