@@ -142,6 +142,14 @@ def test_more_skew_is_told_and_no_verdict(check: Call) -> None:
     assert "skew" not in check(stored(Machine()), Machine(1, skew_us=0.5))[1]
 
 
+def test_ranks_that_are_apart_are_told(check: Call) -> None:
+    """There is no time then, and no verdict, but the reason why."""
+    code, out, _ = check(stored(Machine()), Machine(1, texts=ALL_NEW, skew_us=500.0), "--strict")
+    assert code == 4
+    told = " ".join(out.split())
+    assert "the new run has no time for it: the ranks were apart in every sample: see what" in told
+
+
 def test_what_is_wrong_and_what_is_gone(check: Call, tmp_path: Path) -> None:
     old = stored(Machine())
     code, out, _ = check(old, Machine(1, wrong=["peer:one_shot"]), "--comment", tmp_path / "c.md")
