@@ -52,7 +52,7 @@ _DEFAULTS = {
 #: Options of `check` that say nothing to two libraries.
 _ABOUT_KERNELS = (
     "folders", "baseline", "base", "times", "compiling", "update_baseline", "rows",
-    "arch", "map", "peers", "device", "time_limit", "max_time", "json", "cross_device",
+    "arch", "map", "peers", "ranks", "device", "time_limit", "max_time", "json", "cross_device",
     "no_same_code",
 )  # fmt: skip
 _NAMES = {"folders": "--kernels", "times": "--self", "compiling": "--compile"}

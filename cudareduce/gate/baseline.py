@@ -48,7 +48,8 @@ _FIGURES = (
     "time_us", "time_us_low", "time_us_high", "gb_s", "ceiling_gb_s", "pct_ceiling", "loop_us",
     "algbw_gb_s", "busbw_gb_s", "pct_link",
 )  # fmt: skip
-_CLOCKS = ("sm_mhz", "memory_mhz")
+#: Of these 0 is one: a clock that is unknown, ranks that ended together.
+_FROM_ZERO = ("sm_mhz", "memory_mhz", "host_us", "skew_us")
 #: No measurement in microseconds, GB/s and the like lies beyond these.
 _LEAST, _MOST = 1e-9, 1e15
 #: How far a figure may lie from what others in its record make it.
@@ -161,9 +162,9 @@ def _problems(record: Record) -> Iterator[str]:
         value = getattr(record, name)
         if value is not None and not _LEAST < value < _MOST:
             yield f"{name} is {value}"
-    for name in _CLOCKS:
+    for name in _FROM_ZERO:
         value = getattr(record, name)
-        if value and not _LEAST < value < _MOST:  # 0 is unknown
+        if value and not _LEAST < value < _MOST:
             yield f"{name} is {value}"
     rounds = record.medians_us
     if rounds and not (min(rounds) > _LEAST and max(rounds) < _MOST):

@@ -209,7 +209,7 @@ def _why_not(old: Record, new: Record, rules: Rules) -> str:
     """Why the times of two records cannot be compared; nothing if they can."""
     for words, record in (("the baseline", old), ("the new run", new)):
         if record.time_us is None:
-            return f"{words} has no time for it"
+            return ": ".join(filter(None, (f"{words} has no time for it", record.reason)))
         count = len(record.medians_us)
         if count < MIN_ROUNDS:
             return f"{words} has {counted(count, 'round')}, and a verdict takes {MIN_ROUNDS}"

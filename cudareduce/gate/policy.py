@@ -60,10 +60,11 @@ def decide(rows: Sequence[Row], longer: Longer, rules: Rules, budget: Deadline) 
         if not doubtful or budget.passed:
             break
         old, new = longer([*doubtful, *_companions(rows, doubtful)], 2**k)
-        second = {identity(row.record): row for row in compare(old, new, rules)}
-        rows = [
-            second.get(identity(row.record), row) if row.in_doubt else row for row in rows
-        ]  # fmt: skip
+        found = compare(old, new, rules)
+        second = {identity(row.record): row for row in found}
+        rows = _with_wrong(
+            [second.get(identity(row.record), row) if row.in_doubt else row for row in rows], found
+        )
     return list(rows)
 
 
@@ -75,10 +76,17 @@ def confirm(rows: Sequence[Row], again: Again) -> list[Row]:
         return list(rows)
     found = again([*suspects, *_companions(rows, suspects)])
     second = {identity(row.record): row for row in found}
-    return [
+    confirmed = [
         _confirmed(row, second.get(identity(row.record))) if row.verdict == "SLOWER" else row
         for row in rows
     ]
+    return _with_wrong(confirmed, found)
+
+
+def _with_wrong(rows: Sequence[Row], found: Sequence[Row]) -> list[Row]:
+    """What is wrong once is WRONG, also where it was measured again only beside others."""
+    wrong = {identity(row.record): row for row in found if row.verdict == "WRONG"}
+    return [wrong.get(identity(row.record), row) for row in rows]
 
 
 def unconfirmed(rows: Sequence[Row], why: str) -> list[Row]:

@@ -100,6 +100,12 @@ def base_prelude(base: str, into: Path) -> Path | None:
     return None if known is None else _unpack(top, base, inside, into)
 
 
+def as_it_was(base: str, folder: Path) -> bool:
+    """Whether a folder is what git has of it at a revision. A UsageError if git does not know
+    that."""
+    return _git(folder, "diff", "--quiet", "--end-of-options", base, "--", ".") is not None
+
+
 def _unpack(top: str, revision: str, inside: Path, into: Path) -> Path:
     folder = "" if inside == Path() else inside.as_posix()
     command = ["git", "-C", top, "archive", "--format=tar", f"{revision}:{folder}"]

@@ -21,6 +21,7 @@ from cudareduce.results.store import run_texts
 from cudareduce.several.choice import Auto, with_choice
 from cudareduce.several.collectives import Collective
 from cudareduce.several.exchange import Exchange, load_exchanges, of_collective
+from cudareduce.several.libraries.apart import version_in
 from cudareduce.several.libraries.engines import KINDS, Wanted, wanted
 from cudareduce.several.libraries.nccl import load
 from cudareduce.several.meet.place import MOST_RANKS
@@ -71,7 +72,7 @@ def _count(request: CollectiveRequest) -> int:
     count = request.among.ranks or most_ranks()
     check_room(max(request.n), count)
     for file in request.nccl:  # here, and once: in ranks it would be a row of the table
-        load(file)
+        version_in(file)
     return count
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from cudareduce.backend import Source
 from cudareduce.errors import UsageError
-from cudareduce.launch.prelude import prelude
+from cudareduce.launch.prelude import device_folder, prelude
 from cudareduce.library.front import OPENS, find_header
 from cudareduce.library.reading import read_source
 from cudareduce.library.registry import EXCHANGES, kernels_folder
@@ -156,6 +156,11 @@ def _start(reduction: Reduction, block: int, ranks: int, stumble: int = 0) -> st
     vector = vector_of(reduction)
     words = prelude(reduction, "only", block, vector, vector)
     return words + shared(ranks, stumble) + device_text("ranks.cuh")
+
+
+def shared_folders() -> tuple[Path, ...]:
+    """Where the texts lie that stand before each kernel's."""
+    return _DEVICE, device_folder()
 
 
 def shared(ranks: int, stumble: int = 0) -> str:

@@ -549,6 +549,7 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda d: d["records"][3]["rounds_us"].__setitem__(slice(0, 5), [999.0] * 5),
         "but the median of its rounds is 999",
     ),
+    "host time": (lambda d: d["records"][3].update(host_us=-1.0), "host_us is -1.0"),
     "least time": (lambda d: d["records"][3].update(time_us_min=999.0), "time_us_min 999 is more"),
     "error and bound": (
         lambda d: d["records"][3].update(error=5.0, bound=1.0),

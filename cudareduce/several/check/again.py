@@ -19,6 +19,7 @@ from cudareduce.gate.looks import Measure, first_look, second_look
 from cudareduce.gate.request import CheckRequest
 from cudareduce.gate.rerun import DEFAULT_ROUNDS
 from cudareduce.gate.stored_tree import revision_of
+from cudareduce.gate.trees import as_it_was
 from cudareduce.library.registry import EXCHANGES, kernels_folder, load_registry
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Run
@@ -26,7 +27,7 @@ from cudareduce.several.check.jobs import RunJob
 from cudareduce.several.check.pairs import base_exchanges, engine_of, in_pairs, paired
 from cudareduce.several.check.remeasured import Ranks, by_ranks, device_of
 from cudareduce.several.check.stored import Job, asked_of, jobs_of
-from cudareduce.several.exchange import exchanges_of
+from cudareduce.several.exchange import exchanges_of, shared_folders
 from cudareduce.temporary import temporary_folder
 
 
@@ -62,12 +63,15 @@ def _judged(request: CheckRequest, old: Run, jobs: Sequence[Job], run: RunJob) -
 
 def _beside_base(ranks: Ranks, now: DeviceInfo, folder: Path) -> tuple[Measure, list[str]]:
     """Measures engines beside what they were when the baseline was made, where git has the very
-    kernels, so that nothing but the change stands between the two; and what is to be said of it."""
+    kernels and what they share is as it was, so that nothing but the change stands between the two;
+    and what is to be said of it."""
     heads = (kernels_folder() / EXCHANGES, *ranks.remeasuring.folders)
     revision = revision_of(ranks.stored, now)
     if revision is None:
         return ranks.measure, []
     try:
+        if not all(as_it_was(revision, shared) for shared in shared_folders()):
+            return ranks.measure, []  # both sides would run what may be slower by now
         base = base_exchanges(revision, heads, folder / "base")
     except UsageError:
         return ranks.measure, []

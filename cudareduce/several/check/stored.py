@@ -158,6 +158,11 @@ def _check(record: Record) -> None:
                 f"the baseline holds {value!r}, which is no {what} of `collective`: measure again "
                 "with the command that wrote it, and compare the two files"
             )
+    if record.engine and record.engine.startswith(("nccl:", "nccl-symm:")):
+        raise UsageError(
+            f"the baseline holds {record.engine}, of a file that --nccl named then: name the "
+            "engines to check, or give both files to check --nccl"
+        )
     if record.n < 1 or not record.engine or "," in record.engine:
         raise UsageError(
             "the baseline holds a collective without elements, or an engine: measure it again with "

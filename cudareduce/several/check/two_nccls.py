@@ -30,7 +30,7 @@ from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load as load_run
 from cudareduce.several.collectives import OPS, Collective
 from cudareduce.several.command import check_room, most_ranks
-from cudareduce.several.libraries.nccl import load
+from cudareduce.several.libraries.apart import version_in
 from cudareduce.several.meet.place import place
 from cudareduce.several.meet.start import start
 from cudareduce.temporary import temporary_folder
@@ -75,7 +75,7 @@ def check_nccl(request: NcclRequest, measure: Measure | None = None) -> int:
     """Measure, judge, publish; the exit code. Raises UsageError and, without two GPUs,
     EnvironmentProblem."""
     request.outputs.check()
-    versions = [load(file).version for file in request.nccl]
+    versions = [version_in(file) for file in request.nccl]
     if 0 in request.n or not set(request.op) <= set(OPS):
         raise UsageError(f"--nccl takes --op {', '.join(OPS)}, and --n of 1 or more")
     thresholds = load_thresholds(

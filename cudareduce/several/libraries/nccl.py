@@ -125,7 +125,8 @@ def _opened(name: str, said: str) -> Nccl:
     with suppress(AttributeError):
         library.ncclGetLastError.restype = ctypes.c_char_p
     code = _NUMBER()
-    library.ncclGetVersion(ctypes.byref(code))
+    if library.ncclGetVersion(ctypes.byref(code)):
+        raise UsageError(f"{said} does not tell its version: name another {NAME}")
     return Nccl(library, version_text(code.value))
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from cudareduce.budget import Deadline
 from cudareduce.library.registry import load_registry
 from cudareduce.results.record import Run
 from cudareduce.results.store import load, to_json
@@ -141,6 +142,14 @@ def test_more_skew_is_told_and_no_verdict(check: Call) -> None:
     assert "skew" not in check(stored(Machine()), Machine(1, skew_us=0.5))[1]
 
 
+def test_ranks_that_are_apart_are_told(check: Call) -> None:
+    """There is no time then, and no verdict, but the reason why."""
+    code, out, _ = check(stored(Machine()), Machine(1, texts=ALL_NEW, skew_us=500.0), "--strict")
+    assert code == 4
+    told = " ".join(out.split())
+    assert "the new run has no time for it: the ranks were apart in every sample: see what" in told
+
+
 def test_what_is_wrong_and_what_is_gone(check: Call, tmp_path: Path) -> None:
     old = stored(Machine())
     code, out, _ = check(old, Machine(1, wrong=["peer:one_shot"]), "--comment", tmp_path / "c.md")
@@ -244,6 +253,7 @@ def test_time_that_is_over(check: Call) -> None:
         ({"ranks": 9}, "no number of ranks of `collective`"),
         ({"ranks": None}, "holds None, which is no number of ranks"),
         ({"engine": "a,b"}, "without elements, or an engine"),
+        ({"engine": "nccl:2"}, "of a file that --nccl named then: name the engines"),
         ({"n": 0, "bytes": 0}, "without elements, or an engine"),
     ],
 )
@@ -367,10 +377,14 @@ def test_a_bias_of_the_baseline_is_not_confirmed_where_git_has_its_kernels(
     folder.mkdir(parents=True)
     text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
     monkeypatch.setattr("cudareduce.several.check.again.kernels_folder", lambda: folder.parent)
+    shared = tmp_path / "kernels" / "device"
+    shared.mkdir()
+    (shared / "ranks.cuh").write_text("// what kernels share\n")
+    monkeypatch.setattr("cudareduce.several.check.again.shared_folders", lambda: (shared,))
     (folder / "all_reduce_one_shot.cu").write_text(text)
     for words in (["init", "-q"], ["add", "."], ["-c", "user.name=t", "-c", "user.email=t@t",
                                                  "commit", "-qm", "before"]):  # fmt: skip
-        subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True)
+        subprocess.run(["git", "-C", folder.parent, *words], check=True, capture_output=True)
     named = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], check=True, text=True,
                            capture_output=True).stdout.strip()  # fmt: skip
     (folder / "all_reduce_one_shot.cu").write_text(f"{text}// other\n")
@@ -390,6 +404,24 @@ def test_a_bias_of_the_baseline_is_not_confirmed_where_git_has_its_kernels(
     lost = replace(old, tool={**old.tool, "git": "0123456789ab"})
     code, out, _ = check(lost, Machine(1, both, ALL_NEW, apart=0.0))
     assert (code, "in the same rounds as" in out) == (1, False)
+    (shared / "ranks.cuh").write_text("// slower, on both sides\n")
+    code, out, _ = check(old, Machine(1, both, ALL_NEW, apart=0.0))
+    assert (code, "in the same rounds as" in out) == (1, False)
+
+
+def test_what_is_wrong_in_a_later_look_is_wrong(check: Call) -> None:
+    """Also if it is measured again only beside what looks slower."""
+    machine = Machine(1, {"peer:two_shot": 1.2}, {"peer:two_shot": "new"})
+
+    def job(ranks: int, argv: Sequence[str], deadline: Deadline) -> int:
+        code = right(ranks, argv, deadline)
+        machine.wrong = ["peer:one_shot"]
+        return code
+
+    right, machine.job = machine.job, job  # type: ignore[method-assign]
+    code, out, _ = check(stored(Machine()), machine, "--format", "json")
+    assert code == 3
+    assert {rows(out)[f"peer:one_shot {n}"]["verdict"] for n in SIZES} == {"WRONG"}
 
 
 def test_two_files_are_compared(cudareduce: Call, tmp_path: Path) -> None:

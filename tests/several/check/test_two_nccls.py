@@ -143,6 +143,18 @@ def test_what_ranks_are_started_with(
     assert (options["backend"], options["quiet"], options["no_cache"]) == ("cuda", True, True)
 
 
+def test_as_it_is_written(cudareduce: Callable[..., tuple[int, str, str]], old: Path) -> None:
+    """The command line makes a request of its words, or says which of them has no place there."""
+    for words, code, why in (
+        ((), 6, "takes two GPUs of one host"),
+        (("reduce", "--n", "2^20", "--dtype", "float16", "--threshold", "3%"), 6, "takes two GPUs"),
+        (("--ranks", 2), 2, "--ranks says nothing to two libraries"),
+        (("reduce_v7_shuffle",), 2, "and not 'reduce_v7_shuffle'"),
+    ):
+        found, _, err = cudareduce("check", "--nccl", f"{old},{old}", *words)
+        assert (found, why in " ".join(err.split())) == (code, True), err
+
+
 def test_where_it_cannot_be_run(
     old: Path, request_of: Requested, monkeypatch: pytest.MonkeyPatch
 ) -> None:
