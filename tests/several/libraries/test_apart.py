@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.errors import UsageError
-from cudareduce.several import apart
+from cudareduce.several.libraries import apart
 from cudareduce.several.libraries.apart import version_in
 from tests.several import nccls
 
