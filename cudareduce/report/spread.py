@@ -43,7 +43,8 @@ def _section(run: Run, records: Sequence[Record]) -> Section:
     notes += [f"{_called(r)}: {r.reason}" for r in shown if r.verdict == "pass" and r.reason]
     notes += dict.fromkeys(f"{r.kernel}: {r.chosen}, {r.block} threads x {r.items} elements"
                            for r in records if r.chosen)  # fmt: skip
-    notes += ["right: the same bits on all ranks"] if shown else []
+    right = any(r.verdict == "pass" for r in shown)
+    notes += ["right: the same bits on all ranks"] if right else []
     return Section(
         title, tuple(column.heading for column in columns),
         tuple(tuple(column.cell(r) for column in columns) for r in shown),
