@@ -12,6 +12,7 @@ from typing import Any
 from cudareduce.backend import Monitor
 from cudareduce.bench.cases import cases
 from cudareduce.bench.conditions import conditioned, joined
+from cudareduce.bench.edges import at_edges
 from cudareduce.bench.group import Group, Times
 from cudareduce.bench.races import with_races
 from cudareduce.bench.session import Session
@@ -20,11 +21,8 @@ from cudareduce.errors import EnvironmentProblem, OutOfMemory
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.library.registry import Choice
 from cudareduce.problem.operators import Reduction
-from cudareduce.verify.shapes import ROW_SHAPES, edge_sizes, edges
 from cudareduce.verify.verdict import Verdict, skipped
 
-#: Edge sizes up to this are part of every bench; `verify` takes them all.
-_QUICK_EDGE = 65537
 #: So many elements take as long to verify, and to upload for every context, as a small size takes
 #: to be timed: on an H200 two kernels took 6.1 s for nine rounds at up to 2^24, and at 2^26 7.6 s
 #: after 1.8 s of verification.
@@ -73,16 +71,16 @@ class _Runner:
         interrupted = False
         try:
             session, sizes = self._session, self._settings.sizes
-            prepared, at_edges = self._at_edges(runnable)
-            at_edges = with_races(session, at_edges)
-            better = conditioned(session, at_edges, quiet=False)
-            mended, again = self._at_edges(tuple(better.values())) if better else ([], {})
+            prepared, edge_verdicts = at_edges(session, runnable)
+            edge_verdicts = with_races(session, edge_verdicts)
+            better = conditioned(session, edge_verdicts, quiet=False)
+            mended, again = at_edges(session, tuple(better.values())) if better else ([], {})
             prepared = [*(one for one in prepared if one.case not in better), *mended]
             runnable, order = (
                 tuple(better.get(case, case) for case in some) for some in (runnable, order)
             )
             verdicts = {case: verdict for case, verdict in cases if verdict}
-            verdicts |= joined(session, at_edges, better, again)
+            verdicts |= joined(session, edge_verdicts, better, again)
             for k, n in enumerate(sizes):
                 ahead = [*sizes[k + 1 :], *sizes * reductions_ahead]
                 here = [one for one in prepared if one.case.at(n)]
@@ -96,30 +94,6 @@ class _Runner:
         return Part(
             cases=order, runnable=runnable, groups=tuple(groups), interrupted=interrupted,
         )  # fmt: skip
-
-    def _at_edges(self, runnable: Sequence[Case]) -> tuple[list[Prepared], dict[Case, Verdict]]:
-        """Cases prepared for the sizes of the run, and the verdicts on them where they may go
-        wrong. May raise KeyboardInterrupt."""
-        session, rows, sizes = self._session, self._settings.rows, self._settings.sizes
-        edges_of = {case: self._edges(case) for case in runnable}
-        nets = {case: session.jobs.nets(case, every=_of_a_user(case)) for case in runnable}
-        shapes = {
-            case: [*some, *((n, rows) for n in sizes if case.at(n))]
-            for case, some in edges_of.items()
-        }
-        prepared, unbuilt = session.prepare(runnable, shapes, nets)
-        found = session.verify(prepared, edges_of, {}, nets=nets, skip_others=True)
-        if found.interrupted:
-            raise KeyboardInterrupt
-        return prepared, unbuilt | {c: _elsewhere(v) for c, v in found.verdicts.items()}
-
-    def _edges(self, case: Case) -> list[Shape]:
-        """Where a case may go wrong: of a user's own file all that `verify` takes on any machine,
-        since no test of ours has tried it; of others what hurts every kernel."""
-        if _of_a_user(case):
-            return list(edges(case, self._session.backend.limits()))
-        shapes = [*((n, 1) for n in edge_sizes(case.block)), *ROW_SHAPES]
-        return [(n, rows) for n, rows in shapes if n * rows <= _QUICK_EDGE]
 
     def _group(
         self,
@@ -198,21 +172,11 @@ class _Runner:
         )  # fmt: skip
 
 
-def _of_a_user(case: Case) -> bool:
-    """Whether a case is a file of a user's, and not of another tree of the package."""
-    return case.kernel.foreign and case.name is None
-
-
 def _without_memory(group: Group, error: OutOfMemory) -> Group:
     """The group whose right cases found no memory to be timed in."""
     skip = skipped("machine", str(error))
     left = {c: skip if v.outcome == "pass" else v for c, v in group.verdicts.items()}
     return replace(group, verdicts=left, times={})
-
-
-def _elsewhere(verdict: Verdict) -> Verdict:
-    """What a verdict at the edges says of another size: errors are that size's own."""
-    return replace(verdict, error=None, bound=None, ulp=None)
 
 
 def _binary(one: Prepared, shape: Shape) -> str | None:

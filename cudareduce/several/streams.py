@@ -57,8 +57,12 @@ def bench_streams_of_ranks(request: StreamsRequest) -> int:
 def _asked(request: StreamsRequest) -> list[Any]:
     """What must be the same for all ranks."""
     bench = request.stream.bench
-    return [bench.selection.kernels, bench.problem.n, bench.problem.op, bench.problem.dtype,
-            request.stream.source, request.stream.chunk, bench.timing.rounds]  # fmt: skip
+    selection, problem = bench.selection, bench.problem
+    return [
+        selection.kernels, selection.block, selection.items, problem.n, problem.op, problem.dtype,
+        problem.acc, bench.timing.pattern, bench.timing.rounds, bench.machine.backend,
+        request.stream.source, request.stream.chunk,
+    ]  # fmt: skip
 
 
 class Sharers:

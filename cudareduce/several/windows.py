@@ -88,6 +88,7 @@ def mapped_windows(meeting: Meeting, parts: Layout) -> Iterator[Windows]:
             with own.open("wb") as file:
                 file.truncate(parts.nbytes)
             maps = [_mapped(Path(path), parts.nbytes) for path in meeting.everybody(str(own))]
+            meeting.barrier()  # nobody removes what another one has still to open
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or "more than can be addressed"
             raise EnvironmentProblem(

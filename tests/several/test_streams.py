@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,6 +47,20 @@ def test_a_share_is_too_small_for_a_chunk(ranks: Ranks) -> None:
                          "--chunk", 4000, "--backend", "cpu")  # fmt: skip
     assert code == 2
     assert "--chunk 4000: that is" in err
+
+
+def test_ranks_that_differ(home: dict[str, str], tmp_path: Path) -> None:
+    def rank(number: int, *more: str) -> subprocess.Popen[str]:
+        place = {"RANK": str(number), "WORLD_SIZE": "2", "LOCAL_RANK": str(number)}
+        asked = ["bench", "auto", "--gpus", "2", "--from", "host", "--n", "5000",
+                 "--backend", "cpu", "--meet", str(tmp_path / "meeting"), *more]  # fmt: skip
+        return subprocess.Popen([sys.executable, "-m", "cudareduce", *asked], env=home | place,
+                                stderr=subprocess.PIPE, text=True)  # fmt: skip
+
+    ranks = [rank(0), rank(1, "--block", "128")]
+    told = [process.communicate(timeout=60)[1] for process in ranks]
+    assert [process.returncode for process in ranks] == [2, 2], told
+    assert "ranks were asked for different things" in told[0]
 
 
 def test_the_slowest_counts(

@@ -20,7 +20,7 @@ from cudareduce.temporary import temporary_folder
 #: What a rank runs, before the words of the command line.
 PROGRAM = (sys.executable, "-m", "cudareduce")
 #: What ranks end with by themselves, and what a job that a deadline has ended.
-_OWN_CODES, OUT_OF_TIME = (0, 2, 3, 5, 6), 4
+_OWN_CODES, OUT_OF_TIME = (0, 2, 3, 4, 5, 6), 4
 #: How long the others may go on when one has ended with an error, in s: they learn of it by
 #: themselves, unless they stand still; and when rank 0 has, which has told them.
 _GRACE_S, _TOLD_S = 12.0, 2.0

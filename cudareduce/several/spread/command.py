@@ -28,11 +28,12 @@ from cudareduce.several.meet.meeting import Meeting
 from cudareduce.several.meet.place import Place, place
 from cudareduce.several.meet.ranks import SHARED, meeting_place, of_one_mind
 from cudareduce.several.meet.start import start
+from cudareduce.several.spread.alone import by_themselves
 from cudareduce.several.spread.content import OPS
 from cudareduce.several.spread.records import SpreadRecorder
 from cudareduce.several.spread.trial import Tried, steps, tried
 from cudareduce.several.stopwatch import IN_A_LOOP, SAMPLES
-from cudareduce.verify.verdict import Verdict
+from cudareduce.verify.verdict import Verdict, skipped
 
 #: What a rank's processes hold of each element of the array, without GPUs.
 _ELEMENT_BYTES = 24
@@ -151,23 +152,27 @@ def _tried(
     session: Session, reduction: Reduction, some: Sequence[tuple[Case, Verdict | None]], n: int,
     meeting: Meeting, *, timed: bool,
 ) -> list[Tried]:  # fmt: skip
-    reasons = {case: verdict.reason if verdict else _why_not(case) for case, verdict in some}
-    left = [Tried(case, "", None, reason) for case, reason in reasons.items() if reason]
+    known = {case: verdict or _why_not(case) for case, verdict in some}
+    taken = [replace(case, only=None) for case, verdict in known.items() if verdict is None]
+    alone = dict(zip(taken, by_themselves(session, taken, meeting), strict=True))
+    wrong = [Tried(case, "", None, verdict) for case, verdict in {**known, **alone}.items()
+             if verdict and verdict.outcome != "pass"]  # fmt: skip
+    right = [case for case, verdict in alone.items() if verdict.outcome == "pass"]
     rounds = session.settings.rounds
     what = "measuring" if timed else "verifying"
     name = f"{what} {reduction.op.name} of {reduction.dtype.name} on {meeting.size} ranks"
     with session.phase(name, steps(rounds, timed=timed)) as bar:
-        taken = [replace(case, only=None) for case, reason in reasons.items() if not reason]
-        return left + tried(
-            reduction, taken, n, rounds, meeting, session.backend, bar.step, timed=timed
+        return wrong + tried(
+            reduction, right, n, rounds, meeting, session.backend, bar.step, timed=timed
         )
 
 
-def _why_not(case: Case) -> str:
-    """Why a kernel cannot be one of those that several GPUs run; empty if it can."""
+def _why_not(case: Case) -> Verdict | None:
+    """The verdict on a kernel that cannot be one of those that several GPUs run; None if it can."""
     if case.kernel.partials is None:
-        return ""
-    return "has no header: with one its answer is of the type Out, which others are added to"
+        return None
+    why = "has no header: with one its answer is of the type Out, which others are added to"
+    return skipped("unfit", why)
 
 
 def _asked(choices: Sequence[Choice], session: Session) -> list[Any]:

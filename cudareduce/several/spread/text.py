@@ -69,8 +69,10 @@ def built(stage: Stage, case: Case, plan: Plan, stumble: int = 0) -> Built | str
             return f"does not compile where it is to leave a partial: {_first_error(error)}"
     why_not = wanted.why_not
     handing: Programs = {}
-    if any(isinstance(found[text], BuildError) for text in wanted.fused.values()):
-        why_not = "does more with its answer than to assign it once"
+    fused = [found[text] for text in wanted.fused.values()]
+    error = next((one for one in fused if isinstance(one, BuildError)), None)
+    if error:
+        why_not = f"does not compile where it is to assign its answer once: {_first_error(error)}"
     elif wanted.fused:
         handing = _programs(wanted.fused, found)
         for program in handing.values():

@@ -30,6 +30,7 @@ from cudareduce.several.spread.ways import Nccl as NcclWay
 from cudareduce.several.stopwatch import SAMPLES, Batch, Enqueue, Entrant, Judge, Stopwatch
 from cudareduce.several.trial import by_host_clock
 from cudareduce.several.windows import Allocate, device_windows, layout, mapped_windows
+from cudareduce.verify.verdict import Verdict, skipped
 
 #: Why there is no such way of a case, or of its whole, without a name.
 Refusals = dict[tuple[Case, str], str]
@@ -44,13 +45,14 @@ _WORD_BYTES, _WORDS = 8, 4
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of a way of a case at a length: what was found of its answers, why there is none,
-    and its samples by rounds; of one by the host what a call took by the host's clock."""
+    """What came of a way of a case at a length: what was found of its answers, or the verdict for
+    which ranks did not try it, and its samples by rounds; of one by the host what a call took by
+    the host's clock."""
 
     case: Case
     way: str
     finding: Finding | None
-    refusal: str | None = None
+    untried: Verdict | None = None
     batches: tuple[Batch, ...] = ()
     host_us: float | None = None
 
@@ -89,7 +91,7 @@ def tried(
         left = {key for key in keys if key in refusals or (key[0], "") in refusals}
         found = [Tried(*key, findings.get(key), None, *figures.get(key, ((), None)))
                  for key in keys if key not in left]  # fmt: skip
-        return found + [Tried(*key, None, why) for key, why in refusals.items()]
+        return found + [Tried(*key, None, skipped("unfit", why)) for key, why in refusals.items()]
 
 
 @contextmanager

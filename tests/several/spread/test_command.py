@@ -55,7 +55,34 @@ def test_a_wrong_kernel_is_told(ranks: Ranks, tmp_path: Path) -> None:
     code, out, _ = ranks("bench", "reduce_forgets", "--kernels", tmp_path, "--gpus", 2, "--n",
                          5001, "--backend", "cpu")  # fmt: skip
     assert code == 3
-    assert out.count("WRONG: rank ") == 3
+    assert "reduce_forgets: WRONG: n = " in out
+
+
+ANSWER = "        *out = Op::finish(value);"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "op", "code", "words"),
+    [
+        ("Acc value = Op::identity();", "Acc value = 0;", "max", 3, "WRONG: n = 1, "),
+        ("memory_order_acq_rel", "memory_order_relaxed", "sum", 3, "hazard in global memory"),
+        (ANSWER, "*(volatile int *)0 = 1;" + ANSWER, "sum", 3, "invalid access at (nil)"),
+        (ANSWER, "for (volatile int go = 1; go;) ;" + ANSWER, "sum", 4, "no answer after 3 s"),
+        (ANSWER, "*out = Op::fnish(value);", "sum", 2, "does not compile"),
+    ],
+)
+def test_faults_of_a_kernel_by_itself(
+    ranks: Ranks, tmp_path: Path, old: str, new: str, op: str, code: int, words: str
+) -> None:
+    text = Path("kernels/limit/reduce_tiles_acq_rel.cu").read_text()
+    assert old in text
+    wrong = text.replace("reduce_tiles_acq_rel", "reduce_wrong").replace(old, new)
+    (tmp_path / "reduce_wrong.cu").write_text(wrong)
+    ended, out, err = ranks("bench", "reduce_wrong", "--kernels", tmp_path, "--gpus", 2, "--n",
+                            5001, "--op", op, "--backend", "cpu", "--time-limit", 3)  # fmt: skip
+    assert ended == code, out + err
+    assert words in out
+    assert "right" not in out
 
 
 @pytest.mark.parametrize(
