@@ -16,7 +16,7 @@ from cudareduce.bench.session import Session
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Choice, load_registry
-from cudareduce.problem.operators import Reduction
+from cudareduce.problem.operators import OPERATORS, Reduction
 from cudareduce.progress import say
 from cudareduce.report.publish import publish
 from cudareduce.report.sections import sections
@@ -52,6 +52,7 @@ class SpreadRequest:
 def bench_spread(request: SpreadRequest) -> int:
     """Start the ranks, or be one of them: verify, time, print, store; the exit code. Raises
     UsageError, EnvironmentProblem and RankLost."""
+    request = replace(request, bench=_with_ops(request.bench))
     _refuse(request)
     here = place(os.environ)
     if here is None:
@@ -63,6 +64,13 @@ def bench_spread(request: SpreadRequest) -> int:
         )
     with meet(here, meeting_place(here, request.meet)) as meeting:
         return _take_part(request, meeting, here)
+
+
+def _with_ops(bench: BenchRequest) -> BenchRequest:
+    """`--op all` is all whose answers are known here."""
+    if not OPERATORS.keys() <= set(bench.problem.op or ()):
+        return bench
+    return replace(bench, problem=replace(bench.problem, op=OPS))
 
 
 def _refuse(request: SpreadRequest) -> None:

@@ -48,8 +48,14 @@ class Content:
             return random.choice([1, -1] if signed else [1], _PERIOD).astype(np.int64)
         low = 1 - _SMALL if signed else 0
         if op in ("min", "argmin", "max", "argmax"):
-            low = _LARGE if "min" in op else 0
+            low = _LARGE if "min" in op else self._least
         return random.integers(low, low + _SMALL, _PERIOD)
+
+    @property
+    def _least(self) -> int:
+        """The least number of a maximum: all are below 0 where the type has such, as those of a
+        minimum are above, so that an identity of 0 shows."""
+        return 0 if self.reduction.dtype.kind == "uint" else -_LARGE
 
     @cached_property
     def marks(self) -> dict[int, int]:
@@ -64,6 +70,8 @@ class Content:
             value = _SMALL + turned + self.turn % _SMALL
             if "min" in op:
                 value = _LARGE + _SMALL - 1 - value
+            elif "max" in op:
+                value += self._least
             elif op == "prod":
                 value = -2 if signed and turned % 2 else 2
             found[own[(self.turn * 7919 + rank * 13) % len(own)]] = value

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cudareduce.several.spread.content import OPS
 from tests.several.conftest import Ranks
 
 TABLE = """\
@@ -43,6 +44,14 @@ def test_operators(ranks: Ranks, op: str) -> None:
     assert code == 0, out + err
     rows = json.loads(out)["records"]
     assert [row["verdict"] for row in rows] == ["pass"] * 6
+
+
+@pytest.mark.slow
+def test_all_operators(ranks: Ranks) -> None:
+    code, out, err = ranks("bench", "reduce_tiles_acq_rel", "--gpus", 2, "--n", 5, "--op", "all",
+                           "--backend", "cpu", "--format", "json")  # fmt: skip
+    assert code == 0, err
+    assert {row["op"] for row in json.loads(out)["records"]} == set(OPS)
 
 
 def test_a_wrong_kernel_is_told(ranks: Ranks, tmp_path: Path) -> None:
