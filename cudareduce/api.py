@@ -46,7 +46,7 @@ _PRINTED = {
     "style", "columns", "csv", "json", "markdown", "junit", "benchmark_json", "comment", "debug",
 }  # fmt: skip
 #: Options of the command line alone.
-_TYPED_ONLY = ("source", "chunk")
+_TYPED_ONLY = ("source", "chunk", "gpus", "meet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

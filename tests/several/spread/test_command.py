@@ -37,7 +37,9 @@ def test_the_table(ranks: Ranks, tmp_path: Path) -> None:
     assert {r["time_us"] for r in records} == {None}
 
 
-@pytest.mark.parametrize("op", ["mean", "prod", "max", "argmin"])
+@pytest.mark.parametrize(
+    "op", ["argmin", *(pytest.param(op, marks=pytest.mark.slow) for op in ("mean", "prod", "max"))]
+)
 def test_operators(ranks: Ranks, op: str) -> None:
     code, out, err = ranks("bench", "auto", "--gpus", 3, "--n", 3001, "--op", op, "--dtype",
                            "float16,int32", "--backend", "cpu", "--format", "json")  # fmt: skip

@@ -102,7 +102,10 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("name", EDITS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if k > 1 else ()) for k, name in enumerate(EDITS)],
+)
 def test_faults_of_the_exchange_are_told(name: str, tmp_path: Path) -> None:
     records = together(tmp_path, edit=EDITS[name])
     verdicts = {r.engine: r.verdict for r in records}
@@ -134,7 +137,7 @@ def test_times_stand_beside_those_of_the_shares_alone(tmp_path: Path) -> None:
     assert host.time_us is None and host.host_us and host.host_us > 0
 
 
-@pytest.mark.parametrize("op", ["sum", "max"])
+@pytest.mark.parametrize("op", ["sum", pytest.param("max", marks=pytest.mark.slow)])
 def test_nccl_stands_beside(op: str, tmp_path: Path) -> None:
     library = compiled(tmp_path, "libnccl")
     records = {r.engine: r for r in together(tmp_path, timed=True, nccl=library, op=op)}
