@@ -1,7 +1,7 @@
 """Memory of the host that the GPU reaches by itself, by its copy engine or from a kernel.
 
-PyCUDA's own `register_host_memory` fails with every NumPy from 1.24 on (its issue 459), so this
-calls the driver itself, in the context that is current.
+PyCUDA's own `register_host_memory` has failed since 2024 (github.com/inducer/pycuda/issues/459), so
+this calls the driver itself, in the context that is current.
 """
 
 from __future__ import annotations
