@@ -79,13 +79,13 @@ def planned(
     return plans, refusals
 
 
-def unit_source(case: Case, unit: Unit) -> Source:
+def unit_source(case: Case, unit: Unit, out: str = "") -> Source:
     """The text of a translation unit of a case; the kernels behind the first of a chain have launch
-    shapes of their own."""
+    shapes of their own. `out` is as in `prelude`."""
     stage, link = unit
     kernel = case.kernel.chain[link]
     block, items = (kernel.block, kernel.items) if link else (case.block, case.items)
-    return source(kernel, case.reduction, stage, block, items)
+    return source(kernel, case.reduction, stage, block, items, out)
 
 
 def build(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from cudareduce.backends import gpu_count
@@ -12,11 +12,10 @@ from cudareduce.bench.stream.command import StreamBenchRequest, bench_streams
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Record
-from cudareduce.several.meet.arrival import meet
 from cudareduce.several.meet.meeting import Meeting
-from cudareduce.several.meet.place import place
-from cudareduce.several.meet.ranks import meeting_place, of_one_mind
-from cudareduce.several.meet.start import start
+from cudareduce.several.meet.place import Place
+from cudareduce.several.meet.ranks import of_one_mind, on_gpus
+from cudareduce.several.spread.content import share
 
 #: From the best verdict to the worst: what all have of a row is the worst that one has.
 _VERDICTS = ("pass", "skip", "fail")
@@ -38,20 +37,18 @@ def bench_streams_of_ranks(request: StreamsRequest) -> int:
     if bench.machine.max_time is not None or bench.machine.device:
         raise UsageError("--gpus takes all ranks through all rounds: leave out --max-time and "
                          "--device")  # fmt: skip
-    here = place(os.environ)
-    if here is None:
-        return start(request.gpus, bench.argv)
-    if request.gpus != here.size:
-        raise UsageError(
-            f"--gpus {request.gpus}: {here.launcher} has started {here.size} ranks; give that"
-        )
+    return on_gpus(request.gpus, bench.argv, request.meet, partial(_take_part, request))
+
+
+def _take_part(request: StreamsRequest, meeting: Meeting, here: Place) -> int:
+    """What one rank does; the code that all end with."""
+    bench = request.stream.bench
     machine = replace(bench.machine, device=here.local_rank % max(1, gpu_count()))
-    with meet(here, meeting_place(here, request.meet)) as meeting:
-        own = replace(bench, machine=machine)
-        if meeting.rank:
-            own = replace(own, machine=replace(machine, quiet=True), outputs=Outputs())
-        of_one_mind(meeting, _asked(request))
-        return bench_streams(replace(request.stream, bench=own), Sharers(meeting))
+    own = replace(bench, machine=machine)
+    if meeting.rank:
+        own = replace(own, machine=replace(machine, quiet=True), outputs=Outputs())
+    of_one_mind(meeting, _asked(request))
+    return bench_streams(replace(request.stream, bench=own), Sharers(meeting))
 
 
 def _asked(request: StreamsRequest) -> list[Any]:
@@ -73,8 +70,7 @@ class Sharers:
         self.ranks, self.first = meeting.size, meeting.rank == 0
 
     def share(self, n: int) -> range:
-        rank, ranks = self._meeting.rank, self._meeting.size
-        return range(n * rank // ranks, n * (rank + 1) // ranks)
+        return share(n, self._meeting.rank, self._meeting.size)
 
     def slowest(self, run: Callable[[], float]) -> float:
         self._meeting.barrier()

@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from cudareduce.backends import gpu_count
 from cudareduce.errors import UsageError
 from cudareduce.gate.checking import folders_again, looks_of, thresholds_of
 from cudareduce.gate.compare import Rules
@@ -30,9 +29,9 @@ from cudareduce.several.check.pairs import Pairs, base_exchanges, heads_of, in_p
 from cudareduce.several.check.remeasured import Ranks, by_ranks, device_of
 from cudareduce.several.check.stored import Job, refuse_others
 from cudareduce.several.collectives import COLLECTIVES, OPS
-from cudareduce.several.command import check_room
+from cudareduce.several.command import check_room, most_ranks
 from cudareduce.several.exchange import exchanges_of
-from cudareduce.several.meet.place import MOST_RANKS, place
+from cudareduce.several.meet.place import place
 from cudareduce.temporary import temporary_folder
 
 
@@ -43,7 +42,7 @@ def check_base_ranks(request: BaseRequest) -> int:
     refuse_others(request.remeasuring)
     _check(request)
     here = place(os.environ)
-    ranks = request.ranks or (here.size if here else min(MOST_RANKS, max(2, gpu_count())))
+    ranks = request.ranks or (here.size if here else most_ranks())
     check_room(max(request.problems.n), ranks)
     with temporary_folder() as temporary:
         twins = Path(temporary, "twins")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,6 +69,22 @@ def together(
         )
     with meet(here, meeting_place(here, asked.meet)) as meeting:
         return int(meeting.share(part(_member(asked, what, meeting, here))))
+
+
+def on_gpus(
+    count: int, argv: Sequence[str], where: str | None, part: Callable[[Meeting, Place], int]
+) -> int:
+    """Start so many ranks, or be one of them and take `part`; they meet at `where`. The code that
+    all end with. Raises RankLost, and a UsageError where a launcher has started more or fewer."""
+    here = place(os.environ)
+    if here is None:
+        return start(count, argv)
+    if count != here.size:
+        raise UsageError(
+            f"--gpus {count}: {here.launcher} has started {here.size} ranks; give that"
+        )
+    with meet(here, meeting_place(here, where)) as meeting:
+        return part(meeting, here)
 
 
 def meeting_place(here: Place, asked: str | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from cudareduce.backends import gpu_count
@@ -23,11 +24,9 @@ from cudareduce.report.sections import sections
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
-from cudareduce.several.meet.arrival import meet
 from cudareduce.several.meet.meeting import Meeting
 from cudareduce.several.meet.place import Place, place
-from cudareduce.several.meet.ranks import SHARED, meeting_place, of_one_mind
-from cudareduce.several.meet.start import start
+from cudareduce.several.meet.ranks import SHARED, of_one_mind, on_gpus
 from cudareduce.several.spread.alone import by_themselves
 from cudareduce.several.spread.content import OPS
 from cudareduce.several.spread.records import SpreadRecorder
@@ -54,16 +53,9 @@ def bench_spread(request: SpreadRequest) -> int:
     UsageError, EnvironmentProblem and RankLost."""
     request = replace(request, bench=_with_ops(request.bench))
     _refuse(request)
-    here = place(os.environ)
-    if here is None:
+    if place(os.environ) is None:
         _check_room(request)
-        return start(request.gpus, request.bench.argv)
-    if request.gpus != here.size:
-        raise UsageError(
-            f"--gpus {request.gpus}: {here.launcher} has started {here.size} ranks; give that"
-        )
-    with meet(here, meeting_place(here, request.meet)) as meeting:
-        return _take_part(request, meeting, here)
+    return on_gpus(request.gpus, request.bench.argv, request.meet, partial(_take_part, request))
 
 
 def _with_ops(bench: BenchRequest) -> BenchRequest:

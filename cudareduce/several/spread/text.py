@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from cudareduce.backend import Program, Source
 from cudareduce.errors import BuildError
-from cudareduce.launch.case import Case, Programs
+from cudareduce.launch.case import Case, Programs, unit_source
 from cudareduce.launch.plan import Plan
 from cudareduce.launch.prelude import Stage as PassStage
-from cudareduce.launch.prelude import Unit, prelude, source
+from cudareduce.launch.prelude import Unit, prelude
 from cudareduce.problem.operators import Reduction
 from cudareduce.several import engines
 from cudareduce.several.engines import Stage
@@ -48,9 +48,11 @@ def texts(case: Case, plan: Plan, ranks: int, stumble: int = 0) -> Texts:
     out, why_not = _out(case.reduction, ranks, stumble), _why_not_fused(plan)
     head = prelude(case.reduction, "first", 32, 1, 1, out=out)
     return Texts(
-        alone={step.unit: _source(case, _left(step.stage, plan), step.link)
+        alone={step.unit: unit_source(case, (_left(step.stage, plan), step.link))
                for step in plan.passes},
-        fused={} if why_not else {s.unit: _source(case, "first", 0, out) for s in plan.passes},
+        fused={} if why_not else {
+            step.unit: unit_source(case, ("first", 0), out) for step in plan.passes
+        },
         behind=helper_source(head, "spread.cu", "spread"),
         gathered=helper_source(head, "gathered.cu", "gathered"),
         why_not=why_not,
@@ -113,12 +115,6 @@ def _left(stage: PassStage, plan: Plan) -> PassStage:
     if stage == "only" and len(plan.passes) > 1:  # which has no answer to make
         return stage
     return _UNFINISHED.get(stage, stage)
-
-
-def _source(case: Case, stage: PassStage, link: int, out: str = "") -> Source:
-    kernel = case.kernel.chain[link]
-    block, items = (kernel.block, kernel.items) if link else (case.block, case.items)
-    return source(kernel, case.reduction, stage, block, items, out)
 
 
 def _out(reduction: Reduction, ranks: int, stumble: int) -> str:
