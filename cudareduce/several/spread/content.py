@@ -1,8 +1,8 @@
 """What an array holds that is spread over ranks, and what must come out.
 
-Small whole numbers that repeat themselves, so that sums are exact and the right answer takes no
-array; among them one mark in each rank's share, which the answer depends on: a rank that is left
-out or taken twice shows, and so does the input of the call before.
+Small whole numbers that repeat themselves, and cancel where they have signs, so that sums are exact
+and the right answer takes no array; among them one mark in each rank's share, which the answer
+depends on: a rank that is left out or taken twice shows, and so does the input of the call before.
 """
 
 from __future__ import annotations
@@ -46,9 +46,12 @@ class Content:
         op, signed = self.reduction.op.name, self.reduction.dtype.kind != "uint"
         if op == "prod":
             return random.choice([1, -1] if signed else [1], _PERIOD).astype(np.int64)
-        low = 1 - _SMALL if signed else 0
-        if op in ("min", "argmin", "max", "argmax"):
-            low = _LARGE if "min" in op else self._least
+        if op in ("sum", "mean"):
+            half = random.integers(0, _SMALL, _PERIOD // 2)
+            # so no partial sum leaves what a float32 has exactly, however long the array
+            other = -half if signed else half
+            return random.permutation(np.concatenate([half, other, [0]]))
+        low = _LARGE if "min" in op else self._least
         return random.integers(low, low + _SMALL, _PERIOD)
 
     @property

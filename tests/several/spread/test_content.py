@@ -71,6 +71,16 @@ def test_answers_change_from_call_to_call(op: str) -> None:
     assert len(set(answers)) > 1
 
 
+@pytest.mark.parametrize("op", ["sum", "mean"])
+def test_long_sums_are_exact_in_float32_in_any_order(op: str) -> None:
+    content = Content(reduction_of(op, "float32"), 20 << 20, 2, 1)
+    whole = np.concatenate([content.of(rank) for rank in range(2)])
+    for threads in (1, 1 << 10, 1 << 18):
+        partials = np.add.reduce(whole.reshape(-1, threads), axis=0, dtype=np.float32)
+        total = np.cumsum(partials, dtype=np.float32)[-1]
+        assert total / np.float32(content.n if op == "mean" else 1) == content.answer
+
+
 def test_the_reference_agrees() -> None:
     """The tool's own reference, which has nothing to do with it."""
     reduction = reduction_of("sum", "float32")
