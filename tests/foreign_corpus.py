@@ -3,8 +3,8 @@
 FOLDER holds files as they were found, in any folders below it, and `index.tsv`, which says of each
 kernel what a reader made of it: a line with tabs, under a head that has `file`, `kernel` and
 `class` (`right`, `right-if:CONDITION`, `wrong:WHY`, `not-callable:WHY`). Each file is given to
-`verify` as a user gives it, bare, in a process of its own. Such files are other people's: none is
-part of this project.
+`verify` as a user gives it, bare, in a process of its own, or with `--as bench` to what is said
+there. Such files are other people's: none is part of this project.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,13 +41,13 @@ class Said:
     seconds: float
 
 
-def say(folder: Path, file: str) -> Said:
-    """Verify one file."""
+def say(folder: Path, file: str, asked: Sequence[str]) -> Said:
+    """What one file is given: `verify` or `bench`, with its options."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
         out = Path(temporary, "run.json")
-        command = [sys.executable, "-m", "cudareduce", "verify", str(folder / file), "--backend",
-                   "cpu", "--json", str(out)]  # fmt: skip
+        command = [sys.executable, "-m", "cudareduce", *asked, str(folder / file),
+                   "--json", str(out)]  # fmt: skip
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, cwd=ROOT, timeout=_LIMIT_S, check=False
@@ -108,6 +108,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="files whose names hold this")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--as", dest="words", default="verify --backend cpu", help="the command")
     asked = parser.parse_args()
     index: dict[str, dict[str, str]] = defaultdict(dict)
     with (asked.folder / "index.tsv").open(newline="") as lines:
@@ -117,7 +118,7 @@ def main() -> None:
     folder = folder / "files" if (folder / "files").is_dir() else folder
     files = [file for file in index if asked.only in file]
     with ThreadPoolExecutor(asked.jobs) as pool:
-        tell(index, pool.map(lambda file: say(folder, file), files))
+        tell(index, pool.map(lambda file: say(folder, file, asked.words.split()), files))
 
 
 if __name__ == "__main__":

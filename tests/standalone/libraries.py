@@ -1,4 +1,4 @@
-"""`python -m tests.peers.standalone`: is a library's time here what its users would measure?
+"""`python -m tests.standalone.libraries`: is a library's time here what its users would measure?
 
 CUB by a C++ program, PyTorch by a script, each with the same flush and the same events as the tool
 and with other code between launches, as a table has it; and `cudareduce bench --peers cub,torch`:
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -19,32 +18,12 @@ from pathlib import Path
 from statistics import median
 from time import monotonic
 
-from cudareduce.host import installed
 from cudareduce.peers import cccl
+from tests.standalone.programs import HERE, compiled, ran
 
-HERE = Path(__file__).parent
 #: What stands for whom: rows of the tool, and the programs beside it.
 ROWS = {"peer:cub:run_to_run": "C++", "peer:torch": "script"}
 Found = dict[tuple[str, int], float]
-
-
-def ran(command: Sequence[object]) -> str:
-    """What a process prints; the run ends with what it says where it fails."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{command[0]} {command[-1]}: {(done.stderr or done.stdout).strip()[-500:]}")
-    return done.stdout
-
-
-def compiled(folder: Path) -> Path:
-    """The C++ program, with the CCCL that the tool takes."""
-    nvcc = next(installed("nvcc"), None)
-    if nvcc is None:
-        sys.exit("nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH")
-    _, headers = cccl._newest()
-    made = folder / "cub"
-    ran([nvcc[0], "-O3", "-std=c++17", "-arch=native", "-I", headers, "-o", made, HERE / "cub.cu"])
-    return made
 
 
 def told(name: str, command: Sequence[object], sizes: Sequence[int]) -> Found:
@@ -79,7 +58,8 @@ def main() -> None:
     taken: dict[tuple[str, int], list[float]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        program = compiled(folder)
+        _, headers = cccl._newest()
+        program = compiled(HERE / "cub.cu", folder / "cub", "-I", headers)
         ways: list[Callable[[], Found]] = [
             partial(told, "C++", [program], sizes),
             partial(told, "script", [sys.executable, HERE / "with_torch.py"], sizes),

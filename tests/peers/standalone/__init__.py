@@ -1,1 +1,0 @@
-"""CUB and PyTorch as programs of their own time them, beside what `bench --peers` says of them."""

@@ -1,0 +1,29 @@
+"""Programs made and run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cudareduce.host import installed
+
+HERE = Path(__file__).parent
+
+
+def ran(command: Sequence[object]) -> str:
+    """What a process prints; the run ends with what it says where it fails."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{command[0]} {command[-1]}: {(done.stderr or done.stdout).strip()[-500:]}")
+    return done.stdout
+
+
+def compiled(source: Path, made: Path, *options: object) -> Path:
+    """A CUDA program, for the GPU that is there."""
+    nvcc = next(installed("nvcc"), None)
+    if nvcc is None:
+        sys.exit("nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH")
+    ran([nvcc[0], "-O3", "-std=c++17", "-arch=native", *options, "-o", made, source])
+    return made
