@@ -12,6 +12,7 @@ from cudareduce.library.template import OURS
 #: The limits of numbers are there for whoever includes CUDA's own headers, and files rely on it.
 _BEFORE = """#include <climits>
 #include <cfloat>
+#include <cstdint>
 #pragma push_macro("__global__")
 #pragma push_macro("__launch_bounds__")
 #undef __global__
@@ -137,7 +138,17 @@ def with_entry_point(
         + (_FLAT if width else "")
         + "".join(f'\n#pragma pop_macro("{name}")' for name in both)
     )
-    return f'{_BEFORE}{before}#line 1 "{path}"\n{device}{undone}{after}'
+    headers = _headers(device) if both else ""
+    return f'{_BEFORE}{headers}{before}#line 1 "{path}"\n{device}{undone}{after}'
+
+
+def _headers(device: str) -> str:
+    """What a text includes from the compiler, as names are then changed that occur there, too."""
+    named = [line.strip().removeprefix("#").strip() for line in device.splitlines()
+             if line.lstrip().startswith("#")]  # fmt: skip
+    names = [words.partition("<")[2].partition(">")[0] for words in named
+             if words.startswith("include") and "<" in words]  # fmt: skip
+    return "".join(f"#if __has_include(<{name}>)\n#include <{name}>\n#endif\n" for name in names)
 
 
 def _around(call: Call, width: int | None, *, finds: bool) -> tuple[str, str]:

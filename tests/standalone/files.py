@@ -15,7 +15,7 @@ import json
 import shlex
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -66,42 +66,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--runs", type=int, default=3, help="processes of each")
-    parser.add_argument("--seconds", type=float, default=300.0, help="begin no turn after these")
+    parser.add_argument("--seconds", type=float, default=300.0, help="begin no file after these")
     asked = parser.parse_args()
     files = (asked.folder / "files").resolve()
     with (asked.folder / "launches.tsv").open(newline="") as text:
         lines = list(csv.DictReader(text, delimiter="\t", quoting=csv.QUOTE_NONE))
-    alone: list[list[float]] = [[] for _ in lines]
-    ours: list[list[float]] = [[] for _ in lines]
-    began = monotonic()
-    with tempfile.TemporaryDirectory() as temporary:
+    near, began = 0, monotonic()
+    print(f"{'file':60}{'n':>12}{'alone us':>10}{'bench us':>10}{'ratio':>8}", flush=True)
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor() as pool:
         folder = Path(temporary)
-        with ThreadPoolExecutor() as pool:
-            programs = list(pool.map(partial(program, files=files, folder=folder), lines))
-        for _ in range(asked.runs):
-            if monotonic() - began > asked.seconds:
-                break
-            for line, made, of_it, of_ours in zip(lines, programs, alone, ours, strict=True):
-                of_it.append(float(ran([made])))
-                us = by_tool(line, files, folder)
-                of_ours += [us] if us else []
-    report(lines, alone, ours)
-    print(f"{monotonic() - began:.0f} s")
+        programs = list(pool.map(partial(program, files=files, folder=folder), lines))
+        for line, made in zip(lines, programs, strict=True):
+            if monotonic() - began < asked.seconds:
+                near += is_near(line, made, files, folder, asked.runs)
+    print(f"{near} of {len(lines)} within {LIMIT:.0%}, {monotonic() - began:.0f} s")
 
 
-def report(lines: Sequence[Line], alone: list[list[float]], ours: list[list[float]]) -> None:
-    """A line for each file, and how many are near enough."""
-    near = 0
-    print(f"{'file':60}{'n':>12}{'alone us':>10}{'bench us':>10}{'ratio':>8}")
-    for line, of_it, of_ours in zip(lines, alone, ours, strict=True):
-        where = f"{line['file'][-59:]:60}{line['n']:>12}"
-        if not of_ours:
-            print(f"{where} nothing was timed")
-            continue
-        ratio = median(of_ours) / median(of_it)
-        near += abs(ratio - 1) <= LIMIT
-        print(f"{where}{median(of_it):10.2f}{median(of_ours):10.2f}{ratio:8.4f}")
-    print(f"{near} of {len(lines)} within {LIMIT:.0%}")
+def is_near(line: Line, made: Path, files: Path, folder: Path, runs: int) -> bool:
+    """Whether the two agree about a file, of which a line is printed."""
+    alone: list[float] = []
+    ours: list[float] = []
+    for _ in range(runs):
+        alone.append(float(ran([made])))
+        us = by_tool(line, files, folder)
+        ours += [us] if us else []
+    where = f"{line['file'][-59:]:60}{line['n']:>12}{median(alone):10.2f}"
+    if not ours:
+        print(f"{where} nothing was timed", flush=True)
+        return False
+    ratio = median(ours) / median(alone)
+    print(f"{where}{median(ours):10.2f}{ratio:8.4f}", flush=True)
+    return abs(ratio - 1) <= LIMIT
 
 
 if __name__ == "__main__":

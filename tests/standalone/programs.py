@@ -25,5 +25,6 @@ def compiled(source: Path, made: Path, *options: object) -> Path:
     nvcc = next(installed("nvcc"), None)
     if nvcc is None:
         sys.exit("nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH")
-    ran([nvcc[0], "-O3", "-std=c++17", "-arch=native", *options, "-o", made, source])
+    flags = ("-O3", "-std=c++17", "-arch=native", "-Xcompiler=-fopenmp")
+    ran([nvcc[0], *flags, *options, "-o", made, source])
     return made
