@@ -21,10 +21,14 @@ from cudareduce.several.collectives import Collective
 from cudareduce.several.elements import UFUNCS, read, share, stored
 from cudareduce.several.exchange import Exchange, source, vector_of
 from cudareduce.several.meet.meeting import Meeting
+from cudareduce.several.meet.patience import patience
 from cudareduce.several.windows import Windows
 
 #: Blocks of a launch at most: all of them must be under way, and the emulator has twice as many.
 _BLOCKS = 64
+#: The longest that a call takes on GPUs, a thousand times over, and on the emulator, in s.
+_CALL_S, _EMULATED_S = 10.0, 60.0
+_BY_WAIT = "a kernel waits for other ranks by `wait`, which gives up, or its loop has no end"
 
 
 class Engine(Protocol):
@@ -98,8 +102,10 @@ class Peer:
 
     def run(self, n: int, call: int, late: int) -> None:
         self._program.set_constant("LATE", late)
-        self.enqueue(n, call)()
-        self._stage.backend.synchronize()
+        limit_s = _CALL_S if self._stage.backend.timed() else _EMULATED_S
+        with patience(f"{self.name} of {n} elements", limit_s, _BY_WAIT):
+            self.enqueue(n, call)()
+            self._stage.backend.synchronize()
         look_for_those_who_gave_up(self._stage)
 
 

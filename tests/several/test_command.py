@@ -289,3 +289,20 @@ def rank_of(pid: int) -> str | None:
         return None
     words = dict(word.partition("=")[::2] for word in text.split("\0"))
     return words.get("CUDAREDUCE_RANK")
+
+
+@pytest.mark.slow
+def test_a_kernel_that_never_ends_is_told(collective: Ranks, tmp_path: Path) -> None:
+    """It waits for others by a loop of its own, which nobody ends."""
+    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
+    entry, turn = (
+        "    meet(flags, 2 * call);",
+        "while (*(volatile size_t *)at<size_t>(RANK[0], flags)",
+    )
+    assert entry in text
+    text = text.replace(entry, f"    {turn} != ~call) {{}}").replace("one_shot", "spins")
+    (tmp_path / "all_reduce_spins.cu").write_text(text)
+    code, _, err = collective("all-reduce", "--kernels", tmp_path, "--ranks", 2, "--n", 100,
+                              "--engine", "peer:spins")  # fmt: skip
+    assert code == 6, err
+    assert "peer:spins of " in err and "has not ended within 60 s: a kernel waits for" in err

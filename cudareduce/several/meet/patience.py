@@ -15,17 +15,17 @@ from cudareduce.errors import EnvironmentProblem
 
 #: The longest that anything takes on sound machines, many times over, in s.
 LIMIT_S = 120.0
+_LIBRARY = "see what else runs on these GPUs, and what NCCL_DEBUG=INFO tells"
 
 
 @contextmanager
-def patience(what: str, limit_s: float = LIMIT_S) -> Iterator[None]:
+def patience(what: str, limit_s: float = LIMIT_S, next_step: str = _LIBRARY) -> Iterator[None]:
     """End this process, and say so, where what is inside takes longer: other ranks are told by the
     meeting."""
 
     def end() -> None:
         print(
-            f"cudareduce: {what} has not ended within {limit_s:g} s: see what else runs on these "
-            "GPUs, and what NCCL_DEBUG=INFO tells",
+            f"cudareduce: {what} has not ended within {limit_s:g} s: {next_step}",
             file=sys.stderr, flush=True,
         )  # fmt: skip
         os._exit(EnvironmentProblem.exit_code)
