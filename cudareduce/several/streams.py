@@ -81,6 +81,7 @@ class Sharers:
         return set.intersection(*map(set, every))
 
     def agreed(self, records: tuple[Record, ...]) -> tuple[Record, ...]:
+        of_one_mind(self._meeting, [[r.kernel, r.source_sha] for r in records])
         own = [[r.verdict, r.reason] for r in records]
         by_row: list[Any] = list(zip(*self._meeting.everybody(own), strict=True))
         return tuple(map(_with_worst, records, by_row))

@@ -14,6 +14,7 @@ import pytest
 from cudareduce.bench.stream.together import Alone
 from cudareduce.results.record import Record
 from cudareduce.several.streams import _with_worst
+from tests.conftest import ROOT
 from tests.fake_gpu import fake_gpu
 from tests.several.conftest import Ranks
 
@@ -49,15 +50,22 @@ def test_a_share_is_too_small_for_a_chunk(ranks: Ranks) -> None:
     assert "--chunk 4000: that is" in err
 
 
-def test_ranks_that_differ(home: dict[str, str], tmp_path: Path) -> None:
-    def rank(number: int, *more: str) -> subprocess.Popen[str]:
+@pytest.mark.parametrize("differs", ["options", "text"])
+def test_ranks_that_differ(home: dict[str, str], tmp_path: Path, differs: str) -> None:
+    def rank(number: int) -> subprocess.Popen[str]:
         place = {"RANK": str(number), "WORLD_SIZE": "2", "LOCAL_RANK": str(number)}
-        asked = ["bench", "auto", "--gpus", "2", "--from", "host", "--n", "5000",
-                 "--backend", "cpu", "--meet", str(tmp_path / "meeting"), *more]  # fmt: skip
+        file = tmp_path / f"{number}" / "reduce_own.cu"
+        file.parent.mkdir()
+        text = (ROOT / "kernels/ladder/reduce_v7_shuffle.cu").read_text()
+        text = text.replace("reduce_v7_shuffle", "reduce_own").replace("after ", "# after ")
+        file.write_text(text + "// another\n" * (number if differs == "text" else 0))
+        block = ["--block", "128"] if number and differs == "options" else []
+        asked = ["bench", "reduce_own.cu", "--gpus", "2", "--from", "host", "--n", "5000",
+                 "--backend", "cpu", "--meet", str(tmp_path / "meeting"), *block]  # fmt: skip
         return subprocess.Popen([sys.executable, "-m", "cudareduce", *asked], env=home | place,
-                                stderr=subprocess.PIPE, text=True)  # fmt: skip
+                                cwd=file.parent, stderr=subprocess.PIPE, text=True)  # fmt: skip
 
-    ranks = [rank(0), rank(1, "--block", "128")]
+    ranks = [rank(0), rank(1)]
     told = [process.communicate(timeout=60)[1] for process in ranks]
     assert [process.returncode for process in ranks] == [2, 2], told
     assert "ranks were asked for different things" in told[0]
