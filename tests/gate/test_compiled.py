@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from cudareduce.bench.jobs import Jobs
+from cudareduce.errors import KernelFault
 from cudareduce.gate.compiled import CONTROLS
 from cudareduce.host import installed
 from cudareduce.library.registry import kernels_folder
 from tests.fake_gpu import fake_gpu
+from tests.gate.test_looks import cut_at
 
 Call = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
@@ -92,6 +94,26 @@ def test_on_a_gpu_what_changed_is_timed_beside_controls(
     assert timed.pop("kernel_a") == "SLOWER"
     assert len(timed) >= CONTROLS
     assert set(timed.values()) == {"SAME"}
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"), [(KeyboardInterrupt(), 130), (KernelFault("the GPU is lost"), 3)]
+)
+def test_what_ends_the_timing_early_is_no_success(
+    cudareduce: Call, trees: tuple[Path, Path], cache: Path, monkeypatch: pytest.MonkeyPatch,
+    error: BaseException, expected: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(Jobs, "emulator", None)
+    edit(trees[1], "kernel_a", INDEX, "const size_t k = i + item * BLOCK + (n == 12345);")
+    cut_at(monkeypatch, 1, error)
+    base, head = trees
+    with fake_gpu(monkeypatch, cache):
+        code, out, _ = cudareduce(
+            "check", "kernel_a", "--compile", "--base", base, "--kernels", head, "--arch", 90,
+            "--quiet", "--n", 3000,
+        )  # fmt: skip
+    assert code == expected
+    assert "cut short: " in out
 
 
 def test_what_does_not_compile_comes_first(cudareduce: Call, trees: tuple[Path, Path]) -> None:
