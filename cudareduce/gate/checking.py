@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
-from cudareduce.gate.baseline import load_baseline
-from cudareduce.gate.compare import Rules
+from cudareduce.gate.baseline import identity, load_baseline
+from cudareduce.gate.compare import Row, Rules
 from cudareduce.gate.judgement import Judgement, publish_judgement
 from cudareduce.gate.looks import Looks, Seen
 from cudareduce.gate.notes import host_notes, skew_notes
@@ -82,7 +82,8 @@ def folders_again(remeasuring: Remeasuring) -> list[str]:
 
 def concluded(request: CheckRequest, checked: Checked, registry: Registry) -> int:
     """Judge, publish, and write the new baseline where that was asked for; the exit code."""
-    old, now, seen, remeasuring = checked.old, checked.now, checked.seen, request.remeasuring
+    old, seen, remeasuring = checked.old, checked.seen, request.remeasuring
+    now = _as_judged(checked.now, seen.rows)
     judgement = Judgement(
         title=f"now against {request.baseline.name}, {now.device.name}", rows=tuple(seen.rows),
         rules=checked.rules, head=(side_text("old", old), side_text("new", now)),
@@ -96,6 +97,12 @@ def concluded(request: CheckRequest, checked: Checked, registry: Registry) -> in
         texts={"json": lambda: to_json(now)}, quiet=remeasuring.quiet,
     )  # fmt: skip
     return _updated(request, now, judgement, code) if request.update_baseline else code
+
+
+def _as_judged(now: Run, rows: Iterable[Row]) -> Run:
+    """The first measurement as a run; what only a later look showed to be wrong is wrong in it."""
+    wrong = {identity(row.record): row.record for row in rows if row.verdict == "WRONG"}
+    return replace(now, records=tuple(wrong.get(identity(r), r) for r in now.records))
 
 
 def _updated(request: CheckRequest, now: Run, judgement: Judgement, code: int) -> int:
