@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from cudareduce.backends import choose_backend, open_backend
-from cudareduce.errors import UsageError
+from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.gate.again import MeasureBatches, of_batches
 from cudareduce.gate.baseline import load_baseline, load_timed
 from cudareduce.gate.bencher import Batch, Bencher, Remeasured
@@ -28,6 +28,7 @@ from cudareduce.gate.fresh import measured_afresh
 from cudareduce.gate.judgement import Ahead, Judgement, publish_judgement, rules_between
 from cudareduce.gate.looks import first_look, second_look
 from cudareduce.gate.notes import beside_notes, host_notes, skew_notes
+from cudareduce.gate.policy import Policy
 from cudareduce.gate.request import (
     BaseRequest,
     CheckRequest,
@@ -158,7 +159,8 @@ def time_trees(
 
 def check_self(request: SelfRequest) -> int:
     """This tree against itself: what this runner's verdicts are worth; 0, 3 where an answer is
-    wrong, and the code of what ended it early. Raises UsageError and EnvironmentProblem."""
+    wrong, 2 where a kernel does not compile, and the code of what ended it early. Raises UsageError
+    and EnvironmentProblem."""
     request.outputs.check()
     remeasuring, registry = request.remeasuring, load_registry(request.remeasuring.folders)
     choices = base_choices(remeasuring.kernels, heads_of(remeasuring), registry)
@@ -177,7 +179,7 @@ def check_self(request: SelfRequest) -> int:
     publish(request.outputs, [section], {"json": lambda: rows_json(rows)})
     if cut:
         return cut.exit_code
-    return 3 if any(row.verdict == "WRONG" for row in rows) else 0
+    return worst_exit_code({Policy(allow_gone=True).code(row) for row in rows} & {2, 3})
 
 
 def _afresh(remeasuring: Remeasuring, registry: Registry) -> MeasureBatches:

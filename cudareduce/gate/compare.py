@@ -72,6 +72,11 @@ class Row:
         return self.verdict == "UNCERTAIN" and self.reason.startswith((_REACHES, _NOISY, _ALONE))
 
     @property
+    def unbuilt(self) -> bool:
+        """Whether it does not compile any more, or not yet."""
+        return self.new is not None and self.new.unbuilt
+
+    @property
     def same_code(self) -> bool:
         """Whether both sides ran identical machine code, launched the same way."""
         return self.old is not None and self.new is not None and _twins(self.old, self.new)
@@ -162,10 +167,12 @@ def _without(row: Row, control: Controls, blamed: Controls | None, rules: Rules)
 
 def _nothing(old: Record | None, new: Record | None) -> bool:
     """Skipped wherever it stands, or without elements, or a library's call on either side of which
-    only the host's time is known: there is nothing to compare."""
+    only the host's time is known: there is nothing to compare. What does not compile is told."""
     sides = [side for side in (old, new) if side is not None]
     if old and new and all(map(_host_only, sides)):
         return True
+    if new and new.unbuilt:
+        return False
     return all(side.verdict == "skip" for side in sides) or all(
         side.verdict != "fail" and side.n * side.rows == 0 for side in sides
     )

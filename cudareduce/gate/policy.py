@@ -35,6 +35,8 @@ class Policy:
 
     def code(self, row: Row) -> int:
         """The exit code that a row stands for."""
+        if row.unbuilt:
+            return 2
         match row.verdict:
             case "WRONG":
                 return 3
