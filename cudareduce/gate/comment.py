@@ -121,7 +121,7 @@ def _next(row: Row, against: Sequence[str]) -> str:
         case "WRONG" if record.ranks is not None:
             asked = ["collective", record.kernel, "--engine", name, "--ranks", str(record.ranks),
                      "--n", str(record.n), "--op", record.op, "--dtype", record.dtype]  # fmt: skip
-        case verdict if verdict == "WRONG" or row.unbuilt:
+        case verdict if verdict == "WRONG" or row.record.unbuilt:
             asked = ["verify", record.kernel, "--n", str(record.n), "--op", record.op,
                      "--dtype", record.dtype]  # fmt: skip
             asked += ["--map", record.map] if record.map else []

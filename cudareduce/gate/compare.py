@@ -72,11 +72,6 @@ class Row:
         return self.verdict == "UNCERTAIN" and self.reason.startswith((_REACHES, _NOISY, _ALONE))
 
     @property
-    def unbuilt(self) -> bool:
-        """Whether it does not compile any more, or not yet."""
-        return self.new is not None and self.new.unbuilt
-
-    @property
     def same_code(self) -> bool:
         """Whether both sides ran identical machine code, launched the same way."""
         return self.old is not None and self.new is not None and _twins(self.old, self.new)
@@ -90,16 +85,30 @@ def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[
     moved = changes(rounds, paired=rules.paired)
     known = {(id(a), id(b)): change for (a, b), change in zip(timed, moved, strict=True)}
     rows = [_row(a, b, known.get((id(a), id(b))), rules) for a, b in pairs]
-    found, blamed = _controls(rows, rules), machine(rows, rules)
-    return [
-        _judged_beside(row, found.get(row.record.n, found.get(None)), blamed, rules) for row in rows
+    found, other = _controls(rows, rules), machine(rows, rules) is not None
+    beside = [
+        _judged_beside(row, found.get(row.record.n, found.get(None)), other, rules) for row in rows
     ]
+    return nobody_blamed(beside, rules)
 
 
 def machine(rows: Sequence[Row], rules: Rules) -> Controls | None:
-    """What kernels that did not change show, or links, where that is beyond the threshold."""
-    shown = [*_controls(rows, rules).values(), *_links(rows, rules)]
+    """What kernels that did not change show, or links, where that is beyond the threshold: in the
+    first look, or in a later one that decided a row."""
+    later = [row.taken_out for row in rows if row.taken_out]
+    shown = [*_controls(rows, rules).values(), *later, *_links(rows, rules)]
     return beyond(shown, log1p(rules.thresholds.default))
+
+
+def nobody_blamed(rows: Sequence[Row], rules: Rules) -> list[Row]:
+    """No row is SLOWER or FASTER where the machine has changed in one of the looks at them."""
+    if machine(rows, rules) is None:
+        return list(rows)
+    return [
+        replace(row, verdict="UNCERTAIN", reason="; ".join(filter(None, (_MACHINE, row.reason))))
+        if row.verdict in ("SLOWER", "FASTER") else row
+        for row in rows
+    ]  # fmt: skip
 
 
 def _controls(rows: Iterable[Row], rules: Rules) -> Mapping[int | None, Controls]:
@@ -121,19 +130,13 @@ def _links(rows: Sequence[Row], rules: Rules) -> list[Controls]:
     return [together(sorted(moves), "what links carry")] if moves else []
 
 
-def _judged_beside(
-    row: Row, control: Controls | None, blamed: Controls | None, rules: Rules
-) -> Row:
-    """The row as it is judged beside kernels that did not change, if there are any."""
+def _judged_beside(row: Row, control: Controls | None, other: bool, rules: Rules) -> Row:
+    """The row as it is judged beside kernels that did not change, if there are any; `other` is
+    whether the machine has changed."""
     if row.same_code and rules.same_code:
-        odd = not blamed and not rules.shares and _moved_alone(row, control)
+        odd = not other and not rules.shares and _moved_alone(row, control)
         return replace(row, verdict="UNCERTAIN", reason=_ALONE) if odd else row
-    if row.same_code:
-        return row
-    if control:
-        return _without(row, control, blamed, rules)
-    moved = blamed and row.verdict in ("SLOWER", "FASTER")
-    return replace(row, verdict="UNCERTAIN", reason=_MACHINE) if moved else row
+    return _without(row, control, rules) if control and not row.same_code else row
 
 
 def _moved_alone(row: Row, control: Controls | None) -> bool:
@@ -146,7 +149,7 @@ def _moved_alone(row: Row, control: Controls | None) -> bool:
     return low > limit or high < -limit
 
 
-def _without(row: Row, control: Controls, blamed: Controls | None, rules: Rules) -> Row:
+def _without(row: Row, control: Controls, rules: Rules) -> Row:
     """The row as it is judged without what kernels that did not change show."""
     if row.change is None or row.old is None or row.new is None or row.threshold is None:
         return row
@@ -154,13 +157,10 @@ def _without(row: Row, control: Controls, blamed: Controls | None, rules: Rules)
     old = row.change
     change = Change(old.ratio * by, old.low * by / doubt, old.high * by * doubt)
     verdict, reason = _judge(row.old, row.new, change, row.threshold, rules)
-    if verdict in ("SLOWER", "FASTER"):
-        if blamed:
-            verdict, reason = "UNCERTAIN", _MACHINE
-        elif abs(log(change.ratio)) <= control.scatter:
-            noise = f"{100 * expm1(control.scatter):.1f} %"
-            verdict = "UNCERTAIN"
-            reason = f"identical code of this size moved by up to {noise} in these runs"
+    if verdict in ("SLOWER", "FASTER") and abs(log(change.ratio)) <= control.scatter:
+        noise = f"{100 * expm1(control.scatter):.1f} %"
+        verdict = "UNCERTAIN"
+        reason = f"identical code of this size moved by up to {noise} in these runs"
     reason = "; ".join(filter(None, (reason, *_others(row.old, row.new))))
     return replace(row, verdict=verdict, reason=reason, change=change, taken_out=control)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from cudareduce.budget import Deadline
 from cudareduce.errors import worst_exit_code
 from cudareduce.gate.baseline import identity, problem
-from cudareduce.gate.compare import Row, Rules, compare
+from cudareduce.gate.compare import Row, Rules, compare, nobody_blamed
 from cudareduce.gate.controls import FEWEST, Controls
 from cudareduce.results.record import Record
 
@@ -35,7 +35,7 @@ class Policy:
 
     def code(self, row: Row) -> int:
         """The exit code that a row stands for."""
-        if row.unbuilt:
+        if row.record.unbuilt:
             return 2
         match row.verdict:
             case "WRONG":
@@ -56,7 +56,7 @@ class Policy:
 
 def decide(rows: Sequence[Row], longer: Longer, rules: Rules, budget: Deadline) -> list[Row]:
     """Measure longer what the rounds leave in doubt, beside some that did not change, until it is
-    decided or the `budget` is spent."""
+    decided or the `budget` is spent; nothing is, where the machine has changed in between."""
     for k in range(1, _TRIES + 1):
         doubtful = [row for row in rows if row.in_doubt]
         if not doubtful or budget.passed:
@@ -67,7 +67,7 @@ def decide(rows: Sequence[Row], longer: Longer, rules: Rules, budget: Deadline) 
         rows = _with_wrong(
             [second.get(identity(row.record), row) if row.in_doubt else row for row in rows], found
         )
-    return list(rows)
+    return nobody_blamed(rows, rules)
 
 
 def confirm(rows: Sequence[Row], again: Again) -> list[Row]:

@@ -72,7 +72,7 @@ def self_section(rows: Sequence[Row], device: str, rules: Rules, rounds: int) ->
     )
     title = f"the same kernels against themselves, {device}"
     failed = (f"{row.verdict}: {row.record.kernel}: {row.reason}"
-              for row in rows if row.verdict == "WRONG" or row.unbuilt)  # fmt: skip
+              for row in rows if row.verdict == "WRONG" or row.record.unbuilt)  # fmt: skip
     notes = (
         *dict.fromkeys(failed),
         rates_line(rows, device, rules, rounds),
@@ -84,7 +84,7 @@ def self_section(rows: Sequence[Row], device: str, rules: Rules, rounds: int) ->
 
 def rates_line(rows: Sequence[Row], device: str, rules: Rules, rounds: int) -> str:
     """One line for a README: how often identical code is called slower here, and undecided."""
-    counts = Counter(row.verdict for row in rows if not row.unbuilt)
+    counts = Counter(row.verdict for row in rows if not row.record.unbuilt)
     false, count = counts["SLOWER"], sum(counts[word] for word in _COMPARED)
     return (
         f"`cudareduce check`: {false} of {counted(count, 'comparison')} of identical code SLOWER "

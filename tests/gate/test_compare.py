@@ -329,6 +329,39 @@ def test_a_second_measurement_decides() -> None:
     assert confirm([one(OLD, case())], lambda rows: pytest.fail("nothing to confirm"))
 
 
+def beside_controls(by: float, us: float, noise: float = 0.0) -> list[Record]:
+    """Four kernels that did not change and took so many times as long, and one that did."""
+    times = tuple(time * (1 + noise * (k % 2)) for k, time in enumerate(rounds(us)))
+    same = [record(f"c{k}", 2**25, rounds(40 * by), cubin_sha=f"c{k}") for k in range(4)]
+    return [*same, record("b", 2**25, times, cubin_sha=f"for {us}")]
+
+
+@pytest.mark.parametrize(("first", "later", "us"), [(1.08, 1, 50), (1.08, 1, 37.5), (1, 1.08, 54)])
+def test_a_machine_that_changes_between_looks_blames_no_kernel(
+    first: float, later: float, us: float
+) -> None:
+    """Whichever look shows it, the run is MACHINE, and no row is SLOWER or FASTER."""
+    old = beside_controls(1, 40)
+
+    def longer(some: Sequence[Row], times: int) -> Sides:
+        return [row.old for row in some if row.old], beside_controls(later, us)
+
+    rows = compare(old, beside_controls(first, 40.5 * first, noise=0.06), FIVE)
+    assert rows[-1].in_doubt
+    rows = decide(rows, longer, FIVE, Deadline(60))
+    assert (rows[-1].verdict, rows[-1].reason) == ("UNCERTAIN", "the machine has changed")
+    moved = machine(rows, FIVE)
+    assert (moved is not None, Policy().exit_code(rows, moved)) == (True, 4)
+
+
+def test_a_machine_that_has_changed_by_the_second_measurement_is_the_verdict() -> None:
+    old = beside_controls(1, 40)
+    rows = compare(old, beside_controls(1, 48), FIVE)
+    assert (rows[-1].verdict, machine(rows, FIVE)) == ("SLOWER", None)
+    rows = confirm(rows, lambda some: compare(old, beside_controls(1.08, 51.84), FIVE))
+    assert (rows[-1].verdict, machine(rows, FIVE) is not None) == ("UNCERTAIN", True)
+
+
 @pytest.mark.parametrize(
     ("words", "strict", "allow", "code"),
     [

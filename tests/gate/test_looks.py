@@ -83,7 +83,12 @@ def wrong_at(monkeypatch: pytest.MonkeyPatch, look: int, kernel: str, last: int 
         count[0] += 1
         if not look <= count[0] <= last:
             return found
-        wrong = {"verdict": "fail", "reason": "off by 2", "time_us": None, "rounds_us": ()}
+        wrong: dict[str, Any] = {
+            "verdict": "fail",
+            "reason": "off by 2",
+            "time_us": None,
+            "rounds_us": (),
+        }
         new = (replace(r, **wrong) if r.kernel == kernel else r for r in found.new)
         return replace(found, new=tuple(new))
 
