@@ -12,7 +12,7 @@ from cudareduce.gate.compare import Row, Rules
 from cudareduce.gate.judgement import Judgement, publish_judgement
 from cudareduce.gate.looks import Looks, Seen
 from cudareduce.gate.notes import host_notes, skew_notes
-from cudareduce.gate.request import CheckRequest, Judging, Remeasuring
+from cudareduce.gate.request import BaseRequest, CheckRequest, Judging, Remeasuring
 from cudareduce.gate.sides import side_text
 from cudareduce.gate.significance import MIN_ROUNDS
 from cudareduce.gate.thresholds import Thresholds, load_thresholds
@@ -75,9 +75,30 @@ def looks_of(rules: Rules, remeasuring: Remeasuring) -> Looks:
     )
 
 
-def folders_again(remeasuring: Remeasuring) -> list[str]:
-    """The options that name the folders of kernels again."""
-    return [word for folder in remeasuring.folders for word in ("--kernels", str(folder))]
+def judged_again(judging: Judging) -> list[str]:
+    """The options that ask to be judged so again."""
+    words = ["--cross-device"] * judging.cross_device + ["--no-same-code"] * judging.no_same_code
+    words += ["--thresholds", str(judging.thresholds)] if judging.thresholds else []
+    return words + (["--threshold", f"{100 * judging.threshold:g}%"] if judging.threshold else [])
+
+
+def measured_again(remeasuring: Remeasuring) -> list[str]:
+    """The options that ask for the same kernels, libraries and map again."""
+    words = [word for folder in remeasuring.folders for word in ("--kernels", str(folder))]
+    words += ["--map", remeasuring.map] if remeasuring.map else []
+    return words + (["--peers", ",".join(remeasuring.peers)] if remeasuring.peers else [])
+
+
+def base_again(request: BaseRequest) -> list[str]:
+    """The options that compare two trees on the same problems again."""
+    problems = request.problems
+    words = [*measured_again(request.remeasuring), "--base", request.base]
+    words += ["--n", ",".join(map(str, problems.n))]
+    words += ["--op", ",".join(problems.op)] if problems.op != ("sum",) else []
+    words += ["--dtype", ",".join(problems.dtype)] if problems.dtype != ("float32",) else []
+    words += ["--rows", str(problems.rows)] if problems.rows != 1 else []
+    words += ["--ranks", str(request.ranks)] if request.ranks else []
+    return words + judged_again(request.judging)
 
 
 def concluded(request: CheckRequest, checked: Checked, registry: Registry) -> int:
@@ -89,7 +110,8 @@ def concluded(request: CheckRequest, checked: Checked, registry: Registry) -> in
         rules=checked.rules, head=(side_text("old", old), side_text("new", now)),
         notes=(*checked.notes, *skew_notes(seen.rows),
                *host_notes(old.records, seen.measured.new)),
-        against=(*folders_again(remeasuring), "--baseline", str(request.baseline)),
+        against=(*measured_again(remeasuring), "--baseline", str(request.baseline),
+                 *judged_again(request.judging)),
         measured=seen.measured, cut=seen.cut,
     )  # fmt: skip
     code = publish_judgement(

@@ -15,9 +15,10 @@ from cudareduce.gate.baseline import load_baseline, load_timed
 from cudareduce.gate.bencher import Batch, Bencher, Remeasured
 from cudareduce.gate.checking import (
     Checked,
+    base_again,
     check_rounds,
     concluded,
-    folders_again,
+    judged_again,
     looks_of,
     stored_baseline,
     thresholds_of,
@@ -73,7 +74,7 @@ def judged_files(request: CompareRequest, registry: Registry) -> Judgement:
         head=(side_text("old", old), side_text("new", new)),
         rows=rows,
         rules=rules,
-        against=("--baseline", str(request.old)),
+        against=("--baseline", str(request.old), *judged_again(request.judging)),
         notes=(
             *notes,
             *measured_otherwise(old, new),
@@ -142,13 +143,12 @@ def time_trees(
         raise UsageError("nothing was compared: give --n elements that a kernel can reduce")
     afresh = of_batches(_afresh(remeasuring, registry), batches, looks.deadline)
     seen = second_look(seen, afresh, looks)
-    sizes = ",".join(map(str, request.problems.n))
     now = Run(tool(request.argv), device, {"rounds": batches[0].settings.rounds}, ())
     judgement = Judgement(
         title=f"{' '.join(map(str, trees.heads))} against {request.base}, {device.name}",
         head=(side_text("new", now),), rows=tuple(seen.rows), rules=rules,
         notes=tuple(trees.problems),
-        against=(*folders_again(remeasuring), "--base", request.base, "--n", sizes),
+        against=tuple(base_again(request)),
         measured=seen.measured, cut=seen.cut,
     )  # fmt: skip
     return publish_judgement(

@@ -94,7 +94,7 @@ def test_the_end_of_a_rate() -> None:
     ("words", "said"),
     [(("--base", "HEAD"), "--base is about a change"), (("--baseline", "x"), "--baseline is"),
      (("--comment", "x"), "--comment is"), (("--junit", "x"), "--junit is"),
-     (("--compile",), "--compile is")],
+     (("--compile",), "--compile is"), (("--all",), "--all is"), (("--ranks", "2"), "--ranks is")],
 )  # fmt: skip
 def test_what_it_does_not_go_with(cudareduce: Call, words: tuple[str, ...], said: str) -> None:
     code, _, err = cudareduce("check", "--self", 3, *words)
