@@ -56,14 +56,15 @@ class Policy:
 
 def decide(rows: Sequence[Row], longer: Longer, rules: Rules, budget: Deadline) -> list[Row]:
     """Measure longer what the rounds leave in doubt, beside some that did not change, until it is
-    decided or the `budget` is spent; nothing is, where the machine has changed in between."""
+    decided or the `budget` is spent; nothing is, where the machine has changed in between. A look
+    that a side has no time in decides nothing but what is wrong."""
     for k in range(1, _TRIES + 1):
         doubtful = [row for row in rows if row.in_doubt]
         if not doubtful or budget.passed:
             break
         old, new = longer([*doubtful, *_companions(rows, doubtful)], 2**k)
         found = compare(old, new, rules)
-        second = {identity(row.record): row for row in found}
+        second = {identity(row.record): row for row in found if row.change}
         rows = _with_wrong(
             [second.get(identity(row.record), row) if row.in_doubt else row for row in rows], found
         )

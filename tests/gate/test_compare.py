@@ -316,6 +316,22 @@ def compared(new: Sequence[Record], rows: Sequence[Row]) -> list[Row]:
     return compare([OLD], new, FIVE)
 
 
+@pytest.mark.parametrize("verdict", ["skip", "fail"])
+@pytest.mark.parametrize("side", ["old", "new"])
+def test_a_look_that_measures_nothing_decides_nothing(verdict: str, side: str) -> None:
+    """What was measured is not gone because the next look had no memory for it, nor is it new
+    because the base was wrong there; what is wrong itself is WRONG."""
+    new = beside_controls(1, 40.5, noise=0.06)[-1]
+    none: dict[str, Any] = {"verdict": verdict, "reason": "so", "time_us": None, "rounds_us": ()}
+    old = replace(new, cubin_sha="was", rounds_us=rounds(40))
+    sides = {"old": old, "new": new}
+    sides[side] = replace(sides[side], **none)
+    [row] = compare([old], [new], FIVE)
+    assert row.in_doubt
+    [found] = decide([row], lambda *_: ([sides["old"]], [sides["new"]]), FIVE, Deadline(60))
+    assert found.verdict == ("WRONG" if (side, verdict) == ("new", "fail") else "UNCERTAIN")
+
+
 def test_a_second_measurement_decides() -> None:
     first = one(OLD, case(44.0, cubin_sha="x"))
     for us, verdict, confirmed in ((44.0, "SLOWER", True), (40.0, "SAME", False),
