@@ -76,6 +76,28 @@ def test_trees_that_nvcc_makes_the_same_of(cudareduce: Call, trees: tuple[Path, 
     assert "nvcc makes the same of both trees" in " ".join(out.split())
 
 
+@pytest.mark.parametrize("kind", ["json", "markdown"])
+@pytest.mark.parametrize("edited", [False, True])
+def test_every_file_is_written_where_nothing_is_timed(
+    cudareduce: Call, trees: tuple[Path, Path], tmp_path: Path, edited: bool, kind: str
+) -> None:
+    if edited:
+        edit(trees[1], "kernel_b", "// Write:", "// A remark.\n    // Write:")
+    options = ("--junit", "--comment", "--markdown", "--benchmark-json")
+    files = {option: tmp_path / option for option in options}
+    asked = [word for pair in files.items() for word in pair]
+    code, out, err = check(cudareduce, trees, *asked, "--format", kind)
+    assert (code, bool(out)) == (0, True), err
+    assert all(path.read_text() for path in files.values())
+    assert json.loads(files["--benchmark-json"].read_text()) == []
+
+
+def test_a_comparison_of_nothing_is_no_success(cudareduce: Call, trees: tuple[Path, Path]) -> None:
+    code, _, err = check(cudareduce, trees, "--arch", 50)
+    assert code == 2
+    assert "nothing was compiled; kernel_a is not compiled for sm_50" in err
+
+
 def test_on_a_gpu_what_changed_is_timed_beside_controls(
     cudareduce: Call, trees: tuple[Path, Path], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
