@@ -38,7 +38,7 @@ class Checked:
 def stored_baseline(request: CheckRequest) -> Run:
     """The baseline, once it is sure that what is to be written can be. Raises UsageError and
     BaselineError."""
-    request.outputs.check(request.baseline)
+    request.outputs.check(request.baseline, *request.judging.read)
     stored = load_baseline(request.baseline)
     if request.update_baseline:
         check_writable(request.baseline)

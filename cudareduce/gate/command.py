@@ -53,7 +53,7 @@ from cudareduce.temporary import temporary_folder
 def compare_files(request: CompareRequest) -> int:
     """Two stored runs: verdicts without a second measurement; the exit code. Raises UsageError and
     BaselineError."""
-    request.outputs.check(request.old, request.new)
+    request.outputs.check(request.old, request.new, *request.judging.read)
     registry = load_registry()
     judgement = judged_files(request, registry)
     return publish_judgement(judgement, request.judging, request.outputs, registry)
@@ -118,7 +118,7 @@ def check(request: CheckRequest, of_ranks: Callable[[CheckRequest, Run], int]) -
 def check_base(request: BaseRequest) -> int:
     """Two trees of kernels against each other, in the same rounds of one process; the exit code.
     Raises UsageError and EnvironmentProblem."""
-    request.outputs.check()
+    request.outputs.check(*request.judging.read)
     registry = load_registry(request.remeasuring.folders)
     with opened_trees(request, registry) as trees:
         return time_trees(request, trees, registry)
@@ -161,7 +161,7 @@ def check_self(request: SelfRequest) -> int:
     """This tree against itself: what this runner's verdicts are worth; 0, 3 where an answer is
     wrong, 2 where a kernel does not compile, and the code of what ended it early. Raises UsageError
     and EnvironmentProblem."""
-    request.outputs.check()
+    request.outputs.check(*request.judging.read)
     remeasuring, registry = request.remeasuring, load_registry(request.remeasuring.folders)
     choices = base_choices(remeasuring.kernels, heads_of(remeasuring), registry)
     named = {choice.kernel.id for choice in choices}

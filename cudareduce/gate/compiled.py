@@ -49,7 +49,7 @@ def check_compiled_trees(request: CompiledTreesRequest) -> int:
     """Compile both trees, compare, and where there is a GPU time what changed; the exit code.
     Raises UsageError and, without nvcc, EnvironmentProblem."""
     timed, allow_gone = request.timed, request.timed.judging.allow_gone
-    timed.outputs.check()
+    timed.outputs.check(*timed.judging.read)
     registry, tools = load_registry(timed.remeasuring.folders), find_tools()
     with opened_trees(timed, registry) as trees:
         found = compared_trees(trees, request, tools)

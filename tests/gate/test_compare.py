@@ -953,6 +953,20 @@ def test_a_noisy_file_is_no_error(cudareduce: Call, tmp_path: Path) -> None:
     assert cudareduce("compare", noisy, later, "--threshold", "1%", "--strict")[0] == 4
 
 
+@pytest.mark.parametrize(
+    "ask", [("compare", BEFORE, AFTER), ("check", "--baseline", BEFORE), ("check", "--base", DATA),
+            ("check", "--self", "2"), ("check", "--compile", "--base", DATA)],
+)  # fmt: skip
+def test_no_file_takes_the_place_of_the_thresholds(
+    cudareduce: Call, tmp_path: Path, ask: tuple[object, ...]
+) -> None:
+    limits = tmp_path / "limits.toml"
+    limits.write_text('default = "3%"')
+    code, _, err = cudareduce(*ask, "--thresholds", limits, "--markdown", limits)
+    assert (code, "--markdown and what is read are one file" in err) == (2, True)
+    assert limits.read_text() == 'default = "3%"'
+
+
 def test_thresholds_of_single_kernels(cudareduce: Call, tmp_path: Path) -> None:
     path, known = tmp_path / "limits.toml", ("reduce_v6_multi_add", "reduce_v7_shuffle")
     path.write_text('default = "2%"\n[kernel]\n"reduce_v6*" = "4%"\n')

@@ -38,7 +38,7 @@ from cudareduce.temporary import temporary_folder
 def check_base_ranks(request: BaseRequest) -> int:
     """The kernels of collectives of two trees against each other; the exit code, the same on all
     ranks of a launcher. Raises UsageError, EnvironmentProblem and RankLost."""
-    request.outputs.check()
+    request.outputs.check(*request.judging.read)
     refuse_others(request.remeasuring)
     _check(request)
     here = place(os.environ)

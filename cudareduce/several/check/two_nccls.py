@@ -74,7 +74,7 @@ Measure = Callable[[Asked], Run]
 def check_nccl(request: NcclRequest, measure: Measure | None = None) -> int:
     """Measure, judge, publish; the exit code. Raises UsageError and, without two GPUs,
     EnvironmentProblem."""
-    request.outputs.check()
+    request.outputs.check(*request.judging.read)
     versions = [version_in(file) for file in request.nccl]
     if 0 in request.n or not set(request.op) <= set(OPS):
         raise UsageError(f"--nccl takes --op {', '.join(OPS)}, and --n of 1 or more")
