@@ -140,6 +140,16 @@ def test_same_code_is_never_slower_and_not_hidden_where_times_say_so() -> None:
     assert one(OLD, case(44.0), replace(FIVE, shares=True)).verdict == "SAME"
 
 
+@pytest.mark.parametrize("count", [1, 5])
+def test_too_few_rounds_decide_nothing_of_the_same_code_either(count: int) -> None:
+    """A machine that is ten times slower would hide behind it."""
+    old = [record(f"c{k}", 2**25, FLAT, cubin_sha="same") for k in range(4)]
+    new = [record(f"c{k}", 2**25, rounds(400)[:count], cubin_sha="same") for k in range(4)]
+    for before, after in ((old, new), (new, old)):
+        for row in compare(before, after, FIVE):
+            assert (row.verdict, "and a verdict takes 6" in row.reason) == ("UNCERTAIN", True)
+
+
 def test_one_of_many_that_did_not_change_stands_out_from_the_others() -> None:
     rows = compare(*unchanged(40, 40.1, 40, 52, 39.9), FIVE)
     assert [row.verdict for row in rows] == ["SAME"] * 3 + ["UNCERTAIN", "SAME"]
