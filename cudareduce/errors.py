@@ -71,5 +71,7 @@ EXIT_CODE_ORDER = (2, 6, 5, 3, 1, 4)
 
 
 def worst_exit_code(codes: set[int]) -> int:
-    """The one exit code that a run with these outcomes ends with; 0 if there are none."""
-    return next((code for code in EXIT_CODE_ORDER if code in codes), 0)
+    """The one exit code that a run with these outcomes ends with; 0 if there are none. A code that
+    no outcome has, as that of Ctrl-C, comes before all."""
+    ended = codes - {0, *EXIT_CODE_ORDER}
+    return max(ended) if ended else next((code for code in EXIT_CODE_ORDER if code in codes), 0)

@@ -132,7 +132,7 @@ _NOT_SELF = ("base", "baseline", "compiling", "update_baseline", "arch", "ranks"
 #: What a comparison with itself has nothing to say to.
 _ABOUT_A_CHANGE = ("baseline", "base", "compiling", "update_baseline", "arch", "peers", "strict",
                    "allow_gone", "no_same_code", "cross_device", "junit", "benchmark_json",
-                   "comment")  # fmt: skip
+                   "comment", "everything", "ranks")  # fmt: skip
 
 
 @click.command(

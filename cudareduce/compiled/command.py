@@ -74,7 +74,8 @@ def check_compiled(request: CompileRequest) -> int:
         allow_gone=request.allow_gone,
     )  # fmt: skip
     if request.update_baseline:
-        return _update(request, _made(request, new, tools, architectures), codes, rows)
+        lost = bool(stored and stored.traffic and not new.traffic)
+        return _update(request, _made(request, new, tools, architectures), codes, rows, lost)
     return worst_exit_code(codes | ({5} if other else set()))
 
 
@@ -144,13 +145,23 @@ def _refuse_to_forget(path: Path, old: CompiledSet, compiled: Sequence[int], too
 
 
 def _update(
-    request: CompileRequest, made: CompiledSet, codes: set[int], rows: Sequence[UnitRow]
-) -> int:
-    """Write the new baseline, unless it would hold a broken rule."""
+    request: CompileRequest, made: CompiledSet, codes: set[int], rows: Sequence[UnitRow],
+    lost: bool,
+) -> int:  # fmt: skip
+    """Write the new baseline, unless it would hold a broken rule, leave kernels out, or what they
+    ask of memory is `lost`, which is an EnvironmentProblem."""
     path = request.baseline
     if 2 in codes or any(row.verdict == "BROKEN" for row in rows):
         say(f"{path} is left as it was: mend what is broken first")
         return worst_exit_code(codes)
+    gone = next((row.unit.kernel for row in rows if row.verdict == "GONE"), None)
+    if gone and not request.allow_gone:
+        say(f"{path} is left as it was: {gone} is gone, and --allow-gone drops what is")
+        return worst_exit_code(codes)
+    if lost:
+        raise EnvironmentProblem(
+            f"{path} would lose what kernels ask of memory: install g++, or delete the file first"
+        )
     write_text(path, to_json(made))
     say(f"{path} now holds what was compiled here", request.quiet)
     return 0

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
-from cudareduce.gate.baseline import load_baseline
-from cudareduce.gate.compare import Rules
+from cudareduce.gate.baseline import identity, load_baseline
+from cudareduce.gate.compare import Row, Rules
 from cudareduce.gate.judgement import Judgement, publish_judgement
 from cudareduce.gate.looks import Looks, Seen
 from cudareduce.gate.notes import host_notes, skew_notes
-from cudareduce.gate.request import CheckRequest, Judging, Remeasuring
+from cudareduce.gate.request import BaseRequest, CheckRequest, Judging, Remeasuring
 from cudareduce.gate.sides import side_text
 from cudareduce.gate.significance import MIN_ROUNDS
 from cudareduce.gate.thresholds import Thresholds, load_thresholds
@@ -38,7 +38,7 @@ class Checked:
 def stored_baseline(request: CheckRequest) -> Run:
     """The baseline, once it is sure that what is to be written can be. Raises UsageError and
     BaselineError."""
-    request.outputs.check(request.baseline)
+    request.outputs.check(request.baseline, *request.judging.read)
     stored = load_baseline(request.baseline)
     if request.update_baseline:
         check_writable(request.baseline)
@@ -75,20 +75,43 @@ def looks_of(rules: Rules, remeasuring: Remeasuring) -> Looks:
     )
 
 
-def folders_again(remeasuring: Remeasuring) -> list[str]:
-    """The options that name the folders of kernels again."""
-    return [word for folder in remeasuring.folders for word in ("--kernels", str(folder))]
+def judged_again(judging: Judging) -> list[str]:
+    """The options that ask to be judged so again."""
+    words = ["--cross-device"] * judging.cross_device + ["--no-same-code"] * judging.no_same_code
+    words += ["--thresholds", str(judging.thresholds)] if judging.thresholds else []
+    return words + (["--threshold", f"{100 * judging.threshold:g}%"] if judging.threshold else [])
+
+
+def measured_again(remeasuring: Remeasuring) -> list[str]:
+    """The options that ask for the same kernels, libraries and map again."""
+    words = [word for folder in remeasuring.folders for word in ("--kernels", str(folder))]
+    words += ["--map", remeasuring.map] if remeasuring.map else []
+    return words + (["--peers", ",".join(remeasuring.peers)] if remeasuring.peers else [])
+
+
+def base_again(request: BaseRequest) -> list[str]:
+    """The options that compare two trees on the same problems again."""
+    problems = request.problems
+    words = [*measured_again(request.remeasuring), "--base", request.base]
+    words += ["--n", ",".join(map(str, problems.n))]
+    words += ["--op", ",".join(problems.op)] if problems.op != ("sum",) else []
+    words += ["--dtype", ",".join(problems.dtype)] if problems.dtype != ("float32",) else []
+    words += ["--rows", str(problems.rows)] if problems.rows != 1 else []
+    words += ["--ranks", str(request.ranks)] if request.ranks else []
+    return words + judged_again(request.judging)
 
 
 def concluded(request: CheckRequest, checked: Checked, registry: Registry) -> int:
     """Judge, publish, and write the new baseline where that was asked for; the exit code."""
-    old, now, seen, remeasuring = checked.old, checked.now, checked.seen, request.remeasuring
+    old, seen, remeasuring = checked.old, checked.seen, request.remeasuring
+    now = _as_judged(checked.now, seen.rows)
     judgement = Judgement(
         title=f"now against {request.baseline.name}, {now.device.name}", rows=tuple(seen.rows),
         rules=checked.rules, head=(side_text("old", old), side_text("new", now)),
         notes=(*checked.notes, *skew_notes(seen.rows),
                *host_notes(old.records, seen.measured.new)),
-        against=(*folders_again(remeasuring), "--baseline", str(request.baseline)),
+        against=(*measured_again(remeasuring), "--baseline", str(request.baseline),
+                 *judged_again(request.judging)),
         measured=seen.measured, cut=seen.cut,
     )  # fmt: skip
     code = publish_judgement(
@@ -96,6 +119,12 @@ def concluded(request: CheckRequest, checked: Checked, registry: Registry) -> in
         texts={"json": lambda: to_json(now)}, quiet=remeasuring.quiet,
     )  # fmt: skip
     return _updated(request, now, judgement, code) if request.update_baseline else code
+
+
+def _as_judged(now: Run, rows: Iterable[Row]) -> Run:
+    """The first measurement as a run; what only a later look showed to be wrong is wrong in it."""
+    wrong = {identity(row.record): row.record for row in rows if row.verdict == "WRONG"}
+    return replace(now, records=tuple(wrong.get(identity(r), r) for r in now.records))
 
 
 def _updated(request: CheckRequest, now: Run, judgement: Judgement, code: int) -> int:

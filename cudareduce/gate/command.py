@@ -9,15 +9,16 @@ from functools import partial
 from pathlib import Path
 
 from cudareduce.backends import choose_backend, open_backend
-from cudareduce.errors import UsageError
+from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.gate.again import MeasureBatches, of_batches
 from cudareduce.gate.baseline import load_baseline, load_timed
 from cudareduce.gate.bencher import Batch, Bencher, Remeasured
 from cudareduce.gate.checking import (
     Checked,
+    base_again,
     check_rounds,
     concluded,
-    folders_again,
+    judged_again,
     looks_of,
     stored_baseline,
     thresholds_of,
@@ -28,6 +29,7 @@ from cudareduce.gate.fresh import measured_afresh
 from cudareduce.gate.judgement import Ahead, Judgement, publish_judgement, rules_between
 from cudareduce.gate.looks import first_look, second_look
 from cudareduce.gate.notes import beside_notes, host_notes, skew_notes
+from cudareduce.gate.policy import Policy
 from cudareduce.gate.request import (
     BaseRequest,
     CheckRequest,
@@ -51,7 +53,7 @@ from cudareduce.temporary import temporary_folder
 def compare_files(request: CompareRequest) -> int:
     """Two stored runs: verdicts without a second measurement; the exit code. Raises UsageError and
     BaselineError."""
-    request.outputs.check(request.old, request.new)
+    request.outputs.check(request.old, request.new, *request.judging.read)
     registry = load_registry()
     judgement = judged_files(request, registry)
     return publish_judgement(judgement, request.judging, request.outputs, registry)
@@ -72,7 +74,7 @@ def judged_files(request: CompareRequest, registry: Registry) -> Judgement:
         head=(side_text("old", old), side_text("new", new)),
         rows=rows,
         rules=rules,
-        against=("--baseline", str(request.old)),
+        against=("--baseline", str(request.old), *judged_again(request.judging)),
         notes=(
             *notes,
             *measured_otherwise(old, new),
@@ -116,7 +118,7 @@ def check(request: CheckRequest, of_ranks: Callable[[CheckRequest, Run], int]) -
 def check_base(request: BaseRequest) -> int:
     """Two trees of kernels against each other, in the same rounds of one process; the exit code.
     Raises UsageError and EnvironmentProblem."""
-    request.outputs.check()
+    request.outputs.check(*request.judging.read)
     registry = load_registry(request.remeasuring.folders)
     with opened_trees(request, registry) as trees:
         return time_trees(request, trees, registry)
@@ -141,13 +143,12 @@ def time_trees(
         raise UsageError("nothing was compared: give --n elements that a kernel can reduce")
     afresh = of_batches(_afresh(remeasuring, registry), batches, looks.deadline)
     seen = second_look(seen, afresh, looks)
-    sizes = ",".join(map(str, request.problems.n))
     now = Run(tool(request.argv), device, {"rounds": batches[0].settings.rounds}, ())
     judgement = Judgement(
         title=f"{' '.join(map(str, trees.heads))} against {request.base}, {device.name}",
         head=(side_text("new", now),), rows=tuple(seen.rows), rules=rules,
         notes=tuple(trees.problems),
-        against=(*folders_again(remeasuring), "--base", request.base, "--n", sizes),
+        against=tuple(base_again(request)),
         measured=seen.measured, cut=seen.cut,
     )  # fmt: skip
     return publish_judgement(
@@ -158,8 +159,9 @@ def time_trees(
 
 def check_self(request: SelfRequest) -> int:
     """This tree against itself: what this runner's verdicts are worth; 0, 3 where an answer is
-    wrong, and the code of what ended it early. Raises UsageError and EnvironmentProblem."""
-    request.outputs.check()
+    wrong, 2 where a kernel does not compile, and the code of what ended it early. Raises UsageError
+    and EnvironmentProblem."""
+    request.outputs.check(*request.judging.read)
     remeasuring, registry = request.remeasuring, load_registry(request.remeasuring.folders)
     choices = base_choices(remeasuring.kernels, heads_of(remeasuring), registry)
     named = {choice.kernel.id for choice in choices}
@@ -177,7 +179,7 @@ def check_self(request: SelfRequest) -> int:
     publish(request.outputs, [section], {"json": lambda: rows_json(rows)})
     if cut:
         return cut.exit_code
-    return 3 if any(row.verdict == "WRONG" for row in rows) else 0
+    return worst_exit_code({Policy(allow_gone=True).code(row) for row in rows} & {2, 3})
 
 
 def _afresh(remeasuring: Remeasuring, registry: Registry) -> MeasureBatches:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from cudareduce.gate.compare import Row
 from cudareduce.gate.verdicts import (
@@ -117,15 +118,18 @@ def _next(row: Row, against: Sequence[str]) -> str:
     """The command that goes on from a row."""
     record = row.record
     name = record.engine or record.kernel
+    if record.scope == "library":  # which is measured beside all kernels
+        return shlex.join(["cudareduce", "check", *against])
     match row.verdict:
         case "WRONG" if record.ranks is not None:
             asked = ["collective", record.kernel, "--engine", name, "--ranks", str(record.ranks),
                      "--n", str(record.n), "--op", record.op, "--dtype", record.dtype]  # fmt: skip
-        case "WRONG":
+        case verdict if verdict == "WRONG" or row.record.unbuilt:
             asked = ["verify", record.kernel, "--n", str(record.n), "--op", record.op,
                      "--dtype", record.dtype]  # fmt: skip
             asked += ["--map", record.map] if record.map else []
             asked += ["--rows", str(record.rows)] if record.rows != 1 else []
+            asked += _folders(against)
         case "GONE":
             asked = ["check", *against, "--allow-gone"]
         case "UNCERTAIN":
@@ -133,3 +137,8 @@ def _next(row: Row, against: Sequence[str]) -> str:
         case _:
             asked = ["check", name, *against]
     return shlex.join(["cudareduce", *asked])
+
+
+def _folders(against: Sequence[str]) -> list[str]:
+    """Of those options the ones that name folders of kernels, which any command takes."""
+    return [word for pair in pairwise(against) if pair[0] == "--kernels" for word in pair]

@@ -85,16 +85,30 @@ def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[
     moved = changes(rounds, paired=rules.paired)
     known = {(id(a), id(b)): change for (a, b), change in zip(timed, moved, strict=True)}
     rows = [_row(a, b, known.get((id(a), id(b))), rules) for a, b in pairs]
-    found, blamed = _controls(rows, rules), machine(rows, rules)
-    return [
-        _judged_beside(row, found.get(row.record.n, found.get(None)), blamed, rules) for row in rows
+    found, other = _controls(rows, rules), machine(rows, rules) is not None
+    beside = [
+        _judged_beside(row, found.get(row.record.n, found.get(None)), other, rules) for row in rows
     ]
+    return nobody_blamed(beside, rules)
 
 
 def machine(rows: Sequence[Row], rules: Rules) -> Controls | None:
-    """What kernels that did not change show, or links, where that is beyond the threshold."""
-    shown = [*_controls(rows, rules).values(), *_links(rows, rules)]
+    """What kernels that did not change show, or links, where that is beyond the threshold: in the
+    first look, or in a later one that decided a row."""
+    later = [row.taken_out for row in rows if row.taken_out]
+    shown = [*_controls(rows, rules).values(), *later, *_links(rows, rules)]
     return beyond(shown, log1p(rules.thresholds.default))
+
+
+def nobody_blamed(rows: Sequence[Row], rules: Rules) -> list[Row]:
+    """No row is SLOWER or FASTER where the machine has changed in one of the looks at them."""
+    if machine(rows, rules) is None:
+        return list(rows)
+    return [
+        replace(row, verdict="UNCERTAIN", reason="; ".join(filter(None, (_MACHINE, row.reason))))
+        if row.verdict in ("SLOWER", "FASTER") else row
+        for row in rows
+    ]  # fmt: skip
 
 
 def _controls(rows: Iterable[Row], rules: Rules) -> Mapping[int | None, Controls]:
@@ -116,19 +130,13 @@ def _links(rows: Sequence[Row], rules: Rules) -> list[Controls]:
     return [together(sorted(moves), "what links carry")] if moves else []
 
 
-def _judged_beside(
-    row: Row, control: Controls | None, blamed: Controls | None, rules: Rules
-) -> Row:
-    """The row as it is judged beside kernels that did not change, if there are any."""
+def _judged_beside(row: Row, control: Controls | None, other: bool, rules: Rules) -> Row:
+    """The row as it is judged beside kernels that did not change, if there are any; `other` is
+    whether the machine has changed."""
     if row.same_code and rules.same_code:
-        odd = not blamed and not rules.shares and _moved_alone(row, control)
+        odd = not other and not rules.shares and _moved_alone(row, control)
         return replace(row, verdict="UNCERTAIN", reason=_ALONE) if odd else row
-    if row.same_code:
-        return row
-    if control:
-        return _without(row, control, blamed, rules)
-    moved = blamed and row.verdict in ("SLOWER", "FASTER")
-    return replace(row, verdict="UNCERTAIN", reason=_MACHINE) if moved else row
+    return _without(row, control, rules) if control and not row.same_code else row
 
 
 def _moved_alone(row: Row, control: Controls | None) -> bool:
@@ -141,7 +149,7 @@ def _moved_alone(row: Row, control: Controls | None) -> bool:
     return low > limit or high < -limit
 
 
-def _without(row: Row, control: Controls, blamed: Controls | None, rules: Rules) -> Row:
+def _without(row: Row, control: Controls, rules: Rules) -> Row:
     """The row as it is judged without what kernels that did not change show."""
     if row.change is None or row.old is None or row.new is None or row.threshold is None:
         return row
@@ -149,23 +157,22 @@ def _without(row: Row, control: Controls, blamed: Controls | None, rules: Rules)
     old = row.change
     change = Change(old.ratio * by, old.low * by / doubt, old.high * by * doubt)
     verdict, reason = _judge(row.old, row.new, change, row.threshold, rules)
-    if verdict in ("SLOWER", "FASTER"):
-        if blamed:
-            verdict, reason = "UNCERTAIN", _MACHINE
-        elif abs(log(change.ratio)) <= control.scatter:
-            noise = f"{100 * expm1(control.scatter):.1f} %"
-            verdict = "UNCERTAIN"
-            reason = f"identical code of this size moved by up to {noise} in these runs"
+    if verdict in ("SLOWER", "FASTER") and abs(log(change.ratio)) <= control.scatter:
+        noise = f"{100 * expm1(control.scatter):.1f} %"
+        verdict = "UNCERTAIN"
+        reason = f"identical code of this size moved by up to {noise} in these runs"
     reason = "; ".join(filter(None, (reason, *_others(row.old, row.new))))
     return replace(row, verdict=verdict, reason=reason, change=change, taken_out=control)
 
 
 def _nothing(old: Record | None, new: Record | None) -> bool:
     """Skipped wherever it stands, or without elements, or a library's call on either side of which
-    only the host's time is known: there is nothing to compare."""
+    only the host's time is known: there is nothing to compare. What does not compile is told."""
     sides = [side for side in (old, new) if side is not None]
     if old and new and all(map(_host_only, sides)):
         return True
+    if new and new.unbuilt:
+        return False
     return all(side.verdict == "skip" for side in sides) or all(
         side.verdict != "fail" and side.n * side.rows == 0 for side in sides
     )
@@ -247,7 +254,9 @@ def _row(old: Record | None, new: Record | None, change: Change | None, rules: R
         was = "wrong" if old.verdict == "fail" else "skipped"
         return Row(old, new, "NEW", f"it was {was} in the baseline")
     threshold = rules.thresholds.of(new.kernel, new.engine)
-    if rules.same_code and _twins(old, new) and old.time_us and new.time_us:
+    # without a change to be seen, another machine may hide, but not in the rounds of one
+    known = change or (rules.paired and old.time_us and new.time_us)
+    if rules.same_code and known and _twins(old, new):
         return Row(old, new, "SAME", SAME_CODE, threshold, change)
     verdict, reason = _judge(old, new, change, threshold, rules)
     reason = "; ".join(filter(None, (reason, *_others(old, new))))

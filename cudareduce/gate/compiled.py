@@ -24,7 +24,7 @@ from cudareduce.compiled.telling import (
     compiled_words,
 )
 from cudareduce.compiled.units import SAMPLED, Job, jobs, left_out, sample_of
-from cudareduce.errors import EnvironmentProblem, worst_exit_code
+from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.gate.command import time_trees
 from cudareduce.gate.judgement import Ahead
 from cudareduce.gate.request import BaseRequest, CompiledTreesRequest
@@ -49,7 +49,7 @@ def check_compiled_trees(request: CompiledTreesRequest) -> int:
     """Compile both trees, compare, and where there is a GPU time what changed; the exit code.
     Raises UsageError and, without nvcc, EnvironmentProblem."""
     timed, allow_gone = request.timed, request.timed.judging.allow_gone
-    timed.outputs.check()
+    timed.outputs.check(*timed.judging.read)
     registry, tools = load_registry(timed.remeasuring.folders), find_tools()
     with opened_trees(timed, registry) as trees:
         found = compared_trees(trees, request, tools)
@@ -71,13 +71,16 @@ def check_compiled_trees(request: CompiledTreesRequest) -> int:
 
 
 def compared_trees(trees: Trees, request: CompiledTreesRequest, tools: Tools) -> Compared:
-    """What nvcc makes of either tree; a text that is the same in both is not compiled."""
+    """What nvcc makes of either tree; a text that is the same in both is not compiled. A UsageError
+    where there is nothing to compile."""
     names, quiet = request.timed.remeasuring.kernels, request.timed.remeasuring.quiet
     architectures = request.arch or ARCHITECTURES
     new = list(dict.fromkeys(choice.kernel for choice in trees.choices))
     ids = {kernel.id for kernel in new}
     old = [k for k in trees.base.values() if k.id in ids or asked_for(k.id, names, ())]
     todo = [jobs(side, architectures, sample_of(architectures)) for side in (old, new)]
+    if not any(todo):
+        raise UsageError("; ".join(["nothing was compiled", *left_out(new, architectures)]))
     known = {job.key: _text(job) for job in todo[0]}
     same = {job.key for job in todo[1] if known.get(job.key) == _text(job)}
     before, after = (

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from cudareduce.budget import Deadline
 from cudareduce.errors import worst_exit_code
 from cudareduce.gate.baseline import identity, problem
-from cudareduce.gate.compare import Row, Rules, compare
+from cudareduce.gate.compare import Row, Rules, compare, nobody_blamed
 from cudareduce.gate.controls import FEWEST, Controls
 from cudareduce.results.record import Record
 
@@ -35,6 +35,8 @@ class Policy:
 
     def code(self, row: Row) -> int:
         """The exit code that a row stands for."""
+        if row.record.unbuilt:
+            return 2
         match row.verdict:
             case "WRONG":
                 return 3
@@ -54,18 +56,19 @@ class Policy:
 
 def decide(rows: Sequence[Row], longer: Longer, rules: Rules, budget: Deadline) -> list[Row]:
     """Measure longer what the rounds leave in doubt, beside some that did not change, until it is
-    decided or the `budget` is spent."""
+    decided or the `budget` is spent; nothing is, where the machine has changed in between. A look
+    that a side has no time in decides nothing but what is wrong."""
     for k in range(1, _TRIES + 1):
         doubtful = [row for row in rows if row.in_doubt]
         if not doubtful or budget.passed:
             break
         old, new = longer([*doubtful, *_companions(rows, doubtful)], 2**k)
         found = compare(old, new, rules)
-        second = {identity(row.record): row for row in found}
+        second = {identity(row.record): row for row in found if row.change}
         rows = _with_wrong(
             [second.get(identity(row.record), row) if row.in_doubt else row for row in rows], found
         )
-    return list(rows)
+    return nobody_blamed(rows, rules)
 
 
 def confirm(rows: Sequence[Row], again: Again) -> list[Row]:

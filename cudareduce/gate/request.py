@@ -26,6 +26,11 @@ class Judging:
     cross_device: bool = False
     everything: bool = False
 
+    @property
+    def read(self) -> tuple[Path, ...]:
+        """The files that it is read from, which no output may replace."""
+        return () if self.thresholds is None else (self.thresholds,)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRequest:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from cudareduce import __version__
@@ -20,6 +21,8 @@ from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
 from cudareduce.report.section import Section
 
+#: What is said of two runs of a kernel that both gave an answer.
+_COMPARED = ("SLOWER", "FASTER", "SAME", "UNCERTAIN")
 #: How sure the upper end of a rate is.
 _SURE = 0.95
 
@@ -43,12 +46,19 @@ def compared_with_itself(
             seen = second_look(seen, measure, looks)
             if seen.cut:
                 return rows, seen.cut
-            rows, before = [*rows, *seen.rows], seen.measured
+            rows, before = [*rows, *map(_either_way, seen.rows)], seen.measured
     except KeyboardInterrupt:
         return rows, INTERRUPTED
     except (EnvironmentProblem, KernelFault) as error:
         return rows, Cut(str(error), error.exit_code)
     return rows, before.cut
+
+
+def _either_way(row: Row) -> Row:
+    """Neither run is the older one: what was wrong in the first is WRONG, and not new."""
+    if row.verdict == "NEW" and row.old and row.old.verdict == "fail":
+        return replace(row, verdict="WRONG", reason=row.old.reason)
+    return row
 
 
 def self_section(rows: Sequence[Row], device: str, rules: Rules, rounds: int) -> Section:
@@ -61,7 +71,10 @@ def self_section(rows: Sequence[Row], device: str, rules: Rules, rounds: int) ->
         (kernel, *(str(counts[word]) for word in words)) for kernel, counts in kernels.items()
     )
     title = f"the same kernels against themselves, {device}"
+    failed = (f"{row.verdict}: {row.record.kernel}: {row.reason}"
+              for row in rows if row.verdict == "WRONG" or row.record.unbuilt)  # fmt: skip
     notes = (
+        *dict.fromkeys(failed),
         rates_line(rows, device, rules, rounds),
         "each run has a process of its own, and no kernel counts as unchanged; rows of one "
         "comparison share its two runs, so many comparisons say more than many rows",
@@ -71,8 +84,8 @@ def self_section(rows: Sequence[Row], device: str, rules: Rules, rounds: int) ->
 
 def rates_line(rows: Sequence[Row], device: str, rules: Rules, rounds: int) -> str:
     """One line for a README: how often identical code is called slower here, and undecided."""
-    counts = Counter(row.verdict for row in rows)
-    false, count = counts["SLOWER"], len(rows)
+    counts = Counter(row.verdict for row in rows if not row.record.unbuilt)
+    false, count = counts["SLOWER"], sum(counts[word] for word in _COMPARED)
     return (
         f"`cudareduce check`: {false} of {counted(count, 'comparison')} of identical code SLOWER "
         f"(below {100 * at_most(false, count):.2g} %, 95 % sure), "

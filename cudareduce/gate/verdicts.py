@@ -258,9 +258,8 @@ def findings(rows: Iterable[Row], policy: Policy, machine: Controls | None = Non
     told, and where what is gone may be gone. A machine that has changed comes before all."""
     found = []
     if machine:
-        found.append(
-            Finding("the machine", "unchanged kernels", "MACHINE", machine_text(machine), "failed")
-        )
+        text = machine_text(machine).removeprefix("MACHINE: ")
+        found.append(Finding("the machine", "unchanged kernels", "MACHINE", text, "failed"))
     for row in worst_first(rows):
         untested = row.verdict in ("UNCERTAIN", "GONE")
         found.append(

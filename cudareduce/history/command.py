@@ -11,7 +11,7 @@ from cudareduce.errors import UsageError
 from cudareduce.gate.baseline import load_timed
 from cudareduce.gate.verdicts import problem_text
 from cudareduce.history.entries import Entry, moment
-from cudareduce.history.folder import History, append, read
+from cudareduce.history.folder import History, append, files, read
 from cudareduce.history.picture import changes, curve
 from cudareduce.history.series import THRESHOLD, Series, all_series
 from cudareduce.history.telling import Judged, judged_finding, judged_json, judged_sections
@@ -114,7 +114,7 @@ def _notes(series: Series, rows: Sequence[object]) -> tuple[str, ...]:
 
 def check(request: HistoryCheckRequest) -> int:
     """Judge every series: 1 where one has become slower and stayed so for two runs, else 0."""
-    request.outputs.check()
+    request.outputs.check(*files(request.folder))
     threshold = THRESHOLD if request.threshold is None else request.threshold
     history = read(request.folder)
     judged = [

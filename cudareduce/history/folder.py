@@ -66,15 +66,19 @@ def append(run: Run, folder: Path) -> tuple[Path, bool]:
     return path, True
 
 
+def files(folder: Path) -> list[Path]:
+    """The files of a history, none where there is no folder."""
+    return [path for path in sorted(folder.glob(f"*{_ENDING}")) if path.is_file()]
+
+
 def read(folder: Path) -> History:
     """What a folder holds. One that cannot be read is a UsageError, and so is one without runs."""
     found: dict[str, tuple[Entry, ...]] = {}
     left_out: list[str] = []
     try:
-        for path in sorted(folder.glob(f"*{_ENDING}")):
-            if path.is_file():
-                found[path.name], unfit = _entries(path)
-                left_out += unfit
+        for path in files(folder):
+            found[path.name], unfit = _entries(path)
+            left_out += unfit
     except OSError as error:
         raise UsageError(f"cannot read {folder}: {error.strerror}; name another folder") from None
     if any(found.values()):

@@ -101,7 +101,8 @@ def judged_finding(one: Judged) -> Finding:
     """What a CI service is told of a series."""
     series = one.series
     outcome = {"SLOWER": "failed", "MACHINE": "skipped", "SAME": "passed"}[one.verdict]
-    text = f"{100 * (series.change - 1):+.1f}% against the best, in {len(series.levels) - 1} steps"
+    text = f"{100 * (series.change - 1):+.1f}% against the best"
+    text += f", in {counted(len(series.levels) - 1, 'step')}"
     if one.verdict != "SAME":
         begun = series.points[series.last.first].entry
         text += f", the last since {day(begun.created)}, {begun.revision}"

@@ -151,6 +151,11 @@ class Record:
         return f"{self.op} of {self.map}" if self.map else self.op
 
     @property
+    def unbuilt(self) -> bool:
+        """Whether it is a kernel, and no library's, that does not compile."""
+        return self.cause == "unbuilt" and self.scope != "library"
+
+    @property
     def collective(self) -> bool:
         """Whether `kernel` names a collective of several ranks: no kernel, and no links."""
         none = self.block is None and self.source is None and self.kernel != LINKS

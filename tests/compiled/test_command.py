@@ -536,7 +536,21 @@ def test_the_first_error_is_told() -> None:
 
 
 @needs_nvcc
-def test_an_update_forgets_no_architecture(
+def test_an_update_forgets_no_accesses(
+    cudareduce: Call, tree: Path, baseline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without g++ none are counted."""
+    before, stored = baseline.read_text(), load(baseline)
+    made = side(*stored.units)
+    monkeypatch.setattr("cudareduce.compiled.command.compiled_side", lambda *_: made)
+    monkeypatch.setattr("cudareduce.compiled.command.with_traffic", lambda side, *_: (side, ()))
+    code, _, err = check(cudareduce, tree, baseline, "--arch", "90", "--update-baseline", "--quiet")
+    assert (code, baseline.read_text()) == (6, before)
+    assert "would lose what kernels ask of memory" in err
+
+
+@needs_nvcc
+def test_an_update_forgets_no_architecture_and_no_kernel(
     cudareduce: Call, tree: Path, baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "stored.json"
@@ -547,8 +561,11 @@ def test_an_update_forgets_no_architecture(
     assert path.read_text() == STORED.read_text()
     made = side(UNIT)
     monkeypatch.setattr("cudareduce.compiled.command.compiled_side", lambda *_: made)
-    ask = ("--arch", "80,90", "--update-baseline", "--quiet")
-    assert check(cudareduce, tree, baseline, *ask)[0] == 0
+    ask, before = ("--arch", "80,90", "--update-baseline", "--quiet"), baseline.read_text()
+    code, _, err = check(cudareduce, tree, baseline, *ask)
+    assert (code, baseline.read_text()) == (1, before)
+    assert "is left as it was: kernel_vector is gone, and --allow-gone drops what is" in err
+    assert check(cudareduce, tree, baseline, *ask, "--allow-gone")[0] == 0
     assert load(baseline).architectures == (80, 90)
 
 

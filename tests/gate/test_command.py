@@ -169,6 +169,30 @@ def test_a_kernel_that_no_longer_compiles_is_an_error_of_its_own(
     assert "GONE: does not compile" in out
 
 
+@pytest.mark.parametrize("before", [True, False])  # whether the base has it, as broken
+def test_a_kernel_that_does_not_compile_is_named(
+    cudareduce: Call, tree: Path, tmp_path: Path, before: bool
+) -> None:
+    base, new = tmp_path / "base", tree / "kernel_c.cu"
+    if not before:
+        shutil.copytree(tree, base)
+    text = (tree / "kernel_a.cu").read_text().replace("kernel_a", "kernel_c")
+    new.write_text(text.replace("Acc value = Op::identity();", "Acc value = nonsense;"))
+    if before:
+        shutil.copytree(tree, base)
+    files = tmp_path / "junit.xml", tmp_path / "comment.md"
+    code, out, _ = cudareduce(
+        "check", "--base", base, "--kernels", tree, "--n", "3000", "--quiet",
+        "--junit", files[0], "--comment", files[1],
+    )  # fmt: skip
+    assert code == 2
+    assert "UNCERTAIN: does not compile: " in out
+    assert "nonsense" in out
+    [failure] = ElementTree.parse(files[0]).getroot().iter("failure")
+    assert "nonsense" in failure.get("message", "")
+    assert "next: `cudareduce verify kernel_c --n 3000 " in files[1].read_text()
+
+
 def test_what_is_new_is_listed_and_comes_into_the_next_baseline(
     cudareduce: Call, baseline: Path, tree: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from html import unescape
@@ -19,6 +20,7 @@ from cudareduce.report.ci import MARKER
 from cudareduce.report.markdown import to_markdown
 from cudareduce.results.record import Record
 from cudareduce.results.store import to_json, write_text
+from tests.gate.conftest import Machine
 from tests.simulate import record, run
 
 Call = Callable[..., tuple[int, str, str]]
@@ -142,3 +144,31 @@ def test_compare_writes_one(cudareduce: Call, tmp_path: Path, how: str) -> None:
     assert text.startswith(MARKER)
     assert text.count("SLOWER    |") == 3
     assert "old: 2026-01-01" in text
+
+
+@pytest.mark.usefixtures("small")
+def test_the_next_command_compares_the_same_again(
+    cudareduce: Call, machine: Machine, tree: Path, tmp_path: Path
+) -> None:
+    base, path = tmp_path / "base", tree / "kernel_b.cu"
+    shutil.copytree(tree, base)
+    path.write_text(path.read_text() + "// slower: 20 %\n")
+    asked = ("--kernels", tree, "--base", base, "--n", "3000", "--op", "max,sum", "--dtype",
+             "int32", "--threshold", "3%")  # fmt: skip
+    code, out, err = cudareduce("check", "kernel_*", *asked, "--quiet", "--comment", "-")
+    assert code == 1, err
+    assert f"next: `{shlex.join(['cudareduce', 'check', 'kernel_b', *map(str, asked)])}`" in out
+    path.write_text(path.read_text().replace("if (k < n)", "if (k + 1 < n)"))
+    code, out, err = cudareduce("check", "kernel_*", *asked, "--quiet", "--comment", "-")
+    assert code == 3, err
+    [said] = re.findall("next: `cudareduce (.*)`", out)
+    assert cudareduce(*shlex.split(said), "--backend", "cpu")[0] == 3
+
+
+def test_the_next_command_of_a_library_measures_it() -> None:
+    """Its row is no kernel that check could be asked for."""
+    library = case("peer:fine", 1.2, scope="library", cubin_sha=None)
+    against = ("--peers", "fine", "--baseline", "old.json")
+    text = told([case("peer:fine", scope="library", cubin_sha=None)], [library],
+                replace(TOLD, against=against))  # fmt: skip
+    assert "next: `cudareduce check --peers fine --baseline old.json`" in text

@@ -140,6 +140,16 @@ def test_same_code_is_never_slower_and_not_hidden_where_times_say_so() -> None:
     assert one(OLD, case(44.0), replace(FIVE, shares=True)).verdict == "SAME"
 
 
+@pytest.mark.parametrize("count", [1, 5])
+def test_too_few_rounds_decide_nothing_of_the_same_code_either(count: int) -> None:
+    """A machine that is ten times slower would hide behind it."""
+    old = [record(f"c{k}", 2**25, FLAT, cubin_sha="same") for k in range(4)]
+    new = [record(f"c{k}", 2**25, rounds(400)[:count], cubin_sha="same") for k in range(4)]
+    for before, after in ((old, new), (new, old)):
+        for row in compare(before, after, FIVE):
+            assert (row.verdict, "and a verdict takes 6" in row.reason) == ("UNCERTAIN", True)
+
+
 def test_one_of_many_that_did_not_change_stands_out_from_the_others() -> None:
     rows = compare(*unchanged(40, 40.1, 40, 52, 39.9), FIVE)
     assert [row.verdict for row in rows] == ["SAME"] * 3 + ["UNCERTAIN", "SAME"]
@@ -316,6 +326,22 @@ def compared(new: Sequence[Record], rows: Sequence[Row]) -> list[Row]:
     return compare([OLD], new, FIVE)
 
 
+@pytest.mark.parametrize("verdict", ["skip", "fail"])
+@pytest.mark.parametrize("side", ["old", "new"])
+def test_a_look_that_measures_nothing_decides_nothing(verdict: str, side: str) -> None:
+    """What was measured is not gone because the next look had no memory for it, nor is it new
+    because the base was wrong there; what is wrong itself is WRONG."""
+    new = beside_controls(1, 40.5, noise=0.06)[-1]
+    none: dict[str, Any] = {"verdict": verdict, "reason": "so", "time_us": None, "rounds_us": ()}
+    old = replace(new, cubin_sha="was", rounds_us=rounds(40))
+    sides = {"old": old, "new": new}
+    sides[side] = replace(sides[side], **none)
+    [row] = compare([old], [new], FIVE)
+    assert row.in_doubt
+    [found] = decide([row], lambda *_: ([sides["old"]], [sides["new"]]), FIVE, Deadline(60))
+    assert found.verdict == ("WRONG" if (side, verdict) == ("new", "fail") else "UNCERTAIN")
+
+
 def test_a_second_measurement_decides() -> None:
     first = one(OLD, case(44.0, cubin_sha="x"))
     for us, verdict, confirmed in ((44.0, "SLOWER", True), (40.0, "SAME", False),
@@ -327,6 +353,39 @@ def test_a_second_measurement_decides() -> None:
     assert confirm([first], partial(compared, wrong))[0].verdict == "WRONG"
     assert confirm([first], partial(compared, []))[0].verdict == "UNCERTAIN"
     assert confirm([one(OLD, case())], lambda rows: pytest.fail("nothing to confirm"))
+
+
+def beside_controls(by: float, us: float, noise: float = 0.0) -> list[Record]:
+    """Four kernels that did not change and took so many times as long, and one that did."""
+    times = tuple(time * (1 + noise * (k % 2)) for k, time in enumerate(rounds(us)))
+    same = [record(f"c{k}", 2**25, rounds(40 * by), cubin_sha=f"c{k}") for k in range(4)]
+    return [*same, record("b", 2**25, times, cubin_sha=f"for {us}")]
+
+
+@pytest.mark.parametrize(("first", "later", "us"), [(1.08, 1, 50), (1.08, 1, 37.5), (1, 1.08, 54)])
+def test_a_machine_that_changes_between_looks_blames_no_kernel(
+    first: float, later: float, us: float
+) -> None:
+    """Whichever look shows it, the run is MACHINE, and no row is SLOWER or FASTER."""
+    old = beside_controls(1, 40)
+
+    def longer(some: Sequence[Row], times: int) -> Sides:
+        return [row.old for row in some if row.old], beside_controls(later, us)
+
+    rows = compare(old, beside_controls(first, 40.5 * first, noise=0.06), FIVE)
+    assert rows[-1].in_doubt
+    rows = decide(rows, longer, FIVE, Deadline(60))
+    assert (rows[-1].verdict, rows[-1].reason) == ("UNCERTAIN", "the machine has changed")
+    moved = machine(rows, FIVE)
+    assert (moved is not None, Policy().exit_code(rows, moved)) == (True, 4)
+
+
+def test_a_machine_that_has_changed_by_the_second_measurement_is_the_verdict() -> None:
+    old = beside_controls(1, 40)
+    rows = compare(old, beside_controls(1, 48), FIVE)
+    assert (rows[-1].verdict, machine(rows, FIVE)) == ("SLOWER", None)
+    rows = confirm(rows, lambda some: compare(old, beside_controls(1.08, 51.84), FIVE))
+    assert (rows[-1].verdict, machine(rows, FIVE) is not None) == ("UNCERTAIN", True)
 
 
 @pytest.mark.parametrize(
@@ -902,6 +961,20 @@ def test_a_noisy_file_is_no_error(cudareduce: Call, tmp_path: Path) -> None:
     assert told is not None
     assert 6 < float(told[1]) < 12
     assert cudareduce("compare", noisy, later, "--threshold", "1%", "--strict")[0] == 4
+
+
+@pytest.mark.parametrize(
+    "ask", [("compare", BEFORE, AFTER), ("check", "--baseline", BEFORE), ("check", "--base", DATA),
+            ("check", "--self", "2"), ("check", "--compile", "--base", DATA)],
+)  # fmt: skip
+def test_no_file_takes_the_place_of_the_thresholds(
+    cudareduce: Call, tmp_path: Path, ask: tuple[object, ...]
+) -> None:
+    limits = tmp_path / "limits.toml"
+    limits.write_text('default = "3%"')
+    code, _, err = cudareduce(*ask, "--thresholds", limits, "--markdown", limits)
+    assert (code, "--markdown and what is read are one file" in err) == (2, True)
+    assert limits.read_text() == 'default = "3%"'
 
 
 def test_thresholds_of_single_kernels(cudareduce: Call, tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from cudareduce.bench.jobs import Jobs
+from cudareduce.errors import KernelFault
 from cudareduce.gate.compiled import CONTROLS
 from cudareduce.host import installed
 from cudareduce.library.registry import kernels_folder
 from tests.fake_gpu import fake_gpu
+from tests.gate.test_looks import cut_at
 
 Call = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
@@ -74,6 +76,28 @@ def test_trees_that_nvcc_makes_the_same_of(cudareduce: Call, trees: tuple[Path, 
     assert "nvcc makes the same of both trees" in " ".join(out.split())
 
 
+@pytest.mark.parametrize("kind", ["json", "markdown"])
+@pytest.mark.parametrize("edited", [False, True])
+def test_every_file_is_written_where_nothing_is_timed(
+    cudareduce: Call, trees: tuple[Path, Path], tmp_path: Path, edited: bool, kind: str
+) -> None:
+    if edited:
+        edit(trees[1], "kernel_b", "// Write:", "// A remark.\n    // Write:")
+    options = ("--junit", "--comment", "--markdown", "--benchmark-json")
+    files = {option: tmp_path / option for option in options}
+    asked = [word for pair in files.items() for word in pair]
+    code, out, err = check(cudareduce, trees, *asked, "--format", kind)
+    assert (code, bool(out)) == (0, True), err
+    assert all(path.read_text() for path in files.values())
+    assert json.loads(files["--benchmark-json"].read_text()) == []
+
+
+def test_a_comparison_of_nothing_is_no_success(cudareduce: Call, trees: tuple[Path, Path]) -> None:
+    code, _, err = check(cudareduce, trees, "--arch", 50)
+    assert code == 2
+    assert "nothing was compiled; kernel_a is not compiled for sm_50" in err
+
+
 def test_on_a_gpu_what_changed_is_timed_beside_controls(
     cudareduce: Call, trees: tuple[Path, Path], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +116,26 @@ def test_on_a_gpu_what_changed_is_timed_beside_controls(
     assert timed.pop("kernel_a") == "SLOWER"
     assert len(timed) >= CONTROLS
     assert set(timed.values()) == {"SAME"}
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"), [(KeyboardInterrupt(), 130), (KernelFault("the GPU is lost"), 3)]
+)
+def test_what_ends_the_timing_early_is_no_success(
+    cudareduce: Call, trees: tuple[Path, Path], cache: Path, monkeypatch: pytest.MonkeyPatch,
+    error: BaseException, expected: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(Jobs, "emulator", None)
+    edit(trees[1], "kernel_a", INDEX, "const size_t k = i + item * BLOCK + (n == 12345);")
+    cut_at(monkeypatch, 1, error)
+    base, head = trees
+    with fake_gpu(monkeypatch, cache):
+        code, out, _ = cudareduce(
+            "check", "kernel_a", "--compile", "--base", base, "--kernels", head, "--arch", 90,
+            "--quiet", "--n", 3000,
+        )  # fmt: skip
+    assert code == expected
+    assert "cut short: " in out
 
 
 def test_what_does_not_compile_comes_first(cudareduce: Call, trees: tuple[Path, Path]) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -71,6 +72,49 @@ def test_a_bias_of_a_process_is_not_confirmed(
     row = rows(out)["kernel_b 3000"]
     assert (code, row["verdict"], row["confirmed"]) == (0, "SAME", False)
     assert "at first, not confirmed by a second measurement" in row["reason"]
+
+
+def wrong_at(monkeypatch: pytest.MonkeyPatch, look: int, kernel: str, last: int = 99) -> None:
+    """From one look to the last, a kernel's answers are wrong."""
+    measured, count = Bencher.measure, [0]
+
+    def lying(self: Bencher, batches: Any) -> Remeasured:
+        found = measured(self, batches)
+        count[0] += 1
+        if not look <= count[0] <= last:
+            return found
+        wrong: dict[str, Any] = {
+            "verdict": "fail",
+            "reason": "off by 2",
+            "time_us": None,
+            "rounds_us": (),
+        }
+        new = (replace(r, **wrong) if r.kernel == kernel else r for r in found.new)
+        return replace(found, new=tuple(new))
+
+    monkeypatch.setattr(Bencher, "measure", lying)
+
+
+@pytest.mark.parametrize("kernel", ["kernel_a", "kernel_b"])  # one beside it, and what is suspect
+def test_what_only_a_later_look_shows_to_be_wrong_is_wrong_in_all_files(
+    cudareduce: Call, machine: Machine, baseline: Path, tree: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, kernel: str,
+) -> None:  # fmt: skip
+    changed(tree)
+    machine.factors["kernel_b"] = 1.1
+    wrong_at(monkeypatch, 2, kernel)
+    path, held = tmp_path / "run.json", baseline.read_text()
+    ask = ("check", "--baseline", baseline, "--kernels", tree, "--json", path, "--format", "json")
+    code, out, err = cudareduce(*ask, "--update-baseline")
+    assert (code, rows(out)[f"{kernel} 3000"]["verdict"]) == (3, "WRONG")
+    assert "is left as it was: mend what is wrong first" in err
+    assert baseline.read_text() == held
+    found = {(r.kernel, r.verdict, r.time_us is None) for r in load(path).records}
+    other = {"kernel_a": "kernel_b", "kernel_b": "kernel_a"}[kernel]
+    assert found == {(kernel, "fail", True), (other, "pass", False)}
+    assert cudareduce("history", "add", path, "--into", tmp_path / "history")[0] == 0
+    code, _, err = cudareduce("history", "show", kernel, "--from", tmp_path / "history")
+    assert (code, f"holds no runs of {kernel}" in err) == (2, True)
 
 
 def git(folder: Path, *words: str) -> str:

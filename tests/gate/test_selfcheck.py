@@ -9,7 +9,7 @@ import pytest
 
 from cudareduce.gate.selfcheck import at_most
 from tests.gate.conftest import Machine
-from tests.gate.test_looks import Call, cut_at
+from tests.gate.test_looks import Call, cut_at, wrong_at
 
 
 def test_the_same_tree_is_the_same(cudareduce: Call, machine: Machine, tree: Path) -> None:
@@ -55,6 +55,35 @@ def test_it_may_be_cut_short(
     assert "cut short: interrupted" in (tmp_path / "m.md").read_text()
 
 
+@pytest.mark.parametrize(("look", "last"), [(1, 1), (2, 2), (3, 99)])
+def test_an_answer_that_is_wrong_once_fails(
+    cudareduce: Call, machine: Machine, tree: Path, monkeypatch: pytest.MonkeyPatch, look: int,
+    last: int,
+) -> None:  # fmt: skip
+    wrong_at(monkeypatch, look, "kernel_b", last)
+    code, out, _ = cudareduce(
+        "check", "kernel_*", "--self", 2, "--kernels", tree, "--n", "3000", "--quiet"
+    )
+    assert code == 3
+    assert "WRONG: kernel_b: off by 2" in out
+    compared = 2 if last == 2 else 3  # the middle one of three runs is in both comparisons
+    assert f": 0 of {compared} comparisons of identical code" in " ".join(out.split())
+
+
+def test_a_kernel_that_does_not_compile_is_told(
+    cudareduce: Call, machine: Machine, tree: Path
+) -> None:
+    path = tree / "kernel_b.cu"
+    path.write_text(path.read_text().replace("Acc value = Op::identity();", "nonsense;"))
+    code, out, _ = cudareduce(
+        "check", "kernel_*", "--self", 2, "--kernels", tree, "--n", "3000", "--quiet"
+    )
+    said = " ".join(out.split())
+    assert code == 2
+    assert "UNCERTAIN: kernel_b: does not compile: " in said
+    assert "0 of 2 comparisons of identical code SLOWER (below 78 %, 95 % sure), 0 UNCER" in said
+
+
 def test_the_end_of_a_rate() -> None:
     """The rule of three, nearly."""
     assert at_most(0, 300) == pytest.approx(0.00994, abs=1e-4)
@@ -65,7 +94,7 @@ def test_the_end_of_a_rate() -> None:
     ("words", "said"),
     [(("--base", "HEAD"), "--base is about a change"), (("--baseline", "x"), "--baseline is"),
      (("--comment", "x"), "--comment is"), (("--junit", "x"), "--junit is"),
-     (("--compile",), "--compile is")],
+     (("--compile",), "--compile is"), (("--all",), "--all is"), (("--ranks", "2"), "--ranks is")],
 )  # fmt: skip
 def test_what_it_does_not_go_with(cudareduce: Call, words: tuple[str, ...], said: str) -> None:
     code, _, err = cudareduce("check", "--self", 3, *words)

@@ -223,6 +223,15 @@ def test_the_same_code_that_became_slower_is_the_machine(cudareduce: Call, folde
     assert "MACHINE: the machine code was as quick before, so the machine has changed" in out
 
 
+def test_no_file_takes_the_place_of_the_history(cudareduce: Call, folder: Path) -> None:
+    filled(folder, *(made(day, 1.0) for day in range(3)))
+    [path] = folder.iterdir()
+    before = path.read_text()
+    code, _, err = cudareduce("history", "check", "--from", folder, "--junit", path)
+    assert (code, "--junit and what is read are one file" in err) == (2, True)
+    assert path.read_text() == before
+
+
 def test_creeps_add_up(cudareduce: Call, folder: Path) -> None:
     """Twelve times 0.4 %, none of which a comparison with the run before sees."""
     for day in range(60):

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.gate.checking import folders_again, looks_of, thresholds_of
+from cudareduce.gate.checking import base_again, looks_of, thresholds_of
 from cudareduce.gate.compare import Rules
 from cudareduce.gate.judgement import Judgement, publish_judgement
 from cudareduce.gate.looks import first_look, second_look
@@ -38,7 +38,7 @@ from cudareduce.temporary import temporary_folder
 def check_base_ranks(request: BaseRequest) -> int:
     """The kernels of collectives of two trees against each other; the exit code, the same on all
     ranks of a launcher. Raises UsageError, EnvironmentProblem and RankLost."""
-    request.outputs.check()
+    request.outputs.check(*request.judging.read)
     refuse_others(request.remeasuring)
     _check(request)
     here = place(os.environ)
@@ -107,12 +107,11 @@ def _judged(
     if not seen.rows and not seen.cut:
         raise UsageError("nothing was compared: give more --max-time")
     seen = second_look(seen, measure, looks)
-    sizes = ",".join(map(str, request.problems.n))
     names = " ".join(remeasuring.kernels)
     judgement = Judgement(
         title=f"{names} against {request.base}, {device.name}", head=(side_text("new", now),),
         rows=tuple(seen.rows), rules=rules, notes=tuple(skew_notes(seen.rows)),
-        against=(*folders_again(remeasuring), "--base", request.base, "--n", sizes),
+        against=tuple(base_again(request)),
         measured=seen.measured, cut=seen.cut,
     )  # fmt: skip
     return publish_judgement(

@@ -16,7 +16,7 @@ from pathlib import Path
 from cudareduce.backends import gpu_count
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem, UsageError
-from cudareduce.gate.compare import Row, Rules, compare
+from cudareduce.gate.compare import Row, Rules, compare, nobody_blamed
 from cudareduce.gate.judgement import Judgement, publish_judgement
 from cudareduce.gate.policy import Sides, confirm, decide
 from cudareduce.gate.request import BUDGET_S, Judging
@@ -74,7 +74,7 @@ Measure = Callable[[Asked], Run]
 def check_nccl(request: NcclRequest, measure: Measure | None = None) -> int:
     """Measure, judge, publish; the exit code. Raises UsageError and, without two GPUs,
     EnvironmentProblem."""
-    request.outputs.check()
+    request.outputs.check(*request.judging.read)
     versions = [version_in(file) for file in request.nccl]
     if 0 in request.n or not set(request.op) <= set(OPS):
         raise UsageError(f"--nccl takes --op {', '.join(OPS)}, and --n of 1 or more")
@@ -118,7 +118,7 @@ def _decided(
 
     budget = Deadline(BUDGET_S if request.budget is None else request.budget)
     rows = decide(rows, longer, rules, budget)
-    return confirm(rows, lambda some: compare(*longer(some, 2), rules))
+    return nobody_blamed(confirm(rows, lambda some: compare(*longer(some, 2), rules)), rules)
 
 
 def _again(rows: Iterable[Row], rounds: int) -> list[Asked]:
