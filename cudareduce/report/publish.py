@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
+from cudareduce.library.header import SOURCES
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.section import Section
 from cudareduce.report.terminal import print_sections
@@ -60,7 +61,7 @@ class Outputs:
 
     def check(self, *inputs: Path) -> None:
         """Raise UsageError, before anything is measured, if a file could not be written, or would
-        replace another or one of the inputs, or if standard output was to hold two formats."""
+        replace another, an input or a source, or if standard output was to hold two formats."""
         printed = [_option(key) for key, path in self._asked.items() if path == _STANDARD_OUTPUT]
         if printed and self.style != "table":
             printed.append("--format")
@@ -72,6 +73,8 @@ class Outputs:
         for key, path in self.files.items():
             check_writable(path)
             name, place = _option(key), _place(path)
+            if place.is_file() and place.name.endswith(SOURCES):
+                raise UsageError(f"{name} would replace {path}, a source: choose another name")
             if place in taken and (place.is_file() or not place.exists()):
                 raise UsageError(
                     f"{name} and {taken[place]} are one file, {path}: choose another name"

@@ -423,6 +423,9 @@ def test_a_baseline_is_not_worn_away(cudareduce: Call, baseline: Path, tree: Pat
         assert f"{name} and what is read are one file" in err
     code, _, err = cudareduce(*ask, "--json", tree / "x", "--junit", tree / "x")
     assert (code, "--junit and --json are one file" in err) == (2, True)
+    kernel = next(tree.glob("*.cu"))
+    code, _, err = cudareduce(*ask, "--junit", kernel)
+    assert (code, f"--junit would replace {kernel}, a source" in err) == (2, True)
     code, _, err = cudareduce(*ask, "--update-baseline", "--rounds", 5)
     assert (code, "a baseline takes --rounds 6 or more" in err) == (2, True)
     short = tree / "short.json"
