@@ -1,0 +1,70 @@
+"""`python -m tests.standalone.nccl`: is the `loop us` of `collective` what nccl-tests would print?
+
+A C++ program measures NCCL's all-reduce as nccl-tests does, with the library that the tool takes;
+it and `cudareduce collective all-reduce --engine nccl` take turns. It needs two GPUs and nvcc.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from cudareduce.host import packaged
+from cudareduce.several.libraries.nccl import NAME
+from tests.standalone.programs import HERE, compiled, ran
+
+SIZES = tuple(2**k for k in range(10, 29, 2))
+#: How far apart the two may be.
+LIMIT = 0.03
+
+
+def program(folder: Path, library: Path) -> Path:
+    """The C++ program, linked with that library."""
+    headers = library.parents[1] / "include"
+    return compiled(HERE / "nccl_loop.cu", folder / "nccl_loop", "-I", headers,
+                    f"-Xlinker={library},-rpath={library.parent}")  # fmt: skip
+
+
+def by_tool(folder: Path, library: Path) -> dict[int, float]:
+    """The `loop us` of each size."""
+    path = folder / "run.json"
+    ran([
+        sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--engine", "nccl",
+        "--nccl", library, "--n", ",".join(map(str, SIZES)), "--quiet", "--json", path,
+    ])  # fmt: skip
+    return {r["n"]: r["loop_us"] for r in json.loads(path.read_text())["records"] if r["loop_us"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=5, help="processes of each")
+    asked = parser.parse_args()
+    library = next(iter(packaged(f"lib/{NAME}")), None)
+    if library is None:
+        sys.exit("no NCCL with headers was found: pip install nvidia-nccl-cu13")
+    taken: dict[tuple[str, int], list[float]] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        made = program(folder, library)
+        for _ in range(asked.runs):
+            lines = [line.split() for line in ran([made, *SIZES]).splitlines()]
+            for name, found in (("alone", {int(n): float(us) for n, us in lines}),
+                                ("tool", by_tool(folder, library))):  # fmt: skip
+                for n, us in found.items():
+                    taken.setdefault((name, n), []).append(us)
+    print(f"{'n':>12}{'alone us':>12}{'loop us':>12}{'ratio':>8}")
+    near = 0
+    for n in SIZES:
+        alone, tool = (median(taken.get((name, n), [0.0])) for name in ("alone", "tool"))
+        ratio = tool / alone
+        near += abs(ratio - 1) <= LIMIT
+        print(f"{n:12}{alone:12.2f}{tool:12.2f}{ratio:8.4f}")
+    print(f"{near} of {len(SIZES)} within {LIMIT:.0%}")
+
+
+if __name__ == "__main__":
+    main()
