@@ -244,7 +244,7 @@ def _adopted(
         blocks=BLOCKS if launch.block in BLOCKS and not says.block else (launch.block,),
         items=launch.items,
         fixed_grid=None if call.answers_in_place else launch.fixed_grid,
-        exactly=launch.exactly,
+        exactly=launch.exactly, turns=launch.turns,
         other_blocks=launch.other_blocks, other_items=launch.other_items,
         dtypes=dtypes, ops=finds or ops, symbol=entry,
         partials=partials or "of its elements",

@@ -89,6 +89,19 @@ def _agreeing(
     }  # fmt: skip
 
 
+def grows_with(calls: Sequence[HostCall], place: int) -> bool:
+    """Whether launches have the more blocks, however many, the more the parameter at this place
+    counts."""
+    found = []
+    for call in calls:
+        names = _aliases(call.scope, call.arguments[place])
+        shape = _Shape(call, lambda name: None, _ANY_BLOCK, (), names)
+        sizes = (dict.fromkeys(names, k) for k in (_TIMES, 2 * _TIMES))
+        once, twice = (shape.number(call.configuration[0], size) for size in sizes)
+        found.append(once is not None and twice is not None and once < twice)
+    return bool(found) and all(found)
+
+
 def own_launch(
     calls: Sequence[HostCall], places: tuple[int, int | None, int | None],
     reached: AbstractSet[str], later: AbstractSet[str], *, block: int | None,

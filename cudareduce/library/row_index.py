@@ -50,6 +50,11 @@ def is_upright(index: frozenset[str]) -> bool:
     return "blockIdx.y" in index and "blockIdx.x" not in index
 
 
+def takes_turns(index: frozenset[str]) -> bool:
+    """Whether a block goes on to the row that lies as many on as there are blocks."""
+    return "gridDim.x" in index and "blockIdx.y" not in index
+
+
 def row_index(body: Body, count: str) -> frozenset[str]:
     """The words behind the index of a row: what a block multiplies the length of one by."""
     factors = [words for words in body.factors(count) if count not in words]
