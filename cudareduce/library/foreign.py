@@ -44,8 +44,8 @@ _OPTIONS = ("block", "items", "grid", "shared", "finish", "map")
 _SHAPE = ("block", "items", "grid")
 
 #: What a whole number may be that is not understood: what scales or shifts nothing, how many
-#: elements, rows or turns of a block there are.
-_VALUES = ("1", "0", "n", "rows", "(n + BLOCK - 1) / BLOCK")
+#: elements, rows or turns of a block there are, how many elements a block takes.
+_VALUES = ("1", "0", "n", "rows", "(n + BLOCK - 1) / BLOCK", "BLOCK")
 
 #: Of so many kernels it is said why they are left out.
 _MOST_REFUSED = 5
