@@ -19,8 +19,9 @@ def without_bare_calls(source: str) -> str:
     Every line keeps its number."""
     data = source.encode(errors="replace")
     leaves = [
-        n for n in every(parsed(data)) if not n.child_count and n.type not in ("comment", "\n")
-    ]
+        n for n in every(parsed(data))
+        if not (n.child_count or n.is_missing or n.type in ("comment", "\n"))
+    ]  # fmt: skip
     parts, start, k = [], 0, 0
     while k < len(leaves):
         end = _end(leaves, k)
