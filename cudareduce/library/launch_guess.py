@@ -16,6 +16,7 @@ from cudareduce.library.entry import EXTERN_SHARED
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import BLOCKS, Grid, GridRule
 from cudareduce.library.host_code import HostCall, HostCode, of_kernel
+from cudareduce.library.items import items_in
 from cudareduce.library.outside import places_in
 from cudareduce.library.own_launch import (
     Said,
@@ -126,7 +127,10 @@ def looks_of(function: Function, call: Call) -> Said:
     shares = _SHARES.search(function.body) or "this_grid" in function.body
     grid: GridRule = ("per_sm" if call.waits else "fill") if shares else "cover"
     said = Said(
-        block=_BLOCK, items=2 if twice else 1, grid=grid, width=_WARP if call.plane else None
+        block=_BLOCK,
+        items=items_in(function.body) or 1 + twice,
+        grid=grid,
+        width=_WARP if call.plane else None,
     )
     if call.upright and call.finish == "atomic":
         return replace(said, grid="cover")

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from tree_sitter import Node
 
@@ -178,8 +179,11 @@ def _said(
     asked: int | None, size_of: Callable[[str], int | None],
 ) -> Said:  # fmt: skip
     """What one launch says."""
-    _, block, *more = call.configuration
+    grid, block, *more = call.configuration
     counted = _aliases(call.scope, call.arguments[count]) if count is not None else ()
+    blocks = _aliases(call.scope, grid)
+    if counted[:1] and counted[0] not in blocks:  # else what is left to reduce is what it launched
+        counted = tuple(takewhile(lambda name: name not in blocks, counted))
     sizes = _aliases(call.scope, block)
     unsized = _Shape(call, size_of, _ANY_BLOCK, (), counted)
     own, read = unsized.reading(block, unsized.many, flat=True)
