@@ -209,6 +209,8 @@ def _with_rows(session: Session, case: Case) -> Case | None:
             powers, x=True, key=lambda k: _is_right(session, _asking(case, rows=1 << k))
         )
         return _asking(case, rows=min(1 << least, rows))
+    if case.kernel.turns:  # which means to go on to more
+        return None
     alone = _asking(case, most_rows=case.block // several)
     return alone if _is_right(session, alone) else None
 

@@ -13,11 +13,12 @@ from cudareduce.bench.tries import budget
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.body import goes_on
-from cudareduce.library.combined import ops_in
+from cudareduce.library.combined import bits_in, ops_in
 from cudareduce.library.foreign import finish_once
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.mapped import maps_in
 from cudareduce.library.registry import Choice
+from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
 from cudareduce.progress import say
 from cudareduce.verify.shapes import guess_net
@@ -86,7 +87,21 @@ def _settled(session: Session, choice: Choice, quiet: bool) -> Choice:
         second = settle(session, choice, quiet=quiet) if wrong else choice
         if second is not choice:
             choice, wrong = second, _is_right(session, second) is False
+    if wrong:
+        _tell_bits(choice.kernel, quiet)
     return choice
+
+
+def _tell_bits(kernel: Kernel, quiet: bool) -> None:
+    """Say how to verify what combines bits, which no operator does."""
+    sign = bits_in(kernel.text)
+    if sign and DTYPES[kernel.dtypes[0]].kind in ("int", "uint"):
+        neutral, dtype = -1 if sign == "&" else 0, kernel.dtypes[0]
+        say(
+            f"{kernel.path}: {kernel.id} is no {OPERATORS[kernel.ops[0]].title}; if it combines "
+            f"bits, --op-expr 'a {sign} b' --identity={neutral} --dtype {dtype} verifies that",
+            quiet,
+        )
 
 
 def _apart(session: Session, choice: Choice, quiet: bool) -> list[Choice]:

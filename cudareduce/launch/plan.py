@@ -259,11 +259,11 @@ def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: Dev
         case "fixed":
             return min(cover, kernel.fixed_grid or 1)
         case "block_per_row":
-            return rows
+            return _of_rows(kernel, rows, block, limits)
         case "warp_per_row":
-            return parts(rows, block // 32)
+            return _of_rows(kernel, parts(rows, block // 32), block, limits)
         case "thread_per_row":
-            return parts(rows, block)
+            return _of_rows(kernel, parts(rows, block), block, limits)
         case "cluster":
             return CLUSTER
         case "fill_by_row":
@@ -271,3 +271,12 @@ def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: Dev
             return rows * max(1, min(parts(n, block * items), held // rows))
         case _:
             return 1
+
+
+def _of_rows(kernel: Kernel, cover: int, block: int, limits: DeviceLimits) -> int:
+    """As many blocks as cover all rows; no more than the device holds, or than the kernel's file
+    launches, where they take rows in turn."""
+    if not kernel.turns:
+        return cover
+    held = limits.sm_count * (limits.threads_per_sm // block)
+    return min(cover, held, kernel.fixed_grid or held)

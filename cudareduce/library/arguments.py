@@ -11,7 +11,7 @@ from pathlib import Path
 from cudareduce.errors import UsageError
 from cudareduce.library.body import Body
 from cudareduce.library.elements import bytes_of
-from cudareduce.library.matrix import columns_of, strides
+from cudareduce.library.matrix import columns_of, is_tile, strides
 from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.room import EACH, Each, Room
 from cudareduce.library.syntax import Function
@@ -261,8 +261,8 @@ def _rows(counts: Sequence[str], length: str, body: Body, *, several: bool) -> s
 
 def _besides(left: list[Parameter], gets: Mapping[str, str], body: Body) -> dict[str, str]:
     """What is left over: what is only multiplied by is 1, as a number that scales a sum or, of
-    rows, how many matrices there are; what bounds a row whose length is known is that, too; what
-    the text does not have is 0."""
+    rows, how many matrices there are, or a tile where blocks share a row; what bounds a row whose
+    length is known is that, too; what the text does not have is 0."""
     found = {}
     for p in left:
         unused = p.name not in body.words and not COUNT.search(p.name)
@@ -270,7 +270,7 @@ def _besides(left: list[Parameter], gets: Mapping[str, str], body: Body) -> dict
             found[p.name] = "0"
         integer = _INTEGERS.match(p.type) and "rows" in gets.values()
         if (integer or _REALS.match(p.type)) and body.factors(p.name):
-            found[p.name] = "1"
+            found[p.name] = "BLOCK * ITEMS" if is_tile(body, p.name) else "1"
         elif integer and body.compared(p.name):
             found[p.name] = "n"
     return found

@@ -16,7 +16,7 @@ from cudareduce.library.header import Finish, RowGrid
 from cudareduce.library.matrix import across
 from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.room import Room
-from cudareduce.library.row_index import PLANE, is_upright, row_index, rows_of
+from cudareduce.library.row_index import PLANE, is_upright, row_index, rows_of, takes_turns
 from cudareduce.library.syntax import Function, names_in
 from cudareduce.library.template import acting, template_arguments
 
@@ -41,7 +41,8 @@ class Call:
     it is told how much there is, `rows` how many blocks rows get, None where there is one array,
     `waits` that its blocks wait for one another: for all of them or for a lock, `alone` that it is
     the work of one block, `plane` that it counts its threads in two dimensions, `upright` that it
-    finds its row by the second dimension of its grid, `columns` that it reads a matrix by columns.
+    finds its row by the second dimension of its grid, `columns` that it reads a matrix by columns,
+    `turns` that its blocks go on to further rows, as many blocks on as there are.
     """
 
     text: str
@@ -61,6 +62,7 @@ class Call:
     plane: bool
     upright: bool
     columns: bool
+    turns: bool
     parameters: tuple[Parameter, ...]
 
     @property
@@ -128,6 +130,7 @@ def called(
     zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
     guards = any(locks(p, body) for p in zeroed)
     finish = _finish(body, write, rows, guards=guards, zeroed=bool(zeroed))
+    index = row_index(body, count.name) if rows and count and not column else frozenset[str]()
     template = () if given else template_arguments(path, function, own, {**acts, **helpers.enums})
     roles = read, other, write, count
     return Call(
@@ -139,8 +142,8 @@ def called(
         finish="none" if read == write else finish, waits=guards or "this_grid" in body.words,
         alone=finish in ("none", "atomic") and not body.words & _MANY_BLOCKS,
         plane=bool(body.words & PLANE),
-        upright=bool(rows and count and is_upright(row_index(body, count.name))),
-        columns=column is not None, parameters=tuple(given_to),
+        upright=is_upright(index), columns=column is not None, turns=takes_turns(index),
+        parameters=tuple(given_to),
     )  # fmt: skip
 
 

@@ -26,6 +26,8 @@ _PLACES = re.compile(
     r"arg_?(?:max|min)|(?:max|min)\w*?(?:idx|ind|pos|loc)|(?:idx|ind(?:ex)?|pos)\w*(?:max|min)"
     r"|(?:max|min)\w* \w*(?:idx|ind|pos|loc|place)", re.IGNORECASE,
 )  # fmt: skip
+#: What combines bits, and by which sign.
+_BITS = {"atomicXor": "^", "^=": "^", "atomicOr": "|", "|=": "|", "atomicAnd": "&", "&=": "&"}
 #: What a place is written as.
 _INTEGERS = frozenset(["int", "unsigned", "unsigned int", "uint", "int32_t", "uint32_t"])
 _COMPARES = frozenset(["<", "<=", ">", ">="])
@@ -75,6 +77,12 @@ def ops_in(code: str) -> tuple[str, ...]:
         elif node.children[1].type in ("/", "/=") and _names(right):
             found |= {"mean"}
     return tuple(op for op in ("max", "min", "mean", "prod") if op in found)
+
+
+def bits_in(code: str) -> str:
+    """The sign by which a text combines bits, if it does, and by one alone; else nothing."""
+    signs = {_BITS[word] for node in every(parsed(code)) if (word := text(node)) in _BITS}
+    return signs.pop() if len(signs) == 1 else ""
 
 
 def _names(node: Node) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tree_sitter import Node
 
+from cudareduce.library.bare_calls import without_bare_calls
 from cudareduce.library.expanded import Macro, expanded, macros_in
 from cudareduce.library.functors import Helpers, helpers_in
 from cudareduce.library.syntax import Function, Piece, pieces
@@ -88,7 +89,7 @@ def read_unit(
     """A file with the headers beside it, or in one of these `folders`, each of them once."""
     seen = set() if seen is None else seen
     macros = dict(_macros(path, source, folders, set()))
-    data = expanded(source, macros).encode(errors="replace")
+    data = without_bare_calls(expanded(source, macros)).encode(errors="replace")
     found = tuple(pieces(data))
     included: dict[int, Unit | str] = {}
     for piece in found:
@@ -131,7 +132,12 @@ def device_part(
     `without` what declares other names alone."""
     found = list(unit.all())
     left_out = {id(piece) for piece in found if piece.defines and piece.defines <= {*without}}
-    return _rendered(unit, _reached(found, kernel, frozenset(named)) - left_out)
+    reached = _reached(found, kernel, frozenset(named)) - left_out
+    own = _rendered(unit, reached)
+    # Thrust and others bring it along.
+    unsaid = "cub" not in unit.names and "<cub/" not in own
+    uses = unsaid and any("cub" in piece.uses for piece in found if id(piece) in reached)
+    return f'#include <cub/cub.cuh>\n#line 1 "{unit.path}"\n{own}' if uses else own
 
 
 def names_reached(unit: Unit, kernel: str) -> frozenset[str]:

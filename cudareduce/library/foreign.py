@@ -44,8 +44,8 @@ _OPTIONS = ("block", "items", "grid", "shared", "finish", "map")
 _SHAPE = ("block", "items", "grid")
 
 #: What a whole number may be that is not understood: what scales or shifts nothing, how many
-#: elements, rows or turns of a block there are.
-_VALUES = ("1", "0", "n", "rows", "(n + BLOCK - 1) / BLOCK")
+#: elements, rows or turns of a block there are, how many elements a block takes.
+_VALUES = ("1", "0", "n", "rows", "(n + BLOCK - 1) / BLOCK", "BLOCK")
 
 #: Of so many kernels it is said why they are left out.
 _MOST_REFUSED = 5
@@ -244,7 +244,7 @@ def _adopted(
         blocks=BLOCKS if launch.block in BLOCKS and not says.block else (launch.block,),
         items=launch.items,
         fixed_grid=None if call.answers_in_place else launch.fixed_grid,
-        exactly=launch.exactly,
+        exactly=launch.exactly, turns=launch.turns,
         other_blocks=launch.other_blocks, other_items=launch.other_items,
         dtypes=dtypes, ops=finds or ops, symbol=entry,
         partials=partials or "of its elements",

@@ -60,6 +60,7 @@ class Kernel:
     vector_bytes: int | None = None
     fixed_grid: int | None = None
     exactly: bool = False  # so many blocks at every size, and not at most
+    turns: bool = False  # of rows: its blocks go on to further ones, so fewer will do
     fixed_warps: int | None = None
     techniques: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = tuple(DTYPES)

@@ -15,9 +15,17 @@ from cudareduce.library.elements import bytes_of
 from cudareduce.library.entry import EXTERN_SHARED
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import BLOCKS, Grid, GridRule
-from cudareduce.library.host_code import HostCode, of_kernel
+from cudareduce.library.host_code import HostCall, HostCode, of_kernel
+from cudareduce.library.items import items_in
 from cudareduce.library.outside import places_in
-from cudareduce.library.own_launch import Said, bound_of, own_block, own_launch, own_template
+from cudareduce.library.own_launch import (
+    Said,
+    bound_of,
+    grows_with,
+    own_block,
+    own_launch,
+    own_template,
+)
 from cudareduce.library.syntax import Function
 
 #: Blocks that share the input: their number multiplies or divides something. One that is only
@@ -34,7 +42,8 @@ _TOLD = ("block", "items", "grid", "shared")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """How a kernel is launched, in the words of a header, and from where that is known; what nobody
-    says may be one of others. A kernel that counts threads in two dimensions has them in rows of
+    says may be one of others. One of rows has a block for each, a `fixed_grid` of them at most, or
+    takes `turns` with fewer. A kernel that counts threads in two dimensions has them in rows of
     `width`. One whose file launches no block for the rest of a tile takes `whole_tiles`, and one
     of which it launches so many blocks for any number of elements takes `most` of these, 0 for
     all."""
@@ -51,6 +60,7 @@ class Launch:
     whole_tiles: bool
     most: int
     known_from: str
+    turns: bool = False
 
 
 def guessed_launch(
@@ -117,7 +127,10 @@ def looks_of(function: Function, call: Call) -> Said:
     shares = _SHARES.search(function.body) or "this_grid" in function.body
     grid: GridRule = ("per_sm" if call.waits else "fill") if shares else "cover"
     said = Said(
-        block=_BLOCK, items=2 if twice else 1, grid=grid, width=_WARP if call.plane else None
+        block=_BLOCK,
+        items=items_in(function.body) or 1 + twice,
+        grid=grid,
+        width=_WARP if call.plane else None,
     )
     if call.upright and call.finish == "atomic":
         return replace(said, grid="cover")
@@ -148,8 +161,7 @@ def said_by_file(
     if found.block is None:
         threads = bound_of(host.constants, function) or own_block(host.constants, reached)
         found = replace(found, block=threads) if threads else found
-    # Blocks go by rows, however many the file has.
-    return replace(found, grid=None) if call.rows else found
+    return found
 
 
 def launch_of(
@@ -162,8 +174,9 @@ def launch_of(
         unit, host, function, call, later, given=given, block=says.block, widest=max(sizes)
     )
     unsized = EXTERN_SHARED.search(device)
+    rows = replace(own, grid=None) if call.rows else own  # however many blocks the file has
     found = guessed_launch(
-        says.launch, own, looks_of(function, call), sizes if unsized else (),
+        says.launch, rows, looks_of(function, call), sizes if unsized else (),
         constants(unit, function.name),
     )  # fmt: skip
     if call.rows == "warp_per_row" and found.width not in (None, 32):
@@ -171,7 +184,18 @@ def launch_of(
             f"{unit.path}: {call.text} gives each row {found.width} threads of a block, and "
             "launches here one, 32 or all: give the file a header"
         )
+    if call.turns and says.grid is None:
+        found = _in_turns(found, own, of_kernel(host, function, given), call)
     return _with_room(found, unit, call) if places_in(call.outside) else found
+
+
+def _in_turns(found: Launch, own: Said, calls: Sequence[HostCall], call: Call) -> Launch:
+    """A launch whose blocks take further rows in turn, unless its file has one for each row."""
+    counted = {words.partition("=")[0] for words in call.said if words.endswith("=rows")}
+    places = [k for k, p in enumerate(call.parameters) if p.name in counted]
+    if any(grows_with(calls, place) for place in places):
+        return found
+    return replace(found, turns=True, fixed_grid=own.grid if isinstance(own.grid, int) else None)
 
 
 def _with_room(found: Launch, unit: Unit, call: Call) -> Launch:

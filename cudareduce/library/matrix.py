@@ -17,6 +17,12 @@ def strides(body: Body, name: str) -> bool:
     return any("blockDim.x" not in words or "threadIdx.x" in words for words in factors)
 
 
+def is_tile(body: Body, name: str) -> bool:
+    """Whether the tiles of blocks that share a row begin so many elements apart."""
+    along = (w for w in body.factors(name) if "threadIdx.x" not in w)
+    return "blockIdx.y" in body.words and any("blockIdx.x" in words for words in along)
+
+
 def columns_of(body: Body, counts: Sequence[str]) -> tuple[str, str] | None:
     """Which of these counts a matrix's columns, and which the elements of each, if columns are what
     is reduced; None if it is rows."""
@@ -46,6 +52,13 @@ def across(body: Body, columns: Parameter | None, lengths: Sequence[Parameter]) 
     if body.words & {"threadIdx.y", "blockDim.y"}:
         return "warp_per_row"
     return "thread_per_row" if "threadIdx.x" in index else "block_per_row"
+
+
+def is_square(body: Body, count: str) -> bool:
+    """Whether a matrix has as many columns as one count says, and as many elements in each: it
+    bounds the index of a column, and what it is multiplied by to come to the next row."""
+    bounded = body.compared(count)
+    return bool(_index(body, count)) and any(words in bounded for words in body.factors(count))
 
 
 def _index(body: Body, count: str) -> frozenset[str]:

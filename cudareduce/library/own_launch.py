@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from tree_sitter import Node
 
@@ -87,6 +88,19 @@ def _agreeing(
         name: value for name, value in (found[0] if found else {}).items()
         if all(other.get(name) == value for other in found)
     }  # fmt: skip
+
+
+def grows_with(calls: Sequence[HostCall], place: int) -> bool:
+    """Whether launches have the more blocks, however many, the more the parameter at this place
+    counts."""
+    found = []
+    for call in calls:
+        names = _aliases(call.scope, call.arguments[place])
+        shape = _Shape(call, lambda name: None, _ANY_BLOCK, (), names)
+        sizes = (dict.fromkeys(names, k) for k in (_TIMES, 2 * _TIMES))
+        once, twice = (shape.number(call.configuration[0], size) for size in sizes)
+        found.append(once is not None and twice is not None and once < twice)
+    return bool(found) and all(found)
 
 
 def own_launch(
@@ -165,8 +179,11 @@ def _said(
     asked: int | None, size_of: Callable[[str], int | None],
 ) -> Said:  # fmt: skip
     """What one launch says."""
-    _, block, *more = call.configuration
+    grid, block, *more = call.configuration
     counted = _aliases(call.scope, call.arguments[count]) if count is not None else ()
+    blocks = _aliases(call.scope, grid)
+    if counted[:1] and counted[0] not in blocks:  # else what is left to reduce is what it launched
+        counted = tuple(takewhile(lambda name: name not in blocks, counted))
     sizes = _aliases(call.scope, block)
     unsized = _Shape(call, size_of, _ANY_BLOCK, (), counted)
     own, read = unsized.reading(block, unsized.many, flat=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from cudareduce.errors import UsageError
 from cudareduce.library.body import Body
 from cudareduce.library.header import RowGrid
-from cudareduce.library.matrix import strides
+from cudareduce.library.matrix import is_square, strides
 from cudareduce.library.parameters import Parameter
 from cudareduce.library.syntax import Function
 
@@ -24,7 +24,8 @@ def rows_of(
 ) -> RowGrid | None:
     """How many blocks rows get, if it sums rows, each as long as `count` says; `many` says that it
     is told how many there are. A UsageError where that cannot be launched here."""
-    if count is None or not (many or strides(body, count.name)):
+    square = count is not None and not many and is_square(body, count.name)
+    if count is None or not (many or square or strides(body, count.name)):
         return None
     if not many and any("blockIdx.x" in words for words in body.compared(count.name)):
         raise UsageError(
@@ -48,6 +49,11 @@ def is_upright(index: frozenset[str]) -> bool:
     """Whether a row is counted in the second dimension of a grid; one that both dimensions make
     together is as good in a grid that has one."""
     return "blockIdx.y" in index and "blockIdx.x" not in index
+
+
+def takes_turns(index: frozenset[str]) -> bool:
+    """Whether a block goes on to the row that lies as many on as there are blocks."""
+    return "gridDim.x" in index and "blockIdx.y" not in index
 
 
 def row_index(body: Body, count: str) -> frozenset[str]:

@@ -28,6 +28,8 @@ _LONGEST_SHIFT = 63
 _WRAPS = frozenset(["template_declaration", "linkage_specification"])
 _CLASSES = frozenset(["struct_specifier", "class_specifier", "union_specifier", "enum_specifier"])
 _MACROS = frozenset(["preproc_def", "preproc_function_def"])
+#: What is left of calls of macros where the parser does not know what they are.
+_SIGNS = frozenset(["(", ")", ",", "{", "}"])
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def pieces(data: bytes) -> list[Piece]:
         node, scope = left.pop()
         if _held(node).type in _SCOPES:
             left += reversed(list(_in_scope(_held(node), scope)))
-        elif node.is_named and node.type != "comment":
+        elif node.type != "comment":
             found.append(Piece(node, scope))
     return found
 
@@ -166,11 +168,16 @@ def _held(node: Node) -> Node:
 
 
 def _in_scope(node: Node, scope: str) -> Iterator[tuple[Node, str]]:
-    """What a scope holds, with its name for it; how one is called is no part of that."""
+    """What a scope holds, with its name for it; how one is called is no part of that, and signs are
+    none but in what the parser does not understand."""
     name, condition = map(node.child_by_field_name, ("name", "condition"))
     if name and node.type == "namespace_definition" and len(scope) < _LONGEST_SCOPE:
         scope += f"{text(name)}::"
-    return ((child, scope) for child in node.children if child not in (name, condition))
+    signs = _SIGNS if node.type == "ERROR" else ()
+    return (
+        (child, scope) for child in node.children
+        if child not in (name, condition) and (child.is_named or child.type in signs)
+    )  # fmt: skip
 
 
 def _members(listed: Node | None) -> tuple[str, ...]:

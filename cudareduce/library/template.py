@@ -11,6 +11,9 @@ from cudareduce.library.body import Body
 from cudareduce.library.parameters import Parameter
 from cudareduce.library.syntax import Function
 
+_ITEMS = re.compile(r"item|per_?thread|coars", re.IGNORECASE)
+#: Threads of a block, or the elements of each where another parameter is the block's.
+_THREAD = re.compile(r"threads?_?(?:size|tile)$", re.IGNORECASE)
 _TYPE = re.compile(r"(?:typename|class)\b")
 #: Combines as was asked for, and leaves one element as it is: what a kernel is given that leaves
 #: that to who calls it, where its file has nothing that would do it.
@@ -42,6 +45,7 @@ def template_arguments(
     sizes the block's, others the file's own. Whether a size is a power of two is nothing that holds
     of every size."""
     arguments = []
+    blocks = {name for name in function.template_names if "block" in name.lower()}
     for parameter, name in zip(function.template, function.template_names, strict=True):
         flag, kind = parameter.startswith("bool"), parameter.rpartition(" ")[0]
         if kind in acting:
@@ -50,7 +54,7 @@ def template_arguments(
             arguments.append(acting[name])
         elif _TYPE.match(parameter) and name not in acting:
             arguments.append("In")
-        elif re.search(r"item|per_?thread|coars", name, re.IGNORECASE) and not flag:
+        elif not flag and (_ITEMS.search(name) or (blocks - {name} and _THREAD.match(name))):
             arguments.append("ITEMS")
         elif re.search(r"block|thread", name, re.IGNORECASE) and not flag:
             arguments.append("BLOCK")
@@ -65,6 +69,16 @@ def template_arguments(
         else:
             raise UsageError(
                 f"{path}: template parameter {parameter!r} of {function.name} cannot be guessed: "
-                f"write the arguments, as in --entry '{function.name}<float, 256>'"
+                f"write the arguments, as in --entry '{function.name}<{_likely(function)}>'"
             )
     return tuple(arguments)
+
+
+def _likely(function: Function) -> str:
+    """Template arguments as somebody might write them."""
+    words = (
+        "float" if _TYPE.match(parameter) else "false" if parameter.startswith("bool")
+        else "256" if "block" in name.lower() else "1"
+        for parameter, name in zip(function.template, function.template_names, strict=True)
+    )  # fmt: skip
+    return ", ".join(words)

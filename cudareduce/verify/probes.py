@@ -40,7 +40,11 @@ def probes(plan: Plan) -> Iterator[Probe]:
     }
     per_block = rows_a_block[kernel.grid] * n if kernel.grid in rows_a_block else tile
     size = plan.problem.reduction.dtype.size
-    if kernel.columns:
+    if kernel.turns and kernel.grid in rows_a_block:
+        first, turn = (k * rows_a_block[kernel.grid] for k in (grid // 2, grid))
+        row = first + (rows - 1 - first) // turn * turn  # the last that this block comes to
+        yield Probe(grid // 2, row, row * n, n, n, 0)
+    elif kernel.columns:
         for b in dict.fromkeys((0, grid // 2, grid - 1)):
             column = min((2 * b + 1) * per_block // n // 2, rows - 1)
             yield Probe(b, column, column, n, n, 0, rows)

@@ -274,7 +274,8 @@ def _rows(case: Case) -> tuple[Shape, ...]:
         load = case.kernel.vector_of(case.reduction.dtype.size)
         few_loads = (((load << k), 300) for k in range(6 * wide))  # as lanes share them
         rows_of_block = {"warp_per_row": warps, "thread_per_row": case.block}
-        several = 2 * rows_of_block.get(case.kernel.grid, 4) + 1
+        blocks = 6 if case.kernel.turns else 2  # twice those of a tiny device
+        several = blocks * rows_of_block.get(case.kernel.grid, 4) + 1
         return _asked(
             case, ((2 * tile + 1, 3), (31, several), (257, 3), (tile, 2), *few_loads)
         )  # fmt: skip

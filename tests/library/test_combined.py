@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudareduce.library.body import Body
-from cudareduce.library.combined import ops_in
+from cudareduce.library.combined import bits_in, ops_in
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,11 @@ def test_an_array_that_is_read_before_it_is_set_holds_something() -> None:
     assert Body("{ int a = place[i]; place[0] = a; }").reads_first("place")
     assert not Body("{ place[i] = 0; if (x[place[i]] < x[k]) place[i] = k; }").reads_first("place")
     assert not Body("{ other[0] = 1; }").reads_first("place")
+
+
+@pytest.mark.parametrize(("body", "sign"), [
+    ("a ^= x[k]; atomicXor(y, a);", "^"), ("atomicOr(y, a);", "|"), ("a &= x[k];", "&"),
+    ("a |= x[k]; b &= a;", ""), ("a += x[k] ^ 1;", ""),
+])  # fmt: skip
+def test_by_what_a_text_combines_bits(body: str, sign: str) -> None:
+    assert bits_in(f"void f() {{ {body} }}") == sign

@@ -1,0 +1,7 @@
+// expected: wrong  shape: it combines bits, which no operator does
+__global__ void parity(const unsigned *words, unsigned *all, int count)
+{
+    unsigned mine = 0;
+    for (int k = blockIdx.x * blockDim.x + threadIdx.x; k < count; k += gridDim.x * blockDim.x) mine ^= words[k];
+    atomicXor(all, mine);
+}
