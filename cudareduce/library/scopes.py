@@ -18,7 +18,6 @@ from cudareduce.problem.parsing import text
 _BLOCKS = frozenset(["compound_statement", "for_statement", "lambda_expression",
                      "function_definition"])  # fmt: skip
 _PARAMETERS = frozenset(["parameter_declaration", "optional_parameter_declaration"])
-_WORDS = frozenset(["identifier", "type_identifier"])
 #: Longer macros are no constants, and what is named in more places is not set once.
 _LONGEST_MACRO, _MOST_MENTIONS = 200, 256
 
@@ -183,19 +182,11 @@ def _declarations(node: Node, scope: Node) -> Iterator[_Mention]:
     for declarator in node.children_by_field_name("declarator"):
         value = declarator.child_by_field_name("value")
         named = declarator.child_by_field_name("declarator") or declarator
-        if declarator.type == "function_declarator":  # `dim3 grid(blocks);` looks like one
-            value = _only_parameter(declarator)
+        if declarator.type == "function_declarator":  # `dim3 grid(over(n, a * b));` looks like one
+            listed = declarator.child_by_field_name("parameters")
+            value = _parsed(text(listed)[1:-1]) if listed else None
         if named.type == "identifier":
             yield _Mention(text(named), scope.start_byte, scope.end_byte, value, True)
-
-
-def _only_parameter(declarator: Node) -> Node | None:
-    """The one word in the parentheses of what looks like a function's declaration."""
-    listed = declarator.child_by_field_name("parameters")
-    only = listed.named_children[0] if listed and len(listed.named_children) == 1 else None
-    kind = only.child_by_field_name("type") if only else None
-    bare = only is not None and only.child_by_field_name("declarator") is None
-    return kind if kind and bare and kind.type in _WORDS else None
 
 
 def _settings(node: Node) -> Iterator[_Mention]:
