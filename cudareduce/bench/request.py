@@ -167,7 +167,8 @@ def chosen(request: BenchRequest | VerifyRequest, registry: Registry, quiet: boo
     choices = []
     for choice in registry.choose(selection.kernels, take, auto=True):
         old = choice.kernel
-        own = replace(asks, most=old.asks.most, most_rows=old.asks.most_rows)
+        of_it = old.asks
+        own = replace(asks, most=of_it.most, most_rows=of_it.most_rows, square=of_it.square)
         kernel = asking(old, own) if old.foreign else old
         if kernel.finish != old.finish:
             say(f"{old.path}: {FOLDED}", quiet)

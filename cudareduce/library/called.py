@@ -13,10 +13,9 @@ from cudareduce.library.body import Body
 from cudareduce.library.elements import bytes_of
 from cudareduce.library.functors import Helpers
 from cudareduce.library.header import Finish, RowGrid
-from cudareduce.library.matrix import across
 from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.room import Room
-from cudareduce.library.row_index import PLANE, is_upright, row_index, rows_of, takes_turns
+from cudareduce.library.row_index import PLANE, is_upright, read_rows, takes_turns
 from cudareduce.library.syntax import Function, names_in
 from cudareduce.library.template import acting, template_arguments
 
@@ -42,7 +41,8 @@ class Call:
     `waits` that its blocks wait for one another: for all of them or for a lock, `alone` that it is
     the work of one block, `plane` that it counts its threads in two dimensions, `upright` that it
     finds its row by the second dimension of its grid, `columns` that it reads a matrix by columns,
-    `turns` that its blocks go on to further rows, as many blocks on as there are.
+    `square` that one count is that of rows and of their elements, `turns` that its blocks go on to
+    further rows, as many blocks on as there are.
     """
 
     text: str
@@ -62,6 +62,7 @@ class Call:
     plane: bool
     upright: bool
     columns: bool
+    square: bool
     turns: bool
     parameters: tuple[Parameter, ...]
 
@@ -122,15 +123,17 @@ def called(
     read, other, count = by_what["in"], by_what.get("in2"), by_what.get("n")
     write = by_what.get("out", read)
     told = {n for p in parameters if not p.points for n in names_in(f"int x = {gets[p.name]};")}
-    column = across(body, by_what.get("rows"), [p for p in parameters if gets[p.name] == "n"])
-    rows = column or rows_of(path, function, body, count, many="rows" in told)
+    lengths = [p for p in parameters if gets[p.name] == "n"]
+    found = read_rows(
+        path, function, body, count, by_what.get("rows"), lengths, many="rows" in told
+    )  # fmt: skip
+    rows = found.grid
     _check(path, function, body, write, rows)
     given_to = parameters[: len(function.parameters)]
     rooms, words = _words(function, given_to, gets)
     zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
     guards = any(locks(p, body) for p in zeroed)
     finish = _finish(body, write, rows, guards=guards, zeroed=bool(zeroed))
-    index = row_index(body, count.name) if rows and count and not column else frozenset[str]()
     template = () if given else template_arguments(path, function, own, {**acts, **helpers.enums})
     roles = read, other, write, count
     return Call(
@@ -141,8 +144,8 @@ def called(
         arguments=", ".join(words),
         finish="none" if read == write else finish, waits=guards or "this_grid" in body.words,
         alone=finish in ("none", "atomic") and not body.words & _MANY_BLOCKS,
-        plane=bool(body.words & PLANE),
-        upright=is_upright(index), columns=column is not None, turns=takes_turns(index),
+        plane=bool(body.words & PLANE), square=found.square,
+        upright=is_upright(found.index), columns=found.columns, turns=takes_turns(found.index),
         parameters=tuple(given_to),
     )  # fmt: skip
 

@@ -22,7 +22,8 @@ class Condition:
     to 16 bytes; all elements are `positive`; one of them is `finite`; there are no more than `most`
     of them, and none is infinite (`bounded`). `rows` divides its rows, of which there are no more
     than `most_rows`. Where nobody has said a block
-    and it is wrong in the usual one, it is launched with so many threads (`block`).
+    and it is wrong in the usual one, it is launched with so many threads (`block`). A `square` has
+    as many rows as elements in each.
     """
 
     multiple: int = 1
@@ -36,6 +37,7 @@ class Condition:
     bounded: bool = False
     rows: int = 1
     most_rows: int = 0
+    square: bool = False
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -53,6 +55,7 @@ class Condition:
             f"it has at most {self.most} elements": self.most > 0,
             f"the number of its rows is a multiple of {self.rows}": self.rows > 1,
             f"it has at most {self.most_rows} rows": self.most_rows > 0,
+            "it has as many rows as elements in each": self.square,
         }
         return tuple(text for text, holds in parts.items() if holds)
 
@@ -61,8 +64,10 @@ class Condition:
         below = n // self.multiple * self.multiple
         return (n,) if below == n else (below, below + self.multiple)
 
-    def near_rows(self, rows: int) -> int:
-        """The next number of rows for which it holds."""
+    def near_rows(self, rows: int, n: int) -> int:
+        """The next number of rows for which it holds, of `n` elements each."""
+        if self.square:
+            return n
         most = self.most_rows // self.rows * self.rows or rows + self.rows
         return min(-(-rows // self.rows) * self.rows, most)
 
@@ -75,9 +80,11 @@ class Condition:
             return f"is right if it has at most {self.most} elements, not {n}"
         if n % self.multiple:
             return f"is right if n is a multiple of {self.multiple}, not {n}"
-        if rows % self.rows or rows > (self.most_rows or rows):
+        odd = self.square and rows not in (0, n)
+        if odd or rows % self.rows or rows > (self.most_rows or rows):
             words = (text for text in self.texts if text.endswith(" rows") or " rows " in text)
-            return f"is right if {' and '.join(words)}, not {rows}"
+            advice = ": give --n N --rows N" if self.square else ""
+            return f"is right if {' and '.join(words)}, not {rows}{advice}"
         return None
 
 

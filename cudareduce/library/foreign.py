@@ -83,6 +83,8 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     A UsageError if it has no `__global__` function, or none that can be called: its parameters,
     element type or template parameters are not understood.
     """
+    if text.startswith("%%"):  # a notebook's cell, whose first line is for the notebook
+        text = f"//{text}"
     unit = read_unit(path, text, says.headers)
     host = host_code(unit.all())
     left = deque(rows(unit, host, says.entries, says.chains))
@@ -279,7 +281,8 @@ def _finish(path: Path, function: Function, call: Call, says: Guesses, *, again:
 def _asks(call: Call, launch: Launch) -> Condition:
     """How many elements or rows it takes."""
     rows = places_in(call.outside) if call.rows else 0
-    return Condition(most=0 if call.rows else launch.most, most_rows=rows)
+    most = 0 if call.rows else launch.most
+    return Condition(most=most, most_rows=rows, square=call.square)
 
 
 def _guessed(says: Guesses, call: Call) -> tuple[str, ...]:

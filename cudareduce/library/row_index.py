@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.library.body import Body
 from cudareduce.library.header import RowGrid
-from cudareduce.library.matrix import is_square, strides
+from cudareduce.library.matrix import across, is_square, strides
 from cudareduce.library.parameters import Parameter
 from cudareduce.library.syntax import Function
 
@@ -19,20 +21,45 @@ _WITH_THREADS = PLANE | {"threadIdx.x"}
 _BY_WARP = frozenset(["/", ">>", "warpSize"])
 
 
-def rows_of(
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Who takes a row, nobody where there is one array; the words behind the index of a row;
+    whether they are the `columns` of a matrix, and whether that is a `square`, as one count is that
+    of rows and of their elements."""
+
+    grid: RowGrid | None
+    index: frozenset[str]
+    columns: bool
+    square: bool
+
+
+def read_rows(
+    path: Path, function: Function, body: Body, count: Parameter | None,
+    columns: Parameter | None, lengths: Sequence[Parameter], *, many: bool,
+) -> Rows:  # fmt: skip
+    """What a kernel does with rows whose length `count` says, or with as many columns as another
+    parameter says, of these `lengths`; `many` says that it is told how many rows there are. A
+    UsageError where that cannot be launched here."""
+    both = not many and count is not None and is_square(body, count.name)
+    column = across(body, count if both else columns, lengths)
+    grid = column or _grid(path, function, body, count, many=many)
+    if grid is None or count is None:
+        return Rows(grid, frozenset(), columns=column is not None, square=False)
+    bounded = any("blockIdx.x" in words for words in body.compared(count.name))
+    return Rows(
+        grid, frozenset() if column else _row_index(body, count.name),
+        columns=column is not None, square=not many and (column is not None or bounded),
+    )  # fmt: skip
+
+
+def _grid(
     path: Path, function: Function, body: Body, count: Parameter | None, *, many: bool
 ) -> RowGrid | None:
     """How many blocks rows get, if it sums rows, each as long as `count` says; `many` says that it
     is told how many there are. A UsageError where that cannot be launched here."""
-    square = count is not None and not many and is_square(body, count.name)
-    if count is None or not (many or square or strides(body, count.name)):
+    if count is None or not (many or strides(body, count.name)):
         return None
-    if not many and any("blockIdx.x" in words for words in body.compared(count.name)):
-        raise UsageError(
-            f"{path}: {function.name} counts rows and their elements with {count.name} alone: only "
-            "a square is summed so; give it a second count, or the file a header"
-        )
-    index = row_index(body, count.name)
+    index = _row_index(body, count.name)
     if index & _FAR_DIMENSIONS or (is_upright(index) and index & _WITH_THREADS):
         raise UsageError(
             f"{path}: {function.name} finds its row by blocks of two dimensions and threads, or by "
@@ -56,7 +83,7 @@ def takes_turns(index: frozenset[str]) -> bool:
     return "gridDim.x" in index and "blockIdx.y" not in index
 
 
-def row_index(body: Body, count: str) -> frozenset[str]:
+def _row_index(body: Body, count: str) -> frozenset[str]:
     """The words behind the index of a row: what a block multiplies the length of one by."""
     factors = [words for words in body.factors(count) if count not in words]
     of_block = [words for words in factors if words & {"blockIdx.x", "blockIdx.y"}]

@@ -83,7 +83,9 @@ def far_net(case: Case) -> Iterator[Net]:
     grid = (kernel.fixed_grid or max(1, _TURN // tile)) if fills else 1
     limits = DeviceLimits(sm_count=grid, threads_per_sm=case.block)
     strides = fills or kernel.grid == "one"
-    if kernel.scope == "grid" and kernel.finish == "none" and kernel.grid != "one":
+    if kernel.asks.square or (
+        kernel.scope == "grid" and kernel.finish == "none" and kernel.grid != "one"
+    ):
         return  # where its blocks leave what they find is its own affair
     covers = kernel.scope == "rows" and (kernel.grid, kernel.finish) == ("cover", "atomic")
     by_row = kernel.scope == "warp" or (kernel.scope == "rows" and kernel.finish == "none")
@@ -99,7 +101,7 @@ def far_net(case: Case) -> Iterator[Net]:
     learned = ((2 if strides else 37) * unit, max(most // unit, 3) * unit)
     sizes = dict.fromkeys((*learned, *((border // unit + 2) * unit for border in borders)))
     rows = case.asks.near_rows
-    shapes = tuple((n, rows(elements // n)) if by_row else (elements, 1) for elements in sizes)
+    shapes = tuple((n, rows(elements // n, n)) if by_row else (elements, 1) for elements in sizes)
     shapes = tuple(dict.fromkeys((n, k) for n, k in shapes if n * k <= (case.asks.most or n * k)))
     if len(shapes) > _LEARNED and not any(case.asks.why_not(*shape) for shape in shapes):
         yield Net(case=case, shapes=shapes, limits=limits, care=FAR)

@@ -186,7 +186,7 @@ def arrival_net(case: Case, limits: DeviceLimits, *, any_block: bool = True) -> 
     small = replace(case, block=min(_blocks(case))) if any_block else case
     shapes = _arrays(small, _arrivals(small, limits), _MOST)
     if case.kernel.scope in ("rows", "warp"):
-        shapes = ((3, case.asks.near_rows(_WRAPS + 1)),)
+        shapes = () if case.asks.square else ((3, case.asks.near_rows(_WRAPS + 1, 3)),)
     if shapes:
         yield Net(case=small, shapes=shapes, limits=limits, care="least")
 
@@ -285,12 +285,12 @@ def _rows(case: Case) -> tuple[Shape, ...]:
 def _asked(case: Case, shapes: Iterable[Shape]) -> tuple[Shape, ...]:
     """Rows of the lengths that a case asks for, next to these, and of the shortest."""
     asks = case.asks
-    shapes = [(n, asks.near_rows(rows)) for n, rows in shapes]
+    shapes = [(n, asks.near_rows(rows, n)) for n, rows in shapes]
     if asks.multiple == 1 and not asks.sizes:
         return tuple(dict.fromkeys(shapes))
     lengths = asks.sizes or tuple(asks.multiple * k for k in (1, 2, 3))
     near = () if asks.sizes else ((asks.near(n)[-1], rows) for n, rows in shapes)
-    found = dict.fromkeys((*((n, asks.near_rows(3)) for n in lengths), *near))
+    found = dict.fromkeys((*((n, asks.near_rows(3, n)) for n in lengths), *near))
     return tuple((n, rows) for n, rows in found if n * rows <= _MOST)
 
 

@@ -1,4 +1,4 @@
-// expected: refused  shape: one count that is both the number of columns and their length
+// expected: right  if: it has as many rows as elements in each  shape: one count that is both the number of columns and their length
 __global__ void sums_of_columns(const float *square, float *sums, size_t side)
 {
     int column = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,4 +1,4 @@
-// expected: refused  shape: one count that is both the number of rows and their length
+// expected: right  if: it has as many rows as elements in each  shape: one count that is both the number of rows and their length
 __global__ void sums_of_rows(const float *square, float *sums, size_t side)
 {
     __shared__ float cell[256];

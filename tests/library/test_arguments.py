@@ -136,8 +136,6 @@ def test_what_finds_a_row_tells_how_many_blocks(row: str, grid: str) -> None:
         ("const int *a, int *b, int", "*b = *a;", ""),
         ("const int *a, int *b, int n, void (*f)(int)", "*b = *a;", "what f gets"),
         ("const int *a, int n", "", "none of its parameters is a pointer to what it writes"),
-        ("const int *a, int *b, int n", "if (blockIdx.x < n) b[0] = a[blockIdx.x * n];",
-         "counts rows and their elements with n alone: only a square is summed so"),
         ("const int *a, int *b, int rows, int cols",
          "int r = blockIdx.y * blockDim.y + threadIdx.y; if (r < rows) b[r] = a[r * cols];",
          "finds its row by blocks of two dimensions"),

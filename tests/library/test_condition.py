@@ -46,6 +46,15 @@ def test_rows_for_which_it_does_not_hold() -> None:
     )
     assert few.why_not(7, 257) == "is right if it has at most 256 rows, not 257"
     assert whole.why_not(7, 64) is few.why_not(7, 256) is None
-    assert [whole.near_rows(n) for n in (1, 32, 33)] == [32, 32, 64]
-    assert [few.near_rows(n) for n in (1, 256, 1000)] == [1, 256, 256]
-    assert ANY_INPUT.near_rows(7) == 7
+    assert [whole.near_rows(n, 7) for n in (1, 32, 33)] == [32, 32, 64]
+    assert [few.near_rows(n, 7) for n in (1, 256, 1000)] == [1, 256, 256]
+    assert ANY_INPUT.near_rows(7, 5) == 7
+
+
+def test_a_square() -> None:
+    square = Condition(square=True)
+    assert square.texts == ("it has as many rows as elements in each",)
+    assert (square.near_rows(3, 31), square.why_not(31, 31), square.why_not(31)) == (31, None, None)
+    assert square.why_not(31, 3) == (
+        "is right if it has as many rows as elements in each, not 3: give --n N --rows N"
+    )

@@ -67,3 +67,13 @@ def test_columns(text: str, grid: str, counts: str) -> None:
 def test_rows(text: str) -> None:
     (kernel,) = adopted(text).kernels
     assert (kernel.columns, kernel.grid) == (False, "thread_per_row")
+
+
+@pytest.mark.parametrize("text", [BY_THREADS, BY_BLOCKS, ROWS])
+def test_one_count_of_rows_and_columns_makes_a_square(text: str) -> None:
+    two = adopted(text).kernels[0]
+    text = text.replace("int rows, int cols", "int n").replace("int m, int n", "int n")
+    one = adopted(text.replace("< rows", "< n").replace("cols", "n").replace("< m", "< n")
+                  .replace(">= m", ">= n")).kernels[0]  # fmt: skip
+    assert (two.asks.square, one.asks.square) == (False, True)
+    assert (one.columns, one.grid) == (two.columns, two.grid)
