@@ -25,6 +25,13 @@ def home(cache: Path, tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
+def folder(cache: Path, tmp_path: Path) -> Path:
+    """That of a job, in which `compiled` holds what all tests compile."""
+    (tmp_path / "compiled").symlink_to(cache)
+    return tmp_path
+
+
+@pytest.fixture
 def ranks(home: dict[str, str]) -> Ranks:
     """Run a command: exit code, standard output, standard error."""
 

@@ -122,6 +122,7 @@ def test_a_kernel_of_ones_own(collective: Ranks, tmp_path: Path) -> None:
     assert err.count("was not declared in this scope") == 1
 
 
+@pytest.mark.slow
 def test_what_picks_a_kernel(collective: Ranks, tmp_path: Path) -> None:
     """It is right at all sizes, whichever it takes, and says which that is at the largest."""
     file = tmp_path / "auto.json"

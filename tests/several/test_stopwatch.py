@@ -35,7 +35,7 @@ class Asked:
 
 def _one(asked: Asked) -> list[Record]:
     """What one of two ranks finds."""
-    gpu = FakeGpu(asked.folder, factors=asked.factors or {}, noise=0.0, threads=1)
+    gpu = FakeGpu(asked.folder / "compiled", factors=asked.factors or {}, noise=0.0, threads=1)
     known = of_collective(load_exchanges(asked.kernels), "all-reduce")
     chosen = tuple(k for k in known.values() if k.wrong is None)
     asks = Trial(collective="all-reduce", kernels=chosen, auto=chosen[:1], by_host=True,
@@ -59,11 +59,6 @@ def together(asked: Asked, slow: Mapping[str, float] | None = None) -> list[Reco
         first, other = pool.map(_one, (asked, second))
     assert [r.time_us for r in first] == [r.time_us for r in other]
     return first
-
-
-@pytest.fixture
-def folder(cache: Path, tmp_path: Path) -> Path:
-    return tmp_path
 
 
 def test_engines_have_times_and_skews(folder: Path) -> None:

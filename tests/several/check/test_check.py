@@ -296,6 +296,7 @@ def gpus(cache: Path, tmp_path: Path) -> Gpus:
     return call
 
 
+@pytest.mark.slow
 def test_true_jobs_find_five_per_cent(gpus: Gpus, tmp_path: Path) -> None:
     """Ranks that are processes, with a kernel of one's own that another text makes slower."""
     path = tmp_path / "all_reduce_mine.cu"

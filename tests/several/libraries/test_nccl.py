@@ -47,6 +47,7 @@ def test_both_kinds_have_times(asked: Asked) -> None:
         assert r.loop_us == pytest.approx(10 + 1.28 / 16)
 
 
+@pytest.mark.slow
 def test_collectives_operators_and_types(asked: Asked) -> None:
     ops = dict(zip(TYPES, ("sum", "prod", "min", "max") * 3, strict=False))
     tried = [(name, ops[dtype], dtype) for name in COLLECTIVES for dtype in TYPES]

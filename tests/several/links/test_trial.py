@@ -57,7 +57,7 @@ class Asked:
 
 def _one(asked: Asked) -> list[Record]:
     """What one rank finds."""
-    gpu = Connected(asked.folder, factors=asked.factors, noise=0.0, threads=1)
+    gpu = Connected(asked.folder / "compiled", factors=asked.factors, noise=0.0, threads=1)
     here = Place("cudareduce", asked.rank, asked.size, asked.rank, "a job")
     steps: list[None] = []
     met = Meeting(0, 1, []) if asked.size == 1 else meet(here, str(asked.folder / "m"))
@@ -79,11 +79,6 @@ def together(*asked: Asked) -> list[Record]:
             (r.engine, r.time_us, r.verdict) for r in other
         ]
     return first
-
-
-@pytest.fixture
-def folder(cache: Path, tmp_path: Path) -> Path:
-    return tmp_path
 
 
 def test_ways_have_rates(folder: Path) -> None:
@@ -120,6 +115,7 @@ def test_one_rank_has_its_host(folder: Path) -> None:
     assert all(r.time_us and r.verdict == "pass" for r in records)
 
 
+@pytest.mark.slow
 def test_an_odd_rank_out_is_idle(folder: Path) -> None:
     records = together(*(Asked(rank, 3, folder, rounds=1) for rank in range(3)))
     assert all(r.time_us and r.verdict == "pass" for r in records)
@@ -128,8 +124,10 @@ def test_an_odd_rank_out_is_idle(folder: Path) -> None:
 @pytest.mark.parametrize(("old", "new", "wrong"), [
     ("first + l * THREADS < packs)\n                to", "first + l * THREADS + 1 < packs)\n to",
      SMS),
-    ("at<uint4>(beyond(), out), packs", "at<uint4>(RANK[0], out), packs", SMS[2:]),
-    ("at<uint4>(beyond(), in)", "at<uint4>(RANK[0], in)", SMS[:2]),
+    pytest.param("at<uint4>(beyond(), out), packs", "at<uint4>(RANK[0], out), packs", SMS[2:],
+                 marks=pytest.mark.slow),
+    pytest.param("at<uint4>(beyond(), in)", "at<uint4>(RANK[0], in)", SMS[:2],
+                 marks=pytest.mark.slow),
     ("number != first + rounds", "number != first + rounds - 1", FLAGS),
 ])  # fmt: skip
 def test_what_does_not_arrive_is_told(

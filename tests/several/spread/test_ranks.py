@@ -64,8 +64,8 @@ def _one(asked: Asked) -> list[Record]:
     vars(exchange)["PATIENCE"] = 10**9  # who waits in vain gives up soon
     here = Place("cudareduce", asked.rank, 2, asked.rank, "a job")
     case = case_of("reduce_tiles_acq_rel", asked.op)
-    simulated = StreamGpu(asked.folder, noise=0.0, threads=1)
-    spec = BackendSpec("cpu", cache=asked.folder, threads=1)
+    simulated = StreamGpu(asked.folder / "compiled", noise=0.0, threads=1)
+    spec = BackendSpec("cpu", cache=asked.folder / "compiled", threads=1)
     with (
         simulated if asked.timed else open_backend(spec) as backend,
         meet(here, str(asked.folder / "m")) as met,
@@ -104,23 +104,23 @@ EDITS = {
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.slow if k > 1 else ()) for k, name in enumerate(EDITS)],
+    [pytest.param(name, marks=pytest.mark.slow if k else ()) for k, name in enumerate(EDITS)],
 )
-def test_faults_of_the_exchange_are_told(name: str, tmp_path: Path) -> None:
-    records = together(tmp_path, edit=EDITS[name])
+def test_faults_of_the_exchange_are_told(name: str, folder: Path) -> None:
+    records = together(folder, edit=EDITS[name])
     verdicts = {r.engine: r.verdict for r in records}
     assert verdicts["peer:fused"] == "fail", records
     assert verdicts["host"] == "pass"
 
 
-def test_places_are_those_in_the_array(tmp_path: Path) -> None:
+def test_places_are_those_in_the_array(folder: Path) -> None:
     edit = ("partial.index += begin;", "partial.index += 0;")
-    verdicts = {r.engine: r.verdict for r in together(tmp_path, edit=edit, op="argmax")}
+    verdicts = {r.engine: r.verdict for r in together(folder, edit=edit, op="argmax")}
     assert set(verdicts.values()) == {"fail"}
 
 
-def test_times_stand_beside_those_of_the_shares_alone(tmp_path: Path) -> None:
-    records = {r.engine: r for r in together(tmp_path, timed=True)}
+def test_times_stand_beside_those_of_the_shares_alone(folder: Path) -> None:
+    records = {r.engine: r for r in together(folder, timed=True)}
     assert set(records) == {"local", "peer:fused", "peer:behind", "host", "nccl"}
     absent = records.pop("nccl")
     assert absent.verdict == "skip"
@@ -138,17 +138,17 @@ def test_times_stand_beside_those_of_the_shares_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("op", ["sum", pytest.param("max", marks=pytest.mark.slow)])
-def test_nccl_stands_beside(op: str, tmp_path: Path) -> None:
-    library = compiled(tmp_path, "libnccl")
-    records = {r.engine: r for r in together(tmp_path, timed=True, nccl=library, op=op)}
+def test_nccl_stands_beside(op: str, folder: Path) -> None:
+    library = compiled(folder, "libnccl")
+    records = {r.engine: r for r in together(folder, timed=True, nccl=library, op=op)}
     nccl = records["nccl"]
     assert (nccl.verdict, nccl.distinct, nccl.version) == ("pass", 1, "2.28.9")
     assert nccl.time_us and nccl.local_us and nccl.time_us > nccl.local_us
 
 
-def test_an_nccl_that_leaves_a_rank_out_is_told(tmp_path: Path) -> None:
-    library = compiled(tmp_path, "libnccl", "LEAVES_OUT")
-    records = {r.engine: r for r in together(tmp_path, timed=True, nccl=library)}
+def test_an_nccl_that_leaves_a_rank_out_is_told(folder: Path) -> None:
+    library = compiled(folder, "libnccl", "LEAVES_OUT")
+    records = {r.engine: r for r in together(folder, timed=True, nccl=library)}
     assert {e: r.verdict for e, r in records.items()} == {
         "local": "pass",
         "peer:fused": "pass",
