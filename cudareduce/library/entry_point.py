@@ -8,6 +8,7 @@ from pathlib import Path
 from cudareduce.library.called import Call
 from cudareduce.library.outside import place_of
 from cudareduce.library.template import OURS
+from cudareduce.problem.parsing import every, parsed, text
 
 #: The limits of numbers are there for whoever includes CUDA's own headers, and files rely on it.
 _BEFORE = """#include <climits>
@@ -144,11 +145,10 @@ def with_entry_point(
 
 def _headers(device: str) -> str:
     """What a text includes from the compiler, as names are then changed that occur there, too."""
-    named = [line.strip().removeprefix("#").strip() for line in device.splitlines()
-             if line.lstrip().startswith("#")]  # fmt: skip
-    names = [words.partition("<")[2].partition(">")[0] for words in named
-             if words.startswith("include") and "<" in words]  # fmt: skip
-    return "".join(f"#if __has_include(<{name}>)\n#include <{name}>\n#endif\n" for name in names)
+    paths = (node.child_by_field_name("path") for node in every(parsed(device))
+             if node.type == "preproc_include")  # fmt: skip
+    names = [text(path) for path in paths if path and path.type == "system_lib_string"]
+    return "".join(f"#if __has_include({name})\n#include {name}\n#endif\n" for name in names)
 
 
 def _around(call: Call, width: int | None, *, finds: bool) -> tuple[str, str]:
