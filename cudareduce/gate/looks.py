@@ -14,7 +14,7 @@ from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem, KernelFault
 from cudareduce.gate.baseline import problem
 from cudareduce.gate.bencher import INTERRUPTED, Cut, Remeasured
-from cudareduce.gate.compare import Row, Rules, compare, nobody_blamed
+from cudareduce.gate.compare import Row, Rules, compare
 from cudareduce.gate.policy import Sides, confirm, decide, not_measured, unconfirmed
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
@@ -80,7 +80,7 @@ def second_look(seen: Seen, afresh: Measure, looks: Looks) -> Seen:
         return _compared(some, _whole(afresh([row.record for row in some], 2)), looks.rules)
 
     try:
-        return replace(seen, rows=nobody_blamed(confirm(seen.rows, again), looks.rules))
+        return replace(seen, rows=confirm(seen.rows, again, looks.rules))
     except KeyboardInterrupt:
         cut = INTERRUPTED
     except _CutError as error:

@@ -71,9 +71,9 @@ def decide(rows: Sequence[Row], longer: Longer, rules: Rules, budget: Deadline) 
     return nobody_blamed(rows, rules)
 
 
-def confirm(rows: Sequence[Row], again: Again) -> list[Row]:
+def confirm(rows: Sequence[Row], again: Again, rules: Rules) -> list[Row]:
     """Measure once more what looks slower, beside some that did not change; it is SLOWER only if it
-    is so both times."""
+    is so both times; nothing is, where the machine has changed in between."""
     suspects = [row for row in rows if row.verdict == "SLOWER"]
     if not suspects:
         return list(rows)
@@ -83,7 +83,7 @@ def confirm(rows: Sequence[Row], again: Again) -> list[Row]:
         _confirmed(row, second.get(identity(row.record))) if row.verdict == "SLOWER" else row
         for row in rows
     ]
-    return _with_wrong(confirmed, found)
+    return nobody_blamed(_with_wrong(confirmed, found), rules)
 
 
 def _with_wrong(rows: Sequence[Row], found: Sequence[Row]) -> list[Row]:

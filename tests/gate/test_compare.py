@@ -347,12 +347,12 @@ def test_a_second_measurement_decides() -> None:
     for us, verdict, confirmed in ((44.0, "SLOWER", True), (40.0, "SAME", False),
                                    (36.0, "UNCERTAIN", False)):  # fmt: skip
         again = [case(us, cubin_sha="x", rounds_us=rounds(us) * 2)]
-        [row] = confirm([first], partial(compared, again))
+        [row] = confirm([first], partial(compared, again), FIVE)
         assert (row.verdict, row.confirmed) == (verdict, confirmed)
     wrong = [case(verdict="fail", reason="bad", time_us=None)]
-    assert confirm([first], partial(compared, wrong))[0].verdict == "WRONG"
-    assert confirm([first], partial(compared, []))[0].verdict == "UNCERTAIN"
-    assert confirm([one(OLD, case())], lambda rows: pytest.fail("nothing to confirm"))
+    assert confirm([first], partial(compared, wrong), FIVE)[0].verdict == "WRONG"
+    assert confirm([first], partial(compared, []), FIVE)[0].verdict == "UNCERTAIN"
+    assert confirm([one(OLD, case())], lambda rows: pytest.fail("nothing to confirm"), FIVE)
 
 
 def beside_controls(by: float, us: float, noise: float = 0.0) -> list[Record]:
@@ -384,7 +384,7 @@ def test_a_machine_that_has_changed_by_the_second_measurement_is_the_verdict() -
     old = beside_controls(1, 40)
     rows = compare(old, beside_controls(1, 48), FIVE)
     assert (rows[-1].verdict, machine(rows, FIVE)) == ("SLOWER", None)
-    rows = confirm(rows, lambda some: compare(old, beside_controls(1.08, 51.84), FIVE))
+    rows = confirm(rows, lambda some: compare(old, beside_controls(1.08, 51.84), FIVE), FIVE)
     assert (rows[-1].verdict, machine(rows, FIVE) is not None) == ("UNCERTAIN", True)
 
 

@@ -32,7 +32,7 @@ def verdict(rng: np.random.Generator, factor: float, drift: float, rules: Rules)
     def again(suspects: object) -> list[Row]:
         return compare(old, measured(43.0 * factor, 18), rules)
 
-    [row] = confirm(compare(old, measured(43.0 * factor, 9), rules), again)
+    [row] = confirm(compare(old, measured(43.0 * factor, 9), rules), again, rules)
     return row.verdict
 
 

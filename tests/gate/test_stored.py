@@ -55,7 +55,7 @@ def test_what_takes_longer_is_called_slower(
         slower = longer(third, 1 + percent / 100)
         rows = compare(old.records, longer(new, 1 + percent / 100), rules)
         again = partial(lambda old, new, rows: compare(old, new, rules), old.records, slower)
-        found += Counter(row.verdict for row in confirm(rows, again))
+        found += Counter(row.verdict for row in confirm(rows, again, rules))
     with capsys.disabled():
         print(f"\n  H200, {percent} % longer, threshold 2 %: {dict(found)}")
     assert found.total() >= 400

@@ -16,7 +16,7 @@ from pathlib import Path
 from cudareduce.backends import gpu_count
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem, UsageError
-from cudareduce.gate.compare import Row, Rules, compare, nobody_blamed
+from cudareduce.gate.compare import Row, Rules, compare
 from cudareduce.gate.judgement import Judgement, publish_judgement
 from cudareduce.gate.policy import Sides, confirm, decide
 from cudareduce.gate.request import BUDGET_S, Judging
@@ -118,7 +118,7 @@ def _decided(
 
     budget = Deadline(BUDGET_S if request.budget is None else request.budget)
     rows = decide(rows, longer, rules, budget)
-    return nobody_blamed(confirm(rows, lambda some: compare(*longer(some, 2), rules)), rules)
+    return confirm(rows, lambda some: compare(*longer(some, 2), rules), rules)
 
 
 def _again(rows: Iterable[Row], rounds: int) -> list[Asked]:
