@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from cudareduce.backends import gpu_count
 from cudareduce.bench.stream.command import StreamBenchRequest, bench_streams
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Record
 from cudareduce.several.meet.meeting import Meeting
 from cudareduce.several.meet.place import Place
-from cudareduce.several.meet.ranks import of_one_mind, on_gpus
+from cudareduce.several.meet.ranks import gpu_of, of_one_mind, on_gpus
 from cudareduce.several.spread.content import share
 
 #: From the best verdict to the worst: what all have of a row is the worst that one has.
@@ -43,7 +42,7 @@ def bench_streams_of_ranks(request: StreamsRequest) -> int:
 def _take_part(request: StreamsRequest, meeting: Meeting, here: Place) -> int:
     """What one rank does; the code that all end with."""
     bench = request.stream.bench
-    machine = replace(bench.machine, device=here.local_rank % max(1, gpu_count()))
+    machine = replace(bench.machine, device=gpu_of(here))
     own = replace(bench, machine=machine)
     if meeting.rank:
         own = replace(own, machine=replace(machine, quiet=True), outputs=Outputs())

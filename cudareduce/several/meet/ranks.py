@@ -99,17 +99,28 @@ def meeting_place(here: Place, asked: str | None) -> str:
 def _member(asked: Ranks, what: Any, meeting: Meeting, here: Place) -> Member:
     """This rank, once all want the same and have said whether they have a GPU of their own: ranks
     of a host take its GPUs in turn."""
-    gpus = gpu_count()
-    device = here.local_rank % max(1, gpus)
-    spec, remarks = choose_backend(asked.backend, device, not asked.no_cache)
+    spec, remarks = choose_backend(asked.backend, gpu_of(here), not asked.no_cache)
     spec = replace(spec, threads=max(1, cpu_count() // here.size))
     of_one_mind(meeting, [what, spec.name])
-    lonely = all(meeting.everybody(here.local_rank < gpus))
-    if spec.timed and not lonely:
-        remarks = (*remarks, SHARED)
-    for remark in remarks if meeting.rank == 0 else ():
-        say(remark, asked.quiet)
-    return Member(meeting, spec, spec.timed and lonely, asked.quiet or meeting.rank > 0)
+    quiet = asked.quiet or meeting.rank > 0
+    for remark in remarks:
+        say(remark, quiet)
+    timed = timed_apart(meeting, here, spec, quiet=quiet)
+    return Member(meeting, spec, timed, quiet)
+
+
+def gpu_of(here: Place) -> int:
+    """The GPU of a rank: those of a host take its GPUs in turn."""
+    return here.local_rank % max(1, gpu_count())
+
+
+def timed_apart(meeting: Meeting, here: Place, spec: BackendSpec, *, quiet: bool) -> bool:
+    """Whether anything is timed: where each rank has a GPU of its own; where ranks share one, that
+    is said. Raises RankLost."""
+    apart = all(meeting.everybody(here.local_rank < gpu_count()))
+    if spec.timed and not apart:
+        say(SHARED, quiet)
+    return spec.timed and apart
 
 
 def of_one_mind(meeting: Meeting, what: Any) -> None:

@@ -18,7 +18,6 @@ from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Choice, load_registry
 from cudareduce.problem.operators import OPERATORS, Reduction
-from cudareduce.progress import say
 from cudareduce.report.publish import publish
 from cudareduce.report.sections import sections
 from cudareduce.results.provenance import tool
@@ -26,7 +25,7 @@ from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
 from cudareduce.several.meet.meeting import Meeting
 from cudareduce.several.meet.place import Place, place
-from cudareduce.several.meet.ranks import SHARED, of_one_mind, on_gpus
+from cudareduce.several.meet.ranks import gpu_of, of_one_mind, on_gpus, timed_apart
 from cudareduce.several.spread.alone import by_themselves
 from cudareduce.several.spread.content import OPS
 from cudareduce.several.spread.records import SpreadRecorder
@@ -101,9 +100,9 @@ def _check_room(request: SpreadRequest) -> None:
 
 def _take_part(request: SpreadRequest, meeting: Meeting, here: Place) -> int:
     """What one rank does; the code that all end with."""
-    first, gpus = meeting.rank == 0, gpu_count()
+    first = meeting.rank == 0
     machine = replace(
-        request.bench.machine, device=here.local_rank % max(1, gpus),
+        request.bench.machine, device=gpu_of(here),
         quiet=request.bench.machine.quiet or not first,
     )  # fmt: skip
     bench = replace(request.bench, machine=machine)
@@ -114,10 +113,7 @@ def _take_part(request: SpreadRequest, meeting: Meeting, here: Place) -> int:
         bench.outputs.check(*(choice.kernel.path for choice in choices))
     with opened(machine, settings) as session:
         of_one_mind(meeting, _asked(choices, session))
-        lonely = all(meeting.everybody(here.local_rank < gpus))
-        timed = session.spec.timed and lonely
-        if session.spec.timed and not lonely:
-            say(SHARED, machine.quiet)
+        timed = timed_apart(meeting, here, session.spec, quiet=machine.quiet)
         records = _records(session, choices, meeting, timed=timed)
         device = session.backend.info()
     if first:
