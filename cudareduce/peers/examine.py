@@ -110,7 +110,7 @@ class Examination:
             open_ = [shape for shape in taken if (name, shape) not in decided]
             if one.verdict.outcome == "pass" and open_:
                 why = f"n = {open_[0][0]}: {_UNDECIDED}"
-                found[name] = replace(one, verdict=Verdict("fail", why))
+                found[name] = replace(one, verdict=skipped("unfit", why))
         return found
 
     def _on(self, peers: Sequence[Peer], one: Input) -> dict[str, Verdict | None]:

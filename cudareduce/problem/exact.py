@@ -100,29 +100,30 @@ def _odd(bits: int, size: int, rng: np.random.Generator) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Grain:
-    """Odd multiples of a unit, of so many binary digits; one of `one_in` elements of the first
-    input is not 0."""
+    """Odd multiples of a unit, of so many binary digits; one of `one_in` elements is not 0."""
 
     bits: int
     unit: float
     one_in: int = 1
 
-    def elements(self, size: int, rng: np.random.Generator, *, second: bool) -> Array:
+    def elements(self, size: int, rng: np.random.Generator, places: np.random.Generator) -> Array:
+        """So many; `places` tells where they are not 0."""
         values = _odd(self.bits, size, rng) * self.unit
-        if self.one_in > 1 and not second:
-            values *= rng.integers(0, self.one_in, size) == 0
+        if self.one_in > 1:
+            values *= places.integers(0, self.one_in, size) == 0
         return np.asarray(values)
 
 
 def exact_mapped(
-    reduction: Reduction, n: int, rows: int, rng: np.random.Generator, *, second: bool
+    reduction: Reduction, n: int, rows: int, rng: np.random.Generator, places: np.random.Generator
 ) -> Array:
     """Elements of one input from which a map makes values no sum of which is rounded, as wide as
-    they may be; small whole numbers for a map of which none are known."""
+    they may be; small whole numbers for a map of which none are known. Inputs are 0 at the same
+    `places`: so the values of a map of their difference are 0 there, too."""
     room = 2.0 ** digits(reduction.acc) / _STRAYS
     grains = _grains(reduction)
     fits = (grain for grain, units in grains.items() if n * units <= room)
-    return next(fits, _Grain(1, 1.0)).elements(n * rows, rng, second=second)
+    return next(fits, _Grain(1, 1.0)).elements(n * rows, rng, places)
 
 
 @cache
@@ -136,8 +137,8 @@ def _grains(reduction: Reduction) -> dict[_Grain, float]:
     kind = "float64" if reduction.dtype.size == 8 else "float32"
     samples = []
     for k in range(reduction.inputs):
-        rng = np.random.default_rng([0, k])
-        rows = [grain.elements(_SAMPLE, rng, second=k > 0) for grain in found]
+        rng, places = np.random.default_rng([0, k]), np.random.default_rng([0, 2])
+        rows = [grain.elements(_SAMPLE, rng, places) for grain in found]
         samples.append(np.array(rows, kind))
     counted = fold_mapped(reduction, tuple(samples)).units
     assert counted is not None

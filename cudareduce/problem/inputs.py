@@ -59,7 +59,8 @@ def make(
     if name == "nan" and n and not places:
         places = [n // 2, n - 1]
     if name == "exact" and reduction.map and reduction.acc.kind == "float":
-        values = exact_mapped(reduction, n, rows, rng, second=second)
+        shared = np.random.default_rng([seed, n, rows, 2])
+        values = exact_mapped(reduction, n, rows, rng, shared)
     else:
         values = _values(name, reduction, n, rows, rng)
     if name in PLANTED and n and not second:

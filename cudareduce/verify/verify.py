@@ -21,7 +21,15 @@ from cudareduce.problem.nets import needs_schedules
 from cudareduce.problem.reference import Reference, reference
 from cudareduce.verify.inputs import REPEATS, SMALL, Arrays, Input, Inputs, inputs_for, tiles_of
 from cudareduce.verify.shapes import Care
-from cudareduce.verify.verdict import RIGHT, WROTE_INPUT, Effort, Verdict, judge, worse
+from cudareduce.verify.verdict import (
+    RIGHT,
+    WROTE_INPUT,
+    Effort,
+    Verdict,
+    judge,
+    skipped,
+    worse,
+)
 
 #: One of these is among the patterns of every operator.
 _GUARDED = ("random", "rising", "cancel")
@@ -274,5 +282,5 @@ def verify(
                     if _is_open(verdicts.get(one.case), care):
                         after = _in_its_place(backend, one, seed, inputs)
                         verdicts[one.case] = worse(verdicts.get(one.case, RIGHT), after)
-    undecided = Verdict("fail", f"n = {shape[0]}: no pattern could decide; choose a smaller n")
+    undecided = skipped("unfit", f"n = {shape[0]}: no pattern could decide; choose a smaller n")
     return {one.case: verdicts.get(one.case, undecided) for one in prepared}
