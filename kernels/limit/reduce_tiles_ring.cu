@@ -22,6 +22,8 @@ techniques     = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shu
 // bytes as they arrive. Six tiles, 192 KiB an SM, are always under way, at the end of one tile as in its
 // midst. Once all threads have read a tile, its place is asked for the one six turns on. The parity of
 // a barrier changes each time that its tile is complete, so it tells this turn from the one before.
+// An SM with few beside it has a quarter of a microsecond a tile: so the ring is for whole tiles, the
+// last block reads the rest without it, and a thread's place in the ring is carried on, not reckoned.
 #include <cuda/atomic>
 #include <cuda/ptx>
 
@@ -45,11 +47,11 @@ __device__ Acc fold_block(Acc value)
 }
 
 // Ask for a tile; `full` is complete when all of it is there.
-__device__ void fetch(Pack *stage, const Pack *tile, size_t packs, cuda::std::uint64_t *full)
+__device__ void fetch(Pack *stage, const Pack *tile, cuda::std::uint64_t *full)
 {
-    const unsigned bytes = 16 * (unsigned)min(packs, (size_t)TILE);
-    ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, full, bytes);
-    ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, stage, tile, bytes, full);
+    constexpr unsigned BYTES = TILE * sizeof(Pack);
+    ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, full, BYTES);
+    ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, stage, tile, BYTES, full);
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
@@ -61,42 +63,45 @@ reduce_tiles_ring(const In *in, Out *out, size_t n, Acc *partials, unsigned *cou
     const unsigned tid = threadIdx.x;
     const size_t head = min((0 - (size_t)in) % 16 / sizeof(In), n), packs = (n - head) / VECTOR;
     const Pack *middle = (const Pack *)(in + head);
-    const size_t begin = (size_t)blockIdx.x * TILE, step = (size_t)gridDim.x * TILE;
+    const unsigned tiles = packs / TILE;
 
     // Load: the first tiles are asked for, then each is folded and its place asked for another.
     if (tid == 0) {
         for (unsigned s = 0; s < STAGES; s++)
             ptx::mbarrier_init(&full[s], 1);
         ptx::fence_mbarrier_init(ptx::sem_release, ptx::scope_cluster);
-        for (unsigned s = 0; s < STAGES && begin + s * step < packs; s++)
-            fetch(ring + s * TILE, middle + begin + s * step, packs - begin - s * step, &full[s]);
+        for (unsigned s = 0, tile = blockIdx.x; s < STAGES && tile < tiles; s++, tile += gridDim.x)
+            fetch(ring + s * TILE, middle + (size_t)tile * TILE, &full[s]);
     }
     __syncthreads();
+    const bool rest = blockIdx.x == gridDim.x - 1;
     const size_t end = tid + (tid < head ? 0 : packs * VECTOR);
-    Acc value = Op::identity();
-    if (blockIdx.x == gridDim.x - 1 && end < n)
-        value = Op::lift(in[end], end);
+    Acc value = rest && end < n ? Op::lift(in[end], end) : Op::identity();
+    for (size_t p = (size_t)tiles * TILE + tid; rest && p < packs; p += BLOCK)
+        for (unsigned e = 0; e < VECTOR; e++)
+            value = Op::combine(value, Op::lift(middle[p].at[e], head + p * VECTOR + e));
+    const Pack *own = ring + tid;
     unsigned s = 0, parity = 0;
-    for (size_t tile = begin; tile < packs; tile += step) {
+    for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         while (!ptx::mbarrier_try_wait_parity(&full[s], parity))
             ;
         Pack pack[LOADS];
 #pragma unroll
         for (unsigned l = 0; l < LOADS; l++)
-            pack[l] = ring[s * TILE + l * BLOCK + tid];
+            pack[l] = own[l * BLOCK];
         __syncthreads();
-        const size_t next = tile + STAGES * step;
-        if (tid == 0 && next < packs)
-            fetch(ring + s * TILE, middle + next, packs - next, &full[s]);
+        const unsigned next = tile + STAGES * gridDim.x;
+        if (tid == 0 && next < tiles)
+            fetch(ring + s * TILE, middle + (size_t)next * TILE, &full[s]);
 #pragma unroll
         for (unsigned k = 0; k < ITEMS; k++) {
             const unsigned l = k / VECTOR, e = k % VECTOR;
-            const size_t p = tile + l * BLOCK + tid;
-            if (p < packs)
-                value = Op::combine(value, Op::lift(pack[l].at[e], head + p * VECTOR + e));
+            const size_t p = (size_t)tile * TILE + l * BLOCK + tid;
+            value = Op::combine(value, Op::lift(pack[l].at[e], head + p * VECTOR + e));
         }
         s = s + 1 < STAGES ? s + 1 : 0;
         parity ^= s == 0;
+        own = s == 0 ? ring + tid : own + TILE;
     }
 
     // Tree.
