@@ -152,7 +152,9 @@ class Modules:
         try:
             return bytes(driver.compiler().compile(text, **self._options()))
         except self._driver.CompileError as error:
-            lines = [line for line in (error.stderr or "").splitlines() if line.strip()]
+            said = error.stderr or ""  # PyCUDA leaves it in bytes where the preprocessor fails
+            said = said.decode(errors="replace") if isinstance(said, bytes) else said
+            lines = [line for line in said.splitlines() if line.strip()]
             raise BuildError("\n".join(lines[:10]) or str(error)) from None
 
     def _load(self, source: Source, cubin: bytes) -> Program | BuildError:

@@ -21,7 +21,7 @@ class DriverError(Exception):
 
 
 class CompileError(DriverError):
-    def __init__(self, message: str, stderr: str | None) -> None:
+    def __init__(self, message: str, stderr: str | bytes | None) -> None:
         super().__init__(message)
         self.stderr = stderr
 
@@ -110,12 +110,16 @@ def test_without_nvcc(tmp_path: Path, cuda: Cuda, monkeypatch: pytest.MonkeyPatc
     ("stderr", "said"),
     [
         ("\nmine.cu(3): error\n\n" + "more\n" * 20, "mine.cu(3): error" + "\nmore" * 9),
+        (
+            b"fatal error: mine.h: No such file or directory\n",
+            "fatal error: mine.h: No such file or directory",
+        ),
         ("", "nvcc failed"),
         (None, "nvcc failed"),
     ],
 )
 def test_what_nvcc_says_of_a_text(
-    tmp_path: Path, cuda: Cuda, stderr: str | None, said: str
+    tmp_path: Path, cuda: Cuda, stderr: str | bytes | None, said: str
 ) -> None:
     cuda.fails["text"] = CompileError("nvcc failed", stderr)
     [error] = Modules(cuda, cuda, cache=tmp_path).build([source("text")])
