@@ -951,7 +951,10 @@ def judge(one: Row, code: int, out: str, err: str) -> None:
         assert any(word.casefold() in said.casefold() for word in one.says.split("|")), shown
 
 
-@pytest.mark.parametrize("one", ROWS, ids=[one.id for one in ROWS])
+@pytest.mark.parametrize(
+    "one",
+    [pytest.param(one, id=one.id, marks=[pytest.mark.slow] * bool(one.limit_s)) for one in ROWS],
+)
 def test_an_attack_ends_in_a_sentence(
     request: pytest.FixtureRequest, one: Row, tmp_path: Path, temporary: Path, no_gpu: None,
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch,

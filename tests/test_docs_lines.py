@@ -42,6 +42,8 @@ GIVEN = {
     "after.json": "tests/data/simulated-after.json",
     "run.json": "results/nvidia-h200/baseline.json",
 }
+#: Sections whose lines take long; those of the README are run all the same.
+LONG = ("Several ranks", "What it does to its input")
 _BLOCK = re.compile(r"((?:^<!-- [^\n]* -->\n)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: What people call a line goes on where this ends it.
 _GOES_ON = ("\\", "&&")
@@ -87,12 +89,15 @@ def blocks(page: Path) -> list[Block]:
 def sections() -> list[object]:
     """A page and a section with lines that run anywhere."""
     return [
-        pytest.param(page, section, id=f"{page.relative_to(ROOT)}: {section}")
+        pytest.param(
+            page, section, id=f"{page.relative_to(ROOT)}: {section}",
+            marks=[pytest.mark.slow] * (section in LONG),
+        )
         for page in PAGES
         for section in dict.fromkeys(
             b.section for b in blocks(page) if b.language == "sh" and not b.said("takes ")
         )
-    ]
+    ]  # fmt: skip
 
 
 def files(page: Path) -> dict[str, str]:

@@ -247,8 +247,7 @@ def _rounds(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
 
 
 def _many_rounds(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
-    """Where those blocks take many turns: more than somebody may have written out, and in a file
-    without a header more than a byte counts."""
+    """Where those blocks take more turns than somebody may have written out, or a byte counts."""
     many = (16, 130) if case.kernel.foreign else (16,)
     return tuple(k * n + 1 for n in _rounds(case, limits)[:1] for k in many)
 

@@ -88,6 +88,7 @@ def test_a_package_kernel_keeps_its_own(cudareduce: Call) -> None:
     assert "--multiple-of, --nan have no effect here: no file of your own is named" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "options", "said"),
     [

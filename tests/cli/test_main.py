@@ -113,7 +113,11 @@ def test_files_hold_what_was_printed(cudareduce: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "ops"), [("reduce_atomic", "max,mean"), ("reduce_v0_baseline", "argmin,prod")]
+    ("name", "ops"),
+    [
+        pytest.param("reduce_atomic", "max,mean", marks=pytest.mark.slow),
+        ("reduce_v0_baseline", "argmin,prod"),
+    ],
 )
 def test_no_elements_give_the_identity(cudareduce: Call, name: str, ops: str) -> None:
     code, out, _ = cudareduce("bench", name, "--n", 0, "--op", ops, "--format", "json", *ON_CPU)

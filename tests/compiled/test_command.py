@@ -549,6 +549,7 @@ def test_an_update_forgets_no_accesses(
     assert "would lose what kernels ask of memory" in err
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_an_update_forgets_no_architecture_and_no_kernel(
     cudareduce: Call, tree: Path, baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -209,6 +209,7 @@ def test_what_costs_time_fails_or_is_named(name: str, tmp_path: Path, tools: Too
     assert edit.word in ("; ".join(row.causes) if edit.fails else row.text), row.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", marked(HARMLESS))
 def test_what_costs_none_passes(name: str, tmp_path: Path, tools: Tools) -> None:
     edit = HARMLESS[name]

@@ -23,6 +23,7 @@ KERNEL = """__global__ void tree(const int *in, int *out, int n) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nbytes", [256, 255, 252, 244, 240])
 def test_what_is_written_behind_it_is_seen(cudareduce: Call, tmp_path: Path, nbytes: int) -> None:
     path = tmp_path / "tree.cu"

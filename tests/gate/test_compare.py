@@ -1074,6 +1074,7 @@ def test_options_that_do_not_go_together(
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_ten_thousand_records_are_soon_compared(
     cudareduce: Call, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

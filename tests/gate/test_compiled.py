@@ -98,6 +98,7 @@ def test_a_comparison_of_nothing_is_no_success(cudareduce: Call, trees: tuple[Pa
     assert "nothing was compiled; kernel_a is not compiled for sm_50" in err
 
 
+@pytest.mark.slow
 def test_on_a_gpu_what_changed_is_timed_beside_controls(
     cudareduce: Call, trees: tuple[Path, Path], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

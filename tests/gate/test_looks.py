@@ -125,6 +125,7 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_bias_of_the_baseline_is_not_confirmed_where_its_kernels_are_at_hand(
     cudareduce: Call, machine: Machine, baseline: Path, tree: Path
 ) -> None:

@@ -23,6 +23,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_libraries_are_compared_with_themselves(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

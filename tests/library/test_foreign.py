@@ -137,6 +137,7 @@ def test_a_template_parameter_with_a_default_is_one(
     assert code == 0, out
 
 
+@pytest.mark.slow
 def test_const_tells_the_input_and_an_atomic_its_finish(
     cudareduce: Call, given: Callable[[str], Path]
 ) -> None:
@@ -210,6 +211,7 @@ int main() { red::sum<<<1, 256>>>(nullptr, nullptr, 0); }
 """
 
 
+@pytest.mark.slow
 def test_kernels_in_namespaces(cudareduce: Call, given: Callable[[str], Path]) -> None:
     path = given(SPACES)
     code, out, _ = bench(cudareduce, path, "--n", 1000)
@@ -286,6 +288,7 @@ def test_several_kernels_are_rows(cudareduce: Call, given: Callable[[str], Path]
     assert bench(cudareduce, path, *both[:2], "--n", 1000, "--quiet")[0] == 0
 
 
+@pytest.mark.slow
 def test_a_header_of_kernels_is_a_file_of_them(cudareduce: Call, tmp_path: Path) -> None:
     for suffix in (".cuh", ".h", ".hpp"):
         path = (tmp_path / "theirs").with_suffix(suffix)
@@ -358,6 +361,7 @@ def test_a_header_that_is_nowhere(cudareduce: Call, given: Callable[[str], Path]
     assert "'theirs' was not declared" in out
 
 
+@pytest.mark.slow
 def test_headers_beside_it_are_taken_in(
     cudareduce: Call, given: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from tests.conftest import ROOT
 SHAPES = ROOT / "tests" / "foreign_shapes"
 
 
+@pytest.mark.slow
 def test_a_corpus_of_three(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

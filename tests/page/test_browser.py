@@ -267,6 +267,7 @@ def test_print_has_the_tables_and_charts(opened: Watched) -> None:
     assert page.pdf(format="A4").startswith(b"%PDF")
 
 
+@pytest.mark.slow
 def test_five_thousand_records_open_in_seconds(browser: Any, tmp_path: Path) -> None:
     """Two seconds on an idle machine, where this takes one; a busy one is given more."""
     path = tmp_path / "many.json"

@@ -142,6 +142,7 @@ def test_answers_are_one_number_a_row(
     }
 
 
+@pytest.mark.slow
 def test_what_a_process_of_its_own_dies_of(registry: Registry, cache: Path) -> None:
     """Is the library's own, from its first call on, and --time-limit holds there, too."""
     with Processes(3.0, serve_fake) as processes:
@@ -182,7 +183,7 @@ def helpers() -> list[Path]:
     return found
 
 
-@pytest.mark.parametrize("name", ["SLOW", "HANGING"])
+@pytest.mark.parametrize("name", [pytest.param("SLOW", marks=pytest.mark.slow), "HANGING"])
 def test_examination_ends_in_time(
     registry: Registry, cache: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch,
     name: str,
@@ -197,6 +198,7 @@ def test_examination_ends_in_time(
     assert monotonic() - began < 20  # and 40 inputs of a second each
 
 
+@pytest.mark.slow
 def test_what_was_typed_is_quoted(registry: Registry, cache: Path, processes: Processes) -> None:
     """Of the limit of a run libraries have what is left."""
     asked = replace(job(registry, cache, "FINE", rounds=10**6), max_time_s=77.0)

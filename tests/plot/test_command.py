@@ -188,6 +188,7 @@ def test_labels_keep_apart_and_in_order() -> None:
     assert spread([0.1, 0.9], 0.1, 0.0, 1.0) == [0.1, 0.9]
 
 
+@pytest.mark.slow
 def test_five_thousand_records_take_seconds(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "many.json"

@@ -211,6 +211,7 @@ def test_libraries(beside: Call) -> None:
     assert "peer:cub:absent, n = 40: skipped, not installed: pip install fake" in out
 
 
+@pytest.mark.slow
 def test_libraries_that_misbehave(beside: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are rows, and the others are revealed all the same."""
     monkeypatch.setattr("cudareduce.reveal.process._GRACE_S", 0.9)

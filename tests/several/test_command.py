@@ -27,7 +27,10 @@ def collective(ranks: Ranks) -> Ranks:
     return partial(ranks, "collective")
 
 
-@pytest.mark.parametrize("name", COLLECTIVES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name == "all-reduce")) for name in COLLECTIVES],
+)
 def test_all_engines_are_right(collective: Ranks, name: str) -> None:
     code, out, err = collective(name, "--ranks", 3, "--dtype", "float32,bfloat16,int8",
                                 "--n", "1,4099", "--format", "json")  # fmt: skip
@@ -48,6 +51,7 @@ def test_other_operators(collective: Ranks, op: str, dtype: str) -> None:
     assert out.count(" right ") == 4
 
 
+@pytest.mark.slow
 def test_each_wrong_one_is_told(collective: Ranks, tmp_path: Path) -> None:
     """Left out or taken twice, shares that do not meet, barriers and numbers that are missing."""
     wrong = tmp_path / "wrong"
@@ -244,6 +248,7 @@ def test_under_a_launcher(
     assert not list(tmp_path.glob(".cudareduce*"))
 
 
+@pytest.mark.slow
 def test_rank_0_that_stands_still_ends_the_run() -> None:
     """Those behind it are looked at too, though it has not ended."""
     with subprocess.Popen(["sleep", "60"]) as first, subprocess.Popen(["false"]) as second:
@@ -253,7 +258,9 @@ def test_rank_0_that_stands_still_ends_the_run() -> None:
         first.kill()
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)]
+)
 def test_a_rank_that_is_gone_ends_the_run(home: dict[str, str], how: signal.Signals) -> None:
     command = [sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--n", "2^20",
                "--engine", "host", "--ranks", "3"]  # fmt: skip

@@ -80,6 +80,7 @@ def test_engines_have_times_and_skews(folder: Path) -> None:
     assert all(r.host_us and r.host_us > 0 for r in hosts)
 
 
+@pytest.mark.slow
 def test_ranks_that_are_apart_are_no_measurement(folder: Path) -> None:
     records = together(Asked(0, folder), {"all_reduce_one_shot": 3.0})
     apart = [r for r in records if r.engine == "peer:one_shot"]
@@ -88,6 +89,7 @@ def test_ranks_that_are_apart_are_no_measurement(folder: Path) -> None:
     assert all(r.time_us for r in records if r.engine == "peer:two_shot")
 
 
+@pytest.mark.slow
 def test_what_is_wrong_only_where_it_is_timed_is_wrong(folder: Path) -> None:
     """Right up to the sizes that are verified alone, which a build that stumbles is; not beyond."""
     wrong = folder / "kernels"

@@ -20,6 +20,7 @@ TILES = """__global__ void tiles(const float *in, float *out, size_t n)
     if (blockIdx.x * size_t(%s) * blockDim.x < n) atomicAdd(out, own);
 }
 """
+SLOW = pytest.mark.slow
 HALF = "half of its blocks read nothing: --grid or --items say better"
 
 
@@ -28,9 +29,11 @@ HALF = "half of its blocks read nothing: --grid or --items say better"
     [
         ("1", (), ""),
         ("2", (), HALF),
-        ("4", (), "3 of 4 of its blocks read nothing: --grid or --items say better"),
-        ("2", ("--items", "2"), ""),
-        ("2", ("--grid", "cover"), "half of its blocks read nothing: --items says better"),
+        pytest.param("4", (), "3 of 4 of its blocks read nothing: --grid or --items say better",
+                     marks=SLOW),
+        pytest.param("2", ("--items", "2"), "", marks=SLOW),
+        pytest.param("2", ("--grid", "cover"),
+                     "half of its blocks read nothing: --items says better", marks=SLOW),
         ("2", ("--grid", "cover", "--items", "1"), ""),  # as the user wants it
     ],
 )  # fmt: skip

@@ -198,6 +198,7 @@ _CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_each_is_found(cudareduce: Call, tmp_path: Path) -> None:
     """As few runs as there are operators: a run verifies as many at a time as it can."""
     reasons: dict[str, str] = {}
@@ -348,6 +349,7 @@ def test_what_the_emulator_cannot_decide_is_a_remark() -> None:
     assert told(_job(), skipped("unbuilt", "no asm")).outcome == "skip"
 
 
+@pytest.mark.slow
 def test_a_kernel_that_the_emulator_is_too_small_for_is_not_wrong(
     cudareduce: Call, tmp_path: Path
 ) -> None:

@@ -110,6 +110,7 @@ def test_the_array_is_not_written_over(cudareduce: Call, numbers: Path, command:
     assert numbers.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_reading_a_file_keeps_to_the_time(cudareduce: Call, tmp_path: Path) -> None:
     given, stored = tmp_path / "large.npy", tmp_path / "run.json"
     np.lib.format.open_memmap(given, "w+", np.float32, (2**33,))  # holes, which take no room

@@ -321,6 +321,7 @@ def test_true_jobs_find_five_per_cent(gpus: Gpus, tmp_path: Path) -> None:
     assert "2 ranks with a GPU each are to be measured, and here is one" in done.stderr
 
 
+@pytest.mark.slow
 def test_ranks_of_a_launcher(gpus: Gpus, tmp_path: Path) -> None:
     """Each runs `check`; rank 0 prints, and all end with its code, be it an error of its own."""
     done = gpus("collective", "all-reduce", "--engine", "peer:one_shot", "--n", 1000, "--rounds", 6,

@@ -121,6 +121,7 @@ def gpus(cache: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_true_ranks_run_both_texts(cache: Path, tmp_path: Path) -> None:
     kernels(tmp_path / "old", {"a": ""})
     kernels(tmp_path / "new", {"a": "slower: 9 %"})

@@ -79,6 +79,7 @@ def test_the_same_is_the_same(
     assert "reduce-scatter: skipped: it gives all ranks as many elements" in printed
 
 
+@pytest.mark.slow
 def test_what_is_slower_is_found_and_confirmed(
     folder: Path, request_of: Requested, measure: Measured, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -102,6 +102,7 @@ EDITS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.slow if k else ()) for k, name in enumerate(EDITS)],
@@ -119,6 +120,7 @@ def test_places_are_those_in_the_array(folder: Path) -> None:
     assert set(verdicts.values()) == {"fail"}
 
 
+@pytest.mark.slow
 def test_times_stand_beside_those_of_the_shares_alone(folder: Path) -> None:
     records = {r.engine: r for r in together(folder, timed=True)}
     assert set(records) == {"local", "peer:fused", "peer:behind", "host", "nccl"}
@@ -137,6 +139,7 @@ def test_times_stand_beside_those_of_the_shares_alone(folder: Path) -> None:
     assert host.time_us is None and host.host_us and host.host_us > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["sum", pytest.param("max", marks=pytest.mark.slow)])
 def test_nccl_stands_beside(op: str, folder: Path) -> None:
     library = compiled(folder, "libnccl")
@@ -146,6 +149,7 @@ def test_nccl_stands_beside(op: str, folder: Path) -> None:
     assert nccl.time_us and nccl.local_us and nccl.time_us > nccl.local_us
 
 
+@pytest.mark.slow
 def test_an_nccl_that_leaves_a_rank_out_is_told(folder: Path) -> None:
     library = compiled(folder, "libnccl", "LEAVES_OUT")
     records = {r.engine: r for r in together(folder, timed=True, nccl=library)}
@@ -158,6 +162,7 @@ def test_an_nccl_that_leaves_a_rank_out_is_told(folder: Path) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(NVCC is None, reason="nvcc was not found")
 @pytest.mark.parametrize(
     ("kernel", "op"),
