@@ -113,7 +113,9 @@ def _unpack(top: str, revision: str, inside: Path, into: Path) -> Path:
     if done.returncode:
         raise UsageError(f"--base: revision {revision[:12]} has no folder {inside}")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        archive.extractall(into, filter="data")
+        # Filters came with 3.11.4; what git itself has packed needs none.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(into)
     return into
 
 
