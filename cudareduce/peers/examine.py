@@ -18,7 +18,16 @@ from cudareduce.problem.reference import Reference
 from cudareduce.timing.timer import DeviceTimer
 from cudareduce.verify.inputs import SMALL, Input, Inputs
 from cudareduce.verify.timed_input import TimedData, TimedInput
-from cudareduce.verify.verdict import RIGHT, WROTE_INPUT, Effort, Verdict, judge, skipped, worse
+from cudareduce.verify.verdict import (
+    RIGHT,
+    WROTE_INPUT,
+    Effort,
+    Verdict,
+    judge,
+    not_decided,
+    skipped,
+    worse,
+)
 
 #: What becomes of NaN, infinities and zeros of both signs is each library's own, and no fault.
 _ORDINARY = ("exact", "random", "positive", "rising", "falling", "one-sided", "extremum", "tie",
@@ -27,7 +36,6 @@ _ORDINARY = ("exact", "random", "positive", "rising", "falling", "one-sided", "e
 _TILE = 4096
 _LONGEST_VERSION = 40
 _POISONS = (0xFF, 0x01)
-_UNDECIDED = "no pattern could decide; choose a smaller n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +117,7 @@ class Examination:
             taken = [s for s in shapes[-job.asked :] if not peers[name].why_not(job.problem_at(s))]
             open_ = [shape for shape in taken if (name, shape) not in decided]
             if one.verdict.outcome == "pass" and open_:
-                why = f"n = {open_[0][0]}: {_UNDECIDED}"
-                found[name] = replace(one, verdict=skipped("unfit", why))
+                found[name] = replace(one, verdict=not_decided(open_[0][0]))
         return found
 
     def _on(self, peers: Sequence[Peer], one: Input) -> dict[str, Verdict | None]:

@@ -68,6 +68,11 @@ def skipped(cause: Cause, reason: str) -> Verdict:
     return Verdict("skip", reason, cause=cause)
 
 
+def not_decided(n: int) -> Verdict:
+    """The verdict on a case of which no input tells right from wrong at a size."""
+    return skipped("unfit", f"n = {n}: no pattern could decide; choose a smaller n")
+
+
 def unbuilt(error: BuildError) -> Verdict:
     """The verdict on a case for which there is no program."""
     if isinstance(error, NotEmulated):

@@ -27,7 +27,7 @@ from cudareduce.verify.verdict import (
     Effort,
     Verdict,
     judge,
-    skipped,
+    not_decided,
     worse,
 )
 
@@ -282,5 +282,4 @@ def verify(
                     if _is_open(verdicts.get(one.case), care):
                         after = _in_its_place(backend, one, seed, inputs)
                         verdicts[one.case] = worse(verdicts.get(one.case, RIGHT), after)
-    undecided = skipped("unfit", f"n = {shape[0]}: no pattern could decide; choose a smaller n")
-    return {one.case: verdicts.get(one.case, undecided) for one in prepared}
+    return {one.case: verdicts.get(one.case, not_decided(shape[0])) for one in prepared}

@@ -102,7 +102,6 @@ EDITS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.slow if k else ()) for k, name in enumerate(EDITS)],
@@ -140,7 +139,7 @@ def test_times_stand_beside_those_of_the_shares_alone(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("op", ["sum", pytest.param("max", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("op", ["sum", "max"])
 def test_nccl_stands_beside(op: str, folder: Path) -> None:
     library = compiled(folder, "libnccl")
     records = {r.engine: r for r in together(folder, timed=True, nccl=library, op=op)}
