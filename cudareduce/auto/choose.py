@@ -83,12 +83,16 @@ class Chooser:
         if kernel is None or self._why_left_out(kernel, reduction):
             return None
         size = reduction.dtype.size
-        block, items = pick.block or kernel.block, pick.items or kernel.items_of(size)
+        some = self.facts.sms is not None  # where each block has an SM to itself
+        shape = (None, None) if some and pick.blocks is None else (pick.block, pick.items)
+        block = shape[0] or (max(kernel.blocks) if some else kernel.block)
+        items = shape[1] or kernel.items_of(size)
         if kernel.why_not_block(block) or kernel.why_not_items(items, size):
             return None
         called = replace(
             kernel, id=self.name, symbol=kernel.entry, after=kernel.id,
-            grid=pick.grid or kernel.grid,
+            grid="fixed" if pick.blocks else pick.grid or kernel.grid,
+            fixed_grid=pick.blocks or kernel.fixed_grid,
         )  # fmt: skip
         return Case(called, reduction, block, items)
 

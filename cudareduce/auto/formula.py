@@ -30,6 +30,13 @@ _RING, _RING_BYTES = ("9.", "10."), 192 * 2**10
 _L2_BYTES, _PEAK_GB_S = 60 * 2**20, 4814.3
 #: What one SM takes through a ring, in GB/s: 16 of an H100's took 1920, 24 of an H200's 3000.
 _OF_SM_GB_S = 120.0
+#: What each still adds where many do, in GB/s: more than bandwidth over this many only disturb one
+#: another. 32 of an H100's SMs read at 97.7 % by tickets, 64 at 96; an H200's 48 at 90, 56 at 89.
+_ADDED_GB_S = 100.0
+#: SMs come in pairs that share a way to memory, so equal shares go slower once some have a partner
+#: at work: tiles of so many threads and bytes a thread have 94.6 % on 64 of an H200's SMs, 89.4 on
+#: 80. From this share of the pairs on they are ahead of a ring: 93.8 and 88.7 on 56, 87 on 40.
+_ONE_EACH, _OF_PAIRS = (1024, 128), 0.84
 #: Up to how much bandwidth an SM has time for work that is dealt out, in GB/s. At 2^28 chunks
 #: win 1 % on an H100, of 25 an SM, and lose 8 on an H200, of 36; tickets on 48 SMs win 10, lose 18.
 _LEISURE_GB_S = 30.0
@@ -92,6 +99,16 @@ class Facts:
         return self.gb_s <= _LEISURE_GB_S * self.limits.sm_count
 
     @property
+    def enough(self) -> int:
+        """How many SMs with a ring read as fast as more."""
+        return int(self.gb_s / _ADDED_GB_S)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of SMs that share a way to memory."""
+        return self.limits.sm_count // 2
+
+    @property
     def deals(self) -> bool:
         """Whether chunks may be dealt out to SMs, of which none is left out."""
         return self.leisurely and self.sms is None
@@ -110,12 +127,13 @@ class Facts:
 @dataclass(frozen=True, slots=True)
 class Pick:
     """A kernel by its name, and a launch shape: threads a block, elements a thread and the rule for
-    the grid; None is the kernel's own."""
+    the grid; None is the kernel's own. No more than `blocks`, if they are told."""
 
     kernel: str
     block: int | None = None
     items: int | None = None
     grid: Grid | None = None
+    blocks: int | None = None
 
 
 def packing(row: int) -> int:
@@ -142,10 +160,10 @@ def picks(
 
 def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
     """One block as long as it asks for all of the input at once: nobody waits for another. On some
-    of the SMs then what has most bytes under way on each, once it has: dealt out by ticket where
-    they keep the memory busy. Else, as long as no SM has more than a tile, what hands partials over
-    fastest among few blocks, in the smallest tiles that do; then what disturbs many blocks least,
-    and of a very large input chunks as they lie, or bulk copies. Bytes are added four at a time."""
+    of the SMs then what is for those, once the input fills their rings. Else, as long as no SM has
+    more than a tile, what hands partials over fastest among few blocks, in the smallest tiles that
+    do; then what disturbs many blocks least, and of a very large input chunks as they lie, or bulk
+    copies. Bytes are added four at a time."""
     size = reduction.dtype.size
     ring = size == 4 and (facts.info.cc or "").startswith(_RING)
     nbytes = n * size
@@ -156,9 +174,7 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
             yield Pick("reduce_tiles_block", block)
             break
     if ring and not reduction.op.indexed and nbytes >= facts.rings > 0:
-        if facts.busy and facts.leisurely:
-            yield Pick("reduce_ring_tickets")
-        yield Pick("reduce_tiles_ring")
+        yield from _on_some(size, facts)
     for block, thread in _SHAPES:
         if nbytes <= facts.limits.sm_count * block * thread:
             if size == 1:
@@ -181,6 +197,17 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
     yield Pick("reduce_tiles_one_word")
     yield Pick("reduce_tiles_self_reset")
     yield Pick("reduce_tiles_acq_rel")
+
+
+def _on_some(size: int, facts: Facts) -> Iterator[Pick]:
+    """What has most bytes under way on each SM, on no more of them than help: dealt out by ticket
+    where they keep the memory busy; else rings, or tiles on an SM of each pair."""
+    block, thread = _ONE_EACH
+    if facts.busy and facts.leisurely:
+        yield Pick("reduce_ring_tickets", blocks=facts.enough)
+    elif (facts.sms or 0) >= _OF_PAIRS * facts.pairs:
+        yield Pick("reduce_tiles_acq_rel", block, thread // size, blocks=facts.pairs)
+    yield Pick("reduce_tiles_ring", blocks=facts.enough)
 
 
 def _of_rows(size: int, n: int, rows: int, facts: Facts, aligned: bool) -> Iterator[Pick]:

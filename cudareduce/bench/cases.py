@@ -98,8 +98,7 @@ def _chosen(
     launched: dict[Case, tuple[set[int], Verdict | None]] = {}
     for best, taken in found.items():
         if best is not None:
-            shape = (best.block, best.items) if sms is None else (None, None)
-            own = replace(choice, kernel=best.kernel, block=shape[0], items=shape[1])
+            own = replace(choice, kernel=best.kernel, block=best.block, items=best.items)
             one, verdict = case(session, own, reduction, sms)
         elif sizes:
             takes = "reads two arrays" if reduction.inputs > 1 else "takes these rows"

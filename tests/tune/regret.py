@@ -1,42 +1,47 @@
 """How much slower `auto` is than the best of all kernels, on problems that a seed draws.
 
-`python -m tests.tune.regret`, on a GPU, measures `auto` beside every kernel at the limit of the
-memory, and for rows beside those of rows, in the same rounds. Most problems are of sizes that
-`tune` takes by default, the others of sizes between, which no table holds. It prints each with its
-regret, the share within 1 %, and a map of who wins where.
+`python -m tests.tune.regret`, on a GPU, races `auto` against every kernel at the limit of the
+memory, and for rows those of rows, each in its own shape; the fastest few then run beside `auto` in
+fresh contexts. Most problems are of sizes that `tune` takes by default, the others of sizes
+between, which no table holds. Printed are each with its regret, the share within 1 %, and a map of
+who wins where.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import median
 
+from cudareduce.auto.choose import Chooser
+from cudareduce.backend import TimedBackend
 from cudareduce.backends import choose_backend, open_timed
-from cudareduce.bench.records import Recorder
-from cudareduce.bench.runner import measured
-from cudareduce.bench.session import Session
-from cudareduce.bench.settings import Settings
+from cudareduce.bench.cases import facts_of
 from cudareduce.budget import Deadline
-from cudareduce.intervals import paired
-from cudareduce.library.registry import AUTO, load_registry
+from cudareduce.intervals import known, paired
+from cudareduce.launch.case import Case, build
+from cudareduce.library.registry import AUTO, Registry, load_registry
 from cudareduce.problem.operators import OPERATORS, reduction_of
 from cudareduce.progress import phase, say
 from cudareduce.report.numbers import short_size
-from cudareduce.results.provenance import tool
-from cudareduce.results.record import Record, Run
-from cudareduce.results.store import to_json, write_text
-from cudareduce.tune.candidates import kernels_named
+from cudareduce.tune.candidates import case_of, kernels_named, own_case
+from cudareduce.tune.heats import Heats, Problem, heats
+from cudareduce.tune.race import race
 
 CELLS, UNSEEN, SEED = 200, 50, 20261122
-#: Elements in all: a problem is drawn up to this.
-_LEAST, _MOST = 10, 30
-#: A type's largest input: larger ones take longer to make than to measure.
-_MOST_BYTES = 2**32
+#: Elements in all: a problem is drawn up to this. Larger ones take longer to make than to measure.
+_LEAST, _MOST = 10, 28
+#: The fastest of a race, contexts that they are measured in, and rounds in each: an even number, as
+#: of each two rounds one says who is best and the other by how much.
+_FINALISTS, _CONTEXTS, _ROUNDS = 3, 3, 4
+#: A problem of so many bytes takes so long that what a context changes is nothing.
+_LONG = 2**28
+_COLUMNS = ("op", "dtype", "n", "rows", "in_tables", "auto", "us", "best", "regret_pct")
 
 
 @dataclass(frozen=True, order=True)
@@ -68,32 +73,34 @@ def drawn(count: int, unseen: int, seed: int) -> list[Cell]:
         rows = 1
         if OPERATORS[op].commutative and random.random() < 0.25:
             rows = 2 ** random.randrange(1, exponent - 2)
-        if elements * reduction.dtype.size <= _MOST_BYTES:
+        if elements <= 2**_MOST:
             found[Cell(op, reduction.dtype.name, elements // rows, rows, seen)] = None
     return list(found)
 
 
 @dataclass(frozen=True)
 class Regret:
-    """What `auto` took for a problem, what was best, and by how much it is slower, in per cent; by
-    chance the best of equals is ahead, so 0 is not to be expected."""
+    """What `auto` took for a problem, what was best, and by how much it is slower, in per cent."""
 
     cell: Cell
     took: str
     best: str
+    us: float
     percent: float
 
 
-def regret_of(cell: Cell, records: Sequence[Record]) -> Regret | None:
-    """The regret that records of one problem show; None where they are not enough."""
-    timed = {r.kernel: r for r in records if r.time_us is not None}
-    if AUTO not in timed or len(timed) < 2:
+def regret_of(cell: Cell, took: str, rounds: Mapping[str, Sequence[float | None]]) -> Regret | None:
+    """The regret that medians of rounds show, in each of which all took turns; None where they are
+    not enough. Every other round says who is best and the rest by how much, since the best of
+    equals is ahead in the rounds that made it so."""
+    medians = {name: median(known(us[::2])) for name, us in rounds.items() if known(us[::2])}
+    if took not in medians:
         return None
-    mine = timed[AUTO]
-    best = min(timed.values(), key=lambda r: r.time_us or 0.0)
-    ratios = paired(mine.rounds_us, best.rounds_us)
-    name = best.chosen or best.kernel
-    return Regret(cell, mine.chosen or "", name, 100 * (median(ratios) - 1) if ratios else 0.0)
+    best = min(medians, key=lambda name: medians[name])
+    ratios = paired(rounds[took][1::2], rounds[best][1::2])
+    if not ratios:
+        return None
+    return Regret(cell, took, best, medians[took], 100 * (median(ratios) - 1))
 
 
 def summary(regrets: Sequence[Regret]) -> Iterator[str]:
@@ -126,47 +133,91 @@ def winners(regrets: Iterable[Regret]) -> Iterator[str]:
     yield from (f"{letter}: {name}" for name, letter in letters.items())
 
 
+def cases_of(cell: Cell, backend: TimedBackend, registry: Registry) -> tuple[Case, list[Case]]:
+    """What `auto` takes for a problem, and every kernel that takes it in its own shape."""
+    facts, reduction = facts_of(backend), reduction_of(cell.op, cell.dtype)
+    chosen = Chooser(AUTO, registry.kernels, facts).choose(reduction, cell.n, cell.rows)
+    assert chosen is not None, cell.text
+    kernel = registry.kernels[chosen.kernel.entry]
+    taken = case_of(kernel, reduction, chosen.block, chosen.items, chosen.kernel.grid)
+    others = [
+        own_case(kernel, reduction) for kernel in kernels_named([AUTO], registry, cell.rows)
+        if not kernel.why_not(reduction) and not kernel.why_not_shape(cell.n, cell.rows)
+        and facts.run(kernel) and (cell.rows > 1 or not kernel.id.startswith("reduce_rows"))
+    ]  # fmt: skip
+    return taken, [case for case in others if case.name != taken.name]
+
+
+def measured(
+    cell: Cell, backend: TimedBackend, taken: Case, others: Sequence[Case]
+) -> Regret | None:
+    """The regret of `auto` for a problem: a race of all, then those that are ahead and what it
+    takes, in fresh contexts."""
+    problem = Problem(reduction=reduction_of(cell.op, cell.dtype), n=cell.n, rows=cell.rows)
+    rounds: dict[str, list[float | None]] = {}
+
+    @contextmanager
+    def running(cases: Sequence[Case]) -> Iterator[Heats]:
+        with (
+            phase("", 0, quiet=True) as progress,
+            heats(backend, backend.monitor(), problem, cases, Deadline(), progress) as found,
+        ):
+            yield found
+
+    with running([taken, *others]) as all_of_them:
+        ahead = race(all_of_them.names, all_of_them.heat, _FINALISTS)
+        last = [case for case in (taken, *others) if case is taken or case.name in ahead]
+        if cell.n * cell.rows * problem.reduction.dtype.size >= _LONG:
+            rounds |= all_of_them.heat([str(case.name) for case in last], _CONTEXTS * _ROUNDS)
+    for _ in range(0 if rounds else _CONTEXTS):
+        with running(last) as few:
+            for name, us in few.heat(few.names, _ROUNDS).items():
+                rounds.setdefault(name, []).extend(us)
+    return regret_of(cell, str(taken.name), rounds)
+
+
 def main() -> None:
     """Draw, measure, print; what is not reached in time is left out and counted."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cells", type=int, default=CELLS)
     parser.add_argument("--first", type=int, default=0, help="skip so many of them")
     parser.add_argument("--max-time", type=float, default=550.0)
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--csv", type=Path)
+    parser.add_argument("--compile", action="store_true", help="only that, for a later run")
     given = parser.parse_args()
     deadline, registry = Deadline(given.max_time), load_registry()
     spec, _ = choose_backend("cuda", 0, True)
-    cells = drawn(CELLS, UNSEEN, SEED)[given.first : given.first + given.cells]
+    cells = drawn(CELLS, UNSEEN, SEED)
+    Random(SEED).shuffle(cells)  # so that what is reached in time is a sample of all
+    cells = cells[given.first : given.first + given.cells]
     regrets: list[Regret] = []
-    kept: list[Record] = []
     with open_timed(spec) as backend:
-        info = backend.info()
         for k, cell in enumerate(cells):
-            if deadline.left_s < 5:
+            if deadline.left_s < 10:
                 say(f"not reached: {len(cells) - k}, go on with --first {given.first + k}")
                 break
-            settings = Settings(
-                reductions=(reduction_of(cell.op, cell.dtype),), sizes=(cell.n,), rows=cell.rows,
-                rounds=given.rounds, deadline=deadline,
-            )  # fmt: skip
-            names = [kernel.id for kernel in kernels_named([AUTO], registry, cell.rows)]
-            session = Session(backend, spec, settings, partial(phase, quiet=True))
-            try:
-                parts = measured(session, registry.choose([AUTO, *names], auto=True))
-            finally:
-                session.close()
-            recorder = Recorder(backend.name, info.peak_gb_s, settings, registry)
-            records = recorder.all_records(parts)
-            kept += [record for record in records if record.verdict != "skip"]
-            regret = regret_of(cell, records)
+            taken, others = cases_of(cell, backend, registry)
+            if given.compile:
+                limits = backend.limits()
+                plans = {c: [c.plan(cell.n, cell.rows, limits)] for c in (taken, *others)}
+                build(backend, plans, deadline=deadline)
+                continue
+            regret = measured(cell, backend, taken, others)
             if regret is not None:
                 regrets.append(regret)
-                print(f"{cell.text:<44} {regret.percent:6.2f} %  {regret.took}, {regret.best}")
+                print(f"{cell.text:<34}{regret.us:9.2f}{regret.percent:7.2f} %  {regret.took}; "
+                      f"{regret.best}", flush=True)  # fmt: skip
     print(*summary(regrets), *winners(regrets), sep="\n")
-    if given.json:
-        protocol = {"seed": SEED, "cells": CELLS, "rounds": given.rounds}
-        write_text(given.json, to_json(Run(tool(()), info, protocol, tuple(kept))))
+    if given.csv:
+        with given.csv.open("w", newline="") as file:
+            lines = csv.writer(file, lineterminator="\n")
+            lines.writerow(_COLUMNS)
+            for r in regrets:
+                c = r.cell
+                lines.writerow([
+                    c.op, c.dtype, c.n, c.rows, c.seen, r.took, round(r.us, 3), r.best,
+                    round(r.percent, 2),
+                ])  # fmt: skip
 
 
 if __name__ == "__main__":
