@@ -6,7 +6,7 @@ The rules are fitted to times of an NVIDIA H200 and an H100, and stated in what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cudareduce.device import DeviceInfo, DeviceLimits
@@ -21,6 +21,8 @@ _SHAPES = ((256, _LOAD), (256, _LOADS), (512, _LOADS))
 #: Those of one block alone, which loads no packs where elements are not less than a word: on an
 #: H100 4.01 us at 2^10 float32 in the first, 4.06 in the second.
 _ALONE, _WORD = ((128, 32), (256, _LOADS), (512, _LOADS), (1024, _LOADS)), 4
+#: Elements of so many bytes have no place beside them in a word that one atomic takes.
+_TWO_WORDS = 8
 #: From so many times the L2 on bulk copies are ahead: on an H200 by 0.4 % at 17 times, 1 % at 68.
 _MANY_L2 = 16
 #: Compute capabilities whose SMs have room for a ring of so many bytes; those of 12 have 99 KiB. Of
@@ -31,11 +33,15 @@ _L2_BYTES, _PEAK_GB_S = 60 * 2**20, 4814.3
 #: What one SM takes through a ring, in GB/s: 16 of an H100's took 1920, 24 of an H200's 3000.
 _OF_SM_GB_S = 120.0
 #: What each still adds where many do, in GB/s: more than bandwidth over this many only disturb one
-#: another. 32 of an H100's SMs read at 97.7 % by tickets, 64 at 96; an H200's 48 at 90, 56 at 89.
+#: another. 32 of an H100's SMs read at 97.9 % by tickets, 64 at 96; an H200's 48 at 90, 56 at 89.
 _ADDED_GB_S = 100.0
+#: The parts of a GPU (GPCs) that SMs belong to: where blocks are no multiple of them some have one
+#: more. 56, 60, 64 and 66 blocks of tiles read at 94.1, 91.7, 95.4 and 93.2 % on an H200, 32, 33
+#: and 36 rings at 93.7, 91.2 and 92.5 % on an H100.
+_PARTS = 8
 #: SMs come in pairs that share a way to memory, so equal shares go slower once some have a partner
 #: at work: tiles of so many threads and bytes a thread have 94.6 % on 64 of an H200's SMs, 89.4 on
-#: 80. From this share of the pairs on they are ahead of a ring: 93.8 and 88.7 on 56, 87 on 40.
+#: 80. From this share of the pairs on they are ahead of a ring: 93.8 and 88.7 % on 56.
 _ONE_EACH, _OF_PAIRS = (1024, 128), 0.84
 #: Up to how much bandwidth an SM has time for work that is dealt out, in GB/s. At 2^28 chunks
 #: win 1 % on an H100, of 25 an SM, and lose 8 on an H200, of 36; tickets on 48 SMs win 10, lose 18.
@@ -55,6 +61,9 @@ _SHORT_ROW = 2**10
 #: where an SM has fewer than so many rows: 64 of 2^22 float32 by a block each take 522 us, on an
 #: H200, which reads them in 240.
 _LONG_ROW, _LARGE, _FEW_ROWS = 2**15, 2**22, 4
+#: A block of 1024 threads asks for so much at a time: two rows of 2^17 uint8 take 10.3 us by a
+#: block each on an H200, 7.0 by several.
+_TURN = 2**16
 #: From so many bytes a block of 1024 threads has enough of its row to do, one such block an SM. Of
 #: 256 six are there, and 2048 rows are two turns and a half of them: 518 us on an H200, not 472.
 _WIDE_ROW = 2**20
@@ -101,7 +110,7 @@ class Facts:
     @property
     def enough(self) -> int:
         """How many SMs with a ring read as fast as more."""
-        return int(self.gb_s / _ADDED_GB_S)
+        return _evenly(self.gb_s / _ADDED_GB_S)
 
     @property
     def pairs(self) -> int:
@@ -136,6 +145,11 @@ class Pick:
     blocks: int | None = None
 
 
+def _evenly(blocks: float) -> int:
+    """So many blocks that no part of the GPU has more than another."""
+    return int(blocks) // _PARTS * _PARTS or max(1, int(blocks))
+
+
 def packing(row: int) -> int:
     """How rows of so many bytes lie to loads of 16 bytes, behind an aligned start: 0, where each
     may begin between two; 1, of whole loads; 2, a power of two of them up to one for each lane."""
@@ -151,7 +165,7 @@ def picks(
     """What to take for `rows` rows of `n` elements from an `aligned` start or another, best first;
     some of it may not take them."""
     if rows != 1:
-        yield from _of_rows(reduction.dtype.size, n, rows, facts, aligned)
+        yield from _of_rows(reduction, n, rows, facts, aligned)
     elif not reduction.op.commutative:
         yield Pick("reduce_tiles_ordered")
     else:
@@ -167,7 +181,7 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
     size = reduction.dtype.size
     ring = size == 4 and (facts.info.cc or "").startswith(_RING)
     nbytes = n * size
-    for block, thread in _ALONE:
+    for block, thread in _alone(reduction):
         if nbytes <= block * thread:
             if size >= _WORD:
                 yield Pick("reduce_tiles_scalar", block, thread // size)
@@ -199,6 +213,15 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
     yield Pick("reduce_tiles_acq_rel")
 
 
+def _alone(reduction: Reduction) -> Sequence[tuple[int, int]]:
+    """The shapes in which one block is done before others have handed over: it folds bytes one by
+    one, and places in many steps."""
+    size = reduction.dtype.size
+    if reduction.op.indexed:
+        return _ALONE[: 1 if size == 1 else 2 if size < _TWO_WORDS else None]
+    return _ALONE[: -1 if size == 1 else None]
+
+
 def _on_some(size: int, facts: Facts) -> Iterator[Pick]:
     """What has most bytes under way on each SM, on no more of them than help: dealt out by ticket
     where they keep the memory busy; else rings, or tiles on an SM of each pair."""
@@ -206,26 +229,32 @@ def _on_some(size: int, facts: Facts) -> Iterator[Pick]:
     if facts.busy and facts.leisurely:
         yield Pick("reduce_ring_tickets", blocks=facts.enough)
     elif (facts.sms or 0) >= _OF_PAIRS * facts.pairs:
-        yield Pick("reduce_tiles_acq_rel", block, thread // size, blocks=facts.pairs)
+        blocks = _evenly(min(facts.sms or 0, facts.pairs))
+        yield Pick("reduce_tiles_acq_rel", block, thread // size, blocks=blocks)
     yield Pick("reduce_tiles_ring", blocks=facts.enough)
 
 
-def _of_rows(size: int, n: int, rows: int, facts: Facts, aligned: bool) -> Iterator[Pick]:
-    """Rows of `n` elements of `size` bytes: several a warp where they are a power of two of packs,
-    other short ones through shared memory; else a warp each, or a block each where rows are long or
-    too few for warps to keep the memory busy; very few long ones are shared by several blocks each,
-    and many long ones chunk by chunk."""
+def _of_rows(
+    reduction: Reduction, n: int, rows: int, facts: Facts, aligned: bool
+) -> Iterator[Pick]:
+    """Rows of `n` elements: several a warp where they are a power of two of packs, other short ones
+    through shared memory; else a warp each, or a block each where rows are long or too few for
+    warps to keep the memory busy; very few long ones are shared by several blocks each, and many
+    long ones chunk by chunk."""
+    size, indexed = reduction.dtype.size, reduction.op.indexed
     row, (block, thread) = size * n, _CHUNK
-    if aligned and packing(row) == 2:
+    whole = aligned and packing(row) == 2
+    if whole and (row < 32 * _LOAD or row * rows >= facts.under_way):
         yield Pick("reduce_rows_butterfly", items=_BYTES_FOLDED if size == 1 else None)
     if row <= _SHORT_ROW:
         yield Pick("reduce_rows_staged")
-    if rows < _FEW_ROWS * facts.limits.sm_count and row >= _LONG_ROW and row * rows >= _LARGE:
+    long = row > _TURN or (row >= _LONG_ROW and row * rows >= _LARGE)
+    if rows < _FEW_ROWS * facts.limits.sm_count and long:
         yield Pick("reduce_rows_split")
     if facts.deals and row >= 4 * block * thread and row * rows >= facts.large:
         yield Pick("reduce_rows_split", block, thread // size, "cover")
     few = rows * _OF_WARP < facts.under_way
-    if row >= _LONG_ROW or (few and row > _OF_WARP):
+    if row >= _LONG_ROW or (few and row > (_SHORT_ROW if indexed else _OF_WARP)):
         alone = rows * _OF_BLOCK < facts.under_way and row > _OF_BLOCK
         yield Pick("reduce_rows_block", 1024 if alone or row >= _WIDE_ROW else 256)
     yield Pick("reduce_rows_warp")

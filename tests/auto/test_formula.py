@@ -127,6 +127,19 @@ def test_on_some_of_the_sms_it_takes_rings_once_they_are_full(registry: Registry
     assert names(replace(CARDS["A100"].facts, sms=16), 2**28) == "reduce_tiles_self_reset"
 
 
+@pytest.mark.parametrize(
+    ("card", "blocks"),
+    [("H200", {24: 24, 47: 47, 52: 48, 56: 56, 60: 56, 64: 64, 131: 64, 132: 132}),
+     ("H100", {24: 24, 31: 31, 32: 32, 64: 32, 131: 32, 132: 132})],
+)  # fmt: skip
+def test_no_more_sms_than_help(registry: Registry, card: str, blocks: dict[int, int]) -> None:
+    facts = H200_FACTS if card == "H200" else CARDS[card].facts
+    for sms, expected in blocks.items():
+        case = taken(registry, replace(facts, sms=sms), 2**28)
+        assert case is not None
+        assert replace(case, sms=sms).plan(2**28, 1, facts.limits).passes[0].grid == expected
+
+
 def test_a_fixed_order_leaves_out_what_adds_floats_as_blocks_arrive(registry: Registry) -> None:
     for n in SIZES:
         case = taken(registry, H200_FACTS, n, name=AUTO_FIXED)
@@ -207,9 +220,21 @@ def test_what_a_machine_lacks_is_not_taken(registry: Registry) -> None:
 
 
 def test_every_type_keeps_one_block_busy_with_the_same_bytes(registry: Registry) -> None:
+    """But for those of one byte, of which it folds too many."""
     for dtype, of_type in DTYPES.items():
-        most = taken(registry, H200_FACTS, 2**16 // of_type.size, of=("min", dtype))
-        more = taken(registry, H200_FACTS, 2**16 // of_type.size + 1, of=("min", dtype))
+        alone = 2 ** (15 if of_type.size == 1 else 16) // of_type.size
+        most = taken(registry, H200_FACTS, alone, of=("min", dtype))
+        more = taken(registry, H200_FACTS, alone + 1, of=("min", dtype))
         loads = "scalar" if of_type.size >= 4 else "block"
         assert most is not None and most.kernel.entry == f"reduce_tiles_{loads}"
         assert more is not None and more.kernel.entry == "reduce_tiles_mailbox"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "alone"), [("int8", 2**12), ("float16", 2**13), ("int32", 2**12), ("float64", 2**13)]
+)
+def test_places_are_handed_over_sooner(registry: Registry, dtype: str, alone: int) -> None:
+    most = taken(registry, H200_FACTS, alone, of=("argmax", dtype))
+    more = taken(registry, H200_FACTS, alone + 1, of=("argmax", dtype))
+    assert most is not None and more is not None
+    assert most.kernel.grid == "one" != more.kernel.grid
