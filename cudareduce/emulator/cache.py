@@ -7,11 +7,12 @@ compiled again and never loaded.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cudareduce.errors import EnvironmentProblem
@@ -21,6 +22,10 @@ _UNFINISHED = "unfinished-"
 #: compiler may take so long.
 _ABANDONED_S = 600.0
 _SEAL = b"cudareduce"
+#: Kernels that are kept, some 35 kB each, and what they are called. When there are more, those that
+#: were not used for longest go, down to this share.
+MOST_KERNELS, KERNEL = 10_000, "kernel-"
+_KEPT = 0.75
 
 
 def _seal(content: bytes) -> bytes:
@@ -41,7 +46,15 @@ class Cache:
         except OSError:
             return None
         end = len(content) - len(_seal(b""))
-        return path if end > 0 and content[end:] == _seal(content[:end]) else None
+        if end <= 0 or content[end:] != _seal(content[:end]):
+            return None
+        try:
+            os.utime(path)
+        except FileNotFoundError:  # another process has just cleared it away
+            return None
+        except OSError:  # another user's
+            pass
+        return path
 
     @contextmanager
     def making(self, name: str) -> Iterator[Path]:
@@ -68,7 +81,14 @@ class Cache:
             shutil.rmtree(own, ignore_errors=True)
 
     def _clear(self) -> None:
-        """Remove what runs that were killed have left."""
+        """Remove what runs that were killed have left, and the oldest of too many kernels."""
+        with os.scandir(self.folder) as entries:
+            kernels = [entry for entry in entries if entry.name.startswith(KERNEL)]
+        if len(kernels) > MOST_KERNELS:
+            with suppress(FileNotFoundError):  # another process does the same
+                kernels.sort(key=lambda entry: entry.stat().st_mtime)
+                for entry in kernels[: -int(_KEPT * MOST_KERNELS)]:
+                    Path(entry.path).unlink()
         for left in self.folder.glob(f"{_UNFINISHED}*"):
             try:
                 abandoned = time.time() - left.stat().st_mtime > _ABANDONED_S

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cudareduce.backend import Source
 from cudareduce.budget import Deadline
-from cudareduce.emulator.cache import Cache
+from cudareduce.emulator.cache import KERNEL, Cache
 from cudareduce.emulator.compiler import Compiler
 from cudareduce.emulator.host_calls import mark_host_calls
 from cudareduce.emulator.program import SHARED_LIMIT
@@ -236,7 +236,7 @@ class Toolchain:
         all_flags = (*self._kernel_flags, *_flags_for(source, arch))
         flags = [part.replace(str(FOLDER), "") for part in all_flags]
         content = "\0".join((self.fingerprint, *flags, text))
-        name = f"kernel-{hashlib.sha256(content.encode()).hexdigest()[:24]}.so"
+        name = f"{KERNEL}{hashlib.sha256(content.encode()).hexdigest()[:24]}.so"
         found = self._cache.find(name)
         if found is not None:
             return found

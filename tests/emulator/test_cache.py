@@ -71,6 +71,19 @@ def test_what_a_killed_run_left_is_removed_after_a_while(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b.so", "unfinished-new"]
 
 
+def test_of_too_many_the_longest_unused_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cudareduce.emulator.cache.MOST_KERNELS", 4)
+    cache = Cache(tmp_path)
+    keep(cache, "runtime.so", b"content")
+    for k in range(5):
+        keep(cache, f"kernel-{k}.so", b"content")
+        os.utime(tmp_path / f"kernel-{k}.so", (1000 + k, 1000 + k))
+    assert cache.find("kernel-0.so") is not None  # and so it was used last
+    keep(cache, "kernel-5.so", b"content")
+    names = [f"kernel-{k}.so" for k in (0, 3, 4, 5)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [*names, "runtime.so"]
+
+
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
