@@ -238,3 +238,15 @@ def test_places_are_handed_over_sooner(registry: Registry, dtype: str, alone: in
     more = taken(registry, H200_FACTS, alone + 1, of=("argmax", dtype))
     assert most is not None and more is not None
     assert most.kernel.grid == "one" != more.kernel.grid
+
+
+def test_rows_of_a_load_for_each_lane_are_a_warps_where_they_are_few(registry: Registry) -> None:
+    for rows, name in ((16, "reduce_rows_warp"), (2**20, "reduce_rows_butterfly")):
+        case = taken(registry, H200_FACTS, 64, rows, of=("argmax", "uint64"))
+        assert case is not None and case.kernel.entry == name
+
+
+def test_long_rows_are_shared_by_blocks_however_few(registry: Registry) -> None:
+    for n, name in ((2**16, "reduce_rows_block"), (2**17, "reduce_rows_split")):
+        case = taken(registry, H200_FACTS, n, 2, of=("sum", "uint8"))
+        assert case is not None and case.kernel.entry == name
