@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from cudareduce.auto.formula import Facts, Pick, picks
+from cudareduce.auto.facts import Facts, Pick
+from cudareduce.auto.formula import picks
 from cudareduce.auto.table import Table
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case

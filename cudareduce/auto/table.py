@@ -18,7 +18,8 @@ from math import inf, log2
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from cudareduce.auto.formula import Pick, packing
+from cudareduce.auto.facts import Pick
+from cudareduce.auto.rows import packing
 from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
 from cudareduce.host import user_dir

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from cudareduce.auto.formula import Facts
+from cudareduce.auto.facts import Facts
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.header import Grid

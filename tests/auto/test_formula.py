@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from cudareduce.auto.choose import Chooser
-from cudareduce.auto.formula import Facts
+from cudareduce.auto.facts import Facts
 from cudareduce.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import MAX_GRID
@@ -231,7 +231,7 @@ def test_every_type_keeps_one_block_busy_with_the_same_bytes(registry: Registry)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "alone"), [("int8", 2**12), ("float16", 2**13), ("int32", 2**12), ("float64", 2**13)]
+    ("dtype", "alone"), [("int8", 2**12), ("float16", 2**11), ("int32", 2**12), ("float64", 2**13)]
 )
 def test_places_are_handed_over_sooner(registry: Registry, dtype: str, alone: int) -> None:
     most = taken(registry, H200_FACTS, alone, of=("argmax", dtype))
@@ -244,6 +244,33 @@ def test_rows_of_a_load_for_each_lane_are_a_warps_where_they_are_few(registry: R
     for rows, name in ((16, "reduce_rows_warp"), (2**20, "reduce_rows_butterfly")):
         case = taken(registry, H200_FACTS, 64, rows, of=("argmax", "uint64"))
         assert case is not None and case.kernel.entry == name
+
+
+@pytest.mark.parametrize(
+    ("of", "n", "rows", "name", "block", "items"),
+    [
+        (("prod", "int8"), 128, 8, "reduce_rows_broadcast", 256, None),
+        (("prod", "int8"), 2**11, 8, "reduce_rows_block", 256, 16),
+        (("argmax", "int8"), 8, 128, "reduce_rows_warp", 256, 32),
+        (("prod", "int32"), 64, 2**10, "reduce_rows_warp", 256, 8),
+        (("sum", "float32"), 64, 2**14, "reduce_rows_butterfly", None, 16),
+        (("mean", "float16"), 64, 2**14, "reduce_rows_butterfly", None, 32),
+        (("argmin", "bfloat16"), 64, 2**18, "reduce_rows_butterfly", None, 32),
+        (("sum", "float32"), 32, 2**20, "reduce_rows_butterfly", None, 64),
+    ],
+)
+def test_few_rows_go_by_what_each_waits_for(
+    registry: Registry,
+    of: tuple[str, str],
+    n: int,
+    rows: int,
+    name: str,
+    block: int | None,
+    items: int | None,
+) -> None:
+    case = taken(registry, H200_FACTS, n, rows, of=of)
+    assert case is not None and case.kernel.entry == name
+    assert block in (None, case.block) and items in (None, case.items)
 
 
 def test_long_rows_are_shared_by_blocks_however_few(registry: Registry) -> None:

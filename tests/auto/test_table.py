@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cudareduce.auto.choose import Chooser
-from cudareduce.auto.formula import Facts
+from cudareduce.auto.facts import Facts
 from cudareduce.auto.table import Entry, file_name, read_table, tables_of, write_table
 from cudareduce.device import DEFAULT_LIMITS, DeviceInfo
 from cudareduce.errors import UsageError

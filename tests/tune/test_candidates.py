@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.auto.formula import Facts
+from cudareduce.auto.facts import Facts
 from cudareduce.device import DEFAULT_LIMITS
 from cudareduce.errors import UsageError
 from cudareduce.library.registry import Registry
