@@ -155,7 +155,7 @@ def test_a_fixed_order_leaves_out_what_adds_floats_as_blocks_arrive(registry: Re
      ("argmax", "int64", "reduce_tiles_arg"),
      ("max", "float64", "reduce_tiles_acq_rel"), ("affine", "int32", "reduce_tiles_ordered"),
      ("sum", "int8", "reduce_dp4a_one_word"), ("mean", "uint8", "reduce_tiles_dp4a"),
-     ("max", "int8", "reduce_tiles_acq_rel"), ("sum", "float16", "reduce_tiles_self_reset")],
+     ("max", "int8", "reduce_tiles_mailbox"), ("sum", "float16", "reduce_tiles_self_reset")],
 )  # fmt: skip
 def test_each_operator_has_a_way_of_its_own(
     registry: Registry, op: str, dtype: str, kernel: str
@@ -231,7 +231,7 @@ def test_every_type_keeps_one_block_busy_with_the_same_bytes(registry: Registry)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "alone"), [("int8", 2**12), ("float16", 2**11), ("int32", 2**12), ("float64", 2**13)]
+    ("dtype", "alone"), [("int8", 2**12), ("float16", 2**12), ("int32", 2**12), ("float64", 2**13)]
 )
 def test_places_are_handed_over_sooner(registry: Registry, dtype: str, alone: int) -> None:
     most = taken(registry, H200_FACTS, alone, of=("argmax", dtype))
