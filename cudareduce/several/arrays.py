@@ -1,4 +1,5 @@
-"""Arrays that are timed: inputs take turns, outputs are cleared, and answers are kept."""
+"""Arrays that are timed: inputs take turns, outputs are cleared, and answers are judged where they
+lie, since the host would take longer to fetch a large one than all samples of it."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cudareduce.backend import TimedBackend
+from cudareduce.backend import Program, TimedBackend
 from cudareduce.problem.operators import Reduction
 from cudareduce.several.elements import Array, expected, share, stored, whole
 from cudareduce.several.engines import Stage
@@ -17,29 +18,31 @@ from cudareduce.several.windows import Part, Windows
 TURNS = 2
 #: Elements after which an input repeats itself: a prime, so no share begins where it does.
 _PERIOD = 1_048_583
-#: Answers are kept of all samples where they fit into this, in bytes, else of the last one alone.
-_KEPT_BYTES = 2**26
+#: What judges: two words for each sample, threads of a block, and blocks that keep a GPU busy.
+_FOUND, _THREADS, _BLOCKS = 16, 512, 512
 
 
 class Arrays:
-    """What arrays of one size hold, and their answers. Raises OutOfMemory."""
+    """What arrays of one size hold, and what they must hold when combined, which `judge` tells.
+    Raises OutOfMemory."""
 
-    def __init__(self, stage: Stage, backend: TimedBackend, n: int) -> None:
-        self._stage, self._backend, self._n = stage, backend, n
+    def __init__(self, stage: Stage, backend: TimedBackend, n: int, judge: Program) -> None:
+        self._stage, self._backend, self._n, self._judge = stage, backend, n, judge
         reduction, ranks, rank = stage.reduction, stage.meeting.size, stage.meeting.rank
         turns = [[_values(reduction, each, turn, n) for each in range(ranks)]
                  for turn in range(TURNS)]  # fmt: skip
         self._mine = share(stage.collective, reduction, rank, ranks, n)
-        self._right = [_tiled(reduction, expected(reduction, values), n)[self._mine]
-                       for values in turns]  # fmt: skip
+        self._right = [
+            backend.upload(_tiled(reduction, expected(reduction, values), n)[self._mine])
+            for values in turns
+        ]
         self._given = [backend.upload(_tiled(reduction, values[rank], n)) for values in turns]
         self._nbytes = n * reduction.dtype.size
-        kept = SAMPLES if SAMPLES * self._nbytes <= _KEPT_BYTES else 1
-        self._kept = [backend.allocate(self._nbytes) for _ in range(kept)]
+        self._found = [backend.allocate(_FOUND) for _ in range(SAMPLES)]
 
     def close(self) -> None:
         """Give memory back."""
-        self._backend.free(*self._given, *self._kept)
+        self._backend.free(*self._right, *self._given, *self._found)
 
     def within(self, windows: Windows) -> Placed:
         """They as they lie in windows."""
@@ -53,20 +56,21 @@ class Arrays:
         self._backend.overwrite(given, 0, self._given[k % TURNS])
 
     def keep(self, k: int, answer: Part) -> None:
-        """Enqueue what keeps its answer."""
-        if k >= SAMPLES - len(self._kept):
-            self._backend.overwrite(self._kept[k - SAMPLES], 0, answer)
+        """Enqueue what judges its answer."""
+        mine, size = self._mine, self._stage.reduction.dtype.size
+        got = Part(answer.address + mine.start * size, (mine.stop - mine.start) * size)
+        words = [got, self._right[k % TURNS], mine.stop - mine.start, self._found[k]]
+        self._backend.zero(self._found[k])
+        self._backend.launcher(self._judge, _BLOCKS, _THREADS, words)()
 
     def wrong(self) -> str | None:
-        """Why an answer that was kept is wrong, if one is."""
-        dtype, mine = self._stage.reduction.dtype, self._mine
-        for k, kept in enumerate(self._kept, SAMPLES - len(self._kept)):
-            got = self._backend.download(kept, dtype.storage, self._n)[mine]
-            off = np.flatnonzero(got != self._right[k % TURNS])
-            if len(off):
+        """Why the answer of a sample is wrong, if one is."""
+        for k, found in enumerate(self._found):
+            wrong, rest = map(int, self._backend.download(found, "uint64", 2))
+            if wrong:
                 return (
                     f"rank {self._stage.meeting.rank}, n = {self._n}, sample {k + 1}: element "
-                    f"{mine.start + off[0]} is wrong, and {len(off) - 1} more"
+                    f"{self._mine.stop - rest} is wrong, and {wrong - 1} more"
                 )
         return None
 

@@ -17,6 +17,11 @@ def aligning(stage: Stage) -> Program:
     return helpers(stage, "align.cu", "align")[0]
 
 
+def judging(stage: Stage) -> Program:
+    """What counts the elements of an answer that are wrong, compiled. Raises BuildError."""
+    return helpers(stage, "judge.cu", "judge")[0]
+
+
 def helpers(stage: Stage, file: str, *entries: str) -> list[Program]:
     """Kernels of one of our files that exchange nothing, compiled, with the windows set. Raises
     BuildError."""

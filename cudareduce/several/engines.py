@@ -177,6 +177,7 @@ def built(stage: Stage, sources: Sequence[Source]) -> list[Program | BuildError 
     found = stage.backend.build(sources)
     if stage.meeting.rank == 0:
         stage.meeting.barrier()
+    stage.meeting.barrier()  # no kernel waits for a rank that compiles
     return found
 
 

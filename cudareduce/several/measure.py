@@ -9,7 +9,7 @@ from statistics import median
 
 from cudareduce.backend import TimedBackend
 from cudareduce.several.arrays import Arrays
-from cudareduce.several.carried import aligning, carrying, helpers
+from cudareduce.several.carried import aligning, carrying, helpers, judging
 from cudareduce.several.engines import Stage, StreamEngine
 from cudareduce.several.stopwatch import Batch, Entrant, Stopwatch
 
@@ -43,16 +43,16 @@ def measure(
 ) -> tuple[list[Measured], Links]:  # fmt: skip
     """All engines at all sizes; those of mail where the array has at most `most_mail` elements. All
     ranks do so together. Raises RankLost, OutOfMemory and KernelFault."""
-    align, both = aligning(stage), helpers(stage, "links.cu", "link_read", "link_write")
+    align, judge = aligning(stage), judging(stage)
+    both = helpers(stage, "links.cu", "link_read", "link_write")
     found, links = [], Links()
     for n in sizes:
         some = [e for e in engines if not ((e.mail and n > most_mail) or e.why_not(n))]
-        for engine in some:
-            if engine.version:  # what a library makes ready at its first call may wait for a gate
-                engine.run(n, next(calls), 0)
+        for engine in some:  # what is made ready at a first call may wait for a gate
+            engine.run(n, next(calls), 0)
         nbytes = n * stage.reduction.dtype.size
         last = n == max(sizes) and nbytes >= _LINK_BYTES
-        arrays = Arrays(stage, backend, n)
+        arrays = Arrays(stage, backend, n, judge)
         entrants = {e.name: Entrant(partial(e.enqueue, n), arrays.within(e.windows)) for e in some}
         here = arrays.within(stage.windows)
         ways = {program.entry: Entrant(carrying(stage, program, nbytes), here, unjudged)

@@ -26,7 +26,7 @@ from cudareduce.several.records import Recorder
 from cudareduce.several.windows import Allocate, device_windows, layout, mapped_windows
 
 #: Bytes of arrays that are verified by themselves at most, where timed calls verify the others; and
-#: of those that the host is timed with.
+#: of those that the host is tried and timed with.
 _ALONE_BYTES, _HOST_BYTES = 2**24, 2**22
 _HOST_CALLS = 3
 
@@ -102,6 +102,7 @@ def _findings(
     alone -= alone % (vector_of(stage.reduction) * stage.meeting.size)  # equal shares
     for engine in [*engines, *([Host(stage)] if trial.by_host else [])]:
         most = MOST_MAIL // size if engine.mail else max(trial.sizes)
+        most = min(most, _HOST_BYTES // size) if isinstance(engine, Host) else most
         most = min(most, alone) if stage.backend.timed() else most
         asked = sorted({min(n, most) for n in trial.sizes if not engine.why_not(n)})
         if asked:

@@ -94,7 +94,7 @@ def load(path: Path | None) -> Nccl:
 
     It makes no use of multicast, unless the user's environment says so.
     """
-    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # read once, when a communicator begins
+    without_multicast()
     if path is not None:
         if not path.is_file():
             raise UsageError(f"--nccl {path}: there is no such file: name a {NAME}")
@@ -105,6 +105,12 @@ def load(path: Path | None) -> Nccl:
     raise EnvironmentProblem(
         f"there is no NCCL here: pip install nvidia-nccl-cu13, or name a {NAME} with --nccl"
     )
+
+
+def without_multicast() -> None:
+    """Let no NCCL of this process use multicast, unless the user's environment says so: it is read
+    when a communicator begins."""
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
 
 
 def _opened(name: str, said: str) -> Nccl:
@@ -209,5 +215,7 @@ def symmetric_memory(member: Communicator, meeting: Meeting, nbytes: int) -> Ite
     assert at.value
     yield at.value
     meeting.barrier()  # nobody frees what another one still addresses
-    nccl.call("ncclCommWindowDeregister", member.handle, window)
-    nccl.call("ncclMemFree", at)
+    # what was measured is not lost to how a library ends
+    with patience("ncclCommWindowDeregister"), suppress(KernelFault):
+        nccl.call("ncclCommWindowDeregister", member.handle, window)
+        nccl.call("ncclMemFree", at)

@@ -14,7 +14,7 @@ from cudareduce.gpu.peer_memory import IpcMemory
 from cudareduce.problem.operators import reduction_of
 from cudareduce.results.record import LINKS, Record
 from cudareduce.several.arrays import Arrays, missing
-from cudareduce.several.carried import aligning
+from cudareduce.several.carried import aligning, judging
 from cudareduce.several.elements import stored, whole
 from cudareduce.several.engines import Stage, look_for_those_who_gave_up
 from cudareduce.several.links.ways import (
@@ -74,7 +74,7 @@ def _timed(
     ways += by_host(stage, backend, min(nbytes, _HOST_BYTES))
     size = stage.reduction.dtype.size
     watch = Stopwatch(stage, backend, aligning(stage))
-    with closing(Arrays(stage, backend, nbytes // size)) as arrays:
+    with closing(Arrays(stage, backend, nbytes // size, judging(stage))) as arrays:
         here = arrays.within(stage.windows)
         entrants = {
             way.name: Entrant(way.enqueue, here,
@@ -86,12 +86,12 @@ def _timed(
 
 
 def _record(stage: Stage, way: Way, batches: Sequence[Batch]) -> Record:
-    """What was measured of a way: of one of its parts, and where ranks are idle of those that are
-    not."""
+    """What was measured of a way: of one of its parts, and where ranks do not wait for each
+    other, without how far they are apart."""
     some = [
         replace(
             batch, times_us=tuple(us / way.parts for us in batch.times_us),
-            skews_us=tuple(0.0 if way.idle else skew / way.parts for skew in batch.skews_us),
+            skews_us=tuple(0.0 if way.apart else skew / way.parts for skew in batch.skews_us),
             loop_us=batch.loop_us / way.parts,
         )
         for batch in batches
@@ -99,7 +99,7 @@ def _record(stage: Stage, way: Way, batches: Sequence[Batch]) -> Record:
     record = taken(_plain(stage, way), some, way.nbytes)
     if way.parts > 1:  # latency, and no rate
         record = replace(record, batch=way.parts, gb_s=None, gb_s_low=None, gb_s_high=None)
-    return replace(record, skew_us=None) if way.idle else record
+    return replace(record, skew_us=None) if way.apart else record
 
 
 def _tried(stage: Stage, nbytes: int) -> list[Record]:

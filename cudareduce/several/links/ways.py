@@ -30,7 +30,8 @@ class Way:
     array is here then, if there is one, or a `judge` that says why what is here is wrong.
 
     A call moves `nbytes`, `parts` times one after the other, by so many `blocks` where that is
-    limited; where some ranks are `idle`, how far the ranks are apart tells nothing.
+    limited. Ranks are `apart` where some are idle or each is with its own host: that one took
+    longer tells nothing there.
     """
 
     engine: str
@@ -40,7 +41,7 @@ class Way:
     judge: Judge | None = None
     blocks: int | None = None
     parts: int = 1
-    idle: bool = False
+    apart: bool = False
 
     @property
     def name(self) -> str:
@@ -86,7 +87,7 @@ def by_flag(stage: Stage, rounds: int) -> Iterator[Way]:
 
     for program in helpers(stage, "flags.cu", "flag_ordered", "flag_relaxed"):
         yield Way(engine=program.entry.replace("_", ":"), nbytes=_FLAG_BYTES, judge=judge,
-                  enqueue=partial(enqueue, program), parts=2 * rounds, idle=True)  # fmt: skip
+                  enqueue=partial(enqueue, program), parts=2 * rounds, apart=True)  # fmt: skip
 
 
 def by_host(stage: Stage, backend: TimedBackend, nbytes: int) -> Iterator[Way]:
@@ -109,8 +110,10 @@ def by_host(stage: Stage, backend: TimedBackend, nbytes: int) -> Iterator[Way]:
         return None if np.array_equal(sent, back) else f"rank {rank}: a copy to its host is wrong"
 
     bring, take = partial(backend.copy_in, answer, held), partial(backend.copy_out, back, given)
-    yield Way(engine="copy:from_host", nbytes=nbytes, enqueue=lambda _: bring, judge=came)
-    yield Way(engine="copy:to_host", nbytes=nbytes, enqueue=lambda _: take, judge=went)
+    yield Way(engine="copy:from_host", nbytes=nbytes, enqueue=lambda _: bring, judge=came,
+              apart=True)  # fmt: skip
+    yield Way(engine="copy:to_host", nbytes=nbytes, enqueue=lambda _: take, judge=went,
+              apart=True)  # fmt: skip
 
 
 def _both(stage: Stage, kind: str, nbytes: int, enqueue: Enqueue) -> Iterator[Way]:
@@ -120,7 +123,7 @@ def _both(stage: Stage, kind: str, nbytes: int, enqueue: Enqueue) -> Iterator[Wa
     # who reads has it from the next; who is written to, from the one before, if that one writes
     has = busy if kind == "read" else rank % 2 == 1
     yield Way(engine=f"{kind}:one_way", nbytes=nbytes, enqueue=enqueue if busy else _nothing,
-              sender=sender if has else None, idle=True)  # fmt: skip
+              sender=sender if has else None, apart=True)  # fmt: skip
     yield Way(engine=f"{kind}:both", nbytes=nbytes, enqueue=enqueue, sender=sender)
 
 

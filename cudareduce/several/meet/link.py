@@ -35,7 +35,7 @@ class Link:
     values: list[Any] = field(default_factory=list)
     _sending: Lock = field(default_factory=Lock)
     ended: str = ""
-    _rest: bytes = b""
+    _rest: list[bytes] = field(default_factory=list)
 
     def send(self, **message: Any) -> None:
         """One line, from whichever thread. Raises RankLost if nobody is there, or takes it."""
@@ -64,7 +64,11 @@ class Link:
         if not data:
             raise RankLost(self.ended) if self.ended else self.lost("has ended")
         self.heard = time.monotonic()
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest.append(data)
+        if b"\n" not in data:  # a line of megabytes comes in many parts
+            return
+        *lines, rest = b"".join(self._rest).split(b"\n")
+        self._rest = [rest]
         for message in map(json.loads, lines):
             if "lost" in message:
                 self.ended = message["lost"]

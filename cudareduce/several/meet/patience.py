@@ -14,7 +14,9 @@ from threading import Timer
 from cudareduce.errors import EnvironmentProblem
 
 #: The longest that anything takes on sound machines, many times over, in s.
-LIMIT_S = 120.0
+LIMIT_S = 30.0
+#: What stands in the last words of a process that has waited too long.
+GAVE_UP = "has not ended within"
 _LIBRARY = "see what else runs on these GPUs, and what NCCL_DEBUG=INFO tells"
 
 
@@ -25,7 +27,7 @@ def patience(what: str, limit_s: float = LIMIT_S, next_step: str = _LIBRARY) -> 
 
     def end() -> None:
         print(
-            f"cudareduce: {what} has not ended within {limit_s:g} s: {next_step}",
+            f"cudareduce: {what} {GAVE_UP} {limit_s:g} s: {next_step}",
             file=sys.stderr, flush=True,
         )  # fmt: skip
         os._exit(EnvironmentProblem.exit_code)

@@ -14,13 +14,15 @@ from pathlib import Path
 
 from cudareduce.budget import Deadline
 from cudareduce.errors import worst_exit_code
+from cudareduce.several.meet.patience import GAVE_UP
 from cudareduce.several.meet.place import OWN
 from cudareduce.temporary import temporary_folder
 
 #: What a rank runs, before the words of the command line.
 PROGRAM = (sys.executable, "-m", "cudareduce")
-#: What ranks end with by themselves, and what a job that a deadline has ended.
-_OWN_CODES, OUT_OF_TIME = (0, 2, 3, 4, 5, 6), 4
+#: What ranks end with by themselves, what a job that a deadline has ended, and what a rank with an
+#: error of this program's own.
+_OWN_CODES, OUT_OF_TIME, _INTERNAL = (0, 2, 3, 4, 5, 6), 4, 70
 #: How long the others may go on when one has ended with an error, in s: they learn of it by
 #: themselves, unless they stand still; and when rank 0 has, which has told them.
 _GRACE_S, _TOLD_S = 12.0, 2.0
@@ -58,7 +60,7 @@ def start(
 def worst_of_ranks(codes: Sequence[int]) -> int:
     """The exit code of ranks that ended with these. One that no rank ends with by itself, as that
     of a signal, or Python's own, is a rank that is lost."""
-    ended = next((code for code in codes if code == 70 or code > 128), None)
+    ended = next((code for code in codes if code == _INTERNAL or code > 128), None)
     return ended or worst_exit_code({code if code in _OWN_CODES else 6 for code in codes})
 
 
@@ -83,10 +85,11 @@ def _errors(folder: Path, rank: int) -> Path:
 
 
 def _wait(ranks: Sequence[subprocess.Popen[bytes]], deadline: Deadline | None = None) -> None:
-    """Until all have ended, or some time after one has ended with an error, or the deadline."""
+    """Until all have ended, or some time after rank 0, which ends with all others, or any one with
+    an error, or the deadline."""
     until = inf if deadline is None else time.monotonic() + deadline.left_s
     while None in [process.poll() for process in ranks] and time.monotonic() < until:
-        if any(process.returncode for process in ranks):
+        if ranks[0].returncode == 0 or any(process.returncode for process in ranks):
             grace = _TOLD_S if ranks[0].returncode else _GRACE_S
             until = min(until, time.monotonic() + grace)
         time.sleep(_LOOK_S)
@@ -95,17 +98,23 @@ def _wait(ranks: Sequence[subprocess.Popen[bytes]], deadline: Deadline | None = 
 def _tell_crashes(
     ranks: Sequence[subprocess.Popen[bytes]], standing: Sequence[int], folder: Path
 ) -> None:
-    """What has become of ranks that a signal has ended, and what they have printed: they could tell
-    nobody else. Those that were still `standing` at the end were ended here."""
+    """What has become of ranks that a signal has ended, and what these have printed, and those that
+    had an internal error or waited too long: they could tell nobody else. Those that were still
+    `standing` at the end were ended here."""
     for rank, process in enumerate(ranks):
-        if process.returncode >= 0:
-            continue
-        with suppress(OSError):
-            lines = _errors(folder, rank).read_text(errors="replace").splitlines()
-            for line in lines[-_MOST_LINES:]:
+        text, code = _printed(folder, rank), process.returncode
+        if code < 0 or code == _INTERNAL or GAVE_UP in text:
+            for line in text.splitlines()[-_MOST_LINES:]:
                 print(f"rank {rank}: {line}", file=sys.stderr)
-        what = "stood still and was ended" if rank in standing else _ended_by(-process.returncode)
-        print(f"rank {rank} {what}", file=sys.stderr)
+        if code < 0:
+            what = "stood still and was ended" if rank in standing else _ended_by(-code)
+            print(f"rank {rank} {what}", file=sys.stderr)
+
+
+def _printed(folder: Path, rank: int) -> str:
+    with suppress(OSError):
+        return _errors(folder, rank).read_text(errors="replace")
+    return ""
 
 
 def _ended_by(number: int) -> str:
