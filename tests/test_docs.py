@@ -27,7 +27,7 @@ README = (ROOT / "README.md").read_text()
 @pytest.mark.parametrize(
     "name",
     ["README.md", "docs/publications.md", "docs/libraries.md", "docs/libraries-h100.md",
-     "docs/libraries-h200.md"],
+     "docs/libraries-h200.md", "docs/several.md", "docs/stream.md"],
 )  # fmt: skip
 def test_tables_are_those_of_the_results(cudareduce: Call, name: str) -> None:
     code, _, err = cudareduce("report", ROOT / name, "--check")

@@ -1,4 +1,5 @@
-"""What was timed beside libraries over many sizes: a row for each, a column for each size."""
+"""What was timed beside libraries over many sizes, and engines of collectives: a row for each, a
+column for each size."""
 
 from __future__ import annotations
 
@@ -19,15 +20,27 @@ _TABLES = {
     "ratios": ("speed-up, by rounds", "speedup"),
     "host": ("us of the host for a call", "host"),
 }
+#: And those of a collective, which holds them in one unit each.
+_OF_COLLECTIVES = {
+    "us": ("us of the slowest rank", "time"),
+    "busbw": ("busbw, GB/s", "busbw"),
+    "link": ("busbw, % of what writes reach both ways", "link"),
+    "loop": ("us of one of several back to back", "loop"),
+}
 _FASTEST = "the shortest time of each size stands out"
 
 
 def by_size(run: Run, one: str | None = None) -> list[Section]:
     """Tables for each reduction of a run with libraries: times, shares of the ceiling, ratios, the
-    host's times, and how much longer odd layouts take; or the `one` of that name. A run without
-    libraries is a UsageError, and so is a name that no table has."""
-    if one not in (None, *_TABLES):
-        raise UsageError(f"there is no table {one} by size: take one of {', '.join(_TABLES)}")
+    host's times, and how much longer odd layouts take; of a collective its times, rates and shares
+    of the link; or the `one` of that name. A run with neither is a UsageError, and so is a name
+    that no table has."""
+    together = [r for r in run.records if r.ranks and r.engine and r.time_us is not None]
+    known = _OF_COLLECTIVES if together else _TABLES
+    if one not in (None, *known):
+        raise UsageError(f"there is no table {one} by size: take one of {', '.join(known)}")
+    if together:
+        return list(_of_collectives(run, together, one))
     groups: dict[tuple[object, ...], list[Record]] = {}
     for r in run.records:
         if r.context:
@@ -36,6 +49,18 @@ def by_size(run: Run, one: str | None = None) -> list[Section]:
     if not groups:
         raise UsageError("this run was timed beside no library: name one of bench --peers")
     return [section for group in groups.values() for section in _tables(run, group, one)]
+
+
+def _of_collectives(run: Run, records: Sequence[Record], one: str | None) -> Iterator[Section]:
+    groups: dict[tuple[object, ...], list[Record]] = {}
+    for r in records:
+        groups.setdefault((r.kernel, r.op, r.dtype, r.ranks), []).append(r)
+    for (kernel, op, dtype, ranks), some in groups.items():
+        for name, (unit, column) in _OF_COLLECTIVES.items():
+            if one in (None, name):
+                title = f"{kernel} of {dtype}, {op}, {ranks} ranks, {unit}, {run.device.name}"
+                notes = [_FASTEST] if column == "time" else []
+                yield _matrix(title, some, _cell(column, some), notes, lambda r: r.engine or "")
 
 
 def _tables(run: Run, records: Sequence[Record], one: str | None) -> Iterator[Section]:
@@ -81,13 +106,14 @@ def _cell(column: str, records: Sequence[Record]) -> Callable[[Record], str]:
 
 
 def _matrix(
-    title: str, records: Sequence[Record], cell: Callable[[Record], str], notes: Sequence[str]
-) -> Section:
+    title: str, records: Sequence[Record], cell: Callable[[Record], str], notes: Sequence[str],
+    name: Callable[[Record], str] = label,
+) -> Section:  # fmt: skip
     sizes = sorted({r.aligned_n or r.n for r in records})
-    cells = {(label(r), r.aligned_n or r.n): cell(r) for r in records}
+    cells = {(name(r), r.aligned_n or r.n): cell(r) for r in records}
     rows = tuple(
-        (name, *(cells.get((name, n), DASH) for n in sizes))
-        for name in dict.fromkeys(map(label, records))
+        (each, *(cells.get((each, n), DASH) for n in sizes))
+        for each in dict.fromkeys(map(name, records))
     )
     return Section(title, ("", *map(short_size, sizes)), rows, tuple(notes))
 

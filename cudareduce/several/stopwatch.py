@@ -28,7 +28,8 @@ Enqueue = Callable[[int], Launch]
 #: whoever enqueues must wait.
 SAMPLES, IN_A_LOOP = 8, 16
 #: A sample whose ranks lie further apart than this, in us, and than this share of its time is no
-#: measurement of the engine.
+#: measurement of the engine. On two H100 ranks are 0.2 to 1 us apart, 15 of 570 with NCCL, and one
+#: that is late by 20 us between their common start and the first event 21.
 _SKEW_US, _SKEW = 4.0, 0.1
 
 

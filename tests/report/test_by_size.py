@@ -95,3 +95,19 @@ def test_each_timing_has_a_table_of_its_own() -> None:
     assert found[0] == by_size(RUN, "us")[0]
     assert [", cold, " in found[0].title, ", cold graph, " in found[1].title] == [True, True]
     assert found[1].rows == found[0].rows
+
+
+def test_engines_of_a_collective() -> None:
+    run = load(ROOT / "results" / "nvidia-h100" / "ranks-all-reduce.json")
+    us, busbw, link, loop = by_size(run)
+    assert us.title == (
+        "all-reduce of float32, sum, 2 ranks, us of the slowest rank, NVIDIA H100 80GB HBM3"
+    )
+    assert us.header[:3] == ("", "1", "2^10")
+    names = ["peer:one_shot", "peer:packets", "peer:two_shot", "peer:auto", "nccl", "nccl-symm"]
+    assert [row[0] for row in us.rows] == names
+    for k in range(1, len(us.header)):
+        assert [row[k].startswith("**") for row in us.rows].count(True) == 1
+    assert busbw.rows[1][-1] == link.rows[1][-1] == loop.rows[1][-1] == "-"  # too long for mail
+    with pytest.raises(UsageError, match="no table ratios by size: take one of us, busbw"):
+        by_size(run, "ratios")

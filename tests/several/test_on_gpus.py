@@ -117,9 +117,9 @@ def test_a_late_rank_is_no_part_of_the_time_and_shows_as_skew(tmp_path: Path) ->
     us = {name: median(us for b in some for us in b.times_us) for name, some in found.items()}
     skew = {name: median(s for b in some for s in b.skews_us) for name, some in found.items()}
     print(f"\nus {us}\nskew {skew}")  # for whoever runs it with -s
-    assert us["delay"] > 15
     assert us["before"] - us["plain"] < 1
-    assert skew["behind"] >= 0.9 * us["delay"]
+    assert skew["delay"] > 15
+    assert skew["behind"] >= 0.9 * skew["delay"]
     assert not any(batch.sound_us for batch in found["behind"])
 
 
@@ -127,7 +127,9 @@ def test_a_late_rank_is_no_part_of_the_time_and_shows_as_skew(tmp_path: Path) ->
 def test_five_per_cent_more_work_are_found(
     cudareduce: Callable[..., tuple[int, str, str]], tmp_path: Path, more: int, verdict: str
 ) -> None:
-    text = load_exchanges()["all_reduce_two_shot"].text
+    text = load_exchanges()["all_reduce_two_shot"].text.replace(
+        "all_reduce_two_shot", "all_reduce_mine"
+    )
     again = (
         f"    if ({more})\n"
         "    fold_tiles(in, begin, begin + (end - begin) / 20, [=](size_t p, Pack sum) {\n"
@@ -139,7 +141,7 @@ def test_five_per_cent_more_work_are_found(
         "    meet(flags, 2 * call + 1);", again + "    meet(flags, 2 * call + 1);"
     ))):  # fmt: skip
         (tmp_path / name).mkdir()
-        (tmp_path / name / "all_reduce_two_shot.cu").write_text(body)
+        (tmp_path / name / "all_reduce_mine.cu").write_text(body)
     code, out, err = cudareduce(
         "check", "all-reduce", "--base", tmp_path / "old", "--kernels", tmp_path / "new", "--n",
         ",".join(map(str, SIZES)), "--threshold", "2%", "--no-same-code", "--format", "json",

@@ -1,8 +1,10 @@
 // NCCL's all-reduce of float32 as nccl-tests measures it, without either tool: `nccl_loop N...` prints what
-// a call takes in us for each N, on two GPUs of this host by a process each.
+// a call takes in us for each N, launched by the host and then by graphs, on two GPUs by a process each.
 //
-// 5 calls to warm up; 20 calls back to back, each on the next piece of an array as long as the largest N;
-// the clock of the host, from a common start until all have ended; the mean over calls and ranks.
+// As all_reduce_perf does with -b N -e N: 5 calls to warm up, 20 calls back to back on the same array, the
+// clock of the host, from a common start until all have ended, the mean over calls and ranks; and with -G 10:
+// these 20 calls are a graph, which is launched 10 times. Short calls are over before the host has the next
+// one ready, so only graphs tell what they take on the GPU.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -12,7 +14,7 @@
 #include <unistd.h>
 #include <nccl.h>
 
-const int WARM = 5, CALLS = 20;
+const int WARM = 5, CALLS = 20, LAUNCHES = 10;
 
 static void checked(cudaError_t code)
 {
@@ -63,24 +65,37 @@ int main(int count, char **words)
     checked(cudaMalloc(&in, most * sizeof(float)));
     checked(cudaMalloc(&out, most * sizeof(float)));
     checked(cudaMemset(in, 0, most * sizeof(float)));
-    for (int word = 1; word < count; ++word) {
-        const size_t n = atoll(words[word]), pieces = most / n;
-        auto call = [&](int k) {
-            const size_t from = n * (k % pieces);
-            checked(ncclAllReduce(in + from, out + from, n, ncclFloat, ncclSum, members, stream));
-        };
-        for (int k = 0; k < WARM; ++k)
-            call(k);
+    // What `some`, done so many times, takes from a common start, the mean of both ranks.
+    auto timed = [&](int times, auto some) {
         checked(cudaStreamSynchronize(stream));
         exchanged(peer, 0);
         const auto begun = std::chrono::steady_clock::now();
-        for (int k = 0; k < CALLS; ++k)
-            call(k);
+        for (int k = 0; k < times; ++k)
+            some();
         checked(cudaStreamSynchronize(stream));
         const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - begun;
-        const double us = spent.count() / CALLS, other = exchanged(peer, us);
+        const double us = spent.count() / times;
+        return (us + exchanged(peer, us)) / 2;
+    };
+    for (int word = 1; word < count; ++word) {
+        const size_t n = atoll(words[word]);
+        auto call = [&] { checked(ncclAllReduce(in, out, n, ncclFloat, ncclSum, members, stream)); };
+        timed(WARM, call);
+        const double by_host = timed(CALLS, call);
+        cudaGraph_t graph;
+        cudaGraphExec_t ready;
+        checked(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+        for (int k = 0; k < CALLS; ++k)
+            call();
+        checked(cudaStreamEndCapture(stream, &graph));
+        checked(cudaGraphInstantiate(&ready, graph, 0));
+        auto launch = [&] { checked(cudaGraphLaunch(ready, stream)); };
+        timed(1, launch);
+        const double by_graph = timed(LAUNCHES, launch) / CALLS;
+        checked(cudaGraphExecDestroy(ready));
+        checked(cudaGraphDestroy(graph));
         if (rank == 0)
-            printf("%zu %.4f\n", n, (us + other) / 2);
+            printf("%zu %.4f %.4f\n", n, by_host, by_graph);
     }
     checked(ncclCommDestroy(members));
     int ended = 0;

@@ -1,6 +1,6 @@
 // An array that lies on several GPUs: what each GPU's kernel has for an answer is a partial. It is assigned
 // to a Spread, by one thread, as an answer would be, and so no kernel has a line more for it: the partial goes
-// to every rank's mail, those of all ranks are waited for, combined in their order, and the answer is stored.
+// to every other rank's mail, those of all ranks are waited for, combined in their order, and the answer is stored.
 //
 // Each word of a partial travels beside the number of its call, in one word that arrives whole: who sees the
 // number sees the value, and nothing else need be ordered. Calls are counted where the mail lies, and take
@@ -31,13 +31,13 @@ __device__ Acc exchange(Acc mine)
     unsigned bits[WORDS] = {};
     memcpy(bits, &mine, sizeof(Acc));
     for (unsigned r = 0; r < RANKS; r++)
-        for (unsigned w = 0; w < WORDS; w++)
+        for (unsigned w = 0; w < WORDS && r != RANK[0]; w++)
             Shared<Word>(at<Word>(r, box)[RANK[0] * WORDS + w])
                 .store(call << 32 | bits[w], cuda::std::memory_order_relaxed);
     stumble();
     Acc total = Op::identity();
     for (unsigned r = 0; r < RANKS; r++) {
-        for (unsigned w = 0; w < WORDS; w++) {
+        for (unsigned w = 0; w < WORDS && r != RANK[0]; w++) {
             Shared<Word> mail(at<Word>(RANK[0], box)[r * WORDS + w]);
             Word word = 0;
             wait(r, [&] {
@@ -48,6 +48,8 @@ __device__ Acc exchange(Acc mine)
         }
         Acc theirs;
         memcpy(&theirs, bits, sizeof(Acc));
+        if (r == RANK[0])
+            theirs = mine;
         total = r == 0 ? theirs : Op::combine(total, theirs);
     }
     return total;
