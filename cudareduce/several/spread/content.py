@@ -8,7 +8,7 @@ depends on: a rank that is left out or taken twice shows, and so does the input 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -39,34 +39,21 @@ class Content:
     turn: int
     nan_of: int | None = None
 
-    @cached_property
-    def _base(self) -> Array:
-        """What repeats itself, as int64."""
-        random = np.random.default_rng([11, self.turn])
-        op, signed = self.reduction.op.name, self.reduction.dtype.kind != "uint"
-        if op == "prod":
-            return random.choice([1, -1] if signed else [1], _PERIOD).astype(np.int64)
-        if op in ("sum", "mean"):
-            half = random.integers(0, _SMALL, _PERIOD // 2)
-            # so no partial sum leaves what a float32 has exactly, however long the array
-            other = -half if signed else half
-            return random.permutation(np.concatenate([half, other, [0]]))
-        low = _LARGE if "min" in op else self._least
-        return random.integers(low, low + _SMALL, _PERIOD)
+    @property
+    def _signed(self) -> bool:
+        return self.reduction.dtype.kind != "uint"
 
     @property
-    def _least(self) -> int:
-        """The least number of a maximum: all are below 0 where the type has such, as those of a
-        minimum are above, so that an identity of 0 shows."""
-        return 0 if self.reduction.dtype.kind == "uint" else -_LARGE
+    def _base(self) -> Array:
+        """What repeats itself, as int64."""
+        return _repeated(self.reduction.op.name, self._signed, self.turn)
 
     @cached_property
     def marks(self) -> dict[int, int]:
         """The places and values of marks; the winner of a search stands at the array's end once
         more, where it must lose."""
         found: dict[int, int] = {}
-        op = self.reduction.op.name
-        signed = self.reduction.dtype.kind != "uint"
+        op, signed = self.reduction.op.name, self._signed
         for rank in range(self.ranks):
             own = share(self.n, rank, self.ranks)
             turned = (rank + self.turn) % self.ranks
@@ -74,7 +61,7 @@ class Content:
             if "min" in op:
                 value = _LARGE + _SMALL - 1 - value
             elif "max" in op:
-                value += self._least
+                value += _least(signed)
             elif op == "prod":
                 value = -2 if signed and turned % 2 else 2
             found[own[(self.turn * 7919 + rank * 13) % len(own)]] = value
@@ -94,8 +81,12 @@ class Content:
     def of(self, rank: int) -> Array:
         """A rank's elements as they are stored."""
         own = share(self.n, rank, self.ranks)
-        base = stored(self._base, self.reduction.dtype)
-        values = np.resize(np.roll(base, -(own.start % _PERIOD)), len(own))
+        begin = own.start % _PERIOD
+        some = self._base[begin : begin + len(own)]
+        values = stored(some, self.reduction.dtype)
+        if len(some) < len(own):
+            whole = np.roll(stored(self._base, self.reduction.dtype), -begin)
+            values = np.resize(whole, len(own))
         for place, value in self.marks.items():
             if place in own:
                 written = np.nan if place == self.nan_at else value
@@ -134,6 +125,30 @@ class Content:
         for value in self.marks.values():
             product *= value
         return product
+
+
+@lru_cache(maxsize=8)
+def _repeated(op: str, signed: bool, turn: int) -> Array:
+    """The numbers of an operator in a turn, as int64; nobody writes to them."""
+    random = np.random.default_rng([11, turn])
+    if op == "prod":
+        base = random.choice([1, -1] if signed else [1], _PERIOD).astype(np.int64)
+    elif op in ("sum", "mean"):
+        half = random.integers(0, _SMALL, _PERIOD // 2)
+        # so no partial sum leaves what a float32 has exactly, however long the array
+        other = -half if signed else half
+        base = random.permutation(np.concatenate([half, other, [0]]))
+    else:
+        low = _LARGE if "min" in op else _least(signed)
+        base = random.integers(low, low + _SMALL, _PERIOD)
+    base.flags.writeable = False
+    return base
+
+
+def _least(signed: bool) -> int:
+    """The least number of a maximum: all are below 0 where the type has such, as those of a minimum
+    are above, so that an identity of 0 shows."""
+    return -_LARGE if signed else 0
 
 
 def _wrapped(value: int, kind: np.dtype[np.generic]) -> Array:
