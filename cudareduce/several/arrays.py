@@ -18,7 +18,8 @@ from cudareduce.several.windows import Part, Windows
 TURNS = 2
 #: Elements after which an input repeats itself: a prime, so no share begins where it does.
 _PERIOD = 1_048_583
-#: What judges: two words for each sample, threads of a block, and blocks that keep a GPU busy.
+#: What judges: bytes of two words for each sample, threads of a block, and blocks at most, which
+#: keep a GPU busy.
 _FOUND, _THREADS, _BLOCKS = 16, 512, 512
 
 
@@ -57,11 +58,12 @@ class Arrays:
 
     def keep(self, k: int, answer: Part) -> None:
         """Enqueue what judges its answer."""
-        mine, size = self._mine, self._stage.reduction.dtype.size
-        got = Part(answer.address + mine.start * size, (mine.stop - mine.start) * size)
-        words = [got, self._right[k % TURNS], mine.stop - mine.start, self._found[k]]
+        size, count = self._stage.reduction.dtype.size, self._mine.stop - self._mine.start
+        got = Part(answer.address + self._mine.start * size, count * size)
+        words = [got, self._right[k % TURNS], count, self._found[k]]
         self._backend.zero(self._found[k])
-        self._backend.launcher(self._judge, _BLOCKS, _THREADS, words)()
+        grid = max(1, min(-(-count // _THREADS), _BLOCKS))
+        self._backend.launcher(self._judge, grid, _THREADS, words)()
 
     def wrong(self) -> str | None:
         """Why the answer of a sample is wrong, if one is."""

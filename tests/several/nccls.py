@@ -4,7 +4,6 @@ the stream's handle points to, and calls of the library let it go on."""
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
 import subprocess
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from cudareduce.several.libraries.engines import wanted
 from cudareduce.several.meet.arrival import meet
 from cudareduce.several.meet.place import Place
 from cudareduce.several.trial import Trial, tried
+from cudareduce.verify.forking import fork_server
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 from tests.several import fake_torch
 
@@ -84,7 +84,7 @@ def _one(asked: Asked) -> list[Record]:
 def together(asked: Asked) -> list[Record]:
     """What all ranks find, which must be the same."""
     each = [replace(asked, rank=rank) for rank in range(asked.ranks)]
-    with ProcessPoolExecutor(asked.ranks, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(asked.ranks, fork_server()) as pool:
         first, *others = pool.map(_one, each)
     for other in others:
         assert [(r.engine, r.n, r.time_us, r.reason) for r in other] == [

@@ -3,7 +3,6 @@ simulated GPUs, whose clocks go on by what they are told that a launch costs."""
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from cudareduce.several.exchange import load_exchanges, of_collective
 from cudareduce.several.meet.arrival import meet
 from cudareduce.several.meet.place import Place
 from cudareduce.several.trial import Trial, steps_of, tried
+from cudareduce.verify.forking import fork_server
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 
 SIZES = (1000,)
@@ -55,7 +55,7 @@ def _one(asked: Asked) -> list[Record]:
 def together(asked: Asked, slow: Mapping[str, float] | None = None) -> list[Record]:
     """What two ranks find, of which the second is `slow` at something."""
     second = Asked(1, asked.folder, asked.kernels, slow or asked.factors)
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(2, fork_server()) as pool:
         first, other = pool.map(_one, (asked, second))
     assert [r.time_us for r in first] == [r.time_us for r in other]
     return first

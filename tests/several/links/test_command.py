@@ -95,7 +95,7 @@ def one_gpu(monkeypatch: pytest.MonkeyPatch, cache: Path, tmp_path: Path) -> Non
     for module in (command, ranks):
         monkeypatch.setattr(module, "gpu_count", lambda: 1)
     monkeypatch.setattr(ranks, "choose_backend", lambda *_: (BackendSpec("cuda"), ()))
-    monkeypatch.setattr(command, "open_backend", lambda spec: FakeGpu(tmp_path, threads=1))
+    monkeypatch.setattr(command, "open_backend", lambda spec: FakeGpu(cache, threads=1))
     monkeypatch.setattr(command, "name_and_address", lambda _: ("Fake GPU", "0000:19:00.0"))
     monkeypatch.setattr(command, "TIMED_BYTES", 2**16)
     files = partial(measured, allocate=lambda nbytes: FilePeerMemory(nbytes, tmp_path))

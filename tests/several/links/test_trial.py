@@ -3,7 +3,6 @@ clocks go on by what they are told that a copy or a launch costs."""
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from cudareduce.several.links.trial import measured, steps_of
 from cudareduce.several.meet.arrival import meet
 from cudareduce.several.meet.meeting import Meeting
 from cudareduce.several.meet.place import Place
+from cudareduce.verify.forking import fork_server
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 
 NBYTES, ROUNDS, THERE_AND_BACK = 2**16, 2, 8
@@ -72,7 +72,7 @@ def _one(asked: Asked) -> list[Record]:
 
 
 def together(*asked: Asked) -> list[Record]:
-    with ProcessPoolExecutor(len(asked), multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(len(asked), fork_server()) as pool:
         first, *others = pool.map(_one, asked)
     for other in others:
         assert [(r.engine, r.time_us, r.verdict) for r in first] == [

@@ -3,7 +3,6 @@ exchange are told, and times stand beside those of the shares alone."""
 
 from __future__ import annotations
 
-import multiprocessing
 import subprocess
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from cudareduce.several.meet.place import Place
 from cudareduce.several.spread import text
 from cudareduce.several.spread.records import SpreadRecorder
 from cudareduce.several.spread.trial import tried
+from cudareduce.verify.forking import fork_server
 from tests.fake_gpu import FilePeerMemory
 from tests.several.nccls import StreamGpu, compiled
 
@@ -81,7 +81,7 @@ def _one(asked: Asked) -> list[Record]:
 def together(folder: Path, **options: object) -> list[Record]:
     """What two ranks find, which is the same."""
     asked = [Asked(rank, folder, **options) for rank in range(2)]  # type: ignore[arg-type]
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(2, fork_server()) as pool:
         first, other = pool.map(_one, asked)
     assert [(r.engine, r.verdict) for r in first] == [(r.engine, r.verdict) for r in other]
     return first
