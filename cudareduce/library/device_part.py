@@ -16,6 +16,7 @@ from pathlib import Path
 from tree_sitter import Node
 
 from cudareduce.library.bare_calls import without_bare_calls
+from cudareduce.library.branches import without_dead_branches
 from cudareduce.library.expanded import Macro, expanded, macros_in
 from cudareduce.library.functors import Helpers, helpers_in
 from cudareduce.library.syntax import Function, Piece, pieces
@@ -87,6 +88,7 @@ def read_unit(
     path: Path, source: str, folders: Sequence[Path] = (), seen: set[Path] | None = None
 ) -> Unit:
     """A file with the headers beside it, or in one of these `folders`, each of them once."""
+    source = without_dead_branches(source, alone=seen is None)
     seen = set() if seen is None else seen
     macros = dict(_macros(path, source, folders, set()))
     data = without_bare_calls(expanded(source, macros)).encode(errors="replace")
