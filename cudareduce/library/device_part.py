@@ -18,6 +18,7 @@ from tree_sitter import Node
 from cudareduce.library.bare_calls import without_bare_calls
 from cudareduce.library.branches import without_dead_branches
 from cudareduce.library.expanded import Macro, expanded, macros_in
+from cudareduce.library.formulas import formulas_in
 from cudareduce.library.functors import Helpers, helpers_in
 from cudareduce.library.syntax import Function, Piece, pieces
 from cudareduce.problem.parsing import text
@@ -77,6 +78,11 @@ class Unit:
     def helpers(self) -> Helpers:
         """What its kernels combine with."""
         return helpers_in(self.all())
+
+    @cached_property
+    def formulas(self) -> Mapping[str, Macro]:
+        """What its short functions and macros make of what they are given."""
+        return formulas_in(self.all())
 
     def kernels(self) -> list[Function]:
         """Its `__global__` functions."""

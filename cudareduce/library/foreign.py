@@ -225,6 +225,7 @@ def _adopted(
     call = called(path, function, given, known, says.arguments, unit.helpers)
     name, ops, finds = function.name, ops_named(function, call.chosen), places_named(function, call)
     dtypes, partials, mapped = computes(path, function, call, says, finds=bool(finds))
+    own_maps = () if finds else maps_formed(function, call, unit.formulas, dtypes, partials)
     device = _device(unit, name, call)
     sizes = [max(DTYPES[kind].size for kind in (read, partials or read)) for read in dtypes]
     launch = launch_of(unit, host, function, call, says, given, later, device, sizes)
@@ -256,7 +257,7 @@ def _adopted(
         asks=_asks(call, launch),
         constants=constants(unit, name),
         most=most(call.count.type) if call.count else None,
-        map=mapped, other_maps=() if finds else maps_formed(function, call, dtypes, partials),
+        map=mapped, other_maps=own_maps,
         in_place=call.answers_in_place or overwrites(function.body, call.read.name),
         guessed=_guessed(says, call), columns=call.columns,
     )  # fmt: skip
