@@ -138,6 +138,13 @@ def bound(reduction: Reduction, depth: int, ref: Reference, exact: bool) -> Arra
     return np.where(np.isfinite(limit), limit, 0).astype(float)
 
 
+def most_bounded(reduction: Reduction) -> int:
+    """The most elements, a power of two, of which a bound means something in whatever order they
+    are combined, each rounded once itself."""
+    most = _BOUND_LIMIT / reduction.acc.epsilon if reduction.acc.kind == "float" else 2.0**62
+    return 1 << int(most).bit_length() - 1
+
+
 def _out_of_range(reduction: Reduction, size: Array) -> bool:
     """Whether an answer of this size, which the wider type holds, is too small or too large for the
     accumulator: what a kernel makes of it depends on its order."""
