@@ -22,12 +22,6 @@ _LONGEST_FIELD = 40
 #: What wraps a value without changing it.
 _WRAPS = frozenset(["parenthesized_expression", "cast_expression"])
 _COMPARES = frozenset(["<", "<=", ">", ">=", "==", "!="])
-_LOOPS = frozenset(["for_statement", "while_statement", "do_statement", "goto_statement"])
-#: Functions that know nothing but what they are given.
-_OF_ONE_THREAD = frozenset(
-    ["pow", "powf", "fabs", "fabsf", "abs", "exp", "expf", "log", "logf", "sqrt", "sqrtf", "tanh",
-     "tanhf", "min", "max", "fmin", "fmax", "fminf", "fmaxf", "float", "int"]
-)  # fmt: skip
 #: What sets a variable, and where the variable and its value stand.
 _SETS = {
     "init_declarator": ("declarator", "value"), "assignment_expression": ("left", "right"),
@@ -88,15 +82,6 @@ class Body:
                 left += self._origins.get(word, ())
         return frozenset(found)
 
-    def combines(self) -> bool:
-        """Whether anything in it can bring values of several elements together: a loop, memory
-        that threads share, or a function that is called."""
-        return any(
-            node.type in _LOOPS or text(node) == "__shared__"
-            or (node.type == "call_expression" and text(node.children[0]) not in _OF_ONE_THREAD)
-            for node in self._nodes
-        )  # fmt: skip
-
     def factors(self, name: str) -> list[frozenset[str]]:
         """The words behind what a variable is multiplied by; but for shares, which are divided
         again."""
@@ -136,6 +121,12 @@ class Body:
         if any("threadIdx.x" in w for w in indices) and not any("blockIdx.x" in w for w in indices):
             return "threads"
         return "grid" if indices else ""
+
+    def follows(self, name: str, words: frozenset[str]) -> bool | None:
+        """Whether a place behind a pointer hangs on one of these words, as far as indices stand
+        there; None if none does."""
+        indices = self._indices.get(name, ())
+        return any(self.behind(node) & words for node in indices) if indices else None
 
     @cached_property
     def _origins(self) -> dict[str, set[str]]:

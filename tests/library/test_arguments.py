@@ -15,7 +15,7 @@ from cudareduce.library.room import Room
 
 
 def adopted(parameters: str, body: str = "", *said: str, before: str = "") -> Adopted:
-    text = f"{before}\n__global__ void k({parameters}) {{ {body} }}"
+    text = f"{before}\n__global__ void k({parameters}) {{ {body} together(); }}"
     return adopt(Path("theirs.cu"), text, Guesses(arguments=tuple(map(read_argument, said))))
 
 
@@ -139,8 +139,6 @@ def test_what_finds_a_row_tells_how_many_blocks(row: str, grid: str) -> None:
         ("const int *a, int *b, int rows, int cols",
          "int r = blockIdx.y * blockDim.y + threadIdx.y; if (r < rows) b[r] = a[r * cols];",
          "finds its row by blocks of two dimensions"),
-        ("const int *a, int *b, int n", "int k = blockIdx.x * 256 + threadIdx.x; b[k] = abs(a[k]);",
-         "k combines nothing, so it is no reduction: --entry picks others"),
         (", ".join(f"int n{k}" for k in range(101)), "", "has more than 100 parameters"),
     ],
 )  # fmt: skip
@@ -149,6 +147,12 @@ def test_what_is_not_understood(parameters: str, body: str, words: str) -> None:
         assert words in refused(parameters, body)
     else:
         assert "counts with " in gets(parameters, body)
+
+
+def test_who_combines_nothing_is_refused() -> None:
+    text = "__global__ void k(const int *a, int *b) { int i = threadIdx.x; b[i] = abs(a[i]); }"
+    with pytest.raises(UsageError, match="k combines nothing, so it is no reduction"):
+        adopt(Path("theirs.cu"), text, Guesses())
 
 
 def test_a_row_is_counted_in_the_second_dimension_of_a_grid() -> None:
