@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
@@ -29,6 +29,10 @@ _SIGNS: dict[str, Callable[[int, int], int]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le,
     ">=": operator.ge, "+": operator.add, "-": operator.sub, "*": operator.mul,
 }  # fmt: skip
+
+
+#: Names with the words that they stand for, or None where it is not known whether they do.
+Defined = Mapping[str, str | None]
 
 
 class _Unclear(Exception):
@@ -149,12 +153,13 @@ class _Reader:
         return sign == "&&"
 
 
-def without_dead_branches(source: str, *, alone: bool) -> str:
-    """A text whose lines are empty where its conditions leave them out; `alone` says that no file
-    includes it, which might define something."""
-    if "#" not in source or not re.search(r"^\s*#\s*if", source, re.MULTILINE):
-        return source
-    reader = _Reader(whole=alone and not _OWN_HEADER.search(source))
+def live_lines(source: str, before: Defined | None = None) -> tuple[str, Defined]:
+    """A text whose lines are empty where its conditions leave them out, and what it has defined in
+    the end; `before` is what a file that includes it has."""
+    if "#" not in source:
+        return source, before or {}
+    whole = before is None and not _OWN_HEADER.search(source)
+    reader = _Reader(whole, dict(before or {}))
     kept, said = [], ""
     for line in source.split("\n"):
         said = said.removesuffix("\\") + line if said else line
@@ -169,7 +174,7 @@ def without_dead_branches(source: str, *, alone: bool) -> str:
             live = live if found[1] in ("define", "undef") else _stays(reader, outer, live)
         said = ""
         kept.append("" if live is False else line)
-    return "\n".join(kept)
+    return "\n".join(kept), reader.defined
 
 
 def _stays(reader: _Reader, outer: int, live: bool | None) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tree_sitter import Node
 
 from cudareduce.library.bare_calls import without_bare_calls
-from cudareduce.library.branches import without_dead_branches
+from cudareduce.library.branches import Defined, live_lines
 from cudareduce.library.expanded import Macro, expanded, macros_in
 from cudareduce.library.formulas import formulas_in
 from cudareduce.library.functors import Helpers, helpers_in
@@ -40,6 +40,13 @@ _DEVICE_HEADERS = frozenset(
      "type_traits", "utility", "cub/cub.cuh", "cub/block/block_reduce.cuh",
      "cub/warp/warp_reduce.cuh"]
 )  # fmt: skip
+
+
+#: Headers that others of CUDA bring along, by what people use of them.
+_BROUGHT = {
+    "cub": "cub/cub.cuh", "half": "cuda_fp16.h", "__half": "cuda_fp16.h", "half2": "cuda_fp16.h",
+    "__nv_bfloat16": "cuda_bf16.h", "nv_bfloat16": "cuda_bf16.h", "__nv_bfloat162": "cuda_bf16.h",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -91,10 +98,12 @@ class Unit:
 
 
 def read_unit(
-    path: Path, source: str, folders: Sequence[Path] = (), seen: set[Path] | None = None
-) -> Unit:
-    """A file with the headers beside it, or in one of these `folders`, each of them once."""
-    source = without_dead_branches(source, alone=seen is None)
+    path: Path, source: str, folders: Sequence[Path] = (), seen: set[Path] | None = None,
+    before: Defined | None = None,
+) -> Unit:  # fmt: skip
+    """A file with the headers beside it, or in one of these `folders`, each of them once; `before`
+    is what the file has defined that includes it."""
+    source, defined = live_lines(source, before)
     seen = set() if seen is None else seen
     macros = dict(_macros(path, source, folders, set()))
     data = without_bare_calls(expanded(source, macros)).encode(errors="replace")
@@ -113,7 +122,7 @@ def read_unit(
             seen.add(beside)
             with suppress(OSError):
                 text_of = beside.read_text(errors="replace")
-                included[piece.node.start_byte] = read_unit(beside, text_of, folders, seen)
+                included[piece.node.start_byte] = read_unit(beside, text_of, folders, seen, defined)
     return Unit(path, data, found, included)
 
 
@@ -142,10 +151,13 @@ def device_part(
     left_out = {id(piece) for piece in found if piece.defines and piece.defines <= {*without}}
     reached = _reached(found, kernel, frozenset(named)) - left_out
     own = _rendered(unit, reached)
-    # Thrust and others bring it along.
-    unsaid = "cub" not in unit.names and "<cub/" not in own
-    uses = unsaid and any("cub" in piece.uses for piece in found if id(piece) in reached)
-    return f'#include <cub/cub.cuh>\n#line 1 "{unit.path}"\n{own}' if uses else own
+    uses = {name for piece in found if id(piece) in reached for name in piece.uses}
+    brought = [
+        header for name, header in _BROUGHT.items()
+        if name in uses and name not in unit.names and f"<{header.partition('.')[0]}" not in own
+    ]  # fmt: skip
+    included = "".join(f"#include <{header}>\n" for header in dict.fromkeys(brought))
+    return f'{included}#line 1 "{unit.path}"\n{own}' if included else own
 
 
 def names_reached(unit: Unit, kernel: str) -> frozenset[str]:

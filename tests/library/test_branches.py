@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudareduce.library.branches import without_dead_branches
+from cudareduce.library.branches import live_lines
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,19 @@ from cudareduce.library.branches import without_dead_branches
     ],
 )  # fmt: skip
 def test_lines_that_no_condition_leaves_out(source: str, kept: str) -> None:
-    left = without_dead_branches(source, alone=True)
+    left = live_lines(source)[0]
     assert left.count("\n") == source.count("\n")
     assert "".join(line for line in left.split("\n") if line in ("A", "B", "C")) == kept
 
 
 def test_what_a_header_does_not_define_may_be_defined_before_it() -> None:
     source = "#ifdef NOBODY\nA\n#endif\n#if 0\nB\n#endif"
-    assert without_dead_branches(source, alone=False) == source.replace("\nB\n", "\n\n")
+    assert live_lines(source, {})[0] == source.replace("\nB\n", "\n\n")
+
+
+def test_a_header_knows_what_the_file_before_it_defines() -> None:
+    _, defined = live_lines("#define WIDE\n#if 0\n#define NARROW\n#endif")
+    assert live_lines("#ifdef WIDE\nA\n#else\nB\n#endif", defined)[0] == (
+        "#ifdef WIDE\nA\n#else\n\n#endif"
+    )
+    assert "A" in live_lines("#ifdef NARROW\nA\n#endif", defined)[0]
