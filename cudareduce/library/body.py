@@ -8,7 +8,7 @@ from itertools import islice
 
 from tree_sitter import Node
 
-from cudareduce.library.syntax import converts, pieces
+from cudareduce.library.syntax import converts
 from cudareduce.problem.parsing import every, parsed, text
 
 #: So many words of a value tell where it comes from; whoever nests values in values, as no person
@@ -68,7 +68,7 @@ class Body:
         return (
             bool(places)
             and (rows or not self.each(name))
-            and all(text(place.children[1]) != "=" for place in places)
+            and all(text(place.children[1]) != "=" or _adds(place) for place in places)
         )
 
     def behind(self, node: Node) -> frozenset[str]:
@@ -86,6 +86,12 @@ class Body:
         """The words behind what a variable is multiplied by; but for shares, which are divided
         again."""
         return [self.behind(node) for node in self._products.get(name, ())]
+
+    def always_times(self, name: str) -> frozenset[str]:
+        """What a variable is multiplied by wherever it stands; "" is among them for what is no
+        name, or where it stands otherwise."""
+        places = [n for n in self._nodes if n.type == "identifier" and text(n) == name]
+        return frozenset(_other_factor(place) for place in places) or frozenset([""])
 
     def beside(self, name: str) -> list[frozenset[str]]:
         """The words behind what is added to products of a variable."""
@@ -221,6 +227,24 @@ def _leaves(node: Node) -> Iterator[str]:
             yield text(one)
 
 
+def _adds(place: Node) -> bool:
+    """Whether a place is set to a sum that it is a part of itself."""
+    left, right = map(place.child_by_field_name, ("left", "right"))
+    while right is not None and right.type in (*_WRAPS, "call_expression"):
+        right = right.named_children[-1] if right.named_children else None
+        right = right.named_children[0] if right and right.type == "argument_list" else right
+    sides = right.named_children if right is not None and _operator(right) == "+" else []
+    return left is not None and text(left) in (text(_inner(side)) for side in sides)
+
+
+def _other_factor(place: Node) -> str:
+    """The name that another one is multiplied by there; empty if there is none."""
+    product = place.parent
+    if product is None or _operator(product) != "*":
+        return ""
+    return next((_bare(side) for side in product.named_children if side != place), "")
+
+
 def _bases(target: Node) -> tuple[str, ...]:
     """The names that an expression may be a place of, as `out` in `*(out + 1)` and in `out[1].x`;
     none that only tell which place."""
@@ -262,29 +286,3 @@ def _operator(node: Node) -> str:
     """The sign of an operation on two values; empty if it is none."""
     sign = node.child_by_field_name("operator") if node.type == "binary_expression" else None
     return sign.type if sign is not None else ""
-
-
-def goes_on(code: str) -> bool:
-    """Whether a kernel in a text counts on in a loop up to one of its parameters, and so means to
-    take elements beyond its first tile."""
-    for piece in pieces(code.encode(errors="replace")):
-        if "__global__" not in piece.words or piece.function is None:
-            continue
-        given = {words.split()[-1].strip("*&") for words in piece.function.parameters if words}
-        if any(_counts_up(node, given) for node in every(piece.node)):
-            return True
-    return False
-
-
-def _counts_up(loop: Node, limits: set[str]) -> bool:
-    """Whether a loop ends at one of these names, and adds to something until then."""
-    condition = loop.child_by_field_name("condition")
-    if loop.type not in ("for_statement", "while_statement", "do_statement") or condition is None:
-        return False
-    update = loop.child_by_field_name("update") or loop
-    adds = any(
-        (node.type == "assignment_expression" and text(node.children[1]) == "+=")
-        or (node.type == "update_expression" and "++" in text(node))
-        for node in every(update)
-    )
-    return adds and not limits.isdisjoint(text(n) for n in every(condition))

@@ -14,6 +14,7 @@ from cudareduce.library.combining import reads
 from cudareduce.library.elements import bytes_of
 from cudareduce.library.functors import Helpers
 from cudareduce.library.header import Finish, RowGrid
+from cudareduce.library.matrix import is_distance
 from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.refused import why_no_reduction
 from cudareduce.library.room import Room
@@ -189,7 +190,8 @@ def _gets(
     gets = {p.name: said[p.name] for p in parameters if p.name in said}
     gets |= guessed(parameters, gets, body)
     values = (p.name for p in parameters if not (p.stars or p.refers or p.odd))
-    gets |= {name: str(own[name]) for name in values if name not in gets and name in own}
+    known = (name for name in values if name not in gets and name in own)
+    gets |= {name: str(own[name]) for name in known if not is_distance(body, name)}
     shown = f"{path}: {function.name}({', '.join(function.parameters)}) cannot be called"
     open_ = {name: what for name, what in said.items() if not what.isdigit()}
     counts = [name for name, what in guessed(parameters, open_, body).items() if what == "n"]

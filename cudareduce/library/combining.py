@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from cudareduce.library.syntax import converts
+from cudareduce.library.syntax import converts, pieces
 from cudareduce.problem.parsing import every, parsed, text
 
 _LOOPS = frozenset(["for_statement", "while_statement", "do_statement"])
@@ -117,3 +117,29 @@ def _only_changed(node: Node) -> bool:
 
 def _names(node: Node) -> set[str]:
     return {text(one) for one in every(node) if one.type == "identifier"}
+
+
+def goes_on(code: str) -> bool:
+    """Whether a kernel in a text counts on in a loop up to one of its parameters, and so means to
+    take elements beyond its first tile."""
+    for piece in pieces(code.encode(errors="replace")):
+        if "__global__" not in piece.words or piece.function is None:
+            continue
+        given = {words.split()[-1].strip("*&") for words in piece.function.parameters if words}
+        if any(_counts_up(node, given) for node in every(piece.node)):
+            return True
+    return False
+
+
+def _counts_up(loop: Node, limits: set[str]) -> bool:
+    """Whether a loop ends at one of these names, and adds to something until then."""
+    condition = loop.child_by_field_name("condition")
+    if loop.type not in ("for_statement", "while_statement", "do_statement") or condition is None:
+        return False
+    update = loop.child_by_field_name("update") or loop
+    adds = any(
+        (node.type == "assignment_expression" and text(node.children[1]) == "+=")
+        or (node.type == "update_expression" and "++" in text(node))
+        for node in every(update)
+    )
+    return adds and not limits.isdisjoint(text(n) for n in every(condition))

@@ -45,7 +45,10 @@ _SHAPE = ("block", "items", "grid")
 
 #: What a whole number may be that is not understood: what scales or shifts nothing, how many
 #: elements, rows or turns of a block there are, how many elements a block takes.
-_VALUES = ("1", "0", "n", "rows", "(n + BLOCK - 1) / BLOCK", "BLOCK")
+_HALF = "n / 2"
+_VALUES = ("1", "0", "n", "rows", "(n + BLOCK - 1) / BLOCK", "BLOCK", _HALF)
+#: The same of what is true or not.
+_TRUTHS = ("false", "true")
 
 #: Of so many kernels it is said why they are left out.
 _MOST_REFUSED = 5
@@ -161,8 +164,9 @@ def _meant(
     what was assumed; None if it is something else that is not."""
     if len(row) > 1 or not isinstance(error, NotUnderstood) or not error.parameter:
         return None
+    types = {p.name: p.type for p in map(read_parameter, row[0][0].parameters)}
     found = []
-    for value in _VALUES:
+    for value in _TRUTHS if types.get(error.parameter) == "bool" else _VALUES:
         with suppress(UsageError):
             found.append(_with_value(unit, host, row, says, error.parameter, value, alone=alone))
     kernels = tuple(kernel for kernel, _ in found)
@@ -187,9 +191,10 @@ def _with_value(
     """A kernel with what a parameter of it gets, and what else was assumed."""
     function, given = row[0]
     more = (*says.arguments, Argument(function.name, name, value))
-    kernel, assumed = _adopted(
-        unit, host, function, given, replace(says, arguments=more), (), alone=alone
-    )
+    # Who reads two elements half of them apart takes two.
+    items = 2 if value == _HALF and says.items is None else says.items
+    told = replace(says, arguments=more, items=items)
+    kernel, assumed = _adopted(unit, host, function, given, told, (), alone=alone)
     return replace(kernel, change=f"{name}={value}"), assumed
 
 

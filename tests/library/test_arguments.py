@@ -127,8 +127,8 @@ def test_what_finds_a_row_tells_how_many_blocks(row: str, grid: str) -> None:
 @pytest.mark.parametrize(
     ("parameters", "body", "words"),
     [
-        ("const int *a, int *b, int n, bool mean", "*b = *a;", "what mean gets; say it, as in "
-         "--arg mean=false"),
+        ("const int *a, int *b, int n, float mean", "*b = *a;", "what mean gets; say it, as in "
+         "--arg mean=1.0f"),
         ("const int *a, const long *c, int *b, int n", "*b = *a * *c;", "as in --arg c=in2"),
         ("const int *a, int *b, int *last, int n", "*b = *a; *last = 0;", "--arg last=out2"),
         ("const int *a, int *b, Shape s", "*b = *a;", "as in --arg s={}"),
@@ -147,6 +147,16 @@ def test_what_is_not_understood(parameters: str, body: str, words: str) -> None:
         assert words in refused(parameters, body)
     else:
         assert "counts with " in gets(parameters, body)
+
+
+def test_what_is_true_or_not_is_tried() -> None:
+    (kernel,) = adopted("const int *a, int *b, int n, bool mean", "*b = *a;").kernels
+    assert [one.change for one in kernel.meant] == ["mean=false", "mean=true"]
+
+
+def test_counts_that_only_stand_together_are_one() -> None:
+    body = "for (int k = threadIdx.x; k < s * t; k += 32) b[0] += a[k];"
+    assert gets("const int *a, int *b, int s, int t", body).endswith("counts with t, s=1")
 
 
 def test_who_combines_nothing_is_refused() -> None:
