@@ -230,11 +230,14 @@ def _leaves(node: Node) -> Iterator[str]:
 def _adds(place: Node) -> bool:
     """Whether a place is set to a sum that it is a part of itself."""
     left, right = map(place.child_by_field_name, ("left", "right"))
-    while right is not None and right.type in (*_WRAPS, "call_expression"):
-        right = right.named_children[-1] if right.named_children else None
-        right = right.named_children[0] if right and right.type == "argument_list" else right
-    sides = right.named_children if right is not None and _operator(right) == "+" else []
-    return left is not None and text(left) in (text(_inner(side)) for side in sides)
+    sides = [right] if right is not None else []
+    for side in sides:
+        inner = _inner(side)
+        call = inner.type == "call_expression" and converts(inner)
+        given = inner.child_by_field_name("arguments") if call else None
+        sides += given.named_children if given else []
+        sides += inner.named_children if _operator(inner) == "+" else []
+    return left is not None and text(left) in (text(_inner(side)) for side in sides[1:])
 
 
 def _other_factor(place: Node) -> str:

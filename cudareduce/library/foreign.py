@@ -28,12 +28,12 @@ from cudareduce.library.elements import most
 from cudareduce.library.entry_point import with_entry_point
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import BLOCKS, Finish
-from cudareduce.library.host_code import HostCode, host_code, of_kernel
+from cudareduce.library.host_code import HostCall, HostCode, host_code, of_kernel
 from cudareduce.library.in_place import overwrites
 from cudareduce.library.kernel import Adopt, Kernel
 from cudareduce.library.launch_guess import Launch, launch_of
 from cudareduce.library.outside import places_in
-from cudareduce.library.own_launch import own_template, own_values
+from cudareduce.library.own_launch import launched_again, own_template, own_values
 from cudareduce.library.parameters import read_parameter
 from cudareduce.library.room import Room
 from cudareduce.library.syntax import Function, names_in
@@ -264,7 +264,7 @@ def _adopted(
         most=most(call.count.type) if call.count else None,
         map=mapped, other_maps=own_maps,
         in_place=call.answers_in_place or overwrites(function.body, call.read.name),
-        guessed=_guessed(says, call), columns=call.columns,
+        guessed=_guessed(says, call, launches), columns=call.columns,
     )  # fmt: skip
     return kernel, assumption(kernel, call, launch.known_from, later, unit.missing)
 
@@ -291,9 +291,10 @@ def _asks(call: Call, launch: Launch) -> Condition:
     return Condition(most=most, most_rows=rows, square=call.square)
 
 
-def _guessed(says: Guesses, call: Call) -> tuple[str, ...]:
+def _guessed(says: Guesses, call: Call, launches: Sequence[HostCall]) -> tuple[str, ...]:
     """The options that nobody has said anything with, as far as they matter."""
-    # Of a launch into an array of the file it is known how far that goes.
-    settled = _SHAPE if places_in(call.outside) else ()
+    # How far an array of the file goes is known, and who goes on with its partials maps none.
+    again = ("map",) if launched_again(launches, call.places) else ()
+    settled = (*again, *(_SHAPE if places_in(call.outside) else ()))
     names = tuple(k for k in _OPTIONS if getattr(says, k) is None and k not in settled)
     return (*names, "arg") if call.said and not says.arguments else names

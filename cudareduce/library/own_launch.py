@@ -118,6 +118,12 @@ def own_launch(
     return _agreed([_said(call, count, reached, later, block, size_of) for call in first])
 
 
+def launched_again(calls: Sequence[HostCall], places: tuple[int, int | None, int | None]) -> bool:
+    """Whether a file launches a kernel on what that has written itself."""
+    read, write, _ = places
+    return any(_goes_on(call, calls, read, write) for call in calls)
+
+
 def _goes_on(call: HostCall, calls: Sequence[HostCall], read: int, write: int | None) -> bool:
     """Whether a launch reads what another launch in the same function writes."""
     source = text(call.arguments[read])

@@ -15,5 +15,5 @@ __global__ void bias(float *sums, const float *out, int batches, int steps, int 
         sum += out[k * width + column];
     sum = cg::reduce(warp, sum, cg::plus<float>{});
     if (warp.thread_rank() == 0)
-        sums[column] = sums[column] + sum;
+        sums[column] = (float)sums[column] + sum + 0.0f;
 }
