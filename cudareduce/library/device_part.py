@@ -29,7 +29,10 @@ _CONSTANT = frozenset(["__constant__", "__shared__", "__managed__", "const", "co
 #: Lines of the preprocessor stay, since other lines depend on them.
 _STAYS = frozenset(["preproc_def", "preproc_function_def", "preproc_call"])
 #: Where headers of one's own are looked for, from the folder of the file that includes them.
-_FOLDERS = (".", "include", "inc", "common", "..", "../include", "../inc", "../common", "../utils")
+_FOLDERS = (
+    ".", "include", "includes", "inc", "common", "..", "../include", "../includes", "../inc",
+    "../common", "../utils",
+)  # fmt: skip
 
 #: Headers that both nvcc and the emulator have; what else a file includes served its host code.
 _DEVICE_HEADERS = frozenset(
