@@ -38,6 +38,11 @@ def combines(code: str) -> bool:
     )  # fmt: skip
 
 
+def works_alone(code: str) -> bool:
+    """Whether threads share nothing: no memory, and no function that is called."""
+    return not any(text(node) == "__shared__" or _calls(node) for node in every(parsed(code)))
+
+
 def adds_up(code: str, name: str) -> bool:
     """Whether what is behind a pointer is changed to something that it is a part of."""
     for node in every(parsed(code)):

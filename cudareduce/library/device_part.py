@@ -55,12 +55,14 @@ _BROUGHT = {
 @dataclass(frozen=True)
 class Unit:
     """A file as it was read: its pieces, and what its lines of `#include` stand for, by their
-    places: another file, or the name of a header that is nowhere."""
+    places: another file, or the name of a header that is nowhere. It `hides` its kernels where
+    its own conditions leave out all of them."""
 
     path: Path
     data: bytes
     pieces: tuple[Piece, ...]
     included: Mapping[int, Unit | str] = field(default_factory=dict)
+    hides: bool = False
 
     def all(self) -> Iterator[Piece]:
         """The pieces of this file and of those that it includes, in order."""
@@ -106,7 +108,7 @@ def read_unit(
 ) -> Unit:  # fmt: skip
     """A file with the headers beside it, or in one of these `folders`, each of them once; `before`
     is what the file has defined that includes it."""
-    source, defined = live_lines(source, before)
+    whole, (source, defined) = source, live_lines(source, before)
     seen = set() if seen is None else seen
     macros = dict(_macros(path, source, folders, set()))
     data = without_bare_calls(expanded(source, macros)).encode(errors="replace")
@@ -126,7 +128,8 @@ def read_unit(
             with suppress(OSError):
                 text_of = beside.read_text(errors="replace")
                 included[piece.node.start_byte] = read_unit(beside, text_of, folders, seen, defined)
-    return Unit(path, data, found, included)
+    hides = "__global__" in whole and "__global__" not in source
+    return Unit(path, data, found, included, hides)
 
 
 def _macros(

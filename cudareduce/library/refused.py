@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cudareduce.library.body import Body
-from cudareduce.library.combining import adds_up, combines
+from cudareduce.library.combining import adds_up, combines, works_alone
 from cudareduce.library.header import RowGrid
 from cudareduce.library.parameters import Parameter
 from cudareduce.library.syntax import Function
@@ -26,6 +26,12 @@ def why_no_reduction(
         alone = "threadIdx.x" in body.words and not adds_up(function.body, write.name)
         own = rows or alone or body.each(write.name) == "threads"
         return "combines nothing, so it is no reduction" if own else None
+    apart = body.each(write.name) == "threads" and "gridDim.x" in body.words
+    if not rows and read != write and apart and works_alone(function.body):
+        return (
+            f"leaves in {write.name} what each thread has made of its elements, which nobody "
+            "combines, and is not understood"
+        )
     chosen = read != write and body.follows(write.name, frozenset([read.name]))
     if chosen and body.atomics(write.name):
         return (
