@@ -139,9 +139,13 @@ def bound(reduction: Reduction, depth: int, ref: Reference, exact: bool) -> Arra
 
 
 def most_bounded(reduction: Reduction) -> int:
-    """The most elements, a power of two, of which a bound means something in whatever order they
-    are combined, each rounded once itself."""
-    most = _BOUND_LIMIT / reduction.acc.epsilon if reduction.acc.kind == "float" else 2.0**62
+    """The most elements, a power of two, each rounded once itself, of which a bound means something
+    in whatever order they are combined: it is less than half of what one of them makes of a sum. Of
+    shares of a mean powers of two tell that, which are not rounded."""
+    if reduction.acc.kind != "float":
+        return 1 << 62
+    shares = reduction.op.name == "mean"
+    most = _BOUND_LIMIT / reduction.acc.epsilon if shares else reduction.acc.epsilon**-0.5
     return 1 << int(most).bit_length() - 1
 
 

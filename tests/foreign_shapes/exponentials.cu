@@ -1,4 +1,4 @@
-// expected: right  if: it has at most 65536 elements  shape: values that are rounded one by one are added up
+// expected: right  if: it has at most 2048 elements  shape: values that are rounded one by one are added up
 __global__ void exponentials(const float *in, float *out, int n)
 {
     float mine = 0.0f;
