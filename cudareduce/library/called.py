@@ -16,7 +16,7 @@ from cudareduce.library.functors import Helpers
 from cudareduce.library.header import Finish, RowGrid
 from cudareduce.library.matrix import is_distance
 from cudareduce.library.parameters import Parameter, read_parameter
-from cudareduce.library.refused import why_no_reduction
+from cudareduce.library.refused import Roles, why_no_reduction
 from cudareduce.library.room import Room
 from cudareduce.library.row_index import PLANE, is_upright, read_rows, takes_turns
 from cudareduce.library.syntax import Function, names_in
@@ -131,9 +131,7 @@ def called(
         path, function, body, count, by_what.get("rows"), lengths, many="rows" in told
     )  # fmt: skip
     rows = found.grid
-    why_not = why_no_reduction(function, body, (read, other, write), rows)
-    if why_not:
-        raise UsageError(f"{path}: {function.name} {why_not}: --entry picks others")
+    _check_reduces(path, function, body, (read, other, write), rows)
     given_to = parameters[: len(function.parameters)]
     rooms, words = _words(function, given_to, gets)
     zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
@@ -165,6 +163,15 @@ def _check_named(path: Path, function: Function, given: str) -> None:
         )
     if given and not function.template:
         raise UsageError(f"{path}: {function.name} is no template: say --entry {function.name}")
+
+
+def _check_reduces(
+    path: Path, function: Function, body: Body, roles: Roles, rows: RowGrid | None
+) -> None:
+    """A UsageError if it is no reduction."""
+    why_not = why_no_reduction(function, body, roles, rows)
+    if why_not:
+        raise UsageError(f"{path}: {function.name} {why_not}: --entry picks others")
 
 
 def _words(
