@@ -21,10 +21,11 @@ from cudareduce.library.condition import Nan
 from cudareduce.library.foreign import FOLDED, asking
 from cudareduce.library.header import Grid, GridRule
 from cudareduce.library.kernel import Kernel
+from cudareduce.problem.reference import most_bounded
 from cudareduce.progress import say
 from cudareduce.verify.far import far_net
 from cudareduce.verify.shapes import condition_nets, tile_of
-from cudareduce.verify.verdict import Verdict
+from cudareduce.verify.verdict import UNDECIDED, Verdict
 
 #: Tiles of which the elements may have to be whole multiples: unrolled loops, loads of 16 bytes.
 _TILES = 8
@@ -53,8 +54,12 @@ def conditioned(
     session: Session, verdicts: Mapping[Case, Verdict], *, quiet: bool
 ) -> dict[Case, Case]:
     """Cases that failed, with the condition on which they seem to be right; none of those for
-    which there is none that a user may be asked to see to."""
-    found = {}
+    which there is none that a user may be asked to see to. Those of which no input decides far
+    out, with as many elements as one does."""
+    found = {
+        case: _asking(case, most=most_bounded(case.reduction))
+        for case, verdict in verdicts.items() if is_undecided(case, verdict)
+    }  # fmt: skip
     left = [case for case, verdict in verdicts.items() if _is_guessed(session, case, verdict)]
     deadline = budget(_FOUND_S)
     for k, case in enumerate(left):
@@ -83,8 +88,17 @@ def joined(
             found = f"else {verdicts[case].reason.partition('; ')[0]}"
             reason = f"{found}; {stands.reason}" if stands.reason else found
             mended[other] = replace(stands, reason=reason)
+        if is_undecided(case, verdicts[case]) and stands and stands.outcome == "pass":
+            mended[other] = replace(stands, reason=f"beyond them {UNDECIDED}")
     left = {case: verdict for case, verdict in verdicts.items() if case not in better}
     return with_reach(session, left) | mended
+
+
+def is_undecided(case: Case, verdict: Verdict) -> bool:
+    """Whether no input decides of a case that is a guess where it has many elements, since what it
+    makes of each is rounded."""
+    open_ = verdict.outcome == "skip" and UNDECIDED in verdict.reason
+    return open_ and case.kernel.guessed is not None and not (case.asks.most or case.asks.sizes)
 
 
 def _is_guessed(session: Session, case: Case, verdict: Verdict) -> bool:

@@ -12,8 +12,8 @@ from cudareduce.bench.session import Session
 from cudareduce.bench.tries import budget
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
-from cudareduce.library.body import goes_on
 from cudareduce.library.combined import bits_in, ops_in
+from cudareduce.library.combining import goes_on
 from cudareduce.library.foreign import finish_once
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.mapped import maps_in
@@ -56,16 +56,17 @@ def _given(session: Session, choice: Choice, quiet: bool) -> Choice | None:
     meant, understood = choice.kernel.meant, not choice.kernel.change
     if not meant or (understood and _is_right(session, choice) is not False):
         return choice
-    for asking in (None, asking_most, _asking_most):
-        for kernel in meant:
-            second = replace(choice, kernel=kernel)
-            if _is_right(session, second, asking):
-                say(
-                    f"{kernel.path}: nobody says what {kernel.change.partition('=')[0]} is, and "
-                    f"{kernel.id} is {_TRY} right with {kernel.change}: --arg says which",
-                    quiet,
-                )
-                return second
+    other = [_in_block(kernel, block) for kernel in meant for block in kernel.other_blocks]
+    tried = [(k, asking) for asking in (None, asking_most, _asking_most) for k in meant]
+    for kernel, asking in (*tried, *((k, None) for k in other)):
+        second = replace(choice, kernel=kernel)
+        if _is_right(session, second, asking):
+            say(
+                f"{kernel.path}: nobody says what {kernel.change.partition('=')[0]} is, and "
+                f"{kernel.id} is {_TRY} right with {kernel.change}: --arg says which",
+                quiet,
+            )
+            return second
     return choice if understood else None
 
 

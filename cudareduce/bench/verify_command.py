@@ -9,7 +9,7 @@ from time import monotonic
 from cudareduce.backends import never_timed
 from cudareduce.bench.cases import Cases, cases, why_left_out
 from cudareduce.bench.command import strict_codes, verdict_codes
-from cudareduce.bench.conditions import conditioned, joined
+from cudareduce.bench.conditions import conditioned, is_undecided, joined
 from cudareduce.bench.group import Group
 from cudareduce.bench.guesses import settled
 from cudareduce.bench.races import with_races
@@ -144,7 +144,8 @@ def _answers(
 def _on_conditions(session: Session, answers: _Answers, request: VerifyRequest) -> _Answers:
     """The answers, those that are right on some condition with the verdict on that."""
     group = answers.group
-    if group.interrupted or all(v.outcome != "fail" for v in group.verdicts.values()):
+    open_ = any(v.outcome == "fail" or is_undecided(c, v) for c, v in group.verdicts.items())
+    if group.interrupted or not open_:
         return answers
     try:
         group = replace(group, verdicts=with_races(session, group.verdicts))

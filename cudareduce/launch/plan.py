@@ -15,6 +15,7 @@ from cudareduce.launch.fixed_warps import fixed_warps
 from cudareduce.launch.order import claimed
 from cudareduce.launch.prelude import Stage, Unit, stage_of
 from cudareduce.launch.tree import Tree
+from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import Reduction
 
@@ -101,6 +102,13 @@ class Plan:
     def zeroed(self) -> tuple[str, ...]:
         """The scratch buffers that are cleared when the first pass starts."""
         return tuple(room.name for room in self.kernel.rooms if room.zeroed and self.passes)
+
+    @property
+    def shares(self) -> bool:
+        """Whether its threads add up shares of a mean, which are rounded before they are added, but
+        for those of a power of two."""
+        mean = self.problem.reduction.op.name == "mean" and self.kernel.finish in UNORDERED
+        return mean and bool(self.problem.n & (self.problem.n - 1))
 
     @property
     def units(self) -> tuple[Unit, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from cudareduce.errors import UsageError
 from cudareduce.library.body import Body
 from cudareduce.library.elements import bytes_of
-from cudareduce.library.matrix import columns_of, is_tile, strides
+from cudareduce.library.matrix import columns_of, counting, is_tile, strides
 from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.room import EACH, Each, Room
 from cudareduce.library.syntax import Function
@@ -194,9 +194,9 @@ def _input(pointers: Sequence[Parameter]) -> Parameter:
 
 
 def is_whole(parameter: Parameter) -> bool:
-    """Whether it is the value of a whole number."""
+    """Whether it is the value of a whole number, or of a truth."""
     return not (parameter.stars or parameter.refers or parameter.odd) and (
-        _INTEGERS.match(parameter.type) is not None
+        parameter.type == "bool" or _INTEGERS.match(parameter.type) is not None
     )
 
 
@@ -223,7 +223,9 @@ def _of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> d
             what = "ITEMS"
         if what is not None:
             found[p.name] = what
-    counts = [p.name for p in integers if p.name not in found]
+    left_over = [p.name for p in integers if p.name not in found]
+    counts, ones = counting(body, left_over, COUNT)
+    found |= dict.fromkeys(ones, "1")
     taken = set(given.values())
     fixed = any(what.isdigit() for what in given.values())
     columns = None if taken & {"n", "rows"} else columns_of(body, counts)

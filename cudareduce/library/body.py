@@ -8,7 +8,7 @@ from itertools import islice
 
 from tree_sitter import Node
 
-from cudareduce.library.syntax import converts, pieces
+from cudareduce.library.syntax import converts
 from cudareduce.problem.parsing import every, parsed, text
 
 #: So many words of a value tell where it comes from; whoever nests values in values, as no person
@@ -22,12 +22,6 @@ _LONGEST_FIELD = 40
 #: What wraps a value without changing it.
 _WRAPS = frozenset(["parenthesized_expression", "cast_expression"])
 _COMPARES = frozenset(["<", "<=", ">", ">=", "==", "!="])
-_LOOPS = frozenset(["for_statement", "while_statement", "do_statement", "goto_statement"])
-#: Functions that know nothing but what they are given.
-_OF_ONE_THREAD = frozenset(
-    ["pow", "powf", "fabs", "fabsf", "abs", "exp", "expf", "log", "logf", "sqrt", "sqrtf", "tanh",
-     "tanhf", "min", "max", "fmin", "fmax", "fminf", "fmaxf", "float", "int"]
-)  # fmt: skip
 #: What sets a variable, and where the variable and its value stand.
 _SETS = {
     "init_declarator": ("declarator", "value"), "assignment_expression": ("left", "right"),
@@ -74,7 +68,7 @@ class Body:
         return (
             bool(places)
             and (rows or not self.each(name))
-            and all(text(place.children[1]) != "=" for place in places)
+            and all(text(place.children[1]) != "=" or _adds(place) for place in places)
         )
 
     def behind(self, node: Node) -> frozenset[str]:
@@ -88,19 +82,16 @@ class Body:
                 left += self._origins.get(word, ())
         return frozenset(found)
 
-    def combines(self) -> bool:
-        """Whether anything in it can bring values of several elements together: a loop, memory
-        that threads share, or a function that is called."""
-        return any(
-            node.type in _LOOPS or text(node) == "__shared__"
-            or (node.type == "call_expression" and text(node.children[0]) not in _OF_ONE_THREAD)
-            for node in self._nodes
-        )  # fmt: skip
-
     def factors(self, name: str) -> list[frozenset[str]]:
         """The words behind what a variable is multiplied by; but for shares, which are divided
         again."""
         return [self.behind(node) for node in self._products.get(name, ())]
+
+    def always_times(self, name: str) -> frozenset[str]:
+        """What a variable is multiplied by wherever it stands; "" is among them for what is no
+        name, or where it stands otherwise."""
+        places = [n for n in self._nodes if n.type == "identifier" and text(n) == name]
+        return frozenset(_other_factor(place) for place in places) or frozenset([""])
 
     def beside(self, name: str) -> list[frozenset[str]]:
         """The words behind what is added to products of a variable."""
@@ -136,6 +127,12 @@ class Body:
         if any("threadIdx.x" in w for w in indices) and not any("blockIdx.x" in w for w in indices):
             return "threads"
         return "grid" if indices else ""
+
+    def follows(self, name: str, words: frozenset[str]) -> bool | None:
+        """Whether a place behind a pointer hangs on one of these words, as far as indices stand
+        there; None if none does."""
+        indices = self._indices.get(name, ())
+        return any(self.behind(node) & words for node in indices) if indices else None
 
     @cached_property
     def _origins(self) -> dict[str, set[str]]:
@@ -230,6 +227,27 @@ def _leaves(node: Node) -> Iterator[str]:
             yield text(one)
 
 
+def _adds(place: Node) -> bool:
+    """Whether a place is set to a sum that it is a part of itself."""
+    left, right = map(place.child_by_field_name, ("left", "right"))
+    sides = [right] if right is not None else []
+    for side in sides:
+        inner = _inner(side)
+        call = inner.type == "call_expression" and converts(inner)
+        given = inner.child_by_field_name("arguments") if call else None
+        sides += given.named_children if given else []
+        sides += inner.named_children if _operator(inner) == "+" else []
+    return left is not None and text(left) in (text(_inner(side)) for side in sides[1:])
+
+
+def _other_factor(place: Node) -> str:
+    """The name that another one is multiplied by there; empty if there is none."""
+    product = place.parent
+    if product is None or _operator(product) != "*":
+        return ""
+    return next((_bare(side) for side in product.named_children if side != place), "")
+
+
 def _bases(target: Node) -> tuple[str, ...]:
     """The names that an expression may be a place of, as `out` in `*(out + 1)` and in `out[1].x`;
     none that only tell which place."""
@@ -271,29 +289,3 @@ def _operator(node: Node) -> str:
     """The sign of an operation on two values; empty if it is none."""
     sign = node.child_by_field_name("operator") if node.type == "binary_expression" else None
     return sign.type if sign is not None else ""
-
-
-def goes_on(code: str) -> bool:
-    """Whether a kernel in a text counts on in a loop up to one of its parameters, and so means to
-    take elements beyond its first tile."""
-    for piece in pieces(code.encode(errors="replace")):
-        if "__global__" not in piece.words or piece.function is None:
-            continue
-        given = {words.split()[-1].strip("*&") for words in piece.function.parameters if words}
-        if any(_counts_up(node, given) for node in every(piece.node)):
-            return True
-    return False
-
-
-def _counts_up(loop: Node, limits: set[str]) -> bool:
-    """Whether a loop ends at one of these names, and adds to something until then."""
-    condition = loop.child_by_field_name("condition")
-    if loop.type not in ("for_statement", "while_statement", "do_statement") or condition is None:
-        return False
-    update = loop.child_by_field_name("update") or loop
-    adds = any(
-        (node.type == "assignment_expression" and text(node.children[1]) == "+=")
-        or (node.type == "update_expression" and "++" in text(node))
-        for node in every(update)
-    )
-    return adds and not limits.isdisjoint(text(n) for n in every(condition))

@@ -10,10 +10,13 @@ from pathlib import Path
 from cudareduce.errors import NotUnderstood, UsageError
 from cudareduce.library.arguments import COUNT, ROWS, Argument, guessed, is_whole, locks, room_of
 from cudareduce.library.body import Body
+from cudareduce.library.combining import reads
 from cudareduce.library.elements import bytes_of
 from cudareduce.library.functors import Helpers
 from cudareduce.library.header import Finish, RowGrid
+from cudareduce.library.matrix import is_distance
 from cudareduce.library.parameters import Parameter, read_parameter
+from cudareduce.library.refused import Roles, why_no_reduction
 from cudareduce.library.room import Room
 from cudareduce.library.row_index import PLANE, is_upright, read_rows, takes_turns
 from cudareduce.library.syntax import Function, names_in
@@ -128,7 +131,7 @@ def called(
         path, function, body, count, by_what.get("rows"), lengths, many="rows" in told
     )  # fmt: skip
     rows = found.grid
-    _check(path, function, body, write, rows)
+    _check_reduces(path, function, body, (read, other, write), rows)
     given_to = parameters[: len(function.parameters)]
     rooms, words = _words(function, given_to, gets)
     zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
@@ -162,14 +165,13 @@ def _check_named(path: Path, function: Function, given: str) -> None:
         raise UsageError(f"{path}: {function.name} is no template: say --entry {function.name}")
 
 
-def _check(
-    path: Path, function: Function, body: Body, write: Parameter, rows: RowGrid | None
+def _check_reduces(
+    path: Path, function: Function, body: Body, roles: Roles, rows: RowGrid | None
 ) -> None:
-    """A UsageError if it is no reduction, since each thread writes what it makes of its own."""
-    if not rows and body.each(write.name) == "threads" and not body.combines():
-        raise UsageError(
-            f"{path}: {function.name} combines nothing, so it is no reduction: --entry picks others"
-        )
+    """A UsageError if it is no reduction."""
+    why_not = why_no_reduction(function, body, roles, rows)
+    if why_not:
+        raise UsageError(f"{path}: {function.name} {why_not}: --entry picks others")
 
 
 def _words(
@@ -195,7 +197,8 @@ def _gets(
     gets = {p.name: said[p.name] for p in parameters if p.name in said}
     gets |= guessed(parameters, gets, body)
     values = (p.name for p in parameters if not (p.stars or p.refers or p.odd))
-    gets |= {name: str(own[name]) for name in values if name not in gets and name in own}
+    known = (name for name in values if name not in gets and name in own)
+    gets |= {name: str(own[name]) for name in known if not is_distance(body, name)}
     shown = f"{path}: {function.name}({', '.join(function.parameters)}) cannot be called"
     open_ = {name: what for name, what in said.items() if not what.isdigit()}
     counts = [name for name, what in guessed(parameters, open_, body).items() if what == "n"]
@@ -220,6 +223,8 @@ def _gets(
         )
     pointers = [p for p in parameters if p.points or p.refers]
     in_place = [gets[p.name] for p in pointers] == ["in"] and pointers[0].writes
+    if in_place and pointers[0].name not in said and not reads(function.body, pointers[0].name):
+        raise UsageError(f"{shown}: it reads nothing that it is given: give the file a header")
     for what, does in (("in", "reads"), ("out", "writes")):
         if what not in gets.values() and not (in_place and what == "out"):
             raise UsageError(

@@ -57,6 +57,11 @@ def rows(
     """The kernels that are named, in chains and alone; without a name the chains that the file
     launches itself, and what is in none of them. Raises UsageError for a name that is none."""
     path, found = unit.path, _kernels(unit, host.constants)
+    if unit.hides:
+        raise UsageError(
+            f"{path}: its own conditions (#if, #ifdef) leave out every __global__ function: define "
+            "what one of them asks for at its top"
+        )
     if entries or named_chains:
         for words in named_chains:
             yield _choose(path, found, links_of(path, words))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.library.called import Call
 from cudareduce.library.elements import read_dtypes, written_dtype
+from cudareduce.library.expanded import Macro, expanded
 from cudareduce.library.formed import formed
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.in_place import keeps_partials
@@ -58,9 +59,11 @@ def _map(path: Path, function: Function, call: Call, says: Guesses) -> Map | Non
 
 
 def maps_formed(
-    function: Function, call: Call, dtypes: Sequence[str], partials: str | None
-) -> tuple[Map, ...]:
-    """What a kernel may make of elements instead, as its text forms it."""
+    function: Function, call: Call, formulas: Mapping[str, Macro], dtypes: Sequence[str],
+    partials: str | None,
+) -> tuple[Map, ...]:  # fmt: skip
+    """What a kernel may make of elements instead, as its text forms it, with the formulas of its
+    file."""
     read, written = DTYPES[dtypes[0]], DTYPES.get(partials or "", DTYPES[dtypes[0]])
     narrow = len(dtypes) == 1 and read.kind == written.kind == "int" and read.size < written.size
     pairs = (words.partition("=") for words in call.said)
@@ -68,4 +71,6 @@ def maps_formed(
         name: value for name, _, value in pairs if value.replace(".", "").rstrip("f").isdigit()
     }
     other = call.other.name if call.other else ""
-    return formed(function.body, call.read.name, other, known, read.cpp if narrow else "")
+    count = call.count.name if call.count else ""
+    body = expanded(function.body, formulas)
+    return formed(body, call.read.name, other, known, read.cpp if narrow else "", count)

@@ -16,7 +16,9 @@ from pathlib import Path
 from tree_sitter import Node
 
 from cudareduce.library.bare_calls import without_bare_calls
+from cudareduce.library.branches import Defined, live_lines
 from cudareduce.library.expanded import Macro, expanded, macros_in
+from cudareduce.library.formulas import formulas_in
 from cudareduce.library.functors import Helpers, helpers_in
 from cudareduce.library.syntax import Function, Piece, pieces
 from cudareduce.problem.parsing import text
@@ -27,7 +29,10 @@ _CONSTANT = frozenset(["__constant__", "__shared__", "__managed__", "const", "co
 #: Lines of the preprocessor stay, since other lines depend on them.
 _STAYS = frozenset(["preproc_def", "preproc_function_def", "preproc_call"])
 #: Where headers of one's own are looked for, from the folder of the file that includes them.
-_FOLDERS = (".", "include", "inc", "common", "..", "../include", "../inc", "../common", "../utils")
+_FOLDERS = (
+    ".", "include", "includes", "inc", "common", "..", "../include", "../includes", "../inc",
+    "../common", "../utils",
+)  # fmt: skip
 
 #: Headers that both nvcc and the emulator have; what else a file includes served its host code.
 _DEVICE_HEADERS = frozenset(
@@ -40,15 +45,24 @@ _DEVICE_HEADERS = frozenset(
 )  # fmt: skip
 
 
+#: Headers that others of CUDA bring along, by what people use of them.
+_BROUGHT = {
+    "cub": "cub/cub.cuh", "half": "cuda_fp16.h", "__half": "cuda_fp16.h", "half2": "cuda_fp16.h",
+    "__nv_bfloat16": "cuda_bf16.h", "nv_bfloat16": "cuda_bf16.h", "__nv_bfloat162": "cuda_bf16.h",
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Unit:
     """A file as it was read: its pieces, and what its lines of `#include` stand for, by their
-    places: another file, or the name of a header that is nowhere."""
+    places: another file, or the name of a header that is nowhere. It `hides` its kernels where
+    its own conditions leave out all of them."""
 
     path: Path
     data: bytes
     pieces: tuple[Piece, ...]
     included: Mapping[int, Unit | str] = field(default_factory=dict)
+    hides: bool = False
 
     def all(self) -> Iterator[Piece]:
         """The pieces of this file and of those that it includes, in order."""
@@ -77,6 +91,11 @@ class Unit:
         """What its kernels combine with."""
         return helpers_in(self.all())
 
+    @cached_property
+    def formulas(self) -> Mapping[str, Macro]:
+        """What its short functions and macros make of what they are given."""
+        return formulas_in(self.all())
+
     def kernels(self) -> list[Function]:
         """Its `__global__` functions."""
         found = (piece for piece in self.all() if "__global__" in piece.words)
@@ -84,9 +103,12 @@ class Unit:
 
 
 def read_unit(
-    path: Path, source: str, folders: Sequence[Path] = (), seen: set[Path] | None = None
-) -> Unit:
-    """A file with the headers beside it, or in one of these `folders`, each of them once."""
+    path: Path, source: str, folders: Sequence[Path] = (), seen: set[Path] | None = None,
+    before: Defined | None = None,
+) -> Unit:  # fmt: skip
+    """A file with the headers beside it, or in one of these `folders`, each of them once; `before`
+    is what the file has defined that includes it."""
+    whole, (source, defined) = source, live_lines(source, before)
     seen = set() if seen is None else seen
     macros = dict(_macros(path, source, folders, set()))
     data = without_bare_calls(expanded(source, macros)).encode(errors="replace")
@@ -105,8 +127,9 @@ def read_unit(
             seen.add(beside)
             with suppress(OSError):
                 text_of = beside.read_text(errors="replace")
-                included[piece.node.start_byte] = read_unit(beside, text_of, folders, seen)
-    return Unit(path, data, found, included)
+                included[piece.node.start_byte] = read_unit(beside, text_of, folders, seen, defined)
+    hides = "__global__" in whole and "__global__" not in source
+    return Unit(path, data, found, included, hides)
 
 
 def _macros(
@@ -134,10 +157,13 @@ def device_part(
     left_out = {id(piece) for piece in found if piece.defines and piece.defines <= {*without}}
     reached = _reached(found, kernel, frozenset(named)) - left_out
     own = _rendered(unit, reached)
-    # Thrust and others bring it along.
-    unsaid = "cub" not in unit.names and "<cub/" not in own
-    uses = unsaid and any("cub" in piece.uses for piece in found if id(piece) in reached)
-    return f'#include <cub/cub.cuh>\n#line 1 "{unit.path}"\n{own}' if uses else own
+    uses = {name for piece in found if id(piece) in reached for name in piece.uses}
+    brought = [
+        header for name, header in _BROUGHT.items()
+        if name in uses and name not in unit.names and f"<{header.partition('.')[0]}" not in own
+    ]  # fmt: skip
+    included = "".join(f"#include <{header}>\n" for header in dict.fromkeys(brought))
+    return f'{included}#line 1 "{unit.path}"\n{own}' if included else own
 
 
 def names_reached(unit: Unit, kernel: str) -> frozenset[str]:

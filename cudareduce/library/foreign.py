@@ -28,12 +28,12 @@ from cudareduce.library.elements import most
 from cudareduce.library.entry_point import with_entry_point
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import BLOCKS, Finish
-from cudareduce.library.host_code import HostCode, host_code, of_kernel
+from cudareduce.library.host_code import HostCall, HostCode, host_code, of_kernel
 from cudareduce.library.in_place import overwrites
 from cudareduce.library.kernel import Adopt, Kernel
 from cudareduce.library.launch_guess import Launch, launch_of
 from cudareduce.library.outside import places_in
-from cudareduce.library.own_launch import own_template, own_values
+from cudareduce.library.own_launch import launched_again, own_template, own_values
 from cudareduce.library.parameters import read_parameter
 from cudareduce.library.room import Room
 from cudareduce.library.syntax import Function, names_in
@@ -45,7 +45,10 @@ _SHAPE = ("block", "items", "grid")
 
 #: What a whole number may be that is not understood: what scales or shifts nothing, how many
 #: elements, rows or turns of a block there are, how many elements a block takes.
-_VALUES = ("1", "0", "n", "rows", "(n + BLOCK - 1) / BLOCK", "BLOCK")
+_HALF = "n / 2"
+_VALUES = ("1", "0", "n", "rows", "(n + BLOCK - 1) / BLOCK", "BLOCK", _HALF)
+#: The same of what is true or not.
+_TRUTHS = ("false", "true")
 
 #: Of so many kernels it is said why they are left out.
 _MOST_REFUSED = 5
@@ -161,8 +164,9 @@ def _meant(
     what was assumed; None if it is something else that is not."""
     if len(row) > 1 or not isinstance(error, NotUnderstood) or not error.parameter:
         return None
+    types = {p.name: p.type for p in map(read_parameter, row[0][0].parameters)}
     found = []
-    for value in _VALUES:
+    for value in _TRUTHS if types.get(error.parameter) == "bool" else _VALUES:
         with suppress(UsageError):
             found.append(_with_value(unit, host, row, says, error.parameter, value, alone=alone))
     kernels = tuple(kernel for kernel, _ in found)
@@ -187,9 +191,10 @@ def _with_value(
     """A kernel with what a parameter of it gets, and what else was assumed."""
     function, given = row[0]
     more = (*says.arguments, Argument(function.name, name, value))
-    kernel, assumed = _adopted(
-        unit, host, function, given, replace(says, arguments=more), (), alone=alone
-    )
+    # Who reads two elements half of them apart takes two.
+    items = 2 if value == _HALF and says.items is None else says.items
+    told = replace(says, arguments=more, items=items)
+    kernel, assumed = _adopted(unit, host, function, given, told, (), alone=alone)
     return replace(kernel, change=f"{name}={value}"), assumed
 
 
@@ -225,6 +230,7 @@ def _adopted(
     call = called(path, function, given, known, says.arguments, unit.helpers)
     name, ops, finds = function.name, ops_named(function, call.chosen), places_named(function, call)
     dtypes, partials, mapped = computes(path, function, call, says, finds=bool(finds))
+    own_maps = () if finds else maps_formed(function, call, unit.formulas, dtypes, partials)
     device = _device(unit, name, call)
     sizes = [max(DTYPES[kind].size for kind in (read, partials or read)) for read in dtypes]
     launch = launch_of(unit, host, function, call, says, given, later, device, sizes)
@@ -256,9 +262,9 @@ def _adopted(
         asks=_asks(call, launch),
         constants=constants(unit, name),
         most=most(call.count.type) if call.count else None,
-        map=mapped, other_maps=() if finds else maps_formed(function, call, dtypes, partials),
+        map=mapped, other_maps=own_maps,
         in_place=call.answers_in_place or overwrites(function.body, call.read.name),
-        guessed=_guessed(says, call), columns=call.columns,
+        guessed=_guessed(says, call, launches), columns=call.columns,
     )  # fmt: skip
     return kernel, assumption(kernel, call, launch.known_from, later, unit.missing)
 
@@ -285,9 +291,10 @@ def _asks(call: Call, launch: Launch) -> Condition:
     return Condition(most=most, most_rows=rows, square=call.square)
 
 
-def _guessed(says: Guesses, call: Call) -> tuple[str, ...]:
+def _guessed(says: Guesses, call: Call, launches: Sequence[HostCall]) -> tuple[str, ...]:
     """The options that nobody has said anything with, as far as they matter."""
-    # Of a launch into an array of the file it is known how far that goes.
-    settled = _SHAPE if places_in(call.outside) else ()
+    # How far an array of the file goes is known, and who goes on with its partials maps none.
+    again = ("map",) if launched_again(launches, call.places) else ()
+    settled = (*again, *(_SHAPE if places_in(call.outside) else ()))
     names = tuple(k for k in _OPTIONS if getattr(says, k) is None and k not in settled)
     return (*names, "arg") if call.said and not says.arguments else names

@@ -38,14 +38,16 @@ class _Unclear(Exception):
 
 
 def formed(
-    body: str, read: str, other: str = "", known: Mapping[str, str] = _NOTHING, wraps: str = ""
-) -> tuple[Map, ...]:
+    body: str, read: str, other: str = "", known: Mapping[str, str] = _NOTHING, wraps: str = "",
+    count: str = "",
+) -> tuple[Map, ...]:  # fmt: skip
     """The maps that a kernel with this body may form of the elements behind a pointer of this name,
     and of those behind an `other`, with what it adds up first; `known` are the numbers that its
-    parameters are given. What it reckons in a type narrower than its answers, that one `wraps`."""
+    parameters are given. What it reckons in a type narrower than its answers, that one `wraps`.
+    What it divides by the `count` of elements is a share of their mean."""
     elements = {"a", "b"} if other else {"a"}
     found = {}
-    for one in _Text(body, read, other, known).candidates():
+    for one in _Text(body, read, other, known, count).candidates():
         expression = _bare(one)
         meant = len(expression) <= _LONGEST and (wraps or _bends(expression))
         if meant and _names(expression) & {"a", "b"} == elements:
@@ -58,8 +60,10 @@ def formed(
 class _Text:
     """A body with what its variables are set to, where that is one thing alone."""
 
-    def __init__(self, body: str, read: str, other: str, known: Mapping[str, str]) -> None:
-        self._nodes, self._known = list(every(parsed(body))), known
+    def __init__(
+        self, body: str, read: str, other: str, known: Mapping[str, str], count: str
+    ) -> None:
+        self._nodes, self._known, self._count = list(every(parsed(body))), known, count
         self._elements = {read: "a"} | ({other: "b"} if other else {})
         self._values: dict[str, Node] = {}
         self._find_values()
@@ -158,6 +162,8 @@ class _Text:
             return self._said(below[1], depth + 1)
         if kind == "binary_expression" and text(node.children[1]) == "&&":
             return self._both(below, depth)
+        if kind == "binary_expression" and self._shares(node):
+            return self._said(below[0], depth + 1)
         if kind == "binary_expression":
             left, right = (self._said(side, depth + 1) for side in below[:2])
             if len(left) + len(right) > _LONGEST:
@@ -170,6 +176,11 @@ class _Text:
         if kind == "call_expression":
             return self._called(node, depth)
         raise _Unclear
+
+    def _shares(self, node: Node) -> bool:
+        """Whether something is divided by how many elements there are."""
+        words = {text(n) for n in every(node.named_children[1]) if n.type == "identifier"}
+        return text(node.children[1]) == "/" and words == {self._count}
 
     def _element(self, node: Node) -> str:
         """Which element of an array a node is; empty if none."""

@@ -28,8 +28,9 @@ from cudareduce.library.header import (
 from cudareduce.library.mapped import read_map, why_not_map
 from cudareduce.library.reading import has_header, read_source
 from cudareduce.library.room import Room
+from cudareduce.library.taken import why_not_op
 from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS, Map, Operator, Reduction
+from cudareduce.problem.operators import OPERATORS, Map, Reduction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +159,9 @@ class Kernel:
         if self.partials is not None and not taken:
             takes = f"has no header, and so takes {', '.join(self.ops)}, not {reduction.op.name}"
             return f"{takes}: a header with `ops` says what else it computes"
-        reason = _why_not_op(reduction.op, self.order, self.finish, named=not self.any_op)
+        guess = self.guessed is not None
+        named = not self.any_op
+        reason = why_not_op(reduction.op, self.order, self.finish, named=named, shares=guess)
         if reason is None and not taken:
             return f"takes {', '.join(self.ops)}, not {reduction.op.name}"
         return reason or self._why_not_partials(reduction)
@@ -240,16 +243,6 @@ def _sizes(reduction: Reduction) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _why_not_op(op: Operator, order: Order, finish: Finish, *, named: bool) -> str | None:
-    if order == "any" and not op.commutative:
-        return f"{op.name} does not commute and this kernel does not keep the order of operands"
-    if finish in UNORDERED and not (op.has_atomic or (op.indexed and named)):
-        return f"combines in memory, and {op.name} has no atomic form"
-    if finish == "host" and (op.has_finish or op.words > 1):
-        return f"leaves partials to the host, which does not fold those of {op.name}"
-    return None
-
-
 #: Makes kernels of a file without a header.
 Adopt = Callable[[Path, str], Sequence[Kernel]]
 
@@ -295,6 +288,6 @@ def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Ke
     check_parameters(path, text, header, ("in", "other") if two else ("in",))
     order, finish, named = fields.get("order", "any"), fields["finish"], "ops" in fields
     ops = fields.get("ops", OPERATORS)
-    ops = tuple(o for o in ops if not _why_not_op(OPERATORS[o], order, finish, named=named))
+    ops = tuple(o for o in ops if not why_not_op(OPERATORS[o], order, finish, named=named))
     fields |= {"any_op": not named, "ops": ops}
     return Kernel(id=path.stem, path=path, family=family, text=text, foreign=foreign, **fields)

@@ -51,7 +51,8 @@ def _factors(node: Node) -> list[Node]:
     given = node.child_by_field_name("arguments")
     if node.type == "call_expression" and given and text(node.children[0]) in _FUSED:
         return given.named_children[:2] if len(given.named_children) == 3 else []
-    times = node.type == "binary_expression" and text(node.children[1]) == "*"
+    sign = text(node.children[1]) if len(node.children) == 3 else ""
+    times = (node.type, sign) in (("binary_expression", "*"), ("assignment_expression", "*="))
     return [node.children[0], node.children[2]] if times else []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from cudareduce.library.body import Body
@@ -15,6 +16,28 @@ def strides(body: Body, name: str) -> bool:
     """Whether the rows of a matrix are so far apart: an index of blocks times this."""
     factors = [words for words in body.factors(name) if name not in words and words & _BLOCKS]
     return any("blockDim.x" not in words or "threadIdx.x" in words for words in factors)
+
+
+def counting(
+    body: Body, names: Sequence[str], called: re.Pattern[str]
+) -> tuple[list[str], list[str]]:
+    """Which of these numbers count something, be they `called` so or not, and which are 1, since
+    another one stands for both: those that are only ever multiplied by one another. What only says
+    how far apart a thread reads is neither."""
+    counts = [name for name in names if called.search(name) or not is_distance(body, name)]
+    ones: list[str] = []
+    for name in counts:
+        (other, *more) = body.always_times(name)
+        alone = not more and other in {*counts} - {name, *ones}
+        if alone and body.always_times(other) == {name}:
+            ones.append(name)
+    return [name for name in counts if name not in ones], ones
+
+
+def is_distance(body: Body, name: str) -> bool:
+    """Whether something is only ever added to the index of an element."""
+    bounds = body.compared(name) or body.factors(name)
+    return not bounds and body.each(name) == "threads"
 
 
 def is_tile(body: Body, name: str) -> bool:
@@ -49,7 +72,7 @@ def across(body: Body, columns: Parameter | None, lengths: Sequence[Parameter]) 
     index = _index(body, columns.name)
     if not index:
         return None
-    if body.words & {"threadIdx.y", "blockDim.y"}:
+    if body.words & {"threadIdx.y", "blockDim.y"} or "meta_group_rank" in index:
         return "warp_per_row"
     return "thread_per_row" if "threadIdx.x" in index else "block_per_row"
 

@@ -27,6 +27,8 @@ from cudareduce.problem.parsing import text
 #: number of elements a thread divides it.
 _TIMES = 5040 * 64
 _MOST_THREADS, _MOST_BLOCKS = 1024, 2**31 - 1
+#: Bytes of shared memory: no block has more.
+_MOST_SHARED = 227 * 2**10
 #: What stands for a block that the launch leaves to who calls it.
 _ANY_BLOCK = 256
 #: A name that stands for a name, and so on.
@@ -116,6 +118,12 @@ def own_launch(
     return _agreed([_said(call, count, reached, later, block, size_of) for call in first])
 
 
+def launched_again(calls: Sequence[HostCall], places: tuple[int, int | None, int | None]) -> bool:
+    """Whether a file launches a kernel on what that has written itself."""
+    read, write, _ = places
+    return any(_goes_on(call, calls, read, write) for call in calls)
+
+
 def _goes_on(call: HostCall, calls: Sequence[HostCall], read: int, write: int | None) -> bool:
     """Whether a launch reads what another launch in the same function writes."""
     source = text(call.arguments[read])
@@ -194,8 +202,15 @@ def _said(
     n = shape.number(call.arguments[count], {}) if count is not None else None
     return replace(
         _grid(shape, n, reached, later), lines=(call.line,), block=own or None, width=read.width,
-        shared=shape.number(more[0], shape.many) if more else None,
+        shared=_memory(shape, more[0]) if more else None,
     )  # fmt: skip
+
+
+def _memory(shape: _Shape, node: Node) -> int | None:
+    """The bytes of dynamic shared memory that a launch gives; where more elements take more than a
+    block may have, those for as many as the file has itself."""
+    many, own = (shape.number(node, given) for given in (shape.many, {}))
+    return own if many is not None and many > _MOST_SHARED and own is not None else many
 
 
 def _grid(shape: _Shape, n: int | None, reached: AbstractSet[str], later: AbstractSet[str]) -> Said:

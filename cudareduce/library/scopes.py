@@ -184,7 +184,7 @@ def _declarations(node: Node, scope: Node) -> Iterator[_Mention]:
         named = declarator.child_by_field_name("declarator") or declarator
         if declarator.type == "function_declarator":  # `dim3 grid(over(n, a * b));` looks like one
             listed = declarator.child_by_field_name("parameters")
-            value = _parsed(text(listed)[1:-1]) if listed else None
+            value = _parsed(f"{{{text(listed)[1:-1]}}}") if listed else None
         if named.type == "identifier":
             yield _Mention(text(named), scope.start_byte, scope.end_byte, value, True)
 

@@ -138,6 +138,17 @@ def bound(reduction: Reduction, depth: int, ref: Reference, exact: bool) -> Arra
     return np.where(np.isfinite(limit), limit, 0).astype(float)
 
 
+def most_bounded(reduction: Reduction) -> int:
+    """The most elements, a power of two, each rounded once itself, of which a bound means something
+    in whatever order they are combined: it is less than half of what one of them makes of a sum. Of
+    shares of a mean powers of two tell that, which are not rounded."""
+    if reduction.acc.kind != "float":
+        return 1 << 62
+    shares = reduction.op.name == "mean"
+    most = _BOUND_LIMIT / reduction.acc.epsilon if shares else reduction.acc.epsilon**-0.5
+    return 1 << int(most).bit_length() - 1
+
+
 def _out_of_range(reduction: Reduction, size: Array) -> bool:
     """Whether an answer of this size, which the wider type holds, is too small or too large for the
     accumulator: what a kernel makes of it depends on its order."""

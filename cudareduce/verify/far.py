@@ -88,7 +88,8 @@ def far_net(case: Case) -> Iterator[Net]:
     ):
         return  # where its blocks leave what they find is its own affair
     covers = kernel.scope == "rows" and (kernel.grid, kernel.finish) == ("cover", "atomic")
-    by_row = kernel.scope == "warp" or (kernel.scope == "rows" and kernel.finish == "none")
+    alone = kernel.finish == "none" or kernel.grid.endswith("_per_row")  # adds to what is there
+    by_row = kernel.scope == "warp" or (kernel.scope == "rows" and alone)
     if kernel.scope == "rows" and strides and not by_row and kernel.grid != "fill_by_row":
         return  # several blocks a row and several rows a block: no header says which
     n = _SHORT_ROW if kernel.scope == "warp" else _LONG_ROW if strides else _ROW

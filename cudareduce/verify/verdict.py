@@ -68,9 +68,13 @@ def skipped(cause: Cause, reason: str) -> Verdict:
     return Verdict("skip", reason, cause=cause)
 
 
+#: What is said where no input tells right from wrong.
+UNDECIDED = "no pattern could decide"
+
+
 def not_decided(n: int) -> Verdict:
     """The verdict on a case of which no input tells right from wrong at a size."""
-    return skipped("unfit", f"n = {n}: no pattern could decide; choose a smaller n")
+    return skipped("unfit", f"n = {n}: {UNDECIDED}; choose a smaller n")
 
 
 def unbuilt(error: BuildError) -> Verdict:
@@ -86,7 +90,9 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
     reduction = plan.problem.reduction
     # The host's fold of partials ends in a rounding of its own.
     depth = roundings(pattern, reduction, plan.problem.n, plan.depth + plan.folds_on_host)
-    limits = bound(reduction, depth, ref, rounds_nothing(pattern, reduction))
+    exact = rounds_nothing(pattern, reduction) and not plan.shares
+    known = replace(ref, exact=False) if plan.shares else ref
+    limits = bound(reduction, depth + plan.shares, known, exact)
     if limits is None:
         return None
     expected, errors = ref.expected, np.zeros(len(ref.expected))

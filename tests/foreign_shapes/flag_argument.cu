@@ -1,4 +1,4 @@
-// expected: refused  shape: a further argument that says what to do
+// expected: right  shape: a further argument that says what to do
 __global__ void sums(const float *values, float *sums, int count, bool average)
 {
     extern __shared__ float cell[];

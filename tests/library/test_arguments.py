@@ -15,7 +15,7 @@ from cudareduce.library.room import Room
 
 
 def adopted(parameters: str, body: str = "", *said: str, before: str = "") -> Adopted:
-    text = f"{before}\n__global__ void k({parameters}) {{ {body} }}"
+    text = f"{before}\n__global__ void k({parameters}) {{ {body} together(); }}"
     return adopt(Path("theirs.cu"), text, Guesses(arguments=tuple(map(read_argument, said))))
 
 
@@ -127,8 +127,8 @@ def test_what_finds_a_row_tells_how_many_blocks(row: str, grid: str) -> None:
 @pytest.mark.parametrize(
     ("parameters", "body", "words"),
     [
-        ("const int *a, int *b, int n, bool mean", "*b = *a;", "what mean gets; say it, as in "
-         "--arg mean=false"),
+        ("const int *a, int *b, int n, float mean", "*b = *a;", "what mean gets; say it, as in "
+         "--arg mean=1.0f"),
         ("const int *a, const long *c, int *b, int n", "*b = *a * *c;", "as in --arg c=in2"),
         ("const int *a, int *b, int *last, int n", "*b = *a; *last = 0;", "--arg last=out2"),
         ("const int *a, int *b, Shape s", "*b = *a;", "as in --arg s={}"),
@@ -139,8 +139,6 @@ def test_what_finds_a_row_tells_how_many_blocks(row: str, grid: str) -> None:
         ("const int *a, int *b, int rows, int cols",
          "int r = blockIdx.y * blockDim.y + threadIdx.y; if (r < rows) b[r] = a[r * cols];",
          "finds its row by blocks of two dimensions"),
-        ("const int *a, int *b, int n", "int k = blockIdx.x * 256 + threadIdx.x; b[k] = abs(a[k]);",
-         "k combines nothing, so it is no reduction: --entry picks others"),
         (", ".join(f"int n{k}" for k in range(101)), "", "has more than 100 parameters"),
     ],
 )  # fmt: skip
@@ -149,6 +147,22 @@ def test_what_is_not_understood(parameters: str, body: str, words: str) -> None:
         assert words in refused(parameters, body)
     else:
         assert "counts with " in gets(parameters, body)
+
+
+def test_what_is_true_or_not_is_tried() -> None:
+    (kernel,) = adopted("const int *a, int *b, int n, bool mean", "*b = *a;").kernels
+    assert [one.change for one in kernel.meant] == ["mean=false", "mean=true"]
+
+
+def test_counts_that_only_stand_together_are_one() -> None:
+    body = "for (int k = threadIdx.x; k < s * t; k += 32) b[0] += a[k];"
+    assert gets("const int *a, int *b, int s, int t", body).endswith("counts with t, s=1")
+
+
+def test_who_combines_nothing_is_refused() -> None:
+    text = "__global__ void k(const int *a, int *b) { int i = threadIdx.x; b[i] = abs(a[i]); }"
+    with pytest.raises(UsageError, match="k combines nothing, so it is no reduction"):
+        adopt(Path("theirs.cu"), text, Guesses())
 
 
 def test_a_row_is_counted_in_the_second_dimension_of_a_grid() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from cudareduce.problem.inputs import make
 from cudareduce.problem.operators import reduction_of
-from cudareduce.problem.reference import bound, reference
+from cudareduce.problem.reference import bound, most_bounded, reference
 
 
 def test_float64_sums_are_as_accurate_as_fsum() -> None:
@@ -126,3 +126,9 @@ def test_packed_maps_are_folded_in_order() -> None:
     found = reference(reduction, data, 3).expected
     assert found.dtype == np.int32
     assert found.view(np.uint32).tolist() == expected
+
+
+def test_of_what_is_rounded_one_by_one_a_bound_says_something_up_to_a_number() -> None:
+    assert most_bounded(reduction_of("sum", "float32")) == 2048
+    assert most_bounded(reduction_of("mean", "float32")) == 65536
+    assert most_bounded(reduction_of("sum", "int32")) > 2**60

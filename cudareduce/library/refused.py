@@ -1,0 +1,49 @@
+"""Kernels of others that are no reductions, though they are called as one is."""
+
+from __future__ import annotations
+
+from cudareduce.library.body import Body
+from cudareduce.library.combining import adds_up, combines, works_alone
+from cudareduce.library.header import RowGrid
+from cudareduce.library.parameters import Parameter
+from cudareduce.library.syntax import Function
+
+#: What tells one block from another.
+_OF_BLOCKS = frozenset(["blockIdx.x", "blockIdx.y"])
+
+#: What a kernel reads, a second array of that, and what it writes.
+Roles = tuple[Parameter, Parameter | None, Parameter]
+
+
+def why_no_reduction(
+    function: Function, body: Body, roles: Roles, rows: RowGrid | None
+) -> str | None:
+    """What a kernel does instead of reducing, in words that follow its name: each thread writes
+    what it makes of its own, elements say themselves to which place they are added, or rows are
+    multiplied by one and the same. None if nothing tells."""
+    read, other, write = roles
+    if not combines(function.body):
+        alone = "threadIdx.x" in body.words and not adds_up(function.body, write.name)
+        own = rows or alone or body.each(write.name) == "threads"
+        return "combines nothing, so it is no reduction" if own else None
+    apart = body.each(write.name) == "threads" and "gridDim.x" in body.words
+    if not rows and read != write and apart and works_alone(function.body):
+        return (
+            f"leaves in {write.name} what each thread has made of its elements, which nobody "
+            "combines, and is not understood"
+        )
+    chosen = read != write and body.follows(write.name, frozenset([read.name]))
+    if chosen and body.atomics(write.name):
+        return (
+            f"adds to places of {write.name} that its elements choose, as a histogram does, which "
+            "is not understood"
+        )
+    if rows and other is not None:
+        by_row = [body.follows(one.name, _OF_BLOCKS) for one in (read, other)]
+        if set(by_row) == {False, True}:
+            same = (read, other)[by_row.index(False)].name
+            return (
+                f"takes the same elements of {same} for every row, as a product of a matrix and a "
+                "vector does, which is not understood"
+            )
+    return None
