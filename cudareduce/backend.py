@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from cudareduce.budget import Deadline
-from cudareduce.device import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.errors import BuildError
+from cudareduce.machine.device import Conditions, DeviceInfo, DeviceLimits
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cudareduce.backend import TIMED_BACKENDS, Backend, BackendName, CountingBackend, TimedBackend
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.host import user_dir
+from cudareduce.machine.host import user_dir
 
 if TYPE_CHECKING:
     from cudareduce.gpu.cuda import CudaBackend

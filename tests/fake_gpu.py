@@ -41,12 +41,12 @@ from cudareduce.backend import (
 from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.bench.jobs import Jobs
 from cudareduce.budget import Deadline
-from cudareduce.device import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.errors import BuildError
 from cudareduce.gate.bencher import Batch, Bencher, Remeasured
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Registry
+from cudareduce.machine.device import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.progress import phase
 from cudareduce.verify.inputs import Inputs
 from cudareduce.verify.isolate import Isolation

@@ -14,13 +14,13 @@ import numpy as np
 
 from cudareduce.backend import Backend
 from cudareduce.backends import default_cache
-from cudareduce.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.errors import BuildError
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
+from cudareduce.machine.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.problem.inputs import Array, stored
 from cudareduce.problem.operators import Reduction, reduction_of
 

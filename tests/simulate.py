@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from cudareduce.device import DeviceInfo
 from cudareduce.intervals import interval
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Record, Run
 
 H200 = DeviceInfo(

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cudareduce.compiled.store import load
-from cudareduce.host import installed
+from cudareduce.machine.host import installed
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "ci.md").read_text()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cudareduce.device import DeviceInfo, DeviceLimits
 from cudareduce.library.header import Grid
 from cudareduce.library.kernel import Kernel
+from cudareduce.machine.device import DeviceInfo, DeviceLimits
 
 #: One load of a thread, and those that kernels of tiles have under way at a time, in bytes.
 LOAD, LOADS = 16, 64

@@ -20,11 +20,11 @@ from typing import Any, cast, get_args
 
 from cudareduce.auto.facts import Pick
 from cudareduce.auto.rows import packing
-from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
-from cudareduce.host import user_dir
 from cudareduce.library.header import Grid
 from cudareduce.library.kernel import Kernel
+from cudareduce.machine.device import DeviceInfo
+from cudareduce.machine.host import user_dir
 from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.problem.sizes import counted
 from cudareduce.results.store import Unfit, is_missing, read_json, values_of, write_text

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cudareduce.device import Conditions
 from cudareduce.launch.case import Case, Shape
 from cudareduce.launch.plan import Plan
+from cudareduce.machine.device import Conditions
 from cudareduce.problem.operators import Reduction
 from cudareduce.timing.rounds import Timing
 from cudareduce.verify.verdict import Verdict

@@ -16,10 +16,10 @@ from typing import Any
 from cudareduce.bench.cases import Anew
 from cudareduce.bench.group import Group, Times
 from cudareduce.bench.records import Recorder
-from cudareduce.device import DeviceLimits
 from cudareduce.intervals import MIN_ROUNDS, interval, paired
 from cudareduce.launch.case import Case, Shape
 from cudareduce.launch.plan import Plan, Problem
+from cudareduce.machine.device import DeviceLimits
 from cudareduce.peers.contract import Peer
 from cudareduce.peers.job import (
     ODD,

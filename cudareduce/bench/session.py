@@ -19,10 +19,10 @@ from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.settings import Settings
 from cudareduce.bench.tries import Tries
 from cudareduce.errors import BuildError, OutOfMemory
-from cudareduce.host import cpu_count
 from cudareduce.launch.bound import Workspaces
 from cudareduce.launch.case import Case, Prepared, Shape, build, planned
 from cudareduce.launch.plan import Plan
+from cudareduce.machine.host import cpu_count
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import Progress
 from cudareduce.verify.isolate import Isolation

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from cudareduce.bench.settings import Settings
-from cudareduce.host import cpu_count
+from cudareduce.machine.host import cpu_count
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import duration_text
 from cudareduce.report.numbers import size_text

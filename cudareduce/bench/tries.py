@@ -11,8 +11,8 @@ from os import getloadavg
 
 from cudareduce.bench.jobs import Jobs
 from cudareduce.budget import Deadline
-from cudareduce.host import cpu_count
 from cudareduce.launch.case import Case, Prepared
+from cudareduce.machine.host import cpu_count
 from cudareduce.verify.isolate import HANGS, Isolation
 from cudareduce.verify.shapes import Net
 from cudareduce.verify.verdict import Verdict

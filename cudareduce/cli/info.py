@@ -14,10 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
-from cudareduce import __version__, host
+from cudareduce import __version__
 from cudareduce.backends import BackendSpec, default_cache, open_timed, why_unusable
 from cudareduce.cli.doctor import ABSENT, MISSING, GpuState, notes
 from cudareduce.errors import CudareduceError
+from cudareduce.machine import host
 from cudareduce.peers.catalogue import libraries_here
 from cudareduce.profile.permission import counters
 from cudareduce.report.numbers import DASH

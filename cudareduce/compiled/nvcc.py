@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cudareduce.backend import NVCC_FLAGS, Source
 from cudareduce.errors import BuildError, EnvironmentProblem
-from cudareduce.host import installed
+from cudareduce.machine.host import installed
 from cudareduce.temporary import temporary_folder
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cudareduce.compiled.opcodes import shortened
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.host import installed
+from cudareduce.machine.host import installed
 from cudareduce.temporary import temporary_folder
 
 #: Hexadecimal digits of a hash that are kept.

@@ -15,11 +15,11 @@ import numpy as np
 
 from cudareduce.backend import CountingBackend
 from cudareduce.backends import counting_emulator
-from cudareduce.device import DeviceLimits
 from cudareduce.errors import BuildError, CudareduceError
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
 from cudareduce.launch.plan import Plan
+from cudareduce.machine.device import DeviceLimits
 from cudareduce.progress import phase
 from cudareduce.signals import held
 from cudareduce.verify.children import Spawned, answer_jobs, begin_spawned

@@ -16,7 +16,7 @@ from pathlib import Path
 from cudareduce.budget import Deadline
 from cudareduce.emulator.missing import missing
 from cudareduce.errors import BuildError, EnvironmentProblem, NotEmulated
-from cudareduce.host import ANSWER_LIMIT_S
+from cudareduce.machine.host import ANSWER_LIMIT_S
 
 #: Seconds after which a call of g++ is taken for one that hangs; a kernel takes less than one.
 LIMIT_S = 120.0

@@ -21,14 +21,14 @@ import numpy as np
 
 from cudareduce.backend import BackendName, Source, Traits
 from cudareduce.budget import Deadline
-from cudareduce.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
 from cudareduce.emulator.call import Call
 from cudareduce.emulator.compiler import OutOfTime
 from cudareduce.emulator.program import CpuProgram, program_in
 from cudareduce.emulator.runtime import load_runtime, take_traffic
 from cudareduce.emulator.toolchain import Toolchain, archs
 from cudareduce.errors import BuildError, EnvironmentProblem, OutOfMemory
-from cudareduce.host import cpu_count, cpu_model, host_name
+from cudareduce.machine.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
+from cudareduce.machine.host import cpu_count, cpu_model, host_name
 from cudareduce.temporary import temporary_folder
 
 if TYPE_CHECKING:

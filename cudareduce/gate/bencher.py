@@ -16,9 +16,9 @@ from cudareduce.bench.session import Phase, Session
 from cudareduce.bench.settings import Settings
 from cudareduce.bench.stream.asked import Streaming
 from cudareduce.bench.stream.streamed import streamed
-from cudareduce.device import DeviceInfo
 from cudareduce.errors import EnvironmentProblem, KernelFault
 from cudareduce.library.registry import Choice, Registry
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Record, Run
 
 #: The name under which a kernel of the base runs beside its successor of the same id; no author

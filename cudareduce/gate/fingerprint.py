@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cudareduce.device import DeviceInfo
+from cudareduce.machine.device import DeviceInfo
 
 #: What decides how fast a reduction can be; a run with another value is another machine's.
 STRICT = {

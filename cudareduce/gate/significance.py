@@ -18,8 +18,8 @@ from math import exp, expm1, log1p, sqrt
 
 import numpy as np
 
-from cudareduce.device import EVENT_TICK_US
 from cudareduce.gate.ranks import Estimate, moved, moved_in_pairs
+from cudareduce.machine.device import EVENT_TICK_US
 
 #: Two-sided, so that an interval that excludes "no change" is a one-sided test at 1 %.
 CONFIDENCE = 0.98

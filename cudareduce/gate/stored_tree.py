@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
 from cudareduce.gate.trees import base_tree
 from cudareduce.library.kernel import Kernel
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Run
 
 #: A revision as `git describe` gives it. A file names it, so nothing else is given to git.

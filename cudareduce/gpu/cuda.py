@@ -30,7 +30,6 @@ from cudareduce.backend import (
     Traits,
 )
 from cudareduce.budget import Deadline
-from cudareduce.device import DeviceInfo, DeviceLimits
 from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault, OutOfMemory
 from cudareduce.gpu import bindings, driver
 from cudareduce.gpu.facts import device_info
@@ -39,6 +38,7 @@ from cudareduce.gpu.launches import launcher
 from cudareduce.gpu.modules import CudaProgram, Modules
 from cudareduce.gpu.nvml import NvmlMonitor
 from cudareduce.gpu.pinned import PinnedMemory
+from cudareduce.machine.device import DeviceInfo, DeviceLimits
 
 
 class CudaBackend:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cudareduce.device import DeviceInfo, theoretical_gb_s
 from cudareduce.gpu.nvml import management_facts
-from cudareduce.host import host_name
+from cudareduce.machine.device import DeviceInfo, theoretical_gb_s
+from cudareduce.machine.host import host_name
 
 
 def device_info(driver: Any, device: Any, nvcc: str | None) -> DeviceInfo:

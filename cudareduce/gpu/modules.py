@@ -19,7 +19,7 @@ from cudareduce.budget import Deadline
 from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.gpu import driver
 from cudareduce.gpu.cooperative import CooperativeFunction, waits_for_grid
-from cudareduce.host import installed
+from cudareduce.machine.host import installed
 from cudareduce.temporary import temporary_folder
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from multiprocessing import active_children
 from typing import Any
 
-from cudareduce.device import Conditions
+from cudareduce.machine.device import Conditions
 
 
 @dataclass(frozen=True, slots=True)

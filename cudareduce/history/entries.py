@@ -9,7 +9,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from cudareduce.device import DeviceInfo
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import Unfit, values_of
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from cudareduce.backend import Backend, Program, Source
 from cudareduce.budget import Deadline
-from cudareduce.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.errors import BuildError, UsageError
 from cudareduce.launch.plan import Plan, Problem, plan
 from cudareduce.launch.prelude import Unit, source
 from cudareduce.library.condition import Condition
 from cudareduce.library.kernel import Kernel
+from cudareduce.machine.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.problem.operators import Reduction
 
 #: Elements of a row, and rows, as asked for: a kernel may take them in a shape of its own.

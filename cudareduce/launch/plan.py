@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cudareduce.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.errors import UsageError
 from cudareduce.launch.depth import depth_of, parts
 from cudareduce.launch.fixed_warps import fixed_warps
@@ -17,6 +16,7 @@ from cudareduce.launch.prelude import Stage, Unit, stage_of
 from cudareduce.launch.tree import Tree
 from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
+from cudareduce.machine.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.problem.operators import Reduction
 
 #: Largest grid in x that CUDA launches (CUDA C++ Programming Guide, technical specifications).

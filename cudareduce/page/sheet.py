@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cudareduce.device import DeviceInfo
 from cudareduce.escapes import shown
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.plot.figure import Figure
 from cudareduce.plot.kinds import all_figures
 from cudareduce.report.columns import COLUMNS, answer_text, label

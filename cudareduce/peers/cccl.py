@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from cudareduce.host import installed, packaged
 from cudareduce.launch.plan import Problem
+from cudareduce.machine.host import installed, packaged
 from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import Reduction

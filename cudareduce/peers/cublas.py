@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from cudareduce.host import packaged
 from cudareduce.launch.plan import Problem
+from cudareduce.machine.host import packaged
 from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
 
 _FILES = ("libcublas.so.13", "libcublas.so.12")

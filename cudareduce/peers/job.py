@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.backends import BackendSpec
-from cudareduce.device import Conditions
 from cudareduce.launch.case import Case, Shape
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.library.kernel import Kernel
+from cudareduce.machine.device import Conditions
 from cudareduce.peers.catalogue import Listing
 from cudareduce.peers.contract import Peer
 from cudareduce.problem.operators import Reduction

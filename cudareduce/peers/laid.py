@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cudareduce.backend import TimedBackend
-from cudareduce.device import DeviceLimits
 from cudareduce.launch.bound import Bound as KernelBound
 from cudareduce.launch.case import planned
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.library.condition import ALIGNED
+from cudareduce.machine.device import DeviceLimits
 from cudareduce.peers.contract import Peer
 from cudareduce.peers.job import Found, Job, Layout, kernel_name, keyed, plan_for
 from cudareduce.peers.scene import Bound

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
 from cudareduce.escapes import shown
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.plot.figure import Who
 from cudareduce.problem.sizes import LARGEST
 from cudareduce.report.columns import label

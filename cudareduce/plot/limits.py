@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from cudareduce.device import DeviceInfo
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.plot.figure import Mark
 from cudareduce.report.numbers import plain_text
 from cudareduce.results.record import Record

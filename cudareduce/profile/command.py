@@ -16,7 +16,6 @@ from cudareduce.backends import (
     why_unusable,
 )
 from cudareduce.budget import Deadline
-from cudareduce.device import DeviceInfo, DeviceLimits
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan
@@ -24,6 +23,7 @@ from cudareduce.library.foreign import adopting
 from cudareduce.library.guesses import FileOptions
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Choice, Registry, load_registry
+from cudareduce.machine.device import DeviceInfo, DeviceLimits
 from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.profile.child import Task
 from cudareduce.profile.metrics import METRICS, of_launch

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from cudareduce.device import DeviceInfo
 from cudareduce.intervals import known
+from cudareduce.machine.device import DeviceInfo
 
 #: Raised when a field changes its meaning or goes; new fields do not raise it.
 SCHEMA = 1

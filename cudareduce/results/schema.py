@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from cudareduce.device import DeviceInfo
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import SCHEMA, VERDICTS, Record
 
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}

@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
 from cudareduce.escapes import shown
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.protocol import NUMBERS, PROTOCOL
 from cudareduce.results.record import COLUMNS, SCHEMA, VERDICTS, Record, Run
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from cudareduce.device import DeviceLimits
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Problem
 from cudareduce.library.foreign import adopting
 from cudareduce.library.guesses import FileOptions
 from cudareduce.library.registry import Choice, Registry
+from cudareduce.machine.device import DeviceLimits
 from cudareduce.peers import catalogue
 from cudareduce.peers.contract import Peer
 from cudareduce.peers.names import NAMES

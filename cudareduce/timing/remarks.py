@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudareduce.device import EVENT_TICK_US
 from cudareduce.intervals import MIN_ROUNDS
+from cudareduce.machine.device import EVENT_TICK_US
 from cudareduce.problem.sizes import counted
 from cudareduce.timing.rounds import Measurement, Timing
 

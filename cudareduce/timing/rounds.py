@@ -17,8 +17,8 @@ from statistics import median
 from typing import Any
 
 from cudareduce.budget import Deadline
-from cudareduce.device import Conditions
 from cudareduce.intervals import Interval, interval, known, noise_pct
+from cudareduce.machine.device import Conditions
 from cudareduce.timing.contexts import Context, Contexts
 from cudareduce.timing.sampling import (
     COLD,

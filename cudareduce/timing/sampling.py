@@ -24,8 +24,8 @@ from typing import Any, Protocol
 
 from cudareduce.backend import Launch
 from cudareduce.budget import Deadline
-from cudareduce.device import Conditions
 from cudareduce.intervals import interval
+from cudareduce.machine.device import Conditions
 
 #: GPU time that one entrant gets in one pass of a round, and the launches it is spent on at most.
 _PASS_US = 5_000.0

@@ -19,8 +19,8 @@ from cudareduce.backend import (
     Source,
     TimedBackend,
 )
-from cudareduce.device import Conditions
 from cudareduce.errors import BuildError
+from cudareduce.machine.device import Conditions
 
 #: Bytes read to displace the L2: four times an H200's 60 MiB would do; 512 MiB also gives the host
 #: some 110 us to enqueue what is measured (measured on an H200, 4.7 TB/s).

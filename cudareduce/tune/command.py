@@ -12,10 +12,10 @@ from cudareduce.auto import table
 from cudareduce.backends import choose_backend, open_timed
 from cudareduce.bench.command import verdict_codes
 from cudareduce.budget import Deadline
-from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import AUTO, AUTO_FIXED, Registry, load_registry
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.problem.operators import reduction_of
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Outputs, publish

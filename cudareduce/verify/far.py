@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from cudareduce.backend import Buffer, SparseBackend
-from cudareduce.device import DeviceLimits
 from cudareduce.errors import KernelFault, OutOfMemory
 from cudareduce.launch.bound import KEPT, arguments
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.library.header import UNORDERED
+from cudareduce.machine.device import DeviceLimits
 from cudareduce.problem.identity import identity
 from cudareduce.problem.inputs import Array, stored
 from cudareduce.problem.operators import Reduction

@@ -23,7 +23,7 @@ import cudareduce
 from cudareduce.backends import open_backend
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.host import packaged
+from cudareduce.machine.host import packaged
 from cudareduce.temporary import temporary_folder
 from cudareduce.verify.inputs import Inputs
 from cudareduce.verify.job import Job, verify_job

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cudareduce.device import DeviceLimits
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case, Shape
 from cudareduce.library.registry import AUTO, AUTO_FIXED
+from cudareduce.machine.device import DeviceLimits
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.verify.written import written_rows, written_sizes

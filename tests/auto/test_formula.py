@@ -8,10 +8,10 @@ import pytest
 
 from cudareduce.auto.choose import Chooser
 from cudareduce.auto.facts import Facts
-from cudareduce.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import MAX_GRID
 from cudareduce.library.registry import AUTO, AUTO_FIXED, Registry
+from cudareduce.machine.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, reduction_of
 from tests.simulate import H200

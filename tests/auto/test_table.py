@@ -15,10 +15,10 @@ import pytest
 from cudareduce.auto.choose import Chooser
 from cudareduce.auto.facts import Facts
 from cudareduce.auto.table import Entry, file_name, read_table, tables_of, write_table
-from cudareduce.device import DEFAULT_LIMITS, DeviceInfo
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import AUTO, AUTO_FIXED, Registry
+from cudareduce.machine.device import DEFAULT_LIMITS, DeviceInfo
 from cudareduce.problem.operators import reduction_of
 from tests.simulate import H200
 

@@ -17,10 +17,10 @@ from cudareduce.bench.jobs import Jobs
 from cudareduce.bench.session import Session, Verified
 from cudareduce.bench.trial import Trial
 from cudareduce.budget import Deadline
-from cudareduce.device import Conditions
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.gpu import bindings
 from cudareduce.launch.bound import Bound
+from cudareduce.machine.device import Conditions
 from cudareduce.results.store import load
 from cudareduce.verify.verdict import RIGHT
 from tests.conftest import ROOT

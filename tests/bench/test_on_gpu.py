@@ -21,13 +21,13 @@ from cudareduce.backend import Launch
 from cudareduce.backends import BackendSpec, open_cuda
 from cudareduce.bench.jobs import Jobs
 from cudareduce.budget import Deadline
-from cudareduce.device import DEFAULT_LIMITS
 from cudareduce.gpu import driver
 from cudareduce.gpu.cuda import CudaBackend
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, Prepared, planned, programs_of
 from cudareduce.library.kernel import load_kernel
 from cudareduce.library.registry import load_registry
+from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.problem.inputs import make
 from cudareduce.problem.operators import reduction_of
 from cudareduce.timing.contexts import Context, staying

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from cudareduce import host
 from cudareduce.cli import info
 from cudareduce.cli.doctor import GpuState, notes
+from cudareduce.machine import host
 from cudareduce.profile import permission
-from tests.test_host import tool
+from tests.machine.test_host import tool
 
 Call = Callable[..., tuple[int, str, str]]
 

@@ -22,8 +22,8 @@ from cudareduce.compiled.store import Failed, Unit, load
 from cudareduce.compiled.traffic import Traffic
 from cudareduce.compiled.units import first_error
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.host import installed
 from cudareduce.library.registry import kernels_folder, load_registry
+from cudareduce.machine.host import installed
 from cudareduce.problem.operators import reduction_of
 from tests.conftest import ROOT
 

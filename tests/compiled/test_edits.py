@@ -11,9 +11,9 @@ from cudareduce.compiled.compare import UnitRow, compare_units
 from cudareduce.compiled.sass import find_disassembler
 from cudareduce.compiled.sides import Tools, compiled_side, find_tools, moved, with_traffic
 from cudareduce.compiled.units import jobs
-from cudareduce.host import installed
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import kernels_folder
+from cudareduce.machine.host import installed
 
 pytestmark = pytest.mark.skipif(
     not list(installed("nvcc")) or find_disassembler() is None,

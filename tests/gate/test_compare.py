@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from cudareduce.budget import Deadline
-from cudareduce.device import DeviceInfo
 from cudareduce.gate.compare import SAME_CODE, Row, Rules, compare, machine
 from cudareduce.gate.fingerprint import match
 from cudareduce.gate.policy import Policy, Sides, confirm, decide
 from cudareduce.gate.thresholds import Thresholds, load_thresholds
 from cudareduce.gate.verdicts import verdict_sections
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load, to_json, write_text
 from tests.conftest import ROOT

@@ -12,8 +12,8 @@ import pytest
 from cudareduce.bench.jobs import Jobs
 from cudareduce.errors import KernelFault
 from cudareduce.gate.compiled import CONTROLS
-from cudareduce.host import installed
 from cudareduce.library.registry import kernels_folder
+from cudareduce.machine.host import installed
 from tests.fake_gpu import fake_gpu
 from tests.gate.test_looks import cut_at
 

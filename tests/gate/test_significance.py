@@ -7,11 +7,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from cudareduce.device import EVENT_TICK_US
 from cudareduce.gate.compare import Row, Rules, compare
 from cudareduce.gate.policy import confirm
 from cudareduce.gate.significance import changes, found_from
 from cudareduce.gate.thresholds import Thresholds
+from cudareduce.machine.device import EVENT_TICK_US
 from cudareduce.results.record import Record
 from tests.simulate import record, rounds
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cudareduce.device import Conditions
 from cudareduce.gpu.nvml import NvmlMonitor
+from cudareduce.machine.device import Conditions
 from cudareduce.timing.rounds import over
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudareduce.device import DeviceInfo
 from cudareduce.history.folder import append, read
 from cudareduce.history.series import all_series
 from cudareduce.history.steps import steps
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Run
 from cudareduce.results.store import to_json, write_text
 from tests.simulate import H200, record, rounds

@@ -10,9 +10,9 @@ import pytest
 
 from cudareduce.compiled.listing import Shape, ptx_text
 from cudareduce.compiled.units import main_reduction
-from cudareduce.host import installed
 from cudareduce.library.foreign import adopt
 from cudareduce.library.guesses import Guesses
+from cudareduce.machine.host import installed
 from cudareduce.problem.operators import reduction_of
 from tests.conftest import ROOT
 

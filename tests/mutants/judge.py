@@ -21,9 +21,9 @@ from cudareduce.bench.request import (
     verify_settings,
 )
 from cudareduce.budget import Deadline
-from cudareduce.device import DEFAULT_LIMITS
 from cudareduce.launch.case import Case, Prepared, planned
 from cudareduce.library.kernel import Kernel
+from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.report.publish import Outputs
 from cudareduce.verify.isolate import Isolation

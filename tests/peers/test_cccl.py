@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.host import installed
 from cudareduce.launch.plan import Problem
+from cudareduce.machine.host import installed
 from cudareduce.peers import cccl
 from cudareduce.peers.contract import AbsentError
 from cudareduce.problem.operators import reduction_of

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.device import DeviceInfo
 from cudareduce.launch.case import Case
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.problem.operators import Map
 from cudareduce.profile.static import Known
 from tests.fake_gpu import FakeGpu, use

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cudareduce.cli.main import run as run_cli
-from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.report.sections import sections
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.record import Record, Run

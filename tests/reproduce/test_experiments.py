@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from cudareduce.device import DeviceInfo
 from cudareduce.library.registry import Registry
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.profile.share import Shares
 from cudareduce.reproduce.experiments import experiments, fastcuda_lines, section
 from cudareduce.results.record import Record, Run

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudareduce.device import DeviceInfo
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import VERDICTS, Record, Run
 from cudareduce.results.store import load, to_json
 

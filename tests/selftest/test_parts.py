@@ -17,9 +17,9 @@ import pytest
 
 from cudareduce.backends import BackendSpec
 from cudareduce.budget import Deadline
-from cudareduce.device import Conditions
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.library.registry import Registry
+from cudareduce.machine.device import Conditions
 from cudareduce.selftest import findings as judging
 from cudareduce.selftest import nvbench, parts
 from cudareduce.selftest.command import KERNELS

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cudareduce.device import DeviceInfo
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.problem.operators import reduction_of
 from cudareduce.report.collectives import collective_sections
 from cudareduce.results.record import Record, Run

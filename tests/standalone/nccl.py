@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from cudareduce.host import packaged
+from cudareduce.machine.host import packaged
 from cudareduce.several.libraries.nccl import NAME
 from tests.standalone.programs import HERE, compiled, ran
 

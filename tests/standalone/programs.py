@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cudareduce.host import installed
+from cudareduce.machine.host import installed
 
 HERE = Path(__file__).parent
 

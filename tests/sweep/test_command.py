@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from cudareduce.bench.trial import Found, Trial
-from cudareduce.device import DeviceInfo
 from cudareduce.intervals import interval
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.report.section import Section
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.record import Record, Run

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.bench.jobs import Jobs
-from cudareduce.device import DeviceInfo
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Record, Run
 from cudareduce.sweep.few_sms import curve_sections, curves, dips
 from tests.fake_gpu import fake_gpu

@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 
 from cudareduce.budget import Deadline
-from cudareduce.device import Conditions
 from cudareduce.intervals import interval, noise_pct, paired
+from cudareduce.machine.device import Conditions
 from cudareduce.timing.contexts import Context, Contexts, staying
 from cudareduce.timing.remarks import remarks
 from cudareduce.timing.rounds import Measurement, Timing, measure

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from cudareduce.device import DeviceInfo, DeviceLimits
 from cudareduce.errors import CudareduceError, EnvironmentProblem, OutOfMemory
 from cudareduce.gpu.cuda import CudaBackend
+from cudareduce.machine.device import DeviceInfo, DeviceLimits
 from cudareduce.timing.timer import FLUSH_BYTES, PLACES, DeviceTimer
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from cudareduce.auto.facts import Facts
-from cudareduce.device import DEFAULT_LIMITS
 from cudareduce.errors import UsageError
 from cudareduce.library.registry import Registry
+from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, reduction_of
 from cudareduce.tune.candidates import candidates, kernels_named

@@ -13,8 +13,8 @@ import pytest
 
 from cudareduce.auto.table import Entry, file_name, read_table
 from cudareduce.backend import Buffer, Launch, Program, Source
-from cudareduce.device import Conditions
 from cudareduce.errors import UsageError
+from cudareduce.machine.device import Conditions
 from cudareduce.tune.heats import Heats
 from tests.fake_gpu import FakeGpu, FakeMonitor, FakeProgram, use
 from tests.simulate import H200

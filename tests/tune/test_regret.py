@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudareduce.device import Conditions
+from cudareduce.machine.device import Conditions
 from cudareduce.problem.operators import OPERATORS
 from tests.fake_gpu import FakeGpu, FakeMonitor
 from tests.simulate import H200

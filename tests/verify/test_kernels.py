@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import pytest
 
 from cudareduce.backend import Backend
-from cudareduce.device import DeviceLimits
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.errors import BuildError
 from cudareduce.launch.case import Case, Prepared, Shape, build, planned
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
+from cudareduce.machine.device import DeviceLimits
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, Reduction, reduction_of
 from cudareduce.verify.shapes import ROW_SHAPES, hazard_net

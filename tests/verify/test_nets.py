@@ -14,11 +14,11 @@ import pytest
 
 from cudareduce.backends import BackendSpec
 from cudareduce.bench.jobs import Jobs
-from cudareduce.device import DEFAULT_LIMITS
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case, Prepared, planned
 from cudareduce.library.kernel import load_kernel
 from cudareduce.library.registry import kernel_files
+from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.problem.operators import reduction_of
 from cudareduce.verify import watchdog
 from cudareduce.verify.job import Job, both, limited, told

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from cudareduce.backends import BackendSpec, open_cuda
-from cudareduce.device import DeviceLimits
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.launch.plan import Problem, plan
 from cudareduce.library.registry import Registry
+from cudareduce.machine.device import DeviceLimits
 from cudareduce.problem.operators import reduction_of
 from tests.same_bits import NAME, STORED, answer, answers, elements
 

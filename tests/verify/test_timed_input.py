@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudareduce.device import DEFAULT_LIMITS
 from cudareduce.errors import NotEmulated
 from cudareduce.launch.case import Case, build
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Registry
+from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.problem.operators import reduction_of
 from cudareduce.timing.sampling import COLD, Sampler
 from cudareduce.verify.timed_input import TimedData

@@ -13,10 +13,10 @@ import pytest
 
 from cudareduce.backends import BackendSpec
 from cudareduce.budget import Deadline
-from cudareduce.device import DEFAULT_LIMITS
 from cudareduce.launch.case import Case, Prepared, Shape, planned
 from cudareduce.library.kernel import load_kernel
 from cudareduce.library.registry import load_registry
+from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.problem.operators import OPERATORS, reduction_of
 from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.job import Job

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from cudareduce.host import cpu_count
+from cudareduce.machine.host import cpu_count
 from cudareduce.problem.exact import exact_factors, exact_part
 from cudareduce.problem.inputs import Array, make, rounds_nothing, stored
 from cudareduce.problem.operators import Reduction

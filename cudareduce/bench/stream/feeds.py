@@ -10,7 +10,7 @@ import numpy as np
 
 from cudareduce.backend import Lane
 from cudareduce.bench.stream.schedule import Piece
-from cudareduce.host import cpu_count
+from cudareduce.machine.host import cpu_count
 
 #: One thread of the host copies at 10 GB/s or so, and a link takes several times that.
 _MOST_THREADS = 16

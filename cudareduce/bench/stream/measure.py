@@ -14,8 +14,8 @@ from cudareduce.bench.stream.judge import Judge
 from cudareduce.bench.stream.together import Together
 from cudareduce.bench.stream.ways import Checked, Stage, Way
 from cudareduce.budget import Deadline
-from cudareduce.device import Conditions
 from cudareduce.intervals import noise_pct
+from cudareduce.machine.device import Conditions
 from cudareduce.problem.inputs import Array
 from cudareduce.timing.rounds import Timing, over
 from cudareduce.verify.verdict import RIGHT, Verdict, worse

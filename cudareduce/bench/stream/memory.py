@@ -9,7 +9,7 @@ from contextlib import suppress
 import numpy as np
 
 from cudareduce.errors import OutOfMemory
-from cudareduce.host import cpu_count
+from cudareduce.machine.host import cpu_count
 
 #: Bytes that a thread touches at once.
 _TOUCHED = 64 << 20

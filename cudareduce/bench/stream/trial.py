@@ -25,8 +25,8 @@ from cudareduce.bench.stream.rows import Row
 from cudareduce.bench.stream.schedule import BUFFERS, schedule
 from cudareduce.bench.stream.together import Together
 from cudareduce.bench.stream.ways import Checked, Copying, Mapped, Stage, Streamed
-from cudareduce.device import Conditions
 from cudareduce.errors import KernelFault, OutOfMemory
+from cudareduce.machine.device import Conditions
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.patterns import GIVEN
 from cudareduce.report.numbers import bytes_text

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
 from cudareduce.gate.checking import Checked, check_rounds, concluded, looks_of, thresholds_of
 from cudareduce.gate.judgement import rules_between
@@ -21,6 +20,7 @@ from cudareduce.gate.rerun import DEFAULT_ROUNDS
 from cudareduce.gate.stored_tree import revision_of
 from cudareduce.gate.trees import as_it_was
 from cudareduce.library.registry import EXCHANGES, kernels_folder, load_registry
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Run
 from cudareduce.several.check.jobs import RunJob

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from cudareduce.backends import choose_backend, gpu_count, open_backend
 from cudareduce.budget import Deadline
-from cudareduce.device import DeviceInfo
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.gate.bencher import INTERRUPTED, Cut, Remeasured
 from cudareduce.gate.request import Remeasuring
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
 from cudareduce.several.check.jobs import RunJob, follow, lead, started_here

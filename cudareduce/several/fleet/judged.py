@@ -14,7 +14,7 @@ from math import expm1, log, log1p
 from statistics import median
 from typing import Any, Literal
 
-from cudareduce.device import Conditions, DeviceInfo
+from cudareduce.machine.device import Conditions, DeviceInfo
 from cudareduce.results.record import Record
 from cudareduce.several.fleet.outliers import Spread, spread
 from cudareduce.several.fleet.state import set_otherwise, state_of, usual_settings

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from cudareduce.device import Conditions, DeviceInfo
+from cudareduce.machine.device import Conditions, DeviceInfo
 from cudareduce.several.fleet.store import Time
 
 #: What cards of one model may be set to, and what serves them.

@@ -15,9 +15,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from cudareduce.device import DeviceInfo
 from cudareduce.errors import UsageError
 from cudareduce.gate.baseline import IDENTITY
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Record
 from cudareduce.results.store import Unfit, is_missing, json_of, values_of
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from cudareduce.device import Conditions
 from cudareduce.escapes import shown
 from cudareduce.gate.baseline import IDENTITY
 from cudareduce.gate.verdicts import in_short, problem_text, reduction_text, shape_text
+from cudareduce.machine.device import Conditions
 from cudareduce.problem.sizes import counted
 from cudareduce.report.numbers import DASH
 from cudareduce.report.section import Section

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cudareduce.backend import Launch
 from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
-from cudareduce.host import packaged
+from cudareduce.machine.host import packaged
 from cudareduce.peers.contract import AbsentError
 from cudareduce.problem.operators import Reduction
 from cudareduce.several.collectives import Collective

@@ -10,7 +10,7 @@ from typing import Any
 
 from cudareduce.backends import BackendSpec, choose_backend, gpu_count
 from cudareduce.errors import UsageError
-from cudareduce.host import cpu_count
+from cudareduce.machine.host import cpu_count
 from cudareduce.progress import say
 from cudareduce.several.meet.arrival import meet
 from cudareduce.several.meet.meeting import Meeting

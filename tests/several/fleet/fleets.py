@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cudareduce.device import DeviceInfo
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.several.fleet.store import Cell, Held, Time
 from tests.conftest import ROOT
 from tests.simulate import H200, KERNELS, record

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from cudareduce.backend import Buffer
-from cudareduce.device import DeviceLimits
+from cudareduce.machine.device import DeviceLimits
 from cudareduce.results.record import Record
 from cudareduce.several import exchange
 from cudareduce.several.links import trial

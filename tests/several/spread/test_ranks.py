@@ -12,9 +12,9 @@ import pytest
 
 from cudareduce.backend import NVCC_FLAGS
 from cudareduce.backends import BackendSpec, open_backend
-from cudareduce.host import installed
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import load_registry
+from cudareduce.machine.host import installed
 from cudareduce.problem.operators import reduction_of
 from cudareduce.results.record import Record
 from cudareduce.several import exchange

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce import host
+from cudareduce.machine import host
 
 
 def tool(folder: Path, script: str, name: str = "nvcc") -> Path:
