@@ -102,15 +102,20 @@ def _changed(text: str, changes: list[Change]) -> str:
         if kind == "delete":
             text = text[:start] + text[end:]
         elif kind == "insert":
-            text = text[:start] + word * times + text[start:]
+            text = text[:start] + _repeated(word, times) + text[start:]
         elif kind == "replace":
             text = text[:start] + word + text[end:]
         elif kind == "repeat":
-            text = text[:start] + text[start:end] * times + text[end:]
+            text = text[:start] + _repeated(text[start:end], times) + text[end:]
         elif kind == "cut":
             text = text[:start]
         text = text[:LONGEST]
     return text
+
+
+def _repeated(text: str, times: int) -> str:
+    """A text so many times, no more than are looked at: else it would have gigabytes."""
+    return text * min(times, 1 + LONGEST // max(1, len(text)))
 
 
 def mutations(bases: list[str], words: list[str]) -> st.SearchStrategy[bytes]:
