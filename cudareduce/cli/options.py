@@ -274,7 +274,7 @@ add_reveal = options_of(
     add_device,
     click.option("--time-limit", type=seconds, metavar="SECONDS",
                  help="What the probes of one call may take, and a library up to its first "
-                 "answer.  [default: 10, and 300]"),
+                 "answer.  [default: 60, and 300]"),
     add_no_cache,
     add_quiet,
     add_json,

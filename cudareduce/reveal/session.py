@@ -20,7 +20,7 @@ from cudareduce.temporary import temporary_folder
 
 #: Seconds that the probes of one call may take, and a library up to its first answer: it may be
 #: compiling.
-_PROBES_S, _FIRST_S = 10.0, 300.0
+_PROBES_S, _FIRST_S = 60.0, 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
