@@ -67,6 +67,7 @@ def test_two_runs_are_compared() -> None:
         cudareduce.compare(old, old)
 
 
+@pytest.mark.long
 def test_a_picture_is_shown_saved_and_printed(tmp_path: Path) -> None:
     picture = cudareduce.plot(STORED, only="reduce_v*", n=2**25)
     assert picture._repr_png_().startswith(b"\x89PNG")

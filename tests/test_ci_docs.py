@@ -129,6 +129,7 @@ def bench(runner: Runner) -> None:
     assert code == 0, out
 
 
+@pytest.mark.long
 def test_github_answers(runner: Runner) -> None:
     steps = jobs("GitHub Actions")["answers"]
     kernel = runner.checkout / "kernels" / "ladder" / f"{KEPT[1]}.cu"

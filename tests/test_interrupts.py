@@ -242,6 +242,7 @@ def kept(place: Place) -> None:
     assert "mine" not in records or records["mine"].verdict != "pass"
 
 
+@pytest.mark.long
 def test_ctrl_c_prints_and_keeps_what_there_is(place: Place, cache_home: Path) -> None:
     env = place.env | {"XDG_CACHE_HOME": str(cache_home)}
     with started(endless(place), place.here, env) as run:
@@ -253,6 +254,7 @@ def test_ctrl_c_prints_and_keeps_what_there_is(place: Place, cache_home: Path) -
         kept(place)
 
 
+@pytest.mark.long
 def test_a_kill_under_a_terminal_shows_the_cursor_again(place: Place, cache_home: Path) -> None:
     env = place.env | {"XDG_CACHE_HOME": str(cache_home)}
     with started(endless(place), place.here, env, terminal=True) as run:
@@ -263,6 +265,7 @@ def test_a_kill_under_a_terminal_shows_the_cursor_again(place: Place, cache_home
         kept(place)
 
 
+@pytest.mark.long
 def test_ctrl_backslash_while_it_compiles(place: Place) -> None:
     with started(("verify", RIGHT, "--n", "33", *CPU.split()), place.here, place.env) as run:
         assert run.until(lambda: len(in_session(run.process.pid)) > 3, START_S), run.said
@@ -271,6 +274,7 @@ def test_ctrl_backslash_while_it_compiles(place: Place) -> None:
         assert run.process.returncode == 131
 
 
+@pytest.mark.long
 def test_what_a_killed_run_leaves_goes_with_the_next(place: Place, cache_home: Path) -> None:
     env = place.env | {"XDG_CACHE_HOME": str(cache_home)}
     with started(endless(place), place.here, env) as run:
@@ -286,6 +290,7 @@ def test_what_a_killed_run_leaves_goes_with_the_next(place: Place, cache_home: P
     assert not set(place.temporary.glob("cudareduce-*"))
 
 
+@pytest.mark.long
 def test_where_ctrl_c_is_ignored_a_run_goes_on_to_its_end(place: Place, cache_home: Path) -> None:
     env = place.env | {"XDG_CACHE_HOME": str(cache_home)}
     words = ("bench", RIGHT, "--n", "33", *CPU.split())

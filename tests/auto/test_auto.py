@@ -34,6 +34,7 @@ def records(answer: tuple[int, str, str]) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.long
 def test_it_takes_another_kernel_from_size_to_size(
     cudareduce: Call, gpu: None, tmp_path: Path
 ) -> None:
@@ -74,6 +75,7 @@ def test_a_curve_over_sms_says_what_it_took(cudareduce: Call, gpu: None) -> None
     assert "\nauto: reduce_tiles_mailbox, 1024 threads x 16 elements\n" in out
 
 
+@pytest.mark.long
 def test_verify_has_a_row_for_each_launch_shape(cudareduce: Call) -> None:
     """Each by a number where there are several; those that a block of one's own makes equal are
     one."""
@@ -122,6 +124,7 @@ def test_where_no_kernel_takes_it_that_is_said(cudareduce: Call) -> None:
     assert "auto: skipped, no kernel of the package takes these rows" in out
 
 
+@pytest.mark.long
 def test_it_stands_beside_libraries(
     cudareduce: Call, gpu: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

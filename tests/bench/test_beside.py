@@ -35,6 +35,7 @@ def beside(
     return call
 
 
+@pytest.mark.long
 def test_a_pass_of_their_own(beside: Call, tmp_path: Path) -> None:
     """A second table holds libraries and kernels in one context; ratios are formed within it."""
     stored = tmp_path / "run.json"
@@ -72,6 +73,7 @@ def test_a_pass_of_their_own(beside: Call, tmp_path: Path) -> None:
     assert records["peer:fine:as_called", "primary"]["time_us"] is None
 
 
+@pytest.mark.long
 def test_one_element_more_and_a_start_one_off(beside: Call, tmp_path: Path) -> None:
     """Everything that was timed is timed there too, against itself, with the reason where it is
     not; and nothing where several sizes are asked for."""
@@ -101,6 +103,7 @@ def test_one_element_more_and_a_start_one_off(beside: Call, tmp_path: Path) -> N
     assert "one element more" not in out
 
 
+@pytest.mark.long
 def test_auto_takes_another_kernel_where_rows_begin_anywhere(beside: Call, tmp_path: Path) -> None:
     stored = tmp_path / "run.json"
     code, _, _ = beside(
@@ -115,6 +118,7 @@ def test_auto_takes_another_kernel_where_rows_begin_anywhere(beside: Call, tmp_p
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_what_misbehaves_is_a_row(beside: Call) -> None:
     code, out, _ = beside("FINE,FAILING,CRASHING", "bench", KERNEL, "--n", "2^13", "--rounds", "6")
     assert code == 3
@@ -125,6 +129,7 @@ def test_what_misbehaves_is_a_row(beside: Call) -> None:
     assert said.count("peer:fine ") == 1
 
 
+@pytest.mark.long
 def test_files_with_libraries_are_compared(beside: Call, cudareduce: Call, tmp_path: Path) -> None:
     """The two times of a kernel are told apart, and versions of a library are both said."""
     old, new = tmp_path / "old.json", tmp_path / "new.json"
@@ -160,6 +165,7 @@ def test_verify_at_several_sizes(beside: Call) -> None:
     assert "1 kernel right, 0 wrong, 0 skipped; 2 libraries right, 1 wrong, 0 skipped" in err
 
 
+@pytest.mark.long
 def test_where_no_library_is_right(beside: Call) -> None:
     code, out, err = beside("WRONG_CUB,LONG,MISSING", "bench", KERNEL, "--n", "2^13")
     assert code == 3
@@ -172,6 +178,7 @@ def test_where_no_library_is_right(beside: Call) -> None:
     assert "no library could be timed, so no kernel was timed beside them" in out
 
 
+@pytest.mark.long
 def test_edges_are_tried_once_where_no_library_is_wrong(
     beside: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +197,7 @@ def test_edges_are_tried_once_where_no_library_is_wrong(
     assert tried[3:] == [6, 6, 6]
 
 
+@pytest.mark.long
 def test_sweep(beside: Call) -> None:
     """Lines are those of the pass that libraries are in; what has none is told once."""
     code, out, err = beside("FINE,WRONG_CUB", "sweep", KERNEL, "--n", "2^10..2^12", "--rounds", "6")
@@ -235,6 +243,7 @@ def test_on_the_cpu_where_it_works(
     assert records["peer:fine"]["verdict"] == "skip"
 
 
+@pytest.mark.long
 def test_graphs(beside: Call, tmp_path: Path) -> None:
     """A call that cannot be captured, or leaves nothing in the graph, says so in a row."""
     stored = tmp_path / "run.json"

@@ -283,6 +283,7 @@ def test_a_write_outside_a_buffer_is_wrong(
 STALE = ROOT / "tests" / "wrong_kernels" / "stale_counter.cu"
 
 
+@pytest.mark.long
 def test_only_the_first_launch_is_right_and_timing_sees_it(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,6 +355,7 @@ def test_a_driver_without_gates_still_times_cold(
     assert {r["time_us"] for r in run["records"]} == {None}
 
 
+@pytest.mark.long
 def test_a_first_pass_is_a_pass_of_the_kernel(cudareduce: Call, gpu: FakeGpu) -> None:
     """Not what sets the identity before it."""
     gpu.lazy = False  # it adds to what its output holds

@@ -34,6 +34,7 @@ SHORT_QUADS = """__global__ void quads(const int *values, int *total, int n)
 """
 
 
+@pytest.mark.long
 def test_a_condition_is_found_and_stored(cudareduce: Call, tmp_path: Path) -> None:
     table, stored = tmp_path / "run.csv", tmp_path / "run.json"
     files = ("--csv", table, "--json", stored)

@@ -57,6 +57,7 @@ def bench(call: Call, *more: object) -> tuple[int, Any, str]:
     return code, json.loads(out) if out else None, err
 
 
+@pytest.mark.long
 def test_two_inputs_count_twice(cudareduce: Call, gpu: FakeGpu) -> None:
     code, run, err = bench(cudareduce, SHAPES / "dot_product.cu")
     assert code == 0, err

@@ -88,6 +88,7 @@ def test_a_run_that_falls_back_to_the_cpu_says_why(tmp_path: Path, cache: Path) 
     assert "CPU emulator" in done.stdout
 
 
+@pytest.mark.long
 def test_files_hold_what_was_printed(cudareduce: Call, tmp_path: Path) -> None:
     files = {kind: tmp_path / f"run.{kind}" for kind in ("csv", "json", "markdown")}
     options = [word for kind, path in files.items() for word in (f"--{kind}", path)]
@@ -229,6 +230,7 @@ def test_beyond_memory_is_a_skip_row(cudareduce: Call) -> None:
     assert "reduce_v7_shuffle: skipped, needs 8192.0 GiB of host memory" in out
 
 
+@pytest.mark.long
 def test_rows(cudareduce: Call) -> None:
     rows = ("bench", "reduce_rows_tree", "reduce_warp_registers", "--format", "json", *ON_CPU)
     for n, count in ((0, 3), (31, 5), (32, 0)):
@@ -314,6 +316,7 @@ def test_a_kernel_that_faults_does_not_end_the_run(cudareduce: Call, mine: Path)
     assert "reduce_v7_shuffle       1       1   right" in out
 
 
+@pytest.mark.long
 def test_ctrl_c_keeps_what_there_is(tmp_path: Path) -> None:
     target = tmp_path / "run.json"
     command = [sys.executable, "-m", "cudareduce", "bench", "fastcuda", "--n", "1000,2^27",
@@ -443,6 +446,7 @@ def test_a_size_that_a_kernel_cannot_take_is_a_remark_on_its_own_row(cudareduce:
     assert "skipped: gives each element of a row a lane" in out
 
 
+@pytest.mark.long
 def test_kernels_of_short_rows_are_verified_bare(cudareduce: Call) -> None:
     code, out, err = cudareduce("verify", "reduce_warp_registers", *ON_CPU)
     assert (code, out.count(" right ")) == (0, 1), err

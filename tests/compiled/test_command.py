@@ -410,6 +410,7 @@ EDITS: dict[str, tuple[str, tuple[tuple[str, str], ...], str, str]] = {
 OTHER_EDITS = ("to fill the SM", "to lose its counter")
 
 
+@pytest.mark.long
 @needs_nvcc
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=pytest.mark.slow if name in OTHER_EDITS else ())
@@ -460,6 +461,7 @@ def test_kernels_as_they_were_pass(
     assert "3 compared: 3 SAME" in out
 
 
+@pytest.mark.long
 @needs_nvcc
 def test_the_assemblers_warning_breaks_a_rule(cudareduce: Call, tree: Path, baseline: Path) -> None:
     edit(tree, "my_reduce_v7_shuffle", BOUNDS)
@@ -468,6 +470,7 @@ def test_the_assemblers_warning_breaks_a_rule(cudareduce: Call, tree: Path, base
     assert "will be ignored" in " ".join(out.split())
 
 
+@pytest.mark.long
 @needs_nvcc
 def test_what_is_changed_or_new_passes_and_what_is_gone_does_not(
     cudareduce: Call, tree: Path, baseline: Path
@@ -484,6 +487,7 @@ def test_what_is_changed_or_new_passes_and_what_is_gone_does_not(
     assert check(cudareduce, tree, baseline, *MINE, "--allow-gone")[0] == 0
 
 
+@pytest.mark.long
 @needs_nvcc
 def test_a_kernel_that_does_not_compile(
     cudareduce: Call, tree: Path, baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -513,6 +517,7 @@ def test_a_kernel_that_does_not_compile(
     assert error in "".join(failure.get("message", "") for failure in suite.iter("failure"))
 
 
+@pytest.mark.long
 @needs_nvcc
 def test_what_does_not_compile_is_no_baseline(
     cudareduce: Call, tree: Path, baseline: Path, monkeypatch: pytest.MonkeyPatch

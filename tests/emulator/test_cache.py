@@ -121,6 +121,7 @@ with CpuBackend(cache=Path({str(tmp_path)!r})) as backend:
     assert damaged.read_bytes() == whole
 
 
+@pytest.mark.long
 def test_one_empty_cache_serves_several_at_once(tmp_path: Path, cpu: CpuBackend) -> None:
     shutil.copy(cpu._toolchain.runtime(), tmp_path)
     script = f"""

@@ -592,6 +592,7 @@ def test_float_to_bfloat16_rounds_to_nearest_even(plain: CpuBackend) -> None:
     assert (bfloats[~number] == 0x7FFF).all()
 
 
+@pytest.mark.long
 def test_where_there_is_no_fast_switch_ucontext_does_the_same(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

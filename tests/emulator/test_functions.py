@@ -49,6 +49,7 @@ def compare(cpu: CpuBackend, expected: dict[str, int]) -> None:
     assert not wrong
 
 
+@pytest.mark.long
 def test_values_that_cuda_computed(cpu: CpuBackend) -> None:
     values = json.loads((ROOT / "tests" / "data" / "cuda_functions.json").read_text())
     compare(cpu, {expression: int(bits, 16) for expression, bits in values.items()})

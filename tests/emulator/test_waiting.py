@@ -37,6 +37,7 @@ def test_who_waits_is_let_through(any_backend: CpuBackend, entry: str) -> None:
             assert answer == expected, (schedule, n)
 
 
+@pytest.mark.long
 def test_many_blocks_that_wait_for_one_lock_take_turns(cache: Path) -> None:
     began = time.monotonic()
     with CpuBackend(cache=cache) as cpu:

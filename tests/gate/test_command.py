@@ -93,6 +93,7 @@ def test_the_same_code_is_the_same_and_told_apart_from_noise(
     assert verdicts(out) == {"kernel_a": {"SAME"}, "kernel_b": {"SAME"}}
 
 
+@pytest.mark.long
 def test_what_got_slower_is_measured_twice_and_fails(
     cudareduce: Call, baseline: Path, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +208,7 @@ def test_what_is_new_is_listed_and_comes_into_the_next_baseline(
     assert verdicts(out)["kernel_c"] == {"SAME"}
 
 
+@pytest.mark.long
 def test_a_new_block_size_in_the_header_is_compared_with_the_old(
     cudareduce: Call, baseline: Path, tree: Path
 ) -> None:
@@ -249,6 +251,7 @@ def test_another_machine(
         assert "%ceil" in out
 
 
+@pytest.mark.long
 def test_two_trees_in_the_same_rounds(cudareduce: Call, tree: Path, tmp_path: Path) -> None:
     base = tmp_path / "base"
     base.mkdir()
@@ -344,6 +347,7 @@ def test_a_slower_warp_kernel_is_measured_twice_like_any_other(
     assert (code, row["verdict"], row["confirmed"]) == (1, "SLOWER", True)
 
 
+@pytest.mark.long
 def test_two_trees_on_rows(cudareduce: Call, tmp_path: Path) -> None:
     head, base = tmp_path / "head", tmp_path / "base"
     [source] = kernels_folder().glob("*/reduce_rows_tree.cu")
@@ -466,6 +470,7 @@ def test_names_that_no_xml_can_hold(cudareduce: Call, baseline: Path, tmp_path: 
     assert names == {"kernel\\x01a", "kernel_b"}
 
 
+@pytest.mark.long
 def test_what_moved_alone_is_measured_again_and_not_hidden(
     cudareduce: Call, machine: Machine, tree: Path, tmp_path: Path
 ) -> None:
@@ -493,6 +498,7 @@ def test_an_empty_base_is_no_base(cudareduce: Call, tree: Path) -> None:
     assert "Invalid value for '--base': the name is empty" in err
 
 
+@pytest.mark.long
 def test_who_reads_json_or_markdown_finds_no_commands_in_it(
     cudareduce: Call, baseline: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

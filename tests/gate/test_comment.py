@@ -146,6 +146,7 @@ def test_compare_writes_one(cudareduce: Call, tmp_path: Path, how: str) -> None:
     assert "old: 2026-01-01" in text
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small")
 def test_the_next_command_compares_the_same_again(
     cudareduce: Call, machine: Machine, tree: Path, tmp_path: Path

@@ -56,6 +56,7 @@ def check(cudareduce: Call, trees: tuple[Path, Path], *more: object) -> tuple[in
                       "--arch", 90, "--quiet", *more)  # fmt: skip
 
 
+@pytest.mark.long
 def test_two_trees_without_a_gpu(cudareduce: Call, trees: tuple[Path, Path]) -> None:
     edit(trees[1], "kernel_a", INDEX, FAR)
     edit(trees[1], "kernel_b", "// Write:", "// A remark.\n    // Write:")
@@ -119,6 +120,7 @@ def test_on_a_gpu_what_changed_is_timed_beside_controls(
     assert set(timed.values()) == {"SAME"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("error", "expected"), [(KeyboardInterrupt(), 130), (KernelFault("the GPU is lost"), 3)]
 )

@@ -53,6 +53,7 @@ def rows(out: str) -> dict[str, Any]:
     return {f"{row['kernel']} {row['n']}": row for row in json.loads(out)}
 
 
+@pytest.mark.long
 def test_a_bias_of_a_process_is_not_confirmed(
     cudareduce: Call, machine: Machine, baseline: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +96,7 @@ def wrong_at(monkeypatch: pytest.MonkeyPatch, look: int, kernel: str, last: int 
     monkeypatch.setattr(Bencher, "measure", lying)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", ["kernel_a", "kernel_b"])  # one beside it, and what is suspect
 def test_what_only_a_later_look_shows_to_be_wrong_is_wrong_in_all_files(
     cudareduce: Call, machine: Machine, baseline: Path, tree: Path, tmp_path: Path,
@@ -204,6 +206,7 @@ def test_what_is_cut_short_leaves_its_files(
     assert baseline.read_text() == before
 
 
+@pytest.mark.long
 def test_a_signal_leaves_the_files(baseline: Path, tree: Path, tmp_path: Path, cache: Path) -> None:
     """A real one, in the middle of the rounds, to a process of its own."""
     changed(tree)

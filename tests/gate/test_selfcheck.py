@@ -12,6 +12,7 @@ from tests.gate.conftest import Machine
 from tests.gate.test_looks import Call, cut_at, wrong_at
 
 
+@pytest.mark.long
 def test_the_same_tree_is_the_same(cudareduce: Call, machine: Machine, tree: Path) -> None:
     ask = ("check", "kernel_*", "--self", 2, "--kernels", tree, "--n", "3000,5000")
     code, out, err = cudareduce(*ask)
@@ -24,6 +25,7 @@ def test_the_same_tree_is_the_same(cudareduce: Call, machine: Machine, tree: Pat
     assert [row["verdict"] for row in rows] == ["SAME"] * 8
 
 
+@pytest.mark.long
 def test_a_machine_that_drifts_is_seen(
     cudareduce: Call, machine: Machine, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

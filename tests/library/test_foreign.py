@@ -271,6 +271,7 @@ def test_shuffles_of_before_cuda_9(cudareduce: Call, given: Callable[[str], Path
     assert "__shfl_down_sync(0xffffffff, ...)" in out
 
 
+@pytest.mark.long
 def test_several_kernels_are_rows(cudareduce: Call, given: Callable[[str], Path]) -> None:
     """All that can be called and look as if they reduced, each with what it reaches alone."""
     path = given(SEVERAL)
@@ -486,6 +487,7 @@ __global__ void add_all(const int *x, int *total, int *last, int n, bool twice, 
 """
 
 
+@pytest.mark.long
 def test_parameters_are_said(cudareduce: Call, given: Callable[[str], Path]) -> None:
     path = given(ARGUMENTS)
     options: tuple[object, ...] = ("--n", 1000, "--quiet")

@@ -75,6 +75,7 @@ def test_results_are_told(tmp_path: Path) -> None:
     assert summary(merged).count("+ a <= b") == 3
 
 
+@pytest.mark.long
 def test_proofs_are_of_mutants(registry: Registry) -> None:
     texts = operators() | {name: kernel.text for name, kernel in registry.kernels.items()}
     there = {name: {(m.was, m.now) for m in mutants_of(text)} for name, text in texts.items()}

@@ -33,6 +33,7 @@ def unpacked(html: str, name: str) -> str:
     return gzip.decompress(base64.b64decode(found[1])).decode()
 
 
+@pytest.mark.long
 def test_a_page_holds_all_of_it(cudareduce: Call, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     code, out, err = cudareduce("report", BENCH, SWEEP, "--html", page)
@@ -50,6 +51,7 @@ def test_a_page_holds_all_of_it(cudareduce: Call, tmp_path: Path) -> None:
     assert elements.count('<button role="tab"') == 2
 
 
+@pytest.mark.long
 def test_names_of_others_are_text(cudareduce: Call, tmp_path: Path) -> None:
     run = load(BENCH)
     evil = "<script>alert(1)</script>"
@@ -62,6 +64,7 @@ def test_names_of_others_are_text(cudareduce: Call, tmp_path: Path) -> None:
     assert "odd<b>" not in page.read_text()
 
 
+@pytest.mark.long
 def test_of_many_files_those_without_records_are_left_out(cudareduce: Call, tmp_path: Path) -> None:
     page, others = tmp_path / "a.html", (H200 / "orders.json", H200 / "selftest.json")
     code, _, err = cudareduce("report", BENCH, *others, "--html", page)

@@ -53,6 +53,7 @@ def reasons(outcome: Outcome) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 def test_each_is_a_row(registry: Registry, cache: Path, processes: Processes) -> None:
     """A crash takes its process with it; the others are timed all the same."""
     asked = job(registry, cache, "FINE", "MISSING", "FAILING", "CRASHING", "OWN")
@@ -105,6 +106,7 @@ def test_what_is_timed_is_judged(registry: Registry, cache: Path, processes: Pro
     assert outcome.peers["later:as_called"].host_us is None
 
 
+@pytest.mark.long
 def test_what_takes_its_process_down(registry: Registry, cache: Path) -> None:
     """Each is told in words of its own, and nothing of it is left behind."""
     with Processes(None, serve_fake) as processes:

@@ -40,6 +40,7 @@ def columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
     [(SWEEP,), (PEERS,), (PEERS, "--kind", "speedup"), (BENCH,), (TYPES,), (BEFORE, AFTER),

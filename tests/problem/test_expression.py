@@ -95,6 +95,7 @@ def test_a_product_of_many_is_right(cudareduce: Call) -> None:
     assert code == 0, out
 
 
+@pytest.mark.long
 def test_kernels_run_it(cudareduce: Call) -> None:
     options = ("--n", "1,1000,4097", "--backend", "cpu", "--quiet")
     for kernel, text, identity, dtype in (

@@ -43,6 +43,7 @@ def test_the_compiler_says_registers_and_loads(cudareduce: Call) -> None:
         assert words in out
 
 
+@pytest.mark.long
 @needs_nvcc
 def test_hardware_that_is_not_emulated_is_compiled_alone(cudareduce: Call) -> None:
     code, out, _ = cudareduce("profile", "reduce_tiles_ring", "--static", "--quiet")

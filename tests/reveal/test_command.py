@@ -49,6 +49,7 @@ def test_a_file_of_templates_is_revealed_by_what_is_said_of_it(cudareduce: Call)
     assert code == 0 and "theirs, 64 float32" in out
 
 
+@pytest.mark.long
 def test_kernels(cudareduce: Call, tmp_path: Path) -> None:
     """A picture, a table, a file; the same once more is the same, and another kernel is not."""
     stored, again = tmp_path / "orders.json", tmp_path / "again.json"
@@ -71,6 +72,7 @@ def test_kernels(cudareduce: Call, tmp_path: Path) -> None:
     assert f"{names[0]}, n = 300: CHANGED: sums that no picture has a line for" in out
 
 
+@pytest.mark.long
 def test_names_beside_a_file_are_those_that_it_holds(cudareduce: Call, tmp_path: Path) -> None:
     """On its sizes and types, launched as there; what is typed comes first."""
     stored, told = tmp_path / "orders.json", ("--format", "json", *CPU)

@@ -285,6 +285,7 @@ def test_kernels_add_as_their_headers_claim(registry: Registry, cpu: CpuBackend,
         _as_claimed(registry, cpu, name, n)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "n"),
     [

@@ -275,6 +275,7 @@ def test_what_is_missing_is_said_and_the_rest_is_done(
     assert found["peers"] == []
 
 
+@pytest.mark.long
 def test_a_machine_that_is_not_good_enough_can_fail_a_script(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:

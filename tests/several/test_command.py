@@ -27,6 +27,7 @@ def collective(ranks: Ranks) -> Ranks:
     return partial(ranks, "collective")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] * (name == "all-reduce")) for name in COLLECTIVES],
@@ -44,6 +45,7 @@ def test_all_engines_are_right(collective: Ranks, name: str) -> None:
         assert (row["distinct"], row["ranks"], row["time_us"]) == (1, 3, None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("op", "dtype"), [("max", "float16"), ("prod", "uint8"), ("min", "int64")])
 def test_other_operators(collective: Ranks, op: str, dtype: str) -> None:
     code, out, _ = collective("all-reduce", "--op", op, "--dtype", dtype, "--n", 1000)
@@ -68,6 +70,7 @@ def test_each_wrong_one_is_told(collective: Ranks, tmp_path: Path) -> None:
     assert "is nan, not" in rows["peer:equal_shares"]
 
 
+@pytest.mark.long
 def test_a_maximum_that_drops_nan(collective: Ranks, tmp_path: Path) -> None:
     text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
     text = text.replace("all_reduce_one_shot", "all_reduce_greater").replace(
@@ -88,6 +91,7 @@ def test_a_maximum_that_drops_nan(collective: Ranks, tmp_path: Path) -> None:
     assert collective("all-reduce", "--kernels", tmp_path / "none")[0] == 2
 
 
+@pytest.mark.long
 def test_the_table(collective: Ranks) -> None:
     code, out, _ = collective("all-reduce", "--engine", "host,peer:no_barrier", "--n", 40)
     assert code == 3
@@ -100,6 +104,7 @@ def test_the_table(collective: Ranks) -> None:
     assert lines[7].startswith("peer:no_barrier: WRONG: rank ")
 
 
+@pytest.mark.long
 def test_libraries_take_gpus(collective: Ranks) -> None:
     """What is named and cannot be had is a row that says why, and an error where it is alone."""
     code, out, _ = collective("all-reduce", "--engine", "host,nccl,torch", "--n", 40)
@@ -113,6 +118,7 @@ def test_libraries_take_gpus(collective: Ranks) -> None:
     assert collective("all-reduce", "--engine", "nccl", "--n", 40)[0] == 6
 
 
+@pytest.mark.long
 def test_a_kernel_of_ones_own(collective: Ranks, tmp_path: Path) -> None:
     text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
     text = text.replace("all_reduce_one_shot", "all_reduce_mine").replace("no_barrier", "none")
@@ -155,6 +161,7 @@ def edited(folder: Path, old: str, new: str) -> tuple[object, ...]:
     return ("all-reduce", "--kernels", folder, "--engine", "peer:mine", "--n", 4099)
 
 
+@pytest.mark.long
 def test_whole_numbers_are_looked_at_in_all_calls(collective: Ranks, tmp_path: Path) -> None:
     behind = "meet(flags, 2 * call + 1);"
     late = "if (call > 60 && threadIdx.x + blockIdx.x == 0) at<Pack>(RANK[0], out)->at[0] = 99;"
@@ -164,6 +171,7 @@ def test_whole_numbers_are_looked_at_in_all_calls(collective: Ranks, tmp_path: P
     assert "another answer at a call with the input of the call before" in out
 
 
+@pytest.mark.long
 def test_a_rank_that_crashes_is_told(collective: Ranks, tmp_path: Path) -> None:
     code, out, err = collective(*edited(tmp_path, "0, packs,", "0, packs + (1ull << 30),"))
     assert (code, out) == (6, "")
@@ -258,6 +266,7 @@ def test_rank_0_that_stands_still_ends_the_run() -> None:
         first.kill()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)]
 )

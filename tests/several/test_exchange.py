@@ -38,6 +38,7 @@ def test_they_are_no_reductions_of_one_gpu() -> None:
     assert not EXCHANGES.keys() & load_registry().kernels.keys()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(NVCC is None, reason="nvcc was not found")
 @each
 def test_nvcc_takes_them(kernel: Exchange, tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def together(asked: Asked, slow: Mapping[str, float] | None = None) -> list[Reco
     return first
 
 
+@pytest.mark.long
 def test_engines_have_times_and_skews(folder: Path) -> None:
     slow = {"all_reduce_two_shot": 1.05}
     records = together(Asked(0, folder), slow)

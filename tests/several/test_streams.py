@@ -21,6 +21,7 @@ from tests.several.conftest import Ranks
 Call = Callable[..., tuple[int, str, str]]
 
 
+@pytest.mark.long
 def test_each_rank_has_a_share(ranks: Ranks, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     code, out, err = ranks("bench", "reduce_v7_shuffle", "--from", "host", "--gpus", 3, "--n",
@@ -34,6 +35,7 @@ def test_each_rank_has_a_share(ranks: Ranks, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.long
 def test_shares_of_a_file(ranks: Ranks, tmp_path: Path) -> None:
     file = tmp_path / "numbers.npy"
     np.save(file, np.arange(10_001, dtype=np.int32))
@@ -43,6 +45,7 @@ def test_shares_of_a_file(ranks: Ranks, tmp_path: Path) -> None:
     assert "sum of 10 001 int32 from a file on 2 ranks" in out
 
 
+@pytest.mark.long
 def test_a_share_is_too_small_for_a_chunk(ranks: Ranks) -> None:
     code, _, err = ranks("bench", "reduce_v7_shuffle", "--from", "host", "--gpus", 2, "--n", 1000,
                          "--chunk", 4000, "--backend", "cpu")  # fmt: skip

@@ -74,6 +74,7 @@ def entries(folder: Path) -> tuple[Entry, ...]:
     return read_table(path).entries
 
 
+@pytest.mark.long
 def test_a_planted_best_is_found_and_auto_takes_it(
     cudareduce: Call, gpu: type[Planted], folder: Path, tmp_path: Path
 ) -> None:
@@ -134,6 +135,7 @@ def test_what_no_kernel_takes_is_a_mistake_of_whoever_asks(
     assert "2^10: reduce_tiles_dp4a takes int8, uint8, not float32" in out
 
 
+@pytest.mark.long
 def test_what_no_longer_holds_leaves_the_table_without_a_gain(
     cudareduce: Call, gpu: type[Planted], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,7 @@ def test_what_is_said_of_all_and_who_wins_where() -> None:
     assert lines[2:] == ["A: a", "B: b"]
 
 
+@pytest.mark.long
 def test_a_regret_is_measured(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -100,6 +100,7 @@ def test_rejected(path: Path, judged: Judged) -> None:
             assert without_places(reason.splitlines()[0]) in without_places(PAGE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("more", [
     ("--n", 4097), pytest.param((), marks=pytest.mark.slow),
     pytest.param(("--n", 2**20 + 1), marks=pytest.mark.slow),
@@ -137,6 +138,7 @@ def test_the_page_tells_of_it(path: Path) -> None:
         assert re.sub(r"\s+", " ", line.strip()) in text, line
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", TIMED, ids=lambda path: path.stem)
 def test_what_cheats_only_while_it_is_timed(
     path: Path, judged: Judged, cache: Path, monkeypatch: pytest.MonkeyPatch

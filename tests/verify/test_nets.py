@@ -375,6 +375,7 @@ def test_bench_watches_every_access(cudareduce: Call) -> None:
     assert "hazard in global memory" in out
 
 
+@pytest.mark.long
 def test_bench_on_a_gpu_has_the_emulator_watch_files_of_a_user(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:

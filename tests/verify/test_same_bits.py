@@ -21,6 +21,7 @@ BLOCKS = (64, 128, 256, 512, 1024)
 SMS = (1, 2, 3, 7, 132)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("dtype", "offsets"),
     [("float32", (0, 1, 2, 3)), ("float64", (0, 1)), ("float16", (0, 1, 3, 7))],
@@ -63,6 +64,7 @@ def test_the_order_is_the_one_that_the_plan_tells(registry: Registry, cpu: CpuBa
     assert answer(cpu, kernel, reduction, data, offset=3) == told
 
 
+@pytest.mark.long
 def test_stored_answers_on_the_emulator(registry: Registry, cpu: CpuBackend) -> None:
     assert dict(answers(cpu, registry.kernels[NAME])) == json.loads(STORED.read_text("utf-8"))
 

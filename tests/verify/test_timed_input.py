@@ -197,6 +197,7 @@ COUNTED = "__device__ unsigned launches; __device__ size_t last;"
 LATER = "launches = last == n ? launches + 1 : 0; last = n; if (n == 5000 && launches > 70) "
 
 
+@pytest.mark.long
 def test_who_writes_to_the_input_is_told_from_who_reads_it(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, cache: Path, tmp_path: Path
 ) -> None:
@@ -210,6 +211,7 @@ def test_who_writes_to_the_input_is_told_from_who_reads_it(
     assert (found[V7]["verdict"], found[V7]["reason"]) == ("pass", "")
 
 
+@pytest.mark.long
 def test_a_first_pass_is_judged_by_what_the_others_make_of_it(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, cache: Path, tmp_path: Path
 ) -> None:

@@ -87,6 +87,7 @@ def test_what_is_in_doubt_is_measured_for_longer(check: Call) -> None:
     assert "36" not in [job["--rounds"] for job in machine.jobs]
 
 
+@pytest.mark.long
 def test_identical_code_is_never_slower(check: Call) -> None:
     """200 comparisons of engines that take as long as they did, at 2 %."""
     verdicts = [
@@ -102,6 +103,7 @@ def test_identical_code_is_never_slower(check: Call) -> None:
     assert verdicts.count("SAME") > 1100
 
 
+@pytest.mark.long
 def test_five_per_cent_are_found(check: Call) -> None:
     """95 of 100 times at the least, at 2 %, and nothing else is called slower."""
     found = others = 0

@@ -131,6 +131,7 @@ def test_true_ranks_run_both_texts(cache: Path, tmp_path: Path) -> None:
     assert row["change_pct"] == pytest.approx(9, abs=1)
 
 
+@pytest.mark.long
 def test_a_text_that_does_not_compile_is_told_by_its_own_lines(cache: Path, tmp_path: Path) -> None:
     """Those of the base's file, whatever was written in front of it."""
     kernels(tmp_path / "new", {"a": ""})

@@ -68,6 +68,7 @@ Requested = Callable[..., NcclRequest]
 Measured = Callable[[Path], two_nccls.Measure]
 
 
+@pytest.mark.long
 def test_the_same_is_the_same(
     old: Path, request_of: Requested, measure: Measured, capsys: pytest.CaptureFixture[str]
 ) -> None:

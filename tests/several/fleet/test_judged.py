@@ -20,6 +20,7 @@ def card_of(model: Model, number: int) -> Card:
     return next(card for card in model.cards if card.uuid == uuid(number))
 
 
+@pytest.mark.long
 def test_equal_cards_are_fine() -> None:
     assert false_rate(8, 100, 0.007) == 0
     assert false_rate(8, 100, 0.02) <= 0.04

@@ -81,6 +81,7 @@ def test_what_is_not_tried_says_why(asked: Asked) -> None:
     assert found[0].reason.startswith("torch")  # that it is not here, or has no GPU
 
 
+@pytest.mark.long
 def test_torch_on_tensors_that_are_windows(asked: Asked, nccl: Path) -> None:
     tried = [
         (collective, op, dtype) for collective in COLLECTIVES

@@ -54,6 +54,7 @@ def test_the_table(links: Ranks) -> None:
     assert [tuple(line.split()) for line in lines[4:10]] == [(way, "right") for way in WAYS]
 
 
+@pytest.mark.long
 def test_a_file_of_three_ranks(links: Ranks, tmp_path: Path) -> None:
     file = tmp_path / "links.json"
     code, out, err = links("--backend", "cpu", "--ranks", 3, "--json", file, "--format", "csv")

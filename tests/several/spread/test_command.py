@@ -38,6 +38,7 @@ def test_the_table(ranks: Ranks, tmp_path: Path) -> None:
     assert {r["time_us"] for r in records} == {None}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "op", ["max", *(pytest.param(op, marks=pytest.mark.slow) for op in ("mean", "prod", "argmin"))]
 )
@@ -57,6 +58,7 @@ def test_all_operators(ranks: Ranks) -> None:
     assert {row["op"] for row in json.loads(out)["records"]} == set(OPS)
 
 
+@pytest.mark.long
 def test_a_wrong_kernel_is_told(ranks: Ranks, tmp_path: Path) -> None:
     text = Path("kernels/limit/reduce_tiles_acq_rel.cu").read_text()
     wrong = text.replace("reduce_tiles_acq_rel", "reduce_forgets").replace(

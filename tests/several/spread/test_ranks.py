@@ -102,6 +102,7 @@ EDITS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.slow if k else ()) for k, name in enumerate(EDITS)],
