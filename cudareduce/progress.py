@@ -40,11 +40,13 @@ class _Lines:
     def __init__(self, what: str, total: int, clock: Callable[[], float] = monotonic) -> None:
         self._what, self._total, self._clock = what, total, clock
         self._done, self._doing, self._said = 0, "", clock()
-        self._began = self._said
+        self._began = self._said  # when the first step had ended, once it has
         say(f"{what} ({total})")
 
     def step(self) -> None:
         self._done += 1
+        if self._done == 1:
+            self._began = self._clock()
         self._tell()
 
     def now(self, what: str) -> None:
@@ -57,8 +59,8 @@ class _Lines:
             return
         self._said = now
         left = ""
-        if self._done:
-            left_s = (now - self._began) / self._done * (self._total - self._done)
+        if self._done > 1:  # the first one has compiled and verified for all others
+            left_s = (now - self._began) / (self._done - 1) * (self._total - self._done)
             left = f", about {duration_text(left_s)} left"
         doing = f", {self._doing}" if self._doing else ""
         say(f"{self._what}: {self._done} of {self._total}{doing}{left}")
