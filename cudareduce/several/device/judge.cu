@@ -10,7 +10,7 @@ extern "C" __global__ void __launch_bounds__(512) judge(const In *got, const In 
             from = max(from, n - i);
         }
     if (wrong > 0) {
-        cuda::atomic_ref<size_t, cuda::thread_scope_device>(found[0]).fetch_add(wrong, cuda::std::memory_order_relaxed);
-        cuda::atomic_ref<size_t, cuda::thread_scope_device>(found[1]).fetch_max(from, cuda::std::memory_order_relaxed);
+        Shared<size_t>(found[0]).fetch_add(wrong, cuda::std::memory_order_relaxed);
+        Shared<size_t>(found[1]).fetch_max(from, cuda::std::memory_order_relaxed);
     }
 }

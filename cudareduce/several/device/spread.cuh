@@ -1,6 +1,7 @@
 // An array that lies on several GPUs: what each GPU's kernel has for an answer is a partial. It is assigned
 // to a Spread, by one thread, as an answer would be, and so no kernel has a line more for it: the partial goes
-// to every other rank's mail, those of all ranks are waited for, combined in their order, and the answer is stored.
+// to every other rank's mail, theirs are waited for, all are combined in the order of ranks, and the answer is
+// stored.
 //
 // Each word of a partial travels beside the number of its call, in one word that arrives whole: who sees the
 // number sees the value, and nothing else need be ordered. Calls are counted where the mail lies, and take
