@@ -159,7 +159,25 @@ class Body:
                 factors = side.named_children if _operator(side) == "*" else []
                 for name in {_bare(factor) for factor in factors}:
                     found.setdefault(name, []).append(other)
+        for node in self._nodes:
+            array, places = map(node.child_by_field_name, ("argument", "indices"))
+            start = self._pointers.get(_bare(array)) if array is not None else None
+            if start is not None and places is not None and places.named_children:
+                index = _inner(places.named_children[0])
+                factors = index.named_children if _operator(index) == "*" else []
+                for name in {_bare(factor) for factor in factors}:
+                    found.setdefault(name, []).append(start)
         return {name: others[:_MOST_PLACES] for name, others in found.items()}
+
+    @cached_property
+    def _pointers(self) -> dict[str, Node]:
+        """Where each pointer begins that the text declares."""
+        found = {}
+        for node in self._nodes:
+            target, value = map(node.child_by_field_name, _SETS["init_declarator"])
+            if target is not None and target.type == "pointer_declarator" and value is not None:
+                found[text(target).lstrip("* ")] = value
+        return found
 
     @cached_property
     def _comparisons(self) -> dict[str, list[Node]]:

@@ -45,7 +45,7 @@ class Call:
     the work of one block, `plane` that it counts its threads in two dimensions, `upright` that it
     finds its row by the second dimension of its grid, `columns` that it reads a matrix by columns,
     `square` that one count is that of rows and of their elements, `turns` that its blocks go on to
-    further rows, as many blocks on as there are.
+    further rows, as many blocks on as there are, `lanes` that a block takes 32 columns.
     """
 
     text: str
@@ -67,6 +67,7 @@ class Call:
     columns: bool
     square: bool
     turns: bool
+    lanes: bool
     parameters: tuple[Parameter, ...]
 
     @property
@@ -149,6 +150,7 @@ def called(
         alone=finish in ("none", "atomic") and not body.words & _MANY_BLOCKS,
         plane=bool(body.words & PLANE), square=found.square,
         upright=is_upright(found.index), columns=found.columns, turns=takes_turns(found.index),
+        lanes=found.lanes,
         parameters=tuple(given_to),
     )  # fmt: skip
 

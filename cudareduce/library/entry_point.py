@@ -47,6 +47,7 @@ _EACH_ROW = """
 """
 _NO_PLACE = "((int *)out)[blockIdx.x * each + k] = -1"
 _PLACE = "answers[blockIdx.x * each + k] = ((const int *)out)[blockIdx.x * each + k]"
+_WARP = 32
 #: How many rows a block takes.
 _ROWS_OF = {"block_per_row": "1", "warp_per_row": "blockDim.x / 32", "thread_per_row": "blockDim.x"}
 
@@ -154,8 +155,9 @@ def _headers(device: str) -> str:
 def _around(call: Call, width: int | None, *, finds: bool) -> tuple[str, str]:
     """What an entry point does before the call of a kernel, and after it."""
     before = (_ROWS if call.upright else "") + (_TO_THEM if call.outside else "")
-    if call.columns and width:
-        before += _NO_COLUMNS.format(width=width)
+    wide = _WARP if call.lanes else width
+    if call.columns and wide:
+        before += _NO_COLUMNS.format(width=wide)
     if finds and call.rows:
         fill, copy = (_EACH_ROW.format(_ROWS_OF[call.rows], does) for does in (_NO_PLACE, _PLACE))
         return f"{before}{fill}    __syncthreads();", f"\n    __syncthreads();{copy}"

@@ -9,6 +9,8 @@ from cudareduce.library.body import Body
 from cudareduce.library.header import RowGrid
 from cudareduce.library.parameters import Parameter
 
+#: What the index of a column is made with where a block takes as many as a warp has lanes.
+_LANES = frozenset(["%", "&"])
 _BLOCKS = frozenset(["blockIdx.x", "blockIdx.y"])
 
 
@@ -72,9 +74,14 @@ def across(body: Body, columns: Parameter | None, lengths: Sequence[Parameter]) 
     index = _index(body, columns.name)
     if not index:
         return None
-    if body.words & {"threadIdx.y", "blockDim.y"} or "meta_group_rank" in index:
+    if body.words & {"threadIdx.y", "blockDim.y"} or index & {"meta_group_rank", *_LANES}:
         return "warp_per_row"
     return "thread_per_row" if "threadIdx.x" in index else "block_per_row"
+
+
+def by_lanes(body: Body, columns: Parameter | None) -> bool:
+    """Whether a block takes as many columns as a warp has lanes, however many warps it has."""
+    return columns is not None and not _index(body, columns.name).isdisjoint(_LANES)
 
 
 def is_square(body: Body, count: str) -> bool:

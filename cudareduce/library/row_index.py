@@ -9,7 +9,7 @@ from pathlib import Path
 from cudareduce.errors import UsageError
 from cudareduce.library.body import Body
 from cudareduce.library.header import RowGrid
-from cudareduce.library.matrix import across, is_square, strides
+from cudareduce.library.matrix import across, by_lanes, is_square, strides
 from cudareduce.library.parameters import Parameter
 from cudareduce.library.syntax import Function
 
@@ -25,12 +25,13 @@ _BY_WARP = frozenset(["/", ">>", "warpSize"])
 class Rows:
     """Who takes a row, nobody where there is one array; the words behind the index of a row;
     whether they are the `columns` of a matrix, and whether that is a `square`, as one count is that
-    of rows and of their elements."""
+    of rows and of their elements; `lanes` that a block takes 32 columns, whatever its size."""
 
     grid: RowGrid | None
     index: frozenset[str]
     columns: bool
     square: bool
+    lanes: bool = False
 
 
 def read_rows(
@@ -49,6 +50,7 @@ def read_rows(
     return Rows(
         grid, frozenset() if column else _row_index(body, count.name),
         columns=column is not None, square=not many and (column is not None or bounded),
+        lanes=column is not None and by_lanes(body, count if both else columns),
     )  # fmt: skip
 
 
