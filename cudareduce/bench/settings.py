@@ -71,6 +71,9 @@ class Settings:
 
 def _of(choice: Choice, reduction: Reduction) -> Reduction:
     """A reduction as a kernel is given it: where nobody says otherwise, with the map that it
-    forms, and of the columns that it reads."""
+    forms, of the columns that it reads, and stored as it stores it."""
     kernel = choice.kernel
-    return replace(reduction, map=reduction.map or kernel.map, columns=kernel.columns)
+    stored = kernel.stored if reduction.acc.kind == "float" else None
+    return replace(
+        reduction, map=reduction.map or kernel.map, columns=kernel.columns, stored=stored
+    )

@@ -227,8 +227,8 @@ class CudaBackend:
 
     def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
         assert isinstance(buffer, GuardedBuffer)
-        words = np.frombuffer(pattern, np.uint32)
-        if (words == words[:1]).all():
+        words = np.frombuffer(pattern, np.uint16 if len(pattern) % 4 else np.uint32)
+        if words.itemsize == 4 and (words == words[:1]).all():
             memset = self._driver.memset_d32_async
             return partial(memset, buffer.address, int(words[0]), len(words), self.stream)
         kept = self.upload(words)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from cudareduce.backend import Backend, Buffer, Launch
 from cudareduce.launch.case import Case, Prepared, Programs
 from cudareduce.launch.plan import Pass, Plan
-from cudareduce.problem.identity import identity, of_nothing
-from cudareduce.problem.inputs import Array
+from cudareduce.problem.identity import preset
+from cudareduce.problem.inputs import Array, as_numbers
 from cudareduce.problem.reference import reference
 
 #: Scratch buffers that are zeroed when they are allocated, and then left to the kernel.
@@ -83,8 +83,8 @@ class Bound:
         plan, backend = self.plan, self._backend
         if plan.preset:
             reduction = plan.problem.reduction
-            answer = (identity(reduction) if plan.passes else of_nothing(reduction)) * plan.outputs
-            yield backend.filler(self._buffers[plan.preset], answer)
+            answer = preset(reduction, empty=not plan.passes)
+            yield backend.filler(self._buffers[plan.preset], answer * plan.outputs)
         for name in plan.zeroed:
             yield backend.filler(self._buffers[name], bytes(plan.scratch[name]))
         for step in plan.passes:
@@ -156,6 +156,8 @@ class Bound:
         values = self._backend.download(
             self.out, reduction.result_dtype, outputs * reduction.op.words
         )
+        if reduction.stored is not None:
+            return as_numbers(values, reduction.stored).astype(reduction.acc.storage)
         if self.plan.folds_on_host:
             plain = replace(reduction, dtype=reduction.acc, map=None)
             folded = reference(plain, values, 1).expected

@@ -21,6 +21,8 @@ _ELEMENTS = {
     "u32": "uint32", "u64": "uint64", "i32": "int32", "i64": "int64", "f32": "float32",
     "f64": "float64", "real": "float32", "Real": "float32",
 }  # fmt: skip
+#: Types in which answers may be stored, and no partials kept.
+NARROW = tuple(name for name, kind in DTYPES.items() if (kind.kind, kind.size) == ("float", 2))
 #: Types that are no elements here, in bytes.
 _BYTES = {"bool": 1, "short": 2, "unsigned short": 2, "int16_t": 2, "uint16_t": 2}
 #: Bits of a count's value, by what its type says; of others they suffice for every array.
@@ -39,19 +41,26 @@ def read_dtypes(kernel: str, element: str, template: Sequence[str]) -> tuple[str
 def written_dtype(
     kernel: str, element: str, template: Sequence[str], read: Sequence[str]
 ) -> str | None:
-    """The type of the partials that a kernel writes and calls so, where the file names it; None
-    where a template does. Raises UsageError if it is none of ours, or keeps no sum of what is
-    `read`."""
+    """The type of what a kernel writes and calls so, where the file names it; None where a template
+    does. Raises UsageError if it is none of ours, or keeps no sum of what is `read`; floats of 16
+    bits may, as answers."""
     if element in template:
         return None
     written, kept = DTYPES[_dtype(f"{kernel} writes", element)], accumulator(DTYPES[read[0]])
-    fits = written.size >= kept.size and (written.kind == "float") == (kept.kind == "float")
+    floats = written.kind == "float"
+    fits = (written.size >= kept.size or floats) and floats == (kept.kind == "float")
     if not fits and len(read) == 1:
-        raise UsageError(
-            f"{kernel} writes {element}, and partials of {read[0]} are kept in {kept.name}: let it "
-            f"write {kept.cpp}, or give the file a header, whose kernels write Out"
-        )
+        raise UsageError(why_narrow(kernel, element, read[0]))
     return written.name
+
+
+def why_narrow(kernel: str, element: str, read: str) -> str:
+    """Why a kernel must not keep partials in this type."""
+    kept = accumulator(DTYPES[read])
+    return (
+        f"{kernel} writes {element}, and partials of {read} are kept in {kept.name}: let it "
+        f"write {kept.cpp}, or give the file a header, whose kernels write Out"
+    )
 
 
 def _dtype(does: str, element: str) -> str:

@@ -37,7 +37,7 @@ from cudareduce.library.own_launch import launched_again, own_template, own_valu
 from cudareduce.library.parameters import read_parameter
 from cudareduce.library.room import Room
 from cudareduce.library.syntax import Function, names_in
-from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.dtypes import DTYPES, accumulator
 
 #: What of a launch the user may say, as `Guesses` calls it.
 _OPTIONS = ("block", "items", "grid", "shared", "finish", "map")
@@ -232,7 +232,7 @@ def _adopted(
     dtypes, partials, mapped = computes(path, function, call, says, finds=bool(finds))
     own_maps = () if finds else maps_formed(function, call, unit.formulas, dtypes, partials)
     device = _device(unit, name, call)
-    sizes = [max(DTYPES[kind].size for kind in (read, partials or read)) for read in dtypes]
+    sizes = [max(accumulator(DTYPES[k]).size for k in {one, partials or one}) for one in dtypes]
     launch = launch_of(unit, host, function, call, says, given, later, device, sizes)
     # Else it could not read what it has written, or would map it once more.
     again = call.counted and not call.rows and partials in (None, *dtypes) and mapped is None

@@ -12,6 +12,7 @@ from typing import Any
 
 from cudareduce.errors import UsageError
 from cudareduce.library.condition import ANY_INPUT, Condition
+from cudareduce.library.elements import NARROW
 from cudareduce.library.entry import EXTERN_SHARED, check_parameters, definition
 from cudareduce.library.header import (
     UNASSIGNED,
@@ -29,7 +30,7 @@ from cudareduce.library.mapped import read_map, why_not_map
 from cudareduce.library.reading import has_header, read_source
 from cudareduce.library.room import Room
 from cudareduce.library.taken import why_not_op
-from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.dtypes import DTYPES, DType
 from cudareduce.problem.operators import OPERATORS, Map, Reduction
 
 
@@ -113,6 +114,11 @@ class Kernel:
         return (self, *(self.then.chain if self.then else ()))
 
     @property
+    def stored(self) -> DType | None:
+        """The type of 16 bits that a file without a header stores its answers in, if it does."""
+        return DTYPES[self.partials] if self.partials in NARROW else None
+
+    @property
     def relaunches(self) -> bool:
         """True if it is launched again, on the partials of the launch before."""
         return self.then is None and self.finish in ("relaunch", "relaunch_one_block", "reshape")
@@ -171,7 +177,7 @@ class Kernel:
         if self.partials is None or reduction.op.indexed:
             return None
         written = DTYPES.get(self.partials, reduction.dtype)
-        if written == reduction.acc:
+        if written in (reduction.acc, reduction.stored):
             return None
         return (
             f"has no header and writes {written.name}, not {reduction.acc.name}: say "

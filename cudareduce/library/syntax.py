@@ -24,6 +24,8 @@ _NAMES = frozenset(["identifier", "type_identifier", "namespace_identifier", "fi
 _LONGEST_SCOPE = 500
 #: Nothing is counted beyond.
 _LONGEST_SHIFT = 63
+#: Functions that only make floats of 16 bits of others, and the other way round.
+_CONVERSION = re.compile(r"__[a-z]+\d*2[a-z]+\w*|(?:__)?half|(?:__)?nv_bfloat16")
 #: What wraps a definition that it says more about.
 _WRAPS = frozenset(["template_declaration", "linkage_specification"])
 _CLASSES = frozenset(["struct_specifier", "class_specifier", "union_specifier", "enum_specifier"])
@@ -200,11 +202,16 @@ def _declared(node: Node) -> str:
 
 
 def converts(call: Node) -> bool:
-    """Whether a call only makes its argument one of another type."""
+    """Whether a call only makes its argument one of another type; `(real)(x)` looks like one."""
     function = call.child_by_field_name("function")
-    name = function.child_by_field_name("name") if function else None
-    plain = function is not None and function.type == "primitive_type"
-    return plain or (name is not None and text(name).endswith("_cast"))
+    if function is None:
+        return False
+    inner = function.named_children if function.type == "parenthesized_expression" else []
+    if function.type == "primitive_type" or [node.type for node in inner] == ["identifier"]:
+        return True
+    name = function.child_by_field_name("name")
+    cast = name is not None and text(name).endswith("_cast")
+    return cast or _CONVERSION.fullmatch(text(function)) is not None
 
 
 def _number(node: Node, depth: int = 3) -> int | None:

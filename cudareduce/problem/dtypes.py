@@ -25,6 +25,11 @@ class DType:
         return {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23,
                 "float64": 2.0**-52}.get(self.name, 0.0)  # fmt: skip
 
+    @property
+    def beyond(self) -> float:
+        """The least power of two that is beyond a float type of 16 bits."""
+        return 2.0 ** {"float16": 16, "bfloat16": 128}[self.name]
+
 
 #: NumPy has no bfloat16: its bits travel as uint16.
 DTYPES: dict[str, DType] = {

@@ -120,7 +120,7 @@ def exact_mapped(
     """Elements of one input from which a map makes values no sum of which is rounded, as wide as
     they may be; small whole numbers for a map of which none are known. Inputs are 0 at the same
     `places`: so the values of a map of their difference are 0 there, too."""
-    room = 2.0 ** digits(reduction.acc) / _STRAYS
+    room = 2.0 ** digits(reduction.stored or reduction.acc) / _STRAYS
     grains = _grains(reduction)
     fits = (grain for grain, units in grains.items() if n * units <= room)
     return next(fits, _Grain(1, 1.0)).elements(n * rows, rng, places)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cudareduce.problem.expression import compiled
+from cudareduce.problem.inputs import stored
 from cudareduce.problem.operators import Reduction
 
 
@@ -33,3 +34,12 @@ def of_nothing(reduction: Reduction) -> bytes:
     if reduction.op.needs_count:
         return np.array(np.nan, reduction.acc.storage).tobytes()
     return identity(reduction)
+
+
+def preset(reduction: Reduction, *, empty: bool) -> bytes:
+    """What an answer is set to before a launch, in the type that it is stored in: the identity, or
+    the answer for no elements."""
+    bits = of_nothing(reduction) if empty else identity(reduction)
+    if reduction.stored is None:
+        return bits
+    return stored(np.frombuffer(bits, reduction.acc.storage), reduction.stored).tobytes()

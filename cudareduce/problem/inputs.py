@@ -63,6 +63,8 @@ def make(
         values = exact_mapped(reduction, n, rows, rng, shared)
     else:
         values = _values(name, reduction, n, rows, rng)
+    if name == "exact" and reduction.stored and not reduction.map:
+        _balance(values.reshape(rows, n), rng)
     if name in PLANTED and n and not second:
         plant(values.reshape(rows, n), name, places, reduction)
     return stored(values, reduction.dtype)
@@ -100,6 +102,15 @@ def stored(values: Array, dtype: DType) -> Array:
     nan = np.isnan(values)
     rounded[nan] = (bits[nan] >> 16) & 0x8000 | 0x7FC0
     return rounded
+
+
+def as_answers(values: Array, reduction: Reduction) -> Array:
+    """Numbers as a kernel stores its answers, in the type that these are judged in."""
+    if reduction.stored is None:
+        return values.astype(reduction.result_dtype)
+    with np.errstate(over="ignore"):
+        kept = stored(values, reduction.stored)
+    return as_numbers(kept, reduction.stored).astype(reduction.acc.storage)
 
 
 def made_positive(data: Array, dtype: DType) -> Array:
@@ -164,6 +175,17 @@ def _cancel(values: Array, rng: np.random.Generator) -> None:
     half = max(0, n - _REMAINDER) // 2
     values[:, half : 2 * half] = -values[:, :half]
     values[:, 2 * half :] /= 1024
+    values[:] = values[:, rng.permutation(n)]
+
+
+def _balance(values: Array, rng: np.random.Generator) -> None:
+    """Make every row cancel but for one or two of the smallest units: so few digits every type has,
+    and any element that is lost changes them."""
+    n = values.shape[1]
+    half = max(0, n - 1) // 2
+    values[:, half : 2 * half] = -values[:, :half]
+    rest = values[:, 2 * half :]
+    rest[:] = np.copysign(np.abs(values).min(initial=np.inf, where=values != 0), rest)
     values[:] = values[:, rng.permutation(n)]
 
 

@@ -73,13 +73,15 @@ class Map:
 class Reduction:
     """What is computed: an operator over elements of one type, or over what a map makes of them,
     accumulated in another. The elements of a row lie side by side or, of `columns`, as far apart as
-    there are rows."""
+    there are rows. Answers are `stored` in a narrower type than they are accumulated in where that
+    is not None."""
 
     op: Operator
     dtype: DType
     acc: DType
     map: Map | None = None
     columns: bool = False
+    stored: DType | None = None
 
     @property
     def inputs(self) -> int:
@@ -91,12 +93,12 @@ class Reduction:
         """NumPy dtype of the answer's components."""
         if self.op.indexed:
             return "int64"
-        return "uint32" if self.op.words > 1 else self.acc.storage
+        return "uint32" if self.op.words > 1 else (self.stored or self.acc).storage
 
     @property
     def result_size(self) -> int:
         """Bytes of one answer."""
-        return 8 if self.op.indexed else self.acc_size
+        return 8 if self.op.indexed else self.stored.size if self.stored else self.acc_size
 
     @property
     def acc_size(self) -> int:

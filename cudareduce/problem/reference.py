@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -101,7 +101,8 @@ def _mapped(reduction: Reduction, numbers: tuple[Array, ...]) -> Reference:
 
 
 def _of_nothing(reduction: Reduction, rows: int) -> Array:
-    values = np.frombuffer(of_nothing(reduction) * rows, reduction.result_dtype)
+    kind = replace(reduction, stored=None).result_dtype
+    values = np.frombuffer(of_nothing(reduction) * rows, kind)
     return values.reshape(rows, -1) if reduction.op.words > 1 else values
 
 
@@ -146,6 +147,8 @@ def most_bounded(reduction: Reduction) -> int:
         return 1 << 62
     shares = reduction.op.name == "mean"
     most = _BOUND_LIMIT / reduction.acc.epsilon if shares else reduction.acc.epsilon**-0.5
+    if reduction.stored is not None:
+        most = min(most, 1 / reduction.stored.epsilon)
     return 1 << int(most).bit_length() - 1
 
 

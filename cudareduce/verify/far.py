@@ -23,8 +23,8 @@ from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.library.header import UNORDERED
 from cudareduce.machine.device import DeviceLimits
-from cudareduce.problem.identity import identity
-from cudareduce.problem.inputs import Array, stored
+from cudareduce.problem.identity import preset
+from cudareduce.problem.inputs import Array, as_answers, as_numbers, stored
 from cudareduce.problem.operators import Reduction
 from cudareduce.verify.probes import MARKED_TURNS, Probe, probes
 from cudareduce.verify.shapes import FAR, Net, tile_of
@@ -216,7 +216,8 @@ def _left(plan: Plan, probe: Probe, buffers: Mapping[str, Buffer]) -> Array:
     if finish in _TOGETHER and not _finished(plan):
         name, slots_a_block, first = _TOGETHER[finish]
         slot = slots_a_block * slot + first
-    dtype = np.dtype(reduction.acc.storage if reduction.op.words == 1 else f"V{reduction.acc_size}")
+    kept = (reduction.stored or reduction.acc).storage
+    dtype = np.dtype(kept if reduction.op.words == 1 else f"V{reduction.acc_size}")
     if reduction.op.indexed and _finished(plan):
         dtype = np.dtype("int64")
     elif reduction.op.indexed:
@@ -228,7 +229,7 @@ def _before(plan: Plan) -> bytes:
     """What stands there beforehand."""
     reduction = plan.problem.reduction
     if plan.kernel.finish == "atomic":
-        return identity(reduction)
+        return preset(reduction, empty=False)
     return b"\xff" * (reduction.result_size if _finished(plan) else reduction.acc_size)
 
 
@@ -247,13 +248,17 @@ def _numbers(reduction: Reduction, probe: Probe, value: int, narrow: bool) -> Ar
 
 def _difference(plan: Plan, probe: Probe, left: Array, numbers: Array) -> str:
     """In which way a partial is not that of the marks, in words; empty if it is."""
-    op, place = plan.problem.reduction.op, probe.first
+    reduction, place = plan.problem.reduction, probe.first
+    op = reduction.op
     shared = numbers.sum() * probe.share / probe.count
     expected = shared if op.name == "sum" else numbers[0]
     if not op.indexed:
         got, together = left[0].item(), [expected]
         if op.name == "sum" and probe.share != probe.count:  # loads may be as wide as all turns
             together.append(numbers[probe.block * probe.share :][: probe.share].sum())
+        if reduction.stored is not None:
+            got = as_numbers(left, reduction.stored)[0].item()
+            together = as_answers(np.array(together), reduction).tolist()
         return "" if got in together else f"got {got:g}, expected {expected:g}"
     index = left[0].item() if _finished(plan) else left["index"][0].item()
     return "" if index == place else f"got the element at {index}, expected that at {place}"

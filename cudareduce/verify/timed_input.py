@@ -13,7 +13,7 @@ from cudareduce.backend import Buffer, TimedBackend
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.dtypes import DType
-from cudareduce.problem.inputs import Array, as_numbers, make_all, rounds_nothing
+from cudareduce.problem.inputs import Array, as_answers, as_numbers, make_all, rounds_nothing
 from cudareduce.problem.mapped import fold_mapped
 from cudareduce.problem.operators import OPERATORS, Reduction
 from cudareduce.problem.reference import Reference, reference
@@ -113,7 +113,7 @@ class TimedData:
         """Whether an answer to one input shows as a wrong one to the other."""
         shape = plan.problem.n, plan.problem.rows
         if id(plan) not in self._tells:
-            kept = self.reference(shape, 0).expected.astype(self.reduction.result_dtype)
+            kept = as_answers(self.reference(shape, 0).expected, self.reduction)
             found = None if plan.folds_on_host else self.judged(plan, kept, 1)
             self._tells[id(plan)] = found is not None and found.outcome == "fail"
         return self._tells[id(plan)]

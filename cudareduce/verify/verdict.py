@@ -9,7 +9,9 @@ import numpy as np
 
 from cudareduce.errors import BuildError, NotEmulated
 from cudareduce.launch.plan import Plan
-from cudareduce.problem.inputs import Array, roundings, rounds_nothing
+from cudareduce.problem.dtypes import DType
+from cudareduce.problem.inputs import Array, as_answers, roundings, rounds_nothing
+from cudareduce.problem.operators import Reduction
 from cudareduce.problem.reference import Reference, bound
 
 
@@ -99,6 +101,9 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
     if expected.dtype.kind == "f" and answers.dtype.itemsize <= _SINGLE_BYTES:
         with np.errstate(over="ignore"):
             expected = expected.astype(float)  # at a tenth of the time of a long double's
+    if reduction.stored is not None:
+        answers, expected = (_in_range(x, reduction.stored) for x in (answers, expected))
+        limits = _once_stored(reduction, expected, limits)
     same = answers == expected
     if answers.dtype.kind == "f" and not same.all():
         same |= np.isnan(answers) & np.isnan(expected)
@@ -121,14 +126,32 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
     if not len(errors):
         return RIGHT
     k = int(np.argmax(errors / np.maximum(limits, np.finfo(float).tiny)))
-    ulp = _in_ulp(float(errors[k]), expected[k], answers.dtype)
+    ulp = _in_ulp(float(errors[k]), expected[k], reduction)
     return Verdict("pass", "", float(errors[k]), float(limits[k]), ulp)
 
 
-def _in_ulp(error: float, expected: object, dtype: np.dtype) -> float | None:
+def _in_range(values: Array, kind: DType) -> Array:
+    """Numbers, of which those beyond what a type holds, infinite ones too, are the first beyond."""
+    return np.asarray(np.clip(values.astype(float), -kind.beyond, kind.beyond))
+
+
+def _once_stored(reduction: Reduction, expected: Array, limits: Array) -> Array:
+    """How far answers may lie off that are rounded once more when they are stored: as far as what
+    becomes then of both ends of where they may lie. None may where the right one needs no
+    rounding."""
+    assert reduction.stored is not None
+    ends = (as_answers(expected + side * limits, reduction) for side in (-1, 1))
+    off = [np.abs(_in_range(end, reduction.stored) - expected) for end in ends]
+    return np.asarray(np.nan_to_num(np.maximum(*off)))
+
+
+def _in_ulp(error: float, expected: object, reduction: Reduction) -> float | None:
     """An error in units of the last place that the right answer has in the type of answers."""
+    dtype = np.dtype(replace(reduction, stored=None).result_dtype)
     if dtype.kind != "f":
         return None
+    if reduction.stored is not None:
+        error *= reduction.acc.epsilon / reduction.stored.epsilon
     with np.errstate(over="ignore"):  # beside the largest finite value there is no last place
         place = float(np.spacing(np.abs(np.asarray(expected)).astype(dtype)))
     return error / place if np.isfinite(place) and place else None

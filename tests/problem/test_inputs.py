@@ -9,6 +9,7 @@ import pytest
 
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.inputs import (
+    as_answers,
     as_numbers,
     made_positive,
     make,
@@ -123,3 +124,16 @@ def test_a_nan_is_dropped_from_what_counts() -> None:
         reduction = reduction_of(op, "float32")
         data = np.array([np.nan, 1, -np.nan, 2], np.float32)
         assert reference(reduction, without_nan(data, reduction), 1).expected == expected
+
+
+@pytest.mark.parametrize("stored", ["float16", "bfloat16"])
+@pytest.mark.parametrize("n", [1, 2, 3, 1000, 2**20])
+def test_a_lost_element_shows_in_an_answer_of_16_bits(stored: str, n: int) -> None:
+    reduction = replace(reduction_of("sum", stored), stored=DTYPES[stored])
+    (data,) = make_all("exact", reduction, n, 2)
+    ref = reference(reduction, data, 2).expected
+    assert (as_answers(ref, reduction) == ref).all()
+    for place in {0, n // 2, n - 1}:
+        lost = data.copy()
+        lost[place] = 0
+        assert as_answers(reference(reduction, lost, 2).expected, reduction)[0] != ref[0]

@@ -1,0 +1,9 @@
+// expected: refused  shape: threads add up halves, of which each addition is rounded
+#include <cuda_fp16.h>
+
+__global__ void sum(const half *x, half *out, int n)
+{
+    int k = blockIdx.x * blockDim.x + threadIdx.x;
+    if (k < n)
+        atomicAdd(out, x[k]);
+}
