@@ -9,6 +9,7 @@ from pathlib import Path
 from cudareduce.backend import NVCC_FLAGS, Source
 from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.machine.host import installed
+from cudareduce.problem.standard import in_standard
 from cudareduce.temporary import temporary_folder
 
 
@@ -34,8 +35,9 @@ class Nvcc:
         with temporary_folder() as folder:
             Path(folder, "kernel.cu").write_text(source.text, encoding="utf-8")
             command = [
-                self.path, *NVCC_FLAGS, "-cubin", f"-arch=sm_{arch}", "-Xptxas", "-v", "-keep",
-                "-keep-dir", folder, "-o", f"{folder}/kernel.cubin", f"{folder}/kernel.cu",
+                self.path, *in_standard(NVCC_FLAGS, source.text), "-cubin", f"-arch=sm_{arch}",
+                "-Xptxas", "-v", "-keep", "-keep-dir", folder, "-o", f"{folder}/kernel.cubin",
+                f"{folder}/kernel.cu",
             ]  # fmt: skip
             done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
             said = (done.stdout + done.stderr).replace(f"{folder}/", "")

@@ -22,6 +22,7 @@ from cudareduce.emulator.program import SHARED_LIMIT
 from cudareduce.emulator.unset import with_unset
 from cudareduce.errors import BuildError
 from cudareduce.problem.parsing import parsed, without_comments
+from cudareduce.problem.standard import standard_of
 
 FOLDER = Path(__file__).parent
 
@@ -153,8 +154,10 @@ def archs(source: Source) -> tuple[int, ...]:
 
 
 def _flags_for(source: Source, arch: int) -> list[str]:
-    """What this text alone is compiled with: the GPU it is for, the headers it needs."""
-    flags = [f"-D__CUDA_ARCH__={arch}"]
+    """What this text alone is compiled with: its standard, the GPU it is for, the headers it
+    needs."""
+    newer = [flag for flag in [standard_of(source.text)] if flag not in _COMMON_FLAGS]
+    flags = [*newer, f"-D__CUDA_ARCH__={arch}"]
     anything = _QUOTED_INCLUDE.search(source.text)
     if anything:
         flags.append("-DCUDAEMU_NOINLINE")

@@ -20,6 +20,7 @@ from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.gpu import driver
 from cudareduce.gpu.cooperative import CooperativeFunction, waits_for_grid
 from cudareduce.machine.host import installed
+from cudareduce.problem.standard import in_standard
 from cudareduce.temporary import temporary_folder
 
 
@@ -133,7 +134,7 @@ class Modules:
         """The release of the compiler, such as 13.0; None where there is none."""
         return ".".join(self._nvcc[1].split(".")[:2]) if self._nvcc else None
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self, code: str) -> dict[str, Any]:
         if self._nvcc is None:
             raise EnvironmentProblem(
                 "nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH, "
@@ -142,7 +143,7 @@ class Modules:
         major, minor = self._device.compute_capability()
         return {
             "nvcc": self._nvcc[0],
-            "options": list(NVCC_FLAGS),
+            "options": in_standard(NVCC_FLAGS, code),
             "no_extern_c": True,
             "arch": f"sm_{major}{minor}",
             "cache_dir": str(self._folder),
@@ -150,7 +151,7 @@ class Modules:
 
     def _compile(self, text: str) -> bytes:
         try:
-            return bytes(driver.compiler().compile(text, **self._options()))
+            return bytes(driver.compiler().compile(text, **self._options(text)))
         except self._driver.CompileError as error:
             said = error.stderr or ""  # PyCUDA leaves it in bytes where the preprocessor fails
             said = said.decode(errors="replace") if isinstance(said, bytes) else said
@@ -172,7 +173,7 @@ class Modules:
         if source.text in self._cubins:  # in another context, or once more in this one
             module = self._driver.module_from_buffer(cubin)
         else:
-            module = driver.compiler().SourceModule(source.text, **self._options())
+            module = driver.compiler().SourceModule(source.text, **self._options(source.text))
             self._cubins[source.text] = cubin
         sha = hashlib.sha256(cubin).hexdigest()
         cooperative = None

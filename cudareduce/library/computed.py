@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from cudareduce.problem.sizes import counted
 
 #: What is made of two arrays where nobody says.
 _DOT = Map("a * b", 2)
+#: What is left of it in a version of a kernel that does not read the second.
+_FIRST, _SOME_VERSIONS = Map("a", 2), re.compile(r"\bif\s+constexpr\b")
 
 
 def computes(
@@ -85,4 +88,5 @@ def maps_formed(
     other = call.other.name if call.other else ""
     count = call.count.name if call.count else ""
     body = expanded(function.body, formulas)
-    return formed(body, call.read.name, other, known, read.cpp if narrow else "", count)
+    maps = formed(body, call.read.name, other, known, read.cpp if narrow else "", count)
+    return (*maps, _FIRST) if other and _SOME_VERSIONS.search(body) else maps

@@ -40,7 +40,7 @@ _DEVICE_HEADERS = frozenset(
      "cooperative_groups/reduce.h", "cooperative_groups/scan.h",
      "cooperative_groups/memcpy_async.h", "cuda_pipeline.h", "math_constants.h", "stdint.h",
      "cstdint", "limits.h", "climits", "float.h", "cfloat", "math.h", "cmath", "limits",
-     "type_traits", "utility", "cub/cub.cuh", "cub/block/block_reduce.cuh",
+     "type_traits", "utility", "concepts", "cub/cub.cuh", "cub/block/block_reduce.cuh",
      "cub/warp/warp_reduce.cuh"]
 )  # fmt: skip
 
@@ -116,12 +116,12 @@ def read_unit(
     included: dict[int, Unit | str] = {}
     for piece in found:
         named = piece.node.child_by_field_name("path")
-        if piece.kind != "preproc_include" or named is None or named.type != "string_literal":
+        if piece.kind != "preproc_include" or named is None:
             continue
-        name = text(named).strip('"')
-        beside = _beside(path.parent, name, folders)
+        name, quoted = text(named).strip('"<>'), named.type == "string_literal"
+        beside = _beside(path.parent, name, folders) if quoted or not _is_shared(name) else None
         if beside is None:
-            if name not in _DEVICE_HEADERS:
+            if quoted and name not in _DEVICE_HEADERS:
                 included[piece.node.start_byte] = name
         elif beside not in seen:
             seen.add(beside)
@@ -249,8 +249,12 @@ def _header(node: Node) -> str:
     """A line that includes a header which the device needs too, or none."""
     named = node.child_by_field_name("path")
     name = text(named).strip('"<>') if named else ""
-    both = name in _DEVICE_HEADERS or name.startswith("cuda/")
-    return f"#include <{name}>" if both else ""
+    return f"#include <{name}>" if _is_shared(name) else ""
+
+
+def _is_shared(name: str) -> bool:
+    """Whether a header is one of the compiler's, for the device too."""
+    return name in _DEVICE_HEADERS or name.startswith("cuda/")
 
 
 def _only_directives(own: str) -> str:

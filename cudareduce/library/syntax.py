@@ -67,6 +67,8 @@ class Piece:
         """The names that are known of because of it."""
         node = self.inner
         named = node.child_by_field_name("name")
+        if node.type == "concept_definition":
+            named = next((n for n in node.named_children if n.type == "identifier"), None)
         found = (
             {text(named).partition("<")[0].strip()} if named else set()
         )  # of specialisations too

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.library.body import Body
-from cudareduce.library.parameters import Parameter
+from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.syntax import Function
 
 _ITEMS = re.compile(r"item|per_?thread|coars", re.IGNORECASE)
@@ -45,6 +45,7 @@ def template_arguments(
     sizes the block's, others the file's own. Whether a size is a power of two is nothing that holds
     of every size."""
     arguments = []
+    types = {read_parameter(text).type for text in function.parameters}  # as of a concept
     blocks = {name for name in function.template_names if "block" in name.lower()}
     for parameter, name in zip(function.template, function.template_names, strict=True):
         flag, kind = parameter.startswith("bool"), parameter.rpartition(" ")[0]
@@ -52,7 +53,7 @@ def template_arguments(
             arguments.append(acting[kind])
         elif acting.get(name):
             arguments.append(acting[name])
-        elif _TYPE.match(parameter) and name not in acting:
+        elif (_TYPE.match(parameter) or name in types) and name not in acting:
             arguments.append("In")
         elif not flag and (_ITEMS.search(name) or (blocks - {name} and _THREAD.match(name))):
             arguments.append("ITEMS")
