@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudareduce.library.called import Call
+from cudareduce.library.device_part import Unit
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.sizes import counted
 
 
 def assumption(
-    kernel: Kernel, call: Call, known_from: str, later: Sequence[str], missing: Sequence[str]
+    kernel: Kernel, call: Call, known_from: str, later: Sequence[str], unit: Unit
 ) -> str:
     """One line: how it is called and launched, from where that is `known_from`, which kernels go on
-    `later` and which headers are `missing`."""
+    `later` and, of its `unit`, which headers are missing or were taken unasked."""
     then = f"then {later[0]}" if later else f"finish {kernel.finish}"
     shared = counted(int(kernel.dynamic_shared), "byte")
     by = f", by {kernel.ops[0]}" if len(kernel.ops) == 1 else ""
+    missing = unit.missing
     are = "is" if len(missing) == 1 else "are"
     without = f"; {', '.join(missing)} {are} nowhere beside it and left out" if missing else ""
+    without += f"; what it calls is in {', '.join(unit.siblings)}" if unit.siblings else ""
     return (
         f"{kernel.path}: no header, so it is assumed that {call.text} {_memory(kernel, call)}, "
         f"{_values(kernel, call)}; block {kernel.block}, items {kernel.items}, "

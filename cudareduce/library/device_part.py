@@ -56,13 +56,15 @@ _BROUGHT = {
 class Unit:
     """A file as it was read: its pieces, and what its lines of `#include` stand for, by their
     places: another file, or the name of a header that is nowhere. It `hides` its kernels where
-    its own conditions leave out all of them."""
+    its own conditions leave out all of them; `siblings` are headers beside it that it does not
+    include, and that have what it calls."""
 
     path: Path
     data: bytes
     pieces: tuple[Piece, ...]
     included: Mapping[int, Unit | str] = field(default_factory=dict)
     hides: bool = False
+    siblings: tuple[str, ...] = ()
 
     def all(self) -> Iterator[Piece]:
         """The pieces of this file and of those that it includes, in order."""

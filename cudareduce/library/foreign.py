@@ -23,7 +23,7 @@ from cudareduce.library.chosen import Row, overloads, rows
 from cudareduce.library.combined import ops_named, places_named
 from cudareduce.library.computed import computes, maps_formed
 from cudareduce.library.condition import Condition
-from cudareduce.library.device_part import Unit, constants, device_part, read_unit
+from cudareduce.library.device_part import Unit, constants, device_part
 from cudareduce.library.elements import most
 from cudareduce.library.entry_point import with_entry_point
 from cudareduce.library.guesses import Guesses
@@ -36,6 +36,7 @@ from cudareduce.library.outside import places_in
 from cudareduce.library.own_launch import launched_again, own_template, own_values
 from cudareduce.library.parameters import read_parameter
 from cudareduce.library.room import Room
+from cudareduce.library.siblings import read_file
 from cudareduce.library.syntax import Function, names_in
 from cudareduce.problem.dtypes import DTYPES, accumulator
 
@@ -88,7 +89,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     """
     if text.startswith("%%"):  # a notebook's cell, whose first line is for the notebook
         text = f"//{text}"
-    unit = read_unit(path, text, says.headers)
+    unit = read_file(path, text, says.headers)
     host = host_code(unit.all())
     left = deque(rows(unit, host, says.entries, says.chains))
     check(path, [function for row in left for function, _ in row], says.arguments)
@@ -238,9 +239,7 @@ def _adopted(
     again = call.counted and not call.rows and partials in (None, *dtypes) and mapped is None
     finish = _finish(path, function, call, says, again=again and not launch.whole_tiles)
     entry = f"run_{name.rpartition('::')[2]}"
-    text = with_entry_point(
-        path, device, entry, call, unit.names, launch.width, finds=bool(finds)
-    )  # fmt: skip
+    text = with_entry_point(path, device, entry, call, unit.names, launch.width, finds=bool(finds))
     kernel = Kernel(
         id=path.stem if alone and path.stem.isidentifier() else function.label,
         path=path, family="user", text=text, title=f"{name} of {path.name}",
@@ -266,7 +265,7 @@ def _adopted(
         in_place=call.answers_in_place or overwrites(function.body, call.read.name),
         guessed=_guessed(says, call, launches), columns=call.columns,
     )  # fmt: skip
-    return kernel, assumption(kernel, call, launch.known_from, later, unit.missing)
+    return kernel, assumption(kernel, call, launch.known_from, later, unit)
 
 
 def _device(unit: Unit, name: str, call: Call) -> str:
