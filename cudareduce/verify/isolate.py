@@ -23,6 +23,7 @@ from cudareduce.budget import Deadline
 from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import CudareduceError, EnvironmentProblem
 from cudareduce.launch.case import Case
+from cudareduce.library.kernel import Kernel
 from cudareduce.progress import say
 from cudareduce.signals import held
 from cudareduce.temporary import temporary_folder
@@ -41,8 +42,12 @@ _END_WAIT_S = 1.0
 _PRINTED_LINES = 20
 #: What is said of one that does not end.
 HANGS = "no answer after"
-#: What to try with a file that launches much and does much.
-_SMALLER = "; a small launch is quicker: --block 32 --grid 4 --time-limit 60"
+#: What to try with a file that launches much and does much, or all of it many times over: sizes
+#: that a small launch takes in several turns, the last of them in part.
+_SMALLER = (
+    "; a small launch on few elements is quicker: --block 32{} --n {} --sizes-only --time-limit 60"
+)
+_FEW, _FEW_TILES = "100,1000", "256,1024"
 #: What is said of one that has written to where nothing of its own lies.
 _TRESPASSES = ("is outside the array", "past the end of its shared memory")
 _NO_CHILD = "a process to verify in does not start: see what ends it, and whether memory is left"
@@ -65,6 +70,14 @@ class _Found:
             if whole.outcome != "pass":
                 break
         return whole
+
+
+def _smaller(kernel: Kernel) -> str:
+    """What to ask of a kernel instead that takes too long here."""
+    if kernel.guessed is None:
+        return ""
+    many = kernel.scope != "rows" and kernel.grid != "one"
+    return _SMALLER.format(" --grid 2" * many, _FEW_TILES if kernel.whole_tiles else _FEW)
 
 
 def _next(waiting: list[tuple[Case, int, Job]], *, gpu_taken: bool) -> tuple[Case, int, Job] | None:
@@ -212,7 +225,7 @@ class _Child:
             if self._job.spec.timed:
                 return told(self._job, Verdict("fail", why))
             # Slowness is the emulator's own, and what it saw to wait for ever it has said.
-            small = _SMALLER if self._job.prepared.case.kernel.guessed is not None else ""
+            small = _smaller(self._job.prepared.case.kernel)
             return told(self._job, skipped("time", f"cannot be decided here: {why}{small}"))
         try:
             said = self.pipe.recv()
