@@ -8,19 +8,25 @@ from itertools import islice
 
 from tree_sitter import Node
 
-from cudareduce.library.syntax import converts
+from cudareduce.library.expressions import (
+    MOST_PLACES,
+    adds,
+    bare,
+    bases,
+    inner,
+    is_first,
+    leaves,
+    operator,
+    other_factor,
+    partners,
+)
 from cudareduce.problem.parsing import every, parsed, text
 
 #: So many words of a value tell where it comes from; whoever nests values in values, as no person
 #: does, is not followed further.
 _MOST_WORDS = 50
-#: So many places where a name stands tell what it is for, and so many words whatever they follow
-#: from: bounds for texts that nobody has written by hand.
-_MOST_PLACES, _MOST_BEHIND = 20, 2000
-#: `blockIdx.x` and the like, in bytes.
-_LONGEST_FIELD = 40
-#: What wraps a value without changing it.
-_WRAPS = frozenset(["parenthesized_expression", "cast_expression"])
+#: So many words tell what others follow from: a bound for texts that nobody has written by hand.
+_MOST_BEHIND = 2000
 _COMPARES = frozenset(["<", "<=", ">", ">=", "==", "!="])
 #: What sets a variable, and where the variable and its value stand.
 _SETS = {
@@ -39,7 +45,7 @@ class Body:
     @cached_property
     def words(self) -> frozenset[str]:
         """Names, numbers and signs that stand in it."""
-        return frozenset(word for node in self._nodes[:1] for word in _leaves(node))
+        return frozenset(word for node in self._nodes[:1] for word in leaves(node))
 
     @cached_property
     def called(self) -> frozenset[str]:
@@ -64,17 +70,17 @@ class Body:
         by what is added to it, or combined with it in another way."""
         places = [n for n in self._nodes if n.type == "assignment_expression"
                   and (left := n.child_by_field_name("left")) and left.type != "identifier"
-                  and name in _bases(left)]  # fmt: skip
+                  and name in bases(left)]  # fmt: skip
         return (
             bool(places)
             and (rows or not self.each(name))
-            and all(text(place.children[1]) != "=" or _adds(place) for place in places)
+            and all(text(place.children[1]) != "=" or adds(place) for place in places)
         )
 
     def behind(self, node: Node) -> frozenset[str]:
         """The words in an expression, and in whatever its variables are set to."""
         found: set[str] = set()
-        left = list(islice(_leaves(node), _MOST_WORDS))
+        left = list(islice(leaves(node), _MOST_WORDS))
         while left and len(found) < _MOST_BEHIND:
             word = left.pop()
             if word not in found:
@@ -91,7 +97,7 @@ class Body:
         """What a variable is multiplied by wherever it stands; "" is among them for what is no
         name, or where it stands otherwise."""
         places = [n for n in self._nodes if n.type == "identifier" and text(n) == name]
-        return frozenset(_other_factor(place) for place in places) or frozenset([""])
+        return frozenset(other_factor(place) for place in places) or frozenset([""])
 
     def beside(self, name: str) -> list[frozenset[str]]:
         """The words behind what is added to products of a variable."""
@@ -113,7 +119,7 @@ class Body:
         """Whether an element behind a pointer is read before the text sets any."""
         for node in self._nodes:
             array = node.child_by_field_name("argument")
-            if node.type == "subscript_expression" and array is not None and _bare(array) == name:
+            if node.type == "subscript_expression" and array is not None and bare(array) == name:
                 return node.parent is None or node.parent.child_by_field_name("left") != node
         return False
 
@@ -127,6 +133,17 @@ class Body:
         if any("threadIdx.x" in w for w in indices) and not any("blockIdx.x" in w for w in indices):
             return "threads"
         return "grid" if indices else ""
+
+    def in_one_place(self, name: str) -> bool:
+        """Whether what is behind a pointer is only ever that one value, as `*x` or `x[0]`."""
+        stands = [n for n in self._nodes if n.type == "identifier" and text(n) == name]
+        return bool(stands) and all(is_first(node) for node in stands)
+
+    def places(self, name: str) -> frozenset[str]:
+        """What stands in the brackets behind a pointer."""
+        nodes = (n for n in self._nodes if n.type == "subscript_expression")
+        pairs = (map(n.child_by_field_name, ("argument", "indices")) for n in nodes)
+        return frozenset(text(at) for array, at in pairs if array and at and bare(array) == name)
 
     def follows(self, name: str, words: frozenset[str]) -> bool | None:
         """Whether a place behind a pointer hangs on one of these words, as far as indices stand
@@ -142,32 +159,32 @@ class Body:
             fields = _SETS.get(node.type)
             target, value = map(node.child_by_field_name, fields) if fields else (None, None)
             if target is not None and value is not None and target.type == "identifier":
-                words = islice(_leaves(value), _MOST_WORDS)
+                words = islice(leaves(value), _MOST_WORDS)
                 found.setdefault(text(target), set()).update(words)
         return found
 
     @cached_property
     def _products(self) -> dict[str, list[Node]]:
-        shares = frozenset(_inner(left).id for left, _, _ in self._pairs("/", "%"))
-        return _partners(pair for pair in self._pairs("*") if pair[2].id not in shares)
+        shares = frozenset(inner(left).id for left, _, _ in self._pairs("/", "%"))
+        return partners(pair for pair in self._pairs("*") if pair[2].id not in shares)
 
     @cached_property
     def _addends(self) -> dict[str, list[Node]]:
         found: dict[str, list[Node]] = {}
         for left, right, _ in self._pairs("+"):
-            for side, other in ((_inner(left), right), (_inner(right), left)):
-                factors = side.named_children if _operator(side) == "*" else []
-                for name in {_bare(factor) for factor in factors}:
+            for side, other in ((inner(left), right), (inner(right), left)):
+                factors = side.named_children if operator(side) == "*" else []
+                for name in {bare(factor) for factor in factors}:
                     found.setdefault(name, []).append(other)
         for node in self._nodes:
             array, places = map(node.child_by_field_name, ("argument", "indices"))
-            start = self._pointers.get(_bare(array)) if array is not None else None
+            start = self._pointers.get(bare(array)) if array is not None else None
             if start is not None and places is not None and places.named_children:
-                index = _inner(places.named_children[0])
-                factors = index.named_children if _operator(index) == "*" else []
-                for name in {_bare(factor) for factor in factors}:
+                index = inner(places.named_children[0])
+                factors = index.named_children if operator(index) == "*" else []
+                for name in {bare(factor) for factor in factors}:
                     found.setdefault(name, []).append(start)
-        return {name: others[:_MOST_PLACES] for name, others in found.items()}
+        return {name: others[:MOST_PLACES] for name, others in found.items()}
 
     @cached_property
     def _pointers(self) -> dict[str, Node]:
@@ -181,19 +198,19 @@ class Body:
 
     @cached_property
     def _comparisons(self) -> dict[str, list[Node]]:
-        return _partners(self._pairs(*_COMPARES))
+        return partners(self._pairs(*_COMPARES))
 
     @cached_property
     def _indices(self) -> dict[str, list[Node]]:
         """What stands in the brackets behind each name, or is added to it; numbers are none."""
-        found = _partners(self._pairs("+"))
+        found = partners(self._pairs("+"))
         for node in self._nodes:
             array, places = map(node.child_by_field_name, ("argument", "indices"))
             if node.type != "subscript_expression" or array is None or places is None:
                 continue
             if any(child.type != "number_literal" for child in places.named_children):
-                found.setdefault(_bare(array), []).append(places)
-        return {name: places[:_MOST_PLACES] for name, places in found.items()}
+                found.setdefault(bare(array), []).append(places)
+        return {name: places[:MOST_PLACES] for name, places in found.items()}
 
     @cached_property
     def _atomics(self) -> dict[str, set[str]]:
@@ -205,7 +222,7 @@ class Body:
                 continue
             called, places = text(function), given.named_children
             if (called.startswith("atomic") or called in self._atomic) and places:
-                for word in islice(_leaves(places[0]), _MOST_WORDS):
+                for word in islice(leaves(places[0]), _MOST_WORDS):
                     found.setdefault(word, set()).add(called)
         return found
 
@@ -215,95 +232,12 @@ class Body:
         fields = ((node, _CHANGES.get(node.type)) for node in self._nodes)
         targets = (node.child_by_field_name(field) for node, field in fields if field)
         behind = (target for target in targets if target and target.type != "identifier")
-        return frozenset(name for target in behind for name in _bases(target))
+        return frozenset(name for target in behind for name in bases(target))
 
     def _pairs(self, *operators: str) -> Iterator[tuple[Node, Node, Node]]:
         """Both sides of each such operation, and the whole."""
         for node in self._nodes:
-            if _operator(node) in operators:
+            if operator(node) in operators:
                 left, right = map(node.child_by_field_name, ("left", "right"))
                 if left is not None and right is not None:
                     yield left, right, node
-
-
-def _partners(pairs: Iterator[tuple[Node, Node, Node]]) -> dict[str, list[Node]]:
-    """The other side of operations, by the name on one side."""
-    found: dict[str, list[Node]] = {}
-    for left, right, _ in pairs:
-        for side, other in ((left, right), (right, left)):
-            others = found.setdefault(_bare(side), [])
-            if len(others) < _MOST_PLACES:
-                others.append(other)
-    return found
-
-
-def _leaves(node: Node) -> Iterator[str]:
-    """The words of an expression, in order; before those of a field it with what it is of."""
-    for one in every(node):
-        short = one.end_byte - one.start_byte < _LONGEST_FIELD
-        if not one.child_count or (one.type == "field_expression" and short):
-            yield text(one)
-
-
-def _adds(place: Node) -> bool:
-    """Whether a place is set to a sum that it is a part of itself."""
-    left, right = map(place.child_by_field_name, ("left", "right"))
-    sides = [right] if right is not None else []
-    for side in sides:
-        inner = _inner(side)
-        call = inner.type == "call_expression" and converts(inner)
-        given = inner.child_by_field_name("arguments") if call else None
-        sides += given.named_children if given else []
-        sides += inner.named_children if _operator(inner) == "+" else []
-    return left is not None and text(left) in (text(_inner(side)) for side in sides[1:])
-
-
-def _other_factor(place: Node) -> str:
-    """The name that another one is multiplied by there; empty if there is none."""
-    product = place.parent
-    if product is None or _operator(product) != "*":
-        return ""
-    return next((_bare(side) for side in product.named_children if side != place), "")
-
-
-def _bases(target: Node) -> tuple[str, ...]:
-    """The names that an expression may be a place of, as `out` in `*(out + 1)` and in `out[1].x`;
-    none that only tell which place."""
-    node: Node | None = target
-    while node is not None:
-        node = _inner(node)
-        given = node.child_by_field_name("arguments")
-        if node.type == "binary_expression":
-            sides = map(node.child_by_field_name, ("left", "right"))
-            return tuple(_bare(side) for side in sides if side is not None)
-        if node.type == "identifier":
-            return (text(node),)
-        if given is not None and len(given.named_children) == 1:
-            node = given.named_children[0]
-        else:
-            node = node.child_by_field_name("argument")
-    return ()
-
-
-def _inner(node: Node) -> Node:
-    """What stands in brackets and casts."""
-    while node.type in _WRAPS and node.named_children:
-        node = node.named_children[-1]
-    return node
-
-
-def _bare(node: Node) -> str:
-    """The name that an expression is, whatever type it is made; empty if it is none."""
-    node = _inner(node)
-    while node.type == "call_expression" and converts(node):
-        given = node.child_by_field_name("arguments")
-        if given is None or len(given.named_children) != 1:
-            return ""
-        node = _inner(given.named_children[0])
-    return text(node) if node.type == "identifier" else ""
-
-
-def _operator(node: Node) -> str:
-    """The sign of an operation on two values; empty if it is none."""
-    sign = node.child_by_field_name("operator") if node.type == "binary_expression" else None
-    return sign.type if sign is not None else ""

@@ -11,17 +11,38 @@ from cudareduce.library.syntax import Function
 #: What tells one block from another.
 _OF_BLOCKS = frozenset(["blockIdx.x", "blockIdx.y"])
 
+#: The body of a kernel that somebody has yet to write.
+_NOTHING = frozenset(["{", "}", ";", "return"])
+_FROM_ELSEWHERE = "such as their mean or maximum, which is found elsewhere and not understood"
 #: What a kernel reads, a second array of that, and what it writes.
 Roles = tuple[Parameter, Parameter | None, Parameter]
+
+
+def _given_one(body: Body, roles: Roles, rows: RowGrid | None) -> str | None:
+    """In the same words: which of two arrays is none of elements, since one value of it counts for
+    all of them, or one for each row, which stands where the answer does."""
+    read, other, write = roles
+    for one in filter(None, (read, other)):
+        if body.in_one_place(one.name):
+            return f"takes one value of {one.name} for all of its elements, {_FROM_ELSEWHERE}"
+        where = body.places(one.name)
+        if rows and where and where <= body.places(write.name):
+            return f"takes one value of {one.name} for each row, {_FROM_ELSEWHERE}"
+    return None
 
 
 def why_no_reduction(
     function: Function, body: Body, roles: Roles, rows: RowGrid | None
 ) -> str | None:
-    """What a kernel does instead of reducing, in words that follow its name: each thread writes
-    what it makes of its own, elements say themselves to which place they are added, or rows are
-    multiplied by one and the same. None if nothing tells."""
+    """What a kernel does instead of reducing, in words that follow its name: nothing, each thread
+    writes what it makes of its own, an array holds what is found elsewhere, elements say themselves
+    to which place they are added, or rows are multiplied by one and the same. None if nothing
+    tells."""
     read, other, write = roles
+    if read == write and body.words <= _NOTHING:
+        return "does nothing, so it is no reduction"
+    if other is not None and (one := _given_one(body, roles, rows)):
+        return one
     if not combines(function.body):
         alone = "threadIdx.x" in body.words and not adds_up(function.body, write.name)
         own = rows or alone or body.each(write.name) == "threads"

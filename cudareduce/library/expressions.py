@@ -1,0 +1,110 @@
+"""Expressions in the body of a kernel: what their parts are, in brackets and casts or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from cudareduce.library.syntax import converts
+from cudareduce.problem.parsing import every, text
+
+#: So many places where a name stands tell what it is for: a bound for texts that nobody has written
+#: by hand.
+MOST_PLACES = 20
+#: `blockIdx.x` and the like, in bytes.
+_LONGEST_FIELD = 40
+#: What wraps a value without changing it.
+_WRAPS = frozenset(["parenthesized_expression", "cast_expression"])
+
+
+def partners(pairs: Iterator[tuple[Node, Node, Node]]) -> dict[str, list[Node]]:
+    """The other side of operations, by the name on one side."""
+    found: dict[str, list[Node]] = {}
+    for left, right, _ in pairs:
+        for side, other in ((left, right), (right, left)):
+            others = found.setdefault(bare(side), [])
+            if len(others) < MOST_PLACES:
+                others.append(other)
+    return found
+
+
+def leaves(node: Node) -> Iterator[str]:
+    """The words of an expression, in order; before those of a field it with what it is of."""
+    for one in every(node):
+        short = one.end_byte - one.start_byte < _LONGEST_FIELD
+        if not one.child_count or (one.type == "field_expression" and short):
+            yield text(one)
+
+
+def adds(place: Node) -> bool:
+    """Whether a place is set to a sum that it is a part of itself."""
+    left, right = map(place.child_by_field_name, ("left", "right"))
+    sides = [right] if right is not None else []
+    for side in sides:
+        bare_side = inner(side)
+        call = bare_side.type == "call_expression" and converts(bare_side)
+        given = bare_side.child_by_field_name("arguments") if call else None
+        sides += given.named_children if given else []
+        sides += bare_side.named_children if operator(bare_side) == "+" else []
+    return left is not None and text(left) in (text(inner(side)) for side in sides[1:])
+
+
+def is_first(name: Node) -> bool:
+    """Whether a pointer stands there for its first value, or another one with a number."""
+    around = name.parent
+    if around is not None and around.type == "pointer_expression":
+        return text(around.children[0]) == "*"
+    at = around.child_by_field_name("indices") if around is not None else None
+    return at is not None and [node.type for node in at.named_children] == ["number_literal"]
+
+
+def other_factor(place: Node) -> str:
+    """The name that another one is multiplied by there; empty if there is none."""
+    product = place.parent
+    if product is None or operator(product) != "*":
+        return ""
+    return next((bare(side) for side in product.named_children if side != place), "")
+
+
+def bases(target: Node) -> tuple[str, ...]:
+    """The names that an expression may be a place of, as `out` in `*(out + 1)` and in `out[1].x`;
+    none that only tell which place."""
+    node: Node | None = target
+    while node is not None:
+        node = inner(node)
+        given = node.child_by_field_name("arguments")
+        if node.type == "binary_expression":
+            sides = map(node.child_by_field_name, ("left", "right"))
+            return tuple(bare(side) for side in sides if side is not None)
+        if node.type == "identifier":
+            return (text(node),)
+        if given is not None and len(given.named_children) == 1:
+            node = given.named_children[0]
+        else:
+            node = node.child_by_field_name("argument")
+    return ()
+
+
+def inner(node: Node) -> Node:
+    """What stands in brackets and casts."""
+    while node.type in _WRAPS and node.named_children:
+        node = node.named_children[-1]
+    return node
+
+
+def bare(node: Node) -> str:
+    """The name that an expression is, whatever type it is made; empty if it is none."""
+    node = inner(node)
+    while node.type == "call_expression" and converts(node):
+        given = node.child_by_field_name("arguments")
+        if given is None or len(given.named_children) != 1:
+            return ""
+        node = inner(given.named_children[0])
+    return text(node) if node.type == "identifier" else ""
+
+
+def operator(node: Node) -> str:
+    """The sign of an operation on two values; empty if it is none."""
+    sign = node.child_by_field_name("operator") if node.type == "binary_expression" else None
+    return sign.type if sign is not None else ""
