@@ -57,7 +57,7 @@ def conditioned(
     which there is none that a user may be asked to see to. Those of which no input decides far
     out, with as many elements as one does."""
     found = {
-        case: _asking(case, most=most_bounded(case.reduction))
+        case: decidable(case)
         for case, verdict in verdicts.items() if is_undecided(case, verdict)
     }  # fmt: skip
     left = [case for case, verdict in verdicts.items() if _is_guessed(session, case, verdict)]
@@ -99,6 +99,11 @@ def is_undecided(case: Case, verdict: Verdict) -> bool:
     makes of each is rounded."""
     open_ = verdict.outcome == "skip" and UNDECIDED in verdict.reason
     return open_ and case.kernel.guessed is not None and not (case.asks.most or case.asks.sizes)
+
+
+def decidable(case: Case) -> Case:
+    """The case with as many elements as an input decides of."""
+    return _asking(case, most=most_bounded(case.reduction))
 
 
 def _is_guessed(session: Session, case: Case, verdict: Verdict) -> bool:

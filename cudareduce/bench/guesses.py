@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 
 from cudareduce.bench.cases import case
-from cudareduce.bench.conditions import asking_most, in_another_grid
+from cudareduce.bench.conditions import asking_most, decidable, in_another_grid, is_undecided
 from cudareduce.bench.session import Session
 from cudareduce.bench.tries import budget
 from cudareduce.errors import UsageError
@@ -249,4 +249,7 @@ def _is_right(
         return None
     found = asking(session, found) if asking else found
     verdict = session.tries.verdict(found, [guess_net(found)])
+    if verdict is not None and is_undecided(found, verdict):
+        found = decidable(found)
+        verdict = session.tries.verdict(found, [guess_net(found)])
     return None if verdict is None or verdict.outcome == "skip" else verdict.outcome == "pass"

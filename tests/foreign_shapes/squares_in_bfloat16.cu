@@ -1,4 +1,4 @@
-// expected: right  shape: one block, which stores the sum of squares of floats in 16 bits
+// expected: right  if: it has at most 128 elements  shape: one block, which stores the sum of squares of floats in 16 bits
 #include <cuda_bf16.h>
 
 __global__ void sum_of_squares(const float *x, __nv_bfloat16 *norm, int n)
