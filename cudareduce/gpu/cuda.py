@@ -227,7 +227,7 @@ class CudaBackend:
 
     def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
         assert isinstance(buffer, GuardedBuffer)
-        words = np.frombuffer(pattern, np.uint16 if len(pattern) % 4 else np.uint32)
+        words = np.frombuffer(pattern, np.uint8 if len(pattern) % 4 else np.uint32)
         if words.itemsize == 4 and (words == words[:1]).all():
             memset = self._driver.memset_d32_async
             return partial(memset, buffer.address, int(words[0]), len(words), self.stream)
