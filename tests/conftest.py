@@ -51,7 +51,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU where there is none, with the reason."""
+    """Skip what needs a GPU where there is none, with the reason; and begin with the tests of whole
+    commands, which take longest, so that no process is left with one of them at the end."""
+    items.sort(key=lambda item: item.path.parent != ROOT / "tests")
     marked = [item for item in items if item.get_closest_marker("gpu")]
     reason = why_no_gpu() if marked else None
     if reason:

@@ -103,13 +103,9 @@ class Call:
 
 
 def called(
-    path: Path,
-    function: Function,
-    given: str,
-    own: Mapping[str, int],
-    says: Sequence[Argument] = (),
-    helpers: Helpers | None = None,
-) -> Call:
+    path: Path, function: Function, given: str, own: Mapping[str, int],
+    says: Sequence[Argument] = (), helpers: Helpers | None = None,
+) -> Call:  # fmt: skip
     """How a kernel is called, with the template arguments that are `given`, or with the numbers of
     the file's `own` launches, by the names of the parameters, and what the user `says` of its
     parameters; `helpers` are what the file has besides. Raises UsageError if one of them is not
