@@ -59,6 +59,7 @@ def test_it_takes_another_kernel_from_size_to_size(
     assert "2 compared: 2 SAME" in out
 
 
+@pytest.mark.long
 def test_a_sweep_has_one_line_of_it(cudareduce: Call, gpu: None) -> None:
     asked = ("auto", "reduce_tiles_block", "--n", "2^11,2^12,2^16", "--quiet", "--rounds", "6")
     code, out, _ = cudareduce("sweep", *asked)

@@ -146,6 +146,7 @@ def test_files_with_libraries_are_compared(beside: Call, cudareduce: Call, tmp_p
     assert "2^13, beside libraries" in said
 
 
+@pytest.mark.long
 def test_verify(beside: Call) -> None:
     code, out, _ = beside("FINE,FAILING", "verify", KERNEL)
     assert code == 3

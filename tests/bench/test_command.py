@@ -366,6 +366,7 @@ def test_a_first_pass_is_a_pass_of_the_kernel(cudareduce: Call, gpu: FakeGpu) ->
     assert first["records"][0]["time_us"] > 0.8 * whole["records"][0]["time_us"]
 
 
+@pytest.mark.long
 def test_a_suite_begins_anew(cudareduce: Call, gpu: FakeGpu) -> None:
     _, run, _ = bench(cudareduce, names=("reduce_atomic", "fastcuda"))
     first = next(r for r in run["records"] if r["suite"] == "fastcuda")

@@ -50,6 +50,7 @@ def test_a_condition_is_found_and_stored(cudareduce: Call, tmp_path: Path) -> No
     assert [record.conditions for record in load(stored).records] == [tuple(CONDITIONS), ()]
 
 
+@pytest.mark.long
 def test_strict_takes_what_was_asked_for_alone(cudareduce: Call) -> None:
     ask = ("verify", "--n", 65536, "--backend", "cpu", "--quiet", "--strict")
     assert cudareduce(*ask, QUADS)[0] == 3
@@ -107,6 +108,7 @@ def test_what_no_user_accepts_is_wrong(
     assert f"WRONG: {said}" in out
 
 
+@pytest.mark.long
 def test_a_kernel_with_a_header_has_no_excuse(cudareduce: Call, tmp_path: Path) -> None:
     path = tmp_path / "quads.cu"
     header = '/*+++\ntitle = "Q"\nchange = "c"\nscope = "grid"\ngrid = "cover"\nwalk = "tile"\n'

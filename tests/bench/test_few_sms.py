@@ -63,6 +63,7 @@ def test_which_kernels_take_it() -> None:
     assert {kernel.walk for kernel in others} >= {"tile", "element", "lane"}
 
 
+@pytest.mark.long
 def test_a_bench_on_few_sms(cudareduce: Call, gpu: FakeGpu) -> None:
     """A row of each kernel on each number, and why others are skipped."""
     found = run(cudareduce, "bench", TILES, FILL, V7, "--sms", "2,1", "--n", "2^15")
@@ -180,6 +181,7 @@ def test_a_check_measures_on_the_same_sms_again(
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_beside_libraries(cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Libraries take no cap: their rows are of all SMs, and kernels are told apart by theirs."""
     use_fakes(monkeypatch, "FINE")

@@ -164,6 +164,7 @@ def test_libraries_are_not_given_maps(cudareduce: Call) -> None:
     assert "for elements as they are, and not for what a map makes of them" in out
 
 
+@pytest.mark.long
 def test_check_repeats_a_map_that_is_said(cudareduce: Call, gpu: FakeGpu, tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     code, _, err = bench(cudareduce, V7, "--map", "a*a", "--json", file)

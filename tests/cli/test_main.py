@@ -113,6 +113,7 @@ def test_files_hold_what_was_printed(cudareduce: Call, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "ops"),
     [
@@ -133,6 +134,7 @@ def test_it_is_said_where_nothing_is_launched(cudareduce: Call) -> None:
     assert "nothing is launched at n = 0 x 5 rows" in out
 
 
+@pytest.mark.long
 def test_a_kernel_of_ones_own_is_one_file(cudareduce: Call, mine: Path) -> None:
     code, out, _ = cudareduce("bench", mine, "--n", 5000, *ON_CPU)
     assert code == 0
@@ -251,6 +253,7 @@ def test_rows(cudareduce: Call) -> None:
     assert "skipped, reduces one array, not 2 rows" in out
 
 
+@pytest.mark.long
 def test_a_mean_of_integers_is_a_float64(cudareduce: Call) -> None:
     code, out, _ = cudareduce(
         "bench", "reduce_v7_shuffle", "--op", "mean", "--dtype", "int32,int64", "--n", 1000,
@@ -297,6 +300,7 @@ def test_a_wrong_answer(cudareduce: Call, mine: Path) -> None:
     assert "expected" in out
 
 
+@pytest.mark.long
 def test_a_kernel_that_hangs_is_ended_and_the_rest_goes_on(cudareduce: Call, mine: Path) -> None:
     spin = "for (volatile unsigned k = 0; n > 2; k = 0) {}"
     mine.write_text(MINE.replace("__syncthreads();", f"{spin} __syncthreads();"))

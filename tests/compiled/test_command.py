@@ -451,6 +451,7 @@ def test_a_kernel_of_the_package_may_not_spill(
     assert out.count("::error") == 1
 
 
+@pytest.mark.long
 @needs_nvcc
 def test_kernels_as_they_were_pass(
     cudareduce: Call, tree: Path, baseline: Path, known: dict[object, Any]
@@ -581,6 +582,7 @@ OTHERS: dict[str, tuple[dict[str, object], str]] = {
 }
 
 
+@pytest.mark.long
 @needs_nvcc
 @pytest.mark.parametrize("name", OTHERS)
 def test_figures_of_another_compiler_are_not_compared(

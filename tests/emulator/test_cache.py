@@ -93,6 +93,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["libcudaemu-*.so", "kernel-*.so"])
 def test_a_damaged_library_is_made_anew(
     tmp_path: Path, cpu: CpuBackend, keeping_path: str, name: str

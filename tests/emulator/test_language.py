@@ -62,6 +62,7 @@ def test_a_header_alone_takes_nothing_away(cpu: CpuBackend, header: str) -> None
     assert result(cpu, f"*out = {USES};", f"#include <{header}>") == VALUE
 
 
+@pytest.mark.long
 def test_all_headers_together(cpu: CpuBackend) -> None:
     assert result(cpu, f"*out = {USES};", "".join(f"#include <{h}>\n" for h in HEADERS)) == VALUE
 

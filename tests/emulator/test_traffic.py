@@ -58,6 +58,7 @@ def test_threads_far_apart_take_a_sector_each(count: Count) -> None:
     assert apart.sectors_a_request == pytest.approx(31.4, abs=0.1)
 
 
+@pytest.mark.long
 def test_conflicts_of_banks_are_those_of_the_ladder(count: Count) -> None:
     """V1's strides double, so that 2, 4, 8 and more lanes meet in a bank; V2's halve."""
     one, two = count("reduce_v1_no_divergence"), count("reduce_v2_no_bank_conflict")
@@ -85,6 +86,7 @@ def test_the_same_text_gives_the_same_counts(count: Count) -> None:
     assert count("reduce_tiles_mailbox") == count("reduce_tiles_mailbox")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("line", "why"),
     [

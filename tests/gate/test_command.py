@@ -80,6 +80,7 @@ def verdicts(out: str) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.long
 def test_the_same_code_is_the_same_and_told_apart_from_noise(
     cudareduce: Call, baseline: Path, tree: Path
 ) -> None:
@@ -152,6 +153,7 @@ def test_a_wrong_kernel_is_wrong_even_if_it_is_faster(
     assert baseline.read_text() == before
 
 
+@pytest.mark.long
 def test_gone_fails_unless_allowed(cudareduce: Call, baseline: Path, tree: Path) -> None:
     (tree / "kernel_b.cu").unlink()
     ask = ("check", "--baseline", baseline, "--kernels", tree, "--quiet", "--format", "json")
@@ -194,6 +196,7 @@ def test_a_kernel_that_does_not_compile_is_named(
     assert "next: `cudareduce verify kernel_c --n 3000 " in files[1].read_text()
 
 
+@pytest.mark.long
 def test_what_is_new_is_listed_and_comes_into_the_next_baseline(
     cudareduce: Call, baseline: Path, tree: Path
 ) -> None:
@@ -232,6 +235,7 @@ def test_too_few_rounds_decide_nothing(cudareduce: Call, baseline: Path, tree: P
     assert cudareduce(*ask, "--strict")[0] == 4
 
 
+@pytest.mark.long
 def test_another_machine(
     cudareduce: Call, baseline: Path, tree: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
@@ -275,6 +279,7 @@ def git(folder: Path, *words: str) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_revision(cudareduce: Call, tree: Path) -> None:
     git(tree.parent, "init", "-q")
     git(tree.parent, "add", "mine")
@@ -329,6 +334,7 @@ def test_a_warp_kernel_is_asked_again_for_what_it_was_asked_for(
     assert verdicts(out) == {kernel: {"SAME"} for kernel in kernels}
 
 
+@pytest.mark.long
 def test_a_slower_warp_kernel_is_measured_twice_like_any_other(
     cudareduce: Call, tmp_path: Path
 ) -> None:

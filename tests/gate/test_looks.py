@@ -174,6 +174,7 @@ def cut_at(monkeypatch: pytest.MonkeyPatch, place: int, error: BaseException) ->
     monkeypatch.setattr(bencher.Bencher, "_measured", ending)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("error", "expected", "said"),
     [(KeyboardInterrupt(), 130, "interrupted"), (KernelFault("the GPU is lost"), 3, "GPU is lost"),

@@ -57,6 +57,7 @@ def test_libraries_are_compared_with_themselves(
     assert "peer:" not in out
 
 
+@pytest.mark.long
 def test_it_is_said_of_which_calls_there_is_nothing_to_compare(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -80,6 +81,7 @@ def test_it_is_said_of_which_calls_there_is_nothing_to_compare(
     ) in " ".join(out.split())
 
 
+@pytest.mark.long
 def test_what_libraries_do_not_go_with(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

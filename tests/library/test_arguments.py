@@ -240,6 +240,7 @@ def test_an_argument_of_one_kernel_is_not_that_of_another() -> None:
     assert "m=3" in found.said[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "body",
     [

@@ -118,6 +118,7 @@ def test_a_stage_that_reckons_with_the_blocks_before_it_gets_them_all() -> None:
     assert [shape[2:5] for shape in shapes(text, 33)] == [(8, 32, 33), (1, 8, 8)]
 
 
+@pytest.mark.long
 def test_a_chain_is_a_row(cudareduce: Call) -> None:
     path = ROOT / "tests/foreign_shapes/two_stages.cu"
     code, out, err = cudareduce("bench", path, "--n", 5000, "--backend", "cpu")

@@ -108,6 +108,7 @@ def test_without_a_count_it_takes_whole_tiles_and_leaves_partials(
     assert "is right if n is a multiple of 256, not 1000" in out
 
 
+@pytest.mark.long
 def test_templates_take_the_types_and_the_block(
     cudareduce: Call, given: Callable[[str], Path]
 ) -> None:
@@ -349,6 +350,7 @@ def test_what_cannot_be_called(text: str, says: Guesses, message: str) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.long
 def test_a_header_that_is_nowhere(cudareduce: Call, given: Callable[[str], Path]) -> None:
     """It is left out, since mostly host code alone needs it, and that is said."""
     missing = '#include "stdio.h"\n#include "no such/one.h"\n'

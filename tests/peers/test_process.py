@@ -128,6 +128,7 @@ def test_what_takes_its_process_down(registry: Registry, cache: Path) -> None:
         sleep(0.05)
 
 
+@pytest.mark.long
 def test_answers_are_one_number_a_row(
     registry: Registry, cache: Path, processes: Processes
 ) -> None:
@@ -157,6 +158,7 @@ def test_what_a_process_of_its_own_dies_of(registry: Registry, cache: Path) -> N
     }
 
 
+@pytest.mark.long
 def test_what_meddles_with_its_process(
     registry: Registry, cache: Path, processes: Processes
 ) -> None:
@@ -185,6 +187,7 @@ def helpers() -> list[Path]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [pytest.param("SLOW", marks=pytest.mark.slow), "HANGING"])
 def test_examination_ends_in_time(
     registry: Registry, cache: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch,
@@ -211,6 +214,7 @@ def test_what_was_typed_is_quoted(registry: Registry, cache: Path, processes: Pr
     assert "--max-time 77 s cut 1000000 rounds to" in " ".join(outcome.passes["cold"].remarks)
 
 
+@pytest.mark.long
 def test_a_hang(registry: Registry, cache: Path) -> None:
     """It alone is given little time: on a busy machine the others might need more."""
     with Processes(3.0, serve_fake) as processes:
@@ -220,6 +224,7 @@ def test_a_hang(registry: Registry, cache: Path) -> None:
     assert reasons(outcome) == {"hangs": why}
 
 
+@pytest.mark.long
 def test_what_breaks_the_device(registry: Registry, cache: Path, processes: Processes) -> None:
     """After an error that leaves the context unusable the process is another one."""
     asked = job(registry, cache, "FINE", "BREAKING", rounds=0)
@@ -246,6 +251,7 @@ def test_two_runtimes_are_told(registry: Registry, cache: Path, processes: Proce
     )
 
 
+@pytest.mark.long
 def test_locks_of_libraries_are_not_missed(cache: Path) -> None:
     """tqdm, which others bring along, makes one that nobody gives back when its process is ended:
     Python said so on the terminal, after everything else."""
@@ -277,6 +283,7 @@ def _counting(pipe: Connection, cells: object, log: str) -> None:
             pipe.send(Outcome(remarks=(str(pipe.recv().ours),)))
 
 
+@pytest.mark.long
 def test_a_process_of_the_run_is_no_stranger(registry: Registry, cache: Path) -> None:
     with Processes(None, _counting) as processes:
         asked, past = job(registry, cache, "FINE"), Deadline()

@@ -126,6 +126,7 @@ def test_a_broken_law_is_a_warning(cudareduce: Call) -> None:
     assert "is not associative" in err
 
 
+@pytest.mark.long
 def test_an_infinite_answer_equals_itself_and_nothing_else(cudareduce: Call) -> None:
     """Of nothing the answer is the identity; no bound is so wide that all else is right."""
     code, out, _ = cudareduce(

@@ -188,6 +188,7 @@ def test_what_a_kernel_does_not_take_is_said(cudareduce: Call, ncu: FakeNcu) -> 
     assert not (Path(os.environ["PATH"].split(os.pathsep)[0]) / "calls").exists()
 
 
+@pytest.mark.long
 def test_files_hold_all_of_it(cudareduce: Call, ncu: FakeNcu, tmp_path: Path) -> None:
     file, png = tmp_path / "p.json", tmp_path / "p.png"
     svg = tmp_path / "p.svg"

@@ -87,6 +87,7 @@ def test_what_the_next_steps_do(registry: Registry) -> None:
     assert many[-1].endswith("steps more: cudareduce show reduce_tiles_acq_rel names them")
 
 
+@pytest.mark.long
 @given(
     st.dictionaries(st.sampled_from(list(METRICS.values())), st.sampled_from(NUMBERS)),
     st.dictionaries(st.sampled_from(list(METRICS.values())), st.sampled_from(NUMBERS)),

@@ -63,6 +63,7 @@ def test_wide_partials_take_more_turns_without_conflicts(
     assert "no more than 8 bytes a lane take" in second
 
 
+@pytest.mark.long
 @needs_nvcc
 def test_what_the_emulator_does_not_see_is_left_out(cudareduce: Call) -> None:
     code, out, _ = cudareduce("profile", LADDER[0], "--static", "--quiet", "--dtype", "float16")

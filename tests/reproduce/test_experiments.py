@@ -113,6 +113,7 @@ def test_fastcuda_prints_its_own_lines(registry: Registry) -> None:
     assert fastcuda_lines(wrong).endswith("status=wrong\n")
 
 
+@pytest.mark.long
 def test_on_the_cpu_the_answers_are_proven(
     cudareduce: Call, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

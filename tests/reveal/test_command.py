@@ -105,6 +105,7 @@ def test_items_that_follow_the_type(cudareduce: Call, tmp_path: Path) -> None:
     assert [order["items"] for order in orders] == [32, 8]
 
 
+@pytest.mark.long
 def test_two_names(cudareduce: Call) -> None:
     both = ("reveal", "--compare", "reduce_v0_baseline", "reduce_v2_no_bank_conflict")
     code, out, _ = cudareduce(*both, "--n", "33", *CPU, "--format", "json")
@@ -200,6 +201,7 @@ def test_a_result_file_is_no_table(cudareduce: Call) -> None:
     assert "is no table of orders: make it with cudareduce reveal --json" in err
 
 
+@pytest.mark.long
 def test_libraries(beside: Call) -> None:
     code, out, _ = beside("OWN,FINE", "peers", "reduce_v0_baseline")
     rows = rows_of(out)
@@ -262,6 +264,7 @@ extern "C" __global__ void {name}(const In *in, Out *out, size_t n)
 """
 
 
+@pytest.mark.long
 def test_kernels_that_misbehave(cudareduce: Call, tmp_path: Path) -> None:
     """One that crashes, one that does not compile, one that adds otherwise than it says."""
     acts = {"crashes": "out[n << 30] = value;", "broken": "nonsense;", "claims": ""}

@@ -228,6 +228,7 @@ def gpu(cache: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     return made
 
 
+@pytest.mark.long
 def test_all_parts(
     cudareduce: Call, gpu: FakeGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,6 +318,7 @@ def test_a_calm_gpu_needs_no_remarks(
     assert short(cudareduce, monkeypatch)[0]["remarks"] == []
 
 
+@pytest.mark.long
 def test_throttling_and_other_processes_are_told_once(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,6 +332,7 @@ def test_throttling_and_other_processes_are_told_once(
     assert out.index("no NVBench") < out.index("the GPU was throttled")
 
 
+@pytest.mark.long
 def test_a_moving_clock_is_told_once(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:

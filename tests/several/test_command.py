@@ -184,6 +184,7 @@ def test_more_than_there_is_room_for(collective: Ranks) -> None:
     assert "give fewer elements" in err
 
 
+@pytest.mark.long
 def test_ranks_that_were_asked_for_different_things(home: dict[str, str], tmp_path: Path) -> None:
     ranks = [
         subprocess.Popen(
@@ -232,6 +233,7 @@ def test_arrays_that_the_host_does_not_hold(collective: Ranks) -> None:
     assert len(err.strip().splitlines()) <= 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("variables", [
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),

@@ -53,6 +53,7 @@ def test_a_share_is_too_small_for_a_chunk(ranks: Ranks) -> None:
     assert "--chunk 4000: that is" in err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("differs", ["options", "text"])
 def test_ranks_that_differ(home: dict[str, str], tmp_path: Path, differs: str) -> None:
     def rank(number: int) -> subprocess.Popen[str]:

@@ -306,6 +306,7 @@ def test_no_crossover_for_want_of_rounds_is_said_once() -> None:
     assert "no kernel overtakes another within this range" in model.notes
 
 
+@pytest.mark.long
 def test_sweep_prints_times_models_and_crossings(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -326,6 +327,7 @@ def test_sweep_prints_times_models_and_crossings(
     assert 1.5 < run["protocol"]["models"][1]["a_us"] < 6
 
 
+@pytest.mark.long
 def test_kernels_of_rows_have_their_sizes(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,7 @@ def test_what_has_no_time_is_told() -> None:
     assert section.notes == ("tree: skipped, takes no --sms", "bad: WRONG: off by one")
 
 
+@pytest.mark.long
 def test_the_command(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

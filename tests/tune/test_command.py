@@ -117,6 +117,7 @@ def test_what_is_fast_because_it_does_nothing_is_wrong_and_does_not_win(
     assert {(e.block, e.items) for e in entries(folder)} == {BEST}
 
 
+@pytest.mark.long
 def test_what_is_wrong_in_many_shapes_is_one_line(
     cudareduce: Call, gpu: type[Planted], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +174,7 @@ def test_a_race_without_a_heat_is_no_race(
     assert not list(folder.glob("*.json"))
 
 
+@pytest.mark.long
 def test_a_table_that_cannot_be_written_costs_no_results(
     cudareduce: Call, gpu: type[Planted], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

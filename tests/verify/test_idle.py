@@ -24,6 +24,7 @@ SLOW = pytest.mark.slow
 HALF = "half of its blocks read nothing: --grid or --items say better"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("tile", "options", "told"),
     [

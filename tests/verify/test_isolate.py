@@ -70,6 +70,7 @@ def test_beside_a_gpu_the_emulator_uses_all_processors() -> None:
     assert _next(waiting, gpu_taken=False) == second
 
 
+@pytest.mark.long
 def test_what_is_slow_for_its_size_alone_is_told_how_to_be_tried(
     cudareduce: Call, tmp_path: Path
 ) -> None:

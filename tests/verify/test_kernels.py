@@ -108,6 +108,7 @@ def test_no_hazards(watched: CpuBackend, kernel: Kernel) -> None:
             assert found.outcome == "pass", found.reason
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=list(KERNELS))
 def test_right_at_the_smallest_and_largest_block(cpu: CpuBackend, kernel: Kernel) -> None:
     for block in (min(kernel.blocks), max(kernel.blocks)):

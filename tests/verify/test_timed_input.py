@@ -226,6 +226,7 @@ def test_a_first_pass_is_judged_by_what_the_others_make_of_it(
     assert found[V7]["verdict"] == "pass"
 
 
+@pytest.mark.long
 def test_what_the_emulator_cannot_decide_is_timed_and_marked(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, cache: Path, tmp_path: Path
 ) -> None:

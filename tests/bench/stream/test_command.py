@@ -205,6 +205,7 @@ def test_a_kernel_that_faults_leaves_the_others(
     assert out.count("right") == 3
 
 
+@pytest.mark.long
 def test_times_are_shares_of_copying_alone(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, numbers: Path
 ) -> None:
@@ -224,6 +225,7 @@ def test_times_are_shares_of_copying_alone(
             assert f"{len(found)} compared: {len(found)} SAME" in out
 
 
+@pytest.mark.long
 def test_slower_copies_are_found(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

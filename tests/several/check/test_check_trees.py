@@ -70,6 +70,7 @@ def test_what_changed_is_measured_beside_what_it_was(check: Call, tmp_path: Path
     assert second["--rounds"] == "18"
 
 
+@pytest.mark.long
 def test_identical_trees_are_the_same(check: Call, tmp_path: Path) -> None:
     """100 comparisons of two kernels, judged by their times, at 2 %."""
     for folder in ("old", "new"):

@@ -105,6 +105,7 @@ def test_what_is_wrong_is_told(
     assert "WRONG" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_what_begins_nowhere_is_an_error(
     folder: Path, request_of: Requested, measure: Measured
 ) -> None:
@@ -157,6 +158,7 @@ def test_as_it_is_written(cudareduce: Callable[..., tuple[int, str, str]], old: 
         assert (found, why in " ".join(err.split())) == (code, True), err
 
 
+@pytest.mark.long
 def test_where_it_cannot_be_run(
     old: Path, request_of: Requested, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def test_shares_that_are_not_equal_are_told(asked: Asked) -> None:
     assert found[1].reason == why
 
 
+@pytest.mark.long
 def test_what_is_not_tried_says_why(asked: Asked) -> None:
     found = together(replace(asked, engines=("nccl-symm", "torch"), tried=(
         ("all-reduce", "max", "float32"), ("all-reduce", "sum", "float64"),

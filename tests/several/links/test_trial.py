@@ -121,6 +121,7 @@ def test_an_odd_rank_out_is_idle(folder: Path) -> None:
     assert all(r.time_us and r.verdict == "pass" for r in records)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("old", "new", "wrong"), [
     ("first + l * THREADS < packs)\n                to", "first + l * THREADS + 1 < packs)\n to",
      SMS),
