@@ -9,6 +9,7 @@ from itertools import islice
 from tree_sitter import Node
 
 from cudareduce.library.expressions import (
+    CHANGES,
     MOST_PLACES,
     adds,
     bare,
@@ -32,8 +33,6 @@ _COMPARES = frozenset(["<", "<=", ">", ">=", "==", "!="])
 _SETS = {
     "init_declarator": ("declarator", "value"), "assignment_expression": ("left", "right"),
 }  # fmt: skip
-#: Where what is changed stands.
-_CHANGES = {"assignment_expression": "left", "update_expression": "argument"}
 
 
 class Body:
@@ -229,7 +228,7 @@ class Body:
     @cached_property
     def _changed(self) -> frozenset[str]:
         """The names behind which something is written to; none that are set themselves."""
-        fields = ((node, _CHANGES.get(node.type)) for node in self._nodes)
+        fields = ((node, CHANGES.get(node.type)) for node in self._nodes)
         targets = (node.child_by_field_name(field) for node, field in fields if field)
         behind = (target for target in targets if target and target.type != "identifier")
         return frozenset(name for target in behind for name in bases(target))

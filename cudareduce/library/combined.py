@@ -9,6 +9,7 @@ from tree_sitter import Node
 
 from cudareduce.library.body import Body
 from cudareduce.library.called import Call
+from cudareduce.library.expressions import inner, operator
 from cudareduce.library.syntax import Function
 from cudareduce.problem.parsing import every, parsed, text
 
@@ -87,9 +88,7 @@ def bits_in(code: str) -> str:
 
 def _names(node: Node) -> bool:
     """Whether an expression is a name or a product of names, whatever type they are made."""
-    inner = node
-    while inner.type in ("parenthesized_expression", "cast_expression") and inner.named_children:
-        inner = inner.named_children[-1]
-    if inner.type == "binary_expression" and inner.children[1].type == "*":
-        return all(_names(side) for side in inner.named_children)
-    return inner.type == "identifier"
+    plain = inner(node)
+    if operator(plain) == "*":
+        return all(_names(side) for side in plain.named_children)
+    return plain.type == "identifier"

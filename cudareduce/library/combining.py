@@ -4,9 +4,11 @@ whether it reads what it is given."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from tree_sitter import Node
 
+from cudareduce.library.expressions import CHANGES, names
 from cudareduce.library.syntax import converts, pieces
 from cudareduce.problem.parsing import every, parsed, text
 
@@ -17,8 +19,6 @@ _OF_ONE_THREAD = frozenset(
      "tanhf", "min", "max", "fmin", "fmax", "fminf", "fmaxf", "float", "int", "__expf", "__logf",
      "rsqrt", "rsqrtf", "sin", "sinf", "cos", "cosf", "fma", "fmaf", "__ldg", "__fdividef"]
 )  # fmt: skip
-#: Where what is changed stands.
-_CHANGES = {"assignment_expression": "left", "update_expression": "argument"}
 #: What a place is reached through.
 _THROUGH = frozenset(
     ["subscript_expression", "pointer_expression", "parenthesized_expression", "unary_expression",
@@ -30,24 +30,23 @@ def combines(code: str) -> bool:
     """Whether anything in the body of a kernel can bring values of several elements together:
     memory that threads share, a function that is called, a jump, or a loop in which something goes
     on from turn to turn."""
-    nodes = list(every(parsed(code)))
     return any(
         text(node) == "__shared__" or node.type == "goto_statement" or _calls(node)
-        or (node.type in _CHANGES and _goes_on(node))
-        for node in nodes
+        or (node.type in CHANGES and _goes_on(node))
+        for node in _nodes(code)
     )  # fmt: skip
 
 
 def works_alone(code: str) -> bool:
     """Whether threads share nothing: no memory, and no function that is called."""
-    return not any(text(node) == "__shared__" or _calls(node) for node in every(parsed(code)))
+    return not any(text(node) == "__shared__" or _calls(node) for node in _nodes(code))
 
 
 def adds_up(code: str, name: str) -> bool:
     """Whether what is behind a pointer is changed to something that it is a part of."""
-    for node in every(parsed(code)):
-        target = node.child_by_field_name(_CHANGES.get(node.type, ""))
-        if target is not None and target.type != "identifier" and name in _names(target):
+    for node in _nodes(code):
+        target = node.child_by_field_name(CHANGES.get(node.type, ""))
+        if target is not None and target.type != "identifier" and name in names(target):
             right = node.child_by_field_name("right")
             plain = right is not None and text(node.children[1]) == "="
             if not plain or text(target) in text(right or target):
@@ -57,7 +56,7 @@ def adds_up(code: str, name: str) -> bool:
 
 def reads(code: str, name: str) -> bool:
     """Whether a kernel may read what is behind a pointer that its text names."""
-    named = [n for n in every(parsed(code)) if n.type == "identifier" and text(n) == name]
+    named = [n for n in _nodes(code) if n.type == "identifier" and text(n) == name]
     return not named or any(not _only_changed(node) for node in named)
 
 
@@ -69,17 +68,16 @@ def _calls(node: Node) -> bool:
 
 def _goes_on(change: Node) -> bool:
     """Whether what is changed in a loop lasts beyond one of its turns, and does not count them."""
-    target = change.child_by_field_name(_CHANGES[change.type])
+    target = change.child_by_field_name(CHANGES[change.type])
     if target is None:
         return False
     sign = text(change.children[1]) if change.type == "assignment_expression" else ""
     alone, right = target.type == "identifier", change.child_by_field_name("right")
     again = sign != "=" or (right is not None and text(target) in text(right))
-    names = _names(target)
     for loop in _around(change):
         condition = loop.child_by_field_name("condition")
-        counted = _names(condition) if condition is not None else set()
-        if names & counted or (alone and _declares(loop, text(target))):
+        counted = names(condition) if condition is not None else set()
+        if names(target) & counted or (alone and _declares(loop, text(target))):
             continue
         if alone or again:
             return True
@@ -113,15 +111,17 @@ def _only_changed(node: Node) -> bool:
         node, above = above, above.parent
     if above is None:
         return False
-    if above.type in _CHANGES:
-        return above.child_by_field_name(_CHANGES[above.type]) == node
+    if above.type in CHANGES:
+        return above.child_by_field_name(CHANGES[above.type]) == node
     call = above.parent if above.type == "argument_list" else None
     first = next(iter(above.named_children), None)
     return call is not None and first == node and text(call).startswith("atomic")
 
 
-def _names(node: Node) -> set[str]:
-    return {text(one) for one in every(node) if one.type == "identifier"}
+@lru_cache(maxsize=8)
+def _nodes(code: str) -> tuple[Node, ...]:
+    """What a parser makes of a body, of which several things are asked."""
+    return tuple(every(parsed(code)))
 
 
 def goes_on(code: str) -> bool:
@@ -139,7 +139,7 @@ def goes_on(code: str) -> bool:
 def _counts_up(loop: Node, limits: set[str]) -> bool:
     """Whether a loop ends at one of these names, and adds to something until then."""
     condition = loop.child_by_field_name("condition")
-    if loop.type not in ("for_statement", "while_statement", "do_statement") or condition is None:
+    if loop.type not in _LOOPS or condition is None:
         return False
     update = loop.child_by_field_name("update") or loop
     adds = any(

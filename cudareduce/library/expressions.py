@@ -14,6 +14,8 @@ from cudareduce.problem.parsing import every, text
 MOST_PLACES = 20
 #: `blockIdx.x` and the like, in bytes.
 _LONGEST_FIELD = 40
+#: What changes something, and where that stands.
+CHANGES = {"assignment_expression": "left", "update_expression": "argument"}
 #: What wraps a value without changing it.
 _WRAPS = frozenset(["parenthesized_expression", "cast_expression"])
 
@@ -35,6 +37,11 @@ def leaves(node: Node) -> Iterator[str]:
         short = one.end_byte - one.start_byte < _LONGEST_FIELD
         if not one.child_count or (one.type == "field_expression" and short):
             yield text(one)
+
+
+def names(node: Node) -> set[str]:
+    """The names in an expression."""
+    return {text(one) for one in every(node) if one.type == "identifier"}
 
 
 def adds(place: Node) -> bool:

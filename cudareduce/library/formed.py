@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from tree_sitter import Node
 
+from cudareduce.library.expressions import names
 from cudareduce.library.syntax import converts
 from cudareduce.problem.operators import Map
 from cudareduce.problem.parsing import every, parsed, text
@@ -179,8 +180,7 @@ class _Text:
 
     def _shares(self, node: Node) -> bool:
         """Whether something is divided by how many elements there are."""
-        words = {text(n) for n in every(node.named_children[1]) if n.type == "identifier"}
-        return text(node.children[1]) == "/" and words == {self._count}
+        return text(node.children[1]) == "/" and names(node.named_children[1]) == {self._count}
 
     def _element(self, node: Node) -> str:
         """Which element of an array a node is; empty if none."""
@@ -189,9 +189,9 @@ class _Text:
         array = node.child_by_field_name("argument")
         if node.type == "subscript_expression":
             return self._elements.get(text(array), "") if array is not None else ""
-        names = {text(n) for n in every(node) if n.type == "identifier"} & self._elements.keys()
+        arrays = names(node) & self._elements.keys()
         star = text(node.children[0]) == "*"
-        return self._elements[names.pop()] if star and len(names) == 1 else ""
+        return self._elements[arrays.pop()] if star and len(arrays) == 1 else ""
 
     def _both(self, sides: Sequence[Node], depth: int) -> str:
         """Conditions that must both hold; one that only bounds an index says nothing of values."""
@@ -225,8 +225,7 @@ class _Text:
             raise _Unclear
         name, arguments = text(called).removeprefix("std::"), given.named_children
         if name == "__ldg" and len(arguments) == 1:
-            names = {text(n) for n in every(given) if n.type == "identifier"}
-            elements = {self._elements[n] for n in names & self._elements.keys()}
+            elements = {self._elements[n] for n in names(given) & self._elements.keys()}
             if len(elements) == 1:
                 return elements.pop()
         if (converts(node) or name in _HANDS_ON) and len(arguments) == 1:
@@ -242,7 +241,7 @@ class _Text:
 
 def _names(expression: str) -> set[str]:
     """The names in an expression."""
-    return {text(n) for n in every(parsed(f"auto x = {expression};")) if n.type == "identifier"}
+    return names(parsed(f"auto x = {expression};"))
 
 
 def _kind(expression: str) -> str:

@@ -82,9 +82,9 @@ class Content:
         """A rank's elements as they are stored."""
         own = share(self.n, rank, self.ranks)
         begin = own.start % _PERIOD
-        some = self._base[begin : begin + len(own)]
-        values = stored(some, self.reduction.dtype)
-        if len(some) < len(own):
+        if begin + len(own) <= _PERIOD:
+            values = stored(self._base[begin : begin + len(own)], self.reduction.dtype)
+        else:
             whole = np.roll(stored(self._base, self.reduction.dtype), -begin)
             values = np.resize(whole, len(own))
         for place, value in self.marks.items():
