@@ -27,28 +27,38 @@ class Cost:
     wire: Callable[[int], float]
 
 
-#: Of all-reduce. Floors and rates are those of two H200 with 18 NVLinks, 2^10 to 2^28 float32; what
-#: more ranks send is arithmetic, and their floors are taken to be the same.
-COSTS: Mapping[str, Cost] = MappingProxyType({
-    "packets": Cost(6.2, 290.0, lambda ranks: 2.0 * (ranks - 1)),  # half of a packet is its number
-    "one_shot": Cost(9.5, 300.0, lambda ranks: ranks - 1.0),
-    "two_shot": Cost(9.8, 345.0, lambda ranks: 2 * (ranks - 1) / ranks),
+#: Floors and rates are those of two H200 with 18 NVLinks, 2^10 to 2^28 float32, of writes and of
+#: reduce-scatter those of two H100; what more ranks send is arithmetic, and their floors are taken
+#: to be the same.
+COSTS: Mapping[str, Mapping[str, Cost]] = MappingProxyType({
+    "all-reduce": {
+        "packets": Cost(6.2, 290.0, lambda ranks: 2.0 * (ranks - 1)),  # half of it are numbers
+        "one_shot": Cost(9.5, 300.0, lambda ranks: ranks - 1.0),
+        "two_shot": Cost(9.8, 345.0, lambda ranks: 2 * (ranks - 1) / ranks),
+        "writes": Cost(12.2, 366.0, lambda ranks: 2 * (ranks - 1) / ranks),
+    },
+    "reduce-scatter": {
+        "scatter": Cost(11.3, 333.0, lambda ranks: (ranks - 1) / ranks),
+        "writes": Cost(13.0, 366.0, lambda ranks: (ranks - 1) / ranks),
+    },
+    "reduce": {},
 })  # fmt: skip
 #: Bytes of a value in a packet.
 _VALUE_BYTES = 4
 
 
-def quickest(known: Collection[str], ranks: int, n: int, size: int) -> str:
+def quickest(collective: str, known: Collection[str], ranks: int, n: int, size: int) -> str:
     """Which of some kernels is quickest for `n` elements of `size` bytes; one whose cost is not
     known is taken only where there is no other."""
+    costs = COSTS[collective]
 
     def us(name: str) -> float:
-        cost = COSTS[name]
+        cost = costs[name]
         # a packet holds a value of up to 4 bytes, and two hold one of 8
         nbytes = n * max(size, _VALUE_BYTES) if name == "packets" else n * size
         return cost.floor_us + cost.wire(ranks) * nbytes / cost.gb_s / 1e3
 
-    fitting = [name for name in known if name in COSTS]
+    fitting = [name for name in known if name in costs]
     if n * size > MOST_MAIL:
         fitting = [name for name in fitting if name != "packets"]
     return min(fitting, key=us) if fitting else next(iter(known))
@@ -65,7 +75,7 @@ class Auto:
     def __init__(self, stage: Stage, peers: Mapping[str, Peer]) -> None:
         self.windows = stage.windows
         self._ranks, self._size = stage.meeting.size, stage.reduction.dtype.size
-        self._peers = peers
+        self._collective, self._peers = stage.collective, peers
 
     def why_not(self, n: int) -> None:
         """It takes any."""
@@ -77,12 +87,14 @@ class Auto:
         self._taken(n).run(n, call, late)
 
     def _taken(self, n: int) -> Peer:
-        return self._peers[quickest(self._peers, self._ranks, n, self._size)]
+        taken = quickest(self._collective, self._peers, self._ranks, n, self._size)
+        return self._peers[taken]
 
 
 def with_choice(record: Record, known: Collection[str]) -> Record:
     """A record that says which of some kernels was taken, if it is of what picks one."""
     if record.engine != Auto.name:
         return record
-    taken = quickest(known, record.ranks or 1, record.n, DTYPES[record.dtype].size)
+    size = DTYPES[record.dtype].size
+    taken = quickest(record.kernel, known, record.ranks or 1, record.n, size)
     return replace(record, chosen=f"peer:{taken}")

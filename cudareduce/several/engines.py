@@ -24,8 +24,6 @@ from cudareduce.several.meet.meeting import Meeting
 from cudareduce.several.meet.patience import patience
 from cudareduce.several.windows import Windows
 
-#: Blocks of a launch at most: all of them must be under way, and the emulator has twice as many.
-_BLOCKS = 64
 #: The longest that a call takes on GPUs, a thousand times over, and on the emulator, in s.
 _CALL_S, _EMULATED_S = 10.0, 60.0
 _BY_WAIT = "a kernel waits for other ranks by `wait`, which gives up, or its loop has no end"
@@ -81,7 +79,7 @@ class Peer:
 
     def __init__(self, stage: Stage, kernel: Exchange, program: Program) -> None:
         self.windows = stage.windows
-        self.name, self.mail = f"peer:{kernel.short}", kernel.mail
+        self.name, self.mail = f"peer:{kernel.short}", kernel.mail == "packets"
         self._stage, self._kernel, self._program = stage, kernel, program
 
     def why_not(self, n: int) -> None:
@@ -95,9 +93,13 @@ class Peer:
     def enqueue(self, n: int, call: int) -> Launch:
         stage, kernel = self._stage, self._kernel
         vector, parts = vector_of(stage.reduction), stage.windows.layout
-        count = n if kernel.mail else -(-n // vector)
-        grid = max(1, min(-(-count // kernel.block), _BLOCKS))
-        places = [parts.input, parts.output, count, parts.flags, parts.mail, call]
+        count = n if self.mail else -(-n // vector)
+        blocks = -(-count // kernel.block)
+        if kernel.mail == "shares":  # as many send as add
+            blocks = 2 * -(-blocks // stage.meeting.size)
+        grid = max(1, min(blocks, kernel.blocks))
+        mail = parts.boxes if kernel.mail == "shares" else parts.mail
+        places = [parts.input, parts.output, count, parts.flags, mail, call]
         return stage.backend.launcher(self._program, grid, kernel.block, places)
 
     def run(self, n: int, call: int, late: int) -> None:

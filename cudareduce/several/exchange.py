@@ -2,7 +2,7 @@
 
 Each has a header, as other kernels do, and the arguments `(size_t in, size_t out, size_t count,
 size_t flags, size_t mail, size_t call)`: places in a window that all ranks have, how many packs or,
-of one that sends mail, elements there are, and the number of the call, which grows by one.
+of one that sends packets, elements there are, and the number of the call, which grows by one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from cudareduce.backend import Source
 from cudareduce.errors import UsageError
@@ -22,13 +22,23 @@ from cudareduce.library.reading import read_source
 from cudareduce.library.registry import EXCHANGES, kernels_folder
 from cudareduce.problem.operators import Reduction
 from cudareduce.several.collectives import COLLECTIVES, Collective
+from cudareduce.several.windows import MOST_BLOCKS
 
 #: Bytes of a load.
 PACK_BYTES = 16
 #: Bytes of an array that travels in packets at most: half of what travels are numbers.
 MOST_MAIL = 2**18
+#: Blocks of a launch at most: all of them must be under way, on any GPU and on the emulator.
+MOST_AT_ONCE = 128
+#: What a kernel sends to the mail of other ranks: values with the number of their call, or, to
+#: boxes for whole arrays, what the others' shares need.
+Mail = Literal["packets", "shares"]
+MAILS: tuple[Mail, ...] = ("packets", "shares")
 #: The name of what picks among kernels of ours.
 AUTO = "auto"
+#: How long a flag travels between GPUs and is seen, in clocks of an SM: 0.755 us at 1.98 GHz,
+#: between two H100 by NVLink 4.
+FLIGHT = 1_500
 #: How long a rank waits on the device, in clocks of an SM, or ns of the emulator.
 PATIENCE = 10_000_000_000
 _DEVICE = Path(str(files("cudareduce.several"))) / "device"
@@ -47,8 +57,9 @@ class Exchange:
     expect: str
     collective: Collective
     block: int
+    blocks: int = 64
     after: str | None = None
-    mail: bool = False
+    mail: Mail | None = None
     wrong: str | None = None
 
     @property
@@ -106,6 +117,8 @@ def _load(path: Path) -> Exchange:
         problem = _problem(key, value)
         if problem:
             raise UsageError(f"{path}: {key}: {problem}")
+    if found.mail == "shares" and found.blocks < 2:
+        raise UsageError(f"{path}: blocks: half of those that send shares add: 2 or more")
     return found
 
 
@@ -114,12 +127,15 @@ def _problem(key: str, value: Any) -> str | None:
     if key == "block":  # to isinstance true is a number; a barrier takes a thread for each rank
         good = type(value) is int and 32 <= value <= 1024
         return None if good else "must be a whole number of threads from 32 to 1024"
-    if key == "mail":
-        return None if type(value) is bool else "must be true or false"
+    if key == "blocks":
+        good = type(value) is int and 1 <= value <= MOST_AT_ONCE
+        return None if good else f"must be a whole number of blocks from 1 to {MOST_AT_ONCE}"
     if not isinstance(value, str) or not value.strip():
         return "must be a text, not empty"
     if key == "collective" and value not in COLLECTIVES:
         return f"one of {', '.join(COLLECTIVES)}"
+    if key == "mail" and value not in MAILS:
+        return f"one of {', '.join(MAILS)}"
     return None
 
 
@@ -132,6 +148,13 @@ def of_collective(exchanges: Mapping[str, Exchange], collective: Collective) -> 
 def vector_of(reduction: Reduction) -> int:
     """Elements of a pack."""
     return PACK_BYTES // reduction.dtype.size
+
+
+def boxes_bytes(ranks: int, array_bytes: int) -> int:
+    """Bytes of a window that kernels need which send shares of such arrays: words that tell how
+    many tiles have come, and boxes of two calls, a share's for each rank."""
+    share = -(-array_bytes // (PACK_BYTES * ranks)) * PACK_BYTES
+    return 8 * ranks * MOST_BLOCKS + 2 * ranks * share
 
 
 def source(kernel: Exchange, reduction: Reduction, ranks: int, stumble: int = 0) -> Source:
@@ -166,9 +189,9 @@ def shared_folders() -> tuple[Path, ...]:
 def shared(ranks: int, stumble: int = 0) -> str:
     """What every text needs that runs on so many ranks."""
     return (
-        f"constexpr unsigned RANKS = {ranks};\n"
-        f"constexpr long long PATIENCE = {PATIENCE}, STUMBLE = {stumble};\n"
-        + device_text("windows.cuh")
+        f"[[maybe_unused]] constexpr unsigned RANKS = {ranks}, MOST_BLOCKS = {MOST_BLOCKS};\n"
+        f"[[maybe_unused]] constexpr long long PATIENCE = {PATIENCE}, STUMBLE = {stumble},"
+        f" FLIGHT = {FLIGHT};\n" + device_text("windows.cuh")
     )
 
 

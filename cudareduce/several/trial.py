@@ -18,7 +18,7 @@ from cudareduce.several.choice import Auto
 from cudareduce.several.collectives import Collective
 from cudareduce.several.engines import Code, Engine, Host, Peer, Stage, StreamEngine, peer_engines
 from cudareduce.several.examine import STUMBLE, Finding, examine
-from cudareduce.several.exchange import MOST_MAIL, Exchange, vector_of
+from cudareduce.several.exchange import MOST_MAIL, Exchange, boxes_bytes, vector_of
 from cudareduce.several.libraries.engines import Skip, Wanted, library_engines
 from cudareduce.several.measure import UNCOUNTED, Links, measure
 from cudareduce.several.meet.meeting import Meeting
@@ -160,7 +160,8 @@ def _stage(
     nbytes = max(trial.sizes) * size
     words = -(-size // 4)
     mail = 2 * meeting.size * min(nbytes, MOST_MAIL) // size * words * 8
-    parts = layout(meeting.size, nbytes, mail)
+    boxes = any(kernel.mail == "shares" for kernel in (*trial.kernels, *trial.auto))
+    parts = layout(meeting.size, nbytes, mail, boxes * boxes_bytes(meeting.size, nbytes))
     made = (
         device_windows(meeting, parts, allocate) if backend.timed()
         else mapped_windows(meeting, parts)

@@ -28,26 +28,28 @@ GUARD_BYTES = 1024
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Where everything lies in a window, in bytes from its start: a rank's status, flags of what
-    starts all ranks together, flags of engines, input, output and mail."""
+    starts all ranks together, flags of engines, input, output, mail, and boxes for whole arrays."""
 
     start: int
     flags: int
     input: int
     output: int
     mail: int
+    boxes: int
     nbytes: int
 
 
-def layout(ranks: int, array_bytes: int, mail_bytes: int) -> Layout:
-    """A window for arrays of so many bytes, and so many of mail."""
+def layout(ranks: int, array_bytes: int, mail_bytes: int, boxes_bytes: int = 0) -> Layout:
+    """A window for arrays of so many bytes, and so many of mail and of boxes."""
     output = array_bytes + _ALIGNED  # a pack's rest, and the guard
-    sizes = (_ALIGNED, _ALIGNED, 4 * ranks * MOST_BLOCKS, array_bytes, output, mail_bytes)
+    flags = 4 * ranks * MOST_BLOCKS
+    sizes = (_ALIGNED, _ALIGNED, flags, array_bytes, output, mail_bytes, boxes_bytes)
     places, at = [], 0
     for size in sizes:
         places.append(at)
         at += -(-size // _ALIGNED) * _ALIGNED
-    _, start, flags, given, answers, mail = places
-    return Layout(start, flags, given, answers, mail, at)
+    _, start, flags, given, answers, mail, boxes = places
+    return Layout(start, flags, given, answers, mail, boxes, at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,8 @@ def test_engines_of_a_collective() -> None:
         "all-reduce of float32, sum, 2 ranks, us of the slowest rank, NVIDIA H100 80GB HBM3"
     )
     assert us.header[:3] == ("", "1", "2^10")
-    names = ["peer:one_shot", "peer:packets", "peer:two_shot", "peer:auto", "nccl", "nccl-symm"]
+    names = ["peer:one_shot", "peer:packets", "peer:two_shot", "peer:writes", "peer:auto", "nccl",
+             "nccl-symm"]  # fmt: skip
     assert [row[0] for row in us.rows] == names
     for k in range(1, len(us.header)):
         assert [row[k].startswith("**") for row in us.rows].count(True) == 1

@@ -78,8 +78,10 @@ def test_headers_that_say_too_little(text: str, words: str, tmp_path: Path) -> N
         ("block = 0", "block: must be"),
         ("block = true", "block: must be"),
         ("block = 100000", "block: must be"),
-        ('block = 64\nmail = "yes"', "mail: must be true or false"),
+        ('block = 64\nmail = "yes"', "mail: one of packets, shares"),
         ("block = 64\nwrong = 4", "wrong: must be a text"),
+        ("block = 64\nblocks = 129", "blocks: must be"),
+        ('block = 64\nblocks = 1\nmail = "shares"', "blocks: half of those"),
     ],
 )
 def test_headers_that_say_what_cannot_be(line: str, words: str, tmp_path: Path) -> None:

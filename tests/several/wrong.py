@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudareduce.several.exchange import load_exchanges
+from cudareduce.several.exchange import device_text, load_exchanges
 
 _ENTRY, _EXIT = "    meet(flags, 2 * call);\n", "    meet(flags, 2 * call + 1);\n"
 _STORE = "at<Pack>(RANK[0], out)[p] = sum;"
 _FOLD = f"fold_tiles(in, 0, packs, [=](size_t p, Pack sum) {{ {_STORE} }});"
 _SHARE = "packs * RANK[0] / RANKS, end = packs * (RANK[0] + 1) / RANKS"
+#: What kernels share, so that it can be edited as well.
+_OWN = device_text("ranks.cuh")
+_OWN = _OWN[_OWN.index("template <typename Store> __device__ void fold_sent") :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,37 +40,54 @@ def _folded(first: str, turns: str, rank: str) -> str:
     }}"""
 
 
+ONE_SHOT, TWO_SHOT, PACKETS, WRITES = (
+    f"all_reduce_{short}" for short in ("one_shot", "two_shot", "packets", "writes")
+)
+SCATTER = "reduce_scatter_writes"
 EDITS = (
-    Edit("no_entry", "one_shot", _ENTRY, "", "nobody waits for inputs"),
-    Edit("no_exit", "one_shot", _EXIT, "", "nobody waits until inputs have been read"),
-    Edit("one_number", "one_shot", _EXIT, _ENTRY, "both barriers have one number"),
-    Edit("left_out", "one_shot", _FOLD, _folded("0", "RANKS - 1", "r"), "the last rank is no part"),
-    Edit("twice", "one_shot", _FOLD, _folded("0", "RANKS + 1", "r % RANKS"), "rank 0 counts twice"),
-    Edit("own_first", "one_shot", _FOLD, _folded("RANK[0]", "RANKS", "(RANK[0] + r) % RANKS"),
+    Edit("no_entry", ONE_SHOT, _ENTRY, "", "nobody waits for inputs"),
+    Edit("no_exit", ONE_SHOT, _EXIT, "", "nobody waits until inputs have been read"),
+    Edit("one_number", ONE_SHOT, _EXIT, _ENTRY, "both barriers have one number"),
+    Edit("left_out", ONE_SHOT, _FOLD, _folded("0", "RANKS - 1", "r"), "the last rank is no part"),
+    Edit("twice", ONE_SHOT, _FOLD, _folded("0", "RANKS + 1", "r % RANKS"), "rank 0 counts twice"),
+    Edit("own_first", ONE_SHOT, _FOLD, _folded("RANK[0]", "RANKS", "(RANK[0] + r) % RANKS"),
          "each rank begins with its own array, and so has bits of its own"),
-    Edit("root_alone", "one_shot", _STORE, f"if (RANK[0] == 0) {_STORE}", "rank 0 alone has it"),
-    Edit("previous", "one_shot", _STORE, f"if (call % 3) {_STORE}", "each third answer is old"),
-    Edit("off_by_one", "two_shot", "begin = packs * RANK[0]",
+    Edit("root_alone", ONE_SHOT, _STORE, f"if (RANK[0] == 0) {_STORE}", "rank 0 alone has it"),
+    Edit("previous", ONE_SHOT, _STORE, f"if (call % 3) {_STORE}", "each third answer is old"),
+    Edit("off_by_one", TWO_SHOT, "begin = packs * RANK[0]",
          "begin = (RANKS - 1 + packs * RANK[0])",
          "where shares are no whole numbers, a pack is nobody's"),
-    Edit("equal_shares", "two_shot", _SHARE,
+    Edit("equal_shares", TWO_SHOT, _SHARE,
          "packs / RANKS * RANK[0], end = packs / RANKS * (RANK[0] + 1)", "the rest is nobody's"),
-    Edit("no_release", "two_shot", _EXIT, "", "nobody waits for the shares of others"),
-    Edit("beyond", "one_shot", "fold_tiles(in, 0, packs,", "fold_tiles(in, 0, packs + 3,",
+    Edit("no_release", TWO_SHOT, _EXIT, "", "nobody waits for the shares of others"),
+    Edit("beyond", ONE_SHOT, "fold_tiles(in, 0, packs,", "fold_tiles(in, 0, packs + 3,",
          "it writes behind the output"),
-    Edit("one_mail", "packets", "call % 2 * half", "0 * half", "mail is overwritten unread"),
-    Edit("no_call", "packets", "return word >> 32 == (call & 0xffffffffu);",
+    Edit("one_mail", PACKETS, "call % 2 * half", "0 * half", "mail is overwritten unread"),
+    Edit("no_call", PACKETS, "return word >> 32 == (call & 0xffffffffu);",
          "return word >> 32 != 0;", "mail of an earlier call will do"),
+    Edit("one_box", SCATTER, "call % 2 * RANKS * most", "0 * RANKS * most",
+         "boxes are overwritten before they are read"),
+    Edit("any_tile", WRITES, ">= (call << 32 | (tile / half + 1))", ">= (call << 32)",
+         "the first tile of a call will do for all"),
+    Edit("any_call", WRITES, ">= (call << 32 | (tile / half + 1))", ">= tile / half + 1",
+         "tiles of an earlier call will do"),
+    Edit("untold", WRITES, _EXIT, "", "nobody waits for the sums of others"),
 )  # fmt: skip
+
+
+def small(text: str) -> str:
+    """A kernel whose blocks are so few and small that each has many tiles of what is tried."""
+    text = re.sub("blocks? += .*\n", "", text)
+    return text.replace("+++*/", "block = 32\nblocks = 2\n+++*/", 1)
 
 
 def write(folder: Path) -> None:
     """All of them, as files of a folder."""
     right = load_exchanges()
     for edit in EDITS:
-        before = f"all_reduce_{edit.kernel}"
-        text = right[before].text
+        text = small(right[edit.kernel].text).replace("+++*/\n", f"+++*/\n{_OWN}", 1)
+        text = text.replace("fold_sent(", "own_fold_sent(")
         assert edit.old in text, edit.name
-        name = f"all_reduce_{edit.name}"
-        text = text.replace(edit.old, edit.new).replace(before, name)
+        name = f"{right[edit.kernel].collective.replace('-', '_')}_{edit.name}"
+        text = text.replace(edit.old, edit.new).replace(edit.kernel, name)
         (folder / f"{name}.cu").write_text(text)

@@ -1,3 +1,14 @@
-// Nothing but a barrier: all GPUs leave it within the time that a flag needs to travel, and what is timed
-// behind it begins for all of them then.
-extern "C" __global__ void __launch_bounds__(32) align(size_t flags, size_t number) { meet(flags, number); }
+// A barrier that all GPUs leave at one time, so that what is timed behind it begins for all of them then. A flag
+// takes a while to travel: they leave it that much behind the store of the last one, which goes by its own clock,
+// the others by its flag. Nothing is handed over, so nothing need be ordered.
+extern "C" __global__ void __launch_bounds__(32) align(size_t flags, size_t call)
+{
+    const unsigned number = call;
+    if (threadIdx.x < RANKS) {
+        const long long stored = clock64();
+        Shared<unsigned>(at<unsigned>(threadIdx.x, flags)[RANK[0]]).store(number, cuda::std::memory_order_relaxed);
+        Shared<unsigned> theirs(at<unsigned>(RANK[0], flags)[threadIdx.x]);
+        wait(threadIdx.x, [&] { return (int)(theirs.load(cuda::std::memory_order_relaxed) - number) >= 0; });
+        while (clock64() - stored < FLIGHT) {}
+    }
+}

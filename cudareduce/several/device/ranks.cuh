@@ -2,12 +2,28 @@
 using namespace ranks;
 
 struct alignas(VECTOR * sizeof(In)) Pack { In at[VECTOR]; };
+using Word = unsigned long long;
+// Packs that a thread loads of each rank before it adds the first, so that enough is under way; a block's tile.
+constexpr unsigned LOADS = RANKS < 8 ? 8 / RANKS : 1, TILE = LOADS * BLOCK;
 
-// The packs [begin, end) of all ranks' arrays, tile by tile: loaded from all, combined in the order of
-// ranks, and so to the same bits whoever does it, and stored by `store`.
+// What ranks have at one place, combined in their order, and so to the same bits whoever does it.
+__device__ Pack combined(const Pack (&of)[RANKS])
+{
+    Pack answer;
+#pragma unroll
+    for (unsigned e = 0; e < VECTOR; e++) {
+        Acc value = Op::lift(of[0].at[e], 0);
+#pragma unroll
+        for (unsigned r = 1; r < RANKS; r++)
+            value = Op::combine(value, Op::lift(of[r].at[e], r));
+        answer.at[e] = In(Op::finish(value));
+    }
+    return answer;
+}
+
+// The packs [begin, end) of all ranks' arrays, tile by tile: loaded from all, combined, stored by `store`.
 template <typename Store> __device__ void fold_tiles(size_t in, size_t begin, size_t end, Store store)
 {
-    constexpr unsigned LOADS = RANKS < 8 ? 8 / RANKS : 1, TILE = LOADS * BLOCK;
     for (size_t tile = begin + blockIdx.x * TILE; tile < end; tile += (size_t)gridDim.x * TILE) {
         const size_t first = tile + threadIdx.x;
         Pack of[LOADS][RANKS];
@@ -18,18 +34,65 @@ template <typename Store> __device__ void fold_tiles(size_t in, size_t begin, si
                 if (first + l * BLOCK < end)
                     of[l][r] = at<Pack>(r, in)[first + l * BLOCK];
 #pragma unroll
-        for (unsigned l = 0; l < LOADS; l++) {
-            Pack answer;
-#pragma unroll
-            for (unsigned e = 0; e < VECTOR; e++) {
-                Acc value = Op::lift(of[l][0].at[e], 0);
-#pragma unroll
-                for (unsigned r = 1; r < RANKS; r++)
-                    value = Op::combine(value, Op::lift(of[l][r].at[e], r));
-                answer.at[e] = In(Op::finish(value));
-            }
+        for (unsigned l = 0; l < LOADS; l++)
             if (first + l * BLOCK < end)
-                store(first + l * BLOCK, answer);
+                store(first + l * BLOCK, combined(of[l]));
+    }
+}
+
+// The same of this rank's share, without a read over the links: half of the blocks write what this rank has of
+// other ranks' shares to boxes there, tile by tile, and tell in a word how many tiles of this call have been written;
+// the other half add what has come. Calls take turns between two sets of boxes: whoever sends in call c + 2
+// has had all of c + 1 from this rank, which had ended c before.
+template <typename Store> __device__ void fold_sent(size_t in, size_t packs, size_t mail, size_t call, Store store)
+{
+    const unsigned me = RANK[0], half = gridDim.x / 2, block = blockIdx.x % half;
+    const size_t most = (packs + RANKS - 1) / RANKS, tiles = (most + TILE - 1) / TILE;
+    const size_t boxes = mail + MOST_BLOCKS * RANKS * sizeof(Word) + call % 2 * RANKS * most * sizeof(Pack);
+    const bool sends = blockIdx.x < half;
+    for (size_t tile = block; tile < tiles && sends; tile += half) {
+        const size_t first = tile * TILE + threadIdx.x;
+        for (unsigned k = 1; k < RANKS; k++) { // each rank begins with the next one
+            const unsigned r = (me + k) % RANKS;
+            const size_t begin = packs * r / RANKS, count = packs * (r + 1) / RANKS - begin;
+            Pack mine[LOADS];
+#pragma unroll
+            for (unsigned l = 0; l < LOADS; l++)
+                if (first + l * BLOCK < count)
+                    mine[l] = at<Pack>(me, in)[begin + first + l * BLOCK];
+#pragma unroll
+            for (unsigned l = 0; l < LOADS; l++)
+                if (first + l * BLOCK < count)
+                    at<Pack>(r, boxes)[me * most + first + l * BLOCK] = mine[l];
         }
+        __syncthreads(); // all of the tile is written before that is told
+        if (threadIdx.x < RANKS && threadIdx.x != me)
+            Shared<Word>(at<Word>(threadIdx.x, mail)[block * RANKS + me])
+                .store(call << 32 | (tile / half + 1), cuda::std::memory_order_release);
+        stumble();
+    }
+    for (size_t tile = block; tile < tiles && !sends; tile += half) {
+        if (threadIdx.x < RANKS && threadIdx.x != me) {
+            Shared<Word> told(at<Word>(me, mail)[block * RANKS + threadIdx.x]);
+            wait(threadIdx.x, [&] {
+                return told.load(cuda::std::memory_order_acquire) >= (call << 32 | (tile / half + 1));
+            });
+        }
+        stumble();
+        __syncthreads();
+        const size_t first = tile * TILE + threadIdx.x;
+        const size_t begin = packs * me / RANKS, count = packs * (me + 1) / RANKS - begin;
+        Pack of[LOADS][RANKS];
+#pragma unroll
+        for (unsigned l = 0; l < LOADS; l++)
+#pragma unroll
+            for (unsigned r = 0; r < RANKS; r++)
+                if (first + l * BLOCK < count)
+                    of[l][r] = r == me ? at<Pack>(me, in)[begin + first + l * BLOCK]
+                                       : at<Pack>(me, boxes)[r * most + first + l * BLOCK];
+#pragma unroll
+        for (unsigned l = 0; l < LOADS; l++)
+            if (first + l * BLOCK < count)
+                store(begin + first + l * BLOCK, combined(of[l]));
     }
 }
