@@ -108,8 +108,7 @@ def test_engines_of_a_collective() -> None:
              "nccl-symm"]  # fmt: skip
     assert [row[0] for row in us.rows] == names
     for k in range(1, len(us.header)):
-        marked = {row[k].partition("±")[0] for row in us.rows if row[k].startswith("**")}
-        assert len(marked) == 1  # the shortest, which two may share as it is printed
+        assert any(row[k].startswith("**") for row in us.rows)  # several if they are level
     assert busbw.rows[1][-1] == link.rows[1][-1] == loop.rows[1][-1] == "-"  # too long for mail
     with pytest.raises(UsageError, match="no table ratios by size: take one of us, busbw"):
         by_size(run, "ratios")
