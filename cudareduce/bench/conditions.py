@@ -12,10 +12,9 @@ from dataclasses import replace
 from math import lcm, prod
 from typing import Any
 
-from cudareduce.bench.races import HAZARD
 from cudareduce.bench.reach import with_reach
 from cudareduce.bench.session import Session
-from cudareduce.bench.tries import budget
+from cudareduce.bench.tries import BEYOND_GUESSES, budget
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Nan
 from cudareduce.library.foreign import FOLDED, asking
@@ -31,8 +30,6 @@ from cudareduce.verify.verdict import UNDECIDED, Verdict
 _TILES = 8
 #: A number in a kernel's text up to this may divide the elements that it takes.
 _LARGEST_DIVISOR = 2**13
-#: What is said of a kernel that no condition mends.
-_BEYOND_CONDITIONS = (HAZARD, "no answer after")
 #: Right at fewer sizes may be so by chance.
 _FEWEST = 3
 #: The most elements that an int counts.
@@ -91,7 +88,8 @@ def joined(
         if is_undecided(case, verdicts[case]) and stands and stands.outcome == "pass":
             mended[other] = replace(stands, reason=f"beyond them {UNDECIDED}")
     left = {case: verdict for case, verdict in verdicts.items() if case not in better}
-    return with_reach(session, left) | mended
+    every = with_reach(session, left) | mended
+    return {case: session.tries.standing(case, verdict) for case, verdict in every.items()}
 
 
 def is_undecided(case: Case, verdict: Verdict) -> bool:
@@ -110,7 +108,7 @@ def _is_guessed(session: Session, case: Case, verdict: Verdict) -> bool:
     """Whether a condition may mend a case: a race, or no end, is wrong on every input."""
     if session.jobs.emulator is None or case.kernel.guessed is None:
         return False
-    beyond = any(words in verdict.reason for words in _BEYOND_CONDITIONS)
+    beyond = any(words in verdict.reason for words in BEYOND_GUESSES)
     return verdict.outcome == "fail" and not beyond
 
 

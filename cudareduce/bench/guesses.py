@@ -36,7 +36,7 @@ def settled(session: Session, choices: Sequence[Choice], quiet: bool) -> list[Ch
     gives right answers; where that is not the first, it is said."""
     found: list[Choice] = []
     left_out: list[str] = []
-    deadline = budget(_SETTLED_S)
+    deadline = budget(max(_SETTLED_S, session.settings.time_limit_s or 0))
     for k, whole in enumerate(choices):
         with session.tries.one_of(len(choices) - k, deadline):
             given = _given(session, whole, quiet)

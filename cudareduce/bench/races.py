@@ -9,10 +9,7 @@ from dataclasses import replace
 from cudareduce.bench.session import Session
 from cudareduce.launch.case import Case
 from cudareduce.verify.shapes import watched_net
-from cudareduce.verify.verdict import Verdict
-
-#: What the verdict on a race says, and no other does.
-HAZARD = " hazard in "
+from cudareduce.verify.verdict import HAZARD, Verdict
 
 
 def with_races(session: Session, verdicts: Mapping[Case, Verdict]) -> dict[Case, Verdict]:

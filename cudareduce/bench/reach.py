@@ -7,13 +7,12 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import replace
 
-from cudareduce.bench.races import HAZARD
 from cudareduce.bench.session import Session
 from cudareduce.bench.tries import budget
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Condition
 from cudareduce.verify.shapes import size_net
-from cudareduce.verify.verdict import Verdict
+from cudareduce.verify.verdict import HAZARD, Verdict
 
 #: Sizes that are tried besides the numbers in a kernel's text: one that is right for powers of two
 #: alone is not right up to any.

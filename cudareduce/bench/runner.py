@@ -114,7 +114,8 @@ class _Runner:
         )  # fmt: skip
         asked = {one.case: [shape] for one in prepared}
         found = self._session.verify(prepared, asked, verdicts)
-        verdicts = found.verdicts
+        standing = self._session.tries.standing
+        verdicts = {case: standing(case, verdict) for case, verdict in found.verdicts.items()}
         verified = group(verdicts=verdicts, interrupted=found.interrupted)
         if found.interrupted:
             return verified

@@ -15,12 +15,14 @@ from cudareduce.launch.case import Case, Prepared
 from cudareduce.machine.host import cpu_count
 from cudareduce.verify.isolate import HANGS, Isolation
 from cudareduce.verify.shapes import Net
-from cudareduce.verify.verdict import Verdict
+from cudareduce.verify.verdict import HAZARD, Verdict, skipped
 
 #: What is only tried, and takes so many seconds, is not worth more.
 _TRIED_S = 2.5
 #: Of a kernel that has taken as long so often nothing more is tried.
 _MOST_SLOW = 3
+#: What is said of a kernel that is wrong however it is launched, and on any condition.
+BEYOND_GUESSES = (HAZARD, "no answer after")
 #: A machine with more work than this has others to wait for.
 _MOST_CROWDED = 3.0
 #: The most of what is left that one of several kernels gets: a third.
@@ -40,6 +42,7 @@ class Tries:
     def __init__(self, jobs: Jobs, isolation: Isolation, deadline: Deadline) -> None:
         self._jobs, self._isolation, self._deadline = jobs, isolation, deadline
         self._slow: Counter[str] = Counter()
+        self._cut: set[str] = set()
 
     @contextmanager
     def one_of(self, kernels: int, deadline: Deadline) -> Iterator[Deadline]:
@@ -56,9 +59,11 @@ class Tries:
         """The verdict on a case from nets alone; None if it takes nothing of them, or in no time
         that there is."""
         if self._deadline.passed or self._slow[case.kernel.title] >= _MOST_SLOW:
+            self._cut.add(case.kernel.title)
             return None
-        jobs = [
-            replace(job, limit_s=min(job.limit_s, _TRIED_S))
+        limit_s = self._jobs.settings.time_limit_s or _TRIED_S
+        jobs = [  # beside a GPU, too, nothing but these decides
+            replace(job, limit_s=min(job.limit_s, limit_s), optional=False)
             for job in self._jobs.of(Prepared(case, {}, {}, {}), (), tuple(nets))
         ]
         count = min(cpu_count(), len(jobs))
@@ -66,4 +71,16 @@ class Tries:
         found = next((verdict for _, verdict in tried), None)
         if found is not None and HANGS in found.reason:
             self._slow[case.kernel.title] += 1
+        if jobs and (found is None or HANGS in found.reason):
+            self._cut.add(case.kernel.title)
         return found
+
+    def standing(self, case: Case, verdict: Verdict) -> Verdict:
+        """The verdict on a case that stands. Where it is a guess that is wrong, and there was no
+        time to try all that it may be meant for, nothing is decided."""
+        title, guessed = case.kernel.title, case.kernel.guessed
+        sure = any(words in verdict.reason for words in BEYOND_GUESSES)
+        if verdict.outcome != "fail" or not guessed or sure or title not in self._cut:
+            return verdict
+        longer = "what else it may be meant for took too long to try: --time-limit 60 gives longer"
+        return skipped("machine", f"cannot be decided here: {verdict.reason}; {longer}")

@@ -215,8 +215,9 @@ def finish_once(kernel: Kernel) -> Finish:
 
 def asking(kernel: Kernel, asks: Condition) -> Kernel:
     """A kernel of the user's that is right on a condition. How many partials it leaves follows from
-    no condition, so one that takes whole multiples is not launched again on them."""
-    finish = finish_once(kernel) if asks.multiple > 1 else kernel.finish
+    no condition, so one that takes whole multiples, or some sizes, is not launched again on
+    them."""
+    finish = finish_once(kernel) if asks.multiple > 1 or asks.sizes else kernel.finish
     return replace(kernel, asks=asks, finish=finish)
 
 

@@ -1,7 +1,7 @@
 """What the names of a file's constants and variables stand for, as syntax tells it.
 
-A variable stands for a value if it is given one once; one that is set again, or elsewhere, for
-none.
+A variable stands for a value if it is given one once, or is then kept below a bound; one that is
+set again otherwise, or elsewhere, for none.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ class Constants:
 @dataclass(frozen=True, slots=True)
 class _Mention:
     """A place where a name is declared, or set: in which bytes of the file it then counts, and the
-    expression that it is set to, if it is to one."""
+    expression that it is set to, if it is to one; `bounds` where it is set only if it is more."""
 
     name: str
     begins: int
     ends: int
     value: Node | None
     declares: bool
+    bounds: bool = False
 
 
 #: The places where names are declared or set, by the names.
@@ -73,11 +74,10 @@ class Scope:
         declared = max((m for m in around if m.declares), key=lambda m: m.begins, default=None)
         if declared is None:
             return self.file.values.get(name)
-        set_later = [
-            m.value for m in named
-            if not m.declares and declared.begins <= m.begins < declared.ends
-        ]  # fmt: skip
-        first = declared.value
+        later = [m for m in named if not m.declares and declared.begins <= m.begins < declared.ends]
+        first, set_later = declared.value, [m.value for m in later]
+        if first is not None and len(later) == 1 and later[0].bounds and later[0].value:
+            return _parsed(f"min({text(first)}, {text(later[0].value)})")
         if first is not None and not (set_later and text(first) == "0"):
             set_later.insert(0, first)
         return set_later[0] if len(set_later) == 1 else None
@@ -214,4 +214,18 @@ def _settings(node: Node) -> Iterator[_Mention]:
         targets.append((left, right if plain else None))
     for target, value in targets:
         if target is not None and target.type == "identifier":
-            yield _Mention(text(target), node.start_byte, node.end_byte, value, False)
+            name, bounds = text(target), value is not None and _bounds(node, target, value)
+            yield _Mention(name, node.start_byte, node.end_byte, value, False, bounds)
+
+
+def _bounds(node: Node, target: Node, value: Node) -> bool:
+    """Whether an assignment is the one in `if (x > most) x = most;`."""
+    statement = node.parent
+    inside = statement.parent if statement else None
+    if inside is not None and inside.type == "compound_statement" and inside.named_child_count == 1:
+        inside = inside.parent
+    if inside is None or inside.type != "if_statement" or inside.child_by_field_name("alternative"):
+        return False
+    condition = inside.child_by_field_name("condition")
+    words = "".join(text(condition).split()) if condition else ""
+    return words in (f"({text(target)}>{text(value)})", f"({text(value)}<{text(target)})")

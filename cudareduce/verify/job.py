@@ -14,7 +14,7 @@ from cudareduce.verify.far import verify_far
 from cudareduce.verify.idle import idle_blocks
 from cudareduce.verify.inputs import Inputs, work
 from cudareduce.verify.shapes import FAR, LEAST, Care
-from cudareduce.verify.verdict import RIGHT, Verdict, skipped, unbuilt, worse
+from cudareduce.verify.verdict import HAZARD, RIGHT, Verdict, skipped, unbuilt, worse
 from cudareduce.verify.verify import verify
 
 #: A job that takes so many seconds of a processor counts as hanging: 10 and a tenth of the pace of
@@ -24,8 +24,6 @@ _START_S, _ELEMENTS_PER_S = 10.0, 250_000
 _GUESSED_START_S = 4.0
 #: What it says where the emulator, and not a kernel, may be the cause.
 _UNDECIDED = ("is not possible here", "no answer after")
-#: What it says of a race, which no other launch mends.
-_HAZARD = " hazard in "
 #: What it says where it is too small for a kernel.
 _TOO_SMALL = "and the emulator runs"
 
@@ -131,7 +129,7 @@ def told(job: Job, verdict: Verdict) -> Verdict:
         verdict = replace(left, effort=verdict.effort)
     reason = f"{job.label}: {verdict.reason}" if job.label and verdict.reason else verdict.reason
     guessed = job.prepared.case.kernel.guessed
-    if guessed and verdict.outcome == "fail" and _HAZARD not in reason:
+    if guessed and verdict.outcome == "fail" and HAZARD not in reason:
         options = ", ".join(f"--{name}" for name in guessed)
         reason += f"; its launch is a guess, {options} say better"
     undecided = verdict.outcome == "skip" or any(words in reason for words in _UNDECIDED)

@@ -87,6 +87,11 @@ def test_a_launch_tells_block_grid_and_items(
     [
         ("", "", "64, 128", 64, False),
         ("", "", "min((n + 127) / 128, 1024), 128", 1024, False),
+        ("", "int g = (n + 127) / 128; if (g > 1024) g = 1024;", "g, 128", 1024, False),
+        ("#define MOST 512", "int g = (n + 127) / 128; if (MOST < g) { g = MOST; }", "g, 128", 512,
+         False),
+        ("", "int g = n / 128; if (g > 64) g = 32;", "g, 128", "fill", False),  # no bound
+        ("", "int g = n / 128; if (g > 64) g = 64; else g = 1;", "g, 128", "fill", False),
         ("", "int s; cudaDeviceGetAttribute(&s, cudaDevAttrMultiProcessorCount, 0);", "s * 4, 128",
          "fill", False),
         ("", "int s = 0; cudaDeviceProp p; s = p.multiProcessorCount;", "32 * s, 128", "fill",
