@@ -14,7 +14,7 @@ from typing import Any
 
 from cudareduce.bench.reach import with_reach
 from cudareduce.bench.session import Session
-from cudareduce.bench.tries import BEYOND_GUESSES, budget
+from cudareduce.bench.tries import budget, may_be_mended
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Nan
 from cudareduce.library.foreign import FOLDED, asking
@@ -57,7 +57,8 @@ def conditioned(
         case: decidable(case)
         for case, verdict in verdicts.items() if is_undecided(case, verdict)
     }  # fmt: skip
-    left = [case for case, verdict in verdicts.items() if _is_guessed(session, case, verdict)]
+    tried = session.jobs.emulator is not None
+    left = [case for case, verdict in verdicts.items() if tried and may_be_mended(case, verdict)]
     deadline = budget(_FOUND_S)
     for k, case in enumerate(left):
         with session.tries.one_of(len(left) - k, deadline):
@@ -102,14 +103,6 @@ def is_undecided(case: Case, verdict: Verdict) -> bool:
 def decidable(case: Case) -> Case:
     """The case with as many elements as an input decides of."""
     return _asking(case, most=most_bounded(case.reduction))
-
-
-def _is_guessed(session: Session, case: Case, verdict: Verdict) -> bool:
-    """Whether a condition may mend a case: a race, or no end, is wrong on every input."""
-    if session.jobs.emulator is None or case.kernel.guessed is None:
-        return False
-    beyond = any(words in verdict.reason for words in BEYOND_GUESSES)
-    return verdict.outcome == "fail" and not beyond
 
 
 def _launches(case: Case) -> Iterator[Case]:

@@ -13,16 +13,14 @@ from cudareduce.bench.jobs import Jobs
 from cudareduce.budget import Deadline
 from cudareduce.launch.case import Case, Prepared
 from cudareduce.machine.host import cpu_count
-from cudareduce.verify.isolate import HANGS, Isolation
+from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.shapes import Net
-from cudareduce.verify.verdict import HAZARD, Verdict, skipped
+from cudareduce.verify.verdict import HANGS, HAZARD, Verdict, skipped
 
 #: What is only tried, and takes so many seconds, is not worth more.
 _TRIED_S = 2.5
 #: Of a kernel that has taken as long so often nothing more is tried.
 _MOST_SLOW = 3
-#: What is said of a kernel that is wrong however it is launched, and on any condition.
-BEYOND_GUESSES = (HAZARD, "no answer after")
 #: A machine with more work than this has others to wait for.
 _MOST_CROWDED = 3.0
 #: The most of what is left that one of several kernels gets: a third.
@@ -34,6 +32,13 @@ def budget(seconds: float) -> Deadline:
     use the processors."""
     crowded = getloadavg()[0] / cpu_count()
     return Deadline(seconds * min(max(1.0, crowded), _MOST_CROWDED))
+
+
+def may_be_mended(case: Case, verdict: Verdict) -> bool:
+    """Whether a file without a header that is wrong may be right launched otherwise, or on a
+    condition: a race, or no end, is wrong on every input."""
+    sure = HAZARD in verdict.reason or HANGS in verdict.reason
+    return verdict.outcome == "fail" and case.kernel.guessed is not None and not sure
 
 
 class Tries:
@@ -58,8 +63,9 @@ class Tries:
     def verdict(self, case: Case, nets: Iterable[Net]) -> Verdict | None:
         """The verdict on a case from nets alone; None if it takes nothing of them, or in no time
         that there is."""
-        if self._deadline.passed or self._slow[case.kernel.title] >= _MOST_SLOW:
-            self._cut.add(case.kernel.title)
+        title = case.kernel.title
+        if self._deadline.passed or self._slow[title] >= _MOST_SLOW:
+            self._cut.add(title)
             return None
         limit_s = self._jobs.settings.time_limit_s or _TRIED_S
         jobs = [  # beside a GPU, too, nothing but these decides
@@ -70,17 +76,16 @@ class Tries:
         tried = self._isolation.verify({case: jobs}, count, self._deadline, lambda _: None)
         found = next((verdict for _, verdict in tried), None)
         if found is not None and HANGS in found.reason:
-            self._slow[case.kernel.title] += 1
-        if jobs and (found is None or HANGS in found.reason):
-            self._cut.add(case.kernel.title)
+            self._slow[title] += 1
+        if self._slow[title] or (jobs and found is None):
+            self._cut.add(title)
         return found
 
     def standing(self, case: Case, verdict: Verdict) -> Verdict:
         """The verdict on a case that stands. Where it is a guess that is wrong, and there was no
         time to try all that it may be meant for, nothing is decided."""
-        title, guessed = case.kernel.title, case.kernel.guessed
-        sure = any(words in verdict.reason for words in BEYOND_GUESSES)
-        if verdict.outcome != "fail" or not guessed or sure or title not in self._cut:
+        guessed = case.kernel.guessed and may_be_mended(case, verdict)
+        if not guessed or case.kernel.title not in self._cut:
             return verdict
         longer = "what else it may be meant for took too long to try: --time-limit 60 gives longer"
         return skipped("machine", f"cannot be decided here: {verdict.reason}; {longer}")

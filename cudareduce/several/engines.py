@@ -94,11 +94,10 @@ class Peer:
         stage, kernel = self._stage, self._kernel
         vector, parts = vector_of(stage.reduction), stage.windows.layout
         count = n if self.mail else -(-n // vector)
-        blocks = -(-count // kernel.block)
-        if kernel.mail == "shares":  # as many send as add
-            blocks = 2 * -(-blocks // stage.meeting.size)
+        blocks, mail = -(-count // kernel.block), parts.mail
+        if kernel.mail == "shares":  # as many blocks send as add
+            blocks, mail = 2 * -(-blocks // stage.meeting.size), parts.boxes
         grid = max(1, min(blocks, kernel.blocks))
-        mail = parts.boxes if kernel.mail == "shares" else parts.mail
         places = [parts.input, parts.output, count, parts.flags, mail, call]
         return stage.backend.launcher(self._program, grid, kernel.block, places)
 

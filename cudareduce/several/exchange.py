@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from cudareduce.backend import Source
 from cudareduce.errors import UsageError
@@ -33,12 +33,9 @@ MOST_AT_ONCE = 128
 #: What a kernel sends to the mail of other ranks: values with the number of their call, or, to
 #: boxes for whole arrays, what the others' shares need.
 Mail = Literal["packets", "shares"]
-MAILS: tuple[Mail, ...] = ("packets", "shares")
+MAILS: tuple[Mail, ...] = get_args(Mail)
 #: The name of what picks among kernels of ours.
 AUTO = "auto"
-#: How long a flag travels between GPUs and is seen, in clocks of an SM: 0.755 us at 1.98 GHz,
-#: between two H100 by NVLink 4.
-FLIGHT = 1_500
 #: How long a rank waits on the device, in clocks of an SM, or ns of the emulator.
 PATIENCE = 10_000_000_000
 _DEVICE = Path(str(files("cudareduce.several"))) / "device"
@@ -178,6 +175,7 @@ def _start(reduction: Reduction, block: int, ranks: int, stumble: int = 0) -> st
     """What stands before each kernel's text."""
     vector = vector_of(reduction)
     words = prelude(reduction, "only", block, vector, vector)
+    words += f"[[maybe_unused]] constexpr unsigned MOST_BLOCKS = {MOST_BLOCKS};\n"
     return words + shared(ranks, stumble) + device_text("ranks.cuh")
 
 
@@ -189,9 +187,9 @@ def shared_folders() -> tuple[Path, ...]:
 def shared(ranks: int, stumble: int = 0) -> str:
     """What every text needs that runs on so many ranks."""
     return (
-        f"[[maybe_unused]] constexpr unsigned RANKS = {ranks}, MOST_BLOCKS = {MOST_BLOCKS};\n"
-        f"[[maybe_unused]] constexpr long long PATIENCE = {PATIENCE}, STUMBLE = {stumble},"
-        f" FLIGHT = {FLIGHT};\n" + device_text("windows.cuh")
+        f"constexpr unsigned RANKS = {ranks};\n"
+        f"constexpr long long PATIENCE = {PATIENCE}, STUMBLE = {stumble};\n"
+        + device_text("windows.cuh")
     )
 
 

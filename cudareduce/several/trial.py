@@ -160,8 +160,9 @@ def _stage(
     nbytes = max(trial.sizes) * size
     words = -(-size // 4)
     mail = 2 * meeting.size * min(nbytes, MOST_MAIL) // size * words * 8
-    boxes = any(kernel.mail == "shares" for kernel in (*trial.kernels, *trial.auto))
-    parts = layout(meeting.size, nbytes, mail, boxes * boxes_bytes(meeting.size, nbytes))
+    shares = any(kernel.mail == "shares" for kernel in (*trial.kernels, *trial.auto))
+    boxes = boxes_bytes(meeting.size, nbytes) if shares else 0
+    parts = layout(meeting.size, nbytes, mail, boxes)
     made = (
         device_windows(meeting, parts, allocate) if backend.timed()
         else mapped_windows(meeting, parts)

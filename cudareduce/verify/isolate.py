@@ -31,7 +31,7 @@ from cudareduce.verify.child import COMPILED, STARTED, serve
 from cudareduce.verify.children import end_group
 from cudareduce.verify.forking import fork_server, safe_path
 from cudareduce.verify.job import Job, both, told
-from cudareduce.verify.verdict import RIGHT, Verdict, skipped
+from cudareduce.verify.verdict import HANGS, RIGHT, Verdict, skipped
 from cudareduce.verify.watchdog import Watchdog
 
 #: Seconds that a killed child is waited for before it is left to the operating system.
@@ -40,8 +40,6 @@ _KILL_WAIT_S = 10.0
 _END_WAIT_S = 1.0
 #: Lines of each kernel's printf that are shown.
 _PRINTED_LINES = 20
-#: What is said of one that does not end.
-HANGS = "no answer after"
 #: What to try with a file that launches much and does much, or all of it many times over: sizes
 #: that a small launch takes in several turns, the last of them in part.
 _SMALLER = (

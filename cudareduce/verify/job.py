@@ -14,7 +14,7 @@ from cudareduce.verify.far import verify_far
 from cudareduce.verify.idle import idle_blocks
 from cudareduce.verify.inputs import Inputs, work
 from cudareduce.verify.shapes import FAR, LEAST, Care
-from cudareduce.verify.verdict import HAZARD, RIGHT, Verdict, skipped, unbuilt, worse
+from cudareduce.verify.verdict import HANGS, HAZARD, RIGHT, Verdict, skipped, unbuilt, worse
 from cudareduce.verify.verify import verify
 
 #: A job that takes so many seconds of a processor counts as hanging: 10 and a tenth of the pace of
@@ -23,7 +23,7 @@ _START_S, _ELEMENTS_PER_S = 10.0, 250_000
 #: The same of a kernel of which much is guessed: a file may have many that take too long.
 _GUESSED_START_S = 4.0
 #: What it says where the emulator, and not a kernel, may be the cause.
-_UNDECIDED = ("is not possible here", "no answer after")
+_UNDECIDED = ("is not possible here", HANGS)
 #: What it says where it is too small for a kernel.
 _TOO_SMALL = "and the emulator runs"
 

@@ -61,6 +61,8 @@ class Verdict:
 RIGHT = Verdict("pass")
 #: What the verdict on a race says, and no other does.
 HAZARD = " hazard in "
+#: What is said of a kernel that does not end.
+HANGS = "no answer after"
 #: What is wrong with a kernel after which the input is not what it was.
 WROTE_INPUT = "it wrote to its input"
 #: Bytes of the widest float that float64 holds with room for errors.

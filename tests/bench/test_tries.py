@@ -9,8 +9,7 @@ import pytest
 
 from cudareduce.bench.tries import Tries
 from cudareduce.budget import Deadline
-from cudareduce.verify.isolate import HANGS
-from cudareduce.verify.verdict import RIGHT, Verdict, skipped
+from cudareduce.verify.verdict import HANGS, RIGHT, Verdict, skipped
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ _STORE = "at<Pack>(RANK[0], out)[p] = sum;"
 _FOLD = f"fold_tiles(in, 0, packs, [=](size_t p, Pack sum) {{ {_STORE} }});"
 _SHARE = "packs * RANK[0] / RANKS, end = packs * (RANK[0] + 1) / RANKS"
 #: What kernels share, so that it can be edited as well.
-_OWN = device_text("ranks.cuh")
-_OWN = _OWN[_OWN.index("template <typename Store> __device__ void fold_sent") :]
+_SENT = "template <typename Store> __device__ void fold_sent"
+_OWN = _SENT + device_text("ranks.cuh").partition(_SENT)[2]
 
 
 @dataclass(frozen=True, slots=True)

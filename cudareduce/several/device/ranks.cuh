@@ -2,7 +2,6 @@
 using namespace ranks;
 
 struct alignas(VECTOR * sizeof(In)) Pack { In at[VECTOR]; };
-using Word = unsigned long long;
 // Packs that a thread loads of each rank before it adds the first, so that enough is under way; a block's tile.
 constexpr unsigned LOADS = RANKS < 8 ? 8 / RANKS : 1, TILE = LOADS * BLOCK;
 
@@ -21,23 +20,28 @@ __device__ Pack combined(const Pack (&of)[RANKS])
     return answer;
 }
 
-// The packs [begin, end) of all ranks' arrays, tile by tile: loaded from all, combined, stored by `store`.
+// A thread's packs of a tile, the first of them and each BLOCK further on, of which there are `end`: loaded from
+// where `place` says that a rank's are, combined, stored by `store`.
+template <typename Place, typename Store> __device__ void fold_tile(size_t first, size_t end, Place place, Store store)
+{
+    Pack of[LOADS][RANKS];
+#pragma unroll
+    for (unsigned l = 0; l < LOADS; l++)
+#pragma unroll
+        for (unsigned r = 0; r < RANKS; r++)
+            if (first + l * BLOCK < end)
+                of[l][r] = *place(r, first + l * BLOCK);
+#pragma unroll
+    for (unsigned l = 0; l < LOADS; l++)
+        if (first + l * BLOCK < end)
+            store(first + l * BLOCK, combined(of[l]));
+}
+
+// The packs [begin, end) of all ranks' arrays, tile by tile.
 template <typename Store> __device__ void fold_tiles(size_t in, size_t begin, size_t end, Store store)
 {
-    for (size_t tile = begin + blockIdx.x * TILE; tile < end; tile += (size_t)gridDim.x * TILE) {
-        const size_t first = tile + threadIdx.x;
-        Pack of[LOADS][RANKS];
-#pragma unroll
-        for (unsigned l = 0; l < LOADS; l++)
-#pragma unroll
-            for (unsigned r = 0; r < RANKS; r++)
-                if (first + l * BLOCK < end)
-                    of[l][r] = at<Pack>(r, in)[first + l * BLOCK];
-#pragma unroll
-        for (unsigned l = 0; l < LOADS; l++)
-            if (first + l * BLOCK < end)
-                store(first + l * BLOCK, combined(of[l]));
-    }
+    for (size_t tile = begin + blockIdx.x * TILE; tile < end; tile += (size_t)gridDim.x * TILE)
+        fold_tile(tile + threadIdx.x, end, [=](unsigned r, size_t p) { return at<Pack>(r, in) + p; }, store);
 }
 
 // The same of this rank's share, without a read over the links: half of the blocks write what this rank has of
@@ -49,17 +53,18 @@ template <typename Store> __device__ void fold_sent(size_t in, size_t packs, siz
     const unsigned me = RANK[0], half = gridDim.x / 2, block = blockIdx.x % half;
     const size_t most = (packs + RANKS - 1) / RANKS, tiles = (most + TILE - 1) / TILE;
     const size_t boxes = mail + MOST_BLOCKS * RANKS * sizeof(Word) + call % 2 * RANKS * most * sizeof(Pack);
+    const size_t begin = packs * me / RANKS, end = packs * (me + 1) / RANKS;
     const bool sends = blockIdx.x < half;
     for (size_t tile = block; tile < tiles && sends; tile += half) {
         const size_t first = tile * TILE + threadIdx.x;
         for (unsigned k = 1; k < RANKS; k++) { // each rank begins with the next one
             const unsigned r = (me + k) % RANKS;
-            const size_t begin = packs * r / RANKS, count = packs * (r + 1) / RANKS - begin;
+            const size_t theirs = packs * r / RANKS, count = packs * (r + 1) / RANKS - theirs;
             Pack mine[LOADS];
 #pragma unroll
             for (unsigned l = 0; l < LOADS; l++)
                 if (first + l * BLOCK < count)
-                    mine[l] = at<Pack>(me, in)[begin + first + l * BLOCK];
+                    mine[l] = at<Pack>(me, in)[theirs + first + l * BLOCK];
 #pragma unroll
             for (unsigned l = 0; l < LOADS; l++)
                 if (first + l * BLOCK < count)
@@ -80,19 +85,9 @@ template <typename Store> __device__ void fold_sent(size_t in, size_t packs, siz
         }
         stumble();
         __syncthreads();
-        const size_t first = tile * TILE + threadIdx.x;
-        const size_t begin = packs * me / RANKS, count = packs * (me + 1) / RANKS - begin;
-        Pack of[LOADS][RANKS];
-#pragma unroll
-        for (unsigned l = 0; l < LOADS; l++)
-#pragma unroll
-            for (unsigned r = 0; r < RANKS; r++)
-                if (first + l * BLOCK < count)
-                    of[l][r] = r == me ? at<Pack>(me, in)[begin + first + l * BLOCK]
-                                       : at<Pack>(me, boxes)[r * most + first + l * BLOCK];
-#pragma unroll
-        for (unsigned l = 0; l < LOADS; l++)
-            if (first + l * BLOCK < count)
-                store(begin + first + l * BLOCK, combined(of[l]));
+        const auto place = [=](unsigned r, size_t p) {
+            return r == me ? at<Pack>(me, in) + p : at<Pack>(me, boxes) + r * most + (p - begin);
+        };
+        fold_tile(begin + tile * TILE + threadIdx.x, end, place, store);
     }
 }

@@ -12,7 +12,6 @@ extern "C" {
 // Where the mail lies in each window, and which place of the whole array this rank's share begins at.
 __constant__ unsigned long long MAIL[1], BEGIN[1];
 }
-using Word = unsigned long long;
 constexpr unsigned WORDS = (sizeof(Acc) + 3) / 4;
 
 // A partial that knows a place in a share knows it in the array, where the share begins at `begin`.

@@ -9,6 +9,7 @@ __constant__ unsigned long long WINDOW[RANKS], RANK[1], LATE[1];
 
 template <typename T> __device__ T *at(size_t rank, size_t offset) { return (T *)(WINDOW[rank] + offset); }
 template <typename T> using Shared = cuda::atomic_ref<T, cuda::thread_scope_system>;
+using Word = unsigned long long;
 
 // The first words of a window: 1 if this rank has waited too long for another one, and for which.
 struct Status { unsigned gave_up, whom; };
