@@ -66,7 +66,7 @@ def test_engines_have_times_and_skews(folder: Path) -> None:
     slow = {"all_reduce_two_shot": 1.05}
     records = together(Asked(0, folder), slow)
     timed = {(r.engine, r.n): r for r in records if r.time_us}
-    names = ("auto", "one_shot", "packets", "two_shot")
+    names = ("auto", "one_shot", "packets", "two_shot", "writes")
     assert set(timed) == {(f"peer:{name}", n) for name in names for n in SIZES}
     for (engine, n), r in timed.items():
         assert (r.verdict, r.ranks, len(r.rounds_us), r.samples) == ("pass", 2, 2, 16)
