@@ -50,6 +50,17 @@ class Buffer(Protocol):
     def nbytes(self) -> int: ...
 
 
+#: What a kernel is given: memory, a 64-bit size, or a structure of such words.
+Argument = Buffer | int | tuple[int, ...]
+
+
+def words_of(argument: Argument) -> tuple[int, ...]:
+    """The words of 64 bits that an argument is made of."""
+    if isinstance(argument, tuple):
+        return argument
+    return (argument if isinstance(argument, int) else argument.address,)
+
+
 class Program(Protocol):
     """A compiled translation unit, loaded."""
 
@@ -144,12 +155,12 @@ class Backend(Protocol):
         """Give memory back."""
 
     def launcher(
-        self, program: Program, grid: int, block: int, args: Sequence[Buffer | int],
+        self, program: Program, grid: int, block: int, args: Sequence[Argument],
         dynamic_shared: int = 0,
     ) -> Launch:  # fmt: skip
         """A ready launch of `grid` blocks of `block` threads with `dynamic_shared` bytes a block;
-        integers are passed as 64-bit sizes. May raise KernelFault when run, and TooManyBlocks at
-        once."""
+        integers are passed as 64-bit sizes, tuples as structures of them. May raise KernelFault
+        when run, and TooManyBlocks at once."""
 
     def ways(self, repeats: int, *, quick: bool) -> Iterator[str]:
         """Ways to run the same launches again, each in force until the next is taken: `repeats` of
@@ -203,7 +214,7 @@ class SparseBackend(Backend, Protocol):
 
     def run_alone(
         self, number: int, most_s: float, program: Program, grid: int, block: int,
-        args: Sequence[Buffer | int], dynamic_shared: int = 0,
+        args: Sequence[Argument], dynamic_shared: int = 0,
     ) -> float | None:  # fmt: skip
         """Run one block of a grid and no other, and put back what it has made of the kernel's own
         variables; the seconds of a processor that it took, or None if it had not ended after

@@ -26,6 +26,7 @@ import numpy as np
 import pytest
 
 from cudareduce.backend import (
+    Argument,
     Backend,
     BackendName,
     Buffer,
@@ -336,7 +337,7 @@ class FakeGpu:
         program: Program,
         grid: int,
         block: int,
-        args: Sequence[Buffer | int],
+        args: Sequence[Argument],
         dynamic_shared: int = 0,
     ) -> Launch:
         assert isinstance(program, FakeProgram)
@@ -355,7 +356,7 @@ class FakeGpu:
         program: FakeProgram,
         grid: int,
         block: int,
-        args: Sequence[Buffer | int],
+        args: Sequence[Argument],
         dynamic_shared: int,
     ) -> Launch:
         nbytes = getattr(args[0], "nbytes", 0) if args else 0
@@ -368,7 +369,7 @@ class FakeGpu:
             return self._reading(nbytes, 16 * int(args[2]))  # type: ignore[arg-type]
         inner = self._cpu.launcher(program.inner, grid, block, args, dynamic_shared)
         if self.lazy:
-            inner = self._once(inner, [arg for arg in args if not isinstance(arg, int)])
+            inner = self._once(inner, [arg for arg in args if not isinstance(arg, (int, tuple))])
         return self._running(inner, lambda: self.cost_us(program.entry, nbytes) * program.factor)
 
     def _once(self, inner: Launch, buffers: Sequence[Buffer]) -> Launch:

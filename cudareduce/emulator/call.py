@@ -12,24 +12,24 @@ from cudareduce.errors import KernelFault
 
 
 class Call:
-    """A launch of `grid` blocks of `block` threads with these arguments, 64 bits each; `keeps` are
-    buffers that it must not outlive. Raises KernelFault if the kernel takes another number."""
+    """A launch of `grid` blocks of `block` threads with these arguments, each by its
+    words; `keeps` are buffers that it must not outlive. Raises KernelFault if the kernel takes
+    another number."""
 
     def __init__(
-        self, program: CpuProgram, grid: int, block: int, words: Sequence[int],
+        self, program: CpuProgram, grid: int, block: int, arguments: Sequence[tuple[int, ...]],
         dynamic_shared: int, *, keeps: object,
     ) -> None:  # fmt: skip
         expected = program.descriptor.parameters
-        if len(words) != expected:
-            raise KernelFault(f"{program.entry} takes {expected} arguments, not {len(words)}")
+        if len(arguments) != expected:
+            raise KernelFault(f"{program.entry} takes {expected} arguments, not {len(arguments)}")
         self._variants = (program, *program.others)
         refusals = [variant.refusal(block, dynamic_shared) for variant in self._variants]
         self._refusal = next(filter(None, refusals), None)
-        self._slots = (ctypes.c_uint64 * len(words))(*words)
+        self._slots = [(ctypes.c_uint64 * len(words))(*words) for words in arguments]
         self._keeps = keeps
-        addresses = [ctypes.addressof(self._slots) + 8 * i for i in range(len(words))]
         self.request = Request(
-            arguments=(ctypes.c_void_p * len(words))(*addresses),
+            arguments=(ctypes.c_void_p * len(self._slots))(*map(ctypes.addressof, self._slots)),
             grid=(grid, 1, 1),
             block=(block, 1, 1),
             dynamic_shared=dynamic_shared,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from cudareduce.backend import BackendName, Source, Traits
+from cudareduce.backend import BackendName, Source, Traits, words_of
 from cudareduce.budget import Deadline
 from cudareduce.emulator.call import Call
 from cudareduce.emulator.compiler import OutOfTime
@@ -34,7 +34,7 @@ from cudareduce.temporary import temporary_folder
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from cudareduce.backend import Buffer, Launch, Program
+    from cudareduce.backend import Argument, Buffer, Launch, Program
 
 #: More OS threads than this gain nothing on the sizes that are worth emulating.
 MAX_OS_THREADS = 16
@@ -206,11 +206,11 @@ class CpuBackend:
             self._finalizers.pop(cast(CpuBuffer, buffer).address)()
 
     def launcher(
-        self, program: Program, grid: int, block: int, args: Sequence[Buffer | int],
+        self, program: Program, grid: int, block: int, args: Sequence[Argument],
         dynamic_shared: int = 0,
     ) -> Launch:  # fmt: skip
-        """A ready launch; integers are passed as 64-bit sizes. Raises KernelFault when run, and at
-        once if the kernel takes another number of arguments."""
+        """A ready launch; integers are passed as 64-bit sizes, tuples as structures of them. Raises
+        KernelFault when run, and at once if the kernel takes another number of arguments."""
         call = self._call(program, grid, block, args, dynamic_shared)
         sizes = sum(arg for arg in args if isinstance(arg, int))
 
@@ -225,7 +225,7 @@ class CpuBackend:
 
     def run_alone(
         self, number: int, most_s: float, program: Program, grid: int, block: int,
-        args: Sequence[Buffer | int], dynamic_shared: int = 0,
+        args: Sequence[Argument], dynamic_shared: int = 0,
     ) -> float | None:  # fmt: skip
         """Run one block of a grid and no other; the seconds that it took, None if too many. Raises
         KernelFault."""
@@ -237,9 +237,9 @@ class CpuBackend:
         return None if call.request.cut else thread_time() - began
 
     def _call(
-        self, program: Program, grid: int, block: int, args: Sequence[Buffer | int], shared: int
+        self, program: Program, grid: int, block: int, args: Sequence[Argument], shared: int
     ) -> Call:
-        words = [arg if isinstance(arg, int) else cast(CpuBuffer, arg).address for arg in args]
+        words = [words_of(arg) for arg in args]
         call = Call(cast(CpuProgram, program), grid, block, words, shared, keeps=tuple(args))
         call.request.watched, call.request.counted = self._hazards, self._counts
         call.request.os_threads = self._os_threads

@@ -51,10 +51,11 @@ class CooperativeFunction:
         )
 
     def launcher(
-        self, grid: int, block: int, words: Sequence[int], shared: int, stream: int, sm_count: int
-    ) -> Launch:
-        """A ready launch with 64-bit arguments. Raises TooManyBlocks if the GPU, which has
-        `sm_count` multiprocessors, does not hold all blocks at one time."""
+        self, grid: int, block: int, arguments: Sequence[tuple[int, ...]], shared: int, stream: int,
+        sm_count: int,
+    ) -> Launch:  # fmt: skip
+        """A ready launch with arguments by their 64-bit words. Raises TooManyBlocks if the GPU,
+        which has `sm_count` multiprocessors, does not hold all blocks at one time."""
         each = ctypes.c_int()
         self._call(
             "cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(each), self._function,
@@ -67,8 +68,8 @@ class CooperativeFunction:
                 f"threads this GPU holds {most} at one time: launch fewer, with --grid or with "
                 "fixed_grid in its header"
             )
-        held = [ctypes.c_uint64(word) for word in words]
-        places = (ctypes.c_void_p * len(held))(*(ctypes.addressof(word) for word in held))
+        held = [(ctypes.c_uint64 * len(words))(*words) for words in arguments]
+        places = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
 
         def launch() -> None:
             _ = held

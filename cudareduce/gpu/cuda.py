@@ -13,11 +13,12 @@ from copy import copy
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from cudareduce.backend import (
+    Argument,
     BackendName,
     Buffer,
     Gate,
@@ -28,6 +29,7 @@ from cudareduce.backend import (
     Source,
     TimedBackend,
     Traits,
+    words_of,
 )
 from cudareduce.budget import Deadline
 from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault, OutOfMemory
@@ -208,16 +210,17 @@ class CudaBackend:
                 buffer.allocation.free()
 
     def launcher(
-        self, program: Program, grid: int, block: int, args: Sequence[Buffer | int],
+        self, program: Program, grid: int, block: int, args: Sequence[Argument],
         dynamic_shared: int = 0,
     ) -> Launch:  # fmt: skip
         assert isinstance(program, CudaProgram)
-        values = [a if isinstance(a, int) else cast(GuardedBuffer, a).address for a in args]
+        words = [words_of(arg) for arg in args]
         if program.cooperative:
             return program.cooperative.launcher(
-                grid, block, values, dynamic_shared, self.stream_handle, self.limits().sm_count
+                grid, block, words, dynamic_shared, self.stream_handle, self.limits().sm_count
             )
         shape = grid, block, dynamic_shared
+        values = [word for some in words for word in some]
         return launcher(self._driver, program.function, shape, values, self.stream)
 
     @staticmethod

@@ -4,7 +4,7 @@ measurements of several ranks enqueue it."""
 from __future__ import annotations
 
 from cudareduce.backend import Program
-from cudareduce.several.engines import Stage, in_windows
+from cudareduce.several.engines import Stage, compiled
 from cudareduce.several.exchange import PACK_BYTES, helper
 from cudareduce.several.stopwatch import Enqueue
 
@@ -23,10 +23,9 @@ def judging(stage: Stage) -> Program:
 
 
 def helpers(stage: Stage, file: str, *entries: str) -> list[Program]:
-    """Kernels of one of our files that exchange nothing, compiled, with the windows set. Raises
-    BuildError."""
+    """Kernels of one of our files that exchange nothing, compiled. Raises BuildError."""
     sources = [helper(file, entry, stage.reduction, stage.meeting.size) for entry in entries]
-    return in_windows(stage, sources)
+    return compiled(stage, sources)
 
 
 def carrying(stage: Stage, program: Program, nbytes: int, blocks: int | None = None) -> Enqueue:
@@ -34,5 +33,5 @@ def carrying(stage: Stage, program: Program, nbytes: int, blocks: int | None = N
     many."""
     parts, grid = stage.windows.layout, blocks or _BLOCKS * stage.backend.limits().sm_count
     places = [parts.input, parts.output, -(-nbytes // PACK_BYTES)]
-    launch = stage.backend.launcher(program, grid, THREADS, places)
+    launch = stage.backend.launcher(program, grid, THREADS, [stage.windows.words(), *places])
     return lambda _: launch

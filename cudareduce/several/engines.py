@@ -90,7 +90,7 @@ class Peer:
         """What tells whether it is what it was."""
         return Code(self._kernel.sha, self._program.binary_sha)
 
-    def enqueue(self, n: int, call: int) -> Launch:
+    def enqueue(self, n: int, call: int, late: int = 0) -> Launch:
         stage, kernel = self._stage, self._kernel
         vector, parts = vector_of(stage.reduction), stage.windows.layout
         count = n if self.mail else -(-n // vector)
@@ -99,13 +99,13 @@ class Peer:
             blocks, mail = 2 * -(-blocks // stage.meeting.size), parts.boxes
         grid = max(1, min(blocks, kernel.blocks))
         places = [parts.input, parts.output, count, parts.flags, mail, call]
-        return stage.backend.launcher(self._program, grid, kernel.block, places)
+        ranks = stage.windows.words(late)
+        return stage.backend.launcher(self._program, grid, kernel.block, [ranks, *places])
 
     def run(self, n: int, call: int, late: int) -> None:
-        self._program.set_constant("LATE", late)
         limit_s = _CALL_S if self._stage.backend.timed() else _EMULATED_S
         with patience(f"{self.name} of {n} elements", limit_s, _BY_WAIT):
-            self.enqueue(n, call)()
+            self.enqueue(n, call, late)()
             self._stage.backend.synchronize()
         look_for_those_who_gave_up(self._stage)
 
@@ -154,19 +154,19 @@ def peer_engines(stage: Stage, kernels: Sequence[Exchange], stumble: int = 0) ->
     """Kernels of ours as engines. Raises BuildError, EnvironmentProblem and RankLost."""
     ranks = stage.meeting.size
     sources = [source(kernel, stage.reduction, ranks, stumble) for kernel in kernels]
-    programs = in_windows(stage, sources)
+    programs = compiled(stage, sources)
     return [Peer(stage, *pair) for pair in zip(kernels, programs, strict=True)]
 
 
-def in_windows(stage: Stage, sources: Sequence[Source]) -> list[Program]:
-    """Programs that know where the windows are, and whose they run in. Raises BuildError,
-    EnvironmentProblem and RankLost."""
+def compiled(stage: Stage, sources: Sequence[Source]) -> list[Program]:
+    """The programs of texts that must compile. Raises BuildError, EnvironmentProblem and
+    RankLost."""
     programs = []
     for program in built(stage, sources):
         assert program is not None  # there was no deadline
         if isinstance(program, BuildError):
             raise program
-        programs.append(placed(stage, program))
+        programs.append(program)
     return programs
 
 
@@ -180,10 +180,3 @@ def built(stage: Stage, sources: Sequence[Source]) -> list[Program | BuildError 
         stage.meeting.barrier()
     stage.meeting.barrier()  # no kernel waits for a rank that compiles
     return found
-
-
-def placed(stage: Stage, program: Program) -> Program:
-    """A program that knows where the windows are, and whose it runs in."""
-    program.set_constant("WINDOW", *stage.windows.addresses)
-    program.set_constant("RANK", stage.windows.rank)
-    return program

@@ -1,8 +1,9 @@
 """The kernels that several GPUs run together: one file each, below kernels/ranks.
 
-Each has a header, as other kernels do, and the arguments `(size_t in, size_t out, size_t count,
-size_t flags, size_t mail, size_t call)`: places in a window that all ranks have, how many packs or,
-of one that sends packets, elements there are, and the number of the call, which grows by one.
+Each has a header, as other kernels do, and the arguments `(const __grid_constant__ Ranks ranks,
+size_t in, size_t out, size_t count, size_t flags, size_t mail, size_t call)`: what a kernel knows
+of all ranks, places in a window that each of them has, how many packs or, of one that sends
+packets, elements there are, and the number of the call, which grows by one.
 """
 
 from __future__ import annotations
@@ -155,8 +156,8 @@ def boxes_bytes(ranks: int, array_bytes: int) -> int:
 
 
 def source(kernel: Exchange, reduction: Reduction, ranks: int, stumble: int = 0) -> Source:
-    """The translation unit of a kernel among so many ranks. With `stumble` the rank whose number is
-    in LATE stops for so many clocks wherever it has waited for others."""
+    """The translation unit of a kernel among so many ranks. With `stumble` the rank that
+    is `late` stops for so many clocks wherever it has waited for others."""
     start = _start(reduction, kernel.block, ranks, stumble)
     return Source(f'{start}#line 1 "{kernel.path}"\n{kernel.text}', kernel.id, kernel.path)
 

@@ -74,6 +74,11 @@ class Windows:
         are cleared."""
         return self.part(0, 8)
 
+    def words(self, late: int = 0) -> tuple[int, ...]:
+        """What kernels know of all this, as the structure `Ranks` has it; `late` is the rank that
+        comes late where races are looked for."""
+        return (*self.addresses, self.rank, late)
+
     def part(self, offset: int, nbytes: int, rank: int | None = None) -> Part:
         """Some bytes of the own window, or of another rank's."""
         return Part(self.addresses[self.rank if rank is None else rank] + offset, nbytes)

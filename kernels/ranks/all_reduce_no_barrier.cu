@@ -8,8 +8,8 @@ wrong      = "nobody waits for another rank's input, nor until it has been read"
 +++*/
 // It is often right: where ranks begin at the same time and inputs do not change, nobody notices. That
 // is how such kernels get into programs. Kept to be rejected, and to be compared with the next step.
-extern "C" __global__ void __launch_bounds__(BLOCK)
-all_reduce_no_barrier(size_t in, size_t out, size_t packs, size_t, size_t, size_t)
+extern "C" __global__ void __launch_bounds__(BLOCK) all_reduce_no_barrier(
+    const __grid_constant__ Ranks ranks, size_t in, size_t out, size_t packs, size_t, size_t, size_t)
 {
-    fold_tiles(in, 0, packs, [=](size_t p, Pack sum) { at<Pack>(RANK[0], out)[p] = sum; });
+    fold_tiles(ranks, in, 0, packs, [&](size_t p, Pack sum) { ranks.here<Pack>(out)[p] = sum; });
 }

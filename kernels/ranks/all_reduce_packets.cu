@@ -14,31 +14,31 @@ mail       = "packets"
 // they have sent these behind reading those of c.
 constexpr unsigned WORDS = (sizeof(In) + 3) / 4;
 
-extern "C" __global__ void __launch_bounds__(BLOCK)
-all_reduce_packets(size_t in, size_t out, size_t n, size_t, size_t mail, size_t call)
+extern "C" __global__ void __launch_bounds__(BLOCK) all_reduce_packets(
+    const __grid_constant__ Ranks ranks, size_t in, size_t out, size_t n, size_t, size_t mail, size_t call)
 {
-    const unsigned me = RANK[0];
+    const unsigned me = ranks.me;
     const size_t step = (size_t)gridDim.x * BLOCK, half = n * RANKS * WORDS;
     const size_t turn = mail + call % 2 * half * sizeof(Word);
     for (size_t i = blockIdx.x * BLOCK + threadIdx.x; i < n; i += step) {
-        const In mine = at<In>(me, in)[i];
+        const In mine = ranks.here<In>(in)[i];
         unsigned bits[WORDS] = {};
         memcpy(bits, &mine, sizeof(In));
 #pragma unroll 1 // what runs once is not in a cache: the shorter, the sooner
         for (unsigned k = 1; k < RANKS; k++)
             for (unsigned w = 0; w < WORDS; w++)
-                Shared<Word>(at<Word>((me + k) % RANKS, turn)[(me * WORDS + w) * n + i])
+                Shared<Word>(ranks.at<Word>((me + k) % RANKS, turn)[(me * WORDS + w) * n + i])
                     .store(call << 32 | bits[w], cuda::std::memory_order_relaxed);
-        stumble();
+        ranks.stumble();
         Acc sum;
 #pragma unroll 1
         for (unsigned r = 0; r < RANKS; r++) {
             In value = mine;
             if (r != me) {
                 for (unsigned w = 0; w < WORDS; w++) {
-                    Shared<Word> packet(at<Word>(me, turn)[(r * WORDS + w) * n + i]);
+                    Shared<Word> packet(ranks.here<Word>(turn)[(r * WORDS + w) * n + i]);
                     Word word = 0;
-                    wait(r, [&] {
+                    ranks.wait(r, [&] {
                         word = packet.load(cuda::std::memory_order_relaxed);
                         return word >> 32 == (call & 0xffffffffu);
                     });
@@ -48,6 +48,6 @@ all_reduce_packets(size_t in, size_t out, size_t n, size_t, size_t mail, size_t 
             }
             sum = r == 0 ? Op::lift(value, r) : Op::combine(sum, Op::lift(value, r));
         }
-        at<In>(me, out)[i] = In(Op::finish(sum));
+        ranks.here<In>(out)[i] = In(Op::finish(sum));
     }
 }

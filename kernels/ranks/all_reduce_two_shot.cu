@@ -8,15 +8,15 @@ block      = 512
 +++*/
 // The writes of one share and the reads of the next are on their way at the same time, so nothing but the
 // barrier behind separates the two shots. All ranks get one rank's sum: the same bits, in any order.
-extern "C" __global__ void __launch_bounds__(BLOCK)
-all_reduce_two_shot(size_t in, size_t out, size_t packs, size_t flags, size_t, size_t call)
+extern "C" __global__ void __launch_bounds__(BLOCK) all_reduce_two_shot(
+    const __grid_constant__ Ranks ranks, size_t in, size_t out, size_t packs, size_t flags, size_t, size_t call)
 {
-    const size_t begin = packs * RANK[0] / RANKS, end = packs * (RANK[0] + 1) / RANKS;
-    meet(flags, 2 * call);
-    fold_tiles(in, begin, end, [=](size_t p, Pack sum) {
+    const size_t begin = packs * ranks.me / RANKS, end = packs * (ranks.me + 1) / RANKS;
+    ranks.meet(flags, 2 * call);
+    fold_tiles(ranks, in, begin, end, [&](size_t p, Pack sum) {
 #pragma unroll
         for (unsigned r = 0; r < RANKS; r++)
-            at<Pack>(r, out)[p] = sum;
+            ranks.at<Pack>(r, out)[p] = sum;
     });
-    meet(flags, 2 * call + 1);
+    ranks.meet(flags, 2 * call + 1);
 }

@@ -10,13 +10,13 @@ mail       = "shares"
 +++*/
 // Who writes a sum to another rank's output has had a tile of it from there, in this call: so that rank has begun
 // it, and its output is free. That all sums have come nobody has told: hence the barrier behind.
-extern "C" __global__ void __launch_bounds__(BLOCK)
-all_reduce_writes(size_t in, size_t out, size_t packs, size_t flags, size_t mail, size_t call)
+extern "C" __global__ void __launch_bounds__(BLOCK) all_reduce_writes(
+    const __grid_constant__ Ranks ranks, size_t in, size_t out, size_t packs, size_t flags, size_t mail, size_t call)
 {
-    fold_sent(in, packs, mail, call, [=](size_t p, Pack sum) {
+    fold_sent(ranks, in, packs, mail, call, [&](size_t p, Pack sum) {
 #pragma unroll
         for (unsigned r = 0; r < RANKS; r++)
-            at<Pack>(r, out)[p] = sum;
+            ranks.at<Pack>(r, out)[p] = sum;
     });
-    meet(flags, 2 * call + 1);
+    ranks.meet(flags, 2 * call + 1);
 }

@@ -7,11 +7,11 @@ collective = "reduce-scatter"
 block      = 512
 +++*/
 // Shares are whole packs, as equal as they can be: rank r's begins at pack packs * r / RANKS.
-extern "C" __global__ void __launch_bounds__(BLOCK)
-reduce_scatter(size_t in, size_t out, size_t packs, size_t flags, size_t, size_t call)
+extern "C" __global__ void __launch_bounds__(BLOCK) reduce_scatter(
+    const __grid_constant__ Ranks ranks, size_t in, size_t out, size_t packs, size_t flags, size_t, size_t call)
 {
-    const size_t begin = packs * RANK[0] / RANKS, end = packs * (RANK[0] + 1) / RANKS;
-    meet(flags, 2 * call);
-    fold_tiles(in, begin, end, [=](size_t p, Pack sum) { at<Pack>(RANK[0], out)[p] = sum; });
-    meet(flags, 2 * call + 1);
+    const size_t begin = packs * ranks.me / RANKS, end = packs * (ranks.me + 1) / RANKS;
+    ranks.meet(flags, 2 * call);
+    fold_tiles(ranks, in, begin, end, [&](size_t p, Pack sum) { ranks.here<Pack>(out)[p] = sum; });
+    ranks.meet(flags, 2 * call + 1);
 }

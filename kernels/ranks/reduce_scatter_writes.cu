@@ -12,8 +12,8 @@ mail       = "shares"
 // there is no barrier. Its price is memory: boxes for two calls, each as large as the array, written and read
 // once more; and blocks, as those who add must not keep those who send from sending. Below some 10 MiB to
 // send, a barrier and reads are as fast.
-extern "C" __global__ void __launch_bounds__(BLOCK)
-reduce_scatter_writes(size_t in, size_t out, size_t packs, size_t, size_t mail, size_t call)
+extern "C" __global__ void __launch_bounds__(BLOCK) reduce_scatter_writes(
+    const __grid_constant__ Ranks ranks, size_t in, size_t out, size_t packs, size_t, size_t mail, size_t call)
 {
-    fold_sent(in, packs, mail, call, [=](size_t p, Pack sum) { at<Pack>(RANK[0], out)[p] = sum; });
+    fold_sent(ranks, in, packs, mail, call, [&](size_t p, Pack sum) { ranks.here<Pack>(out)[p] = sum; });
 }

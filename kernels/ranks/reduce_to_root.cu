@@ -6,11 +6,11 @@ after      = "all_reduce_one_shot"
 collective = "reduce"
 block      = 512
 +++*/
-extern "C" __global__ void __launch_bounds__(BLOCK)
-reduce_to_root(size_t in, size_t out, size_t packs, size_t flags, size_t, size_t call)
+extern "C" __global__ void __launch_bounds__(BLOCK) reduce_to_root(
+    const __grid_constant__ Ranks ranks, size_t in, size_t out, size_t packs, size_t flags, size_t, size_t call)
 {
-    const size_t end = RANK[0] == 0 ? packs : 0;
-    meet(flags, 2 * call);
-    fold_tiles(in, 0, end, [=](size_t p, Pack sum) { at<Pack>(0, out)[p] = sum; });
-    meet(flags, 2 * call + 1);
+    const size_t end = ranks.me == 0 ? packs : 0;
+    ranks.meet(flags, 2 * call);
+    fold_tiles(ranks, in, 0, end, [&](size_t p, Pack sum) { ranks.at<Pack>(0, out)[p] = sum; });
+    ranks.meet(flags, 2 * call + 1);
 }

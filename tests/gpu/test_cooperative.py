@@ -43,10 +43,10 @@ def test_arguments_arrive_and_the_grid_is_bounded() -> None:
     driver = Driver()
     function = CooperativeFunction(driver, b"cubin", "mine")
     function.set_constant("COUNT", 7)
-    function.launcher(8, 256, [2**40, 5], 0, 0, sm_count=4)()
+    function.launcher(8, 256, [(2**40,), (5,)], 0, 0, sm_count=4)()
     assert driver.launched == [8, 2**40, 5]
     with pytest.raises(TooManyBlocks, match="of its 9 blocks of 256 threads this GPU holds 8 at"):
-        function.launcher(9, 256, [1], 0, 0, sm_count=4)
+        function.launcher(9, 256, [(1,)], 0, 0, sm_count=4)
 
 
 def test_what_the_driver_refuses_is_a_fault() -> None:

@@ -25,7 +25,10 @@ each = pytest.mark.parametrize("kernel", EXCHANGES.values(), ids=lambda kernel: 
 def test_each_is_a_step_that_is_told(kernel: Exchange) -> None:
     assert kernel.title and kernel.change and kernel.expect
     assert kernel.after is None or kernel.after in EXCHANGES
-    assert f"{kernel.id}(size_t in, size_t out, size_t " in kernel.text
+    assert (
+        f"{kernel.id}(\n    const __grid_constant__ Ranks ranks, size_t in, size_t out, "
+        in kernel.text
+    )
     assert max(map(len, kernel.text.splitlines())) <= 120
 
 

@@ -132,13 +132,13 @@ def test_five_per_cent_more_work_are_found(
     )
     again = (
         f"    if ({more})\n"
-        "    fold_tiles(in, begin, begin + (end - begin) / 20, [=](size_t p, Pack sum) {\n"
+        "    fold_tiles(ranks, in, begin, begin + (end - begin) / 20, [&](size_t p, Pack sum) {\n"
         "        for (unsigned r = 0; r < RANKS; r++)\n"
-        "            at<Pack>(r, out)[p] = sum;\n"
+        "            ranks.at<Pack>(r, out)[p] = sum;\n"
         "    });\n"
     )
     for name, body in (("old", text), ("new", text.replace(
-        "    meet(flags, 2 * call + 1);", again + "    meet(flags, 2 * call + 1);"
+        "    ranks.meet(flags, 2 * call + 1);", again + "    ranks.meet(flags, 2 * call + 1);"
     ))):  # fmt: skip
         (tmp_path / name).mkdir()
         (tmp_path / name / "all_reduce_mine.cu").write_text(body)

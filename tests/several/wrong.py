@@ -8,12 +8,12 @@ from pathlib import Path
 
 from cudareduce.several.exchange import device_text, load_exchanges
 
-_ENTRY, _EXIT = "    meet(flags, 2 * call);\n", "    meet(flags, 2 * call + 1);\n"
-_STORE = "at<Pack>(RANK[0], out)[p] = sum;"
-_FOLD = f"fold_tiles(in, 0, packs, [=](size_t p, Pack sum) {{ {_STORE} }});"
-_SHARE = "packs * RANK[0] / RANKS, end = packs * (RANK[0] + 1) / RANKS"
+_ENTRY, _EXIT = "    ranks.meet(flags, 2 * call);\n", "    ranks.meet(flags, 2 * call + 1);\n"
+_STORE = "ranks.here<Pack>(out)[p] = sum;"
+_FOLD = f"fold_tiles(ranks, in, 0, packs, [&](size_t p, Pack sum) {{ {_STORE} }});"
+_SHARE = "packs * ranks.me / RANKS, end = packs * (ranks.me + 1) / RANKS"
 #: What kernels share, so that it can be edited as well.
-_SENT = "template <typename Store> __device__ void fold_sent"
+_SENT = "template <typename Store>\n__device__ void fold_sent"
 _OWN = _SENT + device_text("ranks.cuh").partition(_SENT)[2]
 
 
@@ -32,10 +32,12 @@ def _folded(first: str, turns: str, rank: str) -> str:
     """A fold of another order, pack by pack."""
     return f"""const size_t own = blockIdx.x * BLOCK + threadIdx.x;
     for (size_t p = own; p < packs; p += gridDim.x * BLOCK) {{
-        Pack sum = at<Pack>({first}, in)[p];
+        Pack sum = ranks.at<Pack>({first}, in)[p];
         for (unsigned r = 1; r < {turns}; r++)
-            for (unsigned e = 0; e < VECTOR; e++)
-                sum.at[e] = In(Op::combine(Acc(sum.at[e]), Acc(at<Pack>({rank}, in)[p].at[e])));
+            for (unsigned e = 0; e < VECTOR; e++) {{
+                const In other = ranks.at<Pack>({rank}, in)[p].at[e];
+                sum.at[e] = In(Op::combine(Acc(sum.at[e]), Acc(other)));
+            }}
         {_STORE}
     }}"""
 
@@ -50,17 +52,17 @@ EDITS = (
     Edit("one_number", ONE_SHOT, _EXIT, _ENTRY, "both barriers have one number"),
     Edit("left_out", ONE_SHOT, _FOLD, _folded("0", "RANKS - 1", "r"), "the last rank is no part"),
     Edit("twice", ONE_SHOT, _FOLD, _folded("0", "RANKS + 1", "r % RANKS"), "rank 0 counts twice"),
-    Edit("own_first", ONE_SHOT, _FOLD, _folded("RANK[0]", "RANKS", "(RANK[0] + r) % RANKS"),
+    Edit("own_first", ONE_SHOT, _FOLD, _folded("ranks.me", "RANKS", "(ranks.me + r) % RANKS"),
          "each rank begins with its own array, and so has bits of its own"),
-    Edit("root_alone", ONE_SHOT, _STORE, f"if (RANK[0] == 0) {_STORE}", "rank 0 alone has it"),
+    Edit("root_alone", ONE_SHOT, _STORE, f"if (ranks.me == 0) {_STORE}", "rank 0 alone has it"),
     Edit("previous", ONE_SHOT, _STORE, f"if (call % 3) {_STORE}", "each third answer is old"),
-    Edit("off_by_one", TWO_SHOT, "begin = packs * RANK[0]",
-         "begin = (RANKS - 1 + packs * RANK[0])",
+    Edit("off_by_one", TWO_SHOT, "begin = packs * ranks.me",
+         "begin = (RANKS - 1 + packs * ranks.me)",
          "where shares are no whole numbers, a pack is nobody's"),
     Edit("equal_shares", TWO_SHOT, _SHARE,
-         "packs / RANKS * RANK[0], end = packs / RANKS * (RANK[0] + 1)", "the rest is nobody's"),
+         "packs / RANKS * ranks.me, end = packs / RANKS * (ranks.me + 1)", "the rest is nobody's"),
     Edit("no_release", TWO_SHOT, _EXIT, "", "nobody waits for the shares of others"),
-    Edit("beyond", ONE_SHOT, "fold_tiles(in, 0, packs,", "fold_tiles(in, 0, packs + 3,",
+    Edit("beyond", ONE_SHOT, "in, 0, packs,", "in, 0, packs + 3,",
          "it writes behind the output"),
     Edit("one_mail", PACKETS, "call % 2 * half", "0 * half", "mail is overwritten unread"),
     Edit("no_call", PACKETS, "return word >> 32 == (call & 0xffffffffu);",

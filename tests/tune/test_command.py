@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cudareduce.auto.table import Entry, file_name, read_table
-from cudareduce.backend import Buffer, Launch, Program, Source
+from cudareduce.backend import Argument, Launch, Program, Source
 from cudareduce.errors import UsageError
 from cudareduce.machine.device import Conditions
 from cudareduce.tune.heats import Heats
@@ -42,7 +42,7 @@ class Planted(FakeGpu):
         return replace(made, factor=0.0 if shape in Planted.idle else factor)
 
     def _launch(
-        self, program: FakeProgram, grid: int, block: int, args: Sequence[Buffer | int],
+        self, program: FakeProgram, grid: int, block: int, args: Sequence[Argument],
         dynamic_shared: int,
     ) -> Launch:  # fmt: skip
         if program.factor == 0.0:

@@ -3,14 +3,15 @@
 // the others by its flag. Nothing is handed over, so nothing need be ordered.
 constexpr long long FLIGHT = 1500; // clocks of an SM until a flag is seen: 0.755 us at 1.98 GHz, two H100, NVLink 4
 
-extern "C" __global__ void __launch_bounds__(32) align(size_t flags, size_t call)
+extern "C" __global__ void __launch_bounds__(32) align(const __grid_constant__ Ranks ranks, size_t flags, size_t call)
 {
     const unsigned number = call;
     if (threadIdx.x < RANKS) {
         const long long stored = clock64();
-        Shared<unsigned>(at<unsigned>(threadIdx.x, flags)[RANK[0]]).store(number, cuda::std::memory_order_relaxed);
-        Shared<unsigned> theirs(at<unsigned>(RANK[0], flags)[threadIdx.x]);
-        wait(threadIdx.x, [&] { return (int)(theirs.load(cuda::std::memory_order_relaxed) - number) >= 0; });
+        Shared<unsigned>(ranks.at<unsigned>(threadIdx.x, flags)[ranks.me])
+            .store(number, cuda::std::memory_order_relaxed);
+        Shared<unsigned> theirs(ranks.here<unsigned>(flags)[threadIdx.x]);
+        ranks.wait(threadIdx.x, [&] { return (int)(theirs.load(cuda::std::memory_order_relaxed) - number) >= 0; });
         while (clock64() - stored < FLIGHT) {}
     }
 }

@@ -1,6 +1,6 @@
 // What a link carries: this rank's array goes to the next rank, or the next rank's comes here. All ranks at once do
 // what an exchange does at most. Tile by tile, several loads under way, as those that fold go.
-__device__ unsigned beyond() { return (RANK[0] + 1) % RANKS; }
+__device__ unsigned beyond(const Ranks &ranks) { return (ranks.me + 1) % RANKS; }
 
 __device__ void carry(const uint4 *from, uint4 *to, size_t packs)
 {
@@ -19,12 +19,14 @@ __device__ void carry(const uint4 *from, uint4 *to, size_t packs)
     }
 }
 
-extern "C" __global__ void __launch_bounds__(512) link_write(size_t in, size_t out, size_t packs)
+extern "C" __global__ void __launch_bounds__(512) link_write(
+    const __grid_constant__ Ranks ranks, size_t in, size_t out, size_t packs)
 {
-    carry(at<uint4>(RANK[0], in), at<uint4>(beyond(), out), packs);
+    carry(ranks.here<uint4>(in), ranks.at<uint4>(beyond(ranks), out), packs);
 }
 
-extern "C" __global__ void __launch_bounds__(512) link_read(size_t in, size_t out, size_t packs)
+extern "C" __global__ void __launch_bounds__(512) link_read(
+    const __grid_constant__ Ranks ranks, size_t in, size_t out, size_t packs)
 {
-    carry(at<uint4>(beyond(), in), at<uint4>(RANK[0], out), packs);
+    carry(ranks.at<uint4>(beyond(ranks), in), ranks.here<uint4>(out), packs);
 }

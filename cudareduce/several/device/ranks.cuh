@@ -38,19 +38,21 @@ template <typename Place, typename Store> __device__ void fold_tile(size_t first
 }
 
 // The packs [begin, end) of all ranks' arrays, tile by tile.
-template <typename Store> __device__ void fold_tiles(size_t in, size_t begin, size_t end, Store store)
+template <typename Store>
+__device__ void fold_tiles(const Ranks &ranks, size_t in, size_t begin, size_t end, Store store)
 {
     for (size_t tile = begin + blockIdx.x * TILE; tile < end; tile += (size_t)gridDim.x * TILE)
-        fold_tile(tile + threadIdx.x, end, [=](unsigned r, size_t p) { return at<Pack>(r, in) + p; }, store);
+        fold_tile(tile + threadIdx.x, end, [&](unsigned r, size_t p) { return ranks.at<Pack>(r, in) + p; }, store);
 }
 
 // The same of this rank's share, without a read over the links: half of the blocks write what this rank has of
 // other ranks' shares to boxes there, tile by tile, and tell in a word how many tiles of this call have been written;
 // the other half add what has come. Calls take turns between two sets of boxes: whoever sends in call c + 2
 // has had all of c + 1 from this rank, which had ended c before.
-template <typename Store> __device__ void fold_sent(size_t in, size_t packs, size_t mail, size_t call, Store store)
+template <typename Store>
+__device__ void fold_sent(const Ranks &ranks, size_t in, size_t packs, size_t mail, size_t call, Store store)
 {
-    const unsigned me = RANK[0], half = gridDim.x / 2, block = blockIdx.x % half;
+    const unsigned me = ranks.me, half = gridDim.x / 2, block = blockIdx.x % half;
     const size_t most = (packs + RANKS - 1) / RANKS, tiles = (most + TILE - 1) / TILE;
     const size_t boxes = mail + MOST_BLOCKS * RANKS * sizeof(Word) + call % 2 * RANKS * most * sizeof(Pack);
     const size_t begin = packs * me / RANKS, end = packs * (me + 1) / RANKS;
@@ -64,29 +66,29 @@ template <typename Store> __device__ void fold_sent(size_t in, size_t packs, siz
 #pragma unroll
             for (unsigned l = 0; l < LOADS; l++)
                 if (first + l * BLOCK < count)
-                    mine[l] = at<Pack>(me, in)[theirs + first + l * BLOCK];
+                    mine[l] = ranks.here<Pack>(in)[theirs + first + l * BLOCK];
 #pragma unroll
             for (unsigned l = 0; l < LOADS; l++)
                 if (first + l * BLOCK < count)
-                    at<Pack>(r, boxes)[me * most + first + l * BLOCK] = mine[l];
+                    ranks.at<Pack>(r, boxes)[me * most + first + l * BLOCK] = mine[l];
         }
         __syncthreads(); // all of the tile is written before that is told
         if (threadIdx.x < RANKS && threadIdx.x != me)
-            Shared<Word>(at<Word>(threadIdx.x, mail)[block * RANKS + me])
+            Shared<Word>(ranks.at<Word>(threadIdx.x, mail)[block * RANKS + me])
                 .store(call << 32 | (tile / half + 1), cuda::std::memory_order_release);
-        stumble();
+        ranks.stumble();
     }
     for (size_t tile = block; tile < tiles && !sends; tile += half) {
         if (threadIdx.x < RANKS && threadIdx.x != me) {
-            Shared<Word> told(at<Word>(me, mail)[block * RANKS + threadIdx.x]);
-            wait(threadIdx.x, [&] {
+            Shared<Word> told(ranks.here<Word>(mail)[block * RANKS + threadIdx.x]);
+            ranks.wait(threadIdx.x, [&] {
                 return told.load(cuda::std::memory_order_acquire) >= (call << 32 | (tile / half + 1));
             });
         }
-        stumble();
+        ranks.stumble();
         __syncthreads();
-        const auto place = [=](unsigned r, size_t p) {
-            return r == me ? at<Pack>(me, in) + p : at<Pack>(me, boxes) + r * most + (p - begin);
+        const auto place = [&](unsigned r, size_t p) {
+            return r == me ? ranks.here<Pack>(in) + p : ranks.here<Pack>(boxes) + r * most + (p - begin);
         };
         fold_tile(begin + tile * TILE + threadIdx.x, end, place, store);
     }

@@ -9,7 +9,8 @@
 // of c + 1 from all others, and they have sent these behind reading those of c.
 namespace ranks {
 extern "C" {
-// Where the mail lies in each window, and which place of the whole array this rank's share begins at.
+// All ranks, where the mail lies in each window, and which place of the whole array this rank's share begins at.
+__constant__ Ranks WINDOWS[1];
 __constant__ unsigned long long MAIL[1], BEGIN[1];
 }
 constexpr unsigned WORDS = (sizeof(Acc) + 3) / 4;
@@ -26,21 +27,22 @@ template <typename Partial> __device__ Partial placed(Partial partial, size_t be
 // The partials of all ranks, combined; called by one thread of each rank.
 __device__ Acc exchange(Acc mine)
 {
-    const Word call = ++*at<Word>(RANK[0], MAIL[0]);
+    const Ranks &ranks = WINDOWS[0];
+    const Word call = ++*ranks.here<Word>(MAIL[0]);
     const size_t box = MAIL[0] + (1 + call % 2 * RANKS * WORDS) * sizeof(Word);
     unsigned bits[WORDS] = {};
     memcpy(bits, &mine, sizeof(Acc));
     for (unsigned r = 0; r < RANKS; r++)
-        for (unsigned w = 0; w < WORDS && r != RANK[0]; w++)
-            Shared<Word>(at<Word>(r, box)[RANK[0] * WORDS + w])
+        for (unsigned w = 0; w < WORDS && r != ranks.me; w++)
+            Shared<Word>(ranks.at<Word>(r, box)[ranks.me * WORDS + w])
                 .store(call << 32 | bits[w], cuda::std::memory_order_relaxed);
-    stumble();
+    ranks.stumble();
     Acc total = Op::identity();
     for (unsigned r = 0; r < RANKS; r++) {
-        for (unsigned w = 0; w < WORDS && r != RANK[0]; w++) {
-            Shared<Word> mail(at<Word>(RANK[0], box)[r * WORDS + w]);
+        for (unsigned w = 0; w < WORDS && r != ranks.me; w++) {
+            Shared<Word> mail(ranks.here<Word>(box)[r * WORDS + w]);
             Word word = 0;
-            wait(r, [&] {
+            ranks.wait(r, [&] {
                 word = mail.load(cuda::std::memory_order_relaxed);
                 return word >> 32 == (call & 0xffffffffu);
             });
@@ -48,7 +50,7 @@ __device__ Acc exchange(Acc mine)
         }
         Acc theirs;
         memcpy(&theirs, bits, sizeof(Acc));
-        if (r == RANK[0])
+        if (r == ranks.me)
             theirs = mine;
         total = r == 0 ? theirs : Op::combine(total, theirs);
     }

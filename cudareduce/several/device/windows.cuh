@@ -3,56 +3,61 @@
 #include <cuda/atomic>
 
 namespace ranks {
-extern "C" {
-__constant__ unsigned long long WINDOW[RANKS], RANK[1], LATE[1];
-}
-
-template <typename T> __device__ T *at(size_t rank, size_t offset) { return (T *)(WINDOW[rank] + offset); }
 template <typename T> using Shared = cuda::atomic_ref<T, cuda::thread_scope_system>;
 using Word = unsigned long long;
 
 // The first words of a window: 1 if this rank has waited too long for another one, and for which.
 struct Status { unsigned gave_up, whom; };
 
-// Wait until `ready`, but not for ever, since a rank that has ended would leave this GPU hanging; and who
-// has given up once waits for nobody any more.
-template <typename Ready> __device__ void wait(unsigned whom, Ready ready)
-{
-    volatile Status *status = at<Status>(RANK[0], 0);
-    const long long begin = clock64();
-    for (unsigned looks = 1; !ready(); looks++)
-        if (looks % 1024 == 0 && (status->gave_up || clock64() - begin > PATIENCE)) {
-            if (!status->gave_up)
-                status->whom = whom;
-            status->gave_up = 1;
-            return;
-        }
-}
+// Where the windows begin, as this rank addresses them, which rank this is, and which one is late where races are
+// looked for. Kernels have it as an argument that nobody writes to, and so that nobody copies: what a launch brings
+// along is at hand sooner than a __constant__.
+struct Ranks {
+    Word window[RANKS], me, late;
 
-// In a build that looks for races one rank is late here, for any reason that a GPU may have.
-__device__ void stumble()
-{
-    if constexpr (STUMBLE > 0)
-        if (RANK[0] == LATE[0] && threadIdx.x == 0)
-            for (const long long begin = clock64(); clock64() - begin < STUMBLE;) {}
-}
+    template <typename T> __device__ T *at(size_t rank, size_t offset) const { return (T *)(window[rank] + offset); }
+    template <typename T> __device__ T *here(size_t offset) const { return at<T>(me, offset); }
 
-// A barrier of block b of all ranks, whose threads have all come; what was written before it is read
-// behind it. Each rank has a word for each block of each other one, so nothing is counted or cleared:
-// the barrier's number is written there, and numbers only grow.
-__device__ void meet(size_t flags, unsigned number)
-{
-    __syncthreads();
-    if (threadIdx.x < RANKS) {
-        unsigned *theirs = at<unsigned>(threadIdx.x, flags) + blockIdx.x * RANKS + RANK[0];
-        unsigned *mine = at<unsigned>(RANK[0], flags) + blockIdx.x * RANKS + threadIdx.x;
-        Shared<unsigned>(*theirs).store(number, cuda::std::memory_order_release);
-        __syncwarp((1u << RANKS) - 1); // all have been told before anybody waits
-        wait(threadIdx.x, [=] {
-            return (int)(Shared<unsigned>(*mine).load(cuda::std::memory_order_acquire) - number) >= 0;
-        });
+    // Wait until `ready`, but not for ever, since a rank that has ended would leave this GPU hanging; and who
+    // has given up once waits for nobody any more.
+    template <typename Ready> __device__ void wait(unsigned whom, Ready ready) const
+    {
+        volatile Status *status = here<Status>(0);
+        const long long begin = clock64();
+        for (unsigned looks = 1; !ready(); looks++)
+            if (looks % 1024 == 0 && (status->gave_up || clock64() - begin > PATIENCE)) {
+                if (!status->gave_up)
+                    status->whom = whom;
+                status->gave_up = 1;
+                return;
+            }
     }
-    stumble();
-    __syncthreads();
-}
+
+    // In a build that looks for races one rank is late here, for any reason that a GPU may have.
+    __device__ void stumble() const
+    {
+        if constexpr (STUMBLE > 0)
+            if (me == late && threadIdx.x == 0)
+                for (const long long begin = clock64(); clock64() - begin < STUMBLE;) {}
+    }
+
+    // A barrier of block b of all ranks, whose threads have all come; what was written before it is read
+    // behind it. Each rank has a word for each block of each other one, so nothing is counted or cleared:
+    // the barrier's number is written there, and numbers only grow.
+    __device__ void meet(size_t flags, unsigned number) const
+    {
+        __syncthreads();
+        if (threadIdx.x < RANKS) {
+            unsigned *theirs = at<unsigned>(threadIdx.x, flags) + blockIdx.x * RANKS + me;
+            unsigned *mine = here<unsigned>(flags) + blockIdx.x * RANKS + threadIdx.x;
+            Shared<unsigned>(*theirs).store(number, cuda::std::memory_order_release);
+            __syncwarp((1u << RANKS) - 1); // all have been told before anybody waits
+            wait(threadIdx.x, [=] {
+                return (int)(Shared<unsigned>(*mine).load(cuda::std::memory_order_acquire) - number) >= 0;
+            });
+        }
+        stumble();
+        __syncthreads();
+    }
+};
 }

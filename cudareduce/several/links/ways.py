@@ -83,7 +83,8 @@ def by_flag(stage: Stage, rounds: int) -> Iterator[Way]:
         return f"rank {stage.meeting.rank}: a flag ended at {last}, no multiple of {rounds}"
 
     def enqueue(program: Program, call: int) -> Launch:
-        return stage.backend.launcher(program, 1, 32, [parts.flags, call * rounds + 1, rounds])
+        places = [parts.flags, call * rounds + 1, rounds]
+        return stage.backend.launcher(program, 1, 32, [stage.windows.words(), *places])
 
     for program in helpers(stage, "flags.cu", "flag_ordered", "flag_relaxed"):
         yield Way(engine=program.entry.replace("_", ":"), nbytes=_FLAG_BYTES, judge=judge,

@@ -127,7 +127,7 @@ def _answer(stage: Stage, on: Share, way: Way, values: np.ndarray, late: int) ->
     backend.write(on.inputs[0], values)
     backend.poison(on.answer)
     for program in way.waits:
-        program.set_constant("LATE", late)
+        program.set_constant("WINDOWS", *stage.windows.words(late))
     way.run()
     backend.synchronize()
     look_for_those_who_gave_up(stage)

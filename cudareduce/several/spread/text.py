@@ -43,7 +43,7 @@ class Texts:
 
 
 def texts(case: Case, plan: Plan, ranks: int, stumble: int = 0) -> Texts:
-    """Those of a plan among so many ranks. With `stumble` the rank whose number is in LATE stops
+    """Those of a plan among so many ranks. With `stumble` the rank that is `late` stops
     for so many clocks between what it sends and what it waits for."""
     out, why_not = _out(case.reduction, ranks, stumble), _why_not_fused(plan)
     head = prelude(case.reduction, "first", 32, 1, 1, out=out)
@@ -65,7 +65,7 @@ def built(stage: Stage, case: Case, plan: Plan, stumble: int = 0) -> Built | str
     wanted = texts(case, plan, stage.meeting.size, stumble)
     every = [*wanted.alone.values(), *wanted.fused.values()]
     found = dict(zip(every, engines.built(stage, every), strict=True))
-    behind, gathered = engines.in_windows(stage, [wanted.behind, wanted.gathered])
+    behind, gathered = engines.compiled(stage, [wanted.behind, wanted.gathered])
     for error in map(found.get, wanted.alone.values()):
         if isinstance(error, BuildError):
             return f"does not compile where it is to leave a partial: {_first_error(error)}"
@@ -77,8 +77,6 @@ def built(stage: Stage, case: Case, plan: Plan, stumble: int = 0) -> Built | str
         why_not = f"does not compile where it is to assign its answer once: {_first_error(error)}"
     elif wanted.fused:
         handing = _programs(wanted.fused, found)
-        for program in handing.values():
-            engines.placed(stage, program)
     return Built(_programs(wanted.alone, found), why_not or handing, behind, gathered)
 
 

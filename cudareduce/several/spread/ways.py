@@ -55,6 +55,7 @@ class Scene:
 
     def placed(self, program: Program) -> Program:
         """A program that knows where the share and the mail lie, and how long the array is."""
+        program.set_constant("WINDOWS", *self.stage.windows.words())
         program.set_constant("MAIL", self.stage.windows.layout.mail)
         program.set_constant("BEGIN", self.begin)
         if self.plan.problem.reduction.op.needs_count:

@@ -125,9 +125,9 @@ def test_an_odd_rank_out_is_idle(folder: Path) -> None:
 @pytest.mark.parametrize(("old", "new", "wrong"), [
     ("first + l * THREADS < packs)\n                to", "first + l * THREADS + 1 < packs)\n to",
      SMS),
-    pytest.param("at<uint4>(beyond(), out), packs", "at<uint4>(RANK[0], out), packs", SMS[2:],
-                 marks=pytest.mark.slow),
-    pytest.param("at<uint4>(beyond(), in)", "at<uint4>(RANK[0], in)", SMS[:2],
+    pytest.param("ranks.at<uint4>(beyond(ranks), out), packs", "ranks.here<uint4>(out), packs",
+                 SMS[2:], marks=pytest.mark.slow),
+    pytest.param("ranks.at<uint4>(beyond(ranks), in)", "ranks.here<uint4>(in)", SMS[:2],
                  marks=pytest.mark.slow),
     ("number != first + rounds", "number != first + rounds - 1", FLAGS),
 ])  # fmt: skip
