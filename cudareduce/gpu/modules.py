@@ -98,8 +98,8 @@ class Modules:
         progress: Callable[[], None] = lambda: None,
         deadline: Deadline | None = None,
     ) -> list[Program | BuildError | None]:
-        """nvcc for all sources in parallel through PyCUDA's cache; SourceModule loads each, None
-        for what there was no time for. Raises EnvironmentProblem without nvcc."""
+        """nvcc for all sources in parallel through PyCUDA's cache; a SourceModule of each, None for
+        what there was no time for. Raises EnvironmentProblem without nvcc."""
 
         def compiled(source: Source) -> bytes | BuildError:
             try:
@@ -170,11 +170,8 @@ class Modules:
             return BuildError(f"{source.path}: the driver does not load {source.entry}: {error}")
 
     def _program(self, source: Source, cubin: bytes) -> Program:
-        if source.text in self._cubins:  # in another context, or once more in this one
-            module = self._driver.module_from_buffer(cubin)
-        else:
-            module = driver.compiler().SourceModule(source.text, **self._options(source.text))
-            self._cubins[source.text] = cubin
+        module = driver.source_module(self._driver, cubin)
+        self._cubins[source.text] = cubin
         sha = hashlib.sha256(cubin).hexdigest()
         cooperative = None
         if waits_for_grid(source.text):

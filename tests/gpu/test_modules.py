@@ -27,11 +27,10 @@ class CompileError(DriverError):
 
 
 class Module:
-    """A loaded module, and how it came to be."""
+    """A loaded module."""
 
-    def __init__(self, how: str, content: object, log: list[tuple[Any, ...]]) -> None:
-        self.how, self.content, self.log = how, content, log
-        if content in (b"cubin of refused", "refused"):
+    def __init__(self, cubin: bytes) -> None:
+        if cubin == b"cubin of refused":
             raise DriverError("an illegal instruction")
 
     def get_function(self, entry: str) -> str:
@@ -57,7 +56,7 @@ class Cuda:
 
     def module_from_buffer(self, cubin: bytes) -> Module:
         self.log.append(("loaded", cubin))
-        return Module("buffer", cubin, self.log)
+        return Module(cubin)
 
     def memcpy_htod(self, address: str, value: Any) -> None:
         self.log.append(("copied", address, value.dtype.name, *map(int, value)))
@@ -69,10 +68,14 @@ class Cuda:
             raise self.fails[text]
         return f"cubin of {text}".encode()
 
-    def source_module(self, text: str, **options: Any) -> Module:
-        self.log.append(("made", text))
-        self.options.append(options)
-        return Module("source", text, self.log)
+
+class SourceModule:
+    """PyCUDA's, as far as it goes without a text."""
+
+    module: Module
+
+    def _bind_module(self) -> None:
+        self.get_function, self.get_global = self.module.get_function, self.module.get_global
 
 
 @pytest.fixture
@@ -80,7 +83,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
     """In the place where PyCUDA would be imported from, with an nvcc of a PyPI package."""
     made = Cuda()
     pycuda, compiler = ModuleType("pycuda"), ModuleType("pycuda.compiler")
-    vars(compiler).update(compile=made.compile, SourceModule=made.source_module)
+    vars(compiler).update(compile=made.compile, SourceModule=SourceModule)
     vars(pycuda).update(compiler=compiler)
     for module in (pycuda, compiler):
         monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -152,7 +155,7 @@ def test_what_is_compiled_is_loaded_again_and_not_compiled_again(
     """In another context, say: each time it is a module of its own."""
     modules = Modules(cuda, cuda, cache=tmp_path)
     one, other = (loaded(modules.build([source("text")])[0]) for _ in range(2))
-    assert cuda.log == [("compiled", "text"), ("made", "text"), ("loaded", b"cubin of text")]
+    assert cuda.log == [("compiled", "text"), *2 * [("loaded", b"cubin of text")]]
     assert one is not other
     assert one.binary_sha == other.binary_sha
 
@@ -161,7 +164,7 @@ def test_how_nvcc_is_called(tmp_path: Path, cuda: Cuda) -> None:
     modules = Modules(cuda, cuda, cache=tmp_path)
     modules.build([source("text")])
     assert modules.nvcc_release == "13.0"
-    assert cuda.options == 2 * [{
+    assert cuda.options == [{
         "nvcc": "/site-packages/nvidia/cu13/bin/nvcc",
         "options": ["-std=c++17", "-O3"], "no_extern_c": True, "arch": "sm_90",
         "cache_dir": str(tmp_path / "cubin"),
@@ -177,17 +180,19 @@ def test_without_a_cache_nothing_is_left(cuda: Cuda) -> None:
     assert not Path(folder).exists()
 
 
-def test_what_was_kept_and_does_not_load_is_compiled_anew(tmp_path: Path, cuda: Cuda) -> None:
+def test_what_was_kept_and_does_not_load_is_compiled_anew(
+    tmp_path: Path, cuda: Cuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
     modules = Modules(cuda, cuda, cache=tmp_path)
     (tmp_path / "cubin" / "kept").write_text("damaged")
-    whole = cuda.source_module
+    whole = cuda.module_from_buffer
 
-    def damaged(text: str, **options: Any) -> Module:
+    def damaged(cubin: bytes) -> Module:
         if (tmp_path / "cubin" / "kept").exists():
             raise DriverError("device kernel image is invalid")
-        return whole(text, **options)
+        return whole(cubin)
 
-    vars(sys.modules["pycuda.compiler"])["SourceModule"] = damaged
+    monkeypatch.setattr(cuda, "module_from_buffer", damaged)
     [program] = modules.build([source("text")])
     assert loaded(program).entry == "kernel_a"
 

@@ -1,11 +1,15 @@
 // NCCL's all-reduce of float32 as nccl-tests measures it, without either tool: `nccl_loop N...` prints what
-// a call takes in us for each N, launched by the host and then by graphs, on two GPUs by a process each.
+// a call takes in us for each N, launched by the host, by graphs, and held back until all are launched, on two GPUs
+// by a process each.
 //
 // As all_reduce_perf does with -b N -e N: 5 calls to warm up, 20 calls back to back on the same array, the
 // clock of the host, from a common start until all have ended, the mean over calls and ranks; and with -G 10:
-// these 20 calls are a graph, which is launched 10 times. Short calls are over before the host has the next
-// one ready, so only graphs tell what they take on the GPU.
+// these 20 calls are a graph, which is launched 10 times. Short calls are over before the host has the next one
+// ready, so the first tells what the host takes; and between kernels of a graph there is less than between those of
+// a stream. So at last the stream is held until 40 calls are in it: what they take there on the GPU, from the end
+// of a call before, by events.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +18,7 @@
 #include <unistd.h>
 #include <nccl.h>
 
-const int WARM = 5, CALLS = 20, LAUNCHES = 10;
+const int WARM = 5, CALLS = 20, LAUNCHES = 10, HELD = 40;
 
 static void checked(cudaError_t code)
 {
@@ -92,10 +96,31 @@ int main(int count, char **words)
         auto launch = [&] { checked(cudaGraphLaunch(ready, stream)); };
         timed(1, launch);
         const double by_graph = timed(LAUNCHES, launch) / CALLS;
+        std::atomic<bool> open{false};
+        auto hold = [](void *gate) {
+            while (!*static_cast<std::atomic<bool> *>(gate)) {}
+        };
+        cudaEvent_t begun, ended;
+        checked(cudaEventCreate(&begun));
+        checked(cudaEventCreate(&ended));
+        checked(cudaLaunchHostFunc(stream, hold, &open));
+        call(); // which waits for the other rank, so that both begin together
+        checked(cudaEventRecord(begun, stream));
+        for (int k = 0; k < HELD; ++k)
+            call();
+        checked(cudaEventRecord(ended, stream));
+        exchanged(peer, 0);
+        open = true;
+        checked(cudaEventSynchronize(ended));
+        float ms = 0;
+        checked(cudaEventElapsedTime(&ms, begun, ended));
+        const double own_us = ms * 1e3 / HELD, held = std::max(own_us, exchanged(peer, own_us));
+        checked(cudaEventDestroy(begun));
+        checked(cudaEventDestroy(ended));
         checked(cudaGraphExecDestroy(ready));
         checked(cudaGraphDestroy(graph));
         if (rank == 0)
-            printf("%zu %.4f %.4f\n", n, by_host, by_graph);
+            printf("%zu %.4f %.4f %.4f\n", n, by_host, by_graph, held);
     }
     checked(ncclCommDestroy(members));
     int ended = 0;
