@@ -89,9 +89,14 @@ class Facts:
         return self.leisurely and self.sms is None
 
     @property
+    def l2(self) -> int:
+        """Bytes of the L2."""
+        return self.info.l2_bytes or _L2_BYTES
+
+    @property
     def large(self) -> int:
         """Bytes of an input beside which the L2 is small."""
-        return (self.info.l2_bytes or _L2_BYTES) * _MANY_L2
+        return self.l2 * _MANY_L2
 
     @property
     def under_way(self) -> float:

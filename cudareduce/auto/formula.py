@@ -84,7 +84,8 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
         yield Pick("reduce_tiles_ring")
     yield Pick("reduce_tiles_one_word")
     yield Pick("reduce_tiles_self_reset")
-    if size <= WORD and nbytes < facts.large:  # 15.7 us, a count 16.4: 2^24 float16 (H100)
+    # 15.7 us, a count 16.4: 2^24 float16; 16.9 and 17.5: a mean of 2^22 uint64 (H100)
+    if nbytes < (facts.large if size <= WORD else facts.l2):
         yield Pick("reduce_tiles_mailbox")
     yield Pick("reduce_tiles_acq_rel")
 

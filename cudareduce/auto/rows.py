@@ -10,6 +10,8 @@ from cudareduce.problem.operators import Reduction
 #: Chunks of rows that are dealt out: threads a block, and bytes a thread.
 _CHUNK = (512, 128)
 #: Bytes that a warp and a block of 256 threads of the kernels of rows have under way.
+#: A row of the latter keeps a block busy where there is no end of them: 2^16 of it take 341 us by a
+#: block each on an H100, 346 by a warp.
 _OF_WARP, _OF_BLOCK = 2**12, 2**14
 #: Elements less than a word that a lane of a butterfly takes of several rows, and bytes of others:
 #: with 256 of one byte the registers of a mean do not do (1.4 kB of them are spilled on sm_90).
@@ -23,8 +25,10 @@ _LONG_ROW, _LARGE, _FEW_ROWS = 2**15, 2**22, 1.5
 #: Rows of up to a KiB that are so few an SM go by what each waits for: a warp with two loads a
 #: lane, 4.1 us for 128 rows of 8 int8 with their places where staging takes 4.8; of elements less
 #: than a word, and no more rows than SMs, a block of so many bytes a thread: 4.2 for 8 rows of 128
-#: int8, 5.1 by a butterfly (H100).
-_ROWS_WAITED_FOR, _WARP_LOADS, _FEW_BYTES = 8, 2 * LOAD, 128
+#: int8, 5.1 by a butterfly, and 4.2 for 8 of 2^11 float16, 4.3 by a warp each. Of bytes no more
+#: than lanes, one a lane: 4.0 for the product of 128 rows of 32, 4.3 where two lanes have them all
+#: (H100).
+_ROWS_WAITED_FOR, _WARP_LOADS, _FEW_BYTES, _LANES = 8, 2 * LOAD, 128, 32
 #: Elements that a lane of a butterfly takes at least; a mean of 2^14 rows of 64 float16 takes 5.5
 #: us in 128 tiles of that, 6.5 in 32 larger ones, a minimum with its place 20.4 and 26.7 (H100).
 _FOLDED_LEAST = (16, 32)
@@ -71,7 +75,8 @@ def of_rows(reduction: Reduction, n: int, rows: int, facts: Facts, aligned: bool
     if facts.deals and row >= 4 * block * thread and row * rows >= facts.large:
         yield Pick("reduce_rows_split", block, thread // size, "cover")
     few = rows * _OF_WARP < facts.under_way
-    if row >= _LONG_ROW or (few and row > (_SHORT_ROW if indexed else _OF_WARP)):
+    busy = row >= (_OF_BLOCK if row * rows >= facts.large else _LONG_ROW)
+    if busy or (few and row > (_SHORT_ROW if indexed else _OF_WARP)):
         alone = rows * _OF_BLOCK < facts.under_way and row > _OF_BLOCK
         yield Pick("reduce_rows_block", 1024 if alone or row >= _WIDE_ROW else 256)
     yield Pick("reduce_rows_warp")
@@ -81,10 +86,12 @@ def of_rows(reduction: Reduction, n: int, rows: int, facts: Facts, aligned: bool
 def _of_few_rows(reduction: Reduction, row: int, rows: int, facts: Facts) -> Iterator[Pick]:
     """What answers soonest where no row keeps an SM busy, and one or few are all that it has."""
     size, sms = reduction.dtype.size, facts.limits.sm_count
-    if size < WORD and rows <= sms and _FEW_BYTES <= row <= _SHORT_ROW:
-        yield Pick("reduce_rows_broadcast", 256)
     if size == 1 and rows <= sms and _SHORT_ROW < row <= 256 * LOAD:
         yield Pick("reduce_rows_block", 256, LOAD)
+    if size < WORD and rows <= sms and _FEW_BYTES <= row <= 256 * LOAD:
+        yield Pick("reduce_rows_broadcast", 256)
+    if size == 1 and rows <= _ROWS_WAITED_FOR * sms and row <= _LANES:
+        yield Pick("reduce_warp_registers")
     if rows <= _ROWS_WAITED_FOR * sms and row <= _SHORT_ROW:
         yield Pick("reduce_rows_warp", 256, _WARP_LOADS // size)
 

@@ -251,7 +251,11 @@ def test_rows_of_a_load_for_each_lane_are_a_warps_where_they_are_few(registry: R
     [
         (("prod", "int8"), 128, 8, "reduce_rows_broadcast", 256, None),
         (("prod", "int8"), 2**11, 8, "reduce_rows_block", 256, 16),
-        (("argmax", "int8"), 8, 128, "reduce_rows_warp", 256, 32),
+        (("prod", "float16"), 2**11, 8, "reduce_rows_broadcast", 256, None),
+        (("argmax", "int8"), 8, 128, "reduce_warp_registers", 256, 1),
+        (("argmax", "int8"), 33, 128, "reduce_rows_warp", 256, 32),
+        (("prod", "uint32"), 2**12, 2**16, "reduce_rows_block", 256, None),
+        (("prod", "uint32"), 2**12, 2**12, "reduce_rows_warp", 256, None),
         (("prod", "int32"), 64, 2**10, "reduce_rows_warp", 256, 8),
         (("sum", "float32"), 64, 2**14, "reduce_rows_butterfly", None, 16),
         (("mean", "float16"), 64, 2**14, "reduce_rows_butterfly", None, 32),
@@ -271,6 +275,14 @@ def test_few_rows_go_by_what_each_waits_for(
     case = taken(registry, H200_FACTS, n, rows, of=of)
     assert case is not None and case.kernel.entry == name
     assert block in (None, case.block) and items in (None, case.items)
+
+
+def test_eight_bytes_are_handed_over_by_mail_as_long_as_the_l2_holds_them(
+    registry: Registry,
+) -> None:
+    for n, name in ((2**22, "reduce_tiles_mailbox"), (2**24, "reduce_tiles_acq_rel")):
+        case = taken(registry, CARDS["H100"].facts, n, of=("mean", "uint64"))
+        assert case is not None and case.kernel.entry == name
 
 
 def test_long_rows_are_shared_by_blocks_however_few(registry: Registry) -> None:
