@@ -19,7 +19,7 @@ from cudareduce.problem.dtypes import DType
 from cudareduce.problem.operators import Reduction
 from cudareduce.several.collectives import Collective
 from cudareduce.several.elements import UFUNCS, read, share, stored
-from cudareduce.several.exchange import Exchange, source, vector_of
+from cudareduce.several.exchange import FEW, Exchange, edge, source, vector_of
 from cudareduce.several.meet.meeting import Meeting
 from cudareduce.several.meet.patience import patience
 from cudareduce.several.windows import Windows
@@ -73,12 +73,14 @@ class Code:
 
 
 class Peer:
-    """A kernel of ours, launched by all ranks."""
+    """A kernel of ours, launched by all ranks; where it is `tried`, of `edge` elements by few
+    blocks."""
 
     version: str | None = None
 
-    def __init__(self, stage: Stage, kernel: Exchange, program: Program) -> None:
+    def __init__(self, stage: Stage, kernel: Exchange, program: Program, *, tried: bool) -> None:
         self.windows = stage.windows
+        self.edge = edge(kernel, stage.reduction, stage.meeting.size) if tried else 0
         self.name, self.mail = f"peer:{kernel.short}", kernel.mail == "packets"
         self._stage, self._kernel, self._program = stage, kernel, program
 
@@ -97,14 +99,15 @@ class Peer:
         blocks, mail = -(-count // kernel.block), parts.mail
         if kernel.mail == "shares":  # as many blocks send as add
             blocks, mail = 2 * -(-blocks // stage.meeting.size), parts.boxes
-        grid = max(1, min(blocks, kernel.blocks))
+        grid = max(1, min(blocks, FEW if n == self.edge else kernel.blocks))
         places = [parts.input, parts.output, count, parts.flags, mail, call]
         ranks = stage.windows.words(late)
         return stage.backend.launcher(self._program, grid, kernel.block, [ranks, *places])
 
     def run(self, n: int, call: int, late: int) -> None:
         limit_s = _CALL_S if self._stage.backend.timed() else _EMULATED_S
-        with patience(f"{self.name} of {n} elements", limit_s, _BY_WAIT):
+        what = f"{self.name} of {n} elements"
+        with patience(what, limit_s, _BY_WAIT, KernelFault.exit_code):
             self.enqueue(n, call, late)()
             self._stage.backend.synchronize()
         look_for_those_who_gave_up(self._stage)
@@ -155,7 +158,8 @@ def peer_engines(stage: Stage, kernels: Sequence[Exchange], stumble: int = 0) ->
     ranks = stage.meeting.size
     sources = [source(kernel, stage.reduction, ranks, stumble) for kernel in kernels]
     programs = compiled(stage, sources)
-    return [Peer(stage, *pair) for pair in zip(kernels, programs, strict=True)]
+    pairs = zip(kernels, programs, strict=True)
+    return [Peer(stage, *pair, tried=stumble > 0) for pair in pairs]
 
 
 def compiled(stage: Stage, sources: Sequence[Source]) -> list[Program]:

@@ -49,19 +49,21 @@ class Finding:
     version: str | None = None
 
 
-def sizes(vector: int, ranks: int, most: list[int]) -> list[int]:
-    """Where shares and packs end, up to the largest that is asked for, and those."""
+def sizes(vector: int, ranks: int, most: list[int], edge: int = 0) -> list[int]:
+    """Where shares and packs end, up to the largest that is asked for or the `edge`, and those."""
     edges = {1, vector - 1, vector, vector + 1, vector * ranks - 1, vector * ranks,
-             vector * ranks + 1, 1000, 4099}  # fmt: skip
-    return sorted({n for n in edges if 0 < n <= max(most)} | set(most))
+             vector * ranks + 1, 1000, 4099, edge}  # fmt: skip
+    return sorted({n for n in edges if 0 < n <= max(*most, edge)} | set(most))
 
 
-def examine(stage: Stage, engine: Engine, asked: list[int], calls: Iterator[int]) -> Finding:
-    """Run an engine at all sizes that it takes, and judge all its answers. All ranks do so
-    together, and find the same. Raises RankLost."""
+def examine(
+    stage: Stage, engine: Engine, asked: list[int], calls: Iterator[int], edge: int = 0
+) -> Finding:
+    """Run an engine at all sizes that it takes, its `edge` among them, and judge all its answers.
+    All ranks do so together, and find the same. Raises RankLost."""
     stage = replace(stage, windows=engine.windows)
     made, library = 0, engine.version
-    for n in sizes(vector_of(stage.reduction), stage.meeting.size, asked):
+    for n in sizes(vector_of(stage.reduction), stage.meeting.size, asked, edge):
         if engine.why_not(n):
             continue
         wrong = None
@@ -85,8 +87,9 @@ def _wrong(stage: Stage, engine: Engine, n: int, turn: int, number: int) -> str 
     if stage.meeting.rank == late:
         time.sleep(LATE_S)
     # what becomes of NaN in a minimum is each library's own, and no fault
-    nan = turn == CALLS - 1 and not (engine.version and reduction.op.name in ("min", "max"))
-    inputs = [_given(reduction, rank, turn, n, nan and rank == late) for rank in range(ranks)]
+    nan = turn % 2 and not (engine.version and reduction.op.name in ("min", "max"))
+    whose = number // 2 % ranks if nan else None  # each rank's in turn
+    inputs = [_given(reduction, rank, turn, n, rank == whose) for rank in range(ranks)]
     try:
         answer = _answer(stage, engine, inputs[stage.meeting.rank], number, late)
     except KernelFault as fault:

@@ -31,6 +31,9 @@ PACK_BYTES = 16
 MOST_MAIL = 2**18
 #: Blocks of a launch at most: all of them must be under way, on any GPU and on the emulator.
 MOST_AT_ONCE = 128
+#: Blocks of a launch that is to show what becomes of a block with several tiles: who sends and who
+#: adds.
+FEW = 2
 #: What a kernel sends to the mail of other ranks: values with the number of their call, or, to
 #: boxes for whole arrays, what the others' shares need.
 Mail = Literal["packets", "shares"]
@@ -146,6 +149,14 @@ def of_collective(exchanges: Mapping[str, Exchange], collective: Collective) -> 
 def vector_of(reduction: Reduction) -> int:
     """Elements of a pack."""
     return PACK_BYTES // reduction.dtype.size
+
+
+def edge(kernel: Exchange, reduction: Reduction, ranks: int) -> int:
+    """Elements of which each of FEW blocks has several tiles, as `ranks.cuh` has them, and the last
+    is not whole; none of what sends packets, which may have a thread for each."""
+    tiles = 0 if kernel.mail == "packets" else 4
+    loads = 8 // ranks or 1
+    return tiles * loads * kernel.block * vector_of(reduction) + 3 * (tiles > 0)
 
 
 def boxes_bytes(ranks: int, array_bytes: int) -> int:

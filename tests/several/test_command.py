@@ -91,17 +91,24 @@ def test_each_wrong_one_is_told(collective: Ranks, tmp_path: Path, name: Collect
 
 
 @pytest.mark.long
-def test_a_maximum_that_drops_nan(collective: Ranks, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("first", "greater"), [("LOWEST", "{} > sum.at[e]"), ("{}", "!(sum.at[e] > {})")]
+)
+def test_a_maximum_that_drops_nan(
+    collective: Ranks, tmp_path: Path, first: str, greater: str
+) -> None:
+    """Whoever's it is, or any but the last rank's."""
+    zero, theirs = (f"ranks.at<Pack>({rank}, in)[p].at[e]" for rank in "0r")
     text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
     text = text.replace("all_reduce_one_shot", "all_reduce_greater").replace(
         "fold_tiles(ranks, in, 0, packs, [&](size_t p, Pack sum) {",
-        """fold_tiles(ranks, in, 0, packs, [&](size_t p, Pack sum) {
-        for (unsigned e = 0; e < VECTOR; e++) {
-            sum.at[e] = LOWEST;
+        f"""fold_tiles(ranks, in, 0, packs, [&](size_t p, Pack sum) {{
+        for (unsigned e = 0; e < VECTOR; e++) {{
+            sum.at[e] = {first.format(zero)};
             for (unsigned r = 0; r < RANKS; r++)
-                if (ranks.at<Pack>(r, in)[p].at[e] > sum.at[e])
-                    sum.at[e] = ranks.at<Pack>(r, in)[p].at[e];
-        }""",
+                if ({greater.format(theirs)})
+                    sum.at[e] = {theirs};
+        }}""",
     )
     (tmp_path / "all_reduce_greater.cu").write_text(text)
     code, out, err = collective("all-reduce", "--kernels", tmp_path, "--engine", "peer:greater",
@@ -109,6 +116,21 @@ def test_a_maximum_that_drops_nan(collective: Ranks, tmp_path: Path) -> None:
     assert code == 3, out + err
     assert "not nan" in out
     assert collective("all-reduce", "--kernels", tmp_path / "none")[0] == 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("    ranks.meet(flags, 2 * call);", "    if (blockIdx.x == 0) ranks.meet(flags, 2 * call);"),
+     ("in, 0, packs,", "in, 0, min(packs, size_t(gridDim.x * TILE)),")],
+    ids=["only_block_0_waits", "a_tile_a_block"],
+)  # fmt: skip
+def test_blocks_have_tiles_however_few_elements_there_are(
+    collective: Ranks, tmp_path: Path, old: str, new: str
+) -> None:
+    code, out, err = collective(*edited(tmp_path, old, new)[:-1], 8)
+    assert code == 3, out + err
+    assert "n = 32771" in out
 
 
 @pytest.mark.long
@@ -343,5 +365,5 @@ def test_a_kernel_that_never_ends_is_told(collective: Ranks, tmp_path: Path) -> 
     (tmp_path / "all_reduce_spins.cu").write_text(text)
     code, _, err = collective("all-reduce", "--kernels", tmp_path, "--ranks", 2, "--n", 100,
                               "--engine", "peer:spins")  # fmt: skip
-    assert code == 6, err
+    assert code == 3, err
     assert "peer:spins of " in err and "has not ended within 60 s: a kernel waits for" in err

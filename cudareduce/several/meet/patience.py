@@ -21,16 +21,19 @@ _LIBRARY = "see what else runs on these GPUs, and what NCCL_DEBUG=INFO tells"
 
 
 @contextmanager
-def patience(what: str, limit_s: float = LIMIT_S, next_step: str = _LIBRARY) -> Iterator[None]:
-    """End this process, and say so, where what is inside takes longer: other ranks are told by the
-    meeting."""
+def patience(
+    what: str, limit_s: float = LIMIT_S, next_step: str = _LIBRARY,
+    code: int = EnvironmentProblem.exit_code,
+) -> Iterator[None]:  # fmt: skip
+    """End this process with a code, and say so, where what is inside takes longer: other ranks are
+    told by the meeting."""
 
     def end() -> None:
         print(
             f"cudareduce: {what} {GAVE_UP} {limit_s:g} s: {next_step}",
             file=sys.stderr, flush=True,
         )  # fmt: skip
-        os._exit(EnvironmentProblem.exit_code)
+        os._exit(code)
 
     timer = Timer(limit_s, end)
     timer.daemon = True

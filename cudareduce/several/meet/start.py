@@ -59,8 +59,11 @@ def start(
 
 def worst_of_ranks(codes: Sequence[int]) -> int:
     """The exit code of ranks that ended with these. One that no rank ends with by itself, as that
-    of a signal, or Python's own, is a rank that is lost."""
+    of a signal, or Python's own, is a rank that is lost; who has lost one whose kernel does not end
+    has lost it to that."""
     ended = next((code for code in codes if code == _INTERNAL or code > 128), None)
+    if {3, 6} <= set(codes) <= set(_OWN_CODES):
+        return 3
     return ended or worst_exit_code({code if code in _OWN_CODES else 6 for code in codes})
 
 
