@@ -27,9 +27,6 @@ TIMED_BACKENDS: tuple[BackendName, ...] = ("cuda",)
 
 Launch = Callable[[], None]
 
-#: What nvcc compiles kernels with, for a GPU that runs them and for the gate that has none.
-NVCC_FLAGS = ("-std=c++17", "-O3")
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -52,13 +49,6 @@ class Buffer(Protocol):
 
 #: What a kernel is given: memory, a 64-bit size, or a structure of such words.
 Argument = Buffer | int | tuple[int, ...]
-
-
-def words_of(argument: Argument) -> tuple[int, ...]:
-    """The words of 64 bits that an argument is made of."""
-    if isinstance(argument, tuple):
-        return argument
-    return (argument if isinstance(argument, int) else argument.address,)
 
 
 class Program(Protocol):
@@ -158,9 +148,8 @@ class Backend(Protocol):
         self, program: Program, grid: int, block: int, args: Sequence[Argument],
         dynamic_shared: int = 0,
     ) -> Launch:  # fmt: skip
-        """A ready launch of `grid` blocks of `block` threads with `dynamic_shared` bytes a block;
-        integers are passed as 64-bit sizes, tuples as structures of them. May raise KernelFault
-        when run, and TooManyBlocks at once."""
+        """A ready launch of `grid` blocks of `block` threads with `dynamic_shared` bytes a block.
+        May raise KernelFault when run, and TooManyBlocks at once."""
 
     def ways(self, repeats: int, *, quick: bool) -> Iterator[str]:
         """Ways to run the same launches again, each in force until the next is taken: `repeats` of

@@ -6,11 +6,13 @@ import re
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 
 from cudareduce.bench.session import Session
 from cudareduce.bench.tries import budget
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Condition
+from cudareduce.library.mapped import maps_in
 from cudareduce.verify.shapes import size_net
 from cudareduce.verify.verdict import HAZARD, Verdict
 
@@ -20,6 +22,8 @@ _LADDER = tuple(2**k - less for k in range(1, 19) for less in (0, 1))
 #: No number in a kernel's text beyond is worth the while.
 _MOST = 2**22
 _WARP = 32
+#: So many of the maps that a text may be meant for are tried with its numbers.
+_MAPS = 4
 #: So many seconds it is looked for how far all kernels of a run go.
 _REACH_S = 25.0
 #: The size in a verdict's words.
@@ -48,6 +52,7 @@ def _told(session: Session, case: Case, verdict: Verdict) -> Verdict:
     if reach is None and case.kernel.whole_tiles and "block" in (case.kernel.guessed or ()):
         reach = _reach(session, replace(case, block=_WARP), verdict)
         reach = reach and f"{reach}, in a block of {_WARP}"
+    reach = reach or _of_a_map(session, case)
     return replace(verdict, reason=f"{reach}; {verdict.reason}") if reach else verdict
 
 
@@ -74,6 +79,23 @@ def _reach(session: Session, case: Case, verdict: Verdict) -> str | None:
     most = (below + beyond) * step
     wrong = _SIZE.search(verdict.reason)
     return None if wrong and int(wrong[1]) <= most else f"right up to n = {most}"
+
+
+def _of_a_map(session: Session, case: Case) -> str | None:
+    """What a case is right for that makes something of its elements, and takes as many as its text
+    says; None if it does not."""
+    kernel = case.kernel
+    if "map" not in (kernel.guessed or ()) or case.reduction.map:
+        return None
+    likely = dict.fromkeys((*kernel.other_maps, *maps_in(kernel.text, 1)))
+    sizes = [n for n in kernel.constants if 1 < n <= _MOST and n % _WARP == 0]
+    for mapped, n in product([*likely][:_MAPS], sizes):
+        reduction = replace(case.reduction, map=mapped)
+        other = replace(case, kernel=replace(kernel, map=mapped), reduction=reduction)
+        if _is_right(session, other, n):
+            words = f"--map '{mapped.expression}' --sizes-only --n {n}"
+            return f"right of {mapped.expression} for n = {n} alone, which {words} says"
+    return None
 
 
 def _is_right(session: Session, case: Case, n: int) -> bool:

@@ -55,9 +55,13 @@ class Settings:
         shares: dict[Reduction, list[Choice]] = {reduction: [] for reduction in self.reductions}
         for choice in choices:
             kernel, mine = choice.kernel, tuple(_of(choice, r) for r in self.reductions)
-            if kernel.foreign and all(kernel.why_not(reduction) for reduction in mine):
+            own = kernel.launched_with
+            unlike = own is not None and all(own != reduction.dtype.name for reduction in mine)
+            if kernel.foreign and (unlike or all(kernel.why_not(r) for r in mine)):
                 others = (_of(choice, reduction) for reduction in self.instead)
-                mine = tuple(r for r in others if kernel.why_not(r) is None)[:1] or mine
+                fitting = [r for r in others if kernel.why_not(r) is None]
+                fitting.sort(key=lambda r: r.dtype.name != own)
+                mine = tuple(fitting[:1]) or mine
             for reduction in mine:
                 shares.setdefault(reduction, []).append(choice)
         return {reduction: some for reduction, some in shares.items() if some}

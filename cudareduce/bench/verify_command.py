@@ -39,7 +39,7 @@ from cudareduce.results.store import run_texts
 from cudareduce.verify.job import both
 from cudareduce.verify.sanitize import find_sanitizer, sanitized
 from cudareduce.verify.shapes import edges
-from cudareduce.verify.verdict import Verdict
+from cudareduce.verify.verdict import Verdict, if_launched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +129,8 @@ def _answers(
             prepared, shapes, verdicts | unbuilt, nets=nets, skip_others=not settings.sizes
         )
         verdicts, interrupted = dict(found.verdicts), found.interrupted
+        if not settings.sizes:
+            verdicts = {case: if_launched(verdict) for case, verdict in verdicts.items()}
         if request.sanitize and not interrupted:
             verdicts |= _sanitized(session, prepared, verdicts)
     except KeyboardInterrupt:

@@ -6,10 +6,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudareduce.backend import NVCC_FLAGS, Source
+from cudareduce.backend import Source
 from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.machine.host import installed
-from cudareduce.problem.standard import in_standard
+from cudareduce.problem.standard import NVCC_FLAGS, in_standard
 from cudareduce.temporary import temporary_folder
 
 

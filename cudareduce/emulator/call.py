@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
+from cudareduce.backend import Argument
 from cudareduce.emulator.program import CpuProgram
 from cudareduce.emulator.runtime import Request
 from cudareduce.emulator.toolchain import resolve_locations
@@ -12,13 +13,12 @@ from cudareduce.errors import KernelFault
 
 
 class Call:
-    """A launch of `grid` blocks of `block` threads with these arguments, each by its
-    words; `keeps` are buffers that it must not outlive. Raises KernelFault if the kernel takes
-    another number."""
+    """A launch of `grid` blocks of `block` threads with these arguments, whose buffers it
+    keeps. Raises KernelFault if the kernel takes another number."""
 
     def __init__(
-        self, program: CpuProgram, grid: int, block: int, arguments: Sequence[tuple[int, ...]],
-        dynamic_shared: int, *, keeps: object,
+        self, program: CpuProgram, grid: int, block: int, arguments: Sequence[Argument],
+        dynamic_shared: int,
     ) -> None:  # fmt: skip
         expected = program.descriptor.parameters
         if len(arguments) != expected:
@@ -26,8 +26,8 @@ class Call:
         self._variants = (program, *program.others)
         refusals = [variant.refusal(block, dynamic_shared) for variant in self._variants]
         self._refusal = next(filter(None, refusals), None)
-        self._slots = [(ctypes.c_uint64 * len(words))(*words) for words in arguments]
-        self._keeps = keeps
+        self._slots = [(ctypes.c_uint64 * len(words))(*words) for words in map(_words, arguments)]
+        self._keeps = tuple(arguments)
         self.request = Request(
             arguments=(ctypes.c_void_p * len(self._slots))(*map(ctypes.addressof, self._slots)),
             grid=(grid, 1, 1),
@@ -47,3 +47,10 @@ class Call:
             raise KernelFault(
                 f"{entry}: {'; '.join(dict.fromkeys(resolve_locations(text).splitlines()))}"
             )
+
+
+def _words(argument: Argument) -> tuple[int, ...]:
+    """The words of 64 bits that an argument is made of."""
+    if isinstance(argument, tuple):
+        return argument
+    return (argument if isinstance(argument, int) else argument.address,)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from cudareduce.backend import BackendName, Source, Traits, words_of
+from cudareduce.backend import BackendName, Source, Traits
 from cudareduce.budget import Deadline
 from cudareduce.emulator.call import Call
 from cudareduce.emulator.compiler import OutOfTime
@@ -239,8 +239,7 @@ class CpuBackend:
     def _call(
         self, program: Program, grid: int, block: int, args: Sequence[Argument], shared: int
     ) -> Call:
-        words = [words_of(arg) for arg in args]
-        call = Call(cast(CpuProgram, program), grid, block, words, shared, keeps=tuple(args))
+        call = Call(cast(CpuProgram, program), grid, block, args, shared)
         call.request.watched, call.request.counted = self._hazards, self._counts
         call.request.os_threads = self._os_threads
         return call

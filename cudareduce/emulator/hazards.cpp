@@ -3,9 +3,11 @@
 // The hooks in hazard_hooks.cpp say what the kernel accesses, the runtime what it waits for, and
 // hazard_order.h what orders two accesses.
 //
-// Two atomic operations never conflict. Nor does a plain read with others' atomic operations if the
-// same thread goes on to a compare-and-swap there, which finds out if the value has changed. That
-// shows later only, so such a finding waits until the end of the block. Nor do two stores of one
+// Two atomic operations never conflict. Nor does a plain read with others' atomic operations if a
+// thread goes on from there to one on the same place: a compare-and-swap finds out if the value has
+// changed, and who need not even try, as its value is no maximum, is shown older values as well, and
+// so found out by its answer. That shows later only, so such a finding waits until the end of the
+// launch. Nor do two stores of one
 // value: of those of a warp to one place CUDA performs one, whichever it is, and so it does not matter
 // which of others comes last. That shows when the store is done, at the thread's next step. The
 // findings hardly depend on the schedule, since it is the missing order that is found and not its
@@ -17,6 +19,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,7 +33,7 @@ namespace cudaemu {
 namespace hazards {
 namespace {
 
-// A finding about a read that may yet turn out to be the start of a compare-and-swap, or one look of
+// A finding about a read that may yet turn out to be the start of an atomic operation, or one look of
 // many at what another thread is to change.
 struct Pending {
   Access reader;
@@ -74,6 +77,7 @@ struct Checker {
   const char *library_base = nullptr;
   WatchedBlock *block = nullptr;
   std::vector<Pending> pending;
+  std::set<uint32_t> starts;  // from where a thread has read what it then changes by an atomic operation
   std::vector<Overwrite> overwrites;  // of the store that is made now
   uint64_t looks = 0;  // since a value has changed
   const void *input = nullptr;  // what the first argument points to
@@ -137,14 +141,14 @@ void stored() {
   checker.overwrites.clear();
 }
 
-// What this thread has read here was the start of a compare-and-swap.
-void drop_pending(const char *address, Access by) {
-  const auto dropped =
-      std::remove_if(checker.pending.begin(), checker.pending.end(), [&](const Pending &finding) {
-        return finding.address == address && finding.reader.thread() == by.thread() &&
-               finding.reader.block() == by.block();
-      });
-  checker.pending.erase(dropped, checker.pending.end());
+// What this thread has read here was the start of an atomic operation.
+void note_starts(const char *address, Access by) {
+  for (const Pending &finding : checker.pending) {
+    if (finding.address == address && finding.reader.thread() == by.thread() &&
+        finding.reader.block() == by.block()) {
+      checker.starts.insert(finding.reader.counter());
+    }
+  }
 }
 
 bool is_own(Access access, const Attempt &now) {
@@ -221,8 +225,11 @@ void check_cell(Cell &cell, const Attempt &now, std::string_view place) {
     remember(now, now.manner.strong ? cell.strong_read : cell.read);
   } else if (now.manner.strong) {
     for (Latest *read : {&cell.read, &cell.strong_read}) {
-      if (kind == Kind::Atomic && is_own(read->one, now)) read->one = {};
-      if (kind == Kind::Atomic && is_own(read->other, now)) read->other = {};
+      for (Access *access : {&read->one, &read->other}) {
+        if (kind != Kind::Atomic || !is_own(*access, now)) continue;
+        checker.starts.insert(access->counter());
+        *access = {};
+      }
     }
     remember(now, cell.strong_write);
   } else {
@@ -296,10 +303,9 @@ void access_memory(const void *pointer, size_t bytes, Manner manner, const void 
   const Me me = {this_thread->rank};
   const uint32_t counter = counter_of(return_address);
   const uint64_t now = timeline.now();
-  bool older = false;
-  if (manner.strong && manner.kind == Kind::Read) {
-    older = values.show_older(address, bytes, space, me, counter, timeline);
-    timeline.load(me, address, space, older);
+  if (manner.kind == Kind::Read && (manner.strong || checker.starts.count(counter))) {
+    const bool older = values.show_older(address, bytes, space, me, counter, timeline);
+    if (manner.strong) timeline.load(me, address, space, older);
   }
   const Access access(now, timeline.block(), me.thread, manner, counter);
   check_cells(*shadow, bytes, {manner, address, space, me, access});
@@ -327,6 +333,7 @@ void launch_begins(const Launch &launch, const Segments &segments) {
   checker.library = library.dli_fname;
   checker.library_base = static_cast<const char *>(library.dli_fbase);
   checker.looks = 0;
+  checker.starts.clear();
   const bool has_input = launch.entry->parameters != 0;
   checker.input = has_input ? *static_cast<void **>(launch.arguments[0]) : nullptr;
   checker.readers = 0;
@@ -343,7 +350,8 @@ void launch_ends() {
   for (const Pending &finding : checker.pending) {
     const bool polled =
         finding.polls && values.was_polled(finding.address, finding.space, finding.reader);
-    if (!polled) diagnose_line(finding.key, finding.line);
+    const bool starts = checker.starts.count(finding.reader.counter()) != 0;
+    if (!polled && !starts) diagnose_line(finding.key, finding.line);
   }
   checker.pending.clear();
 }
@@ -388,7 +396,7 @@ void atomic_accessed(const void *pointer, size_t bytes, Scope scope, const void 
   const Manner manner = {Kind::Atomic, true, scope == Scope::Block, true};
   const Access access(timeline.now(), timeline.block(), me.thread, manner,
                       counter_of(return_address));
-  drop_pending(address, access);
+  note_starts(address, access);
   timeline.atomic(me, address, space, scope);
   if (shadow != nullptr) check_cells(*shadow, bytes, {manner, address, space, me, access});
   values.changes(address, bytes, space, access);

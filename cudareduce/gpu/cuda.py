@@ -29,14 +29,13 @@ from cudareduce.backend import (
     Source,
     TimedBackend,
     Traits,
-    words_of,
 )
 from cudareduce.budget import Deadline
 from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault, OutOfMemory
 from cudareduce.gpu import bindings, driver
 from cudareduce.gpu.facts import device_info
 from cudareduce.gpu.guards import BAND, SET_BITS, GuardedBuffer, damage, guarded
-from cudareduce.gpu.launches import launcher
+from cudareduce.gpu.launches import address_of, launcher
 from cudareduce.gpu.modules import CudaProgram, Modules
 from cudareduce.gpu.nvml import NvmlMonitor
 from cudareduce.gpu.pinned import PinnedMemory
@@ -214,7 +213,7 @@ class CudaBackend:
         dynamic_shared: int = 0,
     ) -> Launch:  # fmt: skip
         assert isinstance(program, CudaProgram)
-        words = [words_of(arg) for arg in args]
+        words = [arg if isinstance(arg, tuple) else (address_of(arg),) for arg in args]
         if program.cooperative:
             return program.cooperative.launcher(
                 grid, block, words, dynamic_shared, self.stream_handle, self.limits().sm_count

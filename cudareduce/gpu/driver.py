@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import warnings
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -30,9 +31,11 @@ def load() -> Any:
 
 
 def compiler() -> Any:
-    """PyCUDA's compiler module; `load` comes first and says what is missing."""
+    """PyCUDA's compiler module, which does not tell what nvcc only warns of; `load` comes first and
+    says what is missing."""
     import pycuda.compiler
 
+    warnings.filterwarnings("ignore", "The CUDA compiler succeeded, but said", UserWarning)
     return pycuda.compiler
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from cudareduce.backend import Launch
+from cudareduce.backend import Buffer, Launch
 from cudareduce.errors import KernelFault
 
 #: Bytes of dynamic shared memory that a block has without asking.
@@ -36,6 +36,11 @@ def launcher(
             raise _refusal(f"to launch a grid of {grid} x {block} threads", error) from None
 
     return checked
+
+
+def address_of(argument: Buffer | int) -> int:
+    """A size as it is, and of memory where it begins."""
+    return argument if isinstance(argument, int) else argument.address
 
 
 def _refusal(what: str, error: Exception) -> KernelFault:

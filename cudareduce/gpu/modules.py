@@ -14,13 +14,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from cudareduce.backend import NVCC_FLAGS, Program, Source
+from cudareduce.backend import Program, Source
 from cudareduce.budget import Deadline
 from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.gpu import driver
 from cudareduce.gpu.cooperative import CooperativeFunction, waits_for_grid
 from cudareduce.machine.host import installed
-from cudareduce.problem.standard import in_standard
+from cudareduce.problem.standard import NVCC_FLAGS, in_standard
 from cudareduce.temporary import temporary_folder
 
 

@@ -17,7 +17,7 @@ from cudareduce.library.declared import spelled_out, type_aliases
 from cudareduce.library.device_part import Unit
 from cudareduce.library.host_code import HostCode, of_kernel
 from cudareduce.library.outside import outside
-from cudareduce.library.own_launch import own_template
+from cudareduce.library.own_values import own_template
 from cudareduce.library.scopes import Constants
 from cudareduce.library.syntax import Function
 

@@ -21,7 +21,10 @@ _EXTREMES = {
     "min": re.compile(r"(?:(?<![a-z])(?:min|smallest)|(?<![Aa]rg)(?:Min|Smallest))(?!us|max|Max)"),
 }
 #: The same of what they call.
-_CALLED = {"max": re.compile("max", re.IGNORECASE), "min": re.compile("min(?!us)", re.IGNORECASE)}
+_CALLED = {
+    "max": re.compile("max|largest|greatest", re.IGNORECASE),
+    "min": re.compile("min(?!us)|smallest|least", re.IGNORECASE),
+}
 #: What finds the place of an extreme, or holds one, as people call it.
 _PLACES = re.compile(
     r"arg_?(?:max|min)|(?:max|min)\w*?(?:idx|ind|pos|loc)|(?:idx|ind(?:ex)?|pos)\w*(?:max|min)"
@@ -66,6 +69,8 @@ def ops_in(code: str) -> tuple[str, ...]:
         if node.type == "call_expression":
             called = text(node.children[0])
             found |= {op for op, word in _CALLED.items() if word.search(called)}
+        elif node.type == "conditional_expression" and _chooses(node):
+            found |= {"max", "min"}
         elif left is None or right is None or len(node.children) < 2:
             continue
         elif node.children[1].type in _COMPARES and "subscript_expression" in (
@@ -78,6 +83,16 @@ def ops_in(code: str) -> tuple[str, ...]:
         elif node.children[1].type in ("/", "/=") and _names(right):
             found |= {"mean"}
     return tuple(op for op in ("max", "min", "mean", "prod") if op in found)
+
+
+def _chooses(node: Node) -> bool:
+    """Whether it is one of two values, by how they compare."""
+    condition, *values = map(node.child_by_field_name, ("condition", "consequence", "alternative"))
+    compared = inner(condition) if condition else node
+    sides = [compared.child_by_field_name(side) for side in ("left", "right")]
+    return operator(compared) in _COMPARES and {text(inner(v)) for v in values if v} == {
+        text(inner(side)) for side in sides if side
+    }
 
 
 def bits_in(code: str) -> str:

@@ -73,6 +73,11 @@ def _dtype(does: str, element: str) -> str:
     )
 
 
+def known_element(kind: str) -> str | None:
+    """Which of our types it is that a file calls so; None if none."""
+    return _ELEMENTS.get(kind)
+
+
 def bytes_of(kind: str, template: Sequence[str]) -> int | None:
     """Bytes of a value of this type, at most where it is one of the names in `template`; None if
     it is not known."""

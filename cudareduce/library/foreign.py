@@ -33,7 +33,8 @@ from cudareduce.library.in_place import overwrites
 from cudareduce.library.kernel import Adopt, Kernel
 from cudareduce.library.launch_guess import Launch, launch_of
 from cudareduce.library.outside import places_in
-from cudareduce.library.own_launch import launched_again, own_template, own_values
+from cudareduce.library.own_launch import launched_again
+from cudareduce.library.own_values import own_element, own_numbers, with_functor
 from cudareduce.library.parameters import read_parameter
 from cudareduce.library.room import Room
 from cudareduce.library.siblings import read_file
@@ -227,9 +228,8 @@ def _adopted(
 ) -> tuple[Kernel, str]:  # fmt: skip
     """A kernel and what was assumed about it; kernels `later` go on with what it leaves."""
     path, launches = unit.path, of_kernel(host, function, given)
-    names = [read_parameter(text).name for text in function.parameters]
-    known = own_values(launches, names) | own_template(launches, function)
-    call = called(path, function, given, known, says.arguments, unit.helpers)
+    helpers = with_functor(unit.helpers, launches)
+    call = called(path, function, given, own_numbers(launches, function), says.arguments, helpers)
     name, ops, finds = function.name, ops_named(function, call.chosen), places_named(function, call)
     dtypes, partials, mapped = computes(path, function, call, says, finds=bool(finds))
     own_maps = () if finds else maps_formed(function, call, unit.formulas, dtypes, partials)
@@ -255,8 +255,8 @@ def _adopted(
         exactly=launch.exactly, turns=launch.turns,
         other_blocks=launch.other_blocks, other_items=launch.other_items,
         dtypes=dtypes, ops=finds or ops, symbol=entry,
-        partials=partials or "of its elements",
-        dynamic_shared=launch.shared,
+        launched_with=own_element(launches, function, call.read.type),
+        partials=partials or "of its elements", dynamic_shared=launch.shared,
         rooms=(*call.rooms, *([Room(call.write.name, 4, "grid")] if finds and call.rows else ())),
         whole_tiles=launch.whole_tiles or not call.counted,
         asks=_asks(call, launch),

@@ -18,10 +18,12 @@ _SUMS = re.compile(r"sum|add|plus", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Helpers:
-    """What of a file a kernel combines with: the type of its `functor`, the values of its
-    enumerations that stand for them (`enums`), and its functions that are `atomic`, by name."""
+    """What of a file a kernel combines with: the type of its `functor`, all of those that it has by
+    their names, the values of its enumerations that stand for them (`enums`), and its functions
+    that are `atomic`, by name."""
 
     functor: str = ""
+    functors: Mapping[str, str] = field(default_factory=dict)
     enums: Mapping[str, str] = field(default_factory=dict)
     atomic: frozenset[str] = frozenset()
 
@@ -29,7 +31,8 @@ class Helpers:
 def helpers_in(pieces: Iterable[Piece]) -> Helpers:
     """What a file has of these."""
     found = list(pieces)
-    return Helpers(functor_in(found), enumerators_in(found), _atomic_in(found))
+    functors = functors_in(found)
+    return Helpers(functor_of(functors), functors, enumerators_in(found), _atomic_in(found))
 
 
 def _atomic_in(pieces: Iterable[Piece]) -> frozenset[str]:
@@ -41,10 +44,15 @@ def _atomic_in(pieces: Iterable[Piece]) -> frozenset[str]:
     )  # fmt: skip
 
 
-def functor_in(pieces: Iterable[Piece]) -> str:
-    """What a file has that acts as an operator, of several that which adds, with the element's type
-    where it is a template; empty if nobody can tell which."""
-    found = {name: own for piece in pieces if (own := _acting(piece)) for name in piece.defines}
+def functors_in(pieces: Iterable[Piece]) -> dict[str, str]:
+    """What a file has that acts as an operator, by name, with the element's type where it is a
+    template."""
+    return {name: own for piece in pieces if (own := _acting(piece)) for name in piece.defines}
+
+
+def functor_of(found: Mapping[str, str]) -> str:
+    """The one that is taken where no launch says: of several that which adds; empty if nobody can
+    tell which."""
     sums = [own for name, own in found.items() if _SUMS.search(name)]
     several = sums or list(found.values())
     return several[0] if sums or len(several) == 1 else ""

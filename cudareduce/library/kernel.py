@@ -78,6 +78,7 @@ class Kernel:
     asks: Condition = ANY_INPUT  # of its input, beyond what its header or its parameters say
     constants: tuple[int, ...] = ()  # of a file without a header: whole numbers in its text
     partials: str | None = None  # a file without a header: their type, or "of its elements"
+    launched_with: str | None = None  # likewise: the type of elements in its own launches
     other_blocks: tuple[int, ...] = ()  # that it may be meant for, where nobody says one
     other_items: tuple[int, ...] = ()  # likewise
     other_maps: tuple[Map, ...] = ()  # likewise

@@ -24,8 +24,8 @@ from cudareduce.library.own_launch import (
     grows_with,
     own_block,
     own_launch,
-    own_template,
 )
+from cudareduce.library.own_values import own_template
 from cudareduce.library.syntax import Function
 
 #: Blocks that share the input: their number multiplies or divides something. One that is only
@@ -35,6 +35,8 @@ _BLOCK, _LARGEST, _WARP = 256, 1024, 32
 #: Elements a thread of most kernels that take several.
 _ITEMS = (1, 2, 4)
 _MOST_LINES = 4
+#: What an array is of, behind what says where it lies.
+_ARRAY_OF = re.compile(r"\s*(?:volatile\s+)?(\w+(?:\s+\w+)*?)\s+\w+\s*\[\s*\]")
 #: What is told of a launch, in this order.
 _TOLD = ("block", "items", "grid", "shared")
 
@@ -173,10 +175,9 @@ def launch_of(
     own = said_by_file(
         unit, host, function, call, later, given=given, block=says.block, widest=max(sizes)
     )
-    unsized = EXTERN_SHARED.search(device)
     rows = replace(own, grid=None) if call.rows else own  # however many blocks the file has
     found = guessed_launch(
-        says.launch, rows, looks_of(function, call), sizes if unsized else (),
+        says.launch, rows, looks_of(function, call), _in_shared(device, sizes),
         constants(unit, function.name),
     )  # fmt: skip
     if call.rows == "warp_per_row" and found.width not in (None, 32):
@@ -187,6 +188,17 @@ def launch_of(
     if call.turns and says.grid is None:
         found = _in_turns(found, own, of_kernel(host, function, given), call)
     return _with_room(found, unit, call) if places_in(call.outside) else found
+
+
+def _in_shared(device: str, sizes: Sequence[int]) -> Sequence[int]:
+    """Bytes of what lies in the memory that a launch gives its size, one of these or what its
+    declaration says, where that is more; none where no text asks for any."""
+    unsized = EXTERN_SHARED.search(device)
+    if not unsized:
+        return ()
+    kind = _ARRAY_OF.match(device, unsized.end())
+    declared = bytes_of(kind[1], ()) or 0 if kind else 0
+    return (declared,) if declared > max(sizes) else sizes
 
 
 def _in_turns(found: Launch, own: Said, calls: Sequence[HostCall], call: Call) -> Launch:

@@ -9,7 +9,7 @@ place.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -64,32 +64,6 @@ class Said:
     width: int | None = None
     floors: bool = False
     most: int | None = None
-
-
-def own_template(calls: Sequence[HostCall], function: Function) -> dict[str, int]:
-    """The values that all launches of a kernel give its template parameters, by their names."""
-    return _agreeing(
-        calls, [zip(function.template_names, call.template, strict=False) for call in calls]
-    )
-
-
-def own_values(calls: Sequence[HostCall], names: Sequence[str]) -> dict[str, int]:
-    """The numbers that all launches of a kernel give its parameters of these names."""
-    return _agreeing(calls, [zip(names, call.arguments, strict=False) for call in calls])
-
-
-def _agreeing(
-    calls: Sequence[HostCall], given: Sequence[Iterable[tuple[str, Node]]]
-) -> dict[str, int]:
-    """What of that which calls give by name is a number, and the same in all of them."""
-    found = [
-        {name: v for name, node in some if (v := number_at(call.scope, node)) is not None}
-        for call, some in zip(calls, given, strict=True)
-    ]  # fmt: skip
-    return {
-        name: value for name, value in (found[0] if found else {}).items()
-        if all(other.get(name) == value for other in found)
-    }  # fmt: skip
 
 
 def grows_with(calls: Sequence[HostCall], place: int) -> bool:

@@ -8,6 +8,8 @@ from functools import lru_cache
 
 from cudareduce.problem.parsing import parsed, without_comments
 
+#: What nvcc compiles kernels with, for a GPU that runs them and for the gate that has none.
+NVCC_FLAGS = ("-std=c++17", "-O3")
 #: What texts in C++20 have, and no others: concepts, and functions whose parameters are `auto`,
 #: which of the older standard only lambdas may be.
 _NEWER = re.compile(

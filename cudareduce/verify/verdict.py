@@ -83,6 +83,14 @@ def not_decided(n: int) -> Verdict:
     return skipped("unfit", f"n = {n}: {UNDECIDED}; choose a smaller n")
 
 
+def if_launched(verdict: Verdict) -> Verdict:
+    """A verdict, unless nothing but no elements was tried, which is no reason to call it right."""
+    if verdict.outcome != "pass" or verdict.effort.launches:
+        return verdict
+    why = "takes none of the sizes that are tried: --n says one that it takes, with --sizes-only"
+    return skipped("unfit", why)
+
+
 def unbuilt(error: BuildError) -> Verdict:
     """The verdict on a case for which there is no program."""
     if isinstance(error, NotEmulated):

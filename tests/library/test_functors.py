@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from cudareduce.library.functors import enumerators_in, functor_in, helpers_in
+from cudareduce.library.functors import enumerators_in, helpers_in
 from cudareduce.library.syntax import pieces
 
 ACTS = "{ __device__ float operator()(float a, float b) const { return a; } }"
 
 
 def found(source: str) -> str:
-    return functor_in(pieces(source.encode()))
+    return helpers_in(pieces(source.encode())).functor
 
 
 def test_the_one_that_adds_is_taken() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.backend import NVCC_FLAGS
 from cudareduce.errors import UsageError
 from cudareduce.library.registry import load_registry
 from cudareduce.machine.host import installed
 from cudareduce.problem.operators import reduction_of
+from cudareduce.problem.standard import NVCC_FLAGS
 from cudareduce.several.collectives import COLLECTIVES
 from cudareduce.several.exchange import Exchange, load_exchanges, source
 
