@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -38,6 +38,8 @@ FEW = 2
 #: boxes for whole arrays, what the others' shares need.
 Mail = Literal["packets", "shares"]
 MAILS: tuple[Mail, ...] = get_args(Mail)
+#: What of a kernel its header does not say.
+_OF_FILE = ("id", "path", "text")
 #: The name of what picks among kernels of ours.
 AUTO = "auto"
 #: How long a rank waits on the device, in clocks of an SM, or ns of the emulator.
@@ -110,10 +112,14 @@ def _load(path: Path) -> Exchange:
     header = find_header(path, text)
     if header is None or text[: text.index(OPENS)].strip():
         raise UsageError(f"{path}: a kernel of several GPUs begins with a header, {OPENS}")
-    try:
-        found = Exchange(path.stem, path, text, **header.values)
-    except TypeError as error:
-        raise UsageError(f"{path}: {str(error).partition('() ')[2]} in the header") from None
+    known = {f.name: f.default is MISSING for f in fields(Exchange) if f.name not in _OF_FILE}
+    for key in header.values:
+        if key not in known:
+            raise UsageError(f"{path}: {key}: no word of such a header: {', '.join(known)}")
+    for key, needed in known.items():
+        if needed and key not in header.values:
+            raise UsageError(f"{path}: the header does not say {key}")
+    found = Exchange(path.stem, path, text, **header.values)
     for key, value in header.values.items():
         problem = _problem(key, value)
         if problem:

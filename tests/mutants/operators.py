@@ -27,7 +27,7 @@ _SWAP = ("shared[tid], shared[tid + stride]", "shared[tid + stride], shared[tid]
 #: On types of either size and kind: what an operator's text tells apart.
 _DTYPES = ("float32", "float64", "int32", "int64")
 #: Texts that other operators than that of their name use.
-_USED_BY = {"compare_and_swap": "prod"}
+_USED_BY = {"struct_shuffles": "argmax"} | {op.needs: name for name, op in OPERATORS.items()}
 
 
 def operators() -> dict[str, str]:
@@ -75,6 +75,8 @@ def _verdict(judge: Judge, name: str, text: str, queue: Sequence[Job]) -> Verdic
             if verdict.outcome != "pass":
                 return verdict
     except EOFError:
+        child.join()
+        assert child.exitcode != 1, "an error of Python's, which kills no mutant"
         return Verdict("fail", "its process has ended")
     finally:
         child.kill()
@@ -86,7 +88,9 @@ def _serve(pipe: Connection, name: str, text: str, queue: Sequence[Job]) -> None
     """The child: the verdict of each job, where an operator has another text."""
     read = prelude._read
     inputs = Inputs()
-    with patch.object(prelude, "_read", lambda wanted: text if wanted == name else read(wanted)):
+    with patch.object(
+        prelude, "_read", lambda wanted, folder: text if wanted == name else read(wanted, folder)
+    ):
         for job in queue:
             with open_backend(job.spec, catch_faults=True) as backend:
                 pipe.send(verify_job(job, backend, inputs))

@@ -61,8 +61,8 @@ def test_nvcc_takes_them(kernel: Exchange, tmp_path: Path) -> None:
     [
         ("int x;", "begins with a header"),
         ("/*+++\ntitle = \n+++*/", "not valid TOML"),
-        ('/*+++\ntitle = "x"\n+++*/', "missing"),
-        ('/*+++\nname = "x"\n+++*/', "unexpected keyword argument 'name'"),
+        ('/*+++\ntitle = "x"\n+++*/', "the header does not say change"),
+        ('/*+++\nname = "x"\n+++*/', "name: no word of such a header: title, change"),
         ('/*+++\ntitle = "x"\nchange = "x"\nexpect = "x"\ncollective = "all"\nblock = 64\n+++*/',
          "collective: one of all-reduce, reduce-scatter, reduce"),
     ],
