@@ -44,10 +44,17 @@ struct Pending {
   std::string line;
 };
 
+// Where a thread has read something last, by place in the kernel's library.
+struct Look {
+  const char *address = nullptr;
+  uint32_t counter = 0;
+};
+
 }  // namespace
 
 struct WatchedBlock {
   BlockOrder order;
+  Look looks[MAX_THREADS][2];  // the last two of each thread
   std::vector<Shadow> shared;  // static, and dynamic if there is any
   bool has_read = false;       // some of the input
 };
@@ -141,13 +148,10 @@ void stored() {
   checker.overwrites.clear();
 }
 
-// What this thread has read here was the start of an atomic operation.
-void note_starts(const char *address, Access by) {
-  for (const Pending &finding : checker.pending) {
-    if (finding.address == address && finding.reader.thread() == by.thread() &&
-        finding.reader.block() == by.block()) {
-      checker.starts.insert(finding.reader.counter());
-    }
+// What this thread has just read here was the start of an atomic operation.
+void note_starts(const char *address, unsigned thread) {
+  for (const Look &look : checker.block->looks[thread]) {
+    if (look.address == address) checker.starts.insert(look.counter);
   }
 }
 
@@ -225,11 +229,8 @@ void check_cell(Cell &cell, const Attempt &now, std::string_view place) {
     remember(now, now.manner.strong ? cell.strong_read : cell.read);
   } else if (now.manner.strong) {
     for (Latest *read : {&cell.read, &cell.strong_read}) {
-      for (Access *access : {&read->one, &read->other}) {
-        if (kind != Kind::Atomic || !is_own(*access, now)) continue;
-        checker.starts.insert(access->counter());
-        *access = {};
-      }
+      if (kind == Kind::Atomic && is_own(read->one, now)) read->one = {};
+      if (kind == Kind::Atomic && is_own(read->other, now)) read->other = {};
     }
     remember(now, cell.strong_write);
   } else {
@@ -306,6 +307,11 @@ void access_memory(const void *pointer, size_t bytes, Manner manner, const void 
   if (manner.kind == Kind::Read && (manner.strong || checker.starts.count(counter))) {
     const bool older = values.show_older(address, bytes, space, me, counter, timeline);
     if (manner.strong) timeline.load(me, address, space, older);
+  }
+  if (manner.kind == Kind::Read) {
+    Look (&looks)[2] = checker.block->looks[me.thread];
+    looks[1] = looks[0];
+    looks[0] = {address, counter};
   }
   const Access access(now, timeline.block(), me.thread, manner, counter);
   check_cells(*shadow, bytes, {manner, address, space, me, access});
@@ -396,7 +402,7 @@ void atomic_accessed(const void *pointer, size_t bytes, Scope scope, const void 
   const Manner manner = {Kind::Atomic, true, scope == Scope::Block, true};
   const Access access(timeline.now(), timeline.block(), me.thread, manner,
                       counter_of(return_address));
-  note_starts(address, access);
+  note_starts(address, me.thread);
   timeline.atomic(me, address, space, scope);
   if (shadow != nullptr) check_cells(*shadow, bytes, {manner, address, space, me, access});
   values.changes(address, bytes, space, access);
