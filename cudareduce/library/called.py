@@ -210,6 +210,11 @@ def _gets(
         memory = what in ("in", "in2", "out", "out2") or what.startswith(("zeroed:", "scratch:"))
         if memory and not (p.points or p.refers):
             raise UsageError(f"{shown}: {p.name} is no pointer, so it cannot get {what}")
+    if not any(p.points or p.refers for p in parameters):
+        raise UsageError(
+            f"{shown}: none of its parameters is a pointer, and what a structure holds is not "
+            "understood: let it take pointers, or give the file a header"
+        )
     unknown = [p for p in parameters if p.name not in gets]
     if unknown:
         names = [p.name or "a parameter without a name" for p in unknown]
