@@ -16,7 +16,7 @@ from cudareduce.library.combined import bits_in, ops_in
 from cudareduce.library.combining import goes_on
 from cudareduce.library.foreign import finish_once
 from cudareduce.library.kernel import Kernel
-from cudareduce.library.mapped import maps_in
+from cudareduce.library.mapped import likely_maps
 from cudareduce.library.registry import Choice
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
@@ -161,8 +161,8 @@ def _others(session: Session, choice: Choice) -> Iterator[Choice]:
     kernel, said = choice.kernel, any(reduction.map for reduction in session.settings.reductions)
     open_ = kernel.guessed or ()
     two = kernel.map.inputs if kernel.map else 1
-    likely = (*kernel.other_maps, *maps_in(kernel.text, two))
-    maps = list(dict.fromkeys(likely)) if "map" in open_ and not said else []
+    likely = likely_maps(kernel.other_maps, kernel.text, two)
+    maps = likely if "map" in open_ and not said else []
     ops = ops_in(kernel.text) if len(kernel.ops) > 1 else ()
     kernels = [kernel, *(replace(kernel, ops=(op,)) for op in ops)]
     once = finish_once(kernel)  # launched again on its partials it would map them, too

@@ -12,7 +12,7 @@ from cudareduce.bench.session import Session
 from cudareduce.bench.tries import budget
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Condition
-from cudareduce.library.mapped import maps_in
+from cudareduce.library.mapped import likely_maps
 from cudareduce.verify.shapes import size_net
 from cudareduce.verify.verdict import HAZARD, Verdict
 
@@ -87,9 +87,9 @@ def _of_a_map(session: Session, case: Case) -> str | None:
     kernel = case.kernel
     if "map" not in (kernel.guessed or ()) or case.reduction.map:
         return None
-    likely = dict.fromkeys((*kernel.other_maps, *maps_in(kernel.text, 1)))
+    likely = likely_maps(kernel.other_maps, kernel.text)
     sizes = [n for n in kernel.constants if 1 < n <= _MOST and n % _WARP == 0]
-    for mapped, n in product([*likely][:_MAPS], sizes):
+    for mapped, n in product(likely[:_MAPS], sizes):
         reduction = replace(case.reduction, map=mapped)
         other = replace(case, kernel=replace(kernel, map=mapped), reduction=reduction)
         if _is_right(session, other, n):

@@ -7,11 +7,10 @@
 // thread goes on from there to one on the same place: a compare-and-swap finds out if the value has
 // changed, and who need not even try, as its value is no maximum, is shown older values as well, and
 // so found out by its answer. That shows later only, so such a finding waits until the end of the
-// launch. Nor do two stores of one
-// value: of those of a warp to one place CUDA performs one, whichever it is, and so it does not matter
-// which of others comes last. That shows when the store is done, at the thread's next step. The
-// findings hardly depend on the schedule, since it is the missing order that is found and not its
-// effect.
+// launch. Nor do two stores of one value: of those of a warp to one place CUDA performs one, whichever
+// it is, and so it does not matter which of others comes last. That shows when the store is done, at
+// the thread's next step. The findings hardly depend on the schedule, since it is the
+// missing order that is found and not its effect.
 #include "hazards.h"
 
 #include <dlfcn.h>

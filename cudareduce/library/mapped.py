@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tree_sitter import Node
 
 from cudareduce.errors import UsageError
@@ -44,6 +46,11 @@ def maps_in(code: str, inputs: int = 1) -> list[Map]:
     )
     found = [Map(square, inputs)] if squares or called & _POWERS else []
     return [*found, Map(magnitude, inputs)] if called & _MAGNITUDES else found
+
+
+def likely_maps(own: Iterable[Map], code: str, inputs: int = 1) -> list[Map]:
+    """What a kernel may make of elements, each once: what it forms, then what its text may mean."""
+    return list(dict.fromkeys((*own, *maps_in(code, inputs))))
 
 
 def _factors(node: Node) -> list[Node]:
