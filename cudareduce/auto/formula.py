@@ -25,6 +25,13 @@ _ALONE = ((128, 32), (256, LOADS), (512, LOADS), (1024, LOADS))
 #: And of elements less than a word with their places: 4.5 us at 2^12 bfloat16 on an H100 with all
 #: threads at work, 8.2 where a thread takes twice as many, 4.9 by several blocks.
 _ALONE_OF_PLACES = ((128, 32), (256, 32))
+#: From so many times the L2 on a ring is ahead of folding them by 16: 49.7 us for a product of 2^27
+#: uint8, which takes 50.3; 28.7 and 28.0 at 2^26. A maximum is by four at a time: 12.5 and 13.1 at
+#: 2^24, 94 and 115 at 2^28 (H100).
+_RING_OF_BYTES = 2
+#: Bytes of a chunk. Of whole numbers of eight bytes two each are ahead: a maximum of 2^20 int64
+#: takes 8.15 us, by a count 8.28, by mail 8.43; of float64 8.44, 8.38, 8.40 (H100).
+_CHUNK = 2**16
 #: SMs come in pairs that share a way to memory, so equal shares go slower once some have a partner
 #: at work: tiles of so many threads and bytes a thread have 94.6 % on 64 of an H200's SMs, 89.4 on
 #: 80. From this share of the pairs on they are ahead of a ring: 93.8 and 88.7 % on 56.
@@ -51,7 +58,8 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
     do; then what disturbs many blocks least, and of a very large input chunks as they lie, or bulk
     copies. Bytes are added four at a time."""
     size = reduction.dtype.size
-    ring = size == 4 and (facts.info.cc or "").startswith(RING)
+    rings = (facts.info.cc or "").startswith(RING)
+    ring = rings and size == WORD
     nbytes = n * size
     for block, thread in _alone(reduction):
         if nbytes <= block * thread:
@@ -74,20 +82,42 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
             break
     if reduction.op.indexed:
         yield Pick("reduce_arg_one_word")
+        if size == TWO_WORDS:
+            yield _of_pairs(nbytes, facts)
         yield Pick("reduce_tiles_arg")
     if size == 1:
         yield Pick("reduce_dp4a_one_word")
         yield Pick("reduce_tiles_dp4a")
-    if nbytes >= facts.large and facts.deals:
+        if rings and (reduction.op.needs == "extremes" or nbytes >= _RING_OF_BYTES * facts.l2):
+            yield Pick("reduce_tiles_ring", 512, LOADS)
+        yield Pick("reduce_tiles_mailbox", 512, LOAD)
+    if _dealt(reduction, nbytes, facts):
         yield Pick("reduce_chunks")
     if nbytes >= facts.large and ring:
         yield Pick("reduce_tiles_ring")
     yield Pick("reduce_tiles_one_word")
     yield Pick("reduce_tiles_self_reset")
-    # 15.7 us, a count 16.4: 2^24 float16; 16.9 and 17.5: a mean of 2^22 uint64 (H100)
-    if nbytes < (facts.large if size <= WORD else facts.l2):
+    if nbytes < _mailed(reduction, facts):
         yield Pick("reduce_tiles_mailbox")
     yield Pick("reduce_tiles_acq_rel")
+
+
+def _dealt(reduction: Reduction, nbytes: int, facts: Facts) -> bool:
+    """Whether chunks are ahead: of a very large input, and of whole numbers of eight bytes while no
+    SM has more than two."""
+    whole = reduction.dtype.size == TWO_WORDS and reduction.dtype.kind != "float"
+    few = whole and nbytes <= 2 * _CHUNK * facts.limits.sm_count
+    return facts.deals and (few or nbytes >= facts.large)
+
+
+def _mailed(reduction: Reduction, facts: Facts) -> int:
+    """Below how many bytes mail is ahead of a count once SMs have several tiles each: 15.7 us at
+    2^24 float16, a count 16.4. Two words of mail are polled for twice: 48.7 at 2^24 of a maximum of
+    int64, a count 48.1, unless elements take as long to convert: 16.9 and 17.4 for a mean of 2^22
+    (H100)."""
+    if reduction.acc.size <= WORD or reduction.dtype.size < WORD:
+        return facts.large
+    return facts.l2 if reduction.acc != reduction.dtype else 0
 
 
 def _of_pairs(nbytes: int, facts: Facts) -> Pick:
