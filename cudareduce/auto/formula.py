@@ -29,8 +29,9 @@ _ALONE_OF_PLACES = ((128, 32), (256, 32))
 #: uint8, which takes 50.3; 28.7 and 28.0 at 2^26. A maximum is by four at a time: 12.5 and 13.1 at
 #: 2^24, 94 and 115 at 2^28 (H100).
 _RING_OF_BYTES = 2
-#: Bytes of a chunk. Of whole numbers of eight bytes two each are ahead: a maximum of 2^20 int64
-#: takes 8.15 us, by a count 8.28, by mail 8.43; of float64 8.44, 8.38, 8.40 (H100).
+#: Bytes of a chunk. While no SM has more than two they are ahead of tiles for whole numbers of
+#: eight bytes that do not meet in one word: a maximum of 2^20 int64 takes 8.15 us, by a count 8.28,
+#: by mail 8.43; of float64 8.44, 8.38, 8.40 (H100).
 _CHUNK = 2**16
 #: SMs come in pairs that share a way to memory, so equal shares go slower once some have a partner
 #: at work: tiles of so many threads and bytes a thread have 94.6 % on 64 of an H200's SMs, 89.4 on
@@ -91,23 +92,18 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
         if rings and (reduction.op.needs == "extremes" or nbytes >= _RING_OF_BYTES * facts.l2):
             yield Pick("reduce_tiles_ring", 512, LOADS)
         yield Pick("reduce_tiles_mailbox", 512, LOAD)
-    if _dealt(reduction, nbytes, facts):
+    if nbytes >= facts.large and facts.deals:
         yield Pick("reduce_chunks")
     if nbytes >= facts.large and ring:
         yield Pick("reduce_tiles_ring")
     yield Pick("reduce_tiles_one_word")
     yield Pick("reduce_tiles_self_reset")
+    whole = size == TWO_WORDS and reduction.dtype.kind != "float"
+    if whole and facts.deals and nbytes <= 2 * _CHUNK * facts.limits.sm_count:
+        yield Pick("reduce_chunks")
     if nbytes < _mailed(reduction, facts):
         yield Pick("reduce_tiles_mailbox")
     yield Pick("reduce_tiles_acq_rel")
-
-
-def _dealt(reduction: Reduction, nbytes: int, facts: Facts) -> bool:
-    """Whether chunks are ahead: of a very large input, and of whole numbers of eight bytes while no
-    SM has more than two."""
-    whole = reduction.dtype.size == TWO_WORDS and reduction.dtype.kind != "float"
-    few = whole and nbytes <= 2 * _CHUNK * facts.limits.sm_count
-    return facts.deals and (few or nbytes >= facts.large)
 
 
 def _mailed(reduction: Reduction, facts: Facts) -> int:

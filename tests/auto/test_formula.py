@@ -213,6 +213,28 @@ def test_with_little_bandwidth_for_each_sm_chunks_are_dealt_out(registry: Regist
         assert fast.kernel.entry == ("reduce_tiles_ring" if rows == 1 else "reduce_rows_block")
 
 
+@pytest.mark.parametrize(
+    ("op", "dtype", "n", "rows", "kernel", "grid"),
+    [("sum", "float32", 2**22, 64, "reduce_rows_split", "cover"),
+     ("argmax", "int64", 2**21, 64, "reduce_rows_split", "cover"),
+     ("argmin", "float32", 2**22, 64, "reduce_rows_split", "fill_by_row"),
+     ("prod", "uint8", 2**24, 1, "reduce_tiles_mailbox", "fill"),
+     ("prod", "uint8", 2**27, 1, "reduce_tiles_ring", "per_sm"),
+     ("min", "int8", 2**24, 1, "reduce_tiles_ring", "per_sm"),
+     ("max", "int64", 2**20, 1, "reduce_chunks", "cover"),
+     ("sum", "int64", 2**20, 1, "reduce_tiles_self_reset", "fill"),
+     ("max", "float64", 2**20, 1, "reduce_tiles_acq_rel", "fill"),
+     ("mean", "int64", 2**22, 1, "reduce_tiles_mailbox", "fill"),
+     ("mean", "int32", 2**24, 1, "reduce_tiles_acq_rel", "fill")],
+)  # fmt: skip
+def test_on_an_h100_it_takes_what_was_fastest_there(
+    registry: Registry, op: str, dtype: str, n: int, rows: int, kernel: str, grid: str
+) -> None:
+    case = taken(registry, CARDS["H100"].facts, n, rows, of=(op, dtype))
+    assert case is not None
+    assert (case.kernel.entry, case.kernel.grid) == (kernel, grid)
+
+
 def test_what_a_machine_lacks_is_not_taken(registry: Registry) -> None:
     lacking = Facts(DEFAULT_LIMITS, H200, ("tma",))
     case = taken(registry, lacking, 2**30)

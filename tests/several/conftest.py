@@ -21,7 +21,8 @@ def home(cache: Path, tmp_path: Path) -> dict[str, str]:
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / "cudareduce").symlink_to(cache)
-    return os.environ | {"XDG_CACHE_HOME": str(shared), "COLUMNS": "80", "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return os.environ | {"XDG_CACHE_HOME": str(shared), "COLUMNS": "80", "PYTHONPATH": path}
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,19 +18,13 @@ from cudareduce.results.store import load
 from cudareduce.several.links import command
 from cudareduce.several.links.trial import measured
 from cudareduce.several.meet import ranks
-from tests.conftest import ROOT
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 
 Ranks = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def links(cache: Path, tmp_path: Path) -> Ranks:
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    (shared / "cudareduce").symlink_to(cache)
-    home = os.environ | {"XDG_CACHE_HOME": str(shared), "COLUMNS": "80", "PYTHONPATH": str(ROOT)}
-
+def links(home: dict[str, str]) -> Ranks:
     def call(*arguments: object) -> tuple[int, str, str]:
         done = subprocess.run(
             [sys.executable, "-m", "cudareduce", "links", *map(str, arguments)],
