@@ -22,7 +22,7 @@ from cudareduce.several.elements import UFUNCS, read, share, stored
 from cudareduce.several.exchange import FEW, Exchange, edge, source, vector_of
 from cudareduce.several.meet.meeting import Meeting
 from cudareduce.several.meet.patience import patience
-from cudareduce.several.windows import Windows
+from cudareduce.several.windows import Windows, flags_bytes
 
 #: The longest that a call takes on GPUs, a thousand times over, and on the emulator, in s.
 _CALL_S, _EMULATED_S = 10.0, 60.0
@@ -73,16 +73,20 @@ class Code:
 
 
 class Peer:
-    """A kernel of ours, launched by all ranks; where it is `tried`, of `edge` elements by few
+    """A kernel of ours, launched by all ranks, with the flags of the window's engine `number`, so
+    that its barriers may count as they like; where it is `tried`, of `edge` elements by few
     blocks."""
 
     version: str | None = None
 
-    def __init__(self, stage: Stage, kernel: Exchange, program: Program, *, tried: bool) -> None:
+    def __init__(
+        self, stage: Stage, kernel: Exchange, program: Program, number: int, *, tried: bool
+    ) -> None:
         self.windows = stage.windows
         self.edge = edge(kernel, stage.reduction, stage.meeting.size) if tried else 0
         self.name, self.mail = f"peer:{kernel.short}", kernel.mail == "packets"
         self._stage, self._kernel, self._program = stage, kernel, program
+        self._flags = stage.windows.layout.flags + number * flags_bytes(stage.meeting.size)
 
     def why_not(self, n: int) -> None:
         """It takes any."""
@@ -100,7 +104,7 @@ class Peer:
         if kernel.mail == "shares":  # as many blocks send as add
             blocks, mail = 2 * -(-blocks // stage.meeting.size), parts.boxes
         grid = max(1, min(blocks, FEW if n == self.edge else kernel.blocks))
-        places = [parts.input, parts.output, count, parts.flags, mail, call]
+        places = [parts.input, parts.output, count, self._flags, mail, call]
         ranks = stage.windows.words(late)
         return stage.backend.launcher(self._program, grid, kernel.block, [ranks, *places])
 
@@ -159,7 +163,7 @@ def peer_engines(stage: Stage, kernels: Sequence[Exchange], stumble: int = 0) ->
     sources = [source(kernel, stage.reduction, ranks, stumble) for kernel in kernels]
     programs = compiled(stage, sources)
     pairs = zip(kernels, programs, strict=True)
-    return [Peer(stage, *pair, tried=stumble > 0) for pair in pairs]
+    return [Peer(stage, *pair, number, tried=stumble > 0) for number, pair in enumerate(pairs)]
 
 
 def compiled(stage: Stage, sources: Sequence[Source]) -> list[Program]:

@@ -28,9 +28,9 @@ from cudareduce.several.engines import Engine, Stage
 from cudareduce.several.exchange import PACK_BYTES, vector_of
 from cudareduce.several.windows import GUARD_BYTES, Part
 
-#: Calls with inputs that change, and with one that does not; how late a rank is, in s, on the host,
-#: and in a kernel's clocks, or the emulator's ns.
-CALLS, REPEATS = 6, 10
+#: Ranks that come late at least, of fewer some again; calls with one input; how late a rank is, in
+#: s, on the host, and in a kernel's clocks, or the emulator's ns.
+_MOST_LATE, REPEATS = 3, 10
 LATE_S, STUMBLE = 2e-3, 2_000_000
 
 
@@ -47,6 +47,18 @@ class Finding:
     distinct: int | None
     calls: int
     version: str | None = None
+
+
+def turns(ranks: int) -> int:
+    """How many calls with inputs that change: each rank is late in two."""
+    return 2 * max(_MOST_LATE, ranks)
+
+
+def late_in(turn: int, ranks: int) -> int:
+    """The rank that is late in a call: the same in two that follow one another. If whoever went
+    ahead in the first were late in the second, it would not write its input while another still
+    reads the last one."""
+    return turn // 2 % ranks
 
 
 def sizes(vector: int, ranks: int, most: list[int], edge: int = 0) -> list[int]:
@@ -67,7 +79,7 @@ def examine(
         if engine.why_not(n):
             continue
         wrong = None
-        for turn in range(CALLS):
+        for turn in range(turns(stage.meeting.size)):
             made += 1  # all calls, as others wait for this rank in each
             found = _wrong(stage, engine, n, turn, next(calls))
             wrong = wrong or found
@@ -83,7 +95,7 @@ def examine(
 def _wrong(stage: Stage, engine: Engine, n: int, turn: int, number: int) -> str | None:
     """Why one call is wrong on this rank; None if it is right."""
     reduction, ranks = stage.reduction, stage.meeting.size
-    late = turn % ranks
+    late = late_in(turn, ranks)
     if stage.meeting.rank == late:
         time.sleep(LATE_S)
     # what becomes of NaN in a minimum is each library's own, and no fault
@@ -99,7 +111,7 @@ def _wrong(stage: Stage, engine: Engine, n: int, turn: int, number: int) -> str 
     got = answer[mine]
     off = np.flatnonzero(~((got == right) | ((got != got) & (right != right))))
     if not len(off):
-        return _beside(stage, mine, n)
+        return _spoiled(stage, inputs[stage.meeting.rank]) or _beside(stage, mine, n)
     first = off[0]
     return (
         f"rank {stage.meeting.rank}, n = {n}, call {turn + 1}: element {mine.start + first} is "
@@ -115,6 +127,21 @@ def _given(reduction: Reduction, rank: int, turn: int, n: int, nan: bool) -> Arr
     values = values.astype(np.float64)
     values[n // 2] = np.nan
     return values
+
+
+def _spoiled(stage: Stage, values: Array) -> str | None:
+    """What this rank's input holds that it was not given, if anything; whoever works in place may
+    leave there what it likes."""
+    parts, dtype, n = stage.windows.layout, stage.reduction.dtype, len(values)
+    if parts.input == parts.output:
+        return None
+    given = stage.windows.part(parts.input, n * dtype.size)
+    held = stage.backend.download(given, dtype.storage, n)
+    off = np.flatnonzero(held.view("uint8") != stored(values, dtype).view("uint8"))
+    if not len(off):
+        return None
+    first = off[0] // dtype.size
+    return f"rank {stage.meeting.rank}, n = {n}: it writes to its input, at element {first}"
 
 
 def _beside(stage: Stage, mine: slice, n: int) -> str | None:

@@ -47,7 +47,8 @@ def _take_part(request: StreamsRequest, meeting: Meeting, here: Place) -> int:
     if meeting.rank:
         own = replace(own, machine=replace(machine, quiet=True), outputs=Outputs())
     of_one_mind(meeting, _asked(request))
-    return bench_streams(replace(request.stream, bench=own), Sharers(meeting))
+    code = bench_streams(replace(request.stream, bench=own), Sharers(meeting))
+    return int(meeting.share(code))
 
 
 def _asked(request: StreamsRequest) -> list[Any]:

@@ -158,13 +158,14 @@ def _stage(
 ) -> Iterator[Stage]:
     """Windows for the largest arrays."""
     size = reduction.dtype.size
-    edges = [edge(kernel, reduction, meeting.size) for kernel in (*trial.kernels, *trial.auto)]
+    kernels = (*trial.kernels, *trial.auto)
+    edges = [edge(kernel, reduction, meeting.size) for kernel in kernels]
     nbytes = max(*trial.sizes, *edges, 1) * size
     words = -(-size // 4)
     mail = 2 * meeting.size * min(nbytes, MOST_MAIL) // size * words * 8
-    shares = any(kernel.mail == "shares" for kernel in (*trial.kernels, *trial.auto))
+    shares = any(kernel.mail == "shares" for kernel in kernels)
     boxes = boxes_bytes(meeting.size, nbytes) if shares else 0
-    parts = layout(meeting.size, nbytes, mail, boxes)
+    parts = layout(meeting.size, nbytes, mail, boxes, max(1, len(kernels)))
     made = (
         device_windows(meeting, parts, allocate) if backend.timed()
         else mapped_windows(meeting, parts)

@@ -39,10 +39,18 @@ class Layout:
     nbytes: int
 
 
-def layout(ranks: int, array_bytes: int, mail_bytes: int, boxes_bytes: int = 0) -> Layout:
-    """A window for arrays of so many bytes, and so many of mail and of boxes."""
+def flags_bytes(ranks: int) -> int:
+    """Bytes of one engine's flags: a word for each block of each rank."""
+    return 4 * ranks * MOST_BLOCKS
+
+
+def layout(
+    ranks: int, array_bytes: int, mail_bytes: int, boxes_bytes: int = 0, engines: int = 1
+) -> Layout:
+    """A window for arrays of so many bytes, and so many of mail and of boxes, where so many engines
+    have flags of their own."""
     output = array_bytes + _ALIGNED  # a pack's rest, and the guard
-    flags = 4 * ranks * MOST_BLOCKS
+    flags = engines * flags_bytes(ranks)
     sizes = (_ALIGNED, _ALIGNED, flags, array_bytes, output, mail_bytes, boxes_bytes)
     places, at = [], 0
     for size in sizes:

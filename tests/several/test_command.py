@@ -69,23 +69,53 @@ def test_many_tiles_a_block(collective: Ranks, tmp_path: Path, name: Collective)
     assert out.count(" right ") == len(names) > 1
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("edit", ["no_exit", "block_0", "spoils"])
+def test_two_ranks_are_enough(collective: Ranks, tmp_path: Path, edit: str) -> None:
+    """To tell who writes over what another reads; which is late in two calls that follow."""
+    wrong = tmp_path / "wrong"
+    wrong.mkdir()
+    write(wrong)
+    code, out, err = collective("all-reduce", "--kernels", wrong, "--engine", f"peer:{edit}",
+                                "--n", 1000)  # fmt: skip
+    assert code == 3, out + err
+    assert ("it writes to its input, at element 0" in out) == (edit == "spoils")
+
+
+@pytest.mark.long
+def test_barriers_count_as_they_like(collective: Ranks, tmp_path: Path) -> None:
+    """Numbers of one kernel are nothing to another's flags."""
+    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
+    for name, factor in (("a_quick", 9), ("z_slow", 2)):
+        new = text.replace("all_reduce_one_shot", f"all_reduce_{name}")
+        (tmp_path / f"all_reduce_{name}.cu").write_text(new.replace("2 * call", f"{factor} * call"))
+    code, out, err = collective("all-reduce", "--kernels", tmp_path, "--engine",
+                                "peer:a_quick,peer:z_slow", "--n", 1000)  # fmt: skip
+    assert code == 0, out + err
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("name", ["all-reduce", "reduce-scatter"])
-def test_each_wrong_one_is_told(collective: Ranks, tmp_path: Path, name: Collective) -> None:
+def test_each_wrong_one_is_told(
+    collective: Ranks, tmp_path: Path, name: Collective, size: int
+) -> None:
     """Left out or taken twice, shares that do not meet, barriers and numbers that are missing."""
     wrong = tmp_path / "wrong"
     wrong.mkdir()
     write(wrong)
     known = of_collective(load_exchanges([wrong]), name)
-    engines = [f"peer:{short}" for short, kernel in known.items()
-               if kernel.wrong or kernel.path.parent == wrong]  # fmt: skip
-    code, out, err = collective(name, "--kernels", wrong, "--ranks", 3, "--engine",
+    engines = [
+        f"peer:{short}" for short, kernel in known.items()
+        if (kernel.wrong or kernel.path.parent == wrong) and (size > 2 or short != "own_first")
+    ]  # fmt: skip
+    code, out, err = collective(name, "--kernels", wrong, "--ranks", size, "--engine",
                                 ",".join(engines), "--format", "json")  # fmt: skip
     rows = {row["engine"]: row["reason"] for row in json.loads(out)["records"]}
     assert code == 3, err
     assert rows.keys() == set(engines)
     assert all(rows.values()), rows
-    if name == "all-reduce":
+    if name == "all-reduce" and size > 2:
         assert rows["peer:own_first"] == "ranks have other bits"
         assert "is nan, not" in rows["peer:equal_shares"]
 
@@ -336,6 +366,41 @@ def test_a_rank_that_is_gone_ends_the_run(home: dict[str, str], how: signal.Sign
     assert "rank 2 on " in err
     assert ("has ended" if how == signal.SIGKILL else "has not been heard of") in err
     assert time.monotonic() - began < (10 if how == signal.SIGKILL else 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_rank_that_is_lost_while_a_kernel_waits_for_it(
+    home: dict[str, str], how: signal.Signals
+) -> None:
+    """Whoever is in a kernel hears nothing; that ends as soon as what is heard on the host."""
+    command = [sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--n", "2^20",
+               "--engine", "peer:one_shot,peer:two_shot", "--ranks", "3", "--dtype", "all",
+               "--quiet"]  # fmt: skip
+    with subprocess.Popen(command, env=home, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(6)
+        victim = next(pid for pid in children(process.pid) if rank_of(pid) == "2")
+        os.kill(victim, how)
+        began = time.monotonic()
+        assert process.stderr is not None
+        told = next(line for line in process.stderr if "rank 2 on " in line)
+        assert time.monotonic() - began < 11, told
+        assert process.wait() == 6
+
+
+@pytest.mark.long
+def test_ranks_end_with_who_has_started_them(home: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--n", "2^20",
+               "--dtype", "all"]  # fmt: skip
+    with subprocess.Popen(command, env=home, stderr=subprocess.DEVNULL) as process:
+        time.sleep(4)
+        ranks = children(process.pid)
+        process.kill()
+    assert len(ranks) == 2
+    until = time.monotonic() + 10
+    while any(rank_of(pid) for pid in ranks) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert not any(rank_of(pid) for pid in ranks)
 
 
 def children(pid: int) -> list[int]:

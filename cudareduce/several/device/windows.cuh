@@ -33,12 +33,13 @@ struct Ranks {
             }
     }
 
-    // In a build that looks for races one rank is late here, for any reason that a GPU may have.
+    // In a build that looks for races one rank is late here, for any reason that a GPU may have, and
+    // some of its blocks later than others: one that has ended does not speak for its neighbour.
     __device__ void stumble() const
     {
         if constexpr (STUMBLE > 0)
             if (me == late && threadIdx.x == 0)
-                for (const long long begin = clock64(); clock64() - begin < STUMBLE;) {}
+                for (const long long begin = clock64(); clock64() - begin < STUMBLE * (1 + blockIdx.x % 2);) {}
     }
 
     // A barrier of block b of all ranks, whose threads have all come; what was written before it is read

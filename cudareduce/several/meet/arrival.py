@@ -12,6 +12,7 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,8 @@ def meet(place: Place, where: str) -> Meeting:
             links = _accept(place, server, place.job)
     else:
         links = _by_note(place, Path(where))
-    return Meeting(place.rank, place.size, links)
+    parent = os.getppid() if place.launcher == OWN.name else None
+    return Meeting(place.rank, place.size, links, parent)
 
 
 def _address(where: str) -> tuple[str, int] | None:
@@ -109,7 +111,7 @@ def _accept(place: Place, server: socket.socket, token: str) -> list[Link]:
                 f"{names} of {place.size} did not come within {ARRIVAL_S:.0f} s: see that all were "
                 "started, and what they printed"
             ) from None
-        link = _greeted(connection, token, place.size)
+        link = _greeted(connection, token, place.size, found.values())
         if link is None or link.rank in found:
             connection.close()
         else:
@@ -120,20 +122,34 @@ def _accept(place: Place, server: socket.socket, token: str) -> list[Link]:
     return links
 
 
-def _greeted(connection: socket.socket, token: str, size: int) -> Link | None:
-    """The rank at the other end; None if that is nobody of ours."""
-    with suppress(*_RUBBISH):
+def _greeted(
+    connection: socket.socket, token: str, size: int, others: Iterable[Link]
+) -> Link | None:
+    """The rank at the other end; None if that is nobody of ours. One that was told of more or fewer
+    ranks is a UsageError, which it and the `others` get to know."""
+    try:
         greeting = _line(connection, time.monotonic() + _GREETING_S)
-        rank, host = int(greeting["rank"]), str(greeting["host"])
-        if hmac.compare_digest(str(greeting["token"]).encode(), token.encode()) and 0 < rank < size:
-            return _linked(rank, host, connection)
-    return None
+        rank, host, told = int(greeting["rank"]), str(greeting["host"]), int(greeting["size"])
+        if rank < 1 or not hmac.compare_digest(str(greeting["token"]).encode(), token.encode()):
+            return None
+        link = _linked(rank, host, connection)
+    except _RUBBISH:
+        return None
+    if told == size:
+        return link
+    why = (
+        f"rank {rank} on {host} is one of {told}, and rank 0 one of {size}: start all ranks with "
+        "the same number of them"
+    )
+    for one in (link, *others):
+        one.beat(lost=why)
+    raise UsageError(why)
 
 
 def _dial(place: Place, where: str, address: tuple[str, int] | None) -> Link:
     """A connection to rank 0, as soon as it listens."""
     until = time.monotonic() + ARRIVAL_S
-    greeting = {"rank": place.rank, "host": socket.gethostname()}
+    greeting = {"rank": place.rank, "host": socket.gethostname(), "size": place.size}
     while time.monotonic() < until:
         with suppress(*_RUBBISH):
             if address is None:
@@ -142,7 +158,10 @@ def _dial(place: Place, where: str, address: tuple[str, int] | None) -> Link:
                 note = Note([address[0]], address[1], place.job)
             connection = _connected(note)
             connection.sendall(json.dumps(greeting | {"token": note.token}).encode() + b"\n")
-            return _linked(0, str(_line(connection, until)["host"]), connection)
+            answer = _line(connection, until)
+            if "lost" not in answer:
+                return _linked(0, str(answer["host"]), connection)
+            raise UsageError(answer["lost"])
         time.sleep(0.05)
     raise RankLost(
         f"rank 0 did not appear at {where} within {ARRIVAL_S:.0f} s, or all others did not: see "

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import select
 import socket
+import termios
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +17,10 @@ from cudareduce.errors import EnvironmentProblem
 
 #: How long a rank may be silent, or take nothing, in s.
 SILENCE_S = 8.0
+#: What somebody says at last who is not lost.
+_LEAVES = b'{"leaves": true}'
+#: Bytes of what has come that are looked at before they are taken.
+_LOOKED_AT = 2**16
 #: How long the other end is waited for when a run ends, in s.
 _END_S = 2.0
 
@@ -26,7 +32,8 @@ class RankLost(EnvironmentProblem):
 @dataclass(slots=True)
 class Link:
     """A connection to one rank on a host: when it was last heard of, and what values have come from
-    there that nobody has asked for yet; `ended` is why there will be no more, once that is told."""
+    there that nobody has asked for yet; `ended` is why there will be no more, once that is told,
+    and `left` whether that is in order."""
 
     rank: int
     host: str
@@ -35,7 +42,9 @@ class Link:
     values: list[Any] = field(default_factory=list)
     _sending: Lock = field(default_factory=Lock)
     ended: str = ""
+    left: bool = False
     _rest: list[bytes] = field(default_factory=list)
+    _held: bytes = b""
 
     def send(self, **message: Any) -> None:
         """One line, from whichever thread. Raises RankLost if nobody is there, or takes it."""
@@ -48,12 +57,31 @@ class Link:
         except OSError:
             raise self.lost("has ended") from None
 
-    def beat(self) -> None:
-        """Say that this rank lives, if that takes no waiting: the others have a right to it too."""
+    def beat(self, **message: Any) -> None:
+        """Say that this rank lives, and what else there is to say, if that takes no waiting: the
+        others have a right to it too."""
         if self._sending.locked() or not select.select([], [self.socket], [], 0)[1]:
             return
         with suppress(RankLost):  # whoever waits for that rank finds out
-            self.send()
+            self.send(**message)
+
+    def look(self) -> None:
+        """See whether the other end lives, from another thread than the one that takes what has
+        come, and take nothing. Raises RankLost where it does not."""
+        if select.select([self.socket], [], [], 0)[0]:
+            came = self.socket.recv(_LOOKED_AT, socket.MSG_PEEK)
+            for line in came.split(b"\n"):
+                if line.startswith(b'{"lost"'):
+                    raise RankLost(json.loads(line)["lost"])
+            if self.left or _LEAVES in came:
+                return
+            if not came:
+                raise self.lost("has ended")
+        held = fcntl.ioctl(self.socket, termios.FIONREAD, bytes(4))
+        if held != self._held:
+            self._held, self.heard = held, time.monotonic()
+        if time.monotonic() - self.heard > SILENCE_S:
+            raise self.silent()
 
     def receive(self) -> None:
         """Take what has come. Raises RankLost where that is the end."""
@@ -72,6 +100,7 @@ class Link:
         for message in map(json.loads, lines):
             if "lost" in message:
                 self.ended = message["lost"]
+            self.left = self.left or "leaves" in message
             if "value" in message:
                 self.values.append(message["value"])
 
@@ -79,6 +108,7 @@ class Link:
         """Close it, when the other end has: what that still sends to one that is closed would wipe
         out what it was told last."""
         until = time.monotonic() + _END_S
+        self.beat(leaves=True)
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
             self.socket.settimeout(_END_S)

@@ -1,13 +1,17 @@
 """What ranks say to each other on the host: a star of connections round rank 0.
 
 Each rank says every second that it lives. So one that has ended or stands still is found out within
-`SILENCE_S`, with its number and its host, and rank 0 tells all others: nobody waits for ever.
+`SILENCE_S`, with its number and its host, and rank 0 tells all others: nobody waits for ever, and
+not in a kernel either, which only the end of the process ends.
 """
 
 from __future__ import annotations
 
+import os
 import selectors
+import signal
 import socket
+import sys
 import time
 from contextlib import suppress
 from threading import Event, Thread
@@ -15,17 +19,19 @@ from typing import Any
 
 from cudareduce.several.meet.link import SILENCE_S, Link, RankLost
 
-#: How often a rank says that it lives, in s.
+#: How often a rank says that it lives, in s, and looks whether others do; what is said twice
+#: running ends it.
 BEAT_S = 1.0
 
 
 class Meeting:
     """The connections of one rank: those of rank 0 to all others in order, of others to rank 0.
-    Enter it as a context manager; leaving it ends them."""
+    Enter it as a context manager; leaving it ends them. If the process that started it, its
+    `parent`, is told, it ends with that."""
 
-    def __init__(self, rank: int, size: int, links: list[Link]) -> None:
-        self.rank, self.size, self._links = rank, size, links
-        self._over = Event()
+    def __init__(self, rank: int, size: int, links: list[Link], parent: int | None = None) -> None:
+        self.rank, self.size, self._links, self._parent = rank, size, links, parent
+        self._over, self._listening = Event(), False
         self._beating = Thread(target=self._beat, daemon=True)
         self._beating.start()
 
@@ -55,6 +61,7 @@ class Meeting:
 
     def _next(self) -> list[Any]:
         """One value from each connection."""
+        self._listening = True
         try:
             with selectors.DefaultSelector() as selector:
                 for link in self._links:
@@ -67,6 +74,8 @@ class Meeting:
             if self.rank == 0:
                 self._tell(str(error))
             raise
+        finally:
+            self._listening = False
         return [link.values.pop(0) for link in self._links]
 
     def _find_ended(self) -> None:
@@ -83,9 +92,35 @@ class Meeting:
                 link.send(lost=why)
 
     def _beat(self) -> None:
+        first = None
         while not self._over.wait(BEAT_S):
             for link in self._links:
                 link.beat()
+            why = self._why_to_end()
+            if first and why:
+                self._end(first)  # what is said later may be of those who have ended for it
+            first = why
+
+    def _why_to_end(self) -> str | None:
+        """Why what this rank is at has no sense any more, if it does not find out by itself: it is
+        not listening, but in a kernel or a library, and may wait there for who is lost."""
+        if self._parent not in (None, os.getppid()):
+            os.kill(os.getpid(), signal.SIGTERM)  # in order, if that is to be had
+            return "what started the ranks has ended"
+        try:
+            for link in () if self._listening else self._links:
+                link.look()
+        except (RankLost, OSError) as error:
+            return str(error)
+        return None
+
+    def _end(self, why: str) -> None:
+        """End this process, as soon as the others have had time to look why."""
+        for link in self._links:
+            link.beat(lost=why)
+        print(f"cudareduce: {why}", file=sys.stderr, flush=True)
+        time.sleep(1.1 * BEAT_S)  # the end wipes out what they have not seen
+        os._exit(RankLost.exit_code)
 
     def __enter__(self) -> Meeting:
         return self

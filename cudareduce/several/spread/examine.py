@@ -11,7 +11,7 @@ from cudareduce.errors import KernelFault
 from cudareduce.launch.case import Case
 from cudareduce.several.elements import at_random, read, stored
 from cudareduce.several.engines import Stage, look_for_those_who_gave_up
-from cudareduce.several.examine import CALLS, LATE_S, REPEATS, STUMBLE, Finding
+from cudareduce.several.examine import LATE_S, REPEATS, STUMBLE, Finding, late_in, turns
 from cudareduce.several.libraries.nccl import Communicator
 from cudareduce.several.spread.content import Content, share
 from cudareduce.several.spread.share import Share, cleared, judged, on_share
@@ -49,26 +49,26 @@ def examined(
 
 def _examined(stage: Stage, on: Share, way: Way, n: int, made: int) -> Finding:
     cleared(stage)
-    wrong = None
-    for turn in range(CALLS):  # all calls, as others wait for this rank in each
+    wrong, calls = None, turns(stage.meeting.size)
+    for turn in range(calls):  # all calls, as others wait for this rank in each
         found = _wrong(stage, on, way, n, turn)
         wrong = wrong or found
     told = [text for text in stage.meeting.everybody(wrong) if text]
     if told:
         cleared(stage)
-        return Finding(way.name, n, told[0], None, None, made + CALLS, way.version)
+        return Finding(way.name, n, told[0], None, None, made + calls, way.version)
     same, distinct, wrong = _repeated(stage, on, way, n)
-    return Finding(way.name, n, wrong, same, distinct, made + CALLS + REPEATS, way.version)
+    return Finding(way.name, n, wrong, same, distinct, made + calls + REPEATS, way.version)
 
 
 def _wrong(stage: Stage, on: Share, way: Way, n: int, turn: int) -> str | None:
     """Why one call is wrong on this rank; None if it is right."""
     rank, ranks = stage.meeting.rank, stage.meeting.size
-    late = turn % ranks
+    late = late_in(turn, ranks)
     floats = stage.reduction.dtype.kind == "float"
     # of NaN among others each library has its own opinion
     library = way.version is not None and stage.reduction.op.name in ("min", "max")
-    nan_of = late if floats and turn == CALLS - 1 and not library else None
+    nan_of = late if floats and turn == turns(ranks) - 1 and not library else None
     content = Content(stage.reduction, n, ranks, turn, nan_of)
     if rank == late:
         time.sleep(LATE_S)
