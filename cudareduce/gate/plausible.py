@@ -69,10 +69,10 @@ def _sizes(record: Record) -> Iterator[str]:
 
 
 def _speed(record: Record, device: DeviceInfo, cold: bool) -> Iterator[str]:
-    """What no memory of this device can bring."""
-    peak = device.peak_gb_s
-    if not peak:
+    """What no memory of such devices can bring, one for each rank."""
+    if not device.peak_gb_s:
         return
+    peak = device.peak_gb_s * (record.ranks or 1)
     most = peak * (_OVER_PEAK if cold else _CACHED)
     for name, value in (("gb_s", record.gb_s), ("ceiling_gb_s", record.ceiling_gb_s)):
         if value and value > most:

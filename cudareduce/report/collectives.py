@@ -38,7 +38,8 @@ def _problem(r: Record) -> tuple[object, ...]:
 
 
 def _section(run: Run, records: Sequence[Record], *, timed: bool) -> Section:
-    first, largest = records[0], max(r.n for r in records)
+    first = records[0]
+    largest = max([r.n for r in records if r.verdict != "fail"] or [r.n for r in records])
     size = size_text(largest) if timed else f"up to {size_text(largest)}"
     what = f"{first.kernel} of {size} {first.dtype}, {first.op}, {first.ranks} ranks"
     title = f"{what}, {first.timing}, {run.device.name}" if timed else (

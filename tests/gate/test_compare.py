@@ -1096,3 +1096,11 @@ def test_ten_thousand_records_are_soon_compared(
 
 def test_stored_runs_are_what_the_simulation_makes() -> None:
     assert len(load(BEFORE).records) == len(KERNELS) * len(SIZES)
+
+
+def test_several_gpus_have_the_memory_of_each(cudareduce: Call) -> None:
+    """An array over two is read at twice the rate of one."""
+    stored = ROOT / "results" / "nvidia-h100" / "ranks-spread.json"
+    code, _, err = cudareduce("compare", stored, stored)
+    assert code == 2
+    assert "is the very run" in err and "contradicts itself" not in err

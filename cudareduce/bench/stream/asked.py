@@ -52,7 +52,7 @@ def chunks(asked: Streaming, reduction: Reduction, n: int) -> tuple[int, ...]:
     too small to be worth a copy is a UsageError."""
     size = reduction.dtype.size
     if n == 0:
-        raise UsageError("--n 0: there is nothing to stream")
+        raise UsageError("there is nothing to stream: give an element at least, for each GPU one")
     counts = []
     for nbytes in asked.chunk_bytes or (min(CHUNK_BYTES, n * size),):
         shown = memory_text(nbytes)

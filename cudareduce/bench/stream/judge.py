@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from cudareduce.bench.stream.content import Content
 from cudareduce.bench.stream.schedule import Piece
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.problem.inputs import Array
-from cudareduce.verify.verdict import RIGHT, Effort, Verdict, judge, worse
+from cudareduce.problem.reference import Reference
+from cudareduce.verify.verdict import RIGHT, Effort, Verdict, judge, skipped, worse
 
 
 class Judge:
@@ -34,6 +37,9 @@ class Judge:
         """On the answers of all pieces and of the whole: a failure names the first piece that is
         wrong."""
         found = RIGHT
+        if any(map(self._is_beyond, (*self._right, self._right_whole))):
+            acc = self._whole.problem.reduction.acc.name
+            return skipped("unfit", f"its elements leave the range of {acc}: --acc takes another")
         for piece, plan, right in zip(self._pieces, self._plans, self._right, strict=True):
             one = judge(plan, parts[piece.number : piece.number + 1], right, self._pattern)
             if one is not None and one.outcome == "fail":
@@ -42,6 +48,14 @@ class Judge:
         if one is not None:
             found = one
         return self._counted(found)
+
+    def _is_beyond(self, right: Reference) -> bool:
+        """Whether finite elements combine to what its type does not hold, on some way or other."""
+        acc = self._whole.problem.reduction.acc
+        if acc.kind != "float" or right.magnitude is None:
+            return False
+        return bool((np.finfo(acc.storage).max < right.magnitude).any()
+                    and np.isfinite(right.magnitude).all())  # fmt: skip
 
     def _place(self, piece: Piece) -> str:
         if len(self._pieces) == 1:

@@ -95,6 +95,8 @@ def _taken(path: Path, sha: str, content: bytes) -> Taken:
     records = [record for record in run.records if record.time_us is not None]
     if not records:
         raise UsageError(f"{path} holds no times: bench again, with more --max-time")
+    if any(record.ranks for record in records):
+        raise UsageError(f"{path} holds times of several GPUs together, and none of a card's own")
     times = tuple(_timed(record, flush) for record in records)
     if any(type(v) is int and v > _LARGEST for one in times for v in one.what):
         raise UsageError(f"{path} holds a size that no array has; bench again")

@@ -79,6 +79,8 @@ def _by_note(place: Place, path: Path) -> list[Link]:
     own = place.launcher == OWN.name  # all on this host
     with _server(str(path), ("127.0.0.1" if own else "", 0)) as server:
         hosts = ["127.0.0.1"] if own else [socket.gethostname(), socket.getfqdn()]
+        if path.exists() and _note_in(path) is None:
+            raise UsageError(f"--meet {path}: is a file already: name one that is not there")
         note = Note(hosts, server.getsockname()[1], secrets.token_hex(16))
         part = path.with_name(f"{path.name}.{os.getpid()}")
         try:
@@ -94,6 +96,13 @@ def _by_note(place: Place, path: Path) -> list[Link]:
             return _accept(place, server, note.token)
         finally:
             path.unlink(missing_ok=True)
+
+
+def _note_in(path: Path) -> Note | None:
+    """What a file says of where rank 0 listens; None if it is none of ours, or is not there."""
+    with suppress(*_RUBBISH):
+        return Note(*json.loads(path.read_text()))
+    return None
 
 
 def _accept(place: Place, server: socket.socket, token: str) -> list[Link]:
@@ -143,6 +152,7 @@ def _greeted(
     )
     for one in (link, *others):
         one.beat(lost=why)
+        one.end()
     raise UsageError(why)
 
 
@@ -152,15 +162,15 @@ def _dial(place: Place, where: str, address: tuple[str, int] | None) -> Link:
     greeting = {"rank": place.rank, "host": socket.gethostname(), "size": place.size}
     while time.monotonic() < until:
         with suppress(*_RUBBISH):
-            if address is None:
-                note = Note(*json.loads(Path(where).read_text()))
-            else:
-                note = Note([address[0]], address[1], place.job)
+            note = Note([address[0]], address[1], place.job) if address else _note_in(Path(where))
+            if note is None:
+                raise ValueError(where)
             connection = _connected(note)
             connection.sendall(json.dumps(greeting | {"token": note.token}).encode() + b"\n")
             answer = _line(connection, until)
             if "lost" not in answer:
                 return _linked(0, str(answer["host"]), connection)
+            connection.close()
             raise UsageError(answer["lost"])
         time.sleep(0.05)
     raise RankLost(

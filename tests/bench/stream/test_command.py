@@ -94,6 +94,18 @@ def test_what_does_not_go_together(cudareduce: Call, options: tuple[str, ...], s
     assert said in err
 
 
+@pytest.mark.parametrize(("op", "value", "n"), [("sum", 3e38, 5000), ("prod", 3.0, 200)])
+def test_what_leaves_the_range_of_a_type_is_not_judged(
+    cudareduce: Call, tmp_path: Path, op: str, value: float, n: int
+) -> None:
+    file = tmp_path / "x.npy"
+    np.save(file, np.full(n, value, np.float32))
+    code, out, err = cudareduce("verify", V7, "--from", file, "--op", op, *CPU)
+    assert code != 3
+    assert "its elements leave the range of float32: --acc takes another" in out
+    assert "Warning" not in err
+
+
 def test_a_file_is_not_made_longer(cudareduce: Call, numbers: Path) -> None:
     code, _, err = cudareduce("bench", V7, "--from", numbers, "--chunk", "1Gi", *CPU)
     assert code == 2

@@ -17,9 +17,12 @@ import pytest
 from cudareduce.several.fleet import store as stores
 from cudareduce.several.fleet.command import gather
 from cudareduce.several.fleet.store import read
+from tests.conftest import ROOT
 from tests.several.fleet.fleets import result, uuid, write_fleet
 
 Call = Callable[..., tuple[int, str, str]]
+#: What several GPUs took together.
+SEVERAL = sorted((ROOT / "results" / "nvidia-h100").glob("ranks-*.json"))
 #: Twice what 2000 files take (3.7 s, and 0.4 s when they are known), of a core: others may use it.
 MOST_S, MOST_AGAIN_S = 8.0, 1.0
 
@@ -108,6 +111,15 @@ def test_answers_without_times_are_left_out(cudareduce: Call, folder: Path, into
     (folder / "untimed.json").write_text(json.dumps(told))
     err = cudareduce("gather", folder, "--into", into)[2]
     assert "untimed.json holds no times" in err
+
+
+def test_times_of_several_gpus_are_left_out(cudareduce: Call, folder: Path, into: Path) -> None:
+    """A slow one would be told by the name of the first."""
+    put(folder / "good.json")
+    code, out, err = cudareduce("gather", folder, *SEVERAL, "--into", into)
+    assert code == 0, err
+    assert all(f"{path.name} holds times of several GPUs together" in err for path in SEVERAL)
+    assert "1 run taken in" in out + err
 
 
 @pytest.mark.parametrize("content", [None, "[1]"])

@@ -213,6 +213,29 @@ def test_places_that_cannot_be_had(where: str, words: str) -> None:
     assert words in str(caught.value)
 
 
+def test_a_file_of_anything_else_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "thesis.txt"
+    path.write_text("all of it")
+    with pytest.raises(UsageError, match="is a file already"):
+        meet(of(0, 2), str(path))
+    assert path.read_text() == "all of it"
+
+
+def test_ranks_that_were_told_of_other_numbers(tmp_path: Path) -> None:
+    def one(rank: int, size: int) -> str:
+        try:
+            with meet(of(rank, size), str(tmp_path / "m")) as met:
+                met.barrier()
+        except UsageError as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(2) as pool:
+        told = list(pool.map(one, (0, 1), (2, 3)))
+    assert told[0] == told[1]
+    assert "is one of 3, and rank 0 one of 2: start all ranks with the same number" in told[0]
+
+
 def test_a_port_that_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = f"tcp://127.0.0.1:{server.getsockname()[1]}"
