@@ -108,7 +108,9 @@ def _tell_bits(kernel: Kernel, quiet: bool) -> None:
 def _apart(session: Session, choice: Choice, quiet: bool) -> list[Choice]:
     """Of a chain that is a guess, and wrong, its kernels as rows of their own if one is right."""
     kernel = choice.kernel
-    if not kernel.apart or _is_right(session, choice) is not False:
+    if not kernel.apart:
+        return [choice]
+    if not _is_refused(session, choice) and _is_right(session, choice) is not False:
         return [choice]
     parts = [replace(choice, kernel=part) for part in kernel.apart]
     if not any(_may_be_right(session, part) for part in parts):
@@ -119,6 +121,12 @@ def _apart(session: Session, choice: Choice, quiet: bool) -> list[Choice]:
         quiet,
     )
     return parts
+
+
+def _is_refused(session: Session, choice: Choice) -> bool:
+    """Whether it cannot be launched as it is taken for."""
+    reduction = next(iter(session.settings.shares([choice])))
+    return case(session, choice, reduction)[1] is not None
 
 
 def _may_be_right(session: Session, choice: Choice) -> bool:
@@ -170,6 +178,8 @@ def _others(session: Session, choice: Choice) -> Iterator[Choice]:
     yield from (replace(choice, kernel=other) for other in kernels[1:])
     for items in kernel.other_items:
         yield replace(choice, kernel=replace(kernel, items=items))
+    if kernel.dynamic_shared and "shared" in open_:  # two elements a thread, say
+        yield replace(choice, kernel=replace(kernel, dynamic_shared=2 * kernel.dynamic_shared))
     for block in kernel.other_blocks:
         yield from (replace(choice, kernel=_in_block(other, block)) for other in kernels)
 
@@ -196,6 +206,9 @@ def _changed(old: Kernel, new: Kernel) -> str:
         does, options = [*does, f"in blocks of {new.block}"], [*options, "--block"]
     if new.items != old.items:
         does, options = [*does, f"with {new.items} elements a thread"], [*options, "--items"]
+    if new.block == old.block and new.dynamic_shared != old.dynamic_shared:
+        does = [*does, f"with {new.dynamic_shared} bytes of dynamic shared memory"]
+        options = [*options, "--shared"]
     return (
         f"{old.path}: its answers are wrong as was assumed, and {_TRY} right {' '.join(does)}, so "
         f"{old.id} is taken for that: {', '.join(options)} say{'s' * (len(options) == 1)} which"

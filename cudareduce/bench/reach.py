@@ -22,6 +22,8 @@ _LADDER = tuple(2**k - less for k in range(1, 19) for less in (0, 1))
 #: No number in a kernel's text beyond is worth the while.
 _MOST = 2**22
 _WARP = 32
+#: No number up to here says how many elements there are.
+_FEWEST = 3
 #: So many of the maps that a text may be meant for are tried with its numbers.
 _MAPS = 4
 #: So many seconds it is looked for how far all kernels of a run go.
@@ -67,10 +69,11 @@ def _reach(session: Session, case: Case, verdict: Verdict) -> str | None:
     count = sum(right)
     if count == 1:
         only = sorted(sizes)[right.index(True)]
-        if only % _WARP and only not in case.kernel.constants:
-            return None
-        return f"right for n = {only} alone, which --sizes-only --n {only} says"
-    if not count or all(right) or not all(right[:count]):
+        return _alone(only) if only % _WARP == 0 or only in case.kernel.constants else None
+    if not count:  # who has no count may have a number that is no whole tile
+        others = (n for n in case.kernel.constants if _FEWEST < n <= _MOST and n % step)
+        return next((_alone(n) for n in others if _is_right(session, case, n)), None)
+    if all(right) or not all(right[:count]):
         return None
     below, above = (n // step for n in sorted(sizes)[count - 1 : count + 1])
     beyond = bisect_left(
@@ -81,6 +84,10 @@ def _reach(session: Session, case: Case, verdict: Verdict) -> str | None:
     return None if wrong and int(wrong[1]) <= most else f"right up to n = {most}"
 
 
+def _alone(n: int) -> str:
+    return f"right for n = {n} alone, which --sizes-only --n {n} says"
+
+
 def _of_a_map(session: Session, case: Case) -> str | None:
     """What a case is right for that makes something of its elements, and takes as many as its text
     says; None if it does not."""
@@ -88,7 +95,7 @@ def _of_a_map(session: Session, case: Case) -> str | None:
     if "map" not in (kernel.guessed or ()) or case.reduction.map:
         return None
     likely = likely_maps(kernel.other_maps, kernel.text)
-    sizes = [n for n in kernel.constants if 1 < n <= _MOST and n % _WARP == 0]
+    sizes = [n for n in kernel.constants if _FEWEST < n <= _MOST]
     for mapped, n in product(likely[:_MAPS], sizes):
         reduction = replace(case.reduction, map=mapped)
         other = replace(case, kernel=replace(kernel, map=mapped), reduction=reduction)

@@ -11,6 +11,9 @@ from cudareduce.emulator.runtime import Request
 from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import KernelFault
 
+#: So many faults of a launch are told: a warp that knows no barrier has one for each pair of lines.
+_MOST_TOLD = 3
+
 
 class Call:
     """A launch of `grid` blocks of `block` threads with these arguments, whose buffers it
@@ -44,9 +47,9 @@ class Call:
         self.request.entry = ctypes.addressof(variant.descriptor)
         if runtime.cudaemu_launch(ctypes.byref(self.request)) != 0:
             text = runtime.cudaemu_diagnostics().decode(errors="replace")
-            raise KernelFault(
-                f"{entry}: {'; '.join(dict.fromkeys(resolve_locations(text).splitlines()))}"
-            )
+            told = [*dict.fromkeys(resolve_locations(text).splitlines())]
+            more = [f"and {len(told) - _MOST_TOLD} more"] if len(told) > _MOST_TOLD else []
+            raise KernelFault(f"{entry}: {'; '.join(told[:_MOST_TOLD] + more)}")
 
 
 def _words(argument: Argument) -> tuple[int, ...]:

@@ -37,7 +37,7 @@ _LOCK = re.compile(r"(?<!b)lock|mutex|sem", re.IGNORECASE)
 #: What the places of extremes are called, which are written beside these.
 _PLACE = re.compile(r"idx|ind(?:ex|ices)|arg|pos|loc|place|where", re.IGNORECASE)
 #: What counts of elements are called.
-COUNT = re.compile(r"^n$|^n(?:um)?_|count|size|len", re.IGNORECASE)
+COUNT = re.compile(r"^n$|^n(?:um)?_|count|size|len|elem", re.IGNORECASE)
 #: What counters and locks are changed with, and no sum.
 _EXCHANGES = frozenset(["atomicInc", "atomicDec", "atomicCAS", "atomicExch"])
 #: Values that are called so: what begins a reduction, and what changes nothing of its answer.
@@ -236,7 +236,7 @@ def _of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> d
         steps = [name for name in counts if strides(body, name)]
         plain = [name for name in counts if name not in steps and not ROWS.match(name)]
         alone = len(counts) != 2 or fixed or not steps or _is_rows(counts, steps[0], body)
-        plain.sort(key=lambda name: COUNT.search(name) is None)
+        plain.sort(key=lambda name: (not body.bounds(name), COUNT.search(name) is None))
         elements = ((steps if alone else plain) or plain or counts)[0]
         found[elements] = "n"
         counts.remove(elements)

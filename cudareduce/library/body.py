@@ -28,6 +28,7 @@ from cudareduce.problem.parsing import every, parsed, text
 _MOST_WORDS = 50
 #: So many words tell what others follow from: a bound for texts that nobody has written by hand.
 _MOST_BEHIND = 2000
+_INDEX = frozenset(["blockIdx.x", "threadIdx.x", "thread_rank"])
 _COMPARES = frozenset(["<", "<=", ">", ">=", "==", "!="])
 #: What sets a variable, and where the variable and its value stand.
 _SETS = {
@@ -105,6 +106,10 @@ class Body:
     def compared(self, name: str) -> list[frozenset[str]]:
         """The words behind what a variable is compared with."""
         return [self.behind(node) for node in self._comparisons.get(name, ())]
+
+    def bounds(self, name: str) -> bool:
+        """Whether a variable is compared with an index."""
+        return any(words & _INDEX for words in self.compared(name))
 
     def atomics(self, name: str) -> frozenset[str]:
         """The atomic functions that change what is behind a pointer or a reference."""

@@ -7,7 +7,7 @@ part too. Every line keeps its number, so that a compiler's words still lead to 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -44,6 +44,9 @@ _DEVICE_HEADERS = frozenset(
      "cub/warp/warp_reduce.cuh"]
 )  # fmt: skip
 
+
+#: What is in them.
+_NAMESPACES = frozenset(["cooperative_groups", "cuda", "cub", "nvcuda"])
 
 #: Headers that others of CUDA bring along, by what people use of them.
 _BROUGHT = {
@@ -189,9 +192,12 @@ def _reached(found: list[Piece], kernel: str, named: frozenset[str] = frozenset(
     for piece in found:
         for name in piece.defines:
             defined.setdefault(name, []).append(piece)
+    aliases = (piece for piece in found if piece.kind == "namespace_alias_definition")
+    scopes = {name for piece in found for name in piece.scope.split("::")}
+    scopes |= {name for piece in aliases for name in piece.defines}
     left = [
         piece for piece in found
-        if _is_root(piece, kernel) or (piece.defines & named and _may_stay(piece))
+        if _is_root(piece, kernel, scopes) or (piece.defines & named and _may_stay(piece))
     ]  # fmt: skip
     reached = {id(piece) for piece in left}
     while left:
@@ -203,10 +209,13 @@ def _reached(found: list[Piece], kernel: str, named: frozenset[str] = frozenset(
     return reached
 
 
-def _is_root(piece: Piece, kernel: str) -> bool:
-    """Whether a piece stays whatever names it: the kernel, and what acts without being named."""
+def _is_root(piece: Piece, kernel: str, scopes: Collection[str]) -> bool:
+    """Whether a piece stays whatever names it: the kernel, and what acts without being named, as a
+    namespace does, one of the file's own `scopes` or of what the device has."""
     if piece.kind == "using_declaration":
-        return "namespace" in piece.words
+        whole = text(piece.inner.children[-2])
+        there = whole == "std" or whole.partition("::")[0] in {*_NAMESPACES, *scopes}
+        return "namespace" in piece.words and there
     if piece.function is None or not piece.words & _DEVICE:
         return False
     operator = any(name.startswith("operator") for name in piece.defines)

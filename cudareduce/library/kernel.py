@@ -214,7 +214,7 @@ class Kernel:
 
     def condition(self, block: int, items: int) -> Condition:
         """What it asks of its input in blocks of so many threads and items."""
-        tile = block * items if self.whole_tiles else 1
+        tile = block * items if self.whole_tiles and not self.asks.sizes else 1
         return replace(self.asks, multiple=lcm(self.asks.multiple, tile))
 
     def why_not_block(self, block: int) -> str | None:

@@ -36,7 +36,7 @@ _BLOCK, _LARGEST, _WARP = 256, 1024, 32
 _ITEMS = (1, 2, 4)
 _MOST_LINES = 4
 #: What an array is of, behind what says where it lies.
-_ARRAY_OF = re.compile(r"\s*(?:volatile\s+)?(\w+(?:\s+\w+)*?)\s+\w+\s*\[\s*\]")
+_ARRAY_OF = re.compile(r"extern\s+([\w\s]*?)\s*\b__shared__\s*([\w\s]*?)\s*\b\w+\s*\[\s*\]")
 #: What is told of a launch, in this order.
 _TOLD = ("block", "items", "grid", "shared")
 
@@ -196,8 +196,9 @@ def _in_shared(device: str, sizes: Sequence[int]) -> Sequence[int]:
     unsized = EXTERN_SHARED.search(device)
     if not unsized:
         return ()
-    kind = _ARRAY_OF.match(device, unsized.end())
-    declared = bytes_of(kind[1], ()) or 0 if kind else 0
+    kind = _ARRAY_OF.match(device, unsized.start("words"))
+    words = f"{kind[1]} {kind[2]}".replace("volatile", "").strip() if kind else ""
+    declared = bytes_of(words, ()) or 0
     return (declared,) if declared > max(sizes) else sizes
 
 

@@ -34,6 +34,14 @@
 // `extern __shared__ T name[];` is rewritten to this by the loader, on the same line.
 #define CUDAEMU_DYNAMIC_SHARED(type, name) \
   type *name = static_cast<type *>(cudaemu::this_block.dynamic_shared)
+// And to this outside of functions.
+#define CUDAEMU_SHARED_OF_FILE(type, name) static const cudaemu::SharedOfFile<type> name
+
+namespace cudaemu {
+template <typename T> struct SharedOfFile {
+  operator T *() const { return static_cast<T *>(this_block.dynamic_shared); }
+};
+}  // namespace cudaemu
 
 #define threadIdx (cudaemu::this_thread->index)
 #define blockIdx (const_cast<const uint3 &>(cudaemu::this_block.index))
