@@ -9,10 +9,13 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
+from cudareduce.library.expressions import MULTIPLIES
 from cudareduce.problem.parsing import every, parsed, text, without_comments
 
 #: What makes a macro one of these.
-_WORDS = frozenset(["__global__", "__device__", "__shared__", "__constant__", "__launch_bounds__"])
+_WORDS = frozenset(
+    ["__global__", "__device__", "__shared__", "__constant__", "__launch_bounds__", *MULTIPLIES]
+)
 #: What is said of a launch that is not ours, and that the parser does not know.
 _LEFT_OUT = frozenset(["__cluster_dims__", "__maxnreg__", "__block_size__"])
 _NAMES = frozenset(["identifier", "type_identifier"])

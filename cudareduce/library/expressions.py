@@ -16,6 +16,8 @@ MOST_PLACES = 20
 _LONGEST_FIELD = 40
 #: What changes something, and where that stands.
 CHANGES = {"assignment_expression": "left", "update_expression": "argument"}
+#: What multiplies as a function does.
+MULTIPLIES = frozenset(["__mul24", "__umul24"])
 #: What wraps a value without changing it.
 _WRAPS = frozenset(["parenthesized_expression", "cast_expression"])
 

@@ -109,6 +109,18 @@ def test_what_no_user_accepts_is_wrong(
 
 
 @pytest.mark.long
+def test_a_number_that_is_no_whole_block(cudareduce: Call) -> None:
+    """Who has no count is taken for one of whole blocks, but not where sizes are said."""
+    ten = SHAPES / "ten_elements.cu"
+    code, out, _ = cudareduce("verify", ten, "--backend", "cpu")
+    assert code == 3
+    assert "WRONG: right for n = 10 alone, which --sizes-only --n 10 says; " in out
+    code, out, _ = cudareduce("verify", ten, "--backend", "cpu", "--sizes-only", "--n", 10)
+    assert code == 0
+    assert "right if n is 10" in out
+
+
+@pytest.mark.long
 def test_a_kernel_with_a_header_has_no_excuse(cudareduce: Call, tmp_path: Path) -> None:
     path = tmp_path / "quads.cu"
     header = '/*+++\ntitle = "Q"\nchange = "c"\nscope = "grid"\ngrid = "cover"\nwalk = "tile"\n'
