@@ -122,7 +122,7 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
 
 
 def told(job: Job, verdict: Verdict) -> Verdict:
-    """A verdict as it counts for the case: with the job's label and, where the launch is a guess,
+    """A verdict as it counts for the case: with the job's label and, where its launch was assumed,
     with that; of an optional job that has not decided only a remark."""
     if verdict.outcome == "fail" and _TOO_SMALL in verdict.reason:
         left = skipped("machine", f"cannot be decided here: {verdict.reason}")
@@ -131,7 +131,7 @@ def told(job: Job, verdict: Verdict) -> Verdict:
     guessed = job.prepared.case.kernel.guessed
     if guessed and verdict.outcome == "fail" and HAZARD not in reason:
         options = ", ".join(f"--{name}" for name in guessed)
-        reason += f"; its launch is a guess, {options} say better"
+        reason += f"; where it is not as was assumed, {options} say better"
     undecided = verdict.outcome == "skip" or any(words in reason for words in _UNDECIDED)
     if job.optional and undecided and verdict.outcome != "pass":
         return replace(RIGHT, reason=reason, effort=verdict.effort, undecided=True)

@@ -260,7 +260,7 @@ def test_no_launch_mends_a_hazard(cudareduce: Call, given: Callable[[str], Path]
     code, out, _ = bench(cudareduce, given(text), "--n", 512, "--quiet")
     assert code == 3
     assert "hazard in shared memory" in out
-    assert "is a guess" not in out
+    assert "as was assumed" not in out
 
 
 def test_shuffles_of_before_cuda_9(cudareduce: Call, given: Callable[[str], Path]) -> None:
@@ -475,7 +475,7 @@ def test_so_many_blocks_as_are_said_at_every_size(
     assert code == 0, out
     code, out, _ = cudareduce("verify", given(ALWAYS_12), *sizes, "--items", 1)
     assert code == 3
-    assert "its launch is a guess, --block, --grid, --shared, --finish, --map say better" in out
+    assert "where it is not as was assumed, --block, --grid, --shared, --finish, --map say better" in out
 
 
 ARGUMENTS = """struct How { int factor; };
