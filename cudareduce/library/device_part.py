@@ -45,7 +45,14 @@ _DEVICE_HEADERS = frozenset(
 )  # fmt: skip
 
 
-#: What is in them.
+#: Those that nvcc includes by itself.
+_IMPLIED = frozenset(
+    ["cuda_runtime_api.h", "cuda_device_runtime_api.h", "device_launch_parameters.h",
+     "device_functions.h", "device_atomic_functions.h", "sm_60_atomic_functions.h",
+     "builtin_types.h", "driver_types.h", "vector_types.h", "vector_functions.h",
+     "math_functions.h"]
+)  # fmt: skip
+#: What is in those that both have.
 _NAMESPACES = frozenset(["cooperative_groups", "cuda", "cub", "nvcuda"])
 
 #: Headers that others of CUDA bring along, by what people use of them.
@@ -126,7 +133,7 @@ def read_unit(
         name, quoted = text(named).strip('"<>'), named.type == "string_literal"
         beside = _beside(path.parent, name, folders) if quoted or not _is_shared(name) else None
         if beside is None:
-            if quoted and name not in _DEVICE_HEADERS:
+            if quoted and name not in _DEVICE_HEADERS | _IMPLIED:
                 included[piece.node.start_byte] = name
         elif beside not in seen:
             seen.add(beside)
