@@ -15,11 +15,13 @@ from cudareduce.library.called import called
 from cudareduce.library.chains import Places, links_of, own_chains
 from cudareduce.library.declared import spelled_out, type_aliases
 from cudareduce.library.device_part import Unit
-from cudareduce.library.host_code import HostCode, of_kernel
+from cudareduce.library.elements import known_element
+from cudareduce.library.host_code import HostCall, HostCode, of_kernel
 from cudareduce.library.outside import outside
 from cudareduce.library.own_values import own_template
 from cudareduce.library.scopes import Constants
 from cudareduce.library.syntax import Function
+from cudareduce.problem.parsing import text
 
 #: Kernels with the template arguments that are given: one, or a chain of several.
 Row = list[tuple[Function, str]]
@@ -75,7 +77,32 @@ def rows(
     for name, one in chosen.items():
         yield from ([chosen[link] for link in row] for row in linking if row[0] == name)
         if name not in linked:
-            yield [one]
+            function, given = one
+            own = [given] if given else _instances(path, host, function)
+            yield from ([(function, arguments)] for arguments in own)
+
+
+def _instances(path: Path, host: HostCode, function: Function) -> list[str]:
+    """The template arguments of rows of their own: those of all launches, where they tell what
+    nothing else does and are not the same; else none are given."""
+    launches = of_kernel(host, function, "")
+    given = list(dict.fromkeys(call.given for call in launches if _is_written_out(call)))
+    with suppress(UsageError):
+        called(path, function, "", own_template(launches, function))
+        return [""]
+    with suppress(UsageError):
+        for arguments in given:
+            called(path, function, arguments, {})
+        return given if len(given) > 1 else [""]
+    return [""]
+
+
+def _is_written_out(call: HostCall) -> bool:
+    """Whether all that a launch gives a template are numbers and types of elements."""
+    return bool(call.template) and all(
+        text(one).isdigit() or text(one) in ("true", "false") or known_element(text(one))
+        for one in call.template
+    )
 
 
 def _places(path: Path, host: HostCode, found: list[Function]) -> Places:

@@ -242,7 +242,7 @@ def _adopted(
     entry = f"run_{name.rpartition('::')[2]}"
     text = with_entry_point(path, device, entry, call, unit.names, launch.width, finds=bool(finds))
     kernel = Kernel(
-        id=path.stem if alone and path.stem.isidentifier() else function.label,
+        id=path.stem if alone and path.stem.isidentifier() else function.label + given,
         path=path, family="user", text=text, title=f"{name} of {path.name}",
         change=next((said for said in call.said if call.rows and said.endswith("=n")), ""),
         scope="rows" if call.rows else "grid",

@@ -10,6 +10,7 @@ import pytest
 from cudareduce.library.foreign import adopt
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.kernel import Kernel
+from tests.conftest import ROOT
 
 STRIDES = """%s
 __global__ void sums(const float *in, float *out, int n)
@@ -175,6 +176,18 @@ def test_template_arguments_of_a_launch() -> None:
     where = "block, items, grid: its launch, line 6, which leaves out the rest of a tile"
     assert f"memory ({where}), finish" in adopted_.said[0]
     assert adopted_.kernels[0].whole_tiles
+
+
+def test_each_instance_of_a_template_is_a_row() -> None:
+    path = ROOT / "tests/foreign_shapes/instances_of_a_template.cu"
+    text = path.read_text()
+    assert [k.id for k in adopt(path, text, Guesses()).kernels] == ["sum<1>", "sum<2>"]
+    one = Guesses(entries=("sum<2>",))
+    assert [k.id for k in adopt(path, text, one).kernels] == [path.stem]
+    twice = Guesses(entries=("sum<2>", "sum<3>"))
+    assert [k.id for k in adopt(path, text, twice).kernels] == ["sum<2>", "sum<3>"]
+    same = text.replace("sum<2>", "sum<1>")
+    assert len(adopt(path, same, Guesses()).kernels) == 1
 
 
 @pytest.mark.parametrize(
