@@ -475,7 +475,10 @@ def test_so_many_blocks_as_are_said_at_every_size(
     assert code == 0, out
     code, out, _ = cudareduce("verify", given(ALWAYS_12), *sizes, "--items", 1)
     assert code == 3
-    assert "where it is not as was assumed, --block, --grid, --shared, --finish, --map say better" in out
+    assert (
+        "where it is not as was assumed, --block, --grid, --shared, --finish, --map say better"
+        in out
+    )
 
 
 ARGUMENTS = """struct How { int factor; };
