@@ -108,6 +108,10 @@ class Body:
         """The words behind what a variable is compared with."""
         return [self.behind(node) for node in self._comparisons.get(name, ())]
 
+    def divides(self, name: str) -> bool:
+        """Whether a variable is divided by something."""
+        return any(bare(left) == name for left, _, _ in self._pairs("/", ">>"))
+
     def bounds(self, name: str) -> bool:
         """Whether a variable is compared with an index."""
         return any(words & _INDEX for words in self.compared(name))

@@ -11,7 +11,7 @@ from cudareduce.errors import NotUnderstood, UsageError
 from cudareduce.library.arguments import COUNT, ROWS, Argument, guessed, is_whole, locks, room_of
 from cudareduce.library.body import Body
 from cudareduce.library.combining import reads
-from cudareduce.library.elements import bytes_of
+from cudareduce.library.elements import bytes_of, packed
 from cudareduce.library.functors import Helpers
 from cudareduce.library.header import Finish, RowGrid
 from cudareduce.library.matrix import is_distance
@@ -130,7 +130,7 @@ def called(
     rows = found.grid
     _check_reduces(path, function, body, (read, other, write), rows)
     given_to = parameters[: len(function.parameters)]
-    rooms, words = _words(function, given_to, gets)
+    rooms, words = _words(function, given_to, _of_packs(gets, read, count, body))
     zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
     guards = any(locks(p, body) for p in zeroed)
     finish = _finish(body, write, rows, guards=guards, zeroed=bool(zeroed))
@@ -170,6 +170,17 @@ def _check_reduces(
     why_not = why_no_reduction(function, body, roles, rows)
     if why_not:
         raise UsageError(f"{path}: {function.name} {why_not}: --entry picks others")
+
+
+def _of_packs(
+    gets: Mapping[str, str], read: Parameter, count: Parameter | None, body: Body
+) -> Mapping[str, str]:
+    """What each parameter gets, where the count of a kernel that reads several elements at once is
+    that of such packs, unless its text divides it by their number."""
+    packs = packed(read.type)
+    if count is None or packs == 1 or body.divides(count.name):
+        return gets
+    return {**gets, count.name: f"n / {packs}"}
 
 
 def _words(

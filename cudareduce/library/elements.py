@@ -21,6 +21,13 @@ _ELEMENTS = {
     "u32": "uint32", "u64": "uint64", "i32": "int32", "i64": "int64", "f32": "float32",
     "f64": "float64", "real": "float32", "Real": "float32",
 }  # fmt: skip
+#: What several elements are that are read at once: their type, and how many.
+_PACKS = {
+    f"{kind}{k}": (name, k) for kind, name in (
+        ("float", "float32"), ("double", "float64"), ("int", "int32"), ("uint", "uint32"),
+        ("longlong", "int64"), ("ulonglong", "uint64"),
+    ) for k in (2, 4)
+}  # fmt: skip
 #: Types in which answers may be stored, and no partials kept.
 NARROW = tuple(name for name, kind in DTYPES.items() if (kind.kind, kind.size) == ("float", 2))
 #: Types that are no elements here, in bytes.
@@ -35,7 +42,14 @@ def read_dtypes(kernel: str, element: str, template: Sequence[str]) -> tuple[str
     where it is one of the names in `template`. Raises UsageError if it is none of ours."""
     if element in template:
         return tuple(name for name, dtype in DTYPES.items() if accumulator(dtype) == dtype)
+    if element in _PACKS:
+        return (_PACKS[element][0],)
     return (_dtype(f"{kernel} reads", element),)
+
+
+def packed(element: str) -> int:
+    """How many elements are read at once of what is called so."""
+    return _PACKS.get(element, ("", 1))[1]
 
 
 def written_dtype(

@@ -11,7 +11,7 @@ from cudareduce.errors import UsageError
 from cudareduce.library.called import Call
 from cudareduce.library.declared import spelled_out, type_aliases
 from cudareduce.library.device_part import Unit, constants, names_reached
-from cudareduce.library.elements import bytes_of
+from cudareduce.library.elements import bytes_of, packed
 from cudareduce.library.entry import EXTERN_SHARED
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import BLOCKS, Grid, GridRule
@@ -130,7 +130,7 @@ def looks_of(function: Function, call: Call) -> Said:
     grid: GridRule = ("per_sm" if call.waits else "fill") if shares else "cover"
     said = Said(
         block=_BLOCK,
-        items=items_in(function.body) or 1 + twice,
+        items=packed(call.read.type) * (items_in(function.body) or 1 + twice),
         grid=grid,
         width=_WARP if call.plane else None,
     )

@@ -335,7 +335,7 @@ def test_a_wrong_guess_is_a_wrong_answer(cudareduce: Call, given: Callable[[str]
         ("template <int Q> __global__ void k(int *a, int *b, int n) {}", Guesses(),
          "template parameter 'int Q' of k cannot be guessed: write the arguments"),
         ("__global__ void k(char3 *a, char3 *b, int n) {}", Guesses(), "k reads char3, which is"),
-        ("__global__ void k(float2 *a, float *b, int n) {}", Guesses(), "give the file a header"),
+        ("__global__ void k(float3 *a, float *b, int n) {}", Guesses(), "give the file a header"),
         ("__global__ void k(const half *a, half *b, int n) {}", Guesses(),
          "k writes half, and partials of float16 are kept in float32: let it write float"),
         ("__global__ void k(const float *a, int *b, int n) {}", Guesses(), "let it write float"),
