@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -27,6 +28,8 @@ from cudareduce.verify.shapes import guess_net
 _MOST_OTHERS = 12
 #: So many seconds all guesses of a run are tried for.
 _SETTLED_S = 20.0
+#: A thread that sets the place behind another one may have two of its own in shared memory.
+_SETS_PAIRS = re.compile(r"\w\s*\[[\w\s.*]+\+\s*1\s*\]\s*=[^=]")
 #: What follows may yet find more.
 _TRY = "on a first try"
 
@@ -178,7 +181,7 @@ def _others(session: Session, choice: Choice) -> Iterator[Choice]:
     yield from (replace(choice, kernel=other) for other in kernels[1:])
     for items in kernel.other_items:
         yield replace(choice, kernel=replace(kernel, items=items))
-    if kernel.dynamic_shared and "shared" in open_:  # two elements a thread, say
+    if kernel.dynamic_shared and "shared" in open_ and _SETS_PAIRS.search(kernel.text):
         yield replace(choice, kernel=replace(kernel, dynamic_shared=2 * kernel.dynamic_shared))
     for block in kernel.other_blocks:
         yield from (replace(choice, kernel=_in_block(other, block)) for other in kernels)
