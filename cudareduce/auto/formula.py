@@ -56,11 +56,9 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
     """One block as long as it asks for all of the input at once: nobody waits for another. On some
     of the SMs then what is for those, once the input fills their rings. Else, as long as no SM has
     more than a tile, what hands partials over fastest among few blocks, in the smallest tiles that
-    do; then what disturbs many blocks least, and of a very large input chunks as they lie, or bulk
-    copies. Bytes are added four at a time."""
+    do. Bytes are added four at a time."""
     size = reduction.dtype.size
-    rings = (facts.info.cc or "").startswith(RING)
-    ring = rings and size == WORD
+    ring = size == WORD and (facts.info.cc or "").startswith(RING)
     nbytes = n * size
     for block, thread in _alone(reduction):
         if nbytes <= block * thread:
@@ -81,6 +79,13 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
                 yield _of_pairs(nbytes, facts)
             yield Pick("reduce_tiles_mailbox", block, thread // size)
             break
+    yield from _of_many(reduction, nbytes, facts)
+
+
+def _of_many(reduction: Reduction, nbytes: int, facts: Facts) -> Iterator[Pick]:
+    """Of more than a tile for each SM what disturbs many blocks least, and of a very large input
+    chunks as they lie, or bulk copies."""
+    size, rings = reduction.dtype.size, (facts.info.cc or "").startswith(RING)
     if reduction.op.indexed:
         yield Pick("reduce_arg_one_word")
         if size == TWO_WORDS:
@@ -94,7 +99,7 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
         yield Pick("reduce_tiles_mailbox", 512, LOAD)
     if nbytes >= facts.large and facts.deals:
         yield Pick("reduce_chunks")
-    if nbytes >= facts.large and ring:
+    if nbytes >= facts.large and rings and size == WORD:
         yield Pick("reduce_tiles_ring")
     yield Pick("reduce_tiles_one_word")
     yield Pick("reduce_tiles_self_reset")
