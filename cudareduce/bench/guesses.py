@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -28,8 +27,6 @@ from cudareduce.verify.shapes import guess_net
 _MOST_OTHERS = 12
 #: So many seconds all guesses of a run are tried for.
 _SETTLED_S = 20.0
-#: A thread that sets the place behind another one may have two of its own in shared memory.
-_SETS_PAIRS = re.compile(r"\w\s*\[[\w\s.*]+\+\s*1\s*\]\s*=[^=]")
 #: What follows may yet find more.
 _TRY = "on a first try"
 
@@ -181,8 +178,6 @@ def _others(session: Session, choice: Choice) -> Iterator[Choice]:
     yield from (replace(choice, kernel=other) for other in kernels[1:])
     for items in kernel.other_items:
         yield replace(choice, kernel=replace(kernel, items=items))
-    if kernel.dynamic_shared and "shared" in open_ and _SETS_PAIRS.search(kernel.text):
-        yield replace(choice, kernel=replace(kernel, dynamic_shared=2 * kernel.dynamic_shared))
     for block in kernel.other_blocks:
         yield from (replace(choice, kernel=_in_block(other, block)) for other in kernels)
 
@@ -209,9 +204,6 @@ def _changed(old: Kernel, new: Kernel) -> str:
         does, options = [*does, f"in blocks of {new.block}"], [*options, "--block"]
     if new.items != old.items:
         does, options = [*does, f"with {new.items} elements a thread"], [*options, "--items"]
-    if new.block == old.block and new.dynamic_shared != old.dynamic_shared:
-        does = [*does, f"with {new.dynamic_shared} bytes of dynamic shared memory"]
-        options = [*options, "--shared"]
     return (
         f"{old.path}: its answers are wrong as was assumed, and {_TRY} right {' '.join(does)}, so "
         f"{old.id} is taken for that: {', '.join(options)} say{'s' * (len(options) == 1)} which"

@@ -37,6 +37,8 @@ _ITEMS = (1, 2, 4)
 _MOST_LINES = 4
 #: What an array is of, behind what says where it lies.
 _ARRAY_OF = re.compile(r"extern\s+([\w\s]*?)\s*\b__shared__\s*([\w\s]*?)\s*\b\w+\s*\[\s*\]")
+#: A thread that sets the place behind another one has two of its own in shared memory.
+_SETS_PAIRS = re.compile(r"\w\s*\[[\w\s.*]+\+\s*1\s*\]\s*=[^=]")
 #: What is told of a launch, in this order.
 _TOLD = ("block", "items", "grid", "shared")
 
@@ -66,18 +68,20 @@ class Launch:
 
 
 def guessed_launch(
-    user: Said, own: Said, looks: Said, sizes: Sequence[int], numbers: Sequence[int] = ()
-) -> Launch:
+    user: Said, own: Said, looks: Said, sizes: Sequence[int], numbers: Sequence[int] = (), *,
+    pairs: bool = False,
+) -> Launch:  # fmt: skip
     """A launch as the user says, else as the file's `own` launches say, else as it `looks`; where a
-    launch gives memory its size, a thread has an element of one of these `sizes`, in bytes. In the
-    text of the kernel there are these `numbers`."""
+    launch gives memory its size, and nobody says which, a thread has an element of one of these
+    `sizes`, in bytes, or two of them (`pairs`). In the text of the kernel there are these
+    `numbers`."""
     words = (user, own, looks)
     block, items, grid = (
         next(value for one in words if (value := getattr(one, name)) is not None)
         for name in ("block", "items", "grid")
     )
     by = next(one for one in words if one.grid is not None)
-    needs = block * max(sizes, default=0)
+    needs = block * max(sizes, default=0) * (2 if pairs and own.shared is None else 1)
     if own.shared is not None and sizes:  # of its own type, in its own block
         alone = len(sizes) == 1 and block == own.block
         needs = own.shared if alone else max(own.shared, needs)
@@ -178,7 +182,7 @@ def launch_of(
     rows = replace(own, grid=None) if call.rows else own  # however many blocks the file has
     found = guessed_launch(
         says.launch, rows, looks_of(function, call), _in_shared(device, sizes),
-        constants(unit, function.name),
+        constants(unit, function.name), pairs=_SETS_PAIRS.search(device) is not None,
     )  # fmt: skip
     if call.rows == "warp_per_row" and found.width not in (None, 32):
         raise UsageError(

@@ -176,7 +176,7 @@ def _said(
     n = shape.number(call.arguments[count], {}) if count is not None else None
     return replace(
         _grid(shape, n, reached, later), lines=(call.line,), block=own or None, width=read.width,
-        shared=_memory(shape, more[0]) if more else None,
+        shared=_memory(shape, more[0]) if more else 0,
     )  # fmt: skip
 
 

@@ -21,8 +21,8 @@ from cudareduce.temporary import temporary_folder
 #: Blocks of a grid that can wait for those of other ranks.
 MOST_BLOCKS = 1024
 _ALIGNED = 4096
-#: Bytes behind an output that nobody may write.
-GUARD_BYTES = 1024
+#: Bytes behind an output that nobody may write: all that there is behind the rest of a pack.
+GUARD_BYTES = _ALIGNED - 16
 
 
 @dataclass(frozen=True, slots=True)

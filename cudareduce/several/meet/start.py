@@ -103,8 +103,11 @@ def _tell_crashes(
 ) -> None:
     """What has become of ranks that a signal has ended, and what these have printed, and those that
     had an internal error or waited too long: they could tell nobody else. Those that were still
-    `standing` at the end were ended here."""
+    `standing` at the end were ended here, which is worth a word unless rank 0 has told why."""
+    told = 0 not in standing and ranks[0].returncode > 0
     for rank, process in enumerate(ranks):
+        if told and rank in standing:
+            continue
         text, code = _printed(folder, rank), process.returncode
         if code < 0 or code == _INTERNAL or GAVE_UP in text:
             for line in text.splitlines()[-_MOST_LINES:]:
