@@ -232,7 +232,8 @@ class Body:
 
     @cached_property
     def _atomics(self) -> dict[str, set[str]]:
-        """The atomic functions that are given each name, or a place behind it."""
+        """The atomic functions that are given each name, or a place behind it, be it by another
+        pointer that begins there."""
         found: dict[str, set[str]] = {}
         for node in self._nodes:
             function, given = map(node.child_by_field_name, ("function", "arguments"))
@@ -240,7 +241,10 @@ class Body:
                 continue
             called, places = text(function), given.named_children
             if (called.startswith("atomic") or called in self._atomic) and places:
-                for word in islice(leaves(places[0]), _MOST_WORDS):
+                words = list(islice(leaves(places[0]), _MOST_WORDS))
+                starts = (self._pointers[word] for word in words if word in self._pointers)
+                words += [word for start in starts for word in islice(leaves(start), _MOST_WORDS)]
+                for word in words:
                     found.setdefault(word, set()).add(called)
         return found
 
