@@ -27,7 +27,8 @@ _PACKS = {
         ("float", "float32"), ("double", "float64"), ("int", "int32"), ("uint", "uint32"),
         ("longlong", "int64"), ("ulonglong", "uint64"),
     ) for k in (2, 4)
-}  # fmt: skip
+} | {"half2": ("float16", 2), "__half2": ("float16", 2), "nv_bfloat162": ("bfloat16", 2),
+     "__nv_bfloat162": ("bfloat16", 2)}  # fmt: skip
 #: Types in which answers may be stored, and no partials kept.
 NARROW = tuple(name for name, kind in DTYPES.items() if (kind.kind, kind.size) == ("float", 2))
 #: Types that are no elements here, in bytes.
