@@ -7,8 +7,9 @@ The rules are fitted to times of an NVIDIA H200 and an H100, and stated in what 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
-from cudareduce.auto.facts import LOAD, LOADS, RING, TWO_WORDS, WORD, Facts, Pick, evenly
+from cudareduce.auto.facts import CHUNK, LOAD, LOADS, TWO_WORDS, WORD, Facts, Pick, evenly
 from cudareduce.auto.rows import of_rows
 from cudareduce.problem.operators import Reduction
 
@@ -29,10 +30,10 @@ _ALONE_OF_PLACES = ((128, 32), (256, 32))
 #: uint8, which takes 50.3; 28.7 and 28.0 at 2^26. A maximum is by four at a time: 12.5 and 13.1 at
 #: 2^24, 94 and 115 at 2^28 (H100).
 _RING_OF_BYTES = 2
-#: Bytes of a chunk. While no SM has more than two they are ahead of tiles for whole numbers of
-#: eight bytes that do not meet in one word: a maximum of 2^20 int64 takes 8.15 us, by a count 8.28,
-#: by mail 8.43; of float64 8.44, 8.38, 8.40 (H100).
-_CHUNK = 2**16
+#: While no SM has more chunks than these they are ahead of tiles for whole numbers of eight bytes
+#: that do not meet in one word: a maximum of 2^20 int64 takes 8.15 us, by a count 8.28, by mail
+#: 8.43; of float64 8.44, 8.38, 8.40 (H100).
+_CHUNKS_EACH = 2
 #: SMs come in pairs that share a way to memory, so equal shares go slower once some have a partner
 #: at work: tiles of so many threads and bytes a thread have 94.6 % on 64 of an H200's SMs, 89.4 on
 #: 80. From this share of the pairs on they are ahead of a ring: 93.8 and 88.7 % on 56.
@@ -58,7 +59,6 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
     more than a tile, what hands partials over fastest among few blocks, in the smallest tiles that
     do. Bytes are added four at a time."""
     size = reduction.dtype.size
-    ring = size == WORD and (facts.info.cc or "").startswith(RING)
     nbytes = n * size
     for block, thread in _alone(reduction):
         if nbytes <= block * thread:
@@ -66,8 +66,11 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
                 yield Pick("reduce_tiles_scalar", block, thread // size)
             yield Pick("reduce_tiles_block", block)
             break
+    ring = size == WORD and facts.has_rings
     if ring and not reduction.op.indexed and nbytes >= facts.rings > 0:
         yield from _on_some(size, facts)
+    if reduction.op.indexed and size == TWO_WORDS:
+        yield _of_pairs(nbytes, facts)
     for block, thread in _shapes(reduction):
         if nbytes <= facts.limits.sm_count * block * thread:
             if size == 1:
@@ -75,8 +78,6 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
             if reduction.op.indexed:
                 yield Pick("reduce_arg_one_word", block, thread // size)
             yield Pick("reduce_tiles_one_word", block, thread // size)
-            if reduction.op.indexed and size == TWO_WORDS:
-                yield _of_pairs(nbytes, facts)
             yield Pick("reduce_tiles_mailbox", block, thread // size)
             break
     yield from _of_many(reduction, nbytes, facts)
@@ -85,26 +86,26 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
 def _of_many(reduction: Reduction, nbytes: int, facts: Facts) -> Iterator[Pick]:
     """Of more than a tile for each SM what disturbs many blocks least, and of a very large input
     chunks as they lie, or bulk copies."""
-    size, rings = reduction.dtype.size, (facts.info.cc or "").startswith(RING)
+    size = reduction.dtype.size
     if reduction.op.indexed:
         yield Pick("reduce_arg_one_word")
-        if size == TWO_WORDS:
-            yield _of_pairs(nbytes, facts)
         yield Pick("reduce_tiles_arg")
     if size == 1:
         yield Pick("reduce_dp4a_one_word")
         yield Pick("reduce_tiles_dp4a")
-        if rings and (reduction.op.needs == "extremes" or nbytes >= _RING_OF_BYTES * facts.l2):
+        if facts.has_rings and (
+            reduction.op.needs == "extremes" or nbytes >= _RING_OF_BYTES * facts.l2
+        ):
             yield Pick("reduce_tiles_ring", 512, LOADS)
         yield Pick("reduce_tiles_mailbox", 512, LOAD)
     if nbytes >= facts.large and facts.deals:
         yield Pick("reduce_chunks")
-    if nbytes >= facts.large and rings and size == WORD:
+    if nbytes >= facts.large and facts.has_rings and size == WORD:
         yield Pick("reduce_tiles_ring")
     yield Pick("reduce_tiles_one_word")
     yield Pick("reduce_tiles_self_reset")
     whole = size == TWO_WORDS and reduction.dtype.kind != "float"
-    if whole and facts.deals and nbytes <= 2 * _CHUNK * facts.limits.sm_count:
+    if whole and facts.deals and nbytes <= _CHUNKS_EACH * prod(CHUNK) * facts.limits.sm_count:
         yield Pick("reduce_chunks")
     if nbytes < _mailed(reduction, facts):
         yield Pick("reduce_tiles_mailbox")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudareduce.auto.facts import LOAD, TWO_WORDS, WORD, Facts, Pick
+from cudareduce.auto.facts import CHUNK, LOAD, TWO_WORDS, WORD, Facts, Pick
 from cudareduce.problem.operators import Reduction
 
-#: Chunks of rows that are dealt out: threads a block, and bytes a thread. 64 rows of 2^22 float32
-#: take 343 us, 352 where blocks stride; with their places 457 and 379, of int64 347 and 382 (H100).
-_CHUNK = (512, 128)
 #: Bytes that a warp and a block of 256 threads of the kernels of rows have under way.
 #: A row of the latter keeps a block busy where there is no end of them: 2^16 of it take 341 us by a
 #: block each on an H100, 346 by a warp.
@@ -62,7 +59,7 @@ def of_rows(reduction: Reduction, n: int, rows: int, facts: Facts, aligned: bool
     warps to keep the memory busy; very few long ones are shared by several blocks each, and many
     long ones chunk by chunk."""
     size, indexed = reduction.dtype.size, reduction.op.indexed
-    row, (block, thread) = size * n, _CHUNK
+    row, (block, thread) = size * n, CHUNK
     yield from _of_few_rows(reduction, row, rows, facts)
     if aligned and packing(row) == 2:
         if row == _OF_LANES and row * rows < facts.under_way:

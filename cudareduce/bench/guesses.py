@@ -22,6 +22,7 @@ from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
 from cudareduce.progress import say
 from cudareduce.verify.shapes import guess_net
+from cudareduce.verify.verdict import Verdict
 
 #: So many other guesses are tried, each of which is compiled.
 _MOST_OTHERS = 12
@@ -108,9 +109,8 @@ def _tell_bits(kernel: Kernel, quiet: bool) -> None:
 def _apart(session: Session, choice: Choice, quiet: bool) -> list[Choice]:
     """Of a chain that is a guess, and wrong, its kernels as rows of their own if one is right."""
     kernel = choice.kernel
-    if not kernel.apart:
-        return [choice]
-    if not _is_refused(session, choice) and _is_right(session, choice) is not False:
+    refused = kernel.apart and _case(session, choice)[1] is not None
+    if not kernel.apart or (not refused and _is_right(session, choice) is not False):
         return [choice]
     parts = [replace(choice, kernel=part) for part in kernel.apart]
     if not any(_may_be_right(session, part) for part in parts):
@@ -121,12 +121,6 @@ def _apart(session: Session, choice: Choice, quiet: bool) -> list[Choice]:
         quiet,
     )
     return parts
-
-
-def _is_refused(session: Session, choice: Choice) -> bool:
-    """Whether it cannot be launched as it is taken for."""
-    reduction = next(iter(session.settings.shares([choice])))
-    return case(session, choice, reduction)[1] is not None
 
 
 def _may_be_right(session: Session, choice: Choice) -> bool:
@@ -246,13 +240,17 @@ def _grid(session: Session, choice: Choice, *, quiet: bool) -> Choice:
     return second
 
 
+def _case(session: Session, choice: Choice) -> tuple[Case, Verdict | None]:
+    """The case of a choice, and why it cannot be launched, if it cannot."""
+    return case(session, choice, next(iter(session.settings.shares([choice]))))
+
+
 def _is_right(
     session: Session, choice: Choice, asking: Callable[[Session, Case], Case] | None = None
 ) -> bool | None:
     """Whether a launch on a few blocks gives right answers, of a case that is `asking` more of its
     input; None where that is not to be had."""
-    reduction = next(iter(session.settings.shares([choice])))
-    found, refused = case(session, choice, reduction)
+    found, refused = _case(session, choice)
     if refused is not None or session.jobs.emulator is None:
         return None
     found = asking(session, found) if asking else found

@@ -10,10 +10,8 @@ import hashlib
 import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-
-from tree_sitter import Node
 
 from cudareduce.backend import Source
 from cudareduce.budget import Deadline
@@ -127,7 +125,7 @@ def _translation_unit(source: Source) -> str:
     """The kernel's text in plain C++, and its entry points in the order of the text, whichever is
     asked for: one library serves all of them. Every line keeps its number."""
     text = with_unset(mark_host_calls(source.text))
-    text = _DYNAMIC_SHARED.sub(partial(_dynamic_shared, parsed(text)), text)
+    text = _DYNAMIC_SHARED.sub(_dynamic_shared, text)
     if "alignas" in text:
         text = _ALIGNED_SHARED.sub(r"\g<aligned> \g<words>", text)
     text = text.replace("__noinline__", "__attribute__((noinline))")
@@ -141,11 +139,11 @@ def _translation_unit(source: Source) -> str:
     return f'#line 1 "<prelude>"\n{text}\n#line 1 "<entry points>"\n{entries}'
 
 
-def _dynamic_shared(whole: Node, found: re.Match[str]) -> str:
+def _dynamic_shared(found: re.Match[str]) -> str:
     """What stands for memory that a launch gives its size: outside of functions it is that of
     whichever block looks."""
     at = len(found.string[: found.start()].encode())
-    node = whole.descendant_for_byte_range(at, at)
+    node = parsed(found.string).descendant_for_byte_range(at, at)
     while node is not None and node.type != "compound_statement":
         node = node.parent
     macro = "CUDAEMU_SHARED_OF_FILE" if node is None else "CUDAEMU_DYNAMIC_SHARED"

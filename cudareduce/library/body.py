@@ -29,6 +29,7 @@ from cudareduce.problem.parsing import every, parsed, text
 _MOST_WORDS = 50
 #: So many words tell what others follow from: a bound for texts that nobody has written by hand.
 _MOST_BEHIND = 2000
+#: What the index of an element is made of.
 _INDEX = frozenset(["blockIdx.x", "threadIdx.x", "thread_rank"])
 _COMPARES = frozenset(["<", "<=", ">", ">=", "==", "!="])
 #: What sets a variable, and where the variable and its value stand.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap, Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -87,14 +87,18 @@ def _instances(path: Path, host: HostCode, function: Function) -> list[str]:
     nothing else does and are not the same; else none are given."""
     launches = of_kernel(host, function, "")
     given = list(dict.fromkeys(call.given for call in launches if _is_written_out(call)))
+    needed = len(given) > 1 and not _is_called(
+        path, function, "", own_template(launches, function)
+    )  # fmt: skip
+    each = needed and all(_is_called(path, function, arguments, {}) for arguments in given)
+    return given if each else [""]
+
+
+def _is_called(path: Path, function: Function, given: str, own: Mapping[str, int]) -> bool:
+    """Whether it is understood how to call it."""
     with suppress(UsageError):
-        called(path, function, "", own_template(launches, function))
-        return [""]
-    with suppress(UsageError):
-        for arguments in given:
-            called(path, function, arguments, {})
-        return given if len(given) > 1 else [""]
-    return [""]
+        return bool(called(path, function, given, own))
+    return False
 
 
 def _is_written_out(call: HostCall) -> bool:

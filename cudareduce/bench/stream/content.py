@@ -50,11 +50,10 @@ def joined(reduction: Reduction, parts: Sequence[Reference]) -> Reference:
     with np.errstate(invalid="ignore", over="ignore"):  # of infinities NaN is the right answer
         combine = np.sum if name == "sum" else np.prod
         answer: Array = combine(answers, keepdims=True, dtype=answers.dtype)
-        magnitude = np.abs(answer).astype(float)
+        if kind == "float" and name == "prod":
+            return Reference(answer, np.abs(answer).astype(float))
     if kind != "float":
         return Reference(answer)
-    if name == "prod":
-        return Reference(answer, magnitude)
     magnitudes = [part.magnitude for part in parts if part.magnitude is not None]
     return Reference(answer, np.sum(np.concatenate(magnitudes), keepdims=True))
 

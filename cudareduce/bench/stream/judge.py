@@ -27,6 +27,8 @@ class Judge:
         self._right = [content.of(piece.start, piece.end) for piece in pieces]
         n = pieces[-1].end
         self._right_whole = content.of(0, n)
+        self._acc = content.reduction.acc
+        self._beyond = any(map(self._is_beyond, (*self._right, self._right_whole)))
         depth = max(plan.depth for plan in self._plans) + len(pieces)
         self._whole = replace(self._plans[0], problem=Problem(content.reduction, n), depth=depth)
         self._effort = Effort(
@@ -37,9 +39,9 @@ class Judge:
         """On the answers of all pieces and of the whole: a failure names the first piece that is
         wrong."""
         found = RIGHT
-        if any(map(self._is_beyond, (*self._right, self._right_whole))):
-            acc = self._whole.problem.reduction.acc.name
-            return skipped("unfit", f"its elements leave the range of {acc}: --acc takes another")
+        if self._beyond:
+            name = self._acc.name
+            return skipped("unfit", f"its elements leave the range of {name}: --acc takes another")
         for piece, plan, right in zip(self._pieces, self._plans, self._right, strict=True):
             one = judge(plan, parts[piece.number : piece.number + 1], right, self._pattern)
             if one is not None and one.outcome == "fail":
@@ -51,10 +53,9 @@ class Judge:
 
     def _is_beyond(self, right: Reference) -> bool:
         """Whether finite elements combine to what its type does not hold, on some way or other."""
-        acc = self._whole.problem.reduction.acc
-        if acc.kind != "float" or right.magnitude is None:
+        if self._acc.kind != "float" or right.magnitude is None:
             return False
-        return bool((np.finfo(acc.storage).max < right.magnitude).any()
+        return bool((np.finfo(self._acc.storage).max < right.magnitude).any()
                     and np.isfinite(right.magnitude).all())  # fmt: skip
 
     def _place(self, piece: Piece) -> str:

@@ -80,6 +80,10 @@ class Link:
         held = fcntl.ioctl(self.socket, termios.FIONREAD, bytes(4))
         if held != self._held:
             self._held, self.heard = held, time.monotonic()
+        self.check_silence()
+
+    def check_silence(self) -> None:
+        """Raises RankLost where nothing has been heard for too long."""
         if time.monotonic() - self.heard > SILENCE_S:
             raise self.silent()
 

@@ -11,13 +11,13 @@ import os
 import selectors
 import signal
 import socket
-import sys
 import time
 from contextlib import suppress
 from threading import Event, Thread
 from typing import Any
 
-from cudareduce.several.meet.link import SILENCE_S, Link, RankLost
+from cudareduce.several.meet.link import Link, RankLost
+from cudareduce.several.meet.patience import say_last
 
 #: How often a rank says that it lives, in s, and looks whether others do; what is said twice
 #: running ends it.
@@ -82,8 +82,7 @@ class Meeting:
         for link in self._links:
             if link.ended and not link.values:
                 raise RankLost(link.ended)
-            if time.monotonic() - link.heard > SILENCE_S:
-                raise link.silent()
+            link.check_silence()
 
     def _tell(self, why: str) -> None:
         """Let those at the other ends know why the run ends; rank 0 tells all."""
@@ -118,7 +117,7 @@ class Meeting:
         """End this process, as soon as the others have had time to look why."""
         for link in self._links:
             link.beat(lost=why)
-        print(f"cudareduce: {why}", file=sys.stderr, flush=True)
+        say_last(why)
         time.sleep(1.1 * BEAT_S)  # the end wipes out what they have not seen
         os._exit(RankLost.exit_code)
 

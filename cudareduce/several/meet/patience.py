@@ -20,6 +20,11 @@ GAVE_UP = "has not ended within"
 _LIBRARY = "see what else runs on these GPUs, and what NCCL_DEBUG=INFO tells"
 
 
+def say_last(why: str) -> None:
+    """Say why this process ends, from a thread that nobody waits for."""
+    print(f"cudareduce: {why}", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def patience(
     what: str, limit_s: float = LIMIT_S, next_step: str = _LIBRARY,
@@ -29,10 +34,7 @@ def patience(
     told by the meeting."""
 
     def end() -> None:
-        print(
-            f"cudareduce: {what} {GAVE_UP} {limit_s:g} s: {next_step}",
-            file=sys.stderr, flush=True,
-        )  # fmt: skip
+        say_last(f"{what} {GAVE_UP} {limit_s:g} s: {next_step}")
         os._exit(code)
 
     timer = Timer(limit_s, end)

@@ -169,7 +169,7 @@ def _end(where: str, how: str) -> None:
 def test_a_rank_that_is_gone_is_named_on_all(
     how: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (link, meeting, arrival):
+    for module in (link, arrival):
         monkeypatch.setattr(module, "SILENCE_S", 2.0)
     monkeypatch.setattr(meeting, "BEAT_S", 0.2)
     where = str(tmp_path / "m")
