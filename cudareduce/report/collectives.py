@@ -78,7 +78,8 @@ def _libraries(records: Sequence[Record]) -> Iterator[str]:
 
 def _fastest(records: Sequence[Record]) -> list[str]:
     """Which engine was fastest, where several were timed, and which others may be as fast."""
-    ours = [r for r in records if r.time_us is not None and not r.chosen]
+    timed = [r for r in records if r.time_us is not None]
+    ours = [r for r in timed if r.chosen not in {one.engine for one in timed}]  # none twice
     if len(ours) < 2:
         return []
     best = min(ours, key=lambda r: r.time_us or 0.0)

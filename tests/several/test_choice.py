@@ -105,6 +105,8 @@ def test_a_record_says_which() -> None:
 def test_a_table_says_which_was_fastest() -> None:
     one, two = record("peer:packets", 6.0), record("peer:one_shot", 9.5)
     assert "fastest at this size: peer:packets" in notes(two, one, record("peer:auto", 5.9))
+    nccl = record("nccl", 9.0)
+    assert "fastest at this size: peer:auto" in notes(record("peer:auto", 5.9), nccl)
     near = record("peer:two_shot", 6.15)
     assert "fastest at this size: peer:packets; peer:two_shot may be as fast" in notes(
         one, two, near
