@@ -7,13 +7,14 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
+from math import lcm
 
 from cudareduce.bench.session import Session
 from cudareduce.bench.tries import budget
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Condition
 from cudareduce.library.mapped import likely_maps
-from cudareduce.verify.shapes import size_net
+from cudareduce.verify.shapes import hazard_net, size_net, tile_of
 from cudareduce.verify.verdict import HAZARD, Verdict
 
 #: Sizes that are tried besides the numbers in a kernel's text: one that is right for powers of two
@@ -55,7 +56,10 @@ def _told(session: Session, case: Case, verdict: Verdict) -> Verdict:
         reach = _reach(session, replace(case, block=_WARP), verdict)
         reach = reach and f"{reach}, in a block of {_WARP}"
     reach = reach or _of_a_map(session, case)
-    return replace(verdict, reason=f"{reach}; {verdict.reason}") if reach else verdict
+    if reach:
+        return replace(verdict, reason=f"{reach}; {verdict.reason}")
+    race = _race(session, case)
+    return replace(verdict, reason=race, error=None, bound=None) if race else verdict
 
 
 def _reach(session: Session, case: Case, verdict: Verdict) -> str | None:
@@ -82,6 +86,17 @@ def _reach(session: Session, case: Case, verdict: Verdict) -> str | None:
     most = (below + beyond) * step
     wrong = _SIZE.search(verdict.reason)
     return None if wrong and int(wrong[1]) <= most else f"right up to n = {most}"
+
+
+def _race(session: Session, case: Case) -> str:
+    """The race of a case on whole tiles, which is why it is wrong there as well; empty if there is
+    none."""
+    if case.asks.sizes or case.kernel.scope == "rows":
+        return ""
+    asks = replace(case.asks, multiple=lcm(tile_of(case), case.asks.multiple))
+    whole = replace(case, kernel=replace(case.kernel, asks=asks))
+    found = session.tries.verdict(whole, [next(hazard_net(whole))])
+    return found.reason if found is not None and HAZARD in found.reason else ""
 
 
 def _alone(n: int) -> str:

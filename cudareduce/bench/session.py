@@ -95,7 +95,7 @@ class Session:
                     build(other, wanted, progress.step, deadline)
         left = {case: skipped("time", self.why_cut()) for case in cases if case not in built}
         left |= {
-            case: unbuilt(made)
+            case: unbuilt(made, of_others=case.kernel.guessed is not None)
             for case, made in built.items() if isinstance(made, BuildError)
         }  # fmt: skip
         return [

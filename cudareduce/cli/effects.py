@@ -73,7 +73,7 @@ _IDLE = (
         lambda values: "n" in values and values["n"] is None,
     ),
     _Idle(
-        ("entry", "chain", "arg", "grid", "shared", "finish", "headers"),
+        ("entry", "chain", "arg", "grid", "shared", "finish", "headers", "define"),
         "no file without a header is named", _all_have_headers,
     ),
     _Idle(

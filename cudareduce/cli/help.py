@@ -21,7 +21,9 @@ GROUPS = {
         "only_pattern", "seed", "source", "chunk",
     ),
     "Which kernels": ("folders", "block", "items", "sms", "peers", "engine", "nccl"),
-    "Files without a header": ("entry", "chain", "arg", "grid", "shared", "finish", "headers"),
+    "Files without a header": (
+        "entry", "chain", "arg", "grid", "shared", "finish", "headers", "define",
+    ),
     "Files of your own": ("multiple_of", "sizes_only", "nan"),
     "What it is compared with": (
         "baseline", "base", "times", "libraries", "compiling", "arch", "update_baseline", "compare",

@@ -149,6 +149,9 @@ add_files = options_of(
     click.option("-I", "headers", multiple=True, type=Place(file_okay=False), metavar="DIR",
                  help="A folder with headers that it includes, beside those near it; may be "
                  "repeated."),
+    click.option("-D", "define", multiple=True, type=Name(), metavar="NAME=VALUE",
+                 help="A name that its author gave to the compiler, such as BLOCK_SIZE=256; may be "
+                 "repeated."),
 )  # fmt: skip
 add_problem = options_of(
     click.option("--op", type=Words("OPS", tuple(OPERATORS)),

@@ -4,25 +4,31 @@ names, types and the kernel's text tell."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudareduce.errors import UsageError
+from cudareduce.errors import NotUnderstood, UsageError
 from cudareduce.library.body import Body
 from cudareduce.library.elements import bytes_of
-from cudareduce.library.matrix import columns_of, counting, is_tile, strides
+from cudareduce.library.matrix import is_distance
 from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.room import EACH, Each, Room
 from cudareduce.library.syntax import Function
+from cudareduce.library.values import (
+    COUNT,
+    INTEGERS,
+    REALS,
+    ROWS,
+    is_value_behind,
+    is_whole,
+    leads_to_value,
+    of_values,
+)
 from cudareduce.problem.sizes import parse_size
 
 #: Nobody gives a kernel more memory beside its input, in bytes.
 _MOST_ROOM = 2**28
-_INTEGERS = re.compile(
-    r"^(?:unsigned|signed|int|long|short|size_t|ptrdiff_t|u?int\d+_t|uint|[ui](?:32|64))\b(?!\d)"
-)
-_REALS = re.compile(r"^(?:float|double|real|half|__half)$")
 _OUTPUT = re.compile(
     r"^(?:[dg]_?)?(?:o|out|dst|dest|res|result|y|sum|partial)|_(?:out|dst|dest)$", re.IGNORECASE
 )
@@ -36,25 +42,8 @@ _COUNTER = re.compile(
 _LOCK = re.compile(r"(?<!b)lock|mutex|sem", re.IGNORECASE)
 #: What the places of extremes are called, which are written beside these.
 _PLACE = re.compile(r"idx|ind(?:ex|ices)|arg|pos|loc|place|where", re.IGNORECASE)
-#: What counts of elements are called.
-COUNT = re.compile(r"^n$|^n(?:um)?_|count|size|len|elem", re.IGNORECASE)
 #: What counters and locks are changed with, and no sum.
 _EXCHANGES = frozenset(["atomicInc", "atomicDec", "atomicCAS", "atomicExch"])
-#: Values that are called so: what begins a reduction, and what changes nothing of its answer.
-_VALUES = (
-    (re.compile(r"init|ident|neutral|^seed|^zero", re.IGNORECASE), "Op::identity()"),
-    (re.compile(r"^(?:scale|alpha|factor)", re.IGNORECASE), "1"),
-    (re.compile(r"^beta|^(?:start|begin|offset|first)$", re.IGNORECASE), "0"),
-    (re.compile(r"is_?pow", re.IGNORECASE), "false"),
-)  # fmt: skip
-#: Integers that are called so beside a count of elements.
-_LAUNCH = (
-    (re.compile(r"block_?(?:size|dim)|threads", re.IGNORECASE), "BLOCK"),
-    (re.compile(r"grid_?(?:size|dim)|blocks", re.IGNORECASE), "gridDim.x"),
-    (re.compile(r"item|per_?thread", re.IGNORECASE), "ITEMS"),
-)
-#: What counts of rows are called.
-ROWS = re.compile(r"^(?:n|num|total)?_?(?:rows|batch|batches|segments|height)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,25 +121,27 @@ def room_of(parameter: Parameter, what: str, template: Sequence[str]) -> Room | 
     return Room(parameter.name, element, size, kind == "zeroed", what == "out2")
 
 
-def guessed(
+def _guessed(
     parameters: Sequence[Parameter], given: Mapping[str, str], body: Body
 ) -> dict[str, str]:
     """What each parameter gets that is not `given` yet, by name, in the words of `--arg`; those
     that are not understood are left out."""
     left = [p for p in parameters if p.name not in given and not p.odd]
-    memory = [p for p in parameters if p.points or p.refers or p.stars]
+    behind = [p for p in parameters if is_value_behind(p, body)]
+    memory = [p for p in parameters if (p.points or p.refers or p.stars) and p not in behind]
     if len(memory) == 1 and memory[0] in left and memory[0].points and memory[0].writes:
         alone = {memory[0].name: "in"}  # which then holds the answer, too
         values = [p for p in left if p not in memory]
-        return alone | _of_values(values, {**given, **alone}, body)
-    pointers = [p for p in left if p.points or p.writes]
-    values = [p for p in left if p not in pointers and not p.stars]
-    return _of_pointers(pointers, set(given.values()), body) | _of_values(values, given, body)
+        return alone | of_values(values, {**given, **alone}, body)
+    pointers = [p for p in left if (p.points or p.writes) and p not in behind]
+    values = [p for p in left if p not in pointers and (p in behind or not p.stars)]
+    return _of_pointers(pointers, set(given.values()), body) | of_values(values, given, body)
 
 
 def _of_pointers(left: list[Parameter], taken: set[str], body: Body) -> dict[str, str]:
-    """What is const, or never written to, is read. Beside an output there may be counters, locks
-    and partials. Where the text does not tell, names do, and else the order."""
+    """What is const, or never written to, is read. Beside an output there may be counters, locks,
+    partials and, where nothing is read again, other answers. Where the text does not tell, names
+    do, and else the order."""
     found = {}
     changed = [p for p in left if p.writes and (p.refers or body.changes(p.name))]
     writers = changed or [p for p in left if p.writes]
@@ -170,16 +161,18 @@ def _of_pointers(left: list[Parameter], taken: set[str], body: Body) -> dict[str
         found[p.name] = f"zeroed:{body.each(p.name) or bytes_of(p.type, ())}"
     writers = [p for p in writers if p not in counters]
     if "out" not in taken and writers:
-        values = [p for p in writers if not (_PLACE.search(p.name) and _INTEGERS.match(p.type))]
+        values = [p for p in writers if not (_PLACE.search(p.name) and INTEGERS.match(p.type))]
         plain = [p for p in values if not _SCRATCH.search(p.name)] or values or writers
         out = next((p for p in plain if _OUTPUT.search(p.name)), plain[0])
         found[out.name] = "out"
         writers.remove(out)
-    real = any(_REALS.match(p.type) for p in left if found.get(p.name) == "out")
-    places = [p for p in writers if _INTEGERS.match(p.type) and (real or _PLACE.search(p.name))]
+    real = any(REALS.match(p.type) for p in left if found.get(p.name) == "out")
+    places = [p for p in writers if INTEGERS.match(p.type) and (real or _PLACE.search(p.name))]
     found |= {p.name: "out2" for p in places if "out" in (*found.values(), *taken)}
     partials = [p for p in writers if _SCRATCH.search(p.name) and p not in places]
-    return found | {p.name: f"scratch:{body.each(p.name) or 'grid'}" for p in partials}
+    found |= {p.name: f"scratch:{body.each(p.name) or 'grid'}" for p in partials}
+    answers = [p for p in writers if p.name not in found and body.only_changes(p.name)]
+    return found | {p.name: "out2" for p in answers if body.each(p.name) != "threads"}
 
 
 def _input(pointers: Sequence[Parameter]) -> Parameter:
@@ -193,17 +186,10 @@ def _input(pointers: Sequence[Parameter]) -> Parameter:
     return second if swapped else first
 
 
-def is_whole(parameter: Parameter) -> bool:
-    """Whether it is the value of a whole number, or of a truth."""
-    return not (parameter.stars or parameter.refers or parameter.odd) and (
-        parameter.type == "bool" or _INTEGERS.match(parameter.type) is not None
-    )
-
-
 def _counts(parameter: Parameter, body: Body) -> bool:
     """Whether blocks count their arrivals there, or lock others out."""
     named = bool(_COUNTER.search(parameter.name)) or bool(body.atomics(parameter.name) & _EXCHANGES)
-    return named and _INTEGERS.match(parameter.type) is not None
+    return named and INTEGERS.match(parameter.type) is not None
 
 
 def locks(parameter: Parameter, body: Body) -> bool:
@@ -211,89 +197,77 @@ def locks(parameter: Parameter, body: Body) -> bool:
     return bool(_LOCK.search(parameter.name)) or "atomicCAS" in body.atomics(parameter.name)
 
 
-def _of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> dict[str, str]:
-    """What names say; of the integers that are left one counts elements and another rows."""
-    found: dict[str, str] = {}
-    integers = [p for p in left if _INTEGERS.match(p.type)]
-    for p in left:
-        several = p in integers and len(integers) > 1
-        tables = (*_VALUES, *(_LAUNCH if several else ()))
-        what = next((what for word, what in tables if word.search(p.name)), None)
-        if several and _is_tiles(p.name, body):
-            what = "ITEMS"
-        if what is not None:
-            found[p.name] = what
-    left_over = [p.name for p in integers if p.name not in found]
-    counts, ones = counting(body, left_over, COUNT)
-    found |= dict.fromkeys(ones, "1")
-    taken = set(given.values())
-    fixed = any(what.isdigit() for what in given.values())
-    columns = None if taken & {"n", "rows"} else columns_of(body, counts)
-    if columns:
-        found |= dict(zip(columns, ("rows", "n"), strict=True))
-        counts = [name for name in counts if name not in columns]
-    elif "n" not in taken and counts:
-        steps = [name for name in counts if strides(body, name)]
-        plain = [name for name in counts if name not in steps and not ROWS.match(name)]
-        alone = len(counts) != 2 or fixed or not steps or _is_rows(counts, steps[0], body)
-        plain.sort(key=lambda name: (not body.bounds(name), COUNT.search(name) is None))
-        elements = ((steps if alone else plain) or plain or counts)[0]
-        found[elements] = "n"
-        counts.remove(elements)
-    length = next((name for name, what in {**given, **found}.items() if what == "n"), "")
-    rows = "" if columns else _rows(counts, length, body, several=len(counts) > 1 or fixed)
-    if "rows" not in taken and rows:
-        found[rows] = "rows"
-    defaults = {p.name: p.default for p in left if p.default}
-    known = {**given, **defaults, **found}
-    return defaults | found | _besides([p for p in left if p.name not in known], known, body)
+def what_each_gets(
+    path: Path, function: Function, parameters: Sequence[Parameter], body: Body,
+    own: Mapping[str, int], says: Sequence[Argument],
+) -> dict[str, str]:  # fmt: skip
+    """What each parameter gets, by its name, in the words of `--arg`, given the numbers of the
+    file's `own` launches and what the user `says`. Raises UsageError where that is not understood,
+    nothing is read or nothing is written."""
+    said = {s.name: s.what for s in says if s.means(function.name)}
+    gets = {p.name: said[p.name] for p in parameters if p.name in said}
+    gets |= _guessed(parameters, gets, body)
+    values = (p.name for p in parameters if not (p.stars or p.refers or p.odd))
+    known = (name for name in values if name not in gets and name in own)
+    gets |= {name: str(own[name]) for name in known if not is_distance(body, name)}
+    shown = f"{path}: {function.name}({', '.join(function.parameters)}) cannot be called"
+    open_ = {name: what for name, what in said.items() if not what.isdigit()}
+    counts = [name for name, what in _guessed(parameters, open_, body).items() if what == "n"]
+    if "n" not in gets.values() and counts and counts[0] in said:
+        raise UsageError(
+            f"{shown}: {counts[0]} counts its elements: leave out its --arg, and say how many with "
+            f"--n {said[counts[0]]} --sizes-only"
+        )
+    for p in parameters:
+        what = said.get(p.name, "")
+        memory = what in ("in", "in2", "out", "out2") or what.startswith(("zeroed:", "scratch:"))
+        if memory and not (p.points or p.refers):
+            raise UsageError(f"{shown}: {p.name} is no pointer, so it cannot get {what}")
+    if not any(p.points or p.refers for p in parameters):
+        raise UsageError(
+            f"{shown}: none of its parameters is a pointer, and what a structure holds is not "
+            "understood: let it take pointers, or give the file a header"
+        )
+    unknown = [p for p in parameters if p.name not in gets]
+    if unknown:
+        names = [p.name or "a parameter without a name" for p in unknown]
+        likely = [f"--arg {p.name or 'NAME'}={_likely(p, gets, body)}" for p in unknown]
+        raise NotUnderstood(
+            f"{shown}: it is not understood what {' and '.join(names)} "
+            f"get{'s' * (len(unknown) == 1)}; say it, as in {' '.join(likely)}",
+            unknown[0].name if len(unknown) == 1 and is_whole(unknown[0]) else "",
+        )
+    _check_roles(shown, parameters, gets, said, body)
+    return gets
 
 
-def _rows(counts: Sequence[str], length: str, body: Body, *, several: bool) -> str:
-    """Which of these counts, besides that of the elements, is one of rows; empty for none. Of
-    several it is the one that bounds them, else the one that bounds nothing, since a block of its
-    own needs no bound, at best one that is used for nothing, else the one that is called so."""
-    apart = strides(body, length)
-    bounds = [name for name in counts if apart and _bounds_rows(name, length, body)]
-    free = [name for name in counts if apart and not body.compared(name)]
-    free.sort(key=lambda name: name in body.words)
-    named = [name for name in counts if _is_rows([name], length, body)]
-    return next(iter((*bounds, *(free if several else ()), *named)), "")
+def _check_roles(
+    shown: str, parameters: Sequence[Parameter], gets: Mapping[str, str], said: Collection[str],
+    body: Body,
+) -> None:  # fmt: skip
+    """A UsageError if nothing is read or nothing is written."""
+    pointers = [p for p in parameters
+                if (p.points or p.refers) and not leads_to_value(p, gets[p.name])]  # fmt: skip
+    in_place = [gets[p.name] for p in pointers] == ["in"] and pointers[0].writes
+    if in_place and pointers[0].name not in said and body.only_changes(pointers[0].name):
+        raise UsageError(f"{shown}: it reads nothing that it is given: give the file a header")
+    for what, does in (("in", "reads"), ("out", "writes")):
+        if what not in gets.values() and not (in_place and what == "out"):
+            raise UsageError(
+                f"{shown}: none of its parameters is a pointer to what it {does}; where one is, "
+                f"say --arg NAME={what}, else give the file a header"
+            )
 
 
-def _besides(left: list[Parameter], gets: Mapping[str, str], body: Body) -> dict[str, str]:
-    """What is left over: what is only multiplied by is 1, as a number that scales a sum or, of
-    rows, how many matrices there are, or a tile where blocks share a row; what bounds a row whose
-    length is known is that, too; what the text does not have is 0."""
-    found = {}
-    for p in left:
-        unused = p.name not in body.words and not COUNT.search(p.name)
-        if unused and _INTEGERS.match(p.type):
-            found[p.name] = "0"
-        integer = _INTEGERS.match(p.type) and "rows" in gets.values()
-        if (integer or _REALS.match(p.type)) and body.factors(p.name):
-            found[p.name] = "BLOCK * ITEMS" if is_tile(body, p.name) else "1"
-        elif integer and body.compared(p.name):
-            found[p.name] = "n"
-    return found
-
-
-def _is_rows(counts: Sequence[str], length: str, body: Body) -> bool:
-    """Whether the count that is not this length is one of rows: it is called so, compared with an
-    index that the length is no part of, or used for nothing. A length that others than rows are
-    apart is none."""
-    (name,) = [count for count in counts if count != length]
-    if not strides(body, length):
-        return bool(ROWS.match(name)) and not body.factors(length)
-    unused = name not in body.words  # by who has a block for each
-    return unused or _bounds_rows(name, length, body) or bool(ROWS.match(name))
-
-
-def _bounds_rows(name: str, length: str, body: Body) -> bool:
-    """Whether a count is compared with an index of blocks that the length is no part of."""
-    return any("blockIdx.x" in words and length not in words for words in body.compared(name))
-
-
-def _is_tiles(name: str, body: Body) -> bool:
-    """Whether a block takes so many elements a thread: its threads times this."""
-    return any("blockDim.x" in w and "threadIdx.x" not in w for w in body.factors(name))
+def _likely(parameter: Parameter, gets: Mapping[str, str], body: Body) -> str:
+    """What a parameter might get that is not understood."""
+    if parameter.writes and (parameter.refers or body.changes(parameter.name)):
+        return "out2" if "out" in gets.values() else "out"
+    if parameter.points:
+        return "in2" if "in" in gets.values() else "in"
+    if COUNT.search(parameter.name) or ROWS.match(parameter.name):
+        return "rows" if "n" in gets.values() else "n"
+    if body.factors(parameter.name) and bytes_of(parameter.type, ()):
+        return "1"
+    kinds = {"bool": "false", "float": "1.0f", "double": "1.0"}
+    return kinds.get(parameter.type, "0" if bytes_of(parameter.type, ()) else "{}")

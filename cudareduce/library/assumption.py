@@ -22,6 +22,8 @@ def assumption(
     are = "is" if len(missing) == 1 else "are"
     without = f"; {', '.join(missing)} {are} nowhere beside it and left out" if missing else ""
     without += f"; what it calls is in {', '.join(unit.siblings)}" if unit.siblings else ""
+    likely = ", ".join(f"{name}={value}" for name, value in unit.likely.items())
+    without += f"; taken as {likely}, which nothing defines (-D says better)" if likely else ""
     return (
         f"{kernel.path}: no header, so it is assumed that {call.text} {_memory(kernel, call)}, "
         f"{_values(kernel, call)}; block {kernel.block}, items {kernel.items}, "

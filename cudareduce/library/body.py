@@ -17,6 +17,7 @@ from cudareduce.library.expressions import (
     bases,
     inner,
     is_first,
+    is_only_changed,
     leaves,
     operator,
     other_factor,
@@ -124,6 +125,11 @@ class Body:
     def changes(self, name: str) -> bool:
         """Whether what is behind a pointer is written to."""
         return name in self._changed or name in self._atomics
+
+    def only_changes(self, name: str) -> bool:
+        """Whether what is behind a pointer is written to, and never read."""
+        named = [n for n in self._nodes if n.type == "identifier" and text(n) == name]
+        return bool(named) and all(map(is_only_changed, named))
 
     def reads_first(self, name: str) -> bool:
         """Whether an element behind a pointer is read before the text sets any."""

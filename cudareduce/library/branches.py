@@ -153,13 +153,16 @@ class _Reader:
         return sign == "&&"
 
 
-def live_lines(source: str, before: Defined | None = None) -> tuple[str, Defined]:
+def live_lines(
+    source: str, before: Defined | None = None, given: Mapping[str, str] | None = None
+) -> tuple[str, Defined]:
     """A text whose lines are empty where its conditions leave them out, and what it has defined in
-    the end; `before` is what a file that includes it has."""
+    the end; `before` is what a file that includes it has, `given` what the compiler is told."""
+    known = {**(before or {}), **(given or {})}
     if "#" not in source:
-        return source, before or {}
+        return source, known
     whole = before is None and not _OWN_HEADER.search(source)
-    reader = _Reader(whole, dict(before or {}))
+    reader = _Reader(whole, known)
     kept, said = [], ""
     for line in source.split("\n"):
         said = said.removesuffix("\\") + line if said else line

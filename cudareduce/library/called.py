@@ -7,20 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudareduce.errors import NotUnderstood, UsageError
-from cudareduce.library.arguments import COUNT, ROWS, Argument, guessed, is_whole, locks, room_of
+from cudareduce.errors import UsageError
+from cudareduce.library.arguments import Argument, locks, room_of, what_each_gets
 from cudareduce.library.body import Body
-from cudareduce.library.combining import reads
 from cudareduce.library.elements import bytes_of, packed
 from cudareduce.library.functors import Helpers
 from cudareduce.library.header import Finish, RowGrid
-from cudareduce.library.matrix import is_distance
 from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.refused import Roles, why_no_reduction
 from cudareduce.library.room import Room
 from cudareduce.library.row_index import PLANE, is_upright, read_rows, takes_turns
 from cudareduce.library.syntax import Function, names_in
 from cudareduce.library.template import acting, template_arguments
+from cudareduce.library.values import leads_to_value
 
 #: Nobody writes more; each takes a moment.
 _MOST_PARAMETERS = 100
@@ -118,11 +117,13 @@ def called(
     acts = acting(function, parameters, body, helpers.functor)
     known = {**helpers.enums, **{name: "{}" for pair in acts.items() if all(pair) for name in pair}}
     says = (*(Argument("", p.name, known[p.type]) for p in parameters if p.type in known), *says)
-    gets = _gets(path, function, parameters, body, own, says)
+    gets = what_each_gets(path, function, parameters, body, own, says)
     by_what = {gets[p.name]: p for p in reversed(parameters)}
     read, other, count = by_what["in"], by_what.get("in2"), by_what.get("n")
     write = by_what.get("out", read)
-    told = {n for p in parameters if not p.points for n in names_in(f"int x = {gets[p.name]};")}
+    values = [gets[p.name] for p in parameters
+              if not p.points or leads_to_value(p, gets[p.name])]  # fmt: skip
+    told = {name for what in values for name in names_in(f"int x = {what};")}
     lengths = [p for p in parameters if gets[p.name] == "n"]
     found = read_rows(
         path, function, body, count, by_what.get("rows"), lengths, many="rows" in told
@@ -196,77 +197,14 @@ def _words(
     return tuple(rooms), words
 
 
-def _gets(
-    path: Path, function: Function, parameters: Sequence[Parameter], body: Body,
-    own: Mapping[str, int], says: Sequence[Argument],
-) -> dict[str, str]:  # fmt: skip
-    """What each parameter gets, by its name, in the words of `--arg`; one of them is read and one
-    is written to."""
-    said = {s.name: s.what for s in says if s.means(function.name)}
-    gets = {p.name: said[p.name] for p in parameters if p.name in said}
-    gets |= guessed(parameters, gets, body)
-    values = (p.name for p in parameters if not (p.stars or p.refers or p.odd))
-    known = (name for name in values if name not in gets and name in own)
-    gets |= {name: str(own[name]) for name in known if not is_distance(body, name)}
-    shown = f"{path}: {function.name}({', '.join(function.parameters)}) cannot be called"
-    open_ = {name: what for name, what in said.items() if not what.isdigit()}
-    counts = [name for name, what in guessed(parameters, open_, body).items() if what == "n"]
-    if "n" not in gets.values() and counts and counts[0] in said:
-        raise UsageError(
-            f"{shown}: {counts[0]} counts its elements: leave out its --arg, and say how many with "
-            f"--n {said[counts[0]]} --sizes-only"
-        )
-    for p in parameters:
-        what = said.get(p.name, "")
-        memory = what in ("in", "in2", "out", "out2") or what.startswith(("zeroed:", "scratch:"))
-        if memory and not (p.points or p.refers):
-            raise UsageError(f"{shown}: {p.name} is no pointer, so it cannot get {what}")
-    if not any(p.points or p.refers for p in parameters):
-        raise UsageError(
-            f"{shown}: none of its parameters is a pointer, and what a structure holds is not "
-            "understood: let it take pointers, or give the file a header"
-        )
-    unknown = [p for p in parameters if p.name not in gets]
-    if unknown:
-        names = [p.name or "a parameter without a name" for p in unknown]
-        likely = [f"--arg {p.name or 'NAME'}={_likely(p, gets, body)}" for p in unknown]
-        raise NotUnderstood(
-            f"{shown}: it is not understood what {' and '.join(names)} "
-            f"get{'s' * (len(unknown) == 1)}; say it, as in {' '.join(likely)}",
-            unknown[0].name if len(unknown) == 1 and is_whole(unknown[0]) else "",
-        )
-    pointers = [p for p in parameters if p.points or p.refers]
-    in_place = [gets[p.name] for p in pointers] == ["in"] and pointers[0].writes
-    if in_place and pointers[0].name not in said and not reads(function.body, pointers[0].name):
-        raise UsageError(f"{shown}: it reads nothing that it is given: give the file a header")
-    for what, does in (("in", "reads"), ("out", "writes")):
-        if what not in gets.values() and not (in_place and what == "out"):
-            raise UsageError(
-                f"{shown}: none of its parameters is a pointer to what it {does}; where one is, "
-                f"say --arg NAME={what}, else give the file a header"
-            )
-    return gets
-
-
-def _likely(parameter: Parameter, gets: Mapping[str, str], body: Body) -> str:
-    """What a parameter might get that is not understood."""
-    if parameter.writes and (parameter.refers or body.changes(parameter.name)):
-        return "out2" if "out" in gets.values() else "out"
-    if parameter.points:
-        return "in2" if "in" in gets.values() else "in"
-    if COUNT.search(parameter.name) or ROWS.match(parameter.name):
-        return "rows" if "n" in gets.values() else "n"
-    if body.factors(parameter.name) and bytes_of(parameter.type, ()):
-        return "1"
-    kinds = {"bool": "false", "float": "1.0f", "double": "1.0"}
-    return kinds.get(parameter.type, "0" if bytes_of(parameter.type, ()) else "{}")
-
-
 def _argument(parameter: Parameter, what: str, room: int | None, function: Function) -> str:
     """What is written between the commas of the call. A pointer gets its own type, since `long` and
     `long long` are two even where they are as wide; that of a template parameter is the element's.
     A value is converted where its type is a number's: others are told by their own braces."""
     own = function.template_names
+    if leads_to_value(parameter, what):  # of one that is there until the call ends
+        kind = parameter.type
+        return f"({kind} *)&static_cast<const {kind} &>(({kind})({what}))"
     pointer = what in ("in", "in2", "out") or room is not None
     if pointer or parameter.points:
         value = {"in2": "other"}.get(what, what) if room is None else f"room{room}"

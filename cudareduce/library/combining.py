@@ -1,5 +1,4 @@
-"""Whether a kernel can bring several elements together at all, as far as its text tells, and
-whether it reads what it is given."""
+"""Whether a kernel can bring several elements together at all, as far as its text tells."""
 
 from __future__ import annotations
 
@@ -18,11 +17,6 @@ _OF_ONE_THREAD = frozenset(
     ["pow", "powf", "fabs", "fabsf", "abs", "exp", "expf", "log", "logf", "sqrt", "sqrtf", "tanh",
      "tanhf", "min", "max", "fmin", "fmax", "fminf", "fmaxf", "float", "int", "__expf", "__logf",
      "rsqrt", "rsqrtf", "sin", "sinf", "cos", "cosf", "fma", "fmaf", "__ldg", "__fdividef"]
-)  # fmt: skip
-#: What a place is reached through.
-_THROUGH = frozenset(
-    ["subscript_expression", "pointer_expression", "parenthesized_expression", "unary_expression",
-     "cast_expression", "field_expression"]
 )  # fmt: skip
 
 
@@ -52,12 +46,6 @@ def adds_up(code: str, name: str) -> bool:
             if not plain or text(target) in text(right or target):
                 return True
     return False
-
-
-def reads(code: str, name: str) -> bool:
-    """Whether a kernel may read what is behind a pointer that its text names."""
-    named = [n for n in _nodes(code) if n.type == "identifier" and text(n) == name]
-    return not named or any(not _only_changed(node) for node in named)
 
 
 def _calls(node: Node) -> bool:
@@ -100,22 +88,6 @@ def _declares(loop: Node, name: str) -> bool:
         for node in every(loop) if node.type == "declaration"
         for one in node.children_by_field_name("declarator")
     )  # fmt: skip
-
-
-def _only_changed(node: Node) -> bool:
-    """Whether what a name leads to is only written to there, or changed by an atomic."""
-    above = node.parent
-    while above is not None and above.type in _THROUGH:
-        if above.type == "subscript_expression" and above.child_by_field_name("argument") != node:
-            return False
-        node, above = above, above.parent
-    if above is None:
-        return False
-    if above.type in CHANGES:
-        return above.child_by_field_name(CHANGES[above.type]) == node
-    call = above.parent if above.type == "argument_list" else None
-    first = next(iter(above.named_children), None)
-    return call is not None and first == node and text(call).startswith("atomic")
 
 
 @lru_cache(maxsize=8)

@@ -67,7 +67,8 @@ class Unit:
     """A file as it was read: its pieces, and what its lines of `#include` stand for, by their
     places: another file, or the name of a header that is nowhere. It `hides` its kernels where
     its own conditions leave out all of them; `siblings` are headers beside it that it does not
-    include, and that have what it calls."""
+    include, and that have what it calls; `likely` is what constants got that nothing defines. Both
+    stand `ahead` of it."""
 
     path: Path
     data: bytes
@@ -75,9 +76,13 @@ class Unit:
     included: Mapping[int, Unit | str] = field(default_factory=dict)
     hides: bool = False
     siblings: tuple[str, ...] = ()
+    likely: Mapping[str, str] = field(default_factory=dict)
+    ahead: Unit | None = None
 
     def all(self) -> Iterator[Piece]:
         """The pieces of this file and of those that it includes, in order."""
+        if self.ahead:
+            yield from self.ahead.all()
         for piece in self.pieces:
             found = self.included.get(piece.node.start_byte)
             if isinstance(found, Unit):
@@ -116,11 +121,11 @@ class Unit:
 
 def read_unit(
     path: Path, source: str, folders: Sequence[Path] = (), seen: set[Path] | None = None,
-    before: Defined | None = None,
+    before: Defined | None = None, given: Mapping[str, str] | None = None,
 ) -> Unit:  # fmt: skip
     """A file with the headers beside it, or in one of these `folders`, each of them once; `before`
-    is what the file has defined that includes it."""
-    whole, (source, defined) = source, live_lines(source, before)
+    is what the file has defined that includes it, `given` what the compiler is told."""
+    whole, (source, defined) = source, live_lines(source, before, given)
     seen = set() if seen is None else seen
     macros = dict(_macros(path, source, folders, set()))
     data = without_bare_calls(expanded(source, macros)).encode(errors="replace")
@@ -242,6 +247,8 @@ def _may_stay(piece: Piece) -> bool:
 def _rendered(unit: Unit, reached: set[int]) -> str:
     """The text of a file without what is not reached, and with what it includes."""
     parts, start = [], 0
+    if unit.ahead:
+        parts.append(f'{_rendered(unit.ahead, reached)}#line 1 "{unit.path}"\n')
     for piece in unit.pieces:
         node = piece.node
         if id(piece) in reached or piece.kind in _STAYS:

@@ -20,6 +20,11 @@ CHANGES = {"assignment_expression": "left", "update_expression": "argument"}
 MULTIPLIES = frozenset(["__mul24", "__umul24"])
 #: What wraps a value without changing it.
 _WRAPS = frozenset(["parenthesized_expression", "cast_expression"])
+#: What a place is reached through.
+_THROUGH = frozenset(
+    ["subscript_expression", "pointer_expression", "parenthesized_expression", "unary_expression",
+     "cast_expression", "field_expression"]
+)  # fmt: skip
 
 
 def partners(pairs: Iterator[tuple[Node, Node, Node]]) -> dict[str, list[Node]]:
@@ -66,6 +71,22 @@ def is_first(name: Node) -> bool:
         return text(around.children[0]) == "*"
     at = around.child_by_field_name("indices") if around is not None else None
     return at is not None and [node.type for node in at.named_children] == ["number_literal"]
+
+
+def is_only_changed(node: Node) -> bool:
+    """Whether what a name leads to is only written to there, or changed by an atomic."""
+    above = node.parent
+    while above is not None and above.type in _THROUGH:
+        if above.type == "subscript_expression" and above.child_by_field_name("argument") != node:
+            return False
+        node, above = above, above.parent
+    if above is None:
+        return False
+    if above.type in CHANGES:
+        return above.child_by_field_name(CHANGES[above.type]) == node
+    call = above.parent if above.type == "argument_list" else None
+    first = next(iter(above.named_children), None)
+    return call is not None and first == node and text(call).startswith("atomic")
 
 
 def other_factor(place: Node) -> str:

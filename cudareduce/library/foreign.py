@@ -90,7 +90,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     """
     if text.startswith("%%"):  # a notebook's cell, whose first line is for the notebook
         text = f"//{text}"
-    unit = read_file(path, text, says.headers)
+    unit = read_file(path, text, says.headers, dict(says.defined))
     host = host_code(unit.all())
     left = deque(rows(unit, host, says.entries, says.chains))
     check(path, [function for row in left for function, _ in row], says.arguments)

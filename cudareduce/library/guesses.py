@@ -8,6 +8,7 @@ from pathlib import Path
 from cudareduce.library.arguments import Argument, read_argument
 from cudareduce.library.header import Finish, GridRule
 from cudareduce.library.own_launch import Said
+from cudareduce.library.undefined import read_definition
 from cudareduce.problem.operators import Map
 
 
@@ -17,7 +18,8 @@ class Guesses:
     them with commas, `block` threads, `items`
     elements a thread, `grid` blocks or a rule for their number, `shared` bytes of dynamic shared
     memory a block, `map` what it makes of elements, `arguments` what its parameters get,
-    `headers` folders with headers besides those near it. None leaves it to the file's own signs."""
+    `headers` folders with headers besides those near it, `defined` names with what they stand for
+    in it. None leaves it to the file's own signs."""
 
     entries: tuple[str, ...] = ()
     chains: tuple[str, ...] = ()
@@ -29,6 +31,7 @@ class Guesses:
     map: Map | None = None
     arguments: tuple[Argument, ...] = ()
     headers: tuple[Path, ...] = ()
+    defined: tuple[tuple[str, str], ...] = ()
 
     @property
     def launch(self) -> Said:
@@ -50,13 +53,15 @@ class FileOptions:
     finish: Finish | None = None
     arg: tuple[str, ...] = ()
     headers: tuple[Path, ...] = ()
+    define: tuple[str, ...] = ()
 
     def guesses(
         self, block: int | None = None, items: int | None = None, map: Map | None = None
     ) -> Guesses:
-        """All of it, with what is said besides. An argument that says nothing is a UsageError."""
+        """All of it, with what is said besides. One that says nothing is a UsageError."""
         return Guesses(
             entries=self.entry, chains=self.chain, block=block, items=items, grid=self.grid,
             finish=self.finish, shared=self.shared, map=map,
             arguments=tuple(read_argument(text) for text in self.arg), headers=self.headers,
+            defined=tuple(read_definition(text) for text in self.define),
         )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cudareduce.library.device_part import Unit, read_unit
 from cudareduce.library.syntax import Piece
+from cudareduce.library.undefined import likely_values
 from cudareduce.problem.parsing import every, text
 
 _HEADERS = frozenset([".h", ".hpp", ".cuh"])
@@ -23,18 +24,35 @@ _OF_CUDA = re.compile(
 _OF_FLOATS = re.compile(r"\s*(?:float|double)\b")
 
 
-def read_file(path: Path, source: str, folders: Sequence[Path] = ()) -> Unit:
-    """A file with its headers; one that is a header itself, and calls what neither has, with what
-    one header alone beside it defines. Lines keep their numbers."""
-    unit = read_unit(path, source, folders)
+def read_file(
+    path: Path, source: str, folders: Sequence[Path], definitions: Mapping[str, str]
+) -> Unit:
+    """A file with its headers, behind `definitions`; one that is a header itself, and calls what
+    neither has, with what one header alone beside it defines. Constants that nothing defines get
+    what their names say. Lines keep their numbers."""
+    unit = _behind(definitions, (), path, source, folders)
     lacks = _called(unit) - unit.names.keys() if path.suffix in _HEADERS else set()
     found = [(one.path.name, _defined(one) & lacks) for one in (_beside(path) if lacks else ())]
     alone = {name for name in lacks if sum(name in known for _, known in found) == 1}
     names = tuple(header for header, known in found if known & alone)
-    if not names:
-        return unit
-    lines = "".join(f'#include "{name}"\n' for name in names)
-    return replace(read_unit(path, f"{lines}#line 1\n{source}", folders), siblings=names)
+    if names:
+        unit = _behind(definitions, names, path, source, folders)
+    likely = likely_values(unit)
+    if likely:
+        unit = _behind({**likely, **definitions}, names, path, source, folders)
+    return replace(unit, siblings=names, likely=likely)
+
+
+def _behind(
+    definitions: Mapping[str, str], headers: Sequence[str], path: Path, source: str,
+    folders: Sequence[Path],
+) -> Unit:  # fmt: skip
+    """A file behind definitions and headers that it does not have itself."""
+    lines = [f"#define {name} {value}\n" for name, value in definitions.items()]
+    lines += [f'#include "{name}"\n' for name in headers]
+    seen = set[Path]()
+    ahead = read_unit(path, "".join(lines), folders, seen) if lines else None
+    return replace(read_unit(path, source, folders, seen, given=definitions), ahead=ahead)
 
 
 def _called(unit: Unit) -> set[str]:

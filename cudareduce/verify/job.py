@@ -87,7 +87,7 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
     case = job.prepared.case
     built = build(backend, {case: [job.prepared.plans[shape] for shape in job.shapes]})[case]
     if isinstance(built, BuildError):
-        return unbuilt(built)
+        return unbuilt(built, of_others=case.kernel.guessed is not None)
     compiled()
     ready = replace(job.prepared, programs=built)
     if job.care == FAR:

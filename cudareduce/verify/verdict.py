@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -32,6 +33,10 @@ class Effort:
         )  # fmt: skip
 
 
+#: What g++ and nvcc say of a constant that nothing declares.
+_UNDECLARED = re.compile(
+    r"'([A-Z_][A-Z0-9_]+)' was not declared|identifier \"([A-Z_][A-Z0-9_]+)\" is undefined"
+)
 #: Why there is no answer: the kernel does not take what was asked for, does not compile, the
 #: machine has not what it needs, or there was no time.
 Cause = Literal["unfit", "unbuilt", "machine", "time"]
@@ -91,11 +96,14 @@ def if_launched(verdict: Verdict) -> Verdict:
     return skipped("unfit", why)
 
 
-def unbuilt(error: BuildError) -> Verdict:
-    """The verdict on a case for which there is no program."""
+def unbuilt(error: BuildError, *, of_others: bool) -> Verdict:
+    """The verdict on a case for which there is no program; a file of others may lack a constant
+    that its author gave to the compiler."""
     if isinstance(error, NotEmulated):
         return skipped("machine", str(error))
-    return skipped("unbuilt", f"does not compile: {error}")
+    lacks = _UNDECLARED.search(str(error)) if of_others else None
+    advice = f" (-D {lacks[1] or lacks[2]}=VALUE says what nothing defines)" if lacks else ""
+    return skipped("unbuilt", f"does not compile{advice}: {error}")
 
 
 def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict | None:

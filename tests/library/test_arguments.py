@@ -130,7 +130,7 @@ def test_what_finds_a_row_tells_how_many_blocks(row: str, grid: str) -> None:
         ("const int *a, int *b, int n, float mean", "*b = *a;", "what mean gets; say it, as in "
          "--arg mean=1.0f"),
         ("const int *a, const long *c, int *b, int n", "*b = *a * *c;", "as in --arg c=in2"),
-        ("const int *a, int *b, int *last, int n", "*b = *a; *last = 0;", "--arg last=out2"),
+        ("const int *a, int *b, int *last, int n", "*b = *a; *last += *last;", "--arg last=out2"),
         ("const int *a, int *b, Shape s", "*b = *a;", "as in --arg s={}"),
         ("const int *a, int *b, float count", "*b = *a;", "as in --arg count=n"),
         ("const int *a, int *b, int", "*b = *a;", ""),
@@ -147,6 +147,24 @@ def test_what_is_not_understood(parameters: str, body: str, words: str) -> None:
         assert words in refused(parameters, body)
     else:
         assert "counts with " in gets(parameters, body)
+
+
+def test_a_pointer_to_a_count_gets_the_count() -> None:
+    parameters = "const int *a, int *size, int *num_threads, int *b"
+    body = "for (int k = threadIdx.x; k < *size; k += *num_threads) *b += a[k];"
+    assert gets(parameters, body).endswith("counts with size, num_threads=BLOCK")
+    (kernel,) = adopted(parameters, body).kernels
+    assert "(int *)&static_cast<const int &>((int)(n))" in kernel.text
+    read = "const int *a, const int *sizes, int *b, int n"
+    assert "reads a and sizes" in gets(read, "if (threadIdx.x < n) *b += sizes[threadIdx.x];")
+
+
+def test_what_is_never_read_again_is_another_answer() -> None:
+    parameters = "const int *a, int *low, int *high, int n"
+    body = "atomicMin(low, a[threadIdx.x]); atomicMax(high, a[threadIdx.x]);"
+    assert "high=out2" in gets(parameters, body)
+    each = "*low = a[0]; high[blockIdx.x * blockDim.x + threadIdx.x] = a[1];"
+    assert "--arg high=out2" in refused(parameters, each)
 
 
 def test_what_is_true_or_not_is_tried() -> None:
