@@ -38,8 +38,8 @@ COSTS: Mapping[str, Mapping[str, Cost]] = MappingProxyType({
         "writes": Cost(12.2, 366.0, lambda ranks: 2 * (ranks - 1) / ranks),
     },
     "reduce-scatter": {
-        "scatter": Cost(11.3, 333.0, lambda ranks: (ranks - 1) / ranks),
-        "writes": Cost(13.0, 366.0, lambda ranks: (ranks - 1) / ranks),
+        "scatter": Cost(11.0, 333.0, lambda ranks: (ranks - 1) / ranks),
+        "writes": Cost(11.3, 366.0, lambda ranks: (ranks - 1) / ranks),
     },
     "reduce": {},
 })  # fmt: skip
