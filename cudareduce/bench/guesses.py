@@ -19,7 +19,7 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.mapped import likely_maps
 from cudareduce.library.registry import Choice
 from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS
+from cudareduce.problem.operators import OPERATORS, Map
 from cudareduce.progress import say
 from cudareduce.verify.shapes import guess_net
 from cudareduce.verify.verdict import Verdict
@@ -58,17 +58,29 @@ def _given(session: Session, choice: Choice, quiet: bool) -> Choice | None:
     if not meant or (understood and _is_right(session, choice) is not False):
         return choice
     other = [_in_block(kernel, block) for kernel in meant for block in kernel.other_blocks]
+    said = any(reduction.map for reduction in session.settings.reductions)
+    mapped = [] if said else [_mapping(k, k.other_maps[0]) for k in meant if k.other_maps]
     tried = [(k, asking) for asking in (None, asking_most, _asking_most) for k in meant]
-    for kernel, asking in (*tried, *((k, None) for k in other)):
+    for kernel, asking in (*tried, *((k, None) for k in (*mapped, *other))):
         second = replace(choice, kernel=kernel)
         if _is_right(session, second, asking):
             say(
                 f"{kernel.path}: nobody says what {kernel.change.partition('=')[0]} is, and "
-                f"{kernel.id} is {_TRY} right with {kernel.change}: --arg says which",
+                f"{kernel.id} is {_TRY} right with {kernel.change}{_of(kernel)}: --arg says which",
                 quiet,
             )
             return second
     return choice if understood else None
+
+
+def _mapping(kernel: Kernel, mapped: Map) -> Kernel:
+    """A kernel that forms this of its elements; launched again on its partials it would map them,
+    too."""
+    return replace(kernel, map=mapped, finish=finish_once(kernel))
+
+
+def _of(kernel: Kernel) -> str:
+    return f" of {kernel.map.expression}" if kernel.map else ""
 
 
 def _why_not_given(kernel: Kernel) -> str:
@@ -167,8 +179,7 @@ def _others(session: Session, choice: Choice) -> Iterator[Choice]:
     maps = likely if "map" in open_ and not said else []
     ops = ops_in(kernel.text) if len(kernel.ops) > 1 else ()
     kernels = [kernel, *(replace(kernel, ops=(op,)) for op in ops)]
-    once = finish_once(kernel)  # launched again on its partials it would map them, too
-    kernels += [replace(k, map=mapped, finish=once) for mapped in maps for k in tuple(kernels)]
+    kernels += [_mapping(k, mapped) for mapped in maps for k in tuple(kernels)]
     yield from (replace(choice, kernel=other) for other in kernels[1:])
     for items in kernel.other_items:
         yield replace(choice, kernel=replace(kernel, items=items))

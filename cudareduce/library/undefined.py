@@ -5,23 +5,32 @@ from __future__ import annotations
 
 import re
 
+from tree_sitter import Node
+
 from cudareduce.errors import UsageError
 from cudareduce.library.device_part import Unit
 from cudareduce.problem.parsing import every, text
 
 _DEFINITION = re.compile(r"([A-Za-z_]\w*)(?:=([^\n]*))?")
-_CONSTANT = re.compile(r"[A-Z_][A-Z0-9_]*")
 #: Where a name stands that is declared there, in the parser's words.
 _DECLARES = ("declarator", "name")
+#: What CUDA itself has.
+_BUILT_IN = frozenset(["blockDim", "gridDim", "blockIdx", "threadIdx", "warpSize"])
 _BLOCK = 256
-#: What names of constants say of them, the first that fits.
+#: What names of constants say of them, as `BLOCK_SIZE` and `kBlockSize` do, the first that fits.
 _LIKELY = (
     (re.compile(r"WARP_?(?:SIZE|WIDTH)"), "32"),
     (re.compile(r"FULL_?(?:WARP_?)?MASK"), "0xffffffffu"),
-    (re.compile(r"COARS|_PER_THREAD|ITEMS"), "4"),
+    (re.compile(r"COARS|_PER_THREAD"), "4"),
     (re.compile(r"(?:BLOCK|TILE|TB)_?(?:SIZE|DIM|WIDTH|X$)|TPB|BDIM|"
-                r"THREADS?_?(?:PER|NUM|COUNT)|(?:NUM|N)_?THREADS"), str(_BLOCK)),
+                r"THREADS?_?(?:PER|NUM|COUNT)|(?:NUM|N)_?THREADS|^(?:BS|THREADS)$"), str(_BLOCK)),
 )  # fmt: skip
+#: What people call the type of their elements.
+_ELEMENT = re.compile(
+    r"(?:d|data|elem|element|val|value)_?(?:type|t)|(?:real|scalar|number)_?(?:type|t)",
+    re.IGNORECASE,
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def read_definition(written: str) -> tuple[str, str]:
@@ -34,24 +43,34 @@ def read_definition(written: str) -> tuple[str, str]:
 
 
 def likely_values(unit: Unit) -> dict[str, str]:
-    """Constants that the device part of a file uses and nothing in it defines, with what their
-    names say that they are; none of those of which they say nothing."""
-    return {
-        name: value
-        for name in sorted(undefined(unit))
-        if (value := next((what for words, what in _LIKELY if words.search(name)), None))
-    }
+    """What the device part of a file uses and nothing in it declares, with what it is likely to
+    stand for by its name; nothing of which that says nothing."""
+    found = {name: _likely(name, kind) for name, kind in sorted(_undeclared(unit))}
+    return {name: value for name, value in found.items() if value}
 
 
-def undefined(unit: Unit) -> set[str]:
-    """Names in capitals that the device part of a file uses and nothing in it declares, those of
-    the compiler's own headers among them."""
-    used, declared = set[str](), set(unit.names)
+def _likely(name: str, kind: str) -> str:
+    if kind == "type_identifier":
+        return "float" if _ELEMENT.fullmatch(name) else ""
+    words = _CAMEL.sub("_", name).upper()
+    return next((value for pattern, value in _LIKELY if pattern.search(words)), "")
+
+
+def _undeclared(unit: Unit) -> set[tuple[str, str]]:
+    """Names of values and of types, each with which of them it is, in the parser's words."""
+    used, declared = set[tuple[str, str]](), {*unit.names, *_BUILT_IN}
     for piece in unit.all():
         own = bool(piece.words & {"__device__", "__global__", "__shared__"})
         for node in every(piece.node):
-            if own and node.type == "identifier" and _CONSTANT.fullmatch(text(node)):
-                used.add(text(node))
+            if own and node.type in ("identifier", "type_identifier") and not _is_called(node):
+                used.add((text(node), node.type))
             declared |= {text(one) for field in _DECLARES
                          for one in node.children_by_field_name(field)}  # fmt: skip
-    return used - declared
+            if node.type.endswith("type_parameter_declaration"):
+                declared |= {text(one) for one in node.named_children}
+    return {(name, kind) for name, kind in used if name not in declared}
+
+
+def _is_called(node: Node) -> bool:
+    above = node.parent
+    return above is not None and above.child_by_field_name("function") == node

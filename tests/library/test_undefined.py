@@ -52,16 +52,31 @@ def test_what_is_no_definition(written: str) -> None:
     ("name", "value"),
     [("BLOCK_SIZE", 256), ("BLOCKSIZE", 256), ("BLOCK_DIM_X", 256), ("TPB", 256), ("TILE_DIM", 256),
      ("THREADS_PER_BLOCK", 256), ("NUM_THREADS", 256), ("WARP_SIZE", 32), ("COARSE_FACTOR", 4),
-     ("ITEMS_PER_THREAD", 4), ("FULL_MASK", "0xffffffffu")],
+     ("ITEMS_PER_THREAD", 4), ("kBlockSize", 256),
+     ("threadsPerBlock", 256), ("FULL_MASK", "0xffffffffu")],
 )  # fmt: skip
 def test_names_tell_what_they_stand_for(name: str, value: object) -> None:
     words = said_of(kernel(f"n -= {name};"))
     assert f"; taken as {name}={value}, which nothing defines (-D says better)" in words
 
 
-@pytest.mark.parametrize("name", ["NUM_BLOCKS", "HOW_MANY", "INT_MAX", "BLOCKS_PER_GRID"])
+@pytest.mark.parametrize("name", ["scalar_t", "real_t", "dtype", "DATA_TYPE", "value_type"])
+def test_a_type_of_elements_is_told_by_its_name(name: str) -> None:
+    text = f"__global__ void k(const {name} *a, {name} *b, int n) {{ atomicAdd(b, a[n]); }}"
+    assert f"; taken as {name}=float, which" in said_of(text)
+    for declares in (f"typedef double {name};\n", f"template <typename {name}> "):
+        assert "nothing defines" not in said_of(declares + text)
+
+
+@pytest.mark.parametrize(
+    "name", ["NUM_BLOCKS", "HOW_MANY", "INT_MAX", "BLOCKS_PER_GRID", "blockDim.x", "BLOCK", "ITEMS"]
+)
 def test_others_tell_nothing(name: str) -> None:
     assert "nothing defines" not in said_of(kernel(f"n -= {name};"))
+
+
+def test_a_function_is_no_constant() -> None:
+    assert "nothing defines" not in said_of(kernel("n -= block_size(n);"))
 
 
 @pytest.mark.parametrize(

@@ -49,4 +49,9 @@ template <typename T> struct SharedOfFile {
 #define gridDim (const_cast<const dim3 &>(cudaemu::this_block.grid))
 static constexpr int warpSize = 32;
 
+// The C library's, which CUDA's own headers bring along.
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;
+
 #define asm _Pragma("GCC error \"inline PTX runs on a GPU only: add plain C++ under CUDAEMU\"") asm
