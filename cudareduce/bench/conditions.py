@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import lcm, prod
 from typing import Any
 
-from cudareduce.bench.reach import with_reach
+from cudareduce.bench.reach import is_right_at, with_reach
 from cudareduce.bench.session import Session
 from cudareduce.bench.tries import budget, may_be_mended
 from cudareduce.launch.case import Case
@@ -149,12 +149,28 @@ def _found(session: Session, case: Case) -> Case | None:
             if _is_right(session, eased):
                 found = eased
                 break
+    found = _as_many_as_last_takes(session, found)
     # An index may be a multiple of the element's, and so leave 31 bits before the count does; or
     # the text says how many it takes.
     counts = {_COUNTED >> shift for shift in range(_SHIFTS)}
     counts |= {k for k in found.kernel.constants if _FAR < k < _COUNTED}
     fewer = (_asking(found, most=k) for k in sorted(counts, reverse=True))
     return next((c for c in (found, *fewer) if not _is_wrong_far_off(session, c)), found)
+
+
+def _as_many_as_last_takes(session: Session, case: Case) -> Case:
+    """A case of kernels in a chain, whose last one is one block, with no more elements than that
+    takes partials of at once, if it is right for these and wrong for a tile more."""
+    most, last = tile_of(case), case.kernel
+    while last.then is not None:
+        last = last.then
+        most *= last.block * last.items
+    one = last is not case.kernel and (last.grid == "one" or last.fixed_grid == 1)
+    if not one or most > _FAR or case.asks.sizes or (case.asks.most and case.asks.most <= most):
+        return case
+    beyond = is_right_at(session, case, most + tile_of(case))
+    within = not beyond and is_right_at(session, case, most)
+    return _asking(case, most=most) if within else case
 
 
 def _is_wrong_far_off(session: Session, case: Case) -> bool:

@@ -69,19 +69,19 @@ def _reach(session: Session, case: Case, verdict: Verdict) -> str | None:
     sizes = {
         n for n in (*_LADDER, *case.kernel.constants, *tried) if 1 < n <= _MOST and n % step == 0
     }  # fmt: skip
-    right = [_is_right(session, case, n) for n in sorted(sizes)]
+    right = [is_right_at(session, case, n) for n in sorted(sizes)]
     count = sum(right)
     if count == 1:
         only = sorted(sizes)[right.index(True)]
         return _alone(only) if only % _WARP == 0 or only in case.kernel.constants else None
     if not count:  # who has no count may have a number that is no whole tile
         others = (n for n in case.kernel.constants if _FEWEST < n <= _MOST and n % step)
-        return next((_alone(n) for n in others if _is_right(session, case, n)), None)
+        return next((_alone(n) for n in others if is_right_at(session, case, n)), None)
     if all(right) or not all(right[:count]):
         return None
     below, above = (n // step for n in sorted(sizes)[count - 1 : count + 1])
     beyond = bisect_left(
-        range(below + 1, above), x=True, key=lambda k: not _is_right(session, case, k * step)
+        range(below + 1, above), x=True, key=lambda k: not is_right_at(session, case, k * step)
     )
     most = (below + beyond) * step
     wrong = _SIZE.search(verdict.reason)
@@ -114,13 +114,13 @@ def _of_a_map(session: Session, case: Case) -> str | None:
     for mapped, n in product(likely[:_MAPS], sizes):
         reduction = replace(case.reduction, map=mapped)
         other = replace(case, kernel=replace(kernel, map=mapped), reduction=reduction)
-        if _is_right(session, other, n):
+        if is_right_at(session, other, n):
             words = f"--map '{mapped.expression}' --sizes-only --n {n}"
             return f"right of {mapped.expression} for n = {n} alone, which {words} says"
     return None
 
 
-def _is_right(session: Session, case: Case, n: int) -> bool:
+def is_right_at(session: Session, case: Case, n: int) -> bool:
     """Whether it is right for ordinary elements of this number."""
     alone = replace(case.kernel, asks=Condition(sizes=(n,)))
     net = size_net(replace(case, kernel=alone), session.backend.limits())

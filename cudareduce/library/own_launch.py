@@ -168,7 +168,8 @@ def _said(
         counted = tuple(takewhile(lambda name: name not in blocks, counted))
     sizes = _aliases(call.scope, block)
     unsized = _Shape(call, size_of, _ANY_BLOCK, (), counted)
-    own, read = unsized.reading(block, unsized.many, flat=True)
+    alone = not set(sizes).isdisjoint(counted)  # a thread for each of the file's own elements
+    own, read = unsized.reading(block, {} if alone else unsized.many, flat=True)
     threads = asked or own or (_ANY_BLOCK if sizes else 0)
     if not 0 < threads <= _MOST_THREADS:
         return Said(lines=(call.line,))
