@@ -16,8 +16,8 @@ from cudareduce.bench.reach import is_right_at, with_reach
 from cudareduce.bench.session import Session
 from cudareduce.bench.tries import budget, may_be_mended
 from cudareduce.launch.case import Case
+from cudareduce.library.asking import FOLDED, asking
 from cudareduce.library.condition import Nan
-from cudareduce.library.foreign import FOLDED, asking
 from cudareduce.library.header import Grid, GridRule
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.reference import most_bounded

@@ -12,9 +12,9 @@ from cudareduce.bench.session import Session
 from cudareduce.bench.tries import budget
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
+from cudareduce.library.asking import finish_once
 from cudareduce.library.combined import bits_in, ops_in
 from cudareduce.library.combining import goes_on
-from cudareduce.library.foreign import finish_once
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.mapped import likely_maps
 from cudareduce.library.registry import Choice

@@ -18,8 +18,9 @@ from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
+from cudareduce.library.asking import FOLDED, asking
 from cudareduce.library.condition import Condition, Nan
-from cudareduce.library.foreign import FOLDED, adopting, asking
+from cudareduce.library.foreign import adopting
 from cudareduce.library.guesses import FileOptions
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Choice, Registry

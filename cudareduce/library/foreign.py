@@ -34,7 +34,7 @@ from cudareduce.library.kernel import Adopt, Kernel
 from cudareduce.library.launch_guess import Launch, launch_of
 from cudareduce.library.outside import places_in
 from cudareduce.library.own_launch import launched_again
-from cudareduce.library.own_values import own_element, own_numbers, with_functor
+from cudareduce.library.own_values import own_element, own_numbers, own_share, with_functor
 from cudareduce.library.parameters import read_parameter
 from cudareduce.library.room import Room
 from cudareduce.library.siblings import read_file
@@ -54,11 +54,6 @@ _TRUTHS = ("false", "true")
 
 #: Of so many kernels it is said why they are left out.
 _MOST_REFUSED = 5
-
-#: What is said of a kernel whose partials were to be its own input.
-FOLDED = (
-    "the host folds its partials, which need not be as many, outside of the time: --finish host"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +161,12 @@ def _meant(
     what was assumed; None if it is something else that is not."""
     if len(row) > 1 or not isinstance(error, NotUnderstood) or not error.parameter:
         return None
-    types = {p.name: p.type for p in map(read_parameter, row[0][0].parameters)}
+    function, given = row[0]
+    share = own_share(of_kernel(host, function, given), function, error.parameter)
+    if share:
+        known, words = _with_value(unit, host, row, says, error.parameter, share, alone=alone)
+        return replace(known, change=""), [words]
+    types = {p.name: p.type for p in map(read_parameter, function.parameters)}
     found = []
     for value in _TRUTHS if types.get(error.parameter) == "bool" else _VALUES:
         with suppress(UsageError):
@@ -205,21 +205,6 @@ def _apart(unit: Unit, host: HostCode, row: Row, says: Guesses) -> Iterator[Kern
     for function, given in row:
         with suppress(UsageError):
             yield _adopted(unit, host, function, given, says, (), alone=False)[0]
-
-
-def finish_once(kernel: Kernel) -> Finish:
-    """What becomes of the partials of a kernel that cannot be launched on them: the host folds
-    them, unless somebody has said otherwise."""
-    again = kernel.relaunches and "finish" in (kernel.guessed or ())
-    return "host" if again else kernel.finish
-
-
-def asking(kernel: Kernel, asks: Condition) -> Kernel:
-    """A kernel of the user's that is right on a condition. How many partials it leaves follows from
-    no condition, so one that takes whole multiples, or some sizes, is not launched again on
-    them."""
-    finish = finish_once(kernel) if asks.multiple > 1 or asks.sizes else kernel.finish
-    return replace(kernel, asks=asks, finish=finish)
 
 
 def _adopted(

@@ -71,7 +71,7 @@ def grows_with(calls: Sequence[HostCall], place: int) -> bool:
     counts."""
     found = []
     for call in calls:
-        names = _aliases(call.scope, call.arguments[place])
+        names = aliases(call.scope, call.arguments[place])
         shape = _Shape(call, lambda name: None, _ANY_BLOCK, (), names)
         sizes = (dict.fromkeys(names, k) for k in (_TIMES, 2 * _TIMES))
         once, twice = (shape.number(call.configuration[0], size) for size in sizes)
@@ -162,11 +162,11 @@ def _said(
 ) -> Said:  # fmt: skip
     """What one launch says."""
     grid, block, *more = call.configuration
-    counted = _aliases(call.scope, call.arguments[count]) if count is not None else ()
-    blocks = _aliases(call.scope, grid)
+    counted = aliases(call.scope, call.arguments[count]) if count is not None else ()
+    blocks = aliases(call.scope, grid)
     if counted[:1] and counted[0] not in blocks:  # else what is left to reduce is what it launched
         counted = tuple(takewhile(lambda name: name not in blocks, counted))
-    sizes = _aliases(call.scope, block)
+    sizes = aliases(call.scope, block)
     unsized = _Shape(call, size_of, _ANY_BLOCK, (), counted)
     alone = not set(sizes).isdisjoint(counted)  # a thread for each of the file's own elements
     own, read = unsized.reading(block, {} if alone else unsized.many, flat=True)
@@ -227,7 +227,7 @@ def _items(shape: _Shape, node: Node, names: Sequence[str]) -> Said | None:
     return None
 
 
-def _aliases(scope: Scope, node: Node) -> tuple[str, ...]:
+def aliases(scope: Scope, node: Node) -> tuple[str, ...]:
     """The names that an expression only passes on, up to the one that is given a value."""
     names: list[str] = []
     while len(names) < _MOST_NAMES:

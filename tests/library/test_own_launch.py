@@ -224,3 +224,38 @@ def test_as_many_blocks_for_any_count_reach_so_many_elements() -> None:
     assert (kernel.grid, kernel.asks.most) == ("cover", 64 * 256)
     assert adopted(TILES % ("", host), grid="cover").asks.most == 0
     assert adopted(STRIDES % ("", host)).asks.most == 0
+
+
+ROUNDS = """__global__ void sums(const float *in, float *out, int n, int times)
+{
+    float own = 0;
+    for (int k = 0; k < times; k++)
+        if (k * 128 + threadIdx.x < n)
+            own += in[k * 128 + threadIdx.x];
+    atomicAdd(out, own);
+}
+void run(float *in, float *out, int count) { %s sums<<<1, 128>>>(in, out, count, %s); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "value", "expected"),
+    [
+        ("", "(count + 127) / 128", "(n + BLOCK - 1) / BLOCK"),
+        ("int r = (count - 1) / 128 + 1;", "r", "(n + BLOCK - 1) / BLOCK"),
+        ("int per = 128; int r = count / per;", "r", "n / BLOCK"),
+        ("", "count / 2", "n / 2"),
+    ],
+)
+def test_what_the_host_reckons_from_the_count(words: str, value: str, expected: str) -> None:
+    kernel = adopted(ROUNDS % (words, value))
+    assert (f"(int)({expected})" in kernel.text, kernel.meant, kernel.change) == (True, (), "")
+
+
+def test_what_the_host_reckons_otherwise_is_tried() -> None:
+    assert len(adopted(ROUNDS % ("", "count * 3")).meant) > 1
+
+
+def test_a_thread_for_each_of_the_files_own_elements() -> None:
+    host = "const int COUNT = 512; void run() { sums<<<1, COUNT>>>(a, b, COUNT); }"
+    assert launched(host)[0] == 512
