@@ -117,8 +117,8 @@ class TimingOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRequest:
     """What `bench` and `sweep` take; `columns` are those of the table besides the usual ones,
-    `peers` libraries to measure beside kernels. With `strict` what could not be decided or measured
-    ends a run with 4."""
+    `peers` libraries to measure beside kernels; `usual_sizes` says that nobody has said `n`. With
+    `strict` what could not be decided or measured ends a run with 4."""
 
     selection: Selection
     problem: ReductionOptions
@@ -129,6 +129,7 @@ class BenchRequest:
     columns: tuple[str, ...] = ()
     strict: bool = False
     peers: tuple[str, ...] = ()
+    usual_sizes: bool = False
     argv: tuple[str, ...] = ()
 
 
@@ -187,7 +188,7 @@ def bench_settings(request: BenchRequest, deadline: Deadline | None = None) -> S
             reductions=(), sizes=(), nan=request.terms.nan, pattern=timing.pattern,
             region=timing.region, rounds=timing.rounds, peak_gb_s=timing.peak_gb_s,
             timings=timing.timing, graph=timing.graph, energy=timing.energy,
-            baseline_kernel=timing.baseline_kernel,
+            baseline_kernel=timing.baseline_kernel, usual_sizes=request.usual_sizes,
         ),
     )  # fmt: skip
 

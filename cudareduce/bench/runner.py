@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +17,7 @@ from cudareduce.bench.group import Group, Times
 from cudareduce.bench.races import with_races
 from cudareduce.bench.session import Session
 from cudareduce.bench.trial import Trial
+from cudareduce.bench.usual import at_its_size
 from cudareduce.errors import EnvironmentProblem, OutOfMemory
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.library.registry import Choice
@@ -65,15 +66,17 @@ class _Runner:
         reductions_ahead: int,
     ) -> Part:
         """All sizes of one reduction; `reductions_ahead` share the time that is left."""
+        cases = [(self._sized(case), verdict) for case, verdict in cases]
         runnable = tuple(case for case, verdict in cases if verdict is None)
         order = tuple(case for case, _ in cases)
         groups: list[Group] = []
         interrupted = False
         try:
-            session, sizes = self._session, self._settings.sizes
+            session = self._session
             prepared, edge_verdicts = at_edges(session, runnable)
             edge_verdicts = with_races(session, edge_verdicts)
             better = conditioned(session, edge_verdicts, quiet=False)
+            better = {case: self._sized(other) for case, other in better.items()}
             mended, again = at_edges(session, tuple(better.values())) if better else ([], {})
             prepared = [*(one for one in prepared if one.case not in better), *mended]
             runnable, order = (
@@ -81,10 +84,11 @@ class _Runner:
             )
             verdicts = {case: verdict for case, verdict in cases if verdict}
             verdicts |= joined(session, edge_verdicts, better, again)
+            sizes = self._sizes(order)
             for k, n in enumerate(sizes):
                 ahead = [*sizes[k + 1 :], *sizes * reductions_ahead]
-                here = [one for one in prepared if one.case.at(n)]
-                known = {case: verdict for case, verdict in verdicts.items() if case.at(n)}
+                here = [one for one in prepared if n in self._of(one.case)]
+                known = {case: verdict for case, verdict in verdicts.items() if n in self._of(case)}
                 groups.append(self._group(reduction, n, here, known, ahead))
                 if groups[-1].interrupted:
                     interrupted = True
@@ -94,6 +98,23 @@ class _Runner:
         return Part(
             cases=order, runnable=runnable, groups=tuple(groups), interrupted=interrupted,
         )  # fmt: skip
+
+    def _sized(self, case: Case) -> Case:
+        """The case, at another size than the usual one if it must be."""
+        usual = self._settings.sizes
+        return at_its_size(case, usual) if self._settings.usual_sizes else case
+
+    def _sizes(self, cases: Sequence[Case]) -> list[int]:
+        """The sizes of a run at which there are cases, and those that some have of their own."""
+        own = {n for case in cases for n in self._of(case)}
+        return [
+            *(n for n in self._settings.sizes if n in own),
+            *sorted(own - {*self._settings.sizes}),
+        ]
+
+    def _of(self, case: Case) -> Collection[int]:
+        """The sizes at which a case is measured."""
+        return self._settings.sizes if case.only is None else case.only
 
     def _group(
         self,

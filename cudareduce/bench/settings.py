@@ -17,6 +17,7 @@ from cudareduce.timing.sampling import Method
 class Settings:
     """What a run was asked to do, beyond the kernels; None leaves a choice to each kernel.
 
+    `usual_sizes` says that nobody has said any, and a file of others may have one of its own.
     `instead` are reductions for a file of the user's that takes none of `reductions`, where these
     are only what is usual. `nan` is what is to become of a NaN in a minimum or maximum by a file of
     the user's; None is either.
@@ -30,6 +31,7 @@ class Settings:
 
     reductions: tuple[Reduction, ...]
     sizes: tuple[int, ...]
+    usual_sizes: bool = False
     instead: tuple[Reduction, ...] = ()
     nan: Nan | None = None
     rows: int = 1

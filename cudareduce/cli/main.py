@@ -10,6 +10,7 @@ import traceback
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from cudareduce import __version__
 from cudareduce.cli.about import completion, info, list_, report, show
@@ -80,14 +81,15 @@ cudareduce bench all --op-expr 'a > b ? a : b' --identity=-INFINITY""",
 @add_from
 @add_gpus
 @add_problem
-@click.pass_obj
-def bench_(arguments: list[str], /, **options: Any) -> int:
+@click.pass_context
+def bench_(context: click.Context, /, **options: Any) -> int:
     """Verify kernels, then time them; without a GPU, only verify.
 
     Without a name it takes all kernels; without a GPU they run on the CPU, and nothing is timed.
     """
     _prepare_to_fork()
-    return benched(options | {"argv": tuple(arguments)})
+    usual = context.get_parameter_source("n") is ParameterSource.DEFAULT
+    return benched(options | {"argv": tuple(context.obj)}, usual_sizes=usual)
 
 
 @cli.command(

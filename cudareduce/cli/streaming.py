@@ -55,8 +55,8 @@ add_gpus = options_of(
 _STREAMS, _RANKS = ("source", "chunk"), ("gpus", "meet")
 
 
-def benched(options: Mapping[str, Any]) -> int:
-    """What `bench` ends with."""
+def benched(options: Mapping[str, Any], *, usual_sizes: bool) -> int:
+    """What `bench` ends with, where nobody has said `--n` or somebody has."""
     if options["gpus"] is not None and options["source"] is not None:
         from cudareduce.several.streams import StreamsRequest, bench_streams_of_ranks
 
@@ -74,6 +74,7 @@ def benched(options: Mapping[str, Any]) -> int:
     from cudareduce.bench.command import bench
     from cudareduce.bench.request import BenchRequest
 
+    options = {**options, "usual_sizes": usual_sizes}
     return bench(made(BenchRequest, options, (*_STREAMS, *_RANKS)))
 
 

@@ -203,9 +203,8 @@ class Kernel:
         if self.scope in ("grid", "block") and rows != 1:
             return f"reduces one array, not {rows} rows"
         if self.most is not None and n > self.most:
-            counts = (
-                "is one block that takes" if self.grid == "one" else "counts in a type that holds"
-            )
+            one = self.grid == "one" or self.fixed_grid == 1
+            counts = "is one block that takes" if one else "counts in a type that holds"
             return f"{counts} {self.most} at most, not {n}"
         if self.walk == "lane" and n > 32:
             whole = " (or one array of a multiple of 32)" if rows == 1 else ""
