@@ -155,7 +155,7 @@ def test_a_fixed_order_leaves_out_what_adds_floats_as_blocks_arrive(registry: Re
      ("argmax", "int64", "reduce_tiles_arg"),
      ("max", "float64", "reduce_tiles_acq_rel"), ("affine", "int32", "reduce_tiles_ordered"),
      ("sum", "int8", "reduce_dp4a_one_word"), ("mean", "uint8", "reduce_tiles_dp4a"),
-     ("max", "int8", "reduce_tiles_ring"), ("sum", "float16", "reduce_tiles_self_reset")],
+     ("max", "int8", "reduce_tiles_ring"), ("sum", "float16", "reduce_tiles_mailbox")],
 )  # fmt: skip
 def test_each_operator_has_a_way_of_its_own(
     registry: Registry, op: str, dtype: str, kernel: str
@@ -169,7 +169,7 @@ def test_each_operator_has_a_way_of_its_own(
     ("n", "rows", "kernel", "block"),
     [(32, 2**20, "reduce_rows_butterfly", 256), (33, 2**20, "reduce_rows_staged", 256),
      (1000, 2**18, "reduce_rows_warp", 256),
-     (2**18, 2048, "reduce_rows_block", 1024), (2**14, 2**14, "reduce_rows_block", 256),
+     (2**18, 2048, "reduce_rows_block", 1024), (2**14, 2**14, "reduce_rows_block", 512),
      (2**22, 64, "reduce_rows_split", 256),
      (2**26, 2, "reduce_rows_split", 256)],
 )  # fmt: skip
