@@ -14,6 +14,7 @@ from cudareduce.bench.tries import budget
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Condition
 from cudareduce.library.mapped import likely_maps
+from cudareduce.problem.operators import Map
 from cudareduce.verify.shapes import hazard_net, size_net, tile_of
 from cudareduce.verify.verdict import HAZARD, Verdict
 
@@ -21,7 +22,7 @@ from cudareduce.verify.verdict import HAZARD, Verdict
 #: alone is not right up to any.
 _LADDER = tuple(2**k - less for k in range(1, 19) for less in (0, 1))
 #: No number in a kernel's text beyond is worth the while.
-_MOST = 2**22
+_MOST = 2**23
 _WARP = 32
 #: No number up to here says how many elements there are.
 _FEWEST = 3
@@ -99,8 +100,11 @@ def _race(session: Session, case: Case) -> str:
     return found.reason if found is not None and HAZARD in found.reason else ""
 
 
-def _alone(n: int) -> str:
-    return f"right for n = {n} alone, which --sizes-only --n {n} says"
+def _alone(n: int, mapped: Map | None = None) -> str:
+    of, option = (
+        (f" of {mapped.expression}", f"--map '{mapped.expression}' ") if mapped else ("", "")
+    )
+    return f"right{of} for n = {n} alone, which {option}--sizes-only --n {n} says"
 
 
 def _of_a_map(session: Session, case: Case) -> str | None:
@@ -115,8 +119,7 @@ def _of_a_map(session: Session, case: Case) -> str | None:
         reduction = replace(case.reduction, map=mapped)
         other = replace(case, kernel=replace(kernel, map=mapped), reduction=reduction)
         if is_right_at(session, other, n):
-            words = f"--map '{mapped.expression}' --sizes-only --n {n}"
-            return f"right of {mapped.expression} for n = {n} alone, which {words} says"
+            return _alone(n, mapped)
     return None
 
 

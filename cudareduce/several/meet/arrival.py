@@ -163,20 +163,25 @@ def _dial(place: Place, where: str, address: tuple[str, int] | None) -> Link:
     while time.monotonic() < until:
         with suppress(*_RUBBISH):
             note = Note([address[0]], address[1], place.job) if address else _note_in(Path(where))
-            if note is None:
-                raise ValueError(where)
-            connection = _connected(note)
-            connection.sendall(json.dumps(greeting | {"token": note.token}).encode() + b"\n")
-            answer = _line(connection, until)
-            if "lost" not in answer:
-                return _linked(0, str(answer["host"]), connection)
-            connection.close()
-            raise UsageError(answer["lost"])
+            if note is not None:
+                return _taken(note, greeting, until)
         time.sleep(0.05)
     raise RankLost(
         f"rank 0 did not appear at {where} within {ARRIVAL_S:.0f} s, or all others did not: see "
         "that all were started, with the same --meet"
     )
+
+
+def _taken(note: Note, greeting: dict[str, Any], until: float) -> Link:
+    """A connection to the rank 0 that left this note. Raises UsageError if it takes no such rank,
+    and one of what is no answer of its."""
+    connection = _connected(note)
+    connection.sendall(json.dumps(greeting | {"token": note.token}).encode() + b"\n")
+    answer = _line(connection, until)
+    if "lost" not in answer:
+        return _linked(0, str(answer["host"]), connection)
+    connection.close()
+    raise UsageError(answer["lost"])
 
 
 def _connected(note: Note) -> socket.socket:
