@@ -59,12 +59,18 @@ def is_whole(parameter: Parameter) -> bool:
     )
 
 
+def _of_launch(parameter: Parameter) -> bool:
+    return any(word.search(parameter.name) for word, _ in _LAUNCH)
+
+
 def of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> dict[str, str]:
     """What names say; of the integers that are left one counts elements and another rows."""
     found: dict[str, str] = {}
     integers = [p for p in left if INTEGERS.match(p.type)]
+    counted = {p.name for p in integers if p.name in body.words and not _of_launch(p)}
     for p in left:
-        several = p in integers and len(integers) > 1
+        partials = not counted and body.bounds(p.name)  # of others' blocks, which are elements here
+        several = p in integers and len(integers) > 1 and not partials
         tables = (*_VALUES, *(_LAUNCH if several else ()))
         what = next((what for word, what in tables if word.search(p.name)), None)
         if several and _is_tiles(p.name, body):
@@ -115,7 +121,8 @@ def _besides(left: list[Parameter], gets: Mapping[str, str], body: Body) -> dict
     length is known is that, too; what the text does not have is 0."""
     found = {}
     for p in left:
-        unused = p.name not in body.words and not COUNT.search(p.name)
+        counted = "n" in gets.values()
+        unused = p.name not in body.words and (counted or not COUNT.search(p.name))
         if unused and INTEGERS.match(p.type):
             found[p.name] = "0"
         integer = INTEGERS.match(p.type) and "rows" in gets.values()
