@@ -12,8 +12,7 @@ from cudareduce.launch.case import Case
 def at_its_size(case: Case, usual: Collection[int]) -> Case:
     """A case that is measured at the usual sizes, as far as it takes them; of a file of others that
     takes none of them, at the largest number of elements below them that it does."""
-    fitting = frozenset(n for n in usual if _takes(case, n))
-    if fitting or case.kernel.guessed is None:
+    if case.kernel.guessed is None or any(_takes(case, n) for n in usual):
         return case
     largest = _largest(case, max(usual))
     return replace(case, only=frozenset([largest])) if _takes(case, largest) else case
