@@ -225,7 +225,8 @@ def _one_tile(session: Session, choice: Choice, *, quiet: bool) -> Choice:
         return choice
     block = session.settings.block or kernel.block
     most = block * (session.settings.items or kernel.items)
-    second = replace(choice, kernel=replace(kernel, most=min(most, kernel.most or most)))
+    asks = replace(kernel.asks, most=min(most, kernel.asks.most or most))
+    second = replace(choice, kernel=replace(kernel, asks=asks))
     if not _is_right(session, second):
         return choice
     say(

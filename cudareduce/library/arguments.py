@@ -154,7 +154,7 @@ def _of_pointers(left: list[Parameter], taken: set[str], body: Body) -> dict[str
         found = {p.name: "in" for p in readers[:1]}
         if len(readers) == 2 and readers[0].type == readers[1].type and readers[1].points:
             found[readers[1].name] = "in2"
-    counters = [p for p in writers if _counts(p, body)]
+    counters = [p for p in writers if _counts(p, body) and not _is_answer(p, body)]
     if len(counters) == len(writers) and "out" not in taken:
         counters = counters[1:]
     for p in counters:
@@ -163,6 +163,7 @@ def _of_pointers(left: list[Parameter], taken: set[str], body: Body) -> dict[str
     if "out" not in taken and writers:
         values = [p for p in writers if not (_PLACE.search(p.name) and INTEGERS.match(p.type))]
         plain = [p for p in values if not _SCRATCH.search(p.name)] or values or writers
+        plain = [p for p in plain if not _COUNTER.search(p.name)] or plain
         out = next((p for p in plain if _OUTPUT.search(p.name)), plain[0])
         found[out.name] = "out"
         writers.remove(out)
@@ -192,6 +193,12 @@ def _counts(parameter: Parameter, body: Body) -> bool:
     return named and INTEGERS.match(parameter.type) is not None
 
 
+def _is_answer(parameter: Parameter, body: Body) -> bool:
+    """Whether what is called a count is one that the kernel finds: no block asks for it again."""
+    asked = "volatile" in parameter.text or body.atomics(parameter.name) & _EXCHANGES
+    return not asked and body.only_changes(parameter.name)
+
+
 def locks(parameter: Parameter, body: Body) -> bool:
     """Whether it is a lock that guards the answer."""
     return bool(_LOCK.search(parameter.name)) or "atomicCAS" in body.atomics(parameter.name)
@@ -199,13 +206,14 @@ def locks(parameter: Parameter, body: Body) -> bool:
 
 def what_each_gets(
     path: Path, function: Function, parameters: Sequence[Parameter], body: Body,
-    own: Mapping[str, int], says: Sequence[Argument],
+    own: Mapping[str, int], shares: Mapping[str, str], says: Sequence[Argument],
 ) -> dict[str, str]:  # fmt: skip
     """What each parameter gets, by its name, in the words of `--arg`, given the numbers of the
-    file's `own` launches and what the user `says`. Raises UsageError where that is not understood,
-    nothing is read or nothing is written."""
+    file's `own` launches, the `shares` of a count that these reckon, and what the user `says`.
+    Raises UsageError where that is not understood, nothing is read or nothing is written."""
     said = {s.name: s.what for s in says if s.means(function.name)}
     gets = {p.name: said[p.name] for p in parameters if p.name in said}
+    gets = {**({} if "n" in gets.values() else shares), **gets}
     gets |= _guessed(parameters, gets, body)
     values = (p.name for p in parameters if not (p.stars or p.refers or p.odd))
     known = (name for name in values if name not in gets and name in own)

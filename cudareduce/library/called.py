@@ -14,6 +14,7 @@ from cudareduce.library.elements import bytes_of, packed
 from cudareduce.library.functors import Helpers
 from cudareduce.library.header import Finish, RowGrid
 from cudareduce.library.parameters import Parameter, read_parameter
+from cudareduce.library.reckoned import COUNT
 from cudareduce.library.refused import Roles, why_no_reduction
 from cudareduce.library.room import Room
 from cudareduce.library.row_index import PLANE, is_upright, read_rows, takes_turns
@@ -104,11 +105,12 @@ class Call:
 def called(
     path: Path, function: Function, given: str, own: Mapping[str, int],
     says: Sequence[Argument] = (), helpers: Helpers | None = None,
+    shares: Mapping[str, str] | None = None,
 ) -> Call:  # fmt: skip
     """How a kernel is called, with the template arguments that are `given`, or with the numbers of
-    the file's `own` launches, by the names of the parameters, and what the user `says` of its
-    parameters; `helpers` are what the file has besides. Raises UsageError if one of them is not
-    understood."""
+    the file's `own` launches and the `shares` that these reckon, by the names of the parameters,
+    and what the user `says` of them; `helpers` are what the file has besides. Raises UsageError if
+    one of them is not understood."""
     _check_named(path, function, given)
     helpers = helpers or Helpers()
     own_variable = (function.outside,) if function.outside else ()
@@ -117,13 +119,11 @@ def called(
     acts = acting(function, parameters, body, helpers.functor)
     known = {**helpers.enums, **{name: "{}" for pair in acts.items() if all(pair) for name in pair}}
     says = (*(Argument("", p.name, known[p.type]) for p in parameters if p.type in known), *says)
-    gets = what_each_gets(path, function, parameters, body, own, says)
+    gets = what_each_gets(path, function, parameters, body, own, shares or {}, says)
     by_what = {gets[p.name]: p for p in reversed(parameters)}
     read, other, count = by_what["in"], by_what.get("in2"), by_what.get("n")
     write = by_what.get("out", read)
-    values = [gets[p.name] for p in parameters
-              if not p.points or leads_to_value(p, gets[p.name])]  # fmt: skip
-    told = {name for what in values for name in names_in(f"int x = {what};")}
+    told = _named_in_values(parameters, gets)
     lengths = [p for p in parameters if gets[p.name] == "n"]
     found = read_rows(
         path, function, body, count, by_what.get("rows"), lengths, many="rows" in told
@@ -141,7 +141,8 @@ def called(
         text=function.name + (given or (f"<{', '.join(template)}>" if template else "")),
         template=template, read=read, other=other, write=write, count=count, counted="n" in told,
         rows=rows, rooms=rooms,
-        said=tuple(f"{p.name}={gets[p.name]}" for p in parameters if p not in roles),
+        said=tuple(f"{p.name}={gets[p.name].replace(COUNT, 'n')}"
+                   for p in parameters if p not in roles),
         arguments=", ".join(words),
         finish="none" if read == write else finish, waits=guards or "this_grid" in body.words,
         alone=finish in ("none", "atomic") and not body.words & _MANY_BLOCKS,
@@ -150,6 +151,13 @@ def called(
         lanes=found.lanes,
         parameters=tuple(given_to),
     )  # fmt: skip
+
+
+def _named_in_values(parameters: Sequence[Parameter], gets: Mapping[str, str]) -> set[str]:
+    """The names that stand in what parameters get that is no memory."""
+    values = [gets[p.name] for p in parameters
+              if not p.points or leads_to_value(p, gets[p.name])]  # fmt: skip
+    return {name for what in values for name in names_in(f"int x = {what};")}
 
 
 def _check_named(path: Path, function: Function, given: str) -> None:

@@ -20,6 +20,8 @@ CHANGES = {"assignment_expression": "left", "update_expression": "argument"}
 MULTIPLIES = frozenset(["__mul24", "__umul24"])
 #: What wraps a value without changing it.
 _WRAPS = frozenset(["parenthesized_expression", "cast_expression"])
+#: Where nobody asks for what a call gives back.
+_STATEMENTS = frozenset(["expression_statement", "comma_expression"])
 #: What a place is reached through.
 _THROUGH = frozenset(
     ["subscript_expression", "pointer_expression", "parenthesized_expression", "unary_expression",
@@ -74,7 +76,8 @@ def is_first(name: Node) -> bool:
 
 
 def is_only_changed(node: Node) -> bool:
-    """Whether what a name leads to is only written to there, or changed by an atomic."""
+    """Whether what a name leads to is only written to there, or changed by an atomic that tells
+    nobody what was there before."""
     above = node.parent
     while above is not None and above.type in _THROUGH:
         if above.type == "subscript_expression" and above.child_by_field_name("argument") != node:
@@ -86,7 +89,8 @@ def is_only_changed(node: Node) -> bool:
         return above.child_by_field_name(CHANGES[above.type]) == node
     call = above.parent if above.type == "argument_list" else None
     first = next(iter(above.named_children), None)
-    return call is not None and first == node and text(call).startswith("atomic")
+    alone = call is not None and call.parent is not None and call.parent.type in _STATEMENTS
+    return alone and first == node and call is not None and text(call).startswith("atomic")
 
 
 def other_factor(place: Node) -> str:

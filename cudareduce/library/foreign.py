@@ -34,8 +34,9 @@ from cudareduce.library.kernel import Adopt, Kernel
 from cudareduce.library.launch_guess import Launch, launch_of
 from cudareduce.library.outside import places_in
 from cudareduce.library.own_launch import launched_again
-from cudareduce.library.own_values import own_element, own_numbers, own_share, with_functor
+from cudareduce.library.own_values import own_element, own_numbers, with_functor
 from cudareduce.library.parameters import read_parameter
+from cudareduce.library.reckoned import reckoned
 from cudareduce.library.room import Room
 from cudareduce.library.siblings import read_file
 from cudareduce.library.syntax import Function, names_in
@@ -161,12 +162,7 @@ def _meant(
     what was assumed; None if it is something else that is not."""
     if len(row) > 1 or not isinstance(error, NotUnderstood) or not error.parameter:
         return None
-    function, given = row[0]
-    share = own_share(of_kernel(host, function, given), function, error.parameter)
-    if share:
-        known, words = _with_value(unit, host, row, says, error.parameter, share, alone=alone)
-        return replace(known, change=""), [words]
-    types = {p.name: p.type for p in map(read_parameter, function.parameters)}
+    types = {p.name: p.type for p in map(read_parameter, row[0][0].parameters)}
     found = []
     for value in _TRUTHS if types.get(error.parameter) == "bool" else _VALUES:
         with suppress(UsageError):
@@ -214,13 +210,16 @@ def _adopted(
     """A kernel and what was assumed about it; kernels `later` go on with what it leaves."""
     path, launches = unit.path, of_kernel(host, function, given)
     helpers = with_functor(unit.helpers, launches)
-    call = called(path, function, given, own_numbers(launches, function), says.arguments, helpers)
+    own, shares = own_numbers(launches, function), reckoned(launches, function)
+    call = called(path, function, given, own, says.arguments, helpers, shares)
     name, ops, finds = function.name, ops_named(function, call.chosen), places_named(function, call)
     dtypes, partials, mapped = computes(path, function, call, says, finds=bool(finds))
     own_maps = () if finds else maps_formed(function, call, unit.formulas, dtypes, partials)
     device = _device(unit, name, call)
     sizes = [max(accumulator(DTYPES[k]).size for k in {one, partials or one}) for one in dtypes]
-    launch = launch_of(unit, host, function, call, says, given, later, device, sizes)
+    launch = launch_of(
+        unit, host, function, call, says, given, later, device, sizes, shared_out=bool(shares)
+    )
     # Else it could not read what it has written, or would map it once more.
     again = call.counted and not call.rows and partials in (None, *dtypes) and mapped is None
     finish = _finish(path, function, call, says, again=again and not launch.whole_tiles)

@@ -15,7 +15,7 @@ from cudareduce.library.elements import bytes_of, packed
 from cudareduce.library.entry import EXTERN_SHARED
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import BLOCKS, Grid, GridRule
-from cudareduce.library.host_code import HostCall, HostCode, of_kernel
+from cudareduce.library.host_code import HostCall, HostCode, number_at, of_kernel
 from cudareduce.library.items import items_in
 from cudareduce.library.outside import places_in
 from cudareduce.library.own_launch import (
@@ -172,13 +172,16 @@ def said_by_file(
 
 def launch_of(
     unit: Unit, host: HostCode, function: Function, call: Call, says: Guesses, given: str,
-    later: Sequence[str], device: str, sizes: Sequence[int],
+    later: Sequence[str], device: str, sizes: Sequence[int], *, shared_out: bool,
 ) -> Launch:  # fmt: skip
     """How a kernel is launched: as the user says, else as its file does, else as its text looks; in
-    shared memory it has values of one of these `sizes`, in bytes."""
+    shared memory it has values of one of these `sizes`, in bytes. Elements that are `shared_out` by
+    the host are so among as many blocks as it has."""
     own = said_by_file(
         unit, host, function, call, later, given=given, block=says.block, widest=max(sizes)
     )
+    if shared_out and own.grid is None:
+        own = replace(own, grid=_blocks_of(of_kernel(host, function, given)), exactly=True)
     rows = replace(own, grid=None) if call.rows else own  # however many blocks the file has
     found = guessed_launch(
         says.launch, rows, looks_of(function, call), _in_shared(device, sizes),
@@ -192,6 +195,12 @@ def launch_of(
     if call.turns and says.grid is None:
         found = _in_turns(found, own, of_kernel(host, function, given), call)
     return _with_room(found, unit, call) if places_in(call.outside) else found
+
+
+def _blocks_of(calls: Sequence[HostCall]) -> int | None:
+    """As many blocks as all launches have, if that is a number."""
+    found = {number_at(call.scope, call.configuration[0]) for call in calls}
+    return found.pop() if len(found) == 1 else None
 
 
 def _in_shared(device: str, sizes: Sequence[int]) -> Sequence[int]:

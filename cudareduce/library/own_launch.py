@@ -36,6 +36,8 @@ _MOST_NAMES = 8
 #: What passes a value on.
 _WRAPS = frozenset(["parenthesized_expression", "argument_list", "initializer_list",
                     "cast_expression"])  # fmt: skip
+#: Elements a thread of a block that is all there is.
+_ITEMS = (2, 4, 8)
 #: By what a kernel knows how many blocks there are, and which of them is running.
 _GRIDS = frozenset(["gridDim", "this_grid", "grid_group"])
 _BLOCKS = _GRIDS | {"blockIdx"}
@@ -203,7 +205,9 @@ def _grid(shape: _Shape, n: int | None, reached: AbstractSet[str], later: Abstra
     if constants & (reached | later):  # which a kernel reckons with, too
         return Said(grid=blocks, exactly=True)
     if strides or reached.isdisjoint(_BLOCKS):
-        return Said(grid=blocks, exactly=not strides)
+        tiles, rest = divmod(n or 0, blocks * shape.threads)
+        whole = tiles in _ITEMS and not rest and not strides
+        return Said(grid=blocks, exactly=not strides, items=tiles if whole else None)
     taken, rest = divmod(n or 0, blocks * shape.threads)
     if taken and not rest:
         return Said(grid="cover", items=taken)

@@ -4,31 +4,19 @@ as all of them agree."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 from tree_sitter import Node
 
-from cudareduce.library.constants import Reading, Unknown
-from cudareduce.library.elements import bytes_of, known_element
+from cudareduce.library.elements import known_element
 from cudareduce.library.functors import Helpers
 from cudareduce.library.host_code import HostCall, number_at
-from cudareduce.library.own_launch import aliases
 from cudareduce.library.parameters import read_parameter
 from cudareduce.library.syntax import Function
 from cudareduce.problem.parsing import text
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
-#: What people reckon from a number of elements and the threads of a block, in the words of a call.
-_SHARES: Mapping[str, Callable[[int, int], int]] = MappingProxyType({
-    "(n + BLOCK - 1) / BLOCK": lambda n, block: -(-n // block),
-    "n / BLOCK": lambda n, block: n // block,
-    "n / 2": lambda n, block: n // 2,
-    "n / 4": lambda n, block: n // 4,
-})  # fmt: skip
-#: Numbers of elements that tell them apart.
-_TELLING = (1, 4095, 4096, 4097, 1_000_003)
 
 
 def own_template(calls: Sequence[HostCall], function: Function) -> dict[str, int]:
@@ -43,35 +31,6 @@ def own_numbers(calls: Sequence[HostCall], function: Function) -> dict[str, int]
     names = [read_parameter(words).name for words in function.parameters]
     own = _agreeing(calls, [zip(names, call.arguments, strict=False) for call in calls])
     return own | own_template(calls, function)
-
-
-def own_share(calls: Sequence[HostCall], function: Function, name: str) -> str:
-    """What all launches reckon for the parameter of this name from what they give another one,
-    which then counts elements, in the words of a call; empty if it is nothing that people reckon,
-    or not the same."""
-    place = [read_parameter(words).name for words in function.parameters].index(name)
-    found = {_share(call, place) for call in calls}
-    return found.pop() if len(found) == 1 else ""
-
-
-def _share(call: HostCall, place: int) -> str:
-    block = number_at(call.scope, call.configuration[1])
-    for other, node in enumerate(call.arguments):
-        names = aliases(call.scope, node) if other != place else ()
-        if not names or not block:
-            continue
-        found = [_number(call, call.arguments[place], dict.fromkeys(names, n)) for n in _TELLING]
-        for share, of in _SHARES.items():
-            if found == [of(n, block) for n in _TELLING]:
-                return share
-    return ""
-
-
-def _number(call: HostCall, node: Node, given: Mapping[str, int]) -> int | None:
-    try:
-        return Reading(call.scope, given, lambda kind: bytes_of(kind, ())).whole(node)
-    except Unknown:
-        return None
 
 
 def _agreeing(

@@ -29,6 +29,8 @@ _LAUNCH = (
     (re.compile(r"grid_?(?:size|dim)|blocks", re.IGNORECASE), "gridDim.x"),
     (re.compile(r"item|per_?thread", re.IGNORECASE), "ITEMS"),
 )
+#: What is reckoned from a count is called.
+_SHARE = re.compile(r"half|quarter|pairs|rounds|chunk|^n_?[248]$", re.IGNORECASE)
 #: What counts of rows are called.
 ROWS = re.compile(r"^(?:n|num|total)?_?(?:rows|batch|batches|segments|height)$", re.IGNORECASE)
 
@@ -59,7 +61,8 @@ def is_whole(parameter: Parameter) -> bool:
     )
 
 
-def _of_launch(parameter: Parameter) -> bool:
+def is_of_launch(parameter: Parameter) -> bool:
+    """Whether it is called as what a launch is made of is."""
     return any(word.search(parameter.name) for word, _ in _LAUNCH)
 
 
@@ -67,7 +70,7 @@ def of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> di
     """What names say; of the integers that are left one counts elements and another rows."""
     found: dict[str, str] = {}
     integers = [p for p in left if INTEGERS.match(p.type)]
-    counted = {p.name for p in integers if p.name in body.words and not _of_launch(p)}
+    counted = {p.name for p in integers if p.name in body.words and not is_of_launch(p)}
     for p in left:
         partials = not counted and body.bounds(p.name)  # of others' blocks, which are elements here
         several = p in integers and len(integers) > 1 and not partials
@@ -90,7 +93,11 @@ def of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> di
         steps = [name for name in counts if strides(body, name)]
         plain = [name for name in counts if name not in steps and not ROWS.match(name)]
         alone = len(counts) != 2 or fixed or not steps or _is_rows(counts, steps[0], body)
-        plain.sort(key=lambda name: (not body.bounds(name), COUNT.search(name) is None))
+        plain.sort(
+            key=lambda name: (
+                _SHARE.search(name) is not None, not body.bounds(name), COUNT.search(name) is None
+            )
+        )  # fmt: skip
         elements = ((steps if alone else plain) or plain or counts)[0]
         found[elements] = "n"
         counts.remove(elements)

@@ -78,4 +78,4 @@ def test_each_kernel_of_a_file_has_a_table_with_its_size(cudareduce: Call, tmp_p
     assert ("in_one_block" in usual, "in_one_block" in own) == (False, True)
     code, out, _ = cudareduce("bench", path, "--backend", "cpu", "--n", 2**20)
     assert code == 0
-    assert "in_one_block: skipped, is one block that takes 256 at most, not 1048576" in out
+    assert "in_one_block: skipped, is right if it has at most 256 elements, not 1048576" in out

@@ -167,6 +167,19 @@ def test_what_is_never_read_again_is_another_answer() -> None:
     assert "--arg high=out2" in refused(parameters, each)
 
 
+def test_a_count_that_nobody_asks_for_again_is_an_answer() -> None:
+    parameters = "const int *a, int *count, int *total, int n"
+    found = gets(parameters, "atomicAdd(total, a[0]); atomicAdd(count, a[1] > 0);")
+    assert found == "reads a, writes total, counts with n, count=out2"
+    asked = gets(parameters, "*total = a[0]; if (atomicAdd(count, 1) == gridDim.x - 1) *total = 1;")
+    assert asked.endswith("count=zeroed:4")
+
+
+def test_a_half_is_no_count_beside_one() -> None:
+    body = "if (threadIdx.x < half) *b += a[half]; if (threadIdx.x + half < n - 1) *b += a[n - 1];"
+    assert "counts with n" in adopted("const int *a, int *b, int half, int n", body).said[0]
+
+
 def test_what_is_true_or_not_is_tried() -> None:
     (kernel,) = adopted("const int *a, int *b, int n, bool mean", "*b = *a;").kernels
     assert [one.change for one in kernel.meant] == ["mean=false", "mean=true"]

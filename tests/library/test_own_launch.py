@@ -241,10 +241,10 @@ void run(float *in, float *out, int count) { %s sums<<<1, 128>>>(in, out, count,
 @pytest.mark.parametrize(
     ("words", "value", "expected"),
     [
-        ("", "(count + 127) / 128", "(n + BLOCK - 1) / BLOCK"),
-        ("int r = (count - 1) / 128 + 1;", "r", "(n + BLOCK - 1) / BLOCK"),
-        ("int per = 128; int r = count / per;", "r", "n / BLOCK"),
-        ("", "count / 2", "n / 2"),
+        ("", "(count + 127) / 128", "(((long long)n + 127) / 128)"),
+        ("int r = (count - 1) / 128 + 1;", "r", "((((long long)n - 1) / 128) + 1)"),
+        ("int per = 128; int r = count / per;", "r", "((long long)n / 128)"),
+        ("", "count >> 1", "((long long)n >> 1)"),
     ],
 )
 def test_what_the_host_reckons_from_the_count(words: str, value: str, expected: str) -> None:

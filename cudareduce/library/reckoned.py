@@ -1,0 +1,102 @@
+"""What the host reckons for a kernel's parameters from the number of its elements, as its launches
+say: halves, rounds, shares of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from cudareduce.library.constants import Reading, Unknown
+from cudareduce.library.elements import bytes_of
+from cudareduce.library.host_code import HostCall, number_at
+from cudareduce.library.own_launch import aliases
+from cudareduce.library.parameters import read_parameter
+from cudareduce.library.scopes import Scope
+from cudareduce.library.syntax import Function
+from cudareduce.library.values import is_of_launch, is_whole
+from cudareduce.problem.parsing import text
+
+#: How the number of elements is written in what is reckoned: wide, and with a sign, as a host's is.
+COUNT = "(long long)n"
+_SIGNS = frozenset(["+", "-", "*", "/", "%", ">>", "<<"])
+_THROUGH = frozenset(["parenthesized_expression", "argument_list", "initializer_list"])
+#: A value is of values, and so on; no text that a person has written goes on for longer.
+_DEEPEST = 12
+#: What is reckoned is less than so many elements, or it is no share of them.
+_MANY = 2**20
+
+
+def reckoned(calls: Sequence[HostCall], function: Function) -> dict[str, str]:
+    """What all launches of a kernel give parameters of whole numbers, if one of them counts
+    elements and others are reckoned from it: in C++ in `n`, by their names; else nothing."""
+    parameters = [read_parameter(words) for words in function.parameters]
+    whole = {
+        place: p.name for place, p in enumerate(parameters) if is_whole(p) and not is_of_launch(p)
+    }
+    found = [_of_call(call, whole) for call in calls]
+    return found[0] if found and all(other == found[0] for other in found) else {}
+
+
+def _of_call(call: HostCall, whole: Mapping[int, str]) -> dict[str, str]:
+    for base, name in whole.items():
+        counted = aliases(call.scope, call.arguments[base])
+        shares = {
+            other: _share(call, place, counted) for place, other in whole.items() if place != base
+        }
+        shares = {other: share for other, share in shares.items() if share}
+        if counted and shares:
+            return {name: "n", **shares}
+    return {}
+
+
+def _share(call: HostCall, place: int, counted: Sequence[str]) -> str:
+    """A share of what these names count; empty if the argument there is none."""
+    node = call.arguments[place]
+    try:
+        size = dict.fromkeys(counted, _MANY)
+        value = Reading(call.scope, size, lambda kind: bytes_of(kind, ())).whole(node)
+        written = _Spelling(call.scope, frozenset(counted)).of(node, 0)
+    except Unknown:
+        return ""
+    return written if COUNT in written and 0 <= value < _MANY else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Spelling:
+    """Writes an expression of the host in `n`, for which these names stand there."""
+
+    scope: Scope
+    counted: frozenset[str]
+
+    def of(self, node: Node, depth: int) -> str:
+        """Raises Unknown where it takes something else to write it."""
+        if depth > _DEEPEST:
+            raise Unknown
+        if node.type in _THROUGH and len(node.named_children) == 1:
+            return self.of(node.named_children[0], depth + 1)
+        if node.type == "identifier" and text(node) in self.counted:
+            return COUNT
+        number = number_at(self.scope, node) if not self._counts(node, 0) else None
+        if number is not None:
+            return str(number)
+        value = self.scope.value(text(node)) if node.type == "identifier" else None
+        if value is not None:
+            return self.of(value, depth + 1)
+        left, right = map(node.child_by_field_name, ("left", "right"))
+        sign = text(node.children[1]) if node.type == "binary_expression" else ""
+        if sign not in _SIGNS or left is None or right is None:
+            raise Unknown
+        return f"({self.of(left, depth + 1)} {sign} {self.of(right, depth + 1)})"
+
+    def _counts(self, node: Node, depth: int) -> bool:
+        """Whether it says how many elements there are, by whatever names."""
+        if depth > _DEEPEST:
+            raise Unknown
+        if node.type != "identifier":
+            return any(self._counts(child, depth) for child in node.named_children)
+        if text(node) in self.counted:
+            return True
+        value = self.scope.value(text(node))
+        return value is not None and self._counts(value, depth + 1)
