@@ -213,7 +213,8 @@ def what_each_gets(
     Raises UsageError where that is not understood, nothing is read or nothing is written."""
     said = {s.name: s.what for s in says if s.means(function.name)}
     gets = {p.name: said[p.name] for p in parameters if p.name in said}
-    gets = {**({} if "n" in gets.values() else shares), **gets}
+    counted = "n" in gets.values()  # then nothing else is a share of what the launches count
+    gets = {k: v for k, v in shares.items() if not (counted and "n" in v)} | gets
     gets |= _guessed(parameters, gets, body)
     values = (p.name for p in parameters if not (p.stars or p.refers or p.odd))
     known = (name for name in values if name not in gets and name in own)

@@ -43,7 +43,7 @@ def ops_named(function: Function, chosen: Iterable[str]) -> tuple[str, ...]:
     named = [op for op, name in _EXTREMES.items() if name.search(function.name)] or [
         op for op, name in _CALLED.items() if any(name.search(one) for one in chosen)
     ]
-    plain = len(named) != 1 or re.search("sum|add", function.name, re.IGNORECASE)
+    plain = len(named) != 1 or re.search("sum|add|mean|average|avg", function.name, re.IGNORECASE)
     return _PLAIN if plain else tuple(named)
 
 

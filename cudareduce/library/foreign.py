@@ -36,7 +36,7 @@ from cudareduce.library.outside import places_in
 from cudareduce.library.own_launch import launched_again
 from cudareduce.library.own_values import own_element, own_numbers, with_functor
 from cudareduce.library.parameters import read_parameter
-from cudareduce.library.reckoned import reckoned
+from cudareduce.library.reckoned import reckoned, unlike_launch
 from cudareduce.library.room import Room
 from cudareduce.library.siblings import read_file
 from cudareduce.library.syntax import Function, names_in
@@ -86,7 +86,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
     """
     if text.startswith("%%"):  # a notebook's cell, whose first line is for the notebook
         text = f"//{text}"
-    unit = read_file(path, text, says.headers, dict(says.defined))
+    unit = read_file(path, text, says.headers, dict(says.defined), says.block)
     host = host_code(unit.all())
     left = deque(rows(unit, host, says.entries, says.chains))
     check(path, [function for row in left for function, _ in row], says.arguments)
@@ -211,7 +211,8 @@ def _adopted(
     path, launches = unit.path, of_kernel(host, function, given)
     helpers = with_functor(unit.helpers, launches)
     own, shares = own_numbers(launches, function), reckoned(launches, function)
-    call = called(path, function, given, own, says.arguments, helpers, shares)
+    known = {**shares, **unlike_launch(launches, function, own)}
+    call = called(path, function, given, own, says.arguments, helpers, known)
     name, ops, finds = function.name, ops_named(function, call.chosen), places_named(function, call)
     dtypes, partials, mapped = computes(path, function, call, says, finds=bool(finds))
     own_maps = () if finds else maps_formed(function, call, unit.formulas, dtypes, partials)

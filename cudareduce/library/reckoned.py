@@ -15,13 +15,15 @@ from cudareduce.library.own_launch import aliases
 from cudareduce.library.parameters import read_parameter
 from cudareduce.library.scopes import Scope
 from cudareduce.library.syntax import Function
-from cudareduce.library.values import is_of_launch, is_whole
+from cudareduce.library.values import is_whole, of_launch
 from cudareduce.problem.parsing import text
 
 #: How the number of elements is written in what is reckoned: wide, and with a sign, as a host's is.
 COUNT = "(long long)n"
 _SIGNS = frozenset(["+", "-", "*", "/", "%", ">>", "<<"])
 _THROUGH = frozenset(["parenthesized_expression", "argument_list", "initializer_list"])
+#: Where in its brackets a launch has what parameters are called after.
+_SHAPE = {"gridDim.x": 0, "BLOCK": 1}
 #: A value is of values, and so on; no text that a person has written goes on for longer.
 _DEEPEST = 12
 #: What is reckoned is less than so many elements, or it is no share of them.
@@ -33,10 +35,26 @@ def reckoned(calls: Sequence[HostCall], function: Function) -> dict[str, str]:
     elements and others are reckoned from it: in C++ in `n`, by their names; else nothing."""
     parameters = [read_parameter(words) for words in function.parameters]
     whole = {
-        place: p.name for place, p in enumerate(parameters) if is_whole(p) and not is_of_launch(p)
+        place: p.name for place, p in enumerate(parameters) if is_whole(p) and not of_launch(p)
     }
     found = [_of_call(call, whole) for call in calls]
     return found[0] if found and all(other == found[0] for other in found) else {}
+
+
+def unlike_launch(
+    calls: Sequence[HostCall], function: Function, numbers: Mapping[str, int]
+) -> dict[str, str]:
+    """Of the `numbers` that all launches give, those that are called after what a launch is made
+    of, and are none of it: the threads of a part of a block, their logarithm."""
+    found = {}
+    for p in map(read_parameter, function.parameters):
+        place = _SHAPE.get(of_launch(p))
+        if place is None or not is_whole(p) or p.name not in numbers:
+            continue
+        shape = {number_at(call.scope, call.configuration[place]) for call in calls}
+        if shape.isdisjoint([None, numbers[p.name]]):
+            found[p.name] = str(numbers[p.name])
+    return found
 
 
 def _of_call(call: HostCall, whole: Mapping[int, str]) -> dict[str, str]:

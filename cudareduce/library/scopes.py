@@ -17,6 +17,7 @@ from cudareduce.problem.parsing import text
 #: What encloses names.
 _BLOCKS = frozenset(["compound_statement", "for_statement", "lambda_expression",
                      "function_definition"])  # fmt: skip
+_CLASSES = frozenset(["class_specifier", "struct_specifier"])
 _PARAMETERS = frozenset(["parameter_declaration", "optional_parameter_declaration"])
 #: Longer macros are no constants, and what is named in more places is not set once.
 _LONGEST_MACRO, _MOST_MENTIONS = 200, 256
@@ -129,6 +130,11 @@ def _values(piece: Piece) -> Iterator[tuple[str, Node]]:
         for child in body.named_children:
             name, value = map(child.child_by_field_name, ("name", "value"))
             if name and value:
+                yield text(name), value
+    elif piece.kind in _CLASSES and (body := node.child_by_field_name("body")):
+        for child in body.named_children:  # the static ones, which are one for all
+            name, value = map(child.child_by_field_name, ("declarator", "default_value"))
+            if name and value and any(text(word) == "static" for word in child.children):
                 yield text(name), value
 
 

@@ -25,11 +25,13 @@ _OF_FLOATS = re.compile(r"\s*(?:float|double)\b")
 
 
 def read_file(
-    path: Path, source: str, folders: Sequence[Path], definitions: Mapping[str, str]
-) -> Unit:
+    path: Path, source: str, folders: Sequence[Path], definitions: Mapping[str, str],
+    block: int | None,
+) -> Unit:  # fmt: skip
     """A file with its headers, behind `definitions`; one that is a header itself, and calls what
     neither has, with what one header alone beside it defines. Constants that nothing defines get
-    what their names say. Lines keep their numbers."""
+    what their names say, the size of a block that of the user's `block`. Lines keep their
+    numbers."""
     unit = _behind(definitions, (), path, source, folders)
     lacks = _called(unit) - unit.names.keys() if path.suffix in _HEADERS else set()
     found = [(one.path.name, _defined(one) & lacks) for one in (_beside(path) if lacks else ())]
@@ -37,7 +39,7 @@ def read_file(
     names = tuple(header for header, known in found if known & alone)
     if names:
         unit = _behind(definitions, names, path, source, folders)
-    likely = likely_values(unit)
+    likely = likely_values(unit, block)
     if likely:
         unit = _behind({**likely, **definitions}, names, path, source, folders)
     return replace(unit, siblings=names, likely=likely)

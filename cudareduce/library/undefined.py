@@ -16,14 +16,14 @@ _DEFINITION = re.compile(r"([A-Za-z_]\w*)(?:=([^\n]*))?")
 _DECLARES = ("declarator", "name")
 #: What CUDA itself has.
 _BUILT_IN = frozenset(["blockDim", "gridDim", "blockIdx", "threadIdx", "warpSize"])
-_BLOCK = 256
+_BLOCK, _USUAL_BLOCK = "BLOCK", "256"
 #: What names of constants say of them, as `BLOCK_SIZE` and `kBlockSize` do, the first that fits.
 _LIKELY = (
     (re.compile(r"WARP_?(?:SIZE|WIDTH)"), "32"),
     (re.compile(r"FULL_?(?:WARP_?)?MASK"), "0xffffffffu"),
     (re.compile(r"COARS|_PER_THREAD"), "4"),
     (re.compile(r"(?:BLOCK|TILE|TB)_?(?:SIZE|DIM|WIDTH|X$)|TPB|BDIM|"
-                r"THREADS?_?(?:PER|NUM|COUNT)|(?:NUM|N)_?THREADS|^(?:BS|THREADS)$"), str(_BLOCK)),
+                r"THREADS?_?(?:PER|NUM|COUNT)|(?:NUM|N)_?THREADS|^(?:K_)?(?:BS|THREADS)$"), _BLOCK),
 )  # fmt: skip
 #: What people call the type of their elements.
 _ELEMENT = re.compile(
@@ -42,11 +42,13 @@ def read_definition(written: str) -> tuple[str, str]:
     return found[1], "1" if found[2] is None else found[2]
 
 
-def likely_values(unit: Unit) -> dict[str, str]:
+def likely_values(unit: Unit, block: int | None) -> dict[str, str]:
     """What the device part of a file uses and nothing in it declares, with what it is likely to
-    stand for by its name; nothing of which that says nothing."""
+    stand for by its name, a block of so many threads among it; nothing of which that says
+    nothing."""
     found = {name: _likely(name, kind) for name, kind in sorted(_undeclared(unit))}
-    return {name: value for name, value in found.items() if value}
+    threads = str(block) if block else _USUAL_BLOCK
+    return {n: threads if value == _BLOCK else value for n, value in found.items() if value}
 
 
 def _likely(name: str, kind: str) -> str:

@@ -61,16 +61,16 @@ def is_whole(parameter: Parameter) -> bool:
     )
 
 
-def is_of_launch(parameter: Parameter) -> bool:
-    """Whether it is called as what a launch is made of is."""
-    return any(word.search(parameter.name) for word, _ in _LAUNCH)
+def of_launch(parameter: Parameter) -> str:
+    """What of a launch it is called after, in the words of a call; empty for none."""
+    return next((what for word, what in _LAUNCH if word.search(parameter.name)), "")
 
 
 def of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> dict[str, str]:
     """What names say; of the integers that are left one counts elements and another rows."""
     found: dict[str, str] = {}
     integers = [p for p in left if INTEGERS.match(p.type)]
-    counted = {p.name for p in integers if p.name in body.words and not is_of_launch(p)}
+    counted = {p.name for p in integers if p.name in body.words and not of_launch(p)}
     for p in left:
         partials = not counted and body.bounds(p.name)  # of others' blocks, which are elements here
         several = p in integers and len(integers) > 1 and not partials

@@ -35,7 +35,7 @@ class Effort:
 
 #: What g++ and nvcc say of a constant that nothing declares.
 _UNDECLARED = re.compile(
-    r"'([A-Z_][A-Z0-9_]+)' was not declared|identifier \"([A-Z_][A-Z0-9_]+)\" is undefined"
+    r"'((?:k[A-Z]|[A-Z_])\w+)' was not declared|identifier \"((?:k[A-Z]|[A-Z_])\w+)\" is undefined"
 )
 #: Why there is no answer: the kernel does not take what was asked for, does not compile, the
 #: machine has not what it needs, or there was no time.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cudareduce.library.body import Body
 from cudareduce.library.combined import bits_in, ops_in
+from cudareduce.library.foreign import adopt
+from cudareduce.library.guesses import Guesses
 
 
 @pytest.mark.parametrize(
@@ -37,3 +41,10 @@ def test_an_array_that_is_read_before_it_is_set_holds_something() -> None:
 ])  # fmt: skip
 def test_by_what_a_text_combines_bits(body: str, sign: str) -> None:
     assert bits_in(f"void f() {{ {body} }}") == sign
+
+
+def test_a_name_of_a_mean_beside_an_extreme_says_neither() -> None:
+    text = "__global__ void %s(const float *a, float *b, int n) { b[0] = fmaxf(a[0], a[n - 1]); }"
+    for name, alone in (("max_of", True), ("mean_max", False), ("sum_and_max", False)):
+        (kernel,) = adopt(Path("theirs.cu"), text % name, Guesses()).kernels
+        assert (kernel.ops == ("max",)) is alone

@@ -259,3 +259,27 @@ def test_what_the_host_reckons_otherwise_is_tried() -> None:
 def test_a_thread_for_each_of_the_files_own_elements() -> None:
     host = "const int COUNT = 512; void run() { sums<<<1, COUNT>>>(a, b, COUNT); }"
     assert launched(host)[0] == 512
+
+
+NAMED = """__global__ void sums(const float *in, float *out, int n, int %s)
+{
+    if (threadIdx.x < n) atomicAdd(out, in[threadIdx.x] + %s);
+}
+void run(float *in, float *out, int n) { sums<<<64, 256>>>(in, out, n, %s); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "gets"),
+    [("block_size", "256", "BLOCK"), ("block_size", "128", "128"), ("log2_threads", "8", "8"),
+     ("num_blocks", "64", "gridDim.x"), ("num_blocks", "32", "32")],
+)  # fmt: skip
+def test_what_a_launch_passes_comes_before_what_it_is_called(
+    name: str, value: str, gets: str
+) -> None:
+    assert f"(int)({gets})" in adopted(NAMED % (name, name, value)).text
+
+
+def test_a_constant_of_a_class_is_the_block() -> None:
+    before = "struct Launcher { static const int THREADS = 96; int other = 32; };"
+    assert launched("void run() { sums<<<n / 96, THREADS>>>(a, b, n); }", before)[0] == 96

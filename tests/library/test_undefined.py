@@ -52,7 +52,7 @@ def test_what_is_no_definition(written: str) -> None:
     ("name", "value"),
     [("BLOCK_SIZE", 256), ("BLOCKSIZE", 256), ("BLOCK_DIM_X", 256), ("TPB", 256), ("TILE_DIM", 256),
      ("THREADS_PER_BLOCK", 256), ("NUM_THREADS", 256), ("WARP_SIZE", 32), ("COARSE_FACTOR", 4),
-     ("ITEMS_PER_THREAD", 4), ("kBlockSize", 256),
+     ("ITEMS_PER_THREAD", 4), ("kBlockSize", 256), ("kThreads", 256),
      ("threadsPerBlock", 256), ("FULL_MASK", "0xffffffffu")],
 )  # fmt: skip
 def test_names_tell_what_they_stand_for(name: str, value: object) -> None:
@@ -100,6 +100,11 @@ def test_what_is_said_stands_before_what_is_likely() -> None:
     assert "its launch, line 2" in words  # whatever stands ahead of the file
     (one,) = adopt(Path("theirs.cu"), text, Guesses(defined=(("WARP_SIZE", "16"),))).kernels
     assert "#define WARP_SIZE 16" in one.text
+
+
+def test_a_block_is_as_the_user_says() -> None:
+    (words,) = adopt(Path("theirs.cu"), kernel("n -= BLOCK_SIZE;"), Guesses(block=64)).said
+    assert "taken as BLOCK_SIZE=64," in words
 
 
 def test_a_definition_decides_a_condition() -> None:
