@@ -72,9 +72,9 @@ class _Text:
     def candidates(self) -> Iterator[str]:
         """What is added up, and behind it what else is made of elements, the last first."""
         sums, others = [], []
-        sets = (node for node in self._nodes if node.type in _SETS)
+        sets = (node for node in self._nodes if node.type in _SETS or _by_atomic(node))
         for node in islice(sets, _STATEMENTS):
-            right = node.child_by_field_name(_SETS[node.type])
+            right = node.child_by_field_name(_SETS.get(node.type, ""))
             with suppress(_Unclear):
                 if (added := self._added(node)) is not None:
                     sums.append(self._where(node, added))
@@ -103,6 +103,8 @@ class _Text:
         """What is added to a sum there, if something is. Raises _Unclear."""
         if node.type == "update_expression" and "++" in text(node):
             return "1"
+        if (added := _by_atomic(node)) is not None:
+            return self._said(added, 0)
         left, right = map(node.child_by_field_name, ("left", "right"))
         if node.type != "assignment_expression" or left is None or right is None:
             return None
@@ -237,6 +239,13 @@ class _Text:
         if name not in _FUNCTIONS:
             raise _Unclear
         return f"{name}({', '.join(_bare(self._said(one, depth + 1)) for one in arguments)})"
+
+
+def _by_atomic(node: Node) -> Node | None:
+    """What an atomic adds there, if one does."""
+    called, given = map(node.child_by_field_name, ("function", "arguments"))
+    atomic = called is not None and text(called) == "atomicAdd" and given is not None
+    return given.named_children[1] if atomic and given and len(given.named_children) == 2 else None
 
 
 def _names(expression: str) -> set[str]:

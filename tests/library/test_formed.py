@@ -23,6 +23,8 @@ def maps(body: str, other: str = "", **known: str) -> list[str]:
         ("sum += pow(__ldg(in + i), 2);", "a * a"),
         ("if (i < n && in[i] > 2) count++;", "a > 2 ? 1 : 0"),
         ("if (in[i] > 2) count++;", "a > 2 ? 1 : 0"),
+        ("if (i < n && in[i] > 2) atomicAdd(&found[0], 1);", "a > 2 ? 1 : 0"),
+        ("atomicAdd(out, in[i]);", ""),
         ("if (i < n) { if (in[i] < 0) sum -= 1; else sum += in[i]; }", ""),
         ("if (in[i] < 0) sum += 1; else sum += 2 * in[i];", "a < 0 ? 1 : 2 * a"),
         ("sum += scale * in[i];", ""),
