@@ -45,9 +45,12 @@ def unlike_launch(
     calls: Sequence[HostCall], function: Function, numbers: Mapping[str, int]
 ) -> dict[str, str]:
     """Of the `numbers` that all launches give, those that are called after what a launch is made
-    of, and are none of it: the threads of a part of a block, their logarithm."""
-    found = {}
-    for p in map(read_parameter, function.parameters):
+    of, and are none of it: the threads of a part of a block, their logarithm. Where nothing else
+    counts elements, they do."""
+    found, parameters = {}, [read_parameter(words) for words in function.parameters]
+    if not any(is_whole(p) and not of_launch(p) for p in parameters):
+        return {}
+    for p in parameters:
         place = _SHAPE.get(of_launch(p))
         if place is None or not is_whole(p) or p.name not in numbers:
             continue

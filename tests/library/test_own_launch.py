@@ -280,6 +280,12 @@ def test_what_a_launch_passes_comes_before_what_it_is_called(
     assert f"(int)({gets})" in adopted(NAMED % (name, name, value)).text
 
 
+def test_blocks_of_others_are_counted_where_nothing_else_is() -> None:
+    kernel = NAMED.replace("int n, int %s", "int %s").replace("threadIdx.x < n", "threadIdx.x < %s")
+    text = kernel.replace("in, out, n, %s", "in, out, 39") % (("num_blocks",) * 3)
+    assert "(int)(n)" in adopted(text).text
+
+
 def test_a_constant_of_a_class_is_the_block() -> None:
     before = "struct Launcher { static const int THREADS = 96; int other = 32; };"
     assert launched("void run() { sums<<<n / 96, THREADS>>>(a, b, n); }", before)[0] == 96
