@@ -24,6 +24,7 @@ from cudareduce.library.own_launch import (
     grows_with,
     own_block,
     own_launch,
+    shared_block,
 )
 from cudareduce.library.own_values import own_template
 from cudareduce.library.syntax import Function
@@ -166,6 +167,7 @@ def said_by_file(
             found = replace(found, items=items[name])
     if found.block is None:
         threads = bound_of(host.constants, function) or own_block(host.constants, reached)
+        threads = threads or shared_block(host.constants, function)
         found = replace(found, block=threads) if threads else found
     return found
 

@@ -41,6 +41,9 @@ _ITEMS = (2, 4, 8)
 #: By what a kernel knows how many blocks there are, and which of them is running.
 _GRIDS = frozenset(["gridDim", "this_grid", "grid_group"])
 _BLOCKS = _GRIDS | {"blockIdx"}
+#: An array of shared memory with its length, where that is one word, and what is a thread's number.
+_SHARED_ARRAY = re.compile(r"\b__shared__\s+[\w:\s]*?\b(\w+)\s*\[\s*(\w+)\s*\]\s*[;,]")
+_THREAD = re.compile(r"\b(\w+)\s*=\s*threadIdx\.x\s*[;,]")
 #: How people call the constant that is their block.
 _BLOCK_NAME = re.compile(
     r"(?:^|_)(?:block|threads?|tpb)(?:_?(?:size|dim|width|threads?|x))?(?:_?per_?block)?$"
@@ -265,3 +268,22 @@ def own_block(file: Constants, reached: AbstractSet[str]) -> int | None:
         and 0 < number <= _MOST_THREADS
     }  # fmt: skip
     return found.pop() if len(found) == 1 else None
+
+
+def shared_block(file: Constants, function: Function) -> int | None:
+    """The most threads of a block of which each has a place of its own in the arrays of shared
+    memory that it asks for by its own number; None where there is no such array, or its length is
+    no number here."""
+    threads = {"threadIdx.x", *_THREAD.findall(function.body)}
+    found = set()
+    for name, length in _SHARED_ARRAY.findall(function.body):
+        places = set(re.findall(rf"\b{name}\s*\[\s*([^\[\]]+?)\s*\]", function.body))
+        node = file.values.get(length)
+        number = (
+            int(length) if length.isdigit() else node and number_at(Scope(file, {}, node), node)
+        )
+        doubled = any("blockDim" in place and "+" in place for place in places)
+        if number and places & threads and not doubled:
+            found.add(number)
+    fewest = min(found, default=0)
+    return fewest if fewest % 32 == 0 and 32 < fewest <= _MOST_THREADS else None

@@ -289,3 +289,17 @@ def test_blocks_of_others_are_counted_where_nothing_else_is() -> None:
 def test_a_constant_of_a_class_is_the_block() -> None:
     before = "struct Launcher { static const int THREADS = 96; int other = 32; };"
     assert launched("void run() { sums<<<n / 96, THREADS>>>(a, b, n); }", before)[0] == 96
+
+
+@pytest.mark.parametrize(
+    ("declares", "index", "block"),
+    [("__shared__ int s[96];", "threadIdx.x", 96), ("__shared__ int s[96], u[4];", "t", 96),
+     ("__shared__ int s[96]; __shared__ int u[64];", "t", 96), ("__shared__ int s[ROOM];", "t", 160),
+     ("__shared__ int s[32];", "t", 256), ("__shared__ int s[96];", "t / 32", 256),
+     ("__shared__ int s[512];", "t + blockDim.x] + s[t", 256)],
+)  # fmt: skip
+def test_threads_find_room_in_shared_memory(declares: str, index: str, block: int) -> None:
+    text = f"""#define ROOM 160
+__global__ void k(const int *a, int *b, int n)
+{{ {declares} int t = threadIdx.x; if (t < n) atomicAdd(b, a[t] + s[{index}]); }}"""
+    assert adopted(text).block == block
