@@ -294,7 +294,8 @@ def test_a_constant_of_a_class_is_the_block() -> None:
 @pytest.mark.parametrize(
     ("declares", "index", "block"),
     [("__shared__ int s[96];", "threadIdx.x", 96), ("__shared__ int s[96], u[4];", "t", 96),
-     ("__shared__ int s[96]; __shared__ int u[64];", "t", 96), ("__shared__ int s[ROOM];", "t", 160),
+     ("__shared__ int s[96]; __shared__ int u[64];", "t", 96),
+     ("__shared__ int s[ROOM];", "t", 160),
      ("__shared__ int s[32];", "t", 256), ("__shared__ int s[96];", "t / 32", 256),
      ("__shared__ int s[512];", "t + blockDim.x] + s[t", 256)],
 )  # fmt: skip
