@@ -33,8 +33,6 @@ _LAUNCH = (
 _SHARE = re.compile(r"half|quarter|pairs|rounds|chunk|^n_?[248]$", re.IGNORECASE)
 #: What counts of rows are called.
 ROWS = re.compile(r"^(?:n|num|total)?_?(?:rows|batch|batches|segments|height)$", re.IGNORECASE)
-
-
 #: What a pointer to a count may lead to, in the words of a call.
 _BEHIND = frozenset(["n", "rows", "BLOCK", "ITEMS", "gridDim.x"])
 
