@@ -23,7 +23,7 @@ def at_edges(
     edges_of = {case: _edges(session, case) for case in runnable}
     nets = {case: session.jobs.nets(case, every=_of_a_user(case)) for case in runnable}
     shapes = {
-        case: [*some, *((n, settings.rows) for n in case.only or settings.sizes if case.at(n))]
+        case: [*some, *((n, settings.rows) for n in settings.sizes_of(case))]
         for case, some in edges_of.items()
     }
     prepared, unbuilt = session.prepare(runnable, shapes, nets)

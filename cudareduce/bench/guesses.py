@@ -58,8 +58,8 @@ def _given(session: Session, choice: Choice, quiet: bool) -> Choice | None:
     if not meant or (understood and _is_right(session, choice) is not False):
         return choice
     other = [_in_block(kernel, block) for kernel in meant for block in kernel.other_blocks]
-    said = any(reduction.map for reduction in session.settings.reductions)
-    mapped = [] if said else [_mapping(k, k.other_maps[0]) for k in meant if k.other_maps]
+    mapped = [_mapping(k, k.other_maps[0]) for k in meant if k.other_maps]
+    mapped = [] if _says_map(session) else mapped
     tried = [(k, asking) for asking in (None, asking_most, _asking_most) for k in meant]
     for kernel, asking in (*tried, *((k, None) for k in (*mapped, *other))):
         second = replace(choice, kernel=kernel)
@@ -71,6 +71,11 @@ def _given(session: Session, choice: Choice, quiet: bool) -> Choice | None:
             )
             return second
     return choice if understood else None
+
+
+def _says_map(session: Session) -> bool:
+    """Whether the user has said what is made of elements."""
+    return any(reduction.map for reduction in session.settings.reductions)
 
 
 def _mapping(kernel: Kernel, mapped: Map) -> Kernel:
@@ -172,11 +177,11 @@ def _has_one_block(kernel: Kernel) -> bool:
 def _others(session: Session, choice: Choice) -> Iterator[Choice]:
     """A choice with another operator, map, block or number of items, as far as nobody has said
     them; what changes least comes first."""
-    kernel, said = choice.kernel, any(reduction.map for reduction in session.settings.reductions)
+    kernel = choice.kernel
     open_ = kernel.guessed or ()
     two = kernel.map.inputs if kernel.map else 1
     likely = likely_maps(kernel.other_maps, kernel.text, two)
-    maps = likely if "map" in open_ and not said else []
+    maps = likely if "map" in open_ and not _says_map(session) else []
     ops = ops_in(kernel.text) if len(kernel.ops) > 1 else ()
     kernels = [kernel, *(replace(kernel, ops=(op,)) for op in ops)]
     kernels += [_mapping(k, mapped) for mapped in maps for k in tuple(kernels)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -87,8 +87,12 @@ class _Runner:
             sizes = self._sizes(order)
             for k, n in enumerate(sizes):
                 ahead = [*sizes[k + 1 :], *sizes * reductions_ahead]
-                here = [one for one in prepared if n in self._of(one.case)]
-                known = {case: verdict for case, verdict in verdicts.items() if n in self._of(case)}
+                here = [one for one in prepared if n in self._settings.sizes_of(one.case)]
+                known = {
+                    case: verdict
+                    for case, verdict in verdicts.items()
+                    if n in self._settings.sizes_of(case)
+                }
                 groups.append(self._group(reduction, n, here, known, ahead))
                 if groups[-1].interrupted:
                     interrupted = True
@@ -106,15 +110,11 @@ class _Runner:
 
     def _sizes(self, cases: Sequence[Case]) -> list[int]:
         """The sizes of a run at which there are cases, and those that some have of their own."""
-        own = {n for case in cases for n in self._of(case)}
+        own = {n for case in cases for n in self._settings.sizes_of(case)}
         return [
             *(n for n in self._settings.sizes if n in own),
             *sorted(own - {*self._settings.sizes}),
         ]
-
-    def _of(self, case: Case) -> Collection[int]:
-        """The sizes at which a case is measured."""
-        return self._settings.sizes if case.only is None else case.only
 
     def _group(
         self,

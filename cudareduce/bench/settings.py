@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from secrets import randbits
 
 from cudareduce.budget import Deadline
+from cudareduce.launch.case import Case
 from cudareduce.library.condition import Nan
 from cudareduce.library.registry import Choice
 from cudareduce.problem.operators import Reduction
@@ -51,6 +52,10 @@ class Settings:
     graph: bool = False
     energy: bool = False
     deadline: Deadline = field(default_factory=Deadline)
+
+    def sizes_of(self, case: Case) -> Collection[int]:
+        """The sizes at which a case is measured."""
+        return self.sizes if case.only is None else case.only
 
     def shares(self, choices: Sequence[Choice]) -> dict[Reduction, list[Choice]]:
         """The kernels that each reduction is tried with."""

@@ -89,8 +89,9 @@ def is_only_changed(node: Node) -> bool:
         return above.child_by_field_name(CHANGES[above.type]) == node
     call = above.parent if above.type == "argument_list" else None
     first = next(iter(above.named_children), None)
-    alone = call is not None and call.parent is not None and call.parent.type in _STATEMENTS
-    return alone and first == node and call is not None and text(call).startswith("atomic")
+    if call is None or call.parent is None or call.parent.type not in _STATEMENTS:
+        return False
+    return first == node and text(call).startswith("atomic")
 
 
 def other_factor(place: Node) -> str:

@@ -57,6 +57,11 @@ def number_at(scope: Scope, node: Node) -> int | None:
         return None
 
 
+def launched_with(calls: Iterable[HostCall], place: int) -> set[int | None]:
+    """What stands at a place in the brackets of launches: None where that is no number."""
+    return {number_at(call.scope, call.configuration[place]) for call in calls}
+
+
 def _launches(found: Iterable[Piece], file: Constants) -> Iterator[HostCall]:
     """The launches in the pieces of a file, in order."""
     for piece in found:

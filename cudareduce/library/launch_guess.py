@@ -15,7 +15,7 @@ from cudareduce.library.elements import bytes_of, packed
 from cudareduce.library.entry import EXTERN_SHARED
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import BLOCKS, Grid, GridRule
-from cudareduce.library.host_code import HostCall, HostCode, number_at, of_kernel
+from cudareduce.library.host_code import HostCall, HostCode, launched_with, of_kernel
 from cudareduce.library.items import items_in
 from cudareduce.library.outside import places_in
 from cudareduce.library.own_launch import (
@@ -182,8 +182,10 @@ def launch_of(
     own = said_by_file(
         unit, host, function, call, later, given=given, block=says.block, widest=max(sizes)
     )
-    if shared_out and own.grid is None:
-        own = replace(own, grid=_blocks_of(of_kernel(host, function, given)), exactly=True)
+    calls = of_kernel(host, function, given)
+    blocks = launched_with(calls, 0) if shared_out and own.grid is None else set()
+    if len(blocks) == 1:
+        own = replace(own, grid=blocks.pop(), exactly=True)
     rows = replace(own, grid=None) if call.rows else own  # however many blocks the file has
     found = guessed_launch(
         says.launch, rows, looks_of(function, call), _in_shared(device, sizes),
@@ -195,14 +197,8 @@ def launch_of(
             "launches here one, 32 or all: give the file a header"
         )
     if call.turns and says.grid is None:
-        found = _in_turns(found, own, of_kernel(host, function, given), call)
+        found = _in_turns(found, own, calls, call)
     return _with_room(found, unit, call) if places_in(call.outside) else found
-
-
-def _blocks_of(calls: Sequence[HostCall]) -> int | None:
-    """As many blocks as all launches have, if that is a number."""
-    found = {number_at(call.scope, call.configuration[0]) for call in calls}
-    return found.pop() if len(found) == 1 else None
 
 
 def _in_shared(device: str, sizes: Sequence[int]) -> Sequence[int]:

@@ -250,11 +250,16 @@ def aliases(scope: Scope, node: Node) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _constant(file: Constants, node: Node) -> int | None:
+    """The whole number that an expression of the file is, outside of all functions."""
+    return number_at(Scope(file, {}, node), node)
+
+
 def bound_of(file: Constants, function: Function) -> int | None:
     """The threads of a block that a kernel's launch bounds allow at most: what its author launches,
     where no launch says otherwise. None where it has none, or they are no number here."""
     node = function.most_threads
-    threads = None if node is None else number_at(Scope(file, {}, node), node)
+    threads = None if node is None else _constant(file, node)
     return threads if threads and threads % 32 == 0 and 0 < threads <= _MOST_THREADS else None
 
 
@@ -264,7 +269,7 @@ def own_block(file: Constants, reached: AbstractSet[str]) -> int | None:
     found = {
         number for name, node in file.values.items()
         if name in reached and _BLOCK_NAME.search(name)
-        and (number := number_at(Scope(file, {}, node), node)) is not None and number % 32 == 0
+        and (number := _constant(file, node)) is not None and number % 32 == 0
         and 0 < number <= _MOST_THREADS
     }  # fmt: skip
     return found.pop() if len(found) == 1 else None
@@ -279,9 +284,7 @@ def shared_block(file: Constants, function: Function) -> int | None:
     for name, length in _SHARED_ARRAY.findall(function.body):
         places = set(re.findall(rf"\b{name}\s*\[\s*([^\[\]]+?)\s*\]", function.body))
         node = file.values.get(length)
-        number = (
-            int(length) if length.isdigit() else node and number_at(Scope(file, {}, node), node)
-        )
+        number = int(length) if length.isdigit() else node and _constant(file, node)
         doubled = any("blockDim" in place and "+" in place for place in places)
         if number and places & threads and not doubled:
             found.add(number)

@@ -10,7 +10,7 @@ from tree_sitter import Node
 
 from cudareduce.library.constants import Reading, Unknown
 from cudareduce.library.elements import bytes_of
-from cudareduce.library.host_code import HostCall, number_at
+from cudareduce.library.host_code import HostCall, launched_with
 from cudareduce.library.own_launch import aliases
 from cudareduce.library.parameters import read_parameter
 from cudareduce.library.scopes import Scope
@@ -54,8 +54,7 @@ def unlike_launch(
         place = _SHAPE.get(of_launch(p))
         if place is None or not is_whole(p) or p.name not in numbers:
             continue
-        shape = {number_at(call.scope, call.configuration[place]) for call in calls}
-        if shape.isdisjoint([None, numbers[p.name]]):
+        if launched_with(calls, place).isdisjoint([None, numbers[p.name]]):
             found[p.name] = str(numbers[p.name])
     return found
 
@@ -74,14 +73,12 @@ def _of_call(call: HostCall, whole: Mapping[int, str]) -> dict[str, str]:
 
 def _share(call: HostCall, place: int, counted: Sequence[str]) -> str:
     """A share of what these names count; empty if the argument there is none."""
-    node = call.arguments[place]
+    spelling = _Spelling(call.scope, frozenset(counted))
     try:
-        size = dict.fromkeys(counted, _MANY)
-        value = Reading(call.scope, size, lambda kind: bytes_of(kind, ())).whole(node)
-        written = _Spelling(call.scope, frozenset(counted)).of(node, 0)
+        value, counts = spelling.read(call.arguments[place])
+        return spelling.of(call.arguments[place], 0) if counts and 0 <= value < _MANY else ""
     except Unknown:
         return ""
-    return written if COUNT in written and 0 <= value < _MANY else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +88,13 @@ class _Spelling:
     scope: Scope
     counted: frozenset[str]
 
+    def read(self, node: Node) -> tuple[int, bool]:
+        """What an expression is of many elements, and whether it asks how many there are. Raises
+        Unknown."""
+        many = dict.fromkeys(self.counted, _MANY)
+        reading = Reading(self.scope, many, lambda kind: bytes_of(kind, ()))
+        return reading.whole(node), not self.counted.isdisjoint(reading.names)
+
     def of(self, node: Node, depth: int) -> str:
         """Raises Unknown where it takes something else to write it."""
         if depth > _DEEPEST:
@@ -99,8 +103,8 @@ class _Spelling:
             return self.of(node.named_children[0], depth + 1)
         if node.type == "identifier" and text(node) in self.counted:
             return COUNT
-        number = number_at(self.scope, node) if not self._counts(node, 0) else None
-        if number is not None:
+        number, counts = self.read(node)
+        if not counts:
             return str(number)
         value = self.scope.value(text(node)) if node.type == "identifier" else None
         if value is not None:
@@ -110,14 +114,3 @@ class _Spelling:
         if sign not in _SIGNS or left is None or right is None:
             raise Unknown
         return f"({self.of(left, depth + 1)} {sign} {self.of(right, depth + 1)})"
-
-    def _counts(self, node: Node, depth: int) -> bool:
-        """Whether it says how many elements there are, by whatever names."""
-        if depth > _DEEPEST:
-            raise Unknown
-        if node.type != "identifier":
-            return any(self._counts(child, depth) for child in node.named_children)
-        if text(node) in self.counted:
-            return True
-        value = self.scope.value(text(node))
-        return value is not None and self._counts(value, depth + 1)

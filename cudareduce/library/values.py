@@ -40,11 +40,11 @@ _BEHIND = frozenset(["n", "rows", "BLOCK", "ITEMS", "gridDim.x"])
 def is_value_behind(parameter: Parameter, body: Body) -> bool:
     """Whether it is a pointer to one count that is only read, as `*size`: it gets what the value
     itself would."""
-    words = (COUNT, ROWS, *(word for word, _ in _LAUNCH))
-    named = any(word.search(parameter.name) for word in words)
+    name = parameter.name
+    named = COUNT.search(name) or ROWS.search(name) or of_launch(parameter)
     number = parameter.points and INTEGERS.match(parameter.type) is not None
     read = not body.changes(parameter.name) and body.in_one_place(parameter.name)
-    return named and number and read
+    return bool(named) and number and read
 
 
 def leads_to_value(parameter: Parameter, what: str) -> bool:
