@@ -17,9 +17,10 @@ from cudareduce.bench.session import Session
 from cudareduce.bench.tries import budget, may_be_mended
 from cudareduce.launch.case import Case
 from cudareduce.library.asking import FOLDED, asking
-from cudareduce.library.condition import Nan
 from cudareduce.library.header import Grid, GridRule
 from cudareduce.library.kernel import Kernel
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.operators import Reduction
 from cudareduce.problem.reference import most_bounded
 from cudareduce.progress import say
 from cudareduce.verify.far import far_net
@@ -45,6 +46,11 @@ _ROWS_OF_BLOCK: dict[Grid, int] = {"thread_per_row": 1, "warp_per_row": 32}
 _WARP = 32
 #: The widest load, in elements.
 _LOAD = 16
+#: What is less to ask than all, the least first, where that is more than nothing.
+_LESS: dict[str, tuple[Any, ...]] = {
+    "nan": ("propagate", "drop"),
+    "within": ("", "int32"),
+}
 
 
 def conditioned(
@@ -144,7 +150,7 @@ def _found(session: Session, case: Case) -> Case | None:
     if found is None:
         return None
     for name in most:
-        for less in ("propagate", "drop") if name == "nan" else (False,):
+        for less in _LESS.get(name, (False,)):
             eased = _asking(found, **{name: less})
             if _is_right(session, eased):
                 found = eased
@@ -178,16 +184,26 @@ def _is_wrong_far_off(session: Session, case: Case) -> bool:
     return far is not None and far.outcome == "fail"
 
 
-def _most(session: Session, case: Case) -> dict[str, bool | Nan]:
+def _most(session: Session, case: Case) -> dict[str, Any]:
     """All that a user can see to besides the number of elements."""
-    reduction, most = case.reduction, dict[str, bool | Nan]()
+    reduction, most = case.reduction, dict[str, Any]()
     if reduction.op.name in ("max", "argmax") and reduction.dtype.kind != "uint":
         most |= {"positive": True}
     if reduction.op.name.endswith(("min", "max")) and reduction.dtype.kind == "float":
         most |= {"finite": True} | ({} if session.settings.nan else {"nan": "none"})
     if reduction.op.name in ("sum", "mean") and reduction.dtype.kind == "float":
         most |= {"bounded": True}
+    if reduction.op.name in ("sum", "mean") and (narrower := _narrower(reduction)):
+        most |= {"within": narrower}
     return most | {"aligned": True}
+
+
+def _narrower(reduction: Reduction) -> str:
+    """The narrowest type in which a kernel may form partials of a sum, or what a map makes of
+    elements, before they go into its accumulator; none where that has nothing narrower."""
+    if reduction.dtype.kind == "float":
+        return reduction.dtype.name if reduction.dtype != reduction.acc else ""
+    return "float32"
 
 
 def asking_most(session: Session, case: Case) -> Case:
@@ -265,7 +281,9 @@ def _powers(number: int) -> dict[int, int]:
 
 def _asking(case: Case, **parts: Any) -> Case:
     """The case with other parts of its condition."""
-    return replace(case, kernel=asking(case.kernel, replace(case.kernel.asks, **parts)))
+    asks = replace(case.kernel.asks, **parts)
+    reduction = replace(case.reduction, within=DTYPES.get(asks.within))
+    return replace(case, kernel=asking(case.kernel, asks), reduction=reduction)
 
 
 def _is_right(session: Session, case: Case) -> bool:

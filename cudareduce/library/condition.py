@@ -23,7 +23,7 @@ class Condition:
     of them, and none is infinite (`bounded`). `rows` divides its rows, of which there are no more
     than `most_rows`. Where nobody has said a block
     and it is wrong in the usual one, it is launched with so many threads (`block`). A `square` has
-    as many rows as elements in each.
+    as many rows as elements in each. No sum of them leaves a type (`within`), or is rounded in it.
     """
 
     multiple: int = 1
@@ -38,6 +38,7 @@ class Condition:
     rows: int = 1
     most_rows: int = 0
     square: bool = False
+    within: str = ""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -56,6 +57,8 @@ class Condition:
             f"the number of its rows is a multiple of {self.rows}": self.rows > 1,
             f"it has at most {self.most_rows} rows": self.most_rows > 0,
             "it has as many rows as elements in each": self.square,
+            f"its sums fit {self.within}": "int" in self.within,
+            f"nothing is lost by rounding to {self.within}": "float" in self.within,
         }
         return tuple(text for text, holds in parts.items() if holds)
 

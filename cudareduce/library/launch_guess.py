@@ -39,7 +39,7 @@ _MOST_LINES = 4
 #: What an array is of, behind what says where it lies.
 _ARRAY_OF = re.compile(r"extern\s+([\w\s]*?)\s*\b__shared__\s*([\w\s]*?)\s*\b\w+\s*\[\s*\]")
 #: A thread that sets the place behind another one has two of its own in shared memory.
-_SETS_PAIRS = re.compile(r"\w\s*\[[\w\s.*]+\+\s*1\s*\]\s*=[^=]")
+_SETS_PAIRS = re.compile(r"\w\s*\[[\w\s.*]+\+\s*(?:1|blockDim\.x)\s*\]\s*=[^=]")
 #: What is told of a launch, in this order.
 _TOLD = ("block", "items", "grid", "shared")
 

@@ -14,6 +14,7 @@ from cudareduce.problem.exact import exact_mapped, exact_sum, factors
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.patterns import PATTERNS
 from cudareduce.problem.special import PLANTED, SPECIAL, number_kind, plant
+from cudareduce.problem.within import fitted
 
 Array = np.ndarray
 
@@ -65,6 +66,8 @@ def make(
         values = _values(name, reduction, n, rows, rng)
     if name == "exact" and reduction.stored and not reduction.map:
         _balance(values.reshape(rows, n), rng)
+    if reduction.within:
+        values = fitted(values, n, reduction.within, mapped=reduction.map is not None)
     if name in PLANTED and n and not second:
         plant(values.reshape(rows, n), name, places, reduction)
     return stored(values, reduction.dtype)
@@ -77,7 +80,7 @@ def rounds_nothing(pattern: str, reduction: Reduction) -> bool:
         return False
     if reduction.op.name == "prod":
         return pattern not in _ROUNDED_PRODUCTS
-    return pattern in ("exact", "large")
+    return reduction.within is not None or pattern in ("exact", "large")
 
 
 def roundings(pattern: str, reduction: Reduction, n: int, depth: int) -> int:

@@ -74,7 +74,7 @@ class Reduction:
     """What is computed: an operator over elements of one type, or over what a map makes of them,
     accumulated in another. The elements of a row lie side by side or, of `columns`, as far apart as
     there are rows. Answers are `stored` in a narrower type than they are accumulated in where that
-    is not None."""
+    is not None; `within` is one that no sum of elements leaves, or is rounded in."""
 
     op: Operator
     dtype: DType
@@ -82,6 +82,7 @@ class Reduction:
     map: Map | None = None
     columns: bool = False
     stored: DType | None = None
+    within: DType | None = None
 
     @property
     def inputs(self) -> int:

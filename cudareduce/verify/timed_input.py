@@ -13,7 +13,14 @@ from cudareduce.backend import Buffer, TimedBackend
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.dtypes import DType
-from cudareduce.problem.inputs import Array, as_answers, as_numbers, make_all, rounds_nothing
+from cudareduce.problem.inputs import (
+    Array,
+    as_answers,
+    as_numbers,
+    make_all,
+    rounds_nothing,
+    stored,
+)
 from cudareduce.problem.mapped import fold_mapped
 from cudareduce.problem.operators import OPERATORS, Reduction
 from cudareduce.problem.reference import Reference, reference
@@ -131,7 +138,9 @@ def _other(chunk: Array, data: Array, reduction: Reduction, exact: bool) -> Arra
         return other
     bits = other.view(f"u{dtype.size}")
     highest = bits.dtype.type(1 << (8 * dtype.size - 1))
-    if dtype.kind != "float":
+    if reduction.within:
+        other[0] = stored(np.array([not as_numbers(chunk[:1], dtype)[0]], "float32"), dtype)[0]
+    elif dtype.kind != "float":
         bits[0] ^= highest if reduction.op.words == 1 else 1
     elif exact or name == "prod":
         bits[0] ^= highest
