@@ -2,7 +2,8 @@
 
 Whole numbers that depend on the rank, on the place and on the call: so a rank that is left out or
 taken twice, a share that is shifted, and the input of the call before all show, and every order of
-additions gives the same answer. Numbers at random show whether ranks have the same bits.
+additions gives the same answer. Those of integers have all their type's digits, as sums wrap.
+Numbers at random show whether ranks have the same bits, and whether any are cut off.
 """
 
 from __future__ import annotations
@@ -18,30 +19,37 @@ Array = np.ndarray
 
 #: Operators of arrays, as NumPy has them.
 UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
-#: Values are below this: sums of 8 ranks are exact in bfloat16, which has 8 bits.
+#: Values of floats are below this: sums of 8 ranks are exact in bfloat16, which has 8 bits.
 _MOST = 16
 _FACTORS = (1, 2, 1, -1)
 
 
 def whole(reduction: Reduction, rank: int, call: int, n: int) -> Array:
-    """The elements of a rank at a call, as int64."""
+    """The elements of a rank at a call: integers of the type, and floats as int64."""
     place = np.arange(n, dtype=np.uint64)
     mixed = place * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
         (rank + 1) * 0xBF58476D1CE4E5B9 + call * 0x94D049BB133111EB & 2**64 - 1
     )
     mixed ^= mixed >> np.uint64(31)
     mixed *= np.uint64(0xD6E8FEB86659FD93)
+    product = reduction.op.name == "prod"
+    if reduction.dtype.kind != "float":
+        unsigned = mixed >> np.uint64(64 - 8 * reduction.dtype.size)
+        unsigned |= np.uint64(product)  # of even factors less and less is left
+        return np.asarray(unsigned.astype(f"u{reduction.dtype.size}").view(reduction.dtype.storage))
     bits = (mixed >> np.uint64(40)).astype(np.int64)
-    signed = reduction.dtype.kind != "uint"
-    if reduction.op.name == "prod":
-        factors = np.array(_FACTORS if signed else [abs(factor) for factor in _FACTORS])
-        return np.asarray(factors[bits % len(factors)])
-    return bits % (2 * _MOST - 1) - (_MOST - 1 if signed else 0)
+    return (
+        np.array(_FACTORS)[bits % len(_FACTORS)] if product else bits % (2 * _MOST - 1) - _MOST + 1
+    )
 
 
-def at_random(rank: int, n: int) -> Array:
-    """Numbers of both signs of a rank, as float64, whose sums are rounded."""
-    return np.random.default_rng([7, rank, n]).standard_normal(n)
+def at_random(rank: int, n: int, *, factors: bool = False) -> Array:
+    """Numbers of both signs of a rank, as float64, whose sums are rounded; or `factors`, whose
+    products are, and leave no type's range."""
+    random = np.random.default_rng([7, rank, n])
+    if factors:
+        return random.uniform(0.75, 1.25, n) * random.choice([-1, 1], n)
+    return random.standard_normal(n)
 
 
 def stored(values: Array, dtype: DType) -> Array:

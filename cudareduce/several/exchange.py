@@ -33,7 +33,7 @@ MOST_MAIL = 2**18
 MOST_AT_ONCE = 128
 #: Blocks of a launch that is to show what becomes of a block with several tiles: who sends and who
 #: adds.
-FEW = 2
+FEW = 4
 #: What a kernel sends to the mail of other ranks: values with the number of their call, or, to
 #: boxes for whole arrays, what the others' shares need.
 Mail = Literal["packets", "shares"]
@@ -160,9 +160,19 @@ def vector_of(reduction: Reduction) -> int:
 def edge(kernel: Exchange, reduction: Reduction, ranks: int) -> int:
     """Elements of which each of FEW blocks has several tiles, as `ranks.cuh` has them, and the last
     is not whole; none of what sends packets, which may have a thread for each."""
-    tiles = 0 if kernel.mail == "packets" else 4
+    tiles = 0 if kernel.mail == "packets" else 2 * FEW
     loads = 8 // ranks or 1
     return tiles * loads * kernel.block * vector_of(reduction) + 3 * (tiles > 0)
+
+
+def full(kernel: Exchange, reduction: Reduction, ranks: int) -> int:
+    """Elements for which all blocks of a kernel are launched; of what sends packets few, since
+    thousands of threads that wait for each other are slow on a CPU."""
+    if kernel.mail == "packets":
+        return FEW * kernel.block
+    threads = kernel.blocks * kernel.block
+    packs = threads * ranks // 2 if kernel.mail == "shares" else threads  # half of which add
+    return packs * vector_of(reduction)
 
 
 def boxes_bytes(ranks: int, array_bytes: int) -> int:

@@ -21,7 +21,8 @@ from cudareduce.temporary import temporary_folder
 #: Blocks of a grid that can wait for those of other ranks.
 MOST_BLOCKS = 1024
 _ALIGNED = 4096
-#: Bytes behind an output that nobody may write: all that there is behind the rest of a pack.
+#: Bytes in front of an output, and behind it, that nobody may write: all that there is behind the
+#: rest of a pack.
 GUARD_BYTES = _ALIGNED - 16
 
 
@@ -49,14 +50,16 @@ def layout(
 ) -> Layout:
     """A window for arrays of so many bytes, and so many of mail and of boxes, where so many engines
     have flags of their own."""
-    output = array_bytes + _ALIGNED  # a pack's rest, and the guard
+    output = array_bytes + _ALIGNED  # a pack's rest, and the guard; one more lies in front
     flags = engines * flags_bytes(ranks)
-    sizes = (_ALIGNED, _ALIGNED, flags, array_bytes, output, mail_bytes, boxes_bytes)
+    sizes = (
+        _ALIGNED, _ALIGNED, flags, array_bytes, GUARD_BYTES, output, mail_bytes, boxes_bytes
+    )  # fmt: skip
     places, at = [], 0
     for size in sizes:
         places.append(at)
         at += -(-size // _ALIGNED) * _ALIGNED
-    _, start, flags, given, answers, mail, boxes = places
+    _, start, flags, given, _, answers, mail, boxes = places
     return Layout(start, flags, given, answers, mail, boxes, at)
 
 
@@ -82,10 +85,11 @@ class Windows:
         are cleared."""
         return self.part(0, 8)
 
-    def words(self, late: int = 0) -> tuple[int, ...]:
+    def words(self, late: int = 0, latest: int = 0) -> tuple[int, ...]:
         """What kernels know of all this, as the structure `Ranks` has it; `late` is the rank that
-        comes late where races are looked for."""
-        return (*self.addresses, self.rank, late)
+        comes late where races are looked for, and `latest` the block of it that does most of
+        all."""
+        return (*self.addresses, self.rank, late, latest)
 
     def part(self, offset: int, nbytes: int, rank: int | None = None) -> Part:
         """Some bytes of the own window, or of another rank's."""

@@ -70,7 +70,7 @@ def test_many_tiles_a_block(collective: Ranks, tmp_path: Path, name: Collective)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("edit", ["no_exit", "block_0", "spoils"])
+@pytest.mark.parametrize("edit", ["no_exit", "block_0", "but_block_1", "spoils", "in_front"])
 def test_two_ranks_are_enough(collective: Ranks, tmp_path: Path, edit: str) -> None:
     """To tell who writes over what another reads; which is late in two calls that follow."""
     wrong = tmp_path / "wrong"
@@ -80,6 +80,40 @@ def test_two_ranks_are_enough(collective: Ranks, tmp_path: Path, edit: str) -> N
                                 "--n", 1000)  # fmt: skip
     assert code == 3, out + err
     assert ("it writes to its input, at element 0" in out) == (edit == "spoils")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("dtype", "op", "old", "new"),
+    [
+        ("uint64", "sum", "= sum", "= sum; ranks.here<In>(out)[VECTOR * p] &= 0xffffffffu"),
+        ("int8", "min", "sum; })", "sum; ranks.here<In>(out)[VECTOR * p] /= 2; })"),
+        ("float32", "prod", "= sum", "= sum; ((unsigned *)ranks.here<Pack>(out))[4 * p] &= ~0xffffu"),
+    ],
+)
+def test_digits_that_are_cut_off(
+    collective: Ranks, tmp_path: Path, dtype: str, op: str, old: str, new: str
+) -> None:
+    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
+    assert old in text
+    text = text.replace(old, new, 1).replace("all_reduce_one_shot", "all_reduce_cut")
+    (tmp_path / "all_reduce_cut.cu").write_text(text)
+    code, out, err = collective("all-reduce", "--kernels", tmp_path, "--engine", "peer:cut",
+                                "--n", 100, "--dtype", dtype, "--op", op)  # fmt: skip
+    assert code == 3, out + err
+
+
+@pytest.mark.long
+def test_all_blocks_are_launched(collective: Ranks, tmp_path: Path) -> None:
+    """However few elements are asked for."""
+    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
+    ends = "{\n    if (blockIdx.x == 40 && ranks.me == 1)\n        return;\n"
+    text = text.replace("{\n", ends, 1).replace("all_reduce_one_shot", "all_reduce_less_one")
+    (tmp_path / "all_reduce_less_one.cu").write_text(text)
+    code, out, err = collective("all-reduce", "--kernels", tmp_path, "--engine", "peer:less_one",
+                                "--n", 100)  # fmt: skip
+    assert code == 3, out + err
+    assert "rank 0 has waited too long for rank 1" in out
 
 
 @pytest.mark.long
@@ -160,7 +194,7 @@ def test_blocks_have_tiles_however_few_elements_there_are(
 ) -> None:
     code, out, err = collective(*edited(tmp_path, old, new)[:-1], 8)
     assert code == 3, out + err
-    assert "n = 32771" in out
+    assert "n = 65539" in out
 
 
 @pytest.mark.long
@@ -236,7 +270,7 @@ def edited(folder: Path, old: str, new: str) -> tuple[object, ...]:
 @pytest.mark.long
 def test_whole_numbers_are_looked_at_in_all_calls(collective: Ranks, tmp_path: Path) -> None:
     behind = "ranks.meet(flags, 2 * call + 1);"
-    late = "if (call > 60 && threadIdx.x + blockIdx.x == 0) ranks.here<Pack>(out)->at[0] = 99;"
+    late = "if (call > 70 && threadIdx.x + blockIdx.x == 0) ranks.here<Pack>(out)->at[0] = 99;"
     ask = edited(tmp_path, behind, f"{behind} {late}")
     code, out, _ = collective(*ask, "--dtype", "int32")
     assert code == 3

@@ -9,11 +9,11 @@ using Word = unsigned long long;
 // The first words of a window: 1 if this rank has waited too long for another one, and for which.
 struct Status { unsigned gave_up, whom; };
 
-// Where the windows begin, as this rank addresses them, which rank this is, and which one is late where races are
-// looked for. Kernels have it as an argument that nobody writes to, and so that nobody copies: what a launch brings
+// Where the windows begin, as this rank addresses them, which rank this is, and, where races are looked for, which one
+// is late, and which of its blocks the latest. Kernels have it as an argument that nobody writes to, and so that nobody copies: what a launch brings
 // along is at hand sooner than a __constant__.
 struct Ranks {
-    Word window[RANKS], me, late;
+    Word window[RANKS], me, late, latest;
 
     template <typename T> __device__ T *at(size_t rank, size_t offset) const { return (T *)(window[rank] + offset); }
     template <typename T> __device__ T *here(size_t offset) const { return at<T>(me, offset); }
@@ -33,13 +33,14 @@ struct Ranks {
             }
     }
 
-    // In a build that looks for races one rank is late here, for any reason that a GPU may have, and
-    // some of its blocks later than others: one that has ended does not speak for its neighbour.
+    // In a build that looks for races one rank is late here, for any reason that a GPU may have, and one of its
+    // blocks later than all others: those that have ended do not speak for it.
     __device__ void stumble() const
     {
         if constexpr (STUMBLE > 0)
             if (me == late && threadIdx.x == 0)
-                for (const long long begin = clock64(); clock64() - begin < STUMBLE * (1 + blockIdx.x % 2);) {}
+                for (const long long begin = clock64(); clock64() - begin < STUMBLE * (1 + (blockIdx.x == latest));)
+                    __nanosleep(100); // the others go on meanwhile, where a CPU has all blocks
     }
 
     // A barrier of block b of all ranks, whose threads have all come; what was written before it is read

@@ -11,7 +11,7 @@ from cudareduce.errors import KernelFault
 from cudareduce.launch.case import Case
 from cudareduce.several.elements import at_random, read, stored
 from cudareduce.several.engines import Stage, look_for_those_who_gave_up
-from cudareduce.several.examine import LATE_S, REPEATS, STUMBLE, Finding, late_in, turns
+from cudareduce.several.examine import LATE_S, REPEATS, STUMBLE, Finding, pairs
 from cudareduce.several.libraries.nccl import Communicator
 from cudareduce.several.spread.content import Content, share
 from cudareduce.several.spread.share import Share, cleared, judged, on_share
@@ -49,7 +49,7 @@ def examined(
 
 def _examined(stage: Stage, on: Share, way: Way, n: int, made: int) -> Finding:
     cleared(stage)
-    wrong, calls = None, turns(stage.meeting.size)
+    wrong, calls = None, 2 * pairs(stage.meeting.size)
     for turn in range(calls):  # all calls, as others wait for this rank in each
         found = _wrong(stage, on, way, n, turn)
         wrong = wrong or found
@@ -64,11 +64,11 @@ def _examined(stage: Stage, on: Share, way: Way, n: int, made: int) -> Finding:
 def _wrong(stage: Stage, on: Share, way: Way, n: int, turn: int) -> str | None:
     """Why one call is wrong on this rank; None if it is right."""
     rank, ranks = stage.meeting.rank, stage.meeting.size
-    late = late_in(turn, ranks)
+    late = turn // 2 % ranks
     floats = stage.reduction.dtype.kind == "float"
     # of NaN among others each library has its own opinion
     library = way.version is not None and stage.reduction.op.name in ("min", "max")
-    nan_of = late if floats and turn == turns(ranks) - 1 and not library else None
+    nan_of = late if floats and turn == 2 * pairs(ranks) - 1 and not library else None
     content = Content(stage.reduction, n, ranks, turn, nan_of)
     if rank == late:
         time.sleep(LATE_S)
