@@ -47,9 +47,11 @@ _WARP = 32
 #: The widest load, in elements.
 _LOAD = 16
 #: What is less to ask than all, the least first, where that is more than nothing.
-_LESS: dict[str, tuple[Any, ...]] = {
-    "nan": ("propagate", "drop"),
-    "within": ("", "int32"),
+_LESS: dict[tuple[str, Any], tuple[Any, ...]] = {
+    ("nan", "none"): ("propagate", "drop"),
+    ("within", "float32"): ("", "int32"),
+    ("within", "float16"): ("",),
+    ("within", "bfloat16"): ("",),
 }
 
 
@@ -59,11 +61,14 @@ def conditioned(
     """Cases that failed, with the condition on which they seem to be right; none of those for
     which there is none that a user may be asked to see to. Those of which no input decides far
     out, with as many elements as one does."""
-    found = {
-        case: decidable(case)
-        for case, verdict in verdicts.items() if is_undecided(case, verdict)
-    }  # fmt: skip
     tried = session.jobs.emulator is not None
+    found = {}
+    for case, verdict in verdicts.items():
+        if is_undecided(case, verdict):
+            found[case] = decidable(case)
+            adds = case.kernel.finish == "atomic" and case.kernel.stored  # rounded each time
+            if tried and (adds or not _is_right(session, found[case])):
+                found[case] = _found(session, case) or found[case]
     left = [case for case, verdict in verdicts.items() if tried and may_be_mended(case, verdict)]
     deadline = budget(_FOUND_S)
     for k, case in enumerate(left):
@@ -92,7 +97,8 @@ def joined(
             found = f"else {verdicts[case].reason.partition('; ')[0]}"
             reason = f"{found}; {stands.reason}" if stands.reason else found
             mended[other] = replace(stands, reason=reason)
-        if is_undecided(case, verdicts[case]) and stands and stands.outcome == "pass":
+        decided = stands is not None and stands.outcome == "pass" and other.asks.most
+        if stands and decided and is_undecided(case, verdicts[case]):
             mended[other] = replace(stands, reason=f"beyond them {UNDECIDED}")
     left = {case: verdict for case, verdict in verdicts.items() if case not in better}
     every = with_reach(session, left) | mended
@@ -150,7 +156,7 @@ def _found(session: Session, case: Case) -> Case | None:
     if found is None:
         return None
     for name in most:
-        for less in _LESS.get(name, (False,)):
+        for less in _LESS.get((name, most[name]), (False,)):
             eased = _asking(found, **{name: less})
             if _is_right(session, eased):
                 found = eased

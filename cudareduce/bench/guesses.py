@@ -60,6 +60,7 @@ def _given(session: Session, choice: Choice, quiet: bool) -> Choice | None:
     other = [_in_block(kernel, block) for kernel in meant for block in kernel.other_blocks]
     mapped = [_mapping(k, k.other_maps[0]) for k in meant if k.other_maps]
     mapped = [] if _says_map(session) else mapped
+    meant = tuple(other for kernel in meant for other in (kernel, *_as_others(kernel)))
     tried = [(k, asking) for asking in (None, asking_most, _asking_most) for k in meant]
     for kernel, asking in (*tried, *((k, None) for k in (*mapped, *other))):
         second = replace(choice, kernel=kernel)
@@ -182,14 +183,19 @@ def _others(session: Session, choice: Choice) -> Iterator[Choice]:
     two = kernel.map.inputs if kernel.map else 1
     likely = likely_maps(kernel.other_maps, kernel.text, two)
     maps = likely if "map" in open_ and not _says_map(session) else []
-    ops = ops_in(kernel.text) if len(kernel.ops) > 1 else ()
-    kernels = [kernel, *(replace(kernel, ops=(op,)) for op in ops)]
+    kernels = [kernel, *_as_others(kernel)]
     kernels += [_mapping(k, mapped) for mapped in maps for k in tuple(kernels)]
     yield from (replace(choice, kernel=other) for other in kernels[1:])
     for items in kernel.other_items:
         yield replace(choice, kernel=replace(kernel, items=items))
     for block in kernel.other_blocks:
         yield from (replace(choice, kernel=_in_block(other, block)) for other in kernels)
+
+
+def _as_others(kernel: Kernel) -> list[Kernel]:
+    """A kernel by each operator that its text has, where nobody has said which."""
+    ops = ops_in(kernel.text) if len(kernel.ops) > 1 else ()
+    return [replace(kernel, ops=(op,)) for op in ops]
 
 
 def _in_block(kernel: Kernel, block: int) -> Kernel:

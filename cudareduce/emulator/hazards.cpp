@@ -189,7 +189,9 @@ bool is_arrival_counter(const Latest &strong_write, const Attempt &now) {
 bool excuse(const Attempt &now, Access earlier) {
   if (!now.manner.strong || !earlier.strong()) return false;
   const bool both_atomic = now.access.atomic() && earlier.atomic();
-  if (now.space == Space::Shared) return both_atomic;
+  const bool same_warp =
+      timeline.in_this_block(earlier) && earlier.thread() / WARP == now.me.warp();
+  if (now.space == Space::Shared || same_warp) return both_atomic;
   const bool too_narrow = now.access.block_only() || earlier.block_only();
   return !too_narrow || timeline.in_this_block(earlier);
 }

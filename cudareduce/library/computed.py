@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.library.body import Body
 from cudareduce.library.called import Call
 from cudareduce.library.elements import NARROW, read_dtypes, why_narrow, written_dtype
 from cudareduce.library.expanded import Macro, expanded
 from cudareduce.library.formed import formed
 from cudareduce.library.guesses import Guesses
-from cudareduce.library.header import Finish
 from cudareduce.library.in_place import keeps_partials
 from cudareduce.library.syntax import Function
 from cudareduce.problem.dtypes import DTYPES
@@ -36,17 +34,9 @@ def computes(
         return dtypes, None, says.map
     kind = call.write.type
     partials = written_dtype(function.name, kind, function.template_names, dtypes)
-    if partials in NARROW and not _only_answers(function, call, says.finish):
+    if partials in NARROW and (says.finish or call.finish) not in ("atomic", "none"):
         raise UsageError(why_narrow(function.name, kind, dtypes[0]))
     return dtypes, partials, _map(path, function, call, says)
-
-
-def _only_answers(function: Function, call: Call, said: Finish | None) -> bool:
-    """Whether what a kernel writes are answers, each rounded once, and neither partials nor sums
-    that several threads add to."""
-    if (said or call.finish) == "atomic":
-        return not call.waits and not Body(function.body).atomics(call.write.name)
-    return (said or call.finish) == "none"
 
 
 def _map(path: Path, function: Function, call: Call, says: Guesses) -> Map | None:

@@ -46,9 +46,11 @@ def read_rows(
     grid = column or _grid(path, function, body, count, many=many)
     if grid is None or count is None:
         return Rows(grid, frozenset(), columns=column is not None, square=False)
+    index = _row_index(body, count.name)
     bounded = any("blockIdx.x" in words for words in body.compared(count.name))
+    bounded = bounded and not is_upright(index)  # where that tells elements of a row apart
     return Rows(
-        grid, frozenset() if column else _row_index(body, count.name),
+        grid, frozenset() if column else index,
         columns=column is not None, square=not many and (column is not None or bounded),
         lanes=column is not None and by_lanes(body, count if both else columns),
     )  # fmt: skip

@@ -21,7 +21,7 @@ Array = np.ndarray
 UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 #: Values of floats are below this: sums of 8 ranks are exact in bfloat16, which has 8 bits.
 _MOST = 16
-_FACTORS = (1, 2, 1, -1)
+_FACTORS = np.array([1, 2, 1, -1])
 
 
 def whole(reduction: Reduction, rank: int, call: int, n: int) -> Array:
@@ -38,9 +38,7 @@ def whole(reduction: Reduction, rank: int, call: int, n: int) -> Array:
         unsigned |= np.uint64(product)  # of even factors less and less is left
         return np.asarray(unsigned.astype(f"u{reduction.dtype.size}").view(reduction.dtype.storage))
     bits = (mixed >> np.uint64(40)).astype(np.int64)
-    return (
-        np.array(_FACTORS)[bits % len(_FACTORS)] if product else bits % (2 * _MOST - 1) - _MOST + 1
-    )
+    return _FACTORS[bits % len(_FACTORS)] if product else bits % (2 * _MOST - 1) - _MOST + 1
 
 
 def at_random(rank: int, n: int, *, factors: bool = False) -> Array:

@@ -1,4 +1,4 @@
-// expected: refused  shape: threads add up halves, of which each addition is rounded
+// expected: right  if: nothing is lost by rounding to float16  shape: threads add up halves, of which each addition is rounded
 #include <cuda_fp16.h>
 
 __global__ void sum(const half *x, half *out, int n)

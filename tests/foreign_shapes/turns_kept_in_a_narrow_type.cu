@@ -1,4 +1,4 @@
-// expected: wrong  shape: what a thread adds up over several turns wraps in a type that holds one turn alone
+// expected: right  if: its sums fit int32  shape: what a thread adds up over several turns wraps in a type that holds one turn alone
 __global__ void dot(const int *a, const int *b, long long *out, int n)
 {
     __shared__ long long s[128];

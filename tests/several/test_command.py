@@ -88,7 +88,12 @@ def test_two_ranks_are_enough(collective: Ranks, tmp_path: Path, edit: str) -> N
     [
         ("uint64", "sum", "= sum", "= sum; ranks.here<In>(out)[VECTOR * p] &= 0xffffffffu"),
         ("int8", "min", "sum; })", "sum; ranks.here<In>(out)[VECTOR * p] /= 2; })"),
-        ("float32", "prod", "= sum", "= sum; ((unsigned *)ranks.here<Pack>(out))[4 * p] &= ~0xffffu"),
+        (
+            "float32",
+            "prod",
+            "= sum",
+            "= sum; ((unsigned *)ranks.here<Pack>(out))[4 * p] &= ~0xffffu",
+        ),
     ],
 )
 def test_digits_that_are_cut_off(
