@@ -24,6 +24,7 @@ from cudareduce.cli.options import (
 from cudareduce.cli.requests import made
 from cudareduce.cli.types import Command as Option
 from cudareduce.cli.types import Count, Word, Words, options_of
+from cudareduce.errors import UsageError
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.several.collectives import COLLECTIVES, OPS
 from cudareduce.several.meet.place import MOST_RANKS
@@ -62,7 +63,7 @@ cudareduce collective all-reduce --engine peer:one_shot,host --op max""",
               help="What combines them: sum, prod, min or max.")  # fmt: skip
 @click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32", show_default=True,
               help=f"Element types, with commas, or all: {', '.join(DTYPES)}.")  # fmt: skip
-@click.option("--engine", default="", metavar="NAME,...",
+@click.option("--engine", metavar="NAME,...",
               help="What exchanges them: host, nccl, nccl-symm, torch, peer for all kernels that "
               "do, or one of these as peer:one_shot.  [default: all that are right, and nccl where "
               "each rank has a GPU]")  # fmt: skip
@@ -86,7 +87,10 @@ def collective(arguments: Sequence[str], /, **options: Any) -> int:
     from cudareduce.several.command import CollectiveRequest
     from cudareduce.several.command import collective as take_part
 
-    engines = tuple(name for name in options.pop("engine").split(",") if name)
+    engine = options.pop("engine")
+    engines = () if engine is None else tuple(name for name in engine.split(",") if name)
+    if engines == () and engine is not None:
+        raise UsageError(f"--engine {engine!r} names none: leave it out for all that are right")
     return take_part(
         made(CollectiveRequest, options | {"engine": engines, "argv": tuple(arguments)})
     )

@@ -38,7 +38,8 @@ def whole(reduction: Reduction, rank: int, call: int, n: int) -> Array:
         unsigned |= np.uint64(product)  # of even factors less and less is left
         return np.asarray(unsigned.astype(f"u{reduction.dtype.size}").view(reduction.dtype.storage))
     bits = (mixed >> np.uint64(40)).astype(np.int64)
-    return _FACTORS[bits % len(_FACTORS)] if product else bits % (2 * _MOST - 1) - _MOST + 1
+    values: Array = bits % (2 * _MOST - 1) - _MOST + 1
+    return np.asarray(_FACTORS[bits % len(_FACTORS)]) if product else values
 
 
 def at_random(rank: int, n: int, *, factors: bool = False) -> Array:

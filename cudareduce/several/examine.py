@@ -72,6 +72,7 @@ def examine(
     for n in sizes(vector_of(stage.reduction), stage.meeting.size, asked, edges):
         if engine.why_not(n):
             continue
+        stage.meeting.doing = f"{engine.name} of {n} elements"
         wrong = None
         for pair in range(pairs(stage.meeting.size, edges.get(n, 1))):
             made += 2  # all calls, as others wait for this rank in each
@@ -82,6 +83,7 @@ def examine(
             stage.backend.zero(stage.windows.status)
             return Finding(engine.name, n, told[0], None, None, made, library)
     same_bits, distinct, wrong = _repeated(stage, engine, max(asked), calls)
+    stage.meeting.doing = ""
     stage.backend.zero(stage.windows.status)
     return Finding(engine.name, max(asked), wrong, same_bits, distinct, made + REPEATS, library)
 

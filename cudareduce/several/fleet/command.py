@@ -18,6 +18,8 @@ from cudareduce.several.fleet.telling import model_sections, models_csv, models_
 
 #: So many files are stored at a time: what is there when a gather is interrupted, stays.
 _AT_ONCE = 200
+#: So many files that are left out are named.
+_FIRST_FEW = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +49,10 @@ def gather(places: Sequence[Path], into: Path) -> int:
                     runs.append(found)
                 bar.step()
             new, files = new + (add(into, runs) if runs else 0), files + len(runs)
-    for why in left_out:
+    for why in left_out[:_FIRST_FEW]:
         say(f"left out: {why}")
+    if len(left_out) > _FIRST_FEW:
+        say(f"left out: {len(left_out) - _FIRST_FEW} more")
     if len(left_out) == len(paths):
         where = " and ".join(map(str, places))
         raise UsageError(f"there is no result in {where}: write some with bench --json")
@@ -63,7 +67,7 @@ def _batches(paths: Sequence[Path]) -> Iterator[Sequence[Path]]:
 
 def _told(into: Path, new: int, before: int, left_out: int) -> str:
     parts = [f"{counted(new, 'run')} taken in"]
-    parts += [f"{counted(before, 'file')} held before"] if before else []
+    parts += [f"{counted(before, 'file')} held already"] if before else []
     parts += [f"{counted(left_out, 'file')} left out"] if left_out else []
     return f"{into}: {', '.join(parts)}"
 

@@ -58,6 +58,8 @@ def meet(place: Place, where: str) -> Meeting:
 def _address(where: str) -> tuple[str, int] | None:
     """Host and port of tcp://HOST:PORT; None for a file."""
     if not where.startswith("tcp://"):
+        if not where or "://" in where:
+            raise UsageError(f"--meet {where!r}: give a file, or rank 0's host as tcp://HOST:PORT")
         return None
     host, _, port = where.removeprefix("tcp://").rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
@@ -70,7 +72,8 @@ def _server(where: str, address: tuple[str, int]) -> socket.socket:
         return socket.create_server(address)
     except OSError as error:
         raise UsageError(
-            f"--meet {where}: rank 0 cannot listen there ({error.strerror}): give another port"
+            f"--meet {where}: rank 0 cannot listen there ({error.strerror}): give a host that is "
+            "this one, and another port"
         ) from None
 
 

@@ -55,6 +55,8 @@ class Link:
         except TimeoutError:
             raise self.silent() from None
         except OSError:
+            with suppress(OSError):
+                self.look()  # it may have said why
             raise self.lost("has ended") from None
 
     def beat(self, **message: Any) -> None:

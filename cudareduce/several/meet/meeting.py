@@ -31,6 +31,7 @@ class Meeting:
 
     def __init__(self, rank: int, size: int, links: list[Link], parent: int | None = None) -> None:
         self.rank, self.size, self._links, self._parent = rank, size, links, parent
+        self.doing = ""  # what this rank and all others are at, which who loses one of them tells
         self._over, self._listening = Event(), False
         self._beating = Thread(target=self._beat, daemon=True)
         self._beating.start()
@@ -71,9 +72,10 @@ class Meeting:
                         key.data.receive()
                     self._find_ended()
         except RankLost as error:
-            if self.rank == 0:
-                self._tell(str(error))
-            raise
+            if self.rank > 0:
+                raise
+            self._tell(self._lost(error))
+            raise RankLost(self._lost(error)) from None
         finally:
             self._listening = False
         return [link.values.pop(0) for link in self._links]
@@ -83,6 +85,11 @@ class Meeting:
             if link.ended and not link.values:
                 raise RankLost(link.ended)
             link.check_silence()
+
+    def _lost(self, error: Exception) -> str:
+        """Why a rank is lost, and what with, unless somebody has told that."""
+        told = not self.doing or self.doing in str(error)
+        return str(error) if told else f"{error}; all were at {self.doing}"
 
     def _tell(self, why: str) -> None:
         """Let those at the other ends know why the run ends; rank 0 tells all."""
@@ -110,7 +117,7 @@ class Meeting:
             for link in () if self._listening else self._links:
                 link.look()
         except (RankLost, OSError) as error:
-            return str(error)
+            return self._lost(error)
         return None
 
     def _end(self, why: str) -> None:

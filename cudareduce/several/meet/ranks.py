@@ -89,7 +89,7 @@ def on_gpus(
 
 def meeting_place(here: Place, asked: str | None) -> str:
     """Where the ranks meet: if nobody says, at a file that bears the job's name."""
-    if asked:
+    if asked is not None:
         return asked
     if here.launcher == OWN.name:
         return here.job

@@ -48,10 +48,10 @@ def test_a_second_time_is_once(cudareduce: Call, folder: Path, into: Path) -> No
     code, out, err = cudareduce("gather", folder, "--into", into)
     assert (code, out, err) == (0, "", f"{into}: 18 runs taken in\n")
     code, out, err = cudareduce("gather", folder, "--into", into)
-    assert (code, err) == (0, f"{into}: 0 runs taken in, 18 files held before\n")
+    assert (code, err) == (0, f"{into}: 0 runs taken in, 18 files held already\n")
     put(folder / "late.json", 3, 5)
     _, _, err = cudareduce("gather", folder / "node000", folder / "late.json", "--into", into)
-    assert err == f"{into}: 1 run taken in, 16 files held before\n"
+    assert err == f"{into}: 1 run taken in, 16 files held already\n"
     held = read(into)
     assert len(held.devices) == 19
     assert {device.uuid for device in held.devices.values()} == set(map(uuid, range(9)))
@@ -65,7 +65,7 @@ def test_two_files_of_one_run_are_one(cudareduce: Call, folder: Path, into: Path
     shutil.copy(one, folder / "copy.json")
     (folder / "indented.json").write_text(json.dumps(json.loads(one.read_text()), indent=2))
     _, _, err = cudareduce("gather", folder, folder, one, "--into", into)
-    assert err == f"{into}: 1 run taken in, 2 files held before\n"
+    assert err == f"{into}: 1 run taken in, 2 files held already\n"
     assert cudareduce("gather", folder, "--into", into)[2].startswith(f"{into}: 0 runs taken in, 3")
 
 
