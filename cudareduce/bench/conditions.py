@@ -49,6 +49,8 @@ _LOAD = 16
 #: What is less to ask than all, the least first, where that is more than nothing.
 _LESS: dict[tuple[str, Any], tuple[Any, ...]] = {
     ("nan", "none"): ("propagate", "drop"),
+    ("positive", "normal"): ("", "positive"),
+    ("positive", "positive"): ("",),
     ("within", "float32"): ("", "int32"),
     ("within", "float16"): ("",),
     ("within", "bfloat16"): ("",),
@@ -194,13 +196,15 @@ def _most(session: Session, case: Case) -> dict[str, Any]:
     """All that a user can see to besides the number of elements."""
     reduction, most = case.reduction, dict[str, Any]()
     if reduction.op.name in ("max", "argmax") and reduction.dtype.kind != "uint":
-        most |= {"positive": True}
+        most |= {"positive": "normal" if reduction.dtype.kind == "float" else "positive"}
     if reduction.op.name.endswith(("min", "max")) and reduction.dtype.kind == "float":
         most |= {"finite": True} | ({} if session.settings.nan else {"nan": "none"})
     if reduction.op.name in ("sum", "mean") and reduction.dtype.kind == "float":
         most |= {"bounded": True}
     if reduction.op.name in ("sum", "mean") and (narrower := _narrower(reduction)):
         most |= {"within": narrower}
+    if reduction.op.name in ("sum", "mean") and reduction.dtype.kind == "int":
+        most |= {"positive": "positive"}
     return most | {"aligned": True}
 
 

@@ -11,6 +11,9 @@ from cudareduce.problem.sizes import size_list
 #: and IEEE 754's maximumNumber do it; or there must be none.
 Nan = Literal["propagate", "drop", "none"]
 
+#: Whether elements must be above 0, and whether none of them may be subnormal besides.
+Positive = Literal["", "positive", "normal"]
+
 ALIGNED = "its input is aligned to 16 bytes"
 
 
@@ -29,7 +32,7 @@ class Condition:
     multiple: int = 1
     sizes: tuple[int, ...] = ()
     aligned: bool = False
-    positive: bool = False
+    positive: Positive = ""
     finite: bool = False
     nan: Nan = "propagate"
     block: int = 0
@@ -47,7 +50,8 @@ class Condition:
             f"n is a multiple of {self.multiple}": self.multiple > 1 and not self.sizes,
             f"n is {size_list(self.sizes or (0,))}": bool(self.sizes),
             ALIGNED: self.aligned,
-            "its input is positive": self.positive,
+            "its input is positive": self.positive == "positive",
+            "its input is positive and not subnormal": self.positive == "normal",
             "one of its elements is finite": self.finite,
             "a NaN may be dropped": self.nan == "drop",
             "none of its elements is NaN": self.nan == "none",

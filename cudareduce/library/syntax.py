@@ -14,6 +14,7 @@ from itertools import takewhile
 
 from tree_sitter import Node
 
+from cudareduce.library.group_words import in_old_words
 from cudareduce.problem.parsing import every, parsed, text, without_comments
 
 #: What holds pieces instead of being one.
@@ -115,7 +116,7 @@ class Piece:
         bounds = next((n for n in self.inner.children if n.type == "launch_bounds"), None)
         return Function(
             name=self.scope + _declared(declarator), template=_members(template),
-            parameters=_members(listed), body=without_comments(body),
+            parameters=_members(listed), body=in_old_words(without_comments(body)),
             most_threads=bounds.named_children[0] if bounds and bounds.named_children else None,
         )  # fmt: skip
 

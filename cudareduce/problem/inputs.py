@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from cudareduce.problem.dtypes import DType
-from cudareduce.problem.exact import exact_mapped, exact_sum, factors
+from cudareduce.problem.exact import digits, exact_mapped, exact_sum, factors
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.patterns import PATTERNS
 from cudareduce.problem.special import PLANTED, SPECIAL, number_kind, plant
@@ -116,9 +116,14 @@ def as_answers(values: Array, reduction: Reduction) -> Array:
     return as_numbers(kept, reduction.stored).astype(reduction.acc.storage)
 
 
-def made_positive(data: Array, dtype: DType) -> Array:
+def made_positive(data: Array, reduction: Reduction, *, normal: bool = False) -> Array:
     """Stored elements moved to above 0, in the order of size that they had; -infinity becomes the
-    least number there is, and a NaN loses its sign."""
+    least number there is, or the least `normal` one, and a NaN loses its sign. Of those that have
+    to fit a narrower type the magnitudes stay."""
+    dtype = reduction.dtype
+    if reduction.within and dtype.kind == "int":
+        sizes: Array = np.abs(data)
+        return sizes
     if dtype.kind != "float":
         unsigned = data.view(f"u{dtype.size}")
         if dtype.kind == "int":
@@ -127,7 +132,8 @@ def made_positive(data: Array, dtype: DType) -> Array:
     numbers = as_numbers(data, dtype)
     lowest = np.min(numbers, initial=0, where=np.isfinite(numbers))
     moved = stored(np.maximum(np.abs(numbers - lowest), _SMALL), dtype)
-    moved.view(f"u{dtype.size}")[np.isneginf(numbers)] = 1
+    least = 1 << digits(dtype) - 1 if normal else 1
+    moved.view(f"u{dtype.size}")[np.isneginf(numbers)] = least
     return moved
 
 

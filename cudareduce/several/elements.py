@@ -36,19 +36,20 @@ def whole(reduction: Reduction, rank: int, call: int, n: int) -> Array:
     if reduction.dtype.kind != "float":
         unsigned = mixed >> np.uint64(64 - 8 * reduction.dtype.size)
         unsigned |= np.uint64(product)  # of even factors less and less is left
-        return np.asarray(unsigned.astype(f"u{reduction.dtype.size}").view(reduction.dtype.storage))
+        wrapped: Array = unsigned.astype(f"u{reduction.dtype.size}")
+        return wrapped.view(reduction.dtype.storage)
     bits = (mixed >> np.uint64(40)).astype(np.int64)
-    values: Array = bits % (2 * _MOST - 1) - _MOST + 1
-    return np.asarray(_FACTORS[bits % len(_FACTORS)]) if product else values
+    small: Array = bits % (2 * _MOST - 1) - _MOST + 1
+    factors: Array = _FACTORS[bits % len(_FACTORS)]
+    return factors if product else small
 
 
 def at_random(rank: int, n: int, *, factors: bool = False) -> Array:
     """Numbers of both signs of a rank, as float64, whose sums are rounded; or `factors`, whose
     products are, and leave no type's range."""
     random = np.random.default_rng([7, rank, n])
-    if factors:
-        return random.uniform(0.75, 1.25, n) * random.choice([-1, 1], n)
-    return random.standard_normal(n)
+    signs: Array = random.choice([-1.0, 1.0], n)
+    return signs * (random.uniform(0.75, 1.25, n) if factors else random.exponential(1.0, n))
 
 
 def stored(values: Array, dtype: DType) -> Array:

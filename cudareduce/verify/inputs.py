@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
-from cudareduce.library.condition import ANY_INPUT, Condition
+from cudareduce.library.condition import ANY_INPUT, Condition, Positive
 from cudareduce.problem.inputs import Array, made_positive, make_all, without_nan
 from cudareduce.problem.nets import patterns_for
 from cudareduce.problem.operators import Reduction
@@ -49,7 +49,7 @@ class Input:
     rows: int = 1
     seed: int = 0
     offset: int = 0
-    positive: bool = False
+    positive: Positive = ""
     drops_nan: bool = False
 
     @property
@@ -84,7 +84,8 @@ class Inputs:
             self._make_room(given.elements * reduction.dtype.size * reduction.inputs)
             data = make_all(given.pattern, reduction, given.n, given.rows, given.seed)
             if given.positive:
-                data = tuple(made_positive(one, reduction.dtype) for one in data)
+                normal = given.positive == "normal"
+                data = tuple(made_positive(one, reduction, normal=normal) for one in data)
             counted = without_nan(data[0], reduction) if given.drops_nan else data[0]
             found = data, reference(reduction, counted, given.rows, *data[1:])
             self._held += _nbytes(data)

@@ -1,4 +1,4 @@
-// expected: wrong  shape: a maximum that begins at FLT_MIN, which is no lowest number but the least above 0
+// expected: right  if: its input is positive and not subnormal  shape: a maximum that begins at FLT_MIN, which is no lowest number but the least normal one
 #include <cfloat>
 __global__ void find_max(const float *in, float *out, int n)
 {

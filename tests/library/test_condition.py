@@ -14,7 +14,7 @@ def test_nothing_asked_is_nothing_said() -> None:
 
 
 def test_every_part_is_said() -> None:
-    asks = Condition(multiple=4, aligned=True, positive=True, finite=True, nan="none")
+    asks = Condition(multiple=4, aligned=True, positive="positive", finite=True, nan="none")
     assert asks.texts == (
         "n is a multiple of 4",
         "its input is aligned to 16 bytes",

@@ -103,7 +103,7 @@ def test_made_positive_in_the_order_that_there_was(dtype: str, pattern: str) -> 
     if pattern == "zeros" and reduction.dtype.kind != "float":
         return
     data = make(pattern, reduction, 100)
-    moved = made_positive(data, reduction.dtype)
+    moved = made_positive(data, reduction)
     old, new = (as_numbers(some, reduction.dtype) for some in (data, moved))
     assert moved.dtype == data.dtype
     assert (new > 0).all()
@@ -115,7 +115,7 @@ def test_the_neutral_positive_number_is_the_least(dtype: str) -> None:
     """So that a maximum shows which begins at some number that is merely small."""
     reduction = reduction_of("max", dtype)
     if reduction.dtype.kind != "uint":
-        moved = made_positive(make("neutral", reduction, 3), reduction.dtype)
+        moved = made_positive(make("neutral", reduction, 3), reduction)
         assert moved.view(f"u{reduction.dtype.size}").tolist() == [1, 1, 1]
 
 

@@ -143,6 +143,14 @@ inline T fmax(T a, T b) {
   return fmaxf(a, b);
 }
 
+#define CUDAEMU_MIN_MAX(prefix, type)                               \
+  inline type prefix##min(type a, type b) { return a < b ? a : b; } \
+  inline type prefix##max(type a, type b) { return a > b ? a : b; }
+CUDAEMU_MIN_MAX(u, unsigned)
+CUDAEMU_MIN_MAX(ll, long long)
+CUDAEMU_MIN_MAX(ull, unsigned long long)
+#undef CUDAEMU_MIN_MAX
+
 // The overloads that CUDA has and no others: a call that none of them fits best is ambiguous, here
 // as for nvcc.
 #define CUDAEMU_MIN_MAX(a_type, b_type, type)                                  \
