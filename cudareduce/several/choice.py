@@ -35,7 +35,7 @@ COSTS: Mapping[str, Mapping[str, Cost]] = MappingProxyType({
         "packets": Cost(6.2, 290.0, lambda ranks: 2.0 * (ranks - 1)),  # half of it are numbers
         "one_shot": Cost(9.5, 300.0, lambda ranks: ranks - 1.0),
         "two_shot": Cost(9.8, 345.0, lambda ranks: 2 * (ranks - 1) / ranks),
-        "writes": Cost(12.2, 366.0, lambda ranks: 2 * (ranks - 1) / ranks),
+        "writes": Cost(10.3, 366.0, lambda ranks: 2 * (ranks - 1) / ranks),
     },
     "reduce-scatter": {
         "scatter": Cost(11.0, 333.0, lambda ranks: (ranks - 1) / ranks),
