@@ -135,7 +135,8 @@ def in_another_grid(kernel: Kernel) -> Kernel | None:
     if known or "gridDim" not in kernel.text:
         return None
     grid: GridRule = "fill" if kernel.grid == "cover" else "cover"
-    return replace(kernel, grid=grid, exactly=False)
+    asks = replace(kernel.asks, covers=grid == "cover")
+    return replace(kernel, grid=grid, exactly=False, asks=asks)
 
 
 def _changes(case: Case, other: Case) -> str:

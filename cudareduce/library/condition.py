@@ -27,6 +27,7 @@ class Condition:
     than `most_rows`. Where nobody has said a block
     and it is wrong in the usual one, it is launched with so many threads (`block`). A `square` has
     as many rows as elements in each. No sum of them leaves a type (`within`), or is rounded in it.
+    A grid has a place for each (`covers`), since it is wrong about those of its second turn.
     """
 
     multiple: int = 1
@@ -42,11 +43,13 @@ class Condition:
     most_rows: int = 0
     square: bool = False
     within: str = ""
+    covers: bool = False
 
     @property
     def texts(self) -> tuple[str, ...]:
         """Its parts in words that follow `right if`."""
         parts = {
+            "its blocks cover its elements": self.covers,
             f"n is a multiple of {self.multiple}": self.multiple > 1 and not self.sizes,
             f"n is {size_list(self.sizes or (0,))}": bool(self.sizes),
             ALIGNED: self.aligned,

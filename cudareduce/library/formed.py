@@ -50,9 +50,11 @@ def formed(
     found = {}
     for one in _Text(body, read, other, known, count).candidates():
         expression = _bare(one)
-        meant = len(expression) <= _LONGEST and (wraps or _bends(expression))
+        wrapped = f"({wraps})" if " " in wraps else wraps
+        bends = _bends(expression) or (wraps and expression not in elements)
+        meant = len(expression) <= _LONGEST and bends
         if meant and _names(expression) & {"a", "b"} == elements:
-            whole = f"{wraps}({expression})" if wraps else expression
+            whole = f"{wrapped}({expression})" if wraps else expression
             found[whole] = Map(whole, len(elements))
     found.pop("a * b", None)  # which is what two arrays are tried as first
     return tuple(found.values())[:_MOST]

@@ -35,7 +35,9 @@ _SAMPLE, _STRAYS, _SPARSEST = 4096, 1.25, 12
 
 
 def digits(dtype: DType) -> int:
-    """Binary digits of a float type's significand."""
+    """Binary digits of a float type's significand, or of an integer's size."""
+    if dtype.kind != "float":
+        return 8 * dtype.size - (dtype.kind == "int")
     return 1 - round(math.log2(dtype.epsilon))
 
 

@@ -67,7 +67,7 @@ def make(
     if name == "exact" and reduction.stored and not reduction.map:
         _balance(values.reshape(rows, n), rng)
     if reduction.within:
-        values = fitted(values, n, reduction.within, mapped=reduction.map is not None)
+        values = fitted(values, n, reduction, second=second)
     if name in PLANTED and n and not second:
         plant(values.reshape(rows, n), name, places, reduction)
     return stored(values, reduction.dtype)

@@ -9,7 +9,7 @@ wrap as they do on the device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -225,7 +225,7 @@ def fold_mapped(reduction: Reduction, rows: tuple[np.ndarray, ...]) -> Folded:
     count, n = rows[0].shape
     kind = "float32" if _is_half(reduction.dtype) else rows[0].dtype
     given = _in_turns([np.ascontiguousarray(one, kind) for one in rows])
-    program = _program(reduction)
+    program = _program(replace(reduction, within=None))
     words = [str(n), str(count)]
     if reduction.acc.kind != "float":
         return Folded(program.run(words, given, count, reduction.acc.storage))

@@ -68,7 +68,10 @@ class TimedData:
         used = min((plan.problem.elements for plan in plans), default=0)
         count = max(1, min(used // _SHARE, _MOST_BYTES // reduction.dtype.size))
         random, exact = Random(seed), rounds_nothing(pattern, reduction)
-        starts = [random.randrange(max(1, used - count)) for _ in made]
+        most = max(0, used - count)
+        starts = [  # where hardly any are other than 0, one is in the middle
+            min(n // 2, most) if reduction.within else random.randrange(max(1, most)) for _ in made
+        ]
         places = [slice(start, start + count) for start in starts]
         if reduction.map:
             others = _mapped_others(reduction, made, places)

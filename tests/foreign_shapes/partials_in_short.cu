@@ -1,0 +1,18 @@
+// expected: wrong  shape: partials of a block in 16 bits, of an answer of 64
+__global__ void total(const unsigned *in, unsigned long long *out, int n) {
+    __shared__ short sums[256];
+    int mine = 0;
+    for (int i = blockIdx.x * 256 + threadIdx.x; i < n; i += gridDim.x * 256) mine += in[i];
+    sums[threadIdx.x] = mine;
+    __syncthreads();
+    for (int step = 128; step > 0; step /= 2) {
+        if (threadIdx.x < step) sums[threadIdx.x] += sums[threadIdx.x + step];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) atomicAdd(out, (unsigned long long)sums[0]);
+}
+
+void launch(const unsigned *in, unsigned long long *out, int n) {
+    cudaMemset(out, 0, sizeof(*out));
+    total<<<16, 256>>>(in, out, n);
+}
