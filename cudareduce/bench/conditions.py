@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import lcm, prod
 from typing import Any
 
+from cudareduce.bench.asked import LESS, most_asked
 from cudareduce.bench.reach import is_right_at, with_reach
 from cudareduce.bench.session import Session
 from cudareduce.bench.tries import budget, may_be_mended
@@ -20,7 +21,6 @@ from cudareduce.library.asking import FOLDED, asking
 from cudareduce.library.header import Grid, GridRule
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import Reduction
 from cudareduce.problem.reference import most_bounded
 from cudareduce.progress import say
 from cudareduce.verify.far import far_net
@@ -46,15 +46,6 @@ _ROWS_OF_BLOCK: dict[Grid, int] = {"thread_per_row": 1, "warp_per_row": 32}
 _WARP = 32
 #: The widest load, in elements.
 _LOAD = 16
-#: What is less to ask than all, the least first, where that is more than nothing.
-_LESS: dict[tuple[str, Any], tuple[Any, ...]] = {
-    ("nan", "none"): ("propagate", "drop"),
-    ("positive", "normal"): ("", "positive"),
-    ("positive", "positive"): ("",),
-    ("within", "float32"): ("", "int32"),
-    ("within", "float16"): ("",),
-    ("within", "bfloat16"): ("",),
-}
 
 
 def conditioned(
@@ -153,13 +144,13 @@ def _changes(case: Case, other: Case) -> str:
 def _found(session: Session, case: Case) -> Case | None:
     """The case with the least that it asks of its input; None if it is wrong with all that it may
     ask. At first that is as much as a user can see to besides the number of elements."""
-    most = _most(session, case)
+    most = most_asked(case.reduction, session.settings.nan)
     whole = _asking(case, **most)
     found = _with_fewest(session, whole) or _with_rows(session, whole)
     if found is None:
         return None
     for name in most:
-        for less in _LESS.get((name, most[name]), (False,)):
+        for less in LESS.get((name, most[name]), (False,)):
             eased = _asking(found, **{name: less})
             if _is_right(session, eased):
                 found = eased
@@ -193,35 +184,11 @@ def _is_wrong_far_off(session: Session, case: Case) -> bool:
     return far is not None and far.outcome == "fail"
 
 
-def _most(session: Session, case: Case) -> dict[str, Any]:
-    """All that a user can see to besides the number of elements."""
-    reduction, most = case.reduction, dict[str, Any]()
-    if reduction.op.name in ("max", "argmax") and reduction.dtype.kind != "uint":
-        most |= {"positive": "normal" if reduction.dtype.kind == "float" else "positive"}
-    if reduction.op.name.endswith(("min", "max")) and reduction.dtype.kind == "float":
-        most |= {"finite": True} | ({} if session.settings.nan else {"nan": "none"})
-    if reduction.op.name in ("sum", "mean") and reduction.dtype.kind == "float":
-        most |= {"bounded": True}
-    if reduction.op.name in ("sum", "mean") and (narrower := _narrower(reduction)):
-        most |= {"within": narrower}
-    if reduction.op.name in ("sum", "mean") and reduction.dtype.kind == "int":
-        most |= {"positive": "positive"}
-    return most | {"aligned": True}
-
-
-def _narrower(reduction: Reduction) -> str:
-    """The narrowest type in which a kernel may form partials of a sum, or what a map makes of
-    elements, before they go into its accumulator; none where that has nothing narrower."""
-    if reduction.dtype.kind == "float":
-        return reduction.dtype.name if reduction.dtype != reduction.acc else ""
-    return "float32"
-
-
 def asking_most(session: Session, case: Case) -> Case:
     """The case asking of its input all that a user may be asked to see to."""
     asks = case.kernel.asks
     fewer = {} if asks.sizes or asks.multiple > 1 else {"multiple": _widest(case)}
-    return _asking(case, **_most(session, case), **fewer)
+    return _asking(case, **most_asked(case.reduction, session.settings.nan), **fewer)
 
 
 def _with_fewest(session: Session, case: Case) -> Case | None:

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from cudareduce.backend import Launch, Monitor, TimedBackend
+from cudareduce.bench.asked import as_asked
 from cudareduce.bench.group import Group, Times
 from cudareduce.bench.session import Session
 from cudareduce.budget import Deadline
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, Prepared, programs_of
-from cudareduce.problem.exact import digits
-from cudareduce.problem.operators import Reduction
 from cudareduce.problem.reference import Reference
 from cudareduce.timing.contexts import Context, new_context
 from cudareduce.timing.energy import joules
@@ -48,16 +47,6 @@ class Found:
     interrupted: bool
 
 
-def _as_asked(pattern: str, reduction: Reduction, cases: Sequence[Case]) -> tuple[str, Reduction]:
-    """The pattern and reduction whose elements are as all of these cases ask of a sum's: positive,
-    and within the narrowest type."""
-    narrow = [case.reduction.within for case in cases if case.reduction.within]
-    within = min(narrow, key=digits, default=None)
-    positive = any(case.asks.positive for case in cases) and reduction.op.name in ("sum", "mean")
-    pattern = "positive" if positive and pattern == "random" else pattern
-    return pattern, replace(reduction, within=within)
-
-
 class Trial:
     """A group of right cases; may raise OutOfMemory when made, when measured and when judged."""
 
@@ -73,7 +62,7 @@ class Trial:
         self._right = {one.case: one for one in right}
         self._plans = {one.case: group.plans[one.case] for one in right}
         settings = session.settings
-        pattern, reduction = _as_asked(settings.pattern, group.reduction, list(self._plans))
+        pattern, reduction = as_asked(settings.pattern, group.reduction, list(self._plans))
         self._data = TimedData(
             pattern, reduction, group.n, settings.rows, settings.timed_seed, self._plans.values()
         )

@@ -82,7 +82,7 @@ def _alone(reduction: Reduction, *, second: bool) -> int:
     assert reduction.within is not None
     if reduction.within.kind != "float":
         return 0
-    top = 2 ** _TOP.get(reduction.dtype.name, 8 * reduction.dtype.size - 2)
+    top = 1 << _TOP.get(reduction.dtype.name, 8 * reduction.dtype.size - 2)
     if reduction.map is None:
         return top
     found = _largest(reduction, top, second=second)
