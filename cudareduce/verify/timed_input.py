@@ -166,7 +166,8 @@ def _mapped_others(
         bits = old.view(f"u{reduction.dtype.size}")
         sign = bits.dtype.type(1 << (8 * reduction.dtype.size - 1))
         tried = [old, np.zeros_like(old), (bits & ~sign).view(old.dtype)]
-        tried += [array[place] for j, array in enumerate(arrays) if j != k]
+        others_have = (array[place] for j, array in enumerate(arrays) if j != k)
+        tried += [] if reduction.within else list(others_have)  # which may leave that
         if op.name in _EXTREMA:
             ends = (_beyond(old, reduction.dtype, highest=highest) for highest in (True, False))
             tried += [np.array([end] * len(old), old.dtype) for end in ends]
