@@ -26,6 +26,16 @@ def test_every_part_is_said() -> None:
     assert Condition(multiple=4, sizes=(4, 8, 12)).texts == ("n is 4, 8 or 12",)
 
 
+def test_what_must_fit_is_said() -> None:
+    asks = Condition(covers=True, positive="normal", within="int32")
+    assert asks.texts == (
+        "its blocks cover its elements",
+        "its input is positive and not subnormal",
+        "its sums fit int32",
+    )
+    assert Condition(within="float16").texts == ("nothing is lost by rounding to float16",)
+
+
 @pytest.mark.parametrize(("n", "near"), [(0, (0,)), (1, (0, 4)), (4, (4,)), (1001, (1000, 1004))])
 def test_sizes_nearby(n: int, near: tuple[int, ...]) -> None:
     assert Condition(multiple=4).near(n) == near
