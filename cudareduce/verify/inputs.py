@@ -151,13 +151,15 @@ def tiles_of(plan: Plan) -> list[int]:
 
 
 def work(plan: Plan, care: Care, only: str | None) -> int:
-    """Elements that a verification of one shape has reduced, over all inputs and ways."""
+    """Elements that a verification of one shape has reduced, over all inputs and ways; of rows at
+    least as many as a block has threads."""
     problem = plan.problem
     shape = problem.n, problem.rows
     if care == "far":
         return 0
+    once = max(problem.elements, problem.rows * plan.block * (problem.rows > 1))
     if care == "least":
-        return problem.elements
+        return once
     asks = plan.kernel.asks
     count = 1 if only else len(inputs_for(problem.reduction, shape, tiles_of(plan), care, asks))
-    return problem.elements * count * REPEATS
+    return once * count * REPEATS
