@@ -16,7 +16,7 @@ from typing import Any
 from cudareduce.errors import EnvironmentProblem
 
 #: How long a rank may be silent, or take nothing, in s.
-SILENCE_S = 8.0
+SILENCE_S = 7.0
 #: What somebody says at last who is not lost.
 _LEAVES = b'{"leaves": true}'
 #: Bytes of what has come that are looked at before they are taken.
