@@ -3,6 +3,7 @@ written."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -36,19 +37,21 @@ def links_of(path: Path, words: str) -> list[str]:
 
 def own_chains(calls: Sequence[HostCall], places: Places) -> list[tuple[str, ...]]:
     """The chains that launches of a file make, by names: a kernel goes on with what another one has
-    written before in the same function. Every launch of a kernel that goes on must do so, and the
-    last of a chain is launched with one block."""
+    written before in the same function, and the host not replaced. Every launch of a kernel that
+    goes on must do so, and the last of a chain is launched with one block."""
     found: dict[tuple[str, ...], None] = {}
     alone: set[str] = set()
-    written: dict[tuple[int, str], tuple[str, ...]] = {}
+    written: dict[tuple[int, str], tuple[tuple[str, ...], HostCall]] = {}
     for call in calls:
         read, write, count = places.get(call.name, (0, 0, -1))
         where = call.function
         if len(call.arguments) != count or where is None:
             continue
-        before = written.get((where, text(call.arguments[read])), ())
+        taken = text(call.arguments[read])
+        before, writer = written.get((where, taken), ((), call))
+        before = () if _is_replaced(taken, writer, call) else before
         chain = before if call.name in before else (*before, call.name)
-        written[where, text(call.arguments[write])] = chain
+        written[where, text(call.arguments[write])] = chain, call
         if not before:
             alone.add(call.name)
         found[chain] = None
@@ -59,6 +62,16 @@ def own_chains(calls: Sequence[HostCall], places: Places) -> list[tuple[str, ...
         if chain not in shorter and len(chain) > 1 and chain[-1] in ends
         and alone.isdisjoint(chain[1:])
     ]  # fmt: skip
+
+
+def _is_replaced(array: str, one: HostCall, other: HostCall) -> bool:
+    """Whether the host copies something to an array between two launches."""
+    first, second = one.configuration[0], other.configuration[0]
+    root = first
+    while root.parent is not None:
+        root = root.parent
+    between = (root.text or b"")[first.end_byte : second.start_byte].decode(errors="replace")
+    return re.search(rf"\bcudaMemcpy\w*\s*\(\s*{re.escape(array)}\s*,", between) is not None
 
 
 def joined(path: Path, links: Sequence[Kernel]) -> Kernel:
