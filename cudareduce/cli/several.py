@@ -88,8 +88,8 @@ def collective(arguments: Sequence[str], /, **options: Any) -> int:
     from cudareduce.several.command import collective as take_part
 
     engine = options.pop("engine")
-    engines = () if engine is None else tuple(name for name in engine.split(",") if name)
-    if engines == () and engine is not None:
+    engines = tuple(name for name in (engine or "").split(",") if name)
+    if engine is not None and not engines:
         raise UsageError(f"--engine {engine!r} names none: leave it out for all that are right")
     return take_part(
         made(CollectiveRequest, options | {"engine": engines, "argv": tuple(arguments)})

@@ -19,7 +19,7 @@ from cudareduce.problem.dtypes import DType
 from cudareduce.problem.operators import Reduction
 from cudareduce.several.collectives import Collective
 from cudareduce.several.elements import UFUNCS, read, share, stored
-from cudareduce.several.exchange import FEW, Exchange, edge, full, source, vector_of
+from cudareduce.several.exchange import Exchange, edges, source, vector_of
 from cudareduce.several.meet.meeting import Meeting
 from cudareduce.several.meet.patience import patience
 from cudareduce.several.windows import Windows, flags_bytes
@@ -74,8 +74,8 @@ class Code:
 
 class Peer:
     """A kernel of ours, launched by all ranks, with the flags of the window's engine `number`, so
-    that its barriers may count as they like. Where it is `tried`, the `edges` are numbers of
-    elements that it must be tried with, each with the blocks that they go to."""
+    that its barriers may count as they like. Where it is `tried`, its `edges` are what it must be
+    tried with."""
 
     version: str | None = None
 
@@ -83,8 +83,7 @@ class Peer:
         self, stage: Stage, kernel: Exchange, program: Program, number: int, *, tried: bool
     ) -> None:
         self.windows = stage.windows
-        few, all_ = (some(kernel, stage.reduction, stage.meeting.size) for some in (edge, full))
-        self.edges = {few: min(FEW, kernel.blocks), all_: kernel.blocks} if tried else {}
+        self.edges = edges(kernel, stage.reduction, stage.meeting.size) if tried else {}
         self.name, self.mail = f"peer:{kernel.short}", kernel.mail == "packets"
         self._stage, self._kernel, self._program = stage, kernel, program
         self._flags = stage.windows.layout.flags + number * flags_bytes(stage.meeting.size)

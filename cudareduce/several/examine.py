@@ -72,18 +72,18 @@ def examine(
     for n in sizes(vector_of(stage.reduction), stage.meeting.size, asked, edges):
         if engine.why_not(n):
             continue
-        stage.meeting.doing = f"{engine.name} of {n} elements"
         wrong = None
-        for pair in range(pairs(stage.meeting.size, edges.get(n, 1))):
-            made += 2  # all calls, as others wait for this rank in each
-            found = _wrong(stage, engine, n, pair, calls)
-            wrong = wrong or found
-        told = [text for text in stage.meeting.everybody(wrong) if text]
+        with stage.meeting.at(f"{engine.name} of {n} elements"):
+            for pair in range(pairs(stage.meeting.size, edges.get(n, 1))):
+                made += 2  # all calls, as others wait for this rank in each
+                found = _wrong(stage, engine, n, pair, calls)
+                wrong = wrong or found
+            told = [text for text in stage.meeting.everybody(wrong) if text]
         if told:
             stage.backend.zero(stage.windows.status)
             return Finding(engine.name, n, told[0], None, None, made, library)
-    same_bits, distinct, wrong = _repeated(stage, engine, max(asked), calls)
-    stage.meeting.doing = ""
+    with stage.meeting.at(f"{engine.name} of {max(asked)} elements"):
+        same_bits, distinct, wrong = _repeated(stage, engine, max(asked), calls)
     stage.backend.zero(stage.windows.status)
     return Finding(engine.name, max(asked), wrong, same_bits, distinct, made + REPEATS, library)
 
@@ -136,8 +136,8 @@ def _repeated(
     float_type, product = reduction.dtype.kind == "float", reduction.op.name == "prod"
     inputs = [at_random(r, n, factors=product) if float_type else whole(reduction, r, 0, n)
               for r in range(ranks)]  # fmt: skip
-    held = [read(stored(values, reduction.dtype), reduction.dtype).astype(np.float64)
-            for values in inputs]  # fmt: skip
+    own = [stored(values, reduction.dtype) for values in inputs]
+    held = [read(values, reduction.dtype).astype(np.float64) for values in own]
     mine = share(stage.collective, reduction, rank, ranks, n)
     # at most `ranks` roundings of each element, the last one to the type that travels
     size = np.prod(np.abs(held), axis=0) if product else np.sum(np.abs(held), axis=0)
@@ -145,7 +145,7 @@ def _repeated(
     exact = read(stored(expected(reduction, inputs), reduction.dtype), reduction.dtype)[mine]
     hashes, far = [], None
     for _ in range(REPEATS):
-        left = call(stage, engine, stored(inputs[rank], reduction.dtype), next(calls), 0)
+        left = call(stage, engine, own[rank], next(calls), 0)
         if isinstance(left, str):
             far = f"rank {rank}, n = {n}: {left}"
             continue

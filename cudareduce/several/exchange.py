@@ -157,7 +157,14 @@ def vector_of(reduction: Reduction) -> int:
     return PACK_BYTES // reduction.dtype.size
 
 
-def edge(kernel: Exchange, reduction: Reduction, ranks: int) -> int:
+def edges(kernel: Exchange, reduction: Reduction, ranks: int) -> dict[int, int]:
+    """Elements that a kernel must be tried with, whatever is asked for, each number with the blocks
+    that they go to."""
+    few, every = (some(kernel, reduction, ranks) for some in (_edge, _full))
+    return {few: min(FEW, kernel.blocks), every: kernel.blocks}
+
+
+def _edge(kernel: Exchange, reduction: Reduction, ranks: int) -> int:
     """Elements of which each of FEW blocks has several tiles, as `ranks.cuh` has them, and the last
     is not whole; none of what sends packets, which may have a thread for each."""
     tiles = 0 if kernel.mail == "packets" else 2 * FEW
@@ -165,7 +172,7 @@ def edge(kernel: Exchange, reduction: Reduction, ranks: int) -> int:
     return tiles * loads * kernel.block * vector_of(reduction) + 3 * (tiles > 0)
 
 
-def full(kernel: Exchange, reduction: Reduction, ranks: int) -> int:
+def _full(kernel: Exchange, reduction: Reduction, ranks: int) -> int:
     """Elements for which all blocks of a kernel are launched; of what sends packets few, since
     thousands of threads that wait for each other are slow on a CPU."""
     if kernel.mail == "packets":

@@ -25,21 +25,20 @@ class Left:
 def call(stage: Stage, engine: Engine, values: Array, number: int, late: int) -> Left | str:
     """What a call makes of this rank's stored values, or why it has no end; what it must not write
     is NaN, or -1."""
-    dtype, parts, n = stage.reduction.dtype, stage.windows.layout, len(values)
-    output = stage.windows.part(parts.output, n * dtype.size)
-    given, room = stage.windows.part(parts.input, n * dtype.size), _room(stage, n)
+    dtype, n, front = stage.reduction.dtype, len(values), _front(stage)
+    given = stage.windows.part(stage.windows.layout.input, values.nbytes)
+    room = _room(stage, n)
     stage.backend.poison(room)
     stage.backend.write(given, values)
     try:
         engine.run(n, number, late)
     except KernelFault as fault:
         return str(fault)
-    held = (
-        stage.backend.download(given, "uint8", given.nbytes).copy(),
-        stage.backend.download(room, "uint8", room.nbytes).copy(),
+    held, round_it = (
+        stage.backend.download(part, "uint8", part.nbytes).copy() for part in (given, room)
     )
-    answer = stage.backend.download(output, dtype.storage, n).copy()
-    return Left(read(answer, dtype), *held)
+    answer = round_it[front : front + values.nbytes].view(dtype.storage)
+    return Left(read(answer, dtype), held, round_it)
 
 
 def why_wrong(stage: Stage, left: Left, values: Array, expected: Array) -> str | None:

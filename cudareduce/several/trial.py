@@ -18,7 +18,7 @@ from cudareduce.several.choice import Auto
 from cudareduce.several.collectives import Collective
 from cudareduce.several.engines import Code, Engine, Host, Peer, Stage, StreamEngine, peer_engines
 from cudareduce.several.examine import STUMBLE, Finding, examine
-from cudareduce.several.exchange import MOST_MAIL, Exchange, boxes_bytes, edge, full, vector_of
+from cudareduce.several.exchange import MOST_MAIL, Exchange, boxes_bytes, edges, vector_of
 from cudareduce.several.libraries.engines import Skip, Wanted, library_engines
 from cudareduce.several.measure import UNCOUNTED, Links, measure
 from cudareduce.several.meet.meeting import Meeting
@@ -106,8 +106,8 @@ def _findings(
         most = min(most, alone) if stage.backend.timed() else most
         asked = sorted({min(n, most) for n in trial.sizes if not engine.why_not(n)})
         if asked:
-            edges = engine.edges if isinstance(engine, Peer) else {}
-            yield examine(stage, engine, asked, calls, edges), engine
+            more = engine.edges if isinstance(engine, Peer) else {}
+            yield examine(stage, engine, asked, calls, more), engine
 
 
 def _ours(trial: Trial, stage: Stage, stumble: int = 0) -> list[Peer | Auto]:
@@ -159,8 +159,8 @@ def _stage(
     """Windows for the largest arrays."""
     size = reduction.dtype.size
     kernels = (*trial.kernels, *trial.auto)
-    edges = [some(kernel, reduction, meeting.size) for kernel in kernels for some in (edge, full)]
-    nbytes = max(*trial.sizes, *edges, 1) * size
+    more = [n for kernel in kernels for n in edges(kernel, reduction, meeting.size)]
+    nbytes = max(*trial.sizes, *more, 1) * size
     words = -(-size // 4)
     mail = 2 * meeting.size * min(nbytes, MOST_MAIL) // size * words * 8
     shares = any(kernel.mail == "shares" for kernel in kernels)

@@ -9,9 +9,9 @@ using Word = unsigned long long;
 // The first words of a window: 1 if this rank has waited too long for another one, and for which.
 struct Status { unsigned gave_up, whom; };
 
-// Where the windows begin, as this rank addresses them, which rank this is, and, where races are looked for, which one
-// is late, and which of its blocks the latest. Kernels have it as an argument that nobody writes to, and so that nobody copies: what a launch brings
-// along is at hand sooner than a __constant__.
+// Where the windows begin, as this rank addresses them, which rank this is, and, where races are looked for, which
+// one is late, and which of its blocks the latest. Kernels have it as an argument that nobody writes to, and so that
+// nobody copies: what a launch brings along is at hand sooner than a __constant__.
 struct Ranks {
     Word window[RANKS], me, late, latest;
 

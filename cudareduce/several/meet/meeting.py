@@ -12,7 +12,8 @@ import selectors
 import signal
 import socket
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import Any
 
@@ -31,7 +32,7 @@ class Meeting:
 
     def __init__(self, rank: int, size: int, links: list[Link], parent: int | None = None) -> None:
         self.rank, self.size, self._links, self._parent = rank, size, links, parent
-        self.doing = ""  # what this rank and all others are at, which who loses one of them tells
+        self._doing = ""
         self._over, self._listening = Event(), False
         self._beating = Thread(target=self._beat, daemon=True)
         self._beating.start()
@@ -59,6 +60,15 @@ class Meeting:
     def barrier(self) -> None:
         """Wait until all ranks are here. Raises RankLost."""
         self.everybody(None)
+
+    @contextmanager
+    def at(self, doing: str) -> Iterator[None]:
+        """Within, this is what all ranks are at, which whoever loses one of them tells."""
+        self._doing = doing
+        try:
+            yield
+        finally:
+            self._doing = ""
 
     def _next(self) -> list[Any]:
         """One value from each connection."""
@@ -88,8 +98,8 @@ class Meeting:
 
     def _lost(self, error: Exception) -> str:
         """Why a rank is lost, and what with, unless somebody has told that."""
-        told = not self.doing or self.doing in str(error)
-        return str(error) if told else f"{error}; all were at {self.doing}"
+        told = not self._doing or self._doing in str(error)
+        return str(error) if told else f"{error}; all were at {self._doing}"
 
     def _tell(self, why: str) -> None:
         """Let those at the other ends know why the run ends; rank 0 tells all."""

@@ -64,7 +64,7 @@ def _examined(stage: Stage, on: Share, way: Way, n: int, made: int) -> Finding:
 def _wrong(stage: Stage, on: Share, way: Way, n: int, turn: int) -> str | None:
     """Why one call is wrong on this rank; None if it is right."""
     rank, ranks = stage.meeting.rank, stage.meeting.size
-    late = turn // 2 % ranks
+    late = turn // 2 % ranks  # in two that follow one another
     floats = stage.reduction.dtype.kind == "float"
     # of NaN among others each library has its own opinion
     library = way.version is not None and stage.reduction.op.name in ("min", "max")
