@@ -54,15 +54,16 @@ def conditioned(
     """Cases that failed, with the condition on which they seem to be right; none of those for
     which there is none that a user may be asked to see to. Those of which no input decides far
     out, with as many elements as one does."""
+    found = {
+        case: decidable(case)
+        for case, verdict in verdicts.items() if is_undecided(case, verdict)
+    }  # fmt: skip
     tried = session.jobs.emulator is not None
-    found = {}
-    for case, verdict in verdicts.items():
-        if is_undecided(case, verdict):
-            found[case] = decidable(case)
-            adds = case.kernel.finish == "atomic" and case.kernel.stored  # rounded each time
-            if tried and (adds or not _is_right(session, found[case])):
-                found[case] = _found(session, case) or found[case]
-    left = [case for case, verdict in verdicts.items() if tried and may_be_mended(case, verdict)]
+    left = [
+        case for case, verdict in verdicts.items()
+        if tried and (may_be_mended(case, verdict)
+                      or (case in found and _rounds(session, found[case])))
+    ]  # fmt: skip
     deadline = budget(_FOUND_S)
     for k, case in enumerate(left):
         with session.tries.one_of(len(left) - k, deadline):
@@ -71,6 +72,13 @@ def conditioned(
             found[case] = other
             say(_changes(case, other), quiet)
     return found
+
+
+def _rounds(session: Session, few: Case) -> bool:
+    """Whether a case of `few` elements, of more of which no input decides, is wrong of these as
+    well, or rounds each sum that its atomics form."""
+    adds = few.kernel.finish == "atomic" and few.kernel.stored is not None
+    return adds or not _is_right(session, few)
 
 
 def joined(
@@ -90,8 +98,8 @@ def joined(
             found = f"else {verdicts[case].reason.partition('; ')[0]}"
             reason = f"{found}; {stands.reason}" if stands.reason else found
             mended[other] = replace(stands, reason=reason)
-        decided = stands is not None and stands.outcome == "pass" and other.asks.most
-        if stands and decided and is_undecided(case, verdicts[case]):
+        beyond = other.asks.most and is_undecided(case, verdicts[case])
+        if beyond and stands and stands.outcome == "pass":
             mended[other] = replace(stands, reason=f"beyond them {UNDECIDED}")
     left = {case: verdict for case, verdict in verdicts.items() if case not in better}
     every = with_reach(session, left) | mended

@@ -60,7 +60,7 @@ def _given(session: Session, choice: Choice, quiet: bool) -> Choice | None:
     other = [_in_block(kernel, block) for kernel in meant for block in kernel.other_blocks]
     mapped = [_mapping(k, k.other_maps[0]) for k in meant if k.other_maps]
     mapped = [] if _says_map(session) else mapped
-    meant = tuple(other for kernel in meant for other in (kernel, *_as_others(kernel)))
+    meant = tuple(one for kernel in meant for one in (kernel, *_as_others(kernel)))
     tried = [(k, asking) for asking in (None, asking_most, _asking_most) for k in meant]
     for kernel, asking in (*tried, *((k, None) for k in (*mapped, *other))):
         second = replace(choice, kernel=kernel)

@@ -49,7 +49,8 @@ def own_chains(calls: Sequence[HostCall], places: Places) -> list[tuple[str, ...
             continue
         taken = text(call.arguments[read])
         before, writer = written.get((where, taken), ((), call))
-        before = () if _is_replaced(taken, writer, call) else before
+        if before and _is_replaced(taken, writer, call):
+            before = ()
         chain = before if call.name in before else (*before, call.name)
         written[where, text(call.arguments[write])] = chain, call
         if not before:

@@ -66,8 +66,7 @@ def make(
         values = _values(name, reduction, n, rows, rng)
     if name == "exact" and reduction.stored and not reduction.map:
         _balance(values.reshape(rows, n), rng)
-    if reduction.within:
-        values = fitted(values, n, reduction, second=second)
+    values = fitted(values, n, reduction, second=second)
     if name in PLANTED and n and not second:
         plant(values.reshape(rows, n), name, places, reduction)
     return stored(values, reduction.dtype)

@@ -4,7 +4,6 @@ of a kernel that adds in such a type between its input and its answer."""
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from cudareduce.problem.exact import digits
 from cudareduce.problem.mapped import fold_mapped
 from cudareduce.problem.operators import Reduction
+from cudareduce.problem.special import number_kind
 
 Array = np.ndarray
 
@@ -26,13 +26,13 @@ _TOP = {"float16": 14, "bfloat16": 120}
 
 
 def fitted(values: Array, n: int, reduction: Reduction, *, second: bool) -> Array:
-    """Numbers, rows of `n`, as small whole ones: magnitudes of a row, or of what a map makes of
-    them, add up to a number of the type that a reduction is `within`, and nearly to all that it
-    has, since one in the middle is as large as the others leave room for. What is small and whole
-    stays, unless there is more than fits: then the first, the last and some others are not 0.
-    Infinities and NaN stay, and what has no sign gets none. Of some sizes all but one are 0, and
-    that is a power of two beyond all digits. The `second` input of a map has 1 where the first has
-    its large number, or the other way round."""
+    """Numbers, rows of `n`, as they are or, of a reduction that is `within` a type, as small whole
+    ones: magnitudes of a row, or of what a map makes of them, add up to a number of that type, and
+    nearly to all that it has, since one in the middle is as large as the others leave room for.
+    What is small and whole stays, unless there is more than fits: then the first, the last and some
+    others are not 0. Infinities and NaN stay, and what has no sign gets none. Of some sizes all but
+    one are 0, and that is a power of two beyond all digits. The `second` input of a map has 1 where
+    the first has its large number, or the other way round."""
     within = reduction.within
     if not n or within is None:
         return values
@@ -48,7 +48,7 @@ def fitted(values: Array, n: int, reduction: Reduction, *, second: bool) -> Arra
     if reduction.map:
         large = _largest(reduction, all_of_it // 2, second=in_second)
     top = _alone(reduction, second=in_second)
-    if n * 0x9E3779B1 % 2**32 >> 30 == 0 and top:  # of one in four sizes
+    if top and n * int(_MIXED) >> 62 & 3 == 0:  # of one in four sizes
         fit[:], large = 0, top
     if reduction.inputs > 1 and second != in_second:
         large = 1
@@ -100,15 +100,10 @@ def _largest(reduction: Reduction, most: int, *, second: bool) -> int:
 
 def _made(reduction: Reduction, value: int, *, second: bool) -> float:
     """The magnitude of what a map makes of a value."""
-    kind = reduction.dtype.storage if reduction.dtype.kind != "float" else "float64"
-    if reduction.dtype.name in _TOP:
-        kind = "float32"
+    kind = number_kind(reduction.dtype)
     if reduction.dtype.kind != "float" and value > np.iinfo(kind).max:
         return math.inf
-    pair = (1, value) if second else (value, 1)
+    pair = (1, value) if second and reduction.inputs > 1 else (value, 1)
     rows = tuple(np.array([[one]], kind) for one in pair[: reduction.inputs])
-    rows = (np.array([[value]], kind),) if reduction.inputs == 1 else rows
-    plain = replace(reduction, within=None)
     with np.errstate(all="ignore"):
-        answer: float = fold_mapped(plain, rows).answer[0]
-    return abs(float(answer))
+        return abs(float(fold_mapped(reduction, rows).answer[0]))

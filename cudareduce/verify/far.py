@@ -77,7 +77,8 @@ def far_net(case: Case) -> Iterator[Net]:
     kernel, tile, size = case.kernel, tile_of(case), case.reduction.dtype.size
     grows = any(room.each for room in kernel.rooms)  # what does has no room there
     packed = case.reduction.op.indexed and kernel.finish in UNORDERED  # a value and a place
-    rounds = case.reduction.within is not None  # marks may have more digits
+    within = case.reduction.within
+    rounds = within is not None and within.size == 2  # marks may have more digits
     if kernel.whole_tiles or case.reduction.map or grows or packed or rounds:
         return  # who takes no count says nothing of how far it goes, and a map may hide marks
     fills = kernel.grid in ("fill", "per_sm", "fixed", "fill_by_row")

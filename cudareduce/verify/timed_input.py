@@ -13,14 +13,7 @@ from cudareduce.backend import Buffer, TimedBackend
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.dtypes import DType
-from cudareduce.problem.inputs import (
-    Array,
-    as_answers,
-    as_numbers,
-    make_all,
-    rounds_nothing,
-    stored,
-)
+from cudareduce.problem.inputs import Array, as_answers, as_numbers, make_all, rounds_nothing
 from cudareduce.problem.mapped import fold_mapped
 from cudareduce.problem.operators import OPERATORS, Reduction
 from cudareduce.problem.reference import Reference, reference
@@ -142,7 +135,7 @@ def _other(chunk: Array, data: Array, reduction: Reduction, exact: bool) -> Arra
     bits = other.view(f"u{dtype.size}")
     highest = bits.dtype.type(1 << (8 * dtype.size - 1))
     if reduction.within:
-        other[0] = stored(np.array([not as_numbers(chunk[:1], dtype)[0]], "float32"), dtype)[0]
+        other[:] = 0  # the largest is among them
     elif dtype.kind != "float":
         bits[0] ^= highest if reduction.op.words == 1 else 1
     elif exact or name == "prod":
