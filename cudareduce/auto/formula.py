@@ -26,13 +26,13 @@ _ALONE = ((128, 32), (256, LOADS), (512, LOADS), (1024, LOADS))
 #: And of elements less than a word with their places: 4.5 us at 2^12 bfloat16 on an H100 with all
 #: threads at work, 8.2 where a thread takes twice as many, 4.9 by several blocks.
 _ALONE_OF_PLACES = ((128, 32), (256, 32))
-#: From so many times the L2 on a ring is ahead of folding them by 16: 49.7 us for a product of 2^27
-#: uint8, which takes 50.3; 28.7 and 28.0 at 2^26. A maximum is by four at a time: 12.5 and 13.1 at
-#: 2^24, 94 and 115 at 2^28 (H100).
+#: From so many times the L2 on a ring is ahead of folding them by 16 on an H100: 49.7 us for a
+#: product of 2^27 uint8, which takes 50.3; 28.7 and 28.0 at 2^26. An H200's memory is quicker: 12.1
+#: and 12.7 at 2^24. A maximum is by four at a time: 12.5, 13.1 at 2^24, 94, 115 at 2^28 (H100).
 _RING_OF_BYTES = 2
-#: Sums of halves go by mail while the L2 holds them, in tiles half as large where an SM has more
-#: than so many: 7.7 us at 2^22 bfloat16, in smaller tiles 9.8, by a sum that resets itself 7.9;
-#: 10.9, 10.5 and 11.5 at 2^23, 16.1, 15.8 and 16.7 at 2^24 (H100).
+#: Sums of halves go by mail up to so many tiles an SM: 8.6 us at 2^22 bfloat16 on an H200, by a sum
+#: that resets itself 8.7, by smaller tiles of mail 9.1; 12.6, 10.8 and 10.9 at 2^23, 15.4, 14.4 and
+#: 14.6 at 2^24. Means, and who wants a fixed order, have the last while the L2 holds them.
 _TURNS_OF_HALVES = 2
 #: While no SM has more chunks than these they are ahead of tiles for whole numbers of eight bytes
 #: that do not meet in one word: a maximum of 2^20 int64 takes 8.15 us, by a count 8.28, by mail
@@ -70,8 +70,7 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
                 yield Pick("reduce_tiles_scalar", block, thread // size)
             yield Pick("reduce_tiles_block", block)
             break
-    ring = size == WORD and facts.has_rings
-    if ring and not reduction.op.indexed and nbytes >= facts.rings > 0:
+    if _by_rings(reduction, facts) and not reduction.op.indexed and nbytes >= facts.rings > 0:
         yield from _on_some(size, facts)
     if reduction.op.indexed and size == TWO_WORDS:
         yield _of_pairs(nbytes, facts)
@@ -98,18 +97,22 @@ def _of_many(reduction: Reduction, nbytes: int, facts: Facts) -> Iterator[Pick]:
         yield Pick("reduce_dp4a_one_word")
         yield Pick("reduce_tiles_dp4a")
         if facts.has_rings and (
-            reduction.op.needs == "extremes" or nbytes >= _RING_OF_BYTES * facts.l2
+            reduction.op.needs == "extremes"
+            or not facts.leisurely
+            or nbytes >= _RING_OF_BYTES * facts.l2
         ):
             yield Pick("reduce_tiles_ring", 512, LOADS)
         yield Pick("reduce_tiles_mailbox", 512, LOAD)
     if nbytes >= facts.large and facts.deals:
         yield Pick("reduce_chunks")
-    if nbytes >= facts.large and facts.has_rings and size == WORD:
+    if nbytes >= facts.large and _by_rings(reduction, facts):
         yield Pick("reduce_tiles_ring")
     yield Pick("reduce_tiles_one_word")
     if reduction.op.name in ("sum", "mean") and 1 < size < WORD and nbytes < facts.l2:
-        few = nbytes <= _TURNS_OF_HALVES * facts.limits.sm_count * 512 * LOADS
-        yield Pick("reduce_tiles_mailbox", 512, (LOADS if few else LOADS // 2) // size)
+        if nbytes <= _TURNS_OF_HALVES * facts.limits.sm_count * 512 * LOADS:
+            yield Pick("reduce_tiles_mailbox", 512, LOADS // size)
+        yield Pick("reduce_tiles_self_reset")
+        yield Pick("reduce_tiles_mailbox", 512, LOADS // 2 // size)
     yield Pick("reduce_tiles_self_reset")
     whole = size == TWO_WORDS and reduction.dtype.kind != "float"
     if whole and facts.deals and nbytes <= _CHUNKS_EACH * prod(CHUNK) * facts.limits.sm_count:
@@ -117,6 +120,12 @@ def _of_many(reduction: Reduction, nbytes: int, facts: Facts) -> Iterator[Pick]:
     if nbytes < _mailed(reduction, facts):
         yield Pick("reduce_tiles_mailbox")
     yield Pick("reduce_tiles_acq_rel")
+
+
+def _by_rings(reduction: Reduction, facts: Facts) -> bool:
+    """Whether elements are folded as fast as a ring brings them: a mean of int32 is by doubles, and
+    512 threads an SM take 320 us for 2^28 of them on an H200, tiles 243."""
+    return facts.has_rings and reduction.dtype.size == reduction.acc.size == WORD
 
 
 def _mailed(reduction: Reduction, facts: Facts) -> int:

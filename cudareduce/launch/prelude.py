@@ -23,6 +23,23 @@ Stage = Literal["only", "first", "middle", "last"]
 #: A translation unit: the pass that it serves, and which kernel of a chain it is of.
 Unit = tuple[Stage, int]
 
+#: Threads that an SM holds, by the compute capability: CUDA C++ Programming Guide, technical
+#: specifications.
+_SM_THREADS = """\
+#if __CUDA_ARCH__ == 750
+[[maybe_unused]] constexpr unsigned SM_THREADS = 1024;
+#elif __CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 870 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1100
+[[maybe_unused]] constexpr unsigned SM_THREADS = 1536;
+#else
+[[maybe_unused]] constexpr unsigned SM_THREADS = 2048;
+#endif"""
+#: The bits of a bfloat16 are the upper half of a float's. Said so, what lies in the upper half of a
+#: word is there by one instruction; as its header says it, by two and by a register, of which 512
+#: threads of 32 elements take 51, and half of the blocks have room (sm_90).
+_LIFT_BFLOAT16 = (
+    "    static __device__ Acc lift(Element x, size_t) "
+    "{ return __uint_as_float((unsigned)__bfloat16_as_ushort(x) << 16); }"
+)
 _HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
 
 
@@ -87,6 +104,8 @@ def prelude(
     ]
     if not lifts:
         lines.append("    static __device__ Acc lift(Acc partial, size_t) { return partial; }")
+    elif reduction.dtype.name == "bfloat16" and not reduction.op.indexed and not reduction.map:
+        lines.append(_LIFT_BFLOAT16)
     elif reduction.map and not maps:
         lines.append(
             "    static __device__ Acc lift(Element x, size_t) { Acc a = Acc(x); "
@@ -97,6 +116,7 @@ def prelude(
     lines += [
         "};",
         f"[[maybe_unused]] constexpr unsigned BLOCK = {block}, ITEMS = {items}, VECTOR = {vector};",
+        _SM_THREADS,
     ]
     return "\n".join(lines) + "\n" + out
 

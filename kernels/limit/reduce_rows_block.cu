@@ -33,7 +33,9 @@ __device__ Acc fold_block(Acc value)
     return value;
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK)
+// Blocks that an SM must have room for; 0 is what the compiler likes.
+constexpr unsigned HELD = sizeof(In) == 2 ? SM_THREADS / BLOCK : 0;
+extern "C" __global__ void __launch_bounds__(BLOCK, HELD)
 reduce_rows_block(const In *in, Out *out, size_t n, size_t rows)
 {
     constexpr unsigned LOADS = ITEMS / VECTOR;

@@ -10,7 +10,7 @@ fold         = "warps_then_serial"
 finish       = "last_block"
 items_bytes  = 64
 vector_bytes = 16
-block        = 256
+block        = 512
 blocks       = [32, 64, 128, 256, 512, 1024]
 techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuffle", "last_block"]
 +++*/
@@ -41,19 +41,19 @@ reduce_rows_split(const In *in, Out *out, size_t n, size_t rows, Acc *partials, 
 {
     constexpr unsigned PACKS = ITEMS / VECTOR, LOADS = PACKS % 4 == 0 ? 4 : PACKS, TILE = PACKS * BLOCK;
     __shared__ bool is_last;
-    const unsigned tid = threadIdx.x, parts = gridDim.x / rows, part = blockIdx.x % parts;
-    const size_t index = blockIdx.x / parts;
-    const In *row = in + index * n;
+    const unsigned tid = threadIdx.x, parts = gridDim.x / (unsigned)rows, part = blockIdx.x % parts;
+    const unsigned index = blockIdx.x / parts;
+    const In *row = in + (size_t)index * n;
     const size_t head = min((0 - (size_t)row) % 16 / sizeof(In), n), packs = (n - head) / VECTOR;
     const Pack *middle = (const Pack *)(row + head);
 
     // Load: of the ends one element, then packs.
     const size_t end = tid + (tid < head ? 0 : packs * VECTOR);
     Acc value = part == parts - 1 && end < n ? Op::lift(row[end], end) : Op::identity();
-    for (size_t tile = part * TILE + tid; tile < packs; tile += (size_t)parts * TILE) {
+    for (size_t tile = part * TILE; tile < packs; tile += (size_t)parts * TILE) {
 #pragma unroll 1
         for (unsigned step = 0; step < PACKS / LOADS; step++) {
-            const size_t first = tile + step * LOADS * BLOCK;
+            const size_t first = tile + step * LOADS * BLOCK + tid;
             Pack pack[LOADS];
 #pragma unroll
             for (unsigned l = 0; l < LOADS; l++)

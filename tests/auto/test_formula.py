@@ -155,7 +155,9 @@ def test_a_fixed_order_leaves_out_what_adds_floats_as_blocks_arrive(registry: Re
      ("argmax", "int64", "reduce_tiles_arg"),
      ("max", "float64", "reduce_tiles_acq_rel"), ("affine", "int32", "reduce_tiles_ordered"),
      ("sum", "int8", "reduce_dp4a_one_word"), ("mean", "uint8", "reduce_tiles_dp4a"),
-     ("max", "int8", "reduce_tiles_ring"), ("sum", "float16", "reduce_tiles_mailbox")],
+     ("max", "int8", "reduce_tiles_ring"), ("sum", "float16", "reduce_tiles_self_reset"),
+     ("prod", "uint8", "reduce_tiles_ring"), ("mean", "int32", "reduce_tiles_mailbox"),
+     ("mean", "float16", "reduce_tiles_mailbox"), ("max", "bfloat16", "reduce_tiles_mailbox")],
 )  # fmt: skip
 def test_each_operator_has_a_way_of_its_own(
     registry: Registry, op: str, dtype: str, kernel: str
@@ -170,8 +172,8 @@ def test_each_operator_has_a_way_of_its_own(
     [(32, 2**20, "reduce_rows_butterfly", 256), (33, 2**20, "reduce_rows_staged", 256),
      (1000, 2**18, "reduce_rows_warp", 256),
      (2**18, 2048, "reduce_rows_block", 1024), (2**14, 2**14, "reduce_rows_block", 512),
-     (2**22, 64, "reduce_rows_split", 256),
-     (2**26, 2, "reduce_rows_split", 256)],
+     (2**22, 64, "reduce_rows_split", 512),
+     (2**26, 2, "reduce_rows_split", 512), (2**17, 2, "reduce_rows_split", 256)],
 )  # fmt: skip
 def test_rows_are_shared_out_by_their_number_and_length(
     registry: Registry, n: int, rows: int, kernel: str, block: int
@@ -233,6 +235,12 @@ def test_on_an_h100_it_takes_what_was_fastest_there(
     case = taken(registry, CARDS["H100"].facts, n, rows, of=(op, dtype))
     assert case is not None
     assert (case.kernel.entry, case.kernel.grid) == (kernel, grid)
+
+
+def test_no_ring_brings_elements_faster_than_they_are_folded(registry: Registry) -> None:
+    for facts in (H200_FACTS, replace(H200_FACTS, sms=48)):
+        case = taken(registry, facts, 2**28, of=("mean", "int32"))
+        assert case is not None and case.kernel.entry == "reduce_tiles_acq_rel"
 
 
 def test_what_a_machine_lacks_is_not_taken(registry: Registry) -> None:
