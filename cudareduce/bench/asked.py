@@ -25,12 +25,12 @@ LESS: dict[tuple[str, Any], tuple[Any, ...]] = {
 
 def most_asked(reduction: Reduction, nan: Nan | None) -> dict[str, Any]:
     """All that a user can see to besides the number of elements, and to what becomes of a NaN where
-    that is said."""
+    that is said, as it is of a minimum or a maximum alone."""
     most, name, kind = dict[str, Any](), reduction.op.name, reduction.dtype.kind
     if name in ("max", "argmax") and kind != "uint":
         most |= {"positive": "normal" if kind == "float" else "positive"}
     if name.endswith(("min", "max")) and kind == "float":
-        most |= {"finite": True} | ({} if nan else {"nan": "none"})
+        most |= {"finite": True} | ({} if nan and name in ("min", "max") else {"nan": "none"})
     if name in _SUMS:
         most |= {"bounded": True} if kind == "float" else {}
         most |= {"within": narrower} if (narrower := _narrower(reduction)) else {}

@@ -101,9 +101,24 @@ def joined(
         beyond = other.asks.most and is_undecided(case, verdicts[case])
         if beyond and stands and stands.outcome == "pass":
             mended[other] = replace(stands, reason=f"beyond them {UNDECIDED}")
-    left = {case: verdict for case, verdict in verdicts.items() if case not in better}
+    left = {
+        case: _without_nan(session, case, verdict)
+        for case, verdict in verdicts.items() if case not in better
+    }  # fmt: skip
     every = with_reach(session, left) | mended
     return {case: session.tries.standing(case, verdict) for case, verdict in every.items()}
+
+
+def _without_nan(session: Session, case: Case, verdict: Verdict) -> Verdict:
+    """A verdict on a case that is wrong of NaNs as it is on other elements, where it is wrong of
+    these as well: that is what has to be mended."""
+    if "nan:" not in verdict.reason or not may_be_mended(case, verdict):
+        return verdict
+    asked = asking_most(session, case)
+    other = session.tries.verdict(asked, condition_nets(asked))
+    if other is None or other.outcome != "fail":
+        return verdict
+    return replace(verdict, reason=f"even if none of its elements is NaN: {other.reason}")
 
 
 def is_undecided(case: Case, verdict: Verdict) -> bool:

@@ -249,6 +249,11 @@ def _launches(
             n = launches[-1].grid // rows
             once = one.finish == "relaunch_one_block"
             grid = 1 if once else _grid(one, rows, n, block, items, limits)
+            if grid >= launches[-1].grid:
+                raise UsageError(
+                    f"{kernel.id}: {grid} blocks of {block} x {items} elements leave as many "
+                    "partials for the next launch: say a larger --block, or --finish host"
+                )
             launches.append(_Launch(one, link, block, items, grid, n))
     return launches
 

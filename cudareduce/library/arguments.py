@@ -141,8 +141,10 @@ def _guessed(
 def _of_pointers(left: list[Parameter], taken: set[str], body: Body) -> dict[str, str]:
     """What is const, or never written to, is read. Beside an output there may be counters, locks,
     partials and, where nothing is read again, other answers. Where the text does not tell, names
-    do, and else the order."""
-    found = {}
+    do, and else the order. What the text does not have leads nowhere."""
+    used = [p for p in left if p.name in body.words]
+    found = {p.name: "nullptr" for p in left if p.points and p not in used and len(used) > 1}
+    left = [p for p in left if p.name not in found]
     changed = [p for p in left if p.writes and (p.refers or body.changes(p.name))]
     writers = changed or [p for p in left if p.writes]
     writers += [p for p in left if p.writes and p not in writers and _counts(p, body)]
@@ -151,7 +153,7 @@ def _of_pointers(left: list[Parameter], taken: set[str], body: Body) -> dict[str
         if not readers and len(writers) > ("out" not in taken):
             readers = [_input(writers)]
             writers.remove(readers[0])
-        found = {p.name: "in" for p in readers[:1]}
+        found |= {p.name: "in" for p in readers[:1]}
         if len(readers) == 2 and readers[0].type == readers[1].type and readers[1].points:
             found[readers[1].name] = "in2"
     counters = [p for p in writers if _counts(p, body) and not _is_answer(p, body)]

@@ -82,6 +82,14 @@ def rows(
             yield from ([(function, arguments)] for arguments in own)
 
 
+def set_aside(unit: Unit, host: HostCode) -> list[str]:
+    """The kernels that could be called as reductions are, and are left out for their names."""
+    return [
+        function.label for function in _kernels(unit, host.constants)
+        if _PREPARES.search(function.label) and _is_called(unit.path, function, "", {})
+    ]  # fmt: skip
+
+
 def _instances(path: Path, host: HostCode, function: Function) -> list[str]:
     """The template arguments of rows of their own: those of all launches, where they tell what
     nothing else does and are not the same; else none are given."""

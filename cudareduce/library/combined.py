@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from tree_sitter import Node
 
@@ -18,7 +17,7 @@ _PLAIN = ("sum", "prod", "min", "max", "mean")
 #: Kernels that keep an extreme, as people call them; argmax and softmax are something else.
 _EXTREMES = {
     "max": re.compile(r"(?<![a-z])(?:max|largest)|(?<![Ss]oft)(?<![Aa]rg)(?:Max|Largest)"),
-    "min": re.compile(r"(?:(?<![a-z])(?:min|smallest)|(?<![Aa]rg)(?:Min|Smallest))(?!us|max|Max)"),
+    "min": re.compile(r"(?:(?<![a-z])(?:min|smallest)|(?<![Aa]rg)(?:Min|Smallest))(?!us|max)"),
 }
 #: The same of what they call.
 _CALLED = {
@@ -32,17 +31,22 @@ _PLACES = re.compile(
 )  # fmt: skip
 #: What combines bits, and by which sign.
 _BITS = {"atomicXor": "^", "^=": "^", "atomicOr": "|", "|=": "|", "atomicAnd": "&", "&=": "&"}
-#: What a place is written as.
-_INTEGERS = frozenset(["int", "unsigned", "unsigned int", "uint", "int32_t", "uint32_t"])
+#: What a place is written as: in 32 bits, or as wide as answers are.
+PLACES_32 = frozenset(["int", "unsigned", "unsigned int", "uint", "int32_t", "uint32_t"])
+_PLACES_64 = frozenset(["int64_t", "uint64_t", "size_t", "long long", "long long int",
+                        "unsigned long long", "long", "unsigned long"])  # fmt: skip
 _COMPARES = frozenset(["<", "<=", ">", ">="])
 
 
-def ops_named(function: Function, chosen: Iterable[str]) -> tuple[str, ...]:
-    """What a kernel may reduce by: what its name says, or what has been `chosen` for it to combine
-    with, or else what people write most."""
-    named = [op for op, name in _EXTREMES.items() if name.search(function.name)] or [
-        op for op, name in _CALLED.items() if any(name.search(one) for one in chosen)
-    ]
+def ops_named(function: Function, call: Call) -> tuple[str, ...]:
+    """What a kernel may reduce by: what its name says, or that of what it writes where it names
+    both extremes, or what has been chosen for it to combine with, or else what people write
+    most."""
+    named = [op for op, name in _EXTREMES.items() if name.search(function.name)]
+    if len(named) > 1:
+        named = [op for op, name in _CALLED.items() if name.search(call.write.name)]
+    if not named:
+        named = [op for op, name in _CALLED.items() if any(map(name.search, call.chosen))]
     plain = len(named) != 1 or re.search("sum|add|mean|average|avg", function.name, re.IGNORECASE)
     return _PLAIN if plain else tuple(named)
 
@@ -50,7 +54,7 @@ def ops_named(function: Function, chosen: Iterable[str]) -> tuple[str, ...]:
 def places_named(function: Function, call: Call) -> tuple[str, ...]:
     """By which operators one block, or who takes a row, finds the place of an extreme and writes
     nothing else, as its name or that of what it writes says; none if it does something else."""
-    integer = call.write.type in _INTEGERS and not call.answers_in_place
+    integer = call.write.type in PLACES_32 | _PLACES_64 and not call.answers_in_place
     named_so = _PLACES.search(f"{function.name} {call.write.name}")
     if not (integer and (call.alone or call.rows) and named_so):
         return ()

@@ -35,7 +35,7 @@ NARROW = tuple(name for name, kind in DTYPES.items() if (kind.kind, kind.size) =
 _BYTES = {"bool": 1, "short": 2, "unsigned short": 2, "int16_t": 2, "uint16_t": 2}
 #: Bits of a count's value, by what its type says; of others they suffice for every array.
 _BITS = (("short", 15), ("int16_t", 15), ("int32_t", 31), ("long", 63), ("64_t", 63), ("64", 63),
-         ("size_t", 64), ("int8_t", 7), ("", 31))  # fmt: skip
+         ("size_t", 64), ("int8_t", 7), ("float", 24), ("double", 53), ("", 31))  # fmt: skip
 
 
 def read_dtypes(kernel: str, element: str, template: Sequence[str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ reported; a wrong guess gives a wrong answer, which verification is there to fin
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,8 +19,8 @@ from cudareduce.library.arguments import Argument, check
 from cudareduce.library.assumption import assumption, nowhere
 from cudareduce.library.called import Call, called
 from cudareduce.library.chains import joined
-from cudareduce.library.chosen import Row, overloads, rows
-from cudareduce.library.combined import ops_named, places_named
+from cudareduce.library.chosen import Row, overloads, rows, set_aside
+from cudareduce.library.combined import PLACES_32, ops_named, places_named
 from cudareduce.library.computed import computes, maps_formed
 from cudareduce.library.condition import Condition
 from cudareduce.library.device_part import Unit, constants, device_part
@@ -37,6 +37,7 @@ from cudareduce.library.own_launch import launched_again
 from cudareduce.library.own_values import own_element, own_numbers, with_functor
 from cudareduce.library.parameters import read_parameter
 from cudareduce.library.reckoned import reckoned, unlike_launch
+from cudareduce.library.refused import check_ends
 from cudareduce.library.room import Room
 from cudareduce.library.siblings import read_file
 from cudareduce.library.syntax import Function, names_in
@@ -117,12 +118,19 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
         others = [words.removeprefix(f"{path}: ") for words in refused[1:]]
         raise UsageError("; ".join([refused[0], *others, *nowhere(unit.missing)]))
     said += [f"{words}: left out" for words in refused[:_MOST_REFUSED]]
+    taken = {*_taken(kernels)}
+    for name in () if named else set_aside(unit, host):
+        if f"run_{name}" not in taken:
+            said.append(f"{path}: {name}: left out by its name, and --entry {name} takes it")
     if len(refused) > _MOST_REFUSED:
         rest = len(refused) - _MOST_REFUSED
         said.append(f"{path}: {rest} more kernels are left out: --entry NAME tells why of one")
-    return Adopted(
-        tuple(kernels), (*said, *overloads(unit, (k.entry for row in kernels for k in row.chain)))
-    )
+    return Adopted(tuple(kernels), (*said, *overloads(unit, _taken(kernels))))
+
+
+def _taken(kernels: Iterable[Kernel]) -> Iterator[str]:
+    """The entry points of kernels, in chains and alone."""
+    return (link.entry for row in kernels for link in row.chain)
 
 
 def _row(
@@ -213,7 +221,7 @@ def _adopted(
     own, shares = own_numbers(launches, function), reckoned(launches, function)
     known = {**shares, **unlike_launch(launches, function, own)}
     call = called(path, function, given, own, says.arguments, helpers, known)
-    name, ops, finds = function.name, ops_named(function, call.chosen), places_named(function, call)
+    name, ops, finds = function.name, ops_named(function, call), places_named(function, call)
     dtypes, partials, mapped = computes(path, function, call, says, finds=bool(finds))
     own_maps = () if finds else maps_formed(function, call, unit.formulas, dtypes, partials)
     device = _device(unit, name, call)
@@ -224,8 +232,10 @@ def _adopted(
     # Else it could not read what it has written, or would map it once more.
     again = call.counted and not call.rows and partials in (None, *dtypes) and mapped is None
     finish = _finish(path, function, call, says, again=again and not launch.whole_tiles)
+    check_ends(path, name, finish, launch.block * launch.items)
     entry = f"run_{name.rpartition('::')[2]}"
-    text = with_entry_point(path, device, entry, call, unit.names, launch.width, finds=bool(finds))
+    widens = bool(finds) and call.write.type in PLACES_32
+    text = with_entry_point(path, device, entry, call, unit.names, launch.width, finds=widens)
     kernel = Kernel(
         id=path.stem if alone and path.stem.isidentifier() else function.label + given,
         path=path, family="user", text=text, title=f"{name} of {path.name}",
@@ -242,7 +252,7 @@ def _adopted(
         dtypes=dtypes, ops=finds or ops, symbol=entry,
         launched_with=own_element(launches, function, call.read.type),
         partials=partials or "of its elements", dynamic_shared=launch.shared,
-        rooms=(*call.rooms, *([Room(call.write.name, 4, "grid")] if finds and call.rows else ())),
+        rooms=(*call.rooms, *([Room(call.write.name, 4, "grid")] if widens and call.rows else ())),
         whole_tiles=launch.whole_tiles or not call.counted,
         asks=_asks(call, launch),
         constants=constants(unit, name),

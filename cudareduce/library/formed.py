@@ -15,6 +15,7 @@ from cudareduce.library.syntax import converts
 from cudareduce.problem.operators import Map
 from cudareduce.problem.parsing import every, parsed, text
 
+_COMPARES = frozenset(["==", "!=", "<", ">", "<=", ">="])
 #: Functions that a map may have, and such as only hand on what they are given.
 _FUNCTIONS = frozenset(
     ["fabs", "fabsf", "abs", "fmax", "fmin", "fmaxf", "fminf", "max", "min", "fma", "fmaf",
@@ -282,6 +283,8 @@ def _bends(expression: str) -> bool:
         if node.type in ("call_expression", "conditional_expression"):
             return True
         sides = node.named_children if node.type == "binary_expression" else []
+        if sides and text(node.children[1]) in _COMPARES:
+            return True
         times = sides and text(node.children[1]) not in ("+", "-")
         if times and all(_names(text(side)) & {"a", "b"} for side in sides):
             return True

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from cudareduce.errors import UsageError
 from cudareduce.library.body import Body
 from cudareduce.library.combining import adds_up, combines, works_alone
-from cudareduce.library.header import RowGrid
+from cudareduce.library.header import Finish, RowGrid
 from cudareduce.library.parameters import Parameter
 from cudareduce.library.syntax import Function
 
@@ -27,7 +30,8 @@ def _given_one(body: Body, roles: Roles, rows: RowGrid | None) -> str | None:
             return f"takes one value of {one.name} for all of its elements, {_FROM_ELSEWHERE}"
         where = body.places(one.name)
         if rows and where and where <= body.places(write.name):
-            return f"takes one value of {one.name} for each row, {_FROM_ELSEWHERE}"
+            zero = f"--arg {one.name}=zeroed:grid takes it as 0, and --map says what it adds then"
+            return f"takes one value of {one.name} for each row, {_FROM_ELSEWHERE}; {zero}"
     return None
 
 
@@ -68,3 +72,12 @@ def why_no_reduction(
                 "vector does, which is not understood"
             )
     return None
+
+
+def check_ends(path: Path, kernel: str, finish: Finish, tile: int) -> None:
+    """A UsageError if each launch leaves as many partials as it has taken."""
+    if finish == "relaunch" and tile == 1:
+        raise UsageError(
+            f"{path}: {kernel} is launched again on what its blocks leave, which is a value for "
+            "each element: say a larger --block, or --finish host"
+        )

@@ -92,8 +92,7 @@ __device__ Acc collect(Word *box, Word epoch)
     return value;
 }
 
-// Blocks that an SM must have room for; 0 is what the compiler likes, which of sums of floats is 40
-// registers and three of four blocks, so the fourth ran behind them: 5 % slower from 2^22 on (H200).
+// Blocks that an SM must have room for; 0, as the compiler likes, has room for three of four (H200).
 constexpr unsigned HELD = sizeof(In) == 4 && WORDS <= 2 ? SM_THREADS / BLOCK : 0;
 extern "C" __global__ void __launch_bounds__(BLOCK, HELD)
 reduce_tiles_mailbox(const In *in, Out *out, size_t n, Word *workspace)

@@ -156,7 +156,20 @@ def test_a_pointer_to_a_count_gets_the_count() -> None:
     (kernel,) = adopted(parameters, body).kernels
     assert "(int *)&static_cast<const int &>((int)(n))" in kernel.text
     read = "const int *a, const int *sizes, int *b, int n"
-    assert "reads a and sizes" in gets(read, "if (threadIdx.x < n) *b += sizes[threadIdx.x];")
+    body = "if (threadIdx.x < n) *b += a[threadIdx.x] * sizes[threadIdx.x];"
+    assert "reads a and sizes" in gets(read, body)
+
+
+def test_what_a_text_never_has_leads_nowhere() -> None:
+    parameters = "const float *a, float *b, const int *shape, int n"
+    assert "shape=nullptr" in gets(parameters, "if (threadIdx.x < n) atomicAdd(b, a[threadIdx.x]);")
+
+
+def test_a_count_may_be_a_real_number() -> None:
+    text = "if (threadIdx.x < length) atomicAdd(b, a[threadIdx.x]);"
+    assert "counts with length" in gets("const float *a, float *b, float length", text)
+    (kernel,) = adopted("const float *a, float *b, float length", text).kernels
+    assert kernel.most == 2**24 - 1
 
 
 def test_what_is_never_read_again_is_another_answer() -> None:

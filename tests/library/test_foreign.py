@@ -246,13 +246,27 @@ __global__ void second(const float *a, float *b, int n) {
     ("name", "op"),
     [("reduce_max", "max"), ("deviceReduceMax", "max"), ("findLargest", "max"), ("min_1", "min"),
      ("sum_max_threads", "sum"), ("softmax", "sum"), ("argMax", "sum"), ("minus", "sum"),
-     ("minmax", "sum"), ("reduce", "sum")],
+     ("minmax", "sum"), ("minMax", "sum"), ("reduce", "sum")],
 )  # fmt: skip
 def test_a_name_tells_an_extreme(name: str, op: str) -> None:
     text = f"__global__ void {name}(const float *a, float *b, int n) {{}}"
     adopted = adopt(Path("theirs.cu"), text, Guesses())
     assert adopted.kernels[0].ops[0] == op
     assert (f", by {op}. Where" in adopted.said[0]) == (op != "sum")
+
+
+def test_what_it_writes_tells_which_extreme_where_its_name_has_both() -> None:
+    text = "__global__ void findMinMax(const float *a, float *least, int n) {}"
+    assert adopt(Path("theirs.cu"), text, Guesses()).kernels[0].ops == ("min",)
+
+
+def test_launches_that_leave_as_much_as_they_take_are_refused() -> None:
+    text = """__global__ void part(const float *in, float *out, int n) {
+        float sum = 0;
+        for (int i = threadIdx.x; i < blockDim.x; i++) sum += in[blockIdx.x * blockDim.x + i];
+        if (threadIdx.x == 0 && n) out[blockIdx.x] = sum; }"""
+    with pytest.raises(UsageError, match="a value for each element: say a larger --block"):
+        adopt(Path("theirs.cu"), text, Guesses(block=1, finish="relaunch"))
 
 
 def test_no_launch_mends_a_hazard(cudareduce: Call, given: Callable[[str], Path]) -> None:
@@ -475,10 +489,7 @@ def test_so_many_blocks_as_are_said_at_every_size(
     assert code == 0, out
     code, out, _ = cudareduce("verify", given(ALWAYS_12), *sizes, "--items", 1)
     assert code == 3
-    assert (
-        "where it is not as was assumed, --block, --grid, --shared, --finish, --map say better"
-        in out
-    )
+    assert "not as was assumed, --block, --grid, --shared, --finish, --map, --op say better" in out
 
 
 ARGUMENTS = """struct How { int factor; };
