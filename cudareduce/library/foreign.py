@@ -231,8 +231,7 @@ def _adopted(
     )
     # Else it could not read what it has written, or would map it once more.
     again = call.counted and not call.rows and partials in (None, *dtypes) and mapped is None
-    finish = _finish(path, function, call, says, again=again and not launch.whole_tiles)
-    check_ends(path, name, finish, launch.block * launch.items)
+    finish = _finish(path, function, call, says, launch, again=again)
     entry = f"run_{name.rpartition('::')[2]}"
     widens = bool(finds) and call.write.type in PLACES_32
     text = with_entry_point(path, device, entry, call, unit.names, launch.width, finds=widens)
@@ -270,12 +269,16 @@ def _device(unit: Unit, name: str, call: Call) -> str:
     return device_part(unit, name, words, [call.outside.name] if call.outside else ())
 
 
-def _finish(path: Path, function: Function, call: Call, says: Guesses, *, again: bool) -> Finish:
+def _finish(
+    path: Path, function: Function, call: Call, says: Guesses, launch: Launch, *, again: bool
+) -> Finish:
     """What becomes of the partials of a kernel that could be launched `again` on them, or not; a
     UsageError where the user says that it is, and it cannot be."""
+    again = again and not launch.whole_tiles
     finish = says.finish or call.finish or ("relaunch" if again else "host")
     if finish.startswith(("relaunch", "reshape")) and not again:
         raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
+    check_ends(path, function.name, finish, launch.block * launch.items)
     return finish
 
 
