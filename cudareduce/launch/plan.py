@@ -16,6 +16,7 @@ from cudareduce.launch.prelude import Stage, Unit, stage_of
 from cudareduce.launch.tree import Tree
 from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
+from cudareduce.library.plane import columns_for
 from cudareduce.machine.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.problem.operators import Reduction
 
@@ -260,6 +261,9 @@ def _launches(
 
 def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: DeviceLimits) -> int:
     cover = rows * parts(n, block * items)
+    if kernel.plane:
+        columns = columns_for(n)
+        cover = parts(columns, kernel.plane) * parts(n // columns, block // kernel.plane)
     if kernel.fixed_warps:
         cover = min(cover, parts(32 * kernel.fixed_warps, block))
     match kernel.grid:

@@ -46,7 +46,8 @@ def _memory(kernel: Kernel, call: Call) -> str:
 
 def _values(kernel: Kernel, call: Call) -> str:
     """How it counts, and what else it gets and forms."""
-    counting = f"counts with {call.count.name}" if call.count else "takes whole tiles"
+    counting = "takes a matrix" if call.matrix else "takes whole tiles"
+    counting = f"counts with {call.count.name}" if call.count else counting
     line = "column" if call.columns else "row"
     rows = f" the elements of a {line}" if call.rows else ""
     forms = [f"forms {kernel.map.expression} of its elements"] if kernel.map else []

@@ -13,7 +13,9 @@ from cudareduce.library.body import Body
 from cudareduce.library.elements import bytes_of, packed
 from cudareduce.library.functors import Helpers
 from cudareduce.library.header import Finish, RowGrid
+from cudareduce.library.matrix import SHAPE
 from cudareduce.library.parameters import Parameter, read_parameter
+from cudareduce.library.plane import counts_of
 from cudareduce.library.reckoned import COUNT
 from cudareduce.library.refused import Roles, why_no_reduction
 from cudareduce.library.room import Room
@@ -43,7 +45,8 @@ class Call:
     it is told how much there is, `rows` how many blocks rows get, None where there is one array,
     `waits` that its blocks wait for one another: for all of them or for a lock, `alone` that it is
     the work of one block, `plane` that it counts its threads in two dimensions, `upright` that it
-    finds its row by the second dimension of its grid, `columns` that it reads a matrix by columns,
+    finds its row by the second dimension of its grid, `matrix` that it makes one answer of all
+    rows, `columns` that it reads a matrix by columns,
     `square` that one count is that of rows and of their elements, `turns` that its blocks go on to
     further rows, as many blocks on as there are, `lanes` that a block takes 32 columns.
     """
@@ -64,6 +67,7 @@ class Call:
     alone: bool
     plane: bool
     upright: bool
+    matrix: bool
     columns: bool
     square: bool
     turns: bool
@@ -75,6 +79,11 @@ class Call:
         """Which of its parameters it reads, writes and counts with; None for one that is none."""
         at = {p: k for k, p in enumerate(self.parameters)}
         return at[self.read], at.get(self.write), at[self.count] if self.count else None
+
+    @property
+    def count_type(self) -> str:
+        """The type of its count, of a matrix that of its index; empty if it has none."""
+        return self.count.type if self.count else "int" if self.matrix else ""
 
     @property
     def outside(self) -> Parameter | None:
@@ -113,12 +122,14 @@ def called(
     one of them is not understood."""
     _check_named(path, function, given)
     helpers = helpers or Helpers()
-    own_variable = (function.outside,) if function.outside else ()
-    parameters = [read_parameter(text) for text in (*function.parameters, *own_variable)]
+    texts = (*function.parameters, function.outside)
+    parameters = [read_parameter(text) for text in texts if text]
     body = Body(function.body, helpers.atomic)
     acts = acting(function, parameters, body, helpers.functor)
     known = {**helpers.enums, **{name: "{}" for pair in acts.items() if all(pair) for name in pair}}
-    says = (*(Argument("", p.name, known[p.type]) for p in parameters if p.type in known), *says)
+    matrix = _of_matrix(body, parameters, says)
+    known_types = (Argument("", p.name, known[p.type]) for p in parameters if p.type in known)
+    says = (*known_types, *matrix, *says)
     gets = what_each_gets(path, function, parameters, body, own, shares or {}, says)
     by_what = {gets[p.name]: p for p in reversed(parameters)}
     read, other, count = by_what["in"], by_what.get("in2"), by_what.get("n")
@@ -128,29 +139,38 @@ def called(
     found = read_rows(
         path, function, body, count, by_what.get("rows"), lengths, many="rows" in told
     )  # fmt: skip
-    rows = found.grid
-    _check_reduces(path, function, body, (read, other, write), rows)
-    given_to = parameters[: len(function.parameters)]
-    rooms, words = _words(function, given_to, _of_packs(gets, read, count, body))
+    rows, roles = found.grid, (read, other, write)
+    _check_reduces(path, function, body, roles, rows)
+    to = parameters[: len(function.parameters)]
+    rooms, words = _words(function, to, _of_packs(gets, read, count, body))
     zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
     guards = any(locks(p, body) for p in zeroed)
     finish = _finish(body, write, rows, guards=guards, zeroed=bool(zeroed))
     template = () if given else template_arguments(path, function, own, {**acts, **helpers.enums})
-    roles = read, other, write, count
     return Call(
         text=function.name + (given or (f"<{', '.join(template)}>" if template else "")),
         template=template, read=read, other=other, write=write, count=count, counted="n" in told,
         rows=rows, rooms=rooms,
         said=tuple(f"{p.name}={gets[p.name].replace(COUNT, 'n')}"
-                   for p in parameters if p not in roles),
+                   for p in parameters if p not in (*roles, count)),
         arguments=", ".join(words),
         finish="none" if read == write else finish, waits=guards or "this_grid" in body.words,
         alone=finish in ("none", "atomic") and not body.words & _MANY_BLOCKS,
         plane=bool(body.words & PLANE), square=found.square,
-        upright=is_upright(found.index), columns=found.columns, turns=takes_turns(found.index),
-        lanes=found.lanes,
-        parameters=tuple(given_to),
+        upright=bool(matrix) or is_upright(found.index), matrix=bool(matrix), lanes=found.lanes,
+        columns=found.columns, turns=takes_turns(found.index), parameters=tuple(to),
     )  # fmt: skip
+
+
+def _of_matrix(
+    body: Body, parameters: Sequence[Parameter], says: Sequence[Argument]
+) -> tuple[Argument, ...]:
+    """What the counts of a matrix of one answer get, where the user says neither; none if it is
+    something else."""
+    counts = counts_of(body, parameters)
+    if counts is None or {*counts} & {one.name for one in says}:
+        return ()
+    return tuple(Argument("", name, what) for name, what in zip(counts, SHAPE, strict=True))
 
 
 def _named_in_values(parameters: Sequence[Parameter], gets: Mapping[str, str]) -> set[str]:

@@ -255,10 +255,10 @@ def _adopted(
         whole_tiles=launch.whole_tiles or not call.counted,
         asks=_asks(call, launch),
         constants=constants(unit, name),
-        most=most(call.count.type) if call.count else None,
+        most=most(call.count_type) if call.count_type else None,
         map=mapped, other_maps=own_maps,
         in_place=call.answers_in_place or overwrites(function.body, call.read.name),
-        guessed=_guessed(says, call, launches), columns=call.columns,
+        guessed=_guessed(says, call, launches), columns=call.columns, plane=launch.plane,
     )  # fmt: skip
     return kernel, assumption(kernel, call, launch.known_from, later, unit)
 

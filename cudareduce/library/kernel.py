@@ -87,6 +87,7 @@ class Kernel:
     in_place: bool = False  # overwrites its input, which is restored before each launch
     then: Kernel | None = None  # what goes on with its partials, where that is another kernel
     apart: tuple[Kernel, ...] = ()  # the kernels of a chain that is a guess, as rows of their own
+    plane: int = 0  # of a matrix, with threads in rows of so many, that has one answer
     columns: bool = False  # elements of its rows lie as far apart as there are rows
     meant: tuple[Kernel, ...] = ()  # itself with each value of what nobody has said: `change`
     guessed: tuple[str, ...] | None = None  # of a file without a header: what nobody has said

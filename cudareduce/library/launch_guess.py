@@ -49,9 +49,9 @@ class Launch:
     """How a kernel is launched, in the words of a header, and from where that is known; what nobody
     says may be one of others. One of rows has a block for each, a `fixed_grid` of them at most, or
     takes `turns` with fewer. A kernel that counts threads in two dimensions has them in rows of
-    `width`. One whose file launches no block for the rest of a tile takes `whole_tiles`, and one
-    of which it launches so many blocks for any number of elements takes `most` of these, 0 for
-    all."""
+    `width`, the same as `plane` of a matrix with one answer. One whose file launches no block for
+    the rest of a tile takes `whole_tiles`, and one of which it launches so many blocks for any
+    number of elements takes `most` of these, 0 for all."""
 
     block: int
     items: int
@@ -66,6 +66,7 @@ class Launch:
     most: int
     known_from: str
     turns: bool = False
+    plane: int = 0
 
 
 def guessed_launch(
@@ -198,6 +199,7 @@ def launch_of(
         )
     if call.turns and says.grid is None:
         found = _in_turns(found, own, calls, call)
+    found = replace(found, plane=(found.width or 0) if call.matrix else 0)
     return _with_room(found, unit, call) if places_in(call.outside) else found
 
 

@@ -9,6 +9,8 @@ from cudareduce.library.body import Body
 from cudareduce.library.header import RowGrid
 from cudareduce.library.parameters import Parameter
 
+#: What the counts of columns and of rows get of a matrix of one answer, in words of a call.
+SHAPE = "columns", "n / columns"
 #: What the index of a column is made with where a block takes as many as a warp has lanes.
 _LANES = frozenset(["%", "&"])
 _BLOCKS = frozenset(["blockIdx.x", "blockIdx.y"])

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from cudareduce.library.body import Body
-from cudareduce.library.matrix import columns_of, counting, is_tile, strides
+from cudareduce.library.matrix import SHAPE, columns_of, counting, is_tile, strides
 from cudareduce.library.parameters import Parameter
 
 INTEGERS = re.compile(
@@ -88,6 +88,7 @@ def of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> di
     counts, ones = counting(body, left_over, COUNT)
     found |= dict.fromkeys(ones, "1")
     taken = set(given.values())
+    taken |= {"n", "rows"} if taken >= {*SHAPE} else set()
     fixed = any(what.isdigit() for what in given.values())
     columns = None if taken & {"n", "rows"} else columns_of(body, counts)
     if columns:

@@ -79,7 +79,7 @@ def far_net(case: Case) -> Iterator[Net]:
     packed = case.reduction.op.indexed and kernel.finish in UNORDERED  # a value and a place
     within = case.reduction.within
     rounds = within is not None and within.size == 2  # marks may have more digits
-    if kernel.whole_tiles or case.reduction.map or grows or packed or rounds:
+    if kernel.whole_tiles or kernel.plane or case.reduction.map or grows or packed or rounds:
         return  # who takes no count says nothing of how far it goes, and a map may hide marks
     fills = kernel.grid in ("fill", "per_sm", "fixed", "fill_by_row")
     grid = (kernel.fixed_grid or max(1, _TURN // tile)) if fills else 1

@@ -1,0 +1,52 @@
+"""A matrix of which one answer is made by a grid and blocks of two dimensions. Launches here have
+one dimension, and one number of elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cudareduce.library.body import Body
+from cudareduce.library.parameters import Parameter
+from cudareduce.library.values import is_whole
+
+#: How many columns it may have, the first that divides its elements: none is a multiple of the
+#: threads of a block, but for so many where there are so many elements, which are timed.
+_COLUMNS, _MANY, _FROM = (100, 63, 33, 20, 7, 3), 4096, 2**20
+_ACROSS, _DOWN = frozenset(["blockIdx.x", "threadIdx.x"]), frozenset(["blockIdx.y", "threadIdx.y"])
+
+
+def columns_for(n: int) -> int:
+    """How many columns a matrix of `n` elements has."""
+    if n >= _FROM and n % _MANY == 0:
+        return _MANY
+    return next((k for k in _COLUMNS if n % k == 0), 1)
+
+
+def in_words(width: int) -> str:
+    """The same in CUDA C++, and how many blocks of so many columns lie side by side."""
+    said = f"n >= {_FROM} && n % {_MANY} == 0 ? {_MANY} : "
+    said += "".join(f"n % {k} == 0 ? {k} : " for k in _COLUMNS)
+    return f"""
+    const size_t columns = {said}1, wide = (columns + {width - 1}) / {width};
+    if (threadIdx.x == 0)
+        their_rows() = gridDim.x / unsigned(wide);
+    __syncthreads();"""
+
+
+def counts_of(body: Body, parameters: Sequence[Parameter]) -> tuple[str, str] | None:
+    """Which parameter counts the columns of a matrix, and which its rows, where threads and blocks
+    of two dimensions take an element each and leave one answer; None if that is not so."""
+    whole = [p.name for p in parameters if is_whole(p)]
+    across = [name for name in whole if _bounds(body, name, _ACROSS, _DOWN)]
+    down = [name for name in whole if _bounds(body, name, _DOWN, _ACROSS)]
+    written = [p.name for p in parameters if p.writes and body.changes(p.name)]
+    one = len(written) == 1 and body.atomics(written[0]) and not body.each(written[0])
+    alone = "gridDim" not in " ".join(body.words)  # else its blocks go on to more
+    if len(across) != 1 or len(down) != 1 or not one or not alone:
+        return None
+    return across[0], down[0]
+
+
+def _bounds(body: Body, name: str, these: frozenset[str], others: frozenset[str]) -> bool:
+    """Whether an index of one dimension is compared with it, and none of the other."""
+    return any(these <= words and not others & words for words in body.compared(name))
