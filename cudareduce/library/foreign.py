@@ -249,7 +249,7 @@ def _adopted(
         exactly=launch.exactly, turns=launch.turns,
         other_blocks=launch.other_blocks, other_items=launch.other_items,
         dtypes=dtypes, ops=finds or ops, symbol=entry,
-        launched_with=own_element(launches, function, call.read.type),
+        launched_with=own_element(launches, function, call.read.type, unit.all()),
         partials=partials or "of its elements", dynamic_shared=launch.shared,
         rooms=(*call.rooms, *([Room(call.write.name, 4, "grid")] if widens and call.rows else ())),
         whole_tiles=launch.whole_tiles or not call.counted,

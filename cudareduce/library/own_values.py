@@ -4,7 +4,7 @@ as all of them agree."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tree_sitter import Node
@@ -13,7 +13,7 @@ from cudareduce.library.elements import known_element
 from cudareduce.library.functors import Helpers
 from cudareduce.library.host_code import HostCall, number_at
 from cudareduce.library.parameters import read_parameter
-from cudareduce.library.syntax import Function
+from cudareduce.library.syntax import Function, Piece
 from cudareduce.problem.parsing import text
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -60,14 +60,26 @@ def with_functor(helpers: Helpers, calls: Sequence[HostCall]) -> Helpers:
     return replace(helpers, functor=one)
 
 
-def own_element(calls: Sequence[HostCall], function: Function, name: str) -> str | None:
-    """The type that all launches give the template parameter of this name; None if that is none of
-    ours, or no such parameter."""
+def own_element(
+    calls: Sequence[HostCall], function: Function, name: str, pieces: Iterable[Piece]
+) -> str | None:  # fmt: skip
+    """The type that all launches give the template parameter of this name, or else all the file's
+    explicit instantiations; None if that is none of ours, or no such parameter."""
     if name not in function.template_names:
         return None
     place = function.template_names.index(name)
-    found = {
-        known_element(text(call.template[place])) if len(call.template) > place else None
-        for call in calls
-    }  # fmt: skip
+    given = [[text(one) for one in call.template] for call in calls]
+    given = given if any(given) else list(_instances(pieces, function))
+    found = {known_element(some[place]) if len(some) > place else None for some in given}
     return found.pop() if len(found) == 1 else None
+
+
+def _instances(pieces: Iterable[Piece], function: Function) -> Iterator[list[str]]:
+    """The template arguments of each explicit instantiation of a kernel."""
+    for node in (piece.node for piece in pieces):
+        named = node.child_by_field_name("declarator")
+        name = named.child_by_field_name("declarator") if named is not None else None
+        if node.type == "template_instantiation" and name is not None:
+            called, _, arguments = text(name).partition("<")
+            if f"::{called.strip()}".endswith(f"::{function.name.rpartition('::')[2]}"):
+                yield [one.strip() for one in arguments.rstrip(" >").split(",")]

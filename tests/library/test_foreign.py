@@ -541,3 +541,17 @@ def test_rows_are_those_of_the_command(cudareduce: Call, given: Callable[[str], 
     assert "sum of 33 int32 x 1 000 rows" in out
     code, out, _ = bench(cudareduce, path, "--n", 33, "--rows", 1000, "--grid", 3, "--quiet")
     assert code == 3, out
+
+
+def test_an_explicit_instantiation_tells_the_type(
+    cudareduce: Call, given: Callable[[str], Path]
+) -> None:
+    text = """template <class T> __global__ void total(const T *in, T *out, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) atomicAdd(out, in[i]);
+    }
+    template __global__ void total<int>(const int *in, int *out, int n);
+    """
+    code, out, _ = cudareduce("verify", given(text), "--n", 1000, "--backend", "cpu", "--quiet")
+    assert code == 0
+    assert " sum  int32 " in out
