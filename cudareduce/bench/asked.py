@@ -31,6 +31,8 @@ def most_asked(reduction: Reduction, nan: Nan | None) -> dict[str, Any]:
         most |= {"positive": "normal" if kind == "float" else "positive"}
     if name.endswith(("min", "max")) and kind == "float":
         most |= {"finite": True} | ({} if nan and name in ("min", "max") else {"nan": "none"})
+    if reduction.op.indexed:
+        most |= {"any": True}
     if name in _SUMS:
         most |= {"bounded": True} if kind == "float" else {}
         most |= {"within": narrower} if (narrower := _narrower(reduction)) else {}

@@ -27,7 +27,8 @@ class Condition:
     than `most_rows`. Where nobody has said a block
     and it is wrong in the usual one, it is launched with so many threads (`block`). A `square` has
     as many rows as elements in each. No sum of them leaves a type (`within`), or is rounded in it.
-    A grid has a place for each (`covers`), since it is wrong about those of its second turn.
+    A grid has a place for each (`covers`), since it is wrong about those of its second turn. The
+    place of an extreme that is there several times is that of `any` of them.
     """
 
     multiple: int = 1
@@ -44,6 +45,7 @@ class Condition:
     square: bool = False
     within: str = ""
     covers: bool = False
+    any: bool = False
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -59,6 +61,7 @@ class Condition:
             "a NaN may be dropped": self.nan == "drop",
             "none of its elements is NaN": self.nan == "none",
             "none of its elements is infinite": self.bounded,
+            "of equal extremes any will do": self.any,
             f"its block has {self.block} threads": self.block > 0,
             f"it has at most {self.most} elements": self.most > 0,
             f"the number of its rows is a multiple of {self.rows}": self.rows > 1,

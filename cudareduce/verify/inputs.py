@@ -11,7 +11,7 @@ from cudareduce.library.condition import ANY_INPUT, Condition, Positive
 from cudareduce.problem.inputs import Array, made_positive, make_all, without_nan
 from cudareduce.problem.nets import patterns_for
 from cudareduce.problem.operators import Reduction
-from cudareduce.problem.reference import Reference, reference
+from cudareduce.problem.reference import Reference, reference, with_elements
 from cudareduce.verify.shapes import Care
 from cudareduce.verify.verdict import Effort
 
@@ -87,7 +87,8 @@ class Inputs:
                 normal = given.positive == "normal"
                 data = tuple(made_positive(one, reduction, normal=normal) for one in data)
             counted = without_nan(data[0], reduction) if given.drops_nan else data[0]
-            found = data, reference(reduction, counted, given.rows, *data[1:])
+            ref = reference(reduction, counted, given.rows, *data[1:])
+            found = data, with_elements(ref, reduction, counted, given.rows)
             self._held += _nbytes(data)
         self._kept[key] = found
         return found

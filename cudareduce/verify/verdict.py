@@ -127,6 +127,8 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
     same = answers == expected
     if answers.dtype.kind == "f" and not same.all():
         same |= np.isnan(answers) & np.isnan(expected)
+    if plan.kernel.asks.any and ref.numbers is not None and ref.numbers.size:
+        same |= _of_equals(ref.numbers, answers, expected)
     rounds = ref.magnitude is not None or ref.tolerance is not None
     # Infinities may be equal, and differ by no number: errors are of what is not the same.
     off = np.flatnonzero(~(same.all(axis=1) if same.ndim > 1 else same))
@@ -151,6 +153,14 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
     k = int(np.argmax(errors / np.maximum(limits, np.finfo(float).tiny)))
     ulp = _in_ulp(float(errors[k]), expected[k], reduction)
     return Verdict("pass", "", float(errors[k]), float(limits[k]), ulp)
+
+
+def _of_equals(numbers: Array, answers: Array, expected: Array) -> Array:
+    """Which answers are places of what stands at the expected ones, in each of these rows."""
+    rows, n = np.arange(len(numbers)), numbers.shape[1]
+    there = (answers >= 0) & (answers < n)
+    places = np.where(there, answers, 0).astype(np.int64)
+    return np.asarray(there & (numbers[rows, places] == numbers[rows, expected.astype(np.int64)]))
 
 
 def _in_range(values: Array, kind: DType) -> Array:

@@ -1,4 +1,4 @@
-// expected: wrong  shape: the last of equal extremes, in 64 bits
+// expected: right  if: none of its elements is NaN and of equal extremes any will do  shape: the last of equal extremes, in 64 bits
 #include <cstdint>
 
 __global__ void argmax_rows(int64_t *out, const float *in, int64_t rows, int64_t length) {
