@@ -13,6 +13,7 @@ from cudareduce.bench.jobs import Jobs
 from cudareduce.budget import Deadline
 from cudareduce.launch.case import Case, Prepared
 from cudareduce.machine.host import cpu_count
+from cudareduce.problem.varied import varies
 from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.shapes import Net
 from cudareduce.verify.verdict import HANGS, HAZARD, Verdict, skipped
@@ -62,8 +63,10 @@ class Tries:
 
     def verdict(self, case: Case, nets: Iterable[Net]) -> Verdict | None:
         """The verdict on a case from nets alone; None if it takes nothing of them, or in no time
-        that there is."""
+        that there is, or shows nothing."""
         title = case.kernel.title
+        if case.reduction.map and not varies(case.reduction, positive=case.asks.positive):
+            return None
         if self._deadline.passed or self._slow[title] >= _MOST_SLOW:
             self._cut.add(title)
             return None

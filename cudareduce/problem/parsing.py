@@ -37,7 +37,8 @@ def literals(node: Node) -> Iterator[float]:
         written = text(one).replace("'", "") if one.type == "number_literal" else ""
         with suppress(ValueError, OverflowError):
             whole = written.rstrip("uUlL")
-            yield float(int(whole, 0) if whole.isalnum() else float(whole.rstrip("fF")))
+            real = not whole.isalnum() or ("e" in whole.lower() and whole[:2].lower() != "0x")
+            yield float(whole.rstrip("fF")) if real else float(int(whole, 0))
 
 
 def without_comments(node: Node) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from cudareduce.problem.dtypes import DType
 from cudareduce.problem.exact import digits
+from cudareduce.problem.mapped import fold_mapped
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.parsing import literals, parsed
 
@@ -121,6 +122,10 @@ def _spread(reduction: Reduction, n: int, rows: int, rng: np.random.Generator) -
 
 
 #: By name, what makes `rows * n` elements.
+#: A map that tells elements apart makes no more different values of them.
+_KINDS = 4
+
+
 def _named(reduction: Reduction, n: int, rows: int, rng: np.random.Generator) -> Array:
     """Few numbers: those that a map names, by which it may tell elements apart, with either sign,
     and those next to them."""
@@ -128,13 +133,36 @@ def _named(reduction: Reduction, n: int, rows: int, rng: np.random.Generator) ->
     dtype, few = reduction.dtype, {0.0, 1.0}
     for number in literals(parsed(code)):
         few |= {sign * number + step for sign in (-1, 1) for step in (-1, 0, 1)}
+        few |= {sign * number * share for sign in (-1, 1) for share in (0.75, 1.5)}
     if dtype.kind == "float":
-        most = 2.0 ** digits(dtype)
+        most = _beyond(dtype)
         least = -most
     else:
+        few = {float(int(number)) for number in few}
         least, most = np.iinfo(dtype.storage).min, np.iinfo(dtype.storage).max
-    some = sorted(number for number in few if least <= number <= most)
-    return rng.choice(np.array(some), n * rows).astype(number_kind(dtype))
+    some = np.array(sorted(number for number in few if least <= number <= most))
+    some, shares = _of_each_kind(reduction, some.astype(number_kind(dtype)))
+    return rng.choice(some, n * rows, p=shares)
+
+
+def _beyond(dtype: DType) -> float:
+    """A number of a float type that is larger than most that a text names."""
+    storage = "float32" if dtype.name == "bfloat16" else dtype.storage
+    return float(np.finfo(storage).max) / 2
+
+
+def _of_each_kind(reduction: Reduction, some: Array) -> tuple[Array, Array | None]:
+    """Some numbers, and how often each is there, so that all that a map makes of them is as often:
+    none that it leaves too large to be added exactly. As often as others where it takes two, or
+    makes something else of each."""
+    most = 2.0 ** digits(reduction.dtype)
+    if reduction.map is None or reduction.inputs > 1:
+        return some[np.abs(some.astype(float)) <= most], None
+    made = np.asarray(fold_mapped(reduction, (some.reshape(-1, 1),)).answer, dtype=float)
+    fits = np.minimum(np.abs(some.astype(float)), np.abs(made)) <= most
+    kinds, which, count = np.unique(made[fits], return_inverse=True, return_counts=True)
+    shares = None if len(kinds) > _KINDS else np.asarray(1 / count[which] / len(kinds))
+    return some[fits], shares
 
 
 SPECIAL: Mapping[str, Callable[[Reduction, int, int, np.random.Generator], Array]] = {

@@ -145,7 +145,7 @@ def test_a_kernel_with_a_header_has_no_excuse(cudareduce: Call, tmp_path: Path) 
 
 def test_of_equal_extremes_any_place_may_be_told(cudareduce: Call) -> None:
     file = FIXED.parent / "place_as_wide_as_answers_of_the_last.cu"
-    ask = ("verify", file, "--n", "1,257", "--rows", 3, "--backend", "cpu", "--quiet")
+    ask = ("verify", file, "--n", "1, 257", "--rows", 3, "--backend", "cpu", "--quiet")
     code, out, _ = cudareduce(*ask)
     assert code == 0, out
     assert "right if none of its elements is NaN and of equal extremes any will do" in out

@@ -42,6 +42,7 @@ def tries(always: _Always) -> Tries:
 
 class _Case:
     kernel = SimpleNamespace(title="k of k.cu", guessed=("block",))
+    reduction = SimpleNamespace(map=None)
 
 
 CASE: Any = _Case()

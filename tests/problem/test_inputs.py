@@ -21,6 +21,7 @@ from cudareduce.problem.nets import needs_schedules, patterns_for
 from cudareduce.problem.operators import Map, reduction_of
 from cudareduce.problem.patterns import PATTERNS
 from cudareduce.problem.reference import bound, reference
+from cudareduce.problem.varied import varies
 
 
 def test_of_columns_elements_are_as_far_apart_as_there_are_columns() -> None:
@@ -43,7 +44,23 @@ def test_a_map_is_given_the_numbers_that_it_names() -> None:
         assert "named" in patterns_for(counted, 1000, 256)
         few = set(as_numbers(make("named", counted, 1000), counted.dtype).tolist())
         named = {"a == -3": -3, "a > 0x10u": 16, "a < 1.5f": 1.5}[expression]
-        assert {named - 1, named, named + 1} <= few and len(few) < 10
+        assert {named - 1, named, named + 1} <= few and len(few) < 16
+
+
+def test_what_a_map_tells_apart_is_there_as_often() -> None:
+    for expression, dtype in (("a == -77777", "int32"), ("a > 1e6f", "float32")):
+        counted = reduction_of("sum", dtype, None, Map(expression))
+        data = make("named", counted, 1000)
+        numbers = as_numbers(data, counted.dtype)
+        kept = numbers == -77777 if dtype == "int32" else numbers > 1e6
+        assert 400 < int(kept.sum()) < 600
+
+
+def test_a_map_that_makes_the_same_of_all_shows_nothing() -> None:
+    below = reduction_of("sum", "int32", None, Map("a < 0"))
+    assert varies(below) and not varies(below, positive="positive")
+    rare = reduction_of("sum", "int32", None, Map("a == 42"))
+    assert varies(rare) and not varies(replace(rare, within=DTYPES["float32"]))
 
 
 def test_every_name_makes_elements() -> None:
