@@ -142,7 +142,7 @@ def _of_pointers(left: list[Parameter], taken: set[str], body: Body) -> dict[str
     """What is const, or never written to, is read. Beside an output there may be counters, locks,
     partials and, where nothing is read again, other answers. Where the text does not tell, names
     do, and else the order. What the text does not have leads nowhere."""
-    used = [p for p in left if p.name in body.words]
+    used = [p for p in left if body.has(p.name)]
     found = {p.name: "nullptr" for p in left if p.points and p not in used and len(used) > 1}
     left = [p for p in left if p.name not in found]
     changed = [p for p in left if p.writes and (p.refers or body.changes(p.name))]

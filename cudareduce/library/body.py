@@ -40,15 +40,22 @@ _SETS = {
 
 
 class Body:
-    """The body of a kernel, parsed; the file's own `atomic` functions count as such."""
+    """The body of a kernel, parsed; the file's own `atomic` functions count as such, and it may
+    have the words of its `macros`."""
 
-    def __init__(self, code: str, atomic: frozenset[str] = frozenset()) -> None:
-        self._nodes, self._atomic = list(every(parsed(code))), atomic
+    def __init__(
+        self, code: str, atomic: frozenset[str] = frozenset(), macros: frozenset[str] = frozenset()
+    ) -> None:
+        self._nodes, self._atomic, self._macros = list(every(parsed(code))), atomic, macros
 
     @cached_property
     def words(self) -> frozenset[str]:
         """Names, numbers and signs that stand in it."""
         return frozenset(word for node in self._nodes[:1] for word in leaves(node))
+
+    def has(self, name: str) -> bool:
+        """Whether a name stands in it, or may be in what a macro stands for."""
+        return name in self.words or name in self._macros
 
     @cached_property
     def called(self) -> frozenset[str]:

@@ -124,7 +124,7 @@ def called(
     helpers = helpers or Helpers()
     texts = (*function.parameters, function.outside)
     parameters = [read_parameter(text) for text in texts if text]
-    body = Body(function.body, helpers.atomic)
+    body = Body(function.body, helpers.atomic, helpers.macros)
     acts = acting(function, parameters, body, helpers.functor)
     known = {**helpers.enums, **{name: "{}" for pair in acts.items() if all(pair) for name in pair}}
     matrix = _of_matrix(body, parameters, says)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap, Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -82,12 +82,15 @@ def rows(
             yield from ([(function, arguments)] for arguments in own)
 
 
-def set_aside(unit: Unit, host: HostCode) -> list[str]:
-    """The kernels that could be called as reductions are, and are left out for their names."""
-    return [
+def set_aside(unit: Unit, host: HostCode, taken: Collection[str]) -> list[str]:
+    """What is said of kernels that could be called as reductions are, and are not among the entry
+    points that are taken, for their names."""
+    names = (
         function.label for function in _kernels(unit, host.constants)
         if _PREPARES.search(function.label) and _is_called(unit.path, function, "", {})
-    ]  # fmt: skip
+    )  # fmt: skip
+    said = "left out by its name, and --entry"
+    return [f"{unit.path}: {n}: {said} {n} takes it" for n in names if f"run_{n}" not in taken]
 
 
 def _instances(path: Path, host: HostCode, function: Function) -> list[str]:

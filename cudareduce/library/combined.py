@@ -43,7 +43,7 @@ def ops_named(function: Function, call: Call) -> tuple[str, ...]:
     both extremes, or what has been chosen for it to combine with, or else what people write
     most."""
     named = [op for op, name in _EXTREMES.items() if name.search(function.name)]
-    if len(named) > 1:
+    if len(named) > 1 or all(name.search(function.name) for name in _CALLED.values()):
         named = [op for op, name in _CALLED.items() if name.search(call.write.name)]
     if not named:
         named = [op for op, name in _CALLED.items() if any(map(name.search, call.chosen))]

@@ -118,10 +118,7 @@ def adopt(path: Path, text: str, says: Guesses) -> Adopted:
         others = [words.removeprefix(f"{path}: ") for words in refused[1:]]
         raise UsageError("; ".join([refused[0], *others, *nowhere(unit.missing)]))
     said += [f"{words}: left out" for words in refused[:_MOST_REFUSED]]
-    taken = {*_taken(kernels)}
-    for name in () if named else set_aside(unit, host):
-        if f"run_{name}" not in taken:
-            said.append(f"{path}: {name}: left out by its name, and --entry {name} takes it")
+    said += [] if named else set_aside(unit, host, {*_taken(kernels)})
     if len(refused) > _MOST_REFUSED:
         rest = len(refused) - _MOST_REFUSED
         said.append(f"{path}: {rest} more kernels are left out: --entry NAME tells why of one")
@@ -231,7 +228,7 @@ def _adopted(
     )
     # Else it could not read what it has written, or would map it once more.
     again = call.counted and not call.rows and partials in (None, *dtypes) and mapped is None
-    finish = _finish(path, function, call, says, launch, again=again)
+    finish = _finish(path, function, call, says, launch, again=again, last=not later)
     entry = f"run_{name.rpartition('::')[2]}"
     widens = bool(finds) and call.write.type in PLACES_32
     text = with_entry_point(path, device, entry, call, unit.names, launch.width, finds=widens)
@@ -270,15 +267,18 @@ def _device(unit: Unit, name: str, call: Call) -> str:
 
 
 def _finish(
-    path: Path, function: Function, call: Call, says: Guesses, launch: Launch, *, again: bool
-) -> Finish:
+    path: Path, function: Function, call: Call, says: Guesses, launch: Launch, *, again: bool,
+    last: bool,
+) -> Finish:  # fmt: skip
     """What becomes of the partials of a kernel that could be launched `again` on them, or not; a
-    UsageError where the user says that it is, and it cannot be."""
+    UsageError where the user says that it is, and it cannot be, or, of the `last` of a chain, each
+    launch leaves as many as it takes."""
     again = again and not launch.whole_tiles
     finish = says.finish or call.finish or ("relaunch" if again else "host")
     if finish.startswith(("relaunch", "reshape")) and not again:
         raise UsageError(f"{path}: {function.name} cannot read what it writes: say --finish host")
-    check_ends(path, function.name, finish, launch.block * launch.items)
+    if last:
+        check_ends(path, function.name, finish, launch.block * launch.items)
     return finish
 
 

@@ -1,5 +1,5 @@
 """What a file's own short functions and macros make of what they are given, where that is one
-expression: `square(x)` is `x * x`."""
+expression: `square(x)` is `x * x`; and the numbers that it has names for."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from cudareduce.library.parameters import read_parameter
 from cudareduce.library.syntax import Piece
 from cudareduce.problem.parsing import text, without_comments
 
+#: A number that is there for all of a file, as a macro or a constant.
+_NUMBER = re.compile(
+    r"(?:#\s*define\s+|(?:(?:static|inline|__device__|__constant__)\s+)*const(?:expr)?\s+[\w ]*?\b)"
+    r"(?P<name>[A-Za-z_]\w*)(?:\s+|\s*=\s*)(?P<value>-?(?:\d[\w.]*|\.\d\w*))\s*;?$"
+)
 #: Nobody's formula is longer.
 _LONGEST = 200
 
@@ -22,8 +27,11 @@ def formulas_in(pieces: Iterable[Piece]) -> Mapping[str, Macro]:
     of overloads the last one."""
     found: dict[str, Macro] = {}
     for piece in pieces:
+        number = _NUMBER.match(text(piece.node).strip())
         macro = _of_macro(piece) if piece.kind == "preproc_function_def" else _of_function(piece)
-        if macro is not None:
+        if number is not None:
+            found[number["name"]] = Macro(None, f"({number['value']})")
+        elif macro is not None:
             found |= dict.fromkeys(piece.defines, macro)
     return found
 

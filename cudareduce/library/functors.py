@@ -15,24 +15,35 @@ from cudareduce.problem.parsing import every, text
 _CLASSES = frozenset(["struct_specifier", "class_specifier"])
 _SUMS = re.compile(r"sum|add|plus", re.IGNORECASE)
 
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
 
 @dataclass(frozen=True, slots=True)
 class Helpers:
     """What of a file a kernel combines with: the type of its `functor`, all of those that it has by
-    their names, the values of its enumerations that stand for them (`enums`), and its functions
-    that are `atomic`, by name."""
+    their names, the values of its enumerations that stand for them (`enums`), its functions that
+    are `atomic`, by name, and the words that stand in its `macros`."""
 
     functor: str = ""
     functors: Mapping[str, str] = field(default_factory=dict)
     enums: Mapping[str, str] = field(default_factory=dict)
     atomic: frozenset[str] = frozenset()
+    macros: frozenset[str] = frozenset()
 
 
 def helpers_in(pieces: Iterable[Piece]) -> Helpers:
     """What a file has of these."""
     found = list(pieces)
     functors = functors_in(found)
-    return Helpers(functor_of(functors), functors, enumerators_in(found), _atomic_in(found))
+    return Helpers(
+        functor_of(functors), functors, enumerators_in(found), _atomic_in(found), _macros_in(found)
+    )
+
+
+def _macros_in(pieces: Iterable[Piece]) -> frozenset[str]:
+    """The words that macros with parameters stand for: a kernel may have them without a trace."""
+    macros = (piece for piece in pieces if piece.kind == "preproc_function_def")
+    return frozenset(word for piece in macros for word in _WORD.findall(text(piece.node)))
 
 
 def _atomic_in(pieces: Iterable[Piece]) -> frozenset[str]:

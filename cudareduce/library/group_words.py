@@ -16,6 +16,10 @@ _WORDS = tuple(
         ("dim_blocks", "gridDim"), ("num_blocks", "gridDim.x"),
     )
 )  # fmt: skip
+#: What only says that a name is meant not to be used.
+_UNUSED = re.compile(
+    r"(?<![\w)])(?:\(\s*void\s*\)\s*\w+|(?:static|reinterpret)_cast<\s*void\s*>\s*\(\s*\w+\s*\))\s*;"
+)
 _GRID = re.compile(r"\b(\w+)\s*(?:=\s*|\{\s*|\(\s*)(?:\w+::)*this_grid\s*\(")
 #: What is said of the group that is the grid.
 _OF_GRID = (
@@ -34,6 +38,7 @@ def in_old_words(code: str) -> str:
             for name, words in _OF_GRID:
                 code = re.sub(rf"(?:\w+::)*{grid}\s*\.\s*{name}{_CALL}", words, code)
         code = code.replace("this_grid", "grid_of_its_own")
+    code = _UNUSED.sub(";", code)
     for pattern, word in _WORDS:
         code = pattern.sub(word, code)
     return code

@@ -66,14 +66,16 @@ def of_launch(parameter: Parameter) -> str:
 
 def _counts_in_reals(parameter: Parameter, body: Body) -> bool:
     """Whether a count of elements has the type of a real number."""
-    real = REALS.match(parameter.type) is not None and not parameter.stars
+    real = parameter.type in ("float", "double") and not parameter.stars
     return real and COUNT.search(parameter.name) is not None and body.bounds(parameter.name)
 
 
 def of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> dict[str, str]:
     """What names say; of the integers that are left one counts elements and another rows."""
     found: dict[str, str] = {}
-    integers = [p for p in left if INTEGERS.match(p.type) or _counts_in_reals(p, body)]
+    integers = [p for p in left if INTEGERS.match(p.type)]
+    if not any(body.bounds(p.name) for p in integers):
+        integers += [p for p in left if _counts_in_reals(p, body)]
     counted = {p.name for p in integers if p.name in body.words and not of_launch(p)}
     for p in left:
         partials = not counted and body.bounds(p.name)  # of others' blocks, which are elements here
