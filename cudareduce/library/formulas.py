@@ -30,7 +30,8 @@ def formulas_in(pieces: Iterable[Piece]) -> Mapping[str, Macro]:
         number = _NUMBER.match(text(piece.node).strip())
         macro = _of_macro(piece) if piece.kind == "preproc_function_def" else _of_function(piece)
         if number is not None:
-            found[number["name"]] = Macro(None, f"({number['value']})")
+            value = number["value"]  # brackets behind a > might end a template's
+            found[number["name"]] = Macro(None, f"({value})" if value.startswith("-") else value)
         elif macro is not None:
             found |= dict.fromkeys(piece.defines, macro)
     return found
