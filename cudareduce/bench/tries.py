@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from os import getloadavg
 
 from cudareduce.bench.jobs import Jobs
 from cudareduce.budget import Deadline
+from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case, Prepared
 from cudareduce.machine.host import cpu_count
 from cudareduce.problem.varied import varies
@@ -33,6 +34,13 @@ def budget(seconds: float) -> Deadline:
     use the processors."""
     crowded = getloadavg()[0] / cpu_count()
     return Deadline(seconds * min(max(1.0, crowded), _MOST_CROWDED))
+
+
+def _shows(case: Case) -> bool:
+    """Whether what its map makes tells elements apart; of one that does not compile others say."""
+    with suppress(UsageError):
+        return not case.reduction.map or varies(case.reduction, positive=case.asks.positive)
+    return True
 
 
 def may_be_mended(case: Case, verdict: Verdict) -> bool:
@@ -65,7 +73,7 @@ class Tries:
         """The verdict on a case from nets alone; None if it takes nothing of them, or in no time
         that there is, or shows nothing."""
         title = case.kernel.title
-        if case.reduction.map and not varies(case.reduction, positive=case.asks.positive):
+        if not _shows(case):
             return None
         if self._deadline.passed or self._slow[title] >= _MOST_SLOW:
             self._cut.add(title)

@@ -159,7 +159,7 @@ def _of_each_kind(reduction: Reduction, some: Array) -> tuple[Array, Array | Non
     if reduction.map is None or reduction.inputs > 1:
         return some[np.abs(some.astype(float)) <= most], None
     made = np.asarray(fold_mapped(reduction, (some.reshape(-1, 1),)).answer, dtype=float)
-    fits = np.minimum(np.abs(some.astype(float)), np.abs(made)) <= most
+    fits = np.fmin(np.abs(some.astype(float)), np.abs(made)) <= most
     kinds, which, count = np.unique(made[fits], return_inverse=True, return_counts=True)
     shares = None if len(kinds) > _KINDS else np.asarray(1 / count[which] / len(kinds))
     return some[fits], shares

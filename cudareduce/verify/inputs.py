@@ -42,7 +42,8 @@ def repeats(cost_us: float) -> int:
 @dataclass(frozen=True, slots=True)
 class Input:
     """One input to verify with; it starts `offset` elements off its natural alignment, its elements
-    are moved to above 0 if it is `positive`, and its answer `drops_nan` or not."""
+    are moved to above 0 if it is `positive`, its answer `drops_nan` or not, and may be the place of
+    `any` of equal extremes."""
 
     pattern: str
     n: int
@@ -51,6 +52,7 @@ class Input:
     offset: int = 0
     positive: Positive = ""
     drops_nan: bool = False
+    any: bool = False
 
     @property
     def elements(self) -> int:
@@ -88,7 +90,9 @@ class Inputs:
                 data = tuple(made_positive(one, reduction, normal=normal) for one in data)
             counted = without_nan(data[0], reduction) if given.drops_nan else data[0]
             ref = reference(reduction, counted, given.rows, *data[1:])
-            found = data, with_elements(ref, reduction, counted, given.rows)
+            if given.any:
+                ref = with_elements(ref, reduction, counted, given.rows)
+            found = data, ref
             self._held += _nbytes(data)
         self._kept[key] = found
         return found

@@ -111,7 +111,9 @@ class TimedData:
             shape = plan.problem.n, plan.problem.rows
             ref = self.reference(shape, number)
             self.place(number)
-            ref = with_elements(ref, self.reduction, self.elements[: shape[0] * shape[1]], shape[1])
+            if plan.kernel.asks.any:
+                used = self.elements[: shape[0] * shape[1]]
+                ref = with_elements(ref, self.reduction, used, shape[1])
             self._found[key] = judge(plan, answers, ref, self.pattern)
             self.place(0)
         return self._found[key]

@@ -236,7 +236,7 @@ def _chosen(
     return [
         Input(
             name, *shape, seed + further * (off > 0), off, positive=asks.positive,
-            drops_nan=asks.nan == "drop",
+            drops_nan=asks.nan == "drop", any=asks.any,
         ) for name, off in chosen
     ]  # fmt: skip
 
