@@ -42,6 +42,8 @@ _COUNTER = re.compile(
 _LOCK = re.compile(r"(?<!b)lock|mutex|sem", re.IGNORECASE)
 #: What the places of extremes are called, which are written beside these.
 _PLACE = re.compile(r"idx|ind(?:ex|ices)|arg|pos|loc|place|where", re.IGNORECASE)
+#: The same where they are written as real numbers, as values are.
+_PLACE_IN_REALS = re.compile(r"(?:[dg]_?)?(?:arg|idx|index|pos|loc)(?![a-z])", re.IGNORECASE)
 #: What counters and locks are changed with, and no sum.
 _EXCHANGES = frozenset(["atomicInc", "atomicDec", "atomicCAS", "atomicExch"])
 
@@ -171,6 +173,7 @@ def _of_pointers(left: list[Parameter], taken: set[str], body: Body) -> dict[str
         writers.remove(out)
     real = any(REALS.match(p.type) for p in left if found.get(p.name) == "out")
     places = [p for p in writers if INTEGERS.match(p.type) and (real or _PLACE.search(p.name))]
+    places += [p for p in writers if real and p not in places and _PLACE_IN_REALS.match(p.name)]
     found |= {p.name: "out2" for p in places if "out" in (*found.values(), *taken)}
     partials = [p for p in writers if _SCRATCH.search(p.name) and p not in places]
     found |= {p.name: f"scratch:{body.each(p.name) or 'grid'}" for p in partials}

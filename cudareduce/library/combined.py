@@ -40,11 +40,13 @@ _COMPARES = frozenset(["<", "<=", ">", ">="])
 
 def ops_named(function: Function, call: Call) -> tuple[str, ...]:
     """What a kernel may reduce by: what its name says, or that of what it writes where it names
-    both extremes, or what has been chosen for it to combine with, or else what people write
-    most."""
+    both extremes, or whose place its name says that it writes besides, or what has been chosen for
+    it to combine with, or else what people write most."""
     named = [op for op, name in _EXTREMES.items() if name.search(function.name)]
     if len(named) > 1 or all(name.search(function.name) for name in _CALLED.values()):
         named = [op for op, name in _CALLED.items() if name.search(call.write.name)]
+    elif not named and any(words.endswith("=out2") for words in call.said):  # beside its place
+        named = [op for op, name in _CALLED.items() if name.search(function.name)]
     if not named:
         named = [op for op, name in _CALLED.items() if any(map(name.search, call.chosen))]
     plain = len(named) != 1 or re.search("sum|add|mean|average|avg", function.name, re.IGNORECASE)
