@@ -1,4 +1,4 @@
-// expected: wrong  shape: the place of an extreme, which of equal ones is the last and not the first
+// expected: right  if: one of its elements is finite and none of its elements is NaN and of equal extremes any will do  shape: the place of an extreme, which of equal ones is the last and not the first
 __global__ void argminKernel(const float *x, int *result, int n)
 {
     __shared__ float value[128];
