@@ -36,7 +36,7 @@ def made(folder: Path, *results: Path) -> Path:
 @pytest.fixture(scope="module")
 def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Several runs of two GPUs."""
-    return made(tmp_path_factory.mktemp("page"), BENCH, PEERS, TYPES, H100 / PEERS.name,
+    return made(tmp_path_factory.mktemp("page"), BENCH, PEERS, TYPES, H100 / "libraries-float32.json",
                 H200 / "reproduce-bbuf.json")  # fmt: skip
 
 
