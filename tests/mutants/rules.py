@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import unified_diff
 
+#: Comments, directives, strings, and what only tells the compiler how many registers there are.
 _LEFT_ALONE = re.compile(
-    r"/\*.*?\*/|//[^\n]*|^[ \t]*#[^\n]*|\"[^\"\n]*\"", re.DOTALL | re.MULTILINE
+    r"/\*.*?\*/|//[^\n]*|^[ \t]*#[^\n]*|\"[^\"\n]*\"|constexpr unsigned HELD =[^\n]*",
+    re.DOTALL | re.MULTILINE,
 )
 _ARGUMENT = r"((?:[^(),]|\((?:[^()]|\([^()]*\))*\))+)"
 #: Neither declared nor assigned to there.
