@@ -36,8 +36,8 @@ def made(folder: Path, *results: Path) -> Path:
 @pytest.fixture(scope="module")
 def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Several runs of two GPUs."""
-    return made(tmp_path_factory.mktemp("page"), BENCH, PEERS, TYPES, H100 / "libraries-float32.json",
-                H200 / "reproduce-bbuf.json")  # fmt: skip
+    others = H100 / "libraries-float32.json", H200 / "reproduce-bbuf.json"
+    return made(tmp_path_factory.mktemp("page"), BENCH, PEERS, TYPES, *others)
 
 
 @pytest.fixture(scope="module")
