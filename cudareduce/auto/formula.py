@@ -108,12 +108,12 @@ def _of_many(reduction: Reduction, nbytes: int, facts: Facts) -> Iterator[Pick]:
     if nbytes >= facts.large and _by_rings(reduction, facts):
         yield Pick("reduce_tiles_ring")
     yield Pick("reduce_tiles_one_word")
-    if reduction.op.name in ("sum", "mean") and 1 < size < WORD and nbytes < facts.l2:
-        if nbytes <= _TURNS_OF_HALVES * facts.limits.sm_count * 512 * LOADS:
-            yield Pick("reduce_tiles_mailbox", 512, LOADS // size)
-        yield Pick("reduce_tiles_self_reset")
-        yield Pick("reduce_tiles_mailbox", 512, LOADS // 2 // size)
+    halves = reduction.op.name in ("sum", "mean") and 1 < size < WORD and nbytes < facts.l2
+    if halves and nbytes <= _TURNS_OF_HALVES * facts.limits.sm_count * 512 * LOADS:
+        yield Pick("reduce_tiles_mailbox", 512, LOADS // size)
     yield Pick("reduce_tiles_self_reset")
+    if halves:
+        yield Pick("reduce_tiles_mailbox", 512, LOADS // 2 // size)
     whole = size == TWO_WORDS and reduction.dtype.kind != "float"
     if whole and facts.deals and nbytes <= _CHUNKS_EACH * prod(CHUNK) * facts.limits.sm_count:
         yield Pick("reduce_chunks")

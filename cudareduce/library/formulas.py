@@ -27,7 +27,8 @@ def formulas_in(pieces: Iterable[Piece]) -> Mapping[str, Macro]:
     of overloads the last one."""
     found: dict[str, Macro] = {}
     for piece in pieces:
-        number = _NUMBER.match(text(piece.node).strip())
+        source = text(piece.node).strip()
+        number = _NUMBER.match(source) if len(source) <= _LONGEST else None
         macro = _of_macro(piece) if piece.kind == "preproc_function_def" else _of_function(piece)
         if number is not None:
             value = number["value"]  # brackets behind a > might end a template's

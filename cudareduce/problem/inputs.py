@@ -31,12 +31,16 @@ _ROUNDED_PRODUCTS = ("spread", "rising", "falling", "cancel")
 
 
 def make_all(
-    pattern: str, reduction: Reduction, n: int, rows: int = 1, seed: int = 0
+    pattern: str, reduction: Reduction, n: int, rows: int = 1, seed: int = 0, positive: str = ""
 ) -> tuple[Array, ...]:
     """The elements of each input of a reduction, as `make` makes them, and as they lie in memory;
-    values are planted in the first."""
+    values are planted in the first. They are moved to above 0 if they are to be `positive`, or
+    above what is subnormal (`normal`)."""
     made = (make(pattern, reduction, n, rows, seed, second=k > 0) for k in range(reduction.inputs))
-    return tuple(x.reshape(rows, n).T.ravel() if reduction.columns else x for x in made)
+    lying = tuple(x.reshape(rows, n).T.ravel() if reduction.columns else x for x in made)
+    if not positive:
+        return lying
+    return tuple(made_positive(x, reduction, normal=positive == "normal") for x in lying)
 
 
 def make(

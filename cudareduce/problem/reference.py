@@ -29,7 +29,7 @@ class Reference:
     that a rounding error is relative to, of a product its own; or, where no bound is known, how far
     the answer of each row may be off by the tolerance the user gave. Of a map's values `slack` is
     how far the map's own roundings may move the answer, and `exact` whether no sum is rounded. Of
-    answers that are places `numbers` are the elements, row by row, where they are known."""
+    answers that may be the place of any of equals `numbers` are the elements, row by row."""
 
     expected: Array
     magnitude: Array | None = None
@@ -40,8 +40,8 @@ class Reference:
 
 
 def with_elements(ref: Reference, reduction: Reduction, data: Array, rows: int) -> Reference:
-    """A reference that knows the elements, where answers are places."""
-    return replace(ref, numbers=in_rows(reduction, data, rows)) if reduction.op.indexed else ref
+    """A reference of places that knows the elements."""
+    return replace(ref, numbers=_in_rows(reduction, data, rows))
 
 
 def reference(
@@ -50,9 +50,9 @@ def reference(
     """What a reduction of `data` must give: stored elements as they lie in memory, `rows` rows of
     equal length, and as many of the `other` input where there are two. A user's own operator or map
     raises what `program_of` and `Program.run` raise."""
-    numbers = in_rows(reduction, data, rows)
+    numbers = _in_rows(reduction, data, rows)
     if reduction.map and numbers.size:
-        second = () if other is None else (in_rows(reduction, other, rows),)
+        second = () if other is None else (_in_rows(reduction, other, rows),)
         return _mapped(reduction, (numbers, *second))
     if reduction.op.expression:
         folded = compiled(reduction.op, reduction.dtype, reduction.acc).fold(
@@ -67,7 +67,7 @@ def reference(
         return _folded(reduction, numbers)
 
 
-def in_rows(reduction: Reduction, data: Array, rows: int) -> Array:
+def _in_rows(reduction: Reduction, data: Array, rows: int) -> Array:
     """Elements as numbers, row by row."""
     n, numbers = len(data) // rows if rows else 0, as_numbers(data, reduction.dtype)
     if reduction.columns:

@@ -4,6 +4,7 @@ that only the accumulator's own type tells apart."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -121,34 +122,33 @@ def _spread(reduction: Reduction, n: int, rows: int, rng: np.random.Generator) -
     return np.asarray(np.exp2(exponents) * signs, number_kind(reduction.dtype))
 
 
-#: By name, what makes `rows * n` elements.
 #: A map that tells elements apart makes no more different values of them.
 _KINDS = 4
 
 
 def _named(reduction: Reduction, n: int, rows: int, rng: np.random.Generator) -> Array:
-    """Few numbers: those that a map names, by which it may tell elements apart, with either sign,
-    and those next to them."""
-    code = f"auto x = {reduction.map.expression};" if reduction.map else ""
-    dtype, few = reduction.dtype, {0.0, 1.0}
-    for number in literals(parsed(code)):
-        few |= {sign * number + step for sign in (-1, 1) for step in (-1, 0, 1)}
-        few |= {sign * number * share for sign in (-1, 1) for share in (0.75, 1.5)}
-    if dtype.kind == "float":
-        most = _beyond(dtype)
-        least = -most
-    else:
-        few = {float(int(number)) for number in few}
-        least, most = np.iinfo(dtype.storage).min, np.iinfo(dtype.storage).max
-    some = np.array(sorted(number for number in few if least <= number <= most))
-    some, shares = _of_each_kind(reduction, some.astype(number_kind(dtype)))
+    some, shares = _numbers_named(reduction)
     return rng.choice(some, n * rows, p=shares)
 
 
-def _beyond(dtype: DType) -> float:
-    """A number of a float type that is larger than most that a text names."""
-    storage = "float32" if dtype.name == "bfloat16" else dtype.storage
-    return float(np.finfo(storage).max) / 2
+@cache
+def _numbers_named(reduction: Reduction) -> tuple[Array, Array | None]:
+    """Few numbers: those that a map names, by which it may tell elements apart, with either sign,
+    and those next to them; and how often each is there, as `_of_each_kind` says."""
+    code = f"auto x = {reduction.map.expression};" if reduction.map else ""
+    kind, few = number_kind(reduction.dtype), {0.0, 1.0}
+    for number in literals(parsed(code)):
+        few |= {sign * number + step for sign in (-1, 1) for step in (-1, 0, 1)}
+        few |= {sign * number * share for sign in (-1, 1) for share in (0.75, 1.5)}
+    if reduction.dtype.kind == "float":
+        largest = np.finfo("float16" if reduction.dtype.name == "float16" else kind).max
+        most = float(largest) / 2
+        least = -most
+    else:
+        few = {float(int(number)) for number in few}
+        least, most = np.iinfo(kind).min, np.iinfo(kind).max
+    some = np.array(sorted(number for number in few if least <= number <= most))
+    return _of_each_kind(reduction, some.astype(kind))
 
 
 def _of_each_kind(reduction: Reduction, some: Array) -> tuple[Array, Array | None]:
@@ -165,6 +165,7 @@ def _of_each_kind(reduction: Reduction, some: Array) -> tuple[Array, Array | Non
     return some[fits], shares
 
 
+#: By name, what makes `rows * n` elements.
 SPECIAL: Mapping[str, Callable[[Reduction, int, int, np.random.Generator], Array]] = {
     "neutral": _neutral, "finite": _finite, "one-sided": _one_sided, "close": _close,
     "close-below": _close_below,

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from cudareduce.problem.inputs import as_numbers, made_positive, make_all
+from cudareduce.problem.inputs import as_numbers, make_all
 from cudareduce.problem.mapped import fold_mapped
 from cudareduce.problem.operators import Reduction
 
@@ -24,9 +24,7 @@ def varies(reduction: Reduction, *, positive: str = "") -> bool:
 
 def _values(reduction: Reduction, pattern: str, positive: str) -> set[float]:
     """What a map makes of elements of a pattern, but for what is not finite."""
-    data = make_all(pattern, reduction, _LOOKED_AT)
-    if positive:
-        data = tuple(made_positive(one, reduction, normal=positive == "normal") for one in data)
+    data = make_all(pattern, reduction, _LOOKED_AT, positive=positive)
     each = tuple(as_numbers(one, reduction.dtype).reshape(-1, 1) for one in data)
     answers = np.asarray(fold_mapped(reduction, each).answer, dtype=float)
     return {float(value) for value in answers if np.isfinite(value)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.library.condition import ANY_INPUT, Condition, Positive
-from cudareduce.problem.inputs import Array, made_positive, make_all, without_nan
+from cudareduce.problem.inputs import Array, make_all, without_nan
 from cudareduce.problem.nets import patterns_for
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.reference import Reference, reference, with_elements
@@ -84,10 +84,8 @@ class Inputs:
         found = self._kept.pop(key, None)
         if found is None:
             self._make_room(given.elements * reduction.dtype.size * reduction.inputs)
-            data = make_all(given.pattern, reduction, given.n, given.rows, given.seed)
-            if given.positive:
-                normal = given.positive == "normal"
-                data = tuple(made_positive(one, reduction, normal=normal) for one in data)
+            shape = given.n, given.rows
+            data = make_all(given.pattern, reduction, *shape, given.seed, given.positive)
             counted = without_nan(data[0], reduction) if given.drops_nan else data[0]
             ref = reference(reduction, counted, given.rows, *data[1:])
             if given.any:

@@ -121,10 +121,6 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
     return replace(verdict, reason=verdict.reason or left_out or idle)
 
 
-#: What says that a kernel is meant for some sizes.
-_SIZES = "--multiple-of K or --n N --sizes-only"
-
-
 def told(job: Job, verdict: Verdict) -> Verdict:
     """A verdict as it counts for the case: with the job's label and, where its launch was assumed,
     with that; of an optional job that has not decided only a remark."""
@@ -136,7 +132,8 @@ def told(job: Job, verdict: Verdict) -> Verdict:
     if guessed and verdict.outcome == "fail" and HAZARD not in reason:
         options = ", ".join(f"--{name}" for name in (*guessed, "op"))
         reason += (
-            f"; where it is not as was assumed, {options} say better, and {_SIZES} for which n"
+            f"; where it is not as was assumed, {options} say better, and --multiple-of K or "
+            "--n N --sizes-only for which n"
         )
     undecided = verdict.outcome == "skip" or any(words in reason for words in _UNDECIDED)
     if job.optional and undecided and verdict.outcome != "pass":

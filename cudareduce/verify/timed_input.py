@@ -108,15 +108,20 @@ class TimedData:
         judged once: most kernels give the same ones at each of hundreds of launches."""
         key = id(plan), number, blake2b(answers.tobytes()).digest()
         if key not in self._found:
-            shape = plan.problem.n, plan.problem.rows
-            ref = self.reference(shape, number)
-            self.place(number)
-            if plan.kernel.asks.any:
-                used = self.elements[: shape[0] * shape[1]]
-                ref = with_elements(ref, self.reduction, used, shape[1])
-            self._found[key] = judge(plan, answers, ref, self.pattern)
-            self.place(0)
+            self._found[key] = self._verdict(plan, answers, number)
         return self._found[key]
+
+    def _verdict(self, plan: Plan, answers: Array, number: int) -> Verdict | None:
+        shape = plan.problem.n, plan.problem.rows
+        ref = self.reference(shape, number)
+        if not plan.kernel.asks.any:
+            return judge(plan, answers, ref, self.pattern)
+        self.place(number)
+        used = self.elements[: shape[0] * shape[1]]
+        known = with_elements(ref, self.reduction, used, shape[1])
+        verdict = judge(plan, answers, known, self.pattern)
+        self.place(0)
+        return verdict
 
     def tells(self, plan: Plan) -> bool:
         """Whether an answer to one input shows as a wrong one to the other."""
