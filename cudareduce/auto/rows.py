@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudareduce.auto.facts import CHUNK, LOAD, TWO_WORDS, WORD, Facts, Pick
+from cudareduce.auto.facts import CHUNK, LOAD, LOADS, TWO_WORDS, WORD, Facts, Pick
 from cudareduce.problem.operators import Reduction
 
 #: Bytes that a warp and a block of 256 threads of the kernels of rows have under way.
@@ -45,6 +45,9 @@ _TURN = 2**16
 #: From so many bytes a block of 1024 threads has enough of its row to do, one such block an SM. Of
 #: 256 six are there, and 2048 rows are two turns and a half of them: 518 us on an H200, not 472.
 _WIDE_ROW = 2**20
+#: So many of them an SM are read by half as many bytes a thread: 2048 rows of 2^18 float32 in 464.0
+#: us on an H200, 466.7 by twice as many, 1024 in 236.9 and 239.8; but 300 in 80.5 and 77.7.
+_MANY_WIDE = 4
 #: From so many bytes one of 512 is ahead, but for bytes, which are folded one by one, and places:
 #: 339.4 us for 16384 rows of 2^14 float32, 343.6 by 256, and 25.0 and 25.5 for 1000 of them; 337.4
 #: and 339.7 for rows half as long, of bfloat16 337.4 and 342.4 (H100).
@@ -88,9 +91,10 @@ def of_rows(reduction: Reduction, n: int, rows: int, facts: Facts, aligned: bool
     if busy or (few and row > (_SHORT_ROW if indexed else _OF_WARP)):
         alone = rows * _OF_BLOCK < facts.under_way and row > _OF_BLOCK
         broad = row >= _BROAD_ROW and size > 1 and not indexed
-        yield Pick(
-            "reduce_rows_block", 1024 if alone or row >= _WIDE_ROW else 512 if broad else 256
-        )
+        wide = alone or row >= _WIDE_ROW
+        half = row >= _WIDE_ROW and rows >= _MANY_WIDE * facts.limits.sm_count
+        items = LOADS // 2 // size if half else None
+        yield Pick("reduce_rows_block", 1024 if wide else 512 if broad else 256, items)
     yield Pick("reduce_rows_warp")
     yield Pick("reduce_warp_registers")
 

@@ -260,7 +260,8 @@ def _launches(
 
 
 def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: DeviceLimits) -> int:
-    cover = rows * parts(n, block * items)
+    together = kernel.walk == "warp_stride"  # short rows share a warp's loads
+    cover = parts(rows * n, block * items) if together else rows * parts(n, block * items)
     if kernel.plane:
         columns = columns_for(n)
         cover = parts(columns, kernel.plane) * parts(n // columns, block // kernel.plane)

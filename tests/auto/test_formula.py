@@ -315,6 +315,28 @@ def test_eight_bytes_are_handed_over_by_mail_as_long_as_the_l2_holds_them(
         assert case is not None and case.kernel.entry == name
 
 
+@pytest.mark.parametrize(
+    ("of", "n", "items"),
+    [(("max", "float32"), 2**21, 16), (("max", "float32"), 5 * 2**19, 8),
+     (("max", "float32"), 2**22, 8), (("max", "float32"), 17 * 2**18, 16),
+     (("prod", "int32"), 2**22, 8), (("max", "bfloat16"), 2**22, 32),
+     (("max", "bfloat16"), 2**23, 16)],
+)  # fmt: skip
+def test_tiles_that_would_all_post_at_once_are_halved(
+    registry: Registry, of: tuple[str, str], n: int, items: int
+) -> None:
+    case = taken(registry, H200_FACTS, n, of=of)
+    assert case is not None and case.kernel.entry == "reduce_tiles_mailbox"
+    assert (case.block, case.items) == (512, items)
+
+
+def test_many_wide_rows_are_read_by_fewer_bytes_a_thread(registry: Registry) -> None:
+    for rows, items in ((2048, 8), (300, 16)):
+        case = taken(registry, H200_FACTS, 2**18, rows, of=("sum", "float32"))
+        assert case is not None and case.kernel.entry == "reduce_rows_block"
+        assert (case.block, case.items) == (1024, items)
+
+
 def test_long_rows_are_shared_by_blocks_however_few(registry: Registry) -> None:
     for n, name in ((2**16, "reduce_rows_block"), (2**17, "reduce_rows_split")):
         case = taken(registry, H200_FACTS, n, 2, of=("sum", "uint8"))

@@ -94,6 +94,9 @@ def test_passes_lead_from_the_input_to_one_answer_a_row(kernel: Kernel) -> None:
             assert all(1 <= step.grid <= MAX_GRID for step in made.passes)
             if kernel.grid == "warp_per_row":
                 assert (last.grid - 1) * block < rows * 32 <= last.grid * block
+            elif kernel.walk == "warp_stride" and kernel.grid == "cover":
+                each = block * made.items
+                assert (last.grid - 1) * each < rows * n <= last.grid * each
             elif kernel.finish not in TOGETHER:
                 assert last.grid == rows or kernel.grid == "fill"
             assert len(made.passes) == 1 or kernel.finish in (
