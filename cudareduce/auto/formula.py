@@ -101,11 +101,8 @@ def _of_many(reduction: Reduction, nbytes: int, facts: Facts) -> Iterator[Pick]:
     if size == 1:
         yield Pick("reduce_dp4a_one_word")
         yield Pick("reduce_tiles_dp4a")
-        if facts.has_rings and (
-            reduction.op.needs == "extremes"
-            or not facts.leisurely
-            or nbytes >= _RING_OF_BYTES * facts.l2
-        ):
+        yield Pick("reduce_tiles_byte_pairs")
+        if facts.has_rings and (not facts.leisurely or nbytes >= _RING_OF_BYTES * facts.l2):
             yield Pick("reduce_tiles_ring", 512, LOADS)
         yield Pick("reduce_tiles_mailbox", 512, LOAD)
     if nbytes >= facts.large and facts.deals:
@@ -123,10 +120,15 @@ def _of_many(reduction: Reduction, nbytes: int, facts: Facts) -> Iterator[Pick]:
     if whole and facts.deals and nbytes <= _CHUNKS_EACH * prod(CHUNK) * facts.limits.sm_count:
         yield Pick("reduce_chunks")
     if nbytes < _mailed(reduction, facts):
-        tiles, held = nbytes / (512 * LOADS), facts.limits.threads_per_sm // 512
-        at_once = _POSTED_AT_ONCE < tiles / facts.limits.sm_count <= held and size <= WORD
-        yield Pick("reduce_tiles_mailbox", 512, (LOADS // 2 if at_once else LOADS) // size)
+        halved = size <= WORD and _posted_at_once(nbytes, facts)
+        yield Pick("reduce_tiles_mailbox", 512, (LOADS // 2 if halved else LOADS) // size)
     yield Pick("reduce_tiles_acq_rel")
+
+
+def _posted_at_once(nbytes: int, facts: Facts) -> bool:
+    """Whether all tiles of mailboxes are read at the same time, and then posted."""
+    each = nbytes / (512 * LOADS) / facts.limits.sm_count
+    return _POSTED_AT_ONCE < each <= facts.limits.threads_per_sm // 512
 
 
 def _by_rings(reduction: Reduction, facts: Facts) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cudareduce.auto.facts import CHUNK, LOAD, LOADS, TWO_WORDS, WORD, Facts, Pick
+from cudareduce.library.header import Grid
 from cudareduce.problem.operators import Reduction
 
 #: Bytes that a warp and a block of 256 threads of the kernels of rows have under way.
@@ -74,7 +75,8 @@ def of_rows(reduction: Reduction, n: int, rows: int, facts: Facts, aligned: bool
     if aligned and packing(row) == 2:
         if row == _OF_LANES and row * rows < facts.under_way:
             yield Pick("reduce_rows_warp")
-        yield Pick("reduce_rows_butterfly", items=_folded(reduction, n * rows, facts))
+        grid: Grid | None = "cover" if row * rows >= facts.large else None
+        yield Pick("reduce_rows_butterfly", None, _folded(reduction, n * rows, facts), grid)
     if row <= _SHORT_ROW:
         yield Pick("reduce_rows_staged")
     light = size == TWO_WORDS or not indexed  # what is done for each byte

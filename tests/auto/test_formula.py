@@ -155,7 +155,7 @@ def test_a_fixed_order_leaves_out_what_adds_floats_as_blocks_arrive(registry: Re
      ("argmax", "int64", "reduce_tiles_arg"),
      ("max", "float64", "reduce_tiles_acq_rel"), ("affine", "int32", "reduce_tiles_ordered"),
      ("sum", "int8", "reduce_dp4a_one_word"), ("mean", "uint8", "reduce_tiles_dp4a"),
-     ("max", "int8", "reduce_tiles_ring"), ("sum", "float16", "reduce_tiles_self_reset"),
+     ("max", "int8", "reduce_tiles_byte_pairs"), ("sum", "float16", "reduce_tiles_self_reset"),
      ("prod", "uint8", "reduce_tiles_ring"), ("mean", "int32", "reduce_tiles_mailbox"),
      ("mean", "float16", "reduce_tiles_mailbox"), ("max", "bfloat16", "reduce_tiles_mailbox")],
 )  # fmt: skip
@@ -222,7 +222,7 @@ def test_with_little_bandwidth_for_each_sm_chunks_are_dealt_out(registry: Regist
      ("argmin", "float32", 2**22, 64, "reduce_rows_split", "fill_by_row"),
      ("prod", "uint8", 2**24, 1, "reduce_tiles_mailbox", "fill"),
      ("prod", "uint8", 2**27, 1, "reduce_tiles_ring", "per_sm"),
-     ("min", "int8", 2**24, 1, "reduce_tiles_ring", "per_sm"),
+     ("min", "int8", 2**24, 1, "reduce_tiles_byte_pairs", "fill"),
      ("max", "int64", 2**20, 1, "reduce_chunks", "cover"),
      ("sum", "int64", 2**20, 1, "reduce_tiles_self_reset", "fill"),
      ("max", "float64", 2**20, 1, "reduce_tiles_acq_rel", "fill"),
