@@ -17,7 +17,8 @@ from cudareduce.problem.operators import Reduction
 _SHAPES = ((256, LOAD), (256, LOADS), (512, LOADS))
 #: Elements less than a word are folded one by one, so fewer a thread: a product of 2^20 int8 takes
 #: 5.8 us on an H100 by 512 threads of 16, 7.0 by 256 of 64; one of 2^18 bfloat16 5.2 by 16, 5.4 by
-#: twice the blocks of 8.
+#: twice the blocks of 8. Of extremes two a comparison are ahead of mail from the second shape on:
+#: 7.0 and 7.2 us at 2^20 int8, 14.7 and 21.4 at 2^25, where a ring takes 17.9 (H200).
 _OF_BYTES = ((256, LOAD), (512, LOAD), (512, 2 * LOAD), (512, LOADS))
 _OF_HALVES = ((256, 2 * LOAD), (256, LOADS), (512, LOADS))
 #: Those of one block alone, which loads no packs where elements are not less than a word: on an
@@ -28,7 +29,7 @@ _ALONE = ((128, 32), (256, LOADS), (512, LOADS), (1024, LOADS))
 _ALONE_OF_PLACES = ((128, 32), (256, 32))
 #: From so many times the L2 on a ring is ahead of folding them by 16 on an H100: 49.7 us for a
 #: product of 2^27 uint8, which takes 50.3; 28.7 and 28.0 at 2^26. An H200's memory is quicker: 12.1
-#: and 12.7 at 2^24. A maximum is by four at a time: 12.5, 13.1 at 2^24, 94, 115 at 2^28 (H100).
+#: and 12.7 at 2^24.
 _RING_OF_BYTES = 2
 #: Sums of halves go by mail up to so many tiles an SM: 8.6 us at 2^22 bfloat16 on an H200, by a sum
 #: that resets itself 8.7, by smaller tiles of mail 9.1; 12.6, 10.8 and 10.9 at 2^23, 15.4, 14.4 and
@@ -83,6 +84,8 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
         if nbytes <= facts.limits.sm_count * block * thread:
             if size == 1:
                 yield Pick("reduce_dp4a_one_word", block, thread)
+                if (block, thread) != _OF_BYTES[0]:
+                    yield Pick("reduce_tiles_byte_pairs", block, thread)
             if reduction.op.indexed:
                 yield Pick("reduce_arg_one_word", block, thread // size)
             yield Pick("reduce_tiles_one_word", block, thread // size)
