@@ -94,8 +94,8 @@ def of_rows(reduction: Reduction, n: int, rows: int, facts: Facts, aligned: bool
         alone = rows * _OF_BLOCK < facts.under_way and row > _OF_BLOCK
         broad = row >= _BROAD_ROW and size > 1 and not indexed
         wide = alone or row >= _WIDE_ROW
-        half = row >= _WIDE_ROW and rows >= _MANY_WIDE * facts.limits.sm_count
-        items = LOADS // 2 // size if half else None
+        halved = row >= _WIDE_ROW and rows >= _MANY_WIDE * facts.limits.sm_count
+        items = LOADS // 2 // size if halved else None
         yield Pick("reduce_rows_block", 1024 if wide else 512 if broad else 256, items)
     yield Pick("reduce_rows_warp")
     yield Pick("reduce_warp_registers")

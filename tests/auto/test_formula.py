@@ -183,6 +183,13 @@ def test_rows_are_shared_out_by_their_number_and_length(
     assert (case.kernel.entry, case.block) == (kernel, block)
 
 
+def test_very_many_short_rows_are_dealt_out_by_the_hardware(registry: Registry) -> None:
+    for rows, grid in ((2**20, "fill"), (2**25, "cover")):
+        case = taken(registry, H200_FACTS, 8, rows)
+        assert case is not None
+        assert (case.kernel.entry, case.kernel.grid) == ("reduce_rows_butterfly", grid)
+
+
 def test_bytes_are_folded_with_registers_for_all_of_them(registry: Registry) -> None:
     case = taken(registry, H200_FACTS, 128, 2**20, of=("sum", "int8"))
     assert case is not None

@@ -94,15 +94,21 @@ def test_passes_lead_from_the_input_to_one_answer_a_row(kernel: Kernel) -> None:
             assert all(1 <= step.grid <= MAX_GRID for step in made.passes)
             if kernel.grid == "warp_per_row":
                 assert (last.grid - 1) * block < rows * 32 <= last.grid * block
-            elif kernel.walk == "warp_stride" and kernel.grid == "cover":
-                each = block * made.items
-                assert (last.grid - 1) * each < rows * n <= last.grid * each
             elif kernel.finish not in TOGETHER:
                 assert last.grid == rows or kernel.grid == "fill"
             assert len(made.passes) == 1 or kernel.finish in (
                 "relaunch", "relaunch_one_block", "reshape",
             )  # fmt: skip
             assert made.preset == ("out" if kernel.finish == "atomic" else None)
+
+
+@pytest.mark.parametrize("name", ["reduce_rows_butterfly", "reduce_rows_staged"])
+def test_short_rows_are_covered_together(name: str) -> None:
+    cover = replace(KERNELS[name], grid="cover")
+    for n, rows in ((8, 2**20), (8, 3), (33, 1000), (128, 1)):
+        made = planned(cover, n, rows)
+        each = made.block * made.items
+        assert (made.passes[0].grid - 1) * each < rows * n <= made.passes[0].grid * each
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
