@@ -31,15 +31,14 @@ _ALONE_OF_PLACES = ((128, 32), (256, 32))
 #: product of 2^27 uint8, which takes 50.3; 28.7 and 28.0 at 2^26. An H200's memory is quicker: 12.1
 #: and 12.7 at 2^24.
 _RING_OF_BYTES = 2
-#: Sums of halves go by mail up to so many tiles an SM: 8.6 us at 2^22 bfloat16 on an H200, by a sum
-#: that resets itself 8.7, by smaller tiles of mail 9.1; 12.6, 10.8 and 10.9 at 2^23, 15.4, 14.4 and
-#: 14.6 at 2^24. Means, and who wants a fixed order, have the last while the L2 holds them.
-_TURNS_OF_HALVES = 2
-#: Where all tiles have room at once, and there are more than so many an SM, nothing is read any
-#: more when they post and block 0 polls: 12.6 us at 2^22 float32 on an H200, 10.8 in tiles half as
-#: large, 11.5 and 10.6 on an H100; 11.6 and 10.9 for a maximum of 2^23 bfloat16. With fewer, 2^21
-#: float32, 8.7 and 10.0; with more, 17 x 2^18, 11.1 in both (H200).
-_POSTED_AT_ONCE = 2
+#: Up to so many tiles an SM mail is ahead of a sum that clears itself: 8.7 and 9.1 us at 2^21
+#: float32 on an H200, 8.6 and 8.7 at 2^22 bfloat16. From there to as many as have room at once
+#: nothing is read any more when all post and block 0 polls: 12.6 us at 2^22 float32, 10.8 in tiles
+#: half as large, 10.7 where a sum clears itself; 11.5, 10.6 and 10.5 on an H100. 2^23 bfloat16 take
+#: 12.6, 11.1 and 10.7, a maximum of them 11.6 and 10.9; with more tiles, 17 x 2^18 float32, it is
+#: 11.1 in all. Means of halves, and sums of them in a fixed order, have halved ones while the L2
+#: holds them: 15.4 and 14.6 at 2^24.
+_TURNS_OF_MAIL = 2
 #: While no SM has more chunks than these they are ahead of tiles for whole numbers of eight bytes
 #: that do not meet in one word: a maximum of 2^20 int64 takes 8.15 us, by a count 8.28, by mail
 #: 8.43; of float64 8.44, 8.38, 8.40 (H100).
@@ -113,25 +112,19 @@ def _of_many(reduction: Reduction, nbytes: int, facts: Facts) -> Iterator[Pick]:
     if nbytes >= facts.large and _by_rings(reduction, facts):
         yield Pick("reduce_tiles_ring")
     yield Pick("reduce_tiles_one_word")
-    halves = reduction.op.name in ("sum", "mean") and 1 < size < WORD and nbytes < facts.l2
-    if halves and nbytes <= _TURNS_OF_HALVES * facts.limits.sm_count * 512 * LOADS:
+    tiles = nbytes / (512 * LOADS) / facts.limits.sm_count
+    if size <= WORD and tiles <= _TURNS_OF_MAIL:
         yield Pick("reduce_tiles_mailbox", 512, LOADS // size)
     yield Pick("reduce_tiles_self_reset")
-    if halves:
+    if reduction.op.name in ("sum", "mean") and 1 < size < WORD and nbytes < facts.l2:
         yield Pick("reduce_tiles_mailbox", 512, LOADS // 2 // size)
     whole = size == TWO_WORDS and reduction.dtype.kind != "float"
     if whole and facts.deals and nbytes <= _CHUNKS_EACH * prod(CHUNK) * facts.limits.sm_count:
         yield Pick("reduce_chunks")
     if nbytes < _mailed(reduction, facts):
-        halved = size <= WORD and _posted_at_once(nbytes, facts)
+        halved = size <= WORD and tiles <= facts.limits.threads_per_sm // 512
         yield Pick("reduce_tiles_mailbox", 512, (LOADS // 2 if halved else LOADS) // size)
     yield Pick("reduce_tiles_acq_rel")
-
-
-def _posted_at_once(nbytes: int, facts: Facts) -> bool:
-    """Whether all tiles of mailboxes are read at the same time, and then posted."""
-    each = nbytes / (512 * LOADS) / facts.limits.sm_count
-    return _POSTED_AT_ONCE < each <= facts.limits.threads_per_sm // 512
 
 
 def _by_rings(reduction: Reduction, facts: Facts) -> bool:

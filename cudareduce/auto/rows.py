@@ -75,7 +75,7 @@ def of_rows(reduction: Reduction, n: int, rows: int, facts: Facts, aligned: bool
     if aligned and packing(row) == 2:
         if row == _OF_LANES and row * rows < facts.under_way:
             yield Pick("reduce_rows_warp")
-        grid: Grid | None = "cover" if row * rows >= facts.large else None
+        grid: Grid | None = "cover" if row * rows >= facts.large // 2 else None
         yield Pick("reduce_rows_butterfly", None, _folded(reduction, n * rows, facts), grid)
     if row <= _SHORT_ROW:
         yield Pick("reduce_rows_staged")

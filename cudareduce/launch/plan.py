@@ -260,16 +260,15 @@ def _launches(
 
 
 def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: DeviceLimits) -> int:
-    together = kernel.walk == "warp_stride"  # short rows share a warp's loads
-    cover = parts(rows * n, block * items) if together else rows * parts(n, block * items)
+    cover = rows * parts(n, block * items)
     if kernel.plane:
         columns = columns_for(n)
         cover = parts(columns, kernel.plane) * parts(n // columns, block // kernel.plane)
     if kernel.fixed_warps:
         cover = min(cover, parts(32 * kernel.fixed_warps, block))
     match kernel.grid:
-        case "cover":
-            return cover
+        case "cover":  # short rows share a warp's loads
+            return parts(rows * n, block * items) if kernel.walk == "warp_stride" else cover
         case "fill":
             return min(cover, limits.sm_count * (limits.threads_per_sm // block))
         case "per_sm":

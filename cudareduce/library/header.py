@@ -32,6 +32,7 @@ Finish = Literal[
     "cluster", "reshape", "none", "host",
 ]  # fmt: skip
 Order = Literal["any", "kept"]
+Elements = Literal["lifted", "as_they_lie"]
 
 #: What one launch of the kernel reduces.
 SCOPES: dict[Scope, str] = {
@@ -107,6 +108,11 @@ ORDERS: dict[Order, str] = {
     "any": "operands change places, so the operator must commute",
     "kept": "operands keep their order; only brackets move",
 }
+#: How elements come to be operands.
+ELEMENTS: dict[Elements, str] = {
+    "lifted": "each by itself through `Op::lift`, which may map it",
+    "as_they_lie": "several at once, by their bits, so none can be mapped",
+}
 #: What a kernel may need that not every backend has.
 REQUIREMENTS = ("tma", "cluster", "inline_ptx")
 #: How files end that may hold kernels.
@@ -140,6 +146,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "fold": tuple(FOLDS),
     "finish": tuple(FINISHES),
     "order": tuple(ORDERS),
+    "elements": tuple(ELEMENTS),
 }
 _LISTS: dict[str, tuple[Any, ...]] = {
     "blocks": BLOCKS,

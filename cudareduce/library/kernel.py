@@ -17,6 +17,7 @@ from cudareduce.library.entry import EXTERN_SHARED, check_parameters, definition
 from cudareduce.library.header import (
     UNASSIGNED,
     UNORDERED,
+    Elements,
     Finish,
     Fold,
     Grid,
@@ -56,6 +57,7 @@ class Kernel:
     after: str | None = None
     fold: Fold = "tree"
     order: Order = "any"
+    elements: Elements = "lifted"
     items: int = 1
     vector: int = 1
     items_bytes: int | None = None
@@ -158,21 +160,18 @@ class Kernel:
 
     def why_not(self, reduction: Reduction) -> str | None:
         """Why this kernel does not take a reduction, in words, or None if it does."""
-        undefined = reduction.why_undefined() or why_not_map(self.map, self.finish, reduction)
-        if undefined:
+        mapped = why_not_map(self.map, self.finish, self.elements, reduction)
+        if undefined := reduction.why_undefined() or mapped:
             return undefined
         if reduction.dtype.name not in self.dtypes:
             return f"takes {', '.join(self.dtypes)}, not {reduction.dtype.name}"
         taken = reduction.op.name in self.ops or (self.any_op and reduction.op.expression)
+        takes = f"takes {', '.join(self.ops)}, not {reduction.op.name}"
         if self.partials is not None and not taken:
-            takes = f"has no header, and so takes {', '.join(self.ops)}, not {reduction.op.name}"
-            return f"{takes}: a header with `ops` says what else it computes"
-        guess = self.guessed is not None
-        named = not self.any_op
-        reason = why_not_op(reduction.op, self.order, self.finish, named=named, shares=guess)
-        if reason is None and not taken:
-            return f"takes {', '.join(self.ops)}, not {reduction.op.name}"
-        return reason or self._why_not_partials(reduction)
+            return f"has no header, and so {takes}: a header with `ops` says what else it computes"
+        named, shares = not self.any_op, self.guessed is not None
+        reason = why_not_op(reduction.op, self.order, self.finish, named=named, shares=shares)
+        return reason or (self._why_not_partials(reduction) if taken else takes)
 
     def _why_not_partials(self, reduction: Reduction) -> str | None:
         """Why a file without a header does not write what a reduction is accumulated in."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tree_sitter import Node
 
 from cudareduce.errors import UsageError
-from cudareduce.library.header import Finish
+from cudareduce.library.header import Elements, Finish
 from cudareduce.library.syntax import pieces
 from cudareduce.problem.operators import Map, Reduction
 from cudareduce.problem.parsing import every, text
@@ -70,9 +70,13 @@ def _alike(left: Node, right: Node) -> bool:
     return "".join(text(left).split()) == "".join(text(right).split())
 
 
-def why_not_map(own: Map | None, finish: Finish, reduction: Reduction) -> str | None:
+def why_not_map(
+    own: Map | None, finish: Finish, elements: Elements, reduction: Reduction
+) -> str | None:
     """Why a kernel whose text has this map, or none, does not take a reduction; None if it does."""
     asked = reduction.map
+    if asked is not None and elements == "as_they_lie":
+        return f"takes several elements at once as they lie, and not {asked.expression}"
     if own is not None and asked != own:
         what = "elements as they are" if asked is None else asked.expression
         return f"forms {own.expression} of its elements, and not {what}"

@@ -30,6 +30,16 @@ def patterns_for(reduction: Reduction, n: int, tile: int) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def of_ends(reduction: Reduction, n: int, offset: int) -> list[str]:
+    """What tells that the ends are lost of an input that starts so many elements off a load of 16
+    bytes, or what is beside its first whole load: extremes there; of all else each element counts.
+    """
+    if reduction.op.name not in _EXTREMA:
+        return []
+    head = 16 // reduction.dtype.size - offset
+    return [f"extremum:{at}" for at in sorted({0, head - 1, head, n - 1}) if 0 <= at < n]
+
+
 def needs_schedules(pattern: str) -> bool:
     """Whether the order in which threads run may change what becomes of a pattern."""
     return pattern.partition(":")[0] not in _IN_ANY_ORDER

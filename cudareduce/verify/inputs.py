@@ -9,7 +9,7 @@ from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.library.condition import ANY_INPUT, Condition, Positive
 from cudareduce.problem.inputs import Array, make_all, without_nan
-from cudareduce.problem.nets import patterns_for
+from cudareduce.problem.nets import of_ends, patterns_for
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.reference import Reference, reference, with_elements
 from cudareduce.verify.shapes import Care
@@ -126,8 +126,12 @@ def inputs_for(
         names = names[:2]
     if care == "some" or elements > _IN_EVERY_WAY_UP_TO:
         offsets = [offsets[n % len(offsets)]]
-    misaligned = offsets if 0 < elements <= _MISALIGNED_UP_TO and not asks.aligned else []
-    return [*((name, 0) for name in names), *((names[0], offset) for offset in misaligned)]
+    inputs = [(name, 0) for name in names]
+    if 0 < elements <= _MISALIGNED_UP_TO and not asks.aligned:
+        inputs += [(names[0], offset) for offset in offsets]
+        once = offsets[n % len(offsets)]
+        inputs += [(end, once) for end in of_ends(reduction, n, once) if _fits(end, n, asks)]
+    return inputs
 
 
 def _fits(pattern: str, n: int, asks: Condition) -> bool:

@@ -6,6 +6,7 @@ after        = "reduce_tiles_dp4a"
 scope        = "grid"
 grid         = "fill"
 walk         = "grid_stride"
+elements     = "as_they_lie"
 fold         = "warps_then_serial"
 finish       = "one_word"
 workspace    = 8

@@ -6,6 +6,7 @@ after        = "reduce_tiles_acq_rel"
 scope        = "grid"
 grid         = "fill"
 walk         = "grid_stride"
+elements     = "as_they_lie"
 fold         = "warps_then_serial"
 finish       = "last_block"
 items_bytes  = 64

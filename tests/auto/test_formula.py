@@ -86,6 +86,7 @@ def test_what_it_takes_can_be_launched_on_cards_nobody_has_tried(
     [(2**10, "reduce_tiles_scalar", (128, 8)), (2**12, "reduce_tiles_scalar", (256, 16)),
      (2**14, "reduce_tiles_scalar", (1024, 16)), (2**16, "reduce_tiles_mailbox", (256, 4)),
      (2**18, "reduce_tiles_mailbox", (256, 16)), (2**20, "reduce_tiles_mailbox", (512, 16)),
+     (2**21, "reduce_tiles_mailbox", (512, 16)),
      (2**22, "reduce_tiles_self_reset", (512, 16)), (2**25, "reduce_tiles_self_reset", (512, 16)),
      (2**30, "reduce_tiles_ring", (512, 16))],
 )  # fmt: skip
@@ -99,7 +100,7 @@ def test_on_an_h200_it_takes_what_was_fastest_there(
 
 
 def test_with_fewer_sms_polling_ends_sooner(registry: Registry) -> None:
-    few, many = (taken(registry, CARDS[card].facts, 2**19) for card in ("T4", "A100"))
+    few, many = (taken(registry, CARDS[card].facts, 2**20) for card in ("T4", "A100"))
     assert few is not None and few.kernel.entry == "reduce_tiles_self_reset"
     assert many is not None and many.kernel.entry == "reduce_tiles_mailbox"
 
@@ -184,7 +185,7 @@ def test_rows_are_shared_out_by_their_number_and_length(
 
 
 def test_very_many_short_rows_are_dealt_out_by_the_hardware(registry: Registry) -> None:
-    for rows, grid in ((2**20, "fill"), (2**25, "cover")):
+    for rows, grid in ((2**22, "fill"), (2**24, "cover")):
         case = taken(registry, H200_FACTS, 8, rows)
         assert case is not None
         assert (case.kernel.entry, case.kernel.grid) == ("reduce_rows_butterfly", grid)

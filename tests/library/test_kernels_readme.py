@@ -28,6 +28,7 @@ WORDS: dict[str, Iterable[str]] = {
     "fold": header.FOLDS,
     "finish": header.FINISHES,
     "order": header.ORDERS,
+    "elements": header.ELEMENTS,
     "requires": header.REQUIREMENTS,
     "techniques": header.TECHNIQUES,
 }

@@ -17,7 +17,7 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.machine.device import DeviceLimits
 from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS, Reduction, reduction_of
+from cudareduce.problem.operators import OPERATORS, Map, Reduction, reduction_of
 from cudareduce.verify.shapes import ROW_SHAPES, hazard_net
 from cudareduce.verify.verify import verify
 
@@ -64,6 +64,7 @@ def usual(kernel: Kernel, dtype: str) -> Reduction:
         ("argmax", dtype),
         ("sum", "float32"),
         ("sum", "int8"),
+        ("max", "int8"),
     )
     found = (reduction_of(*one) for one in wanted)
     return next(reduction for reduction in found if kernel.why_not(reduction) is None)
@@ -105,6 +106,18 @@ def test_no_hazards(watched: CpuBackend, kernel: Kernel) -> None:
         [ready] = prepare(watched, [net.case], net.shapes, net.limits)
         for shape in ready.plans:
             found = verify(watched, [ready], shape, care=net.care)[net.case]
+            assert found.outcome == "pass", found.reason
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=list(KERNELS))
+def test_every_element_is_mapped_or_none_may_be(cpu: CpuBackend, kernel: Kernel) -> None:
+    asked = [(op, dtype, "5 - a") for dtype in ("int8", "float32") for op in ("sum", "max")]
+    each = (reduction_of(op, dtype, None, Map(mapped, 1)) for op, dtype, mapped in asked)
+    taken = [reduction for reduction in each if kernel.why_not(reduction) is None]
+    for case in (Case(kernel, reduction, kernel.block, kernel.items) for reduction in taken[:2]):
+        [ready] = prepare(cpu, [case], ((1000, 1), (20, 7)))
+        for shape in ready.plans:
+            found = verify(cpu, [ready], shape, care="some")[case]
             assert found.outcome == "pass", found.reason
 
 
