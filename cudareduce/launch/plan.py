@@ -155,7 +155,10 @@ class Plan:
     def bytes_moved(self) -> int:
         """The algorithm's own traffic in bytes: every input read once, every output written
         once."""
-        return self.problem.input_bytes + self.outputs * self.problem.reduction.result_size
+        own = self.problem.reduction
+        again = self.problem.rows - 1 if own.map and own.map.one_row else 0  # the second, not read
+        read = self.problem.input_bytes - again * self.problem.n * own.dtype.size
+        return read + self.outputs * own.result_size
 
 
 def plan(
@@ -195,8 +198,8 @@ def plan(
     if launches:
         blocks = fixed.partials if fixed else launches[0].grid
         scratch |= _behind(kernel, problem, blocks, block)
-    answers_preset = kernel.finish == "atomic" or not launches
-    preset = "out" if problem.rows and answers_preset else None
+    adds = kernel.finish == "atomic" or (kernel.adds and kernel.finish == "host")
+    preset = "out" if problem.rows and (adds or not launches) else None
     depth = 0
     for one in launches:
         blocks = max(1, one.grid // problem.rows)  # a row; a block may take several

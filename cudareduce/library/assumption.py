@@ -36,7 +36,8 @@ def assumption(
 
 def _memory(kernel: Kernel, call: Call) -> str:
     """What it reads and writes."""
-    reads = call.read.name + (f" and {call.other.name}" if call.other else "")
+    alike = ", the same for every row" if call.one_row else ""
+    reads = call.read.name + (f" and {call.other.name}{alike}" if call.other else "")
     if call.answers_in_place:
         return f"reads {reads}, leaves its answer in {reads}[0], from where it is copied"
     over = f", overwrites {call.read.name}" if kernel.in_place else ""

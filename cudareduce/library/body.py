@@ -157,6 +157,11 @@ class Body:
             return "threads"
         return "grid" if indices else ""
 
+    def of_blocks(self, name: str) -> bool:
+        """Whether every place behind a pointer is one of a block's own."""
+        indices = [self.behind(node) for node in self._indices.get(name, ())]
+        return bool(indices) and all("blockIdx.x" in words for words in indices)
+
     def in_one_place(self, name: str) -> bool:
         """Whether what is behind a pointer is only ever that one value, as `*x` or `x[0]`."""
         stands = [n for n in self._nodes if n.type == "identifier" and text(n) == name]

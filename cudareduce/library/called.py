@@ -17,7 +17,7 @@ from cudareduce.library.matrix import SHAPE
 from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.plane import counts_of
 from cudareduce.library.reckoned import COUNT
-from cudareduce.library.refused import Roles, why_no_reduction
+from cudareduce.library.refused import Roles, is_one_row, why_no_reduction
 from cudareduce.library.room import Room
 from cudareduce.library.row_index import PLANE, is_upright, read_rows, takes_turns
 from cudareduce.library.syntax import Function, names_in
@@ -46,9 +46,10 @@ class Call:
     `waits` that its blocks wait for one another: for all of them or for a lock, `alone` that it is
     the work of one block, `plane` that it counts its threads in two dimensions, `upright` that it
     finds its row by the second dimension of its grid, `matrix` that it makes one answer of all
-    rows, `columns` that it reads a matrix by columns,
-    `square` that one count is that of rows and of their elements, `turns` that its blocks go on to
-    further rows, as many blocks on as there are, `lanes` that a block takes 32 columns.
+    rows, `columns` that it reads a matrix by columns, `one_row` that of the second array there is
+    but one, the same beside all of them, `square` that one count is that of rows and of their
+    elements, `turns` that its blocks go on to further rows, as many blocks on as there are, `lanes`
+    that a block takes 32 columns.
     """
 
     text: str
@@ -69,6 +70,7 @@ class Call:
     upright: bool
     matrix: bool
     columns: bool
+    one_row: bool
     square: bool
     turns: bool
     lanes: bool
@@ -157,6 +159,7 @@ def called(
         finish="none" if read == write else finish, waits=guards or "this_grid" in body.words,
         alone=finish in ("none", "atomic") and not body.words & _MANY_BLOCKS,
         plane=bool(body.words & PLANE), square=found.square,
+        one_row=bool(rows and other and is_one_row(body, other)),
         upright=bool(matrix) or is_upright(found.index), matrix=bool(matrix), lanes=found.lanes,
         columns=found.columns, turns=takes_turns(found.index), parameters=tuple(to),
     )  # fmt: skip
@@ -247,9 +250,10 @@ def _finish(
     body: Body, write: Parameter, rows: RowGrid | None, *, guards: bool, zeroed: bool
 ) -> Finish | None:
     """What becomes of the partials of a kernel, where its text tells: those that atomics or a lock
-    combine in its output, or that it adds to that, and those that its last block folds or that
-    there are none of, where it writes to one place alone. None for others."""
+    combine in its output, or that it adds to that, in a place for each block or in one, and those
+    that its last block folds or that there are none of, where it writes to one place alone. None
+    for others."""
     if guards or body.atomics(write.name) or body.adds_to(write.name, rows=bool(rows)):
-        return "atomic"
+        return "host" if not rows and body.of_blocks(write.name) else "atomic"
     alone = body.changes(write.name) and not body.each(write.name)
     return "none" if rows or zeroed or alone or body.words & _MEETS else None

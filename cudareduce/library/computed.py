@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cudareduce.errors import UsageError
@@ -44,6 +45,7 @@ def _map(path: Path, function: Function, call: Call, says: Guesses) -> Map | Non
     UsageError where that takes another number of arrays, or a launch is asked for that cannot
     be."""
     mapped = says.map or (_DOT if call.other else None)
+    mapped = replace(mapped, one_row=call.one_row) if mapped else None
     reads = 2 if call.other else 1
     if mapped and mapped.inputs != reads:
         raise UsageError(

@@ -41,10 +41,12 @@ def partners(pairs: Iterator[tuple[Node, Node, Node]]) -> dict[str, list[Node]]:
 
 
 def leaves(node: Node) -> Iterator[str]:
-    """The words of an expression, in order; before those of a field it with what it is of."""
+    """The words of an expression, in order; of a field it with what it is of, and that, but not its
+    own name, which may be that of a variable: blockIdx.x names no x."""
     for one in every(node):
         short = one.end_byte - one.start_byte < _LONGEST_FIELD
-        if not one.child_count or (one.type == "field_expression" and short):
+        word = not one.child_count and one.type != "field_identifier"
+        if word or (one.type == "field_expression" and short):
             yield text(one)
 
 

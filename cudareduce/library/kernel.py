@@ -87,6 +87,7 @@ class Kernel:
     most: int | None = None  # elements, where its count is of a type that holds no more
     map: Map | None = None  # what its own text makes of elements before it combines them
     in_place: bool = False  # overwrites its input, which is restored before each launch
+    adds: bool = False  # to its partials, which are the identity before each launch
     then: Kernel | None = None  # what goes on with its partials, where that is another kernel
     apart: tuple[Kernel, ...] = ()  # the kernels of a chain that is a guess, as rows of their own
     plane: int = 0  # of a matrix, with threads in rows of so many, that has one answer
@@ -180,10 +181,10 @@ class Kernel:
         written = DTYPES.get(self.partials, reduction.dtype)
         if written in (reduction.acc, reduction.stored):
             return None
-        return (
-            f"has no header and writes {written.name}, not {reduction.acc.name}: say "
-            f"--acc {written.name}, or give it a header, whose kernels write Out"
-        )
+        fits = written.kind == reduction.dtype.kind and written.size >= reduction.dtype.size
+        say = f"say --acc {written.name}" if fits else f"let it write {reduction.acc.cpp}"
+        what = f"has no header and writes {written.name}, not {reduction.acc.name}"
+        return f"{what}: {say}, or give it a header, whose kernels write Out"
 
     def varies(self, reduction: Reduction) -> bool:
         """Whether the bits of its answers hang on the order in which blocks arrive."""

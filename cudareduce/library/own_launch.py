@@ -188,9 +188,10 @@ def _said(
 
 def _memory(shape: _Shape, node: Node) -> int | None:
     """The bytes of dynamic shared memory that a launch gives; where more elements take more than a
-    block may have, those for as many as the file has itself."""
-    many, own = (shape.number(node, given) for given in (shape.many, {}))
-    return own if many is not None and many > _MOST_SHARED and own is not None else many
+    block may have, those for as many as the file has itself. None where these are too many, too, or
+    it does not tell."""
+    sizes = (shape.number(node, given) for given in (shape.many, {}))
+    return next((size for size in sizes if size is not None and size <= _MOST_SHARED), None)
 
 
 def _grid(shape: _Shape, n: int | None, reached: AbstractSet[str], later: AbstractSet[str]) -> Said:

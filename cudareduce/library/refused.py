@@ -40,8 +40,7 @@ def why_no_reduction(
 ) -> str | None:
     """What a kernel does instead of reducing, in words that follow its name: nothing, each thread
     writes what it makes of its own, an array holds what is found elsewhere, elements say themselves
-    to which place they are added, or rows are multiplied by one and the same. None if nothing
-    tells."""
+    to which place they are added, or a vector is taken for the matrix. None if nothing tells."""
     read, other, write = roles
     if read == write and body.words <= _NOTHING:
         return "does nothing, so it is no reduction"
@@ -63,15 +62,18 @@ def why_no_reduction(
             f"adds to places of {write.name} that its elements choose, as a histogram does, which "
             "is not understood"
         )
-    if rows and other is not None:
-        by_row = [body.follows(one.name, _OF_BLOCKS) for one in (read, other)]
-        if set(by_row) == {False, True}:
-            same = (read, other)[by_row.index(False)].name
-            return (
-                f"takes the same elements of {same} for every row, as a product of a matrix and a "
-                "vector does, which is not understood"
-            )
+    if rows and other is not None and is_one_row(body, read) and not is_one_row(body, other):
+        return (
+            f"takes the same elements of {read.name} for every row of {other.name}: say which is "
+            f"the matrix, with --arg {other.name}=in --arg {read.name}=in2"
+        )
     return None
+
+
+def is_one_row(body: Body, parameter: Parameter) -> bool:
+    """Whether no block tells which elements of an array are taken, as of a vector that a matrix is
+    multiplied by."""
+    return body.follows(parameter.name, _OF_BLOCKS) is False
 
 
 def check_ends(path: Path, kernel: str, finish: Finish, tile: int) -> None:

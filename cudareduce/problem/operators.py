@@ -63,10 +63,12 @@ MAPPED = ("sum", "mean", "min", "max")
 @dataclass(frozen=True, slots=True)
 class Map:
     """What becomes of elements before they are combined: C++ in `a` and, where there are two
-    `inputs`, in `b`, in the accumulator's type."""
+    `inputs`, in `b`, in the accumulator's type. The second may be of `one_row`, the same beside
+    every row of the first, as a vector is that a matrix is multiplied by."""
 
     expression: str
     inputs: int = 1
+    one_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def reference(
     raises what `program_of` and `Program.run` raise."""
     numbers = _in_rows(reduction, data, rows)
     if reduction.map and numbers.size:
-        second = () if other is None else (_in_rows(reduction, other, rows),)
+        second = () if other is None else (_beside(reduction, other, numbers),)
         return _mapped(reduction, (numbers, *second))
     if reduction.op.expression:
         folded = compiled(reduction.op, reduction.dtype, reduction.acc).fold(
@@ -73,6 +73,14 @@ def _in_rows(reduction: Reduction, data: Array, rows: int) -> Array:
     if reduction.columns:
         return np.ascontiguousarray(numbers.reshape(n, rows).T)
     return numbers.reshape(rows, n)
+
+
+def _beside(reduction: Reduction, other: Array, numbers: Array) -> Array:
+    """What of a second input goes with each element of the first: of one row the first elements."""
+    rows, n = numbers.shape
+    if reduction.map and reduction.map.one_row:
+        return np.tile(as_numbers(other[:n], reduction.dtype), (rows, 1))
+    return _in_rows(reduction, other, rows)
 
 
 def _folded(reduction: Reduction, numbers: Array) -> Reference:

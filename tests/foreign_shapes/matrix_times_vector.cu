@@ -1,11 +1,25 @@
-// expected: refused  shape: each row of a matrix is multiplied by the same vector
-__global__ void product(const float *matrix, const float *vector, float *out, int rows, int n)
+// expected: right  shape: a matrix times a vector, a block for each row
+__global__ void multiply(const float *matrix, const float *vector, float *out, int rows, int columns)
 {
-    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    __shared__ float cells[128];
+    int row = blockIdx.x;
     if (row >= rows)
         return;
-    float sum = 0.0f;
-    for (int k = 0; k < n; ++k)
-        sum += matrix[row * n + k] * vector[k];
-    out[row] = sum;
+    float sum = 0;
+    for (int k = threadIdx.x; k < columns; k += blockDim.x)
+        sum += matrix[row * columns + k] * vector[k];
+    cells[threadIdx.x] = sum;
+    __syncthreads();
+    for (int s = blockDim.x / 2; s > 0; s /= 2) {
+        if (threadIdx.x < s)
+            cells[threadIdx.x] += cells[threadIdx.x + s];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        out[row] = cells[0];
+}
+
+void run(float *matrix, float *vector, float *out, int rows, int columns)
+{
+    multiply<<<rows, 128>>>(matrix, vector, out, rows, columns);
 }
