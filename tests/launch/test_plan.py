@@ -13,7 +13,7 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.plan import MAX_GRID, Pass, Plan, Problem, plan
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
-from cudareduce.problem.operators import reduction_of
+from cudareduce.problem.operators import Map, reduction_of
 
 KERNELS = load_registry().kernels
 SIZES = (1, 2, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 4097, 24 * 1024 + 1, 65537)
@@ -226,6 +226,12 @@ def test_bytes_are_the_algorithms_own(
 ) -> None:
     problem = Problem(reduction_of(op, dtype), n, rows)
     assert plan(KERNELS["reduce_rows_tree"], problem).bytes_moved == bytes_moved
+
+
+def test_a_vector_beside_all_rows_is_read_once() -> None:
+    product = reduction_of("sum", "float32", None, Map("a * b", 2, one_row=True))
+    made = plan(KERNELS["reduce_rows_tree"], Problem(product, 100, 7))
+    assert made.bytes_moved == (7 * 100 + 100 + 7) * 4
 
 
 def test_more_blocks_than_a_grid_has_is_an_error() -> None:

@@ -13,6 +13,7 @@ import pytest
 from cudareduce.errors import UsageError
 from cudareduce.library.foreign import adopt
 from cudareduce.library.guesses import Guesses
+from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.usefixtures("small")
@@ -303,6 +304,20 @@ def test_several_kernels_are_rows(cudareduce: Call, given: Callable[[str], Path]
     both = ("--entry", "first", "--entry", "second")
     assert bench(cudareduce, path, *both, "--n", 1000, "--quiet")[0] == 3
     assert bench(cudareduce, path, *both[:2], "--n", 1000, "--quiet")[0] == 0
+
+
+def test_a_vector_that_is_given_first_is_no_matrix(cudareduce: Call, tmp_path: Path) -> None:
+    text = (ROOT / "tests/foreign_shapes/matrix_times_vector.cu").read_text()
+    path = tmp_path / "first.cu"
+    path.write_text(text.replace(
+        "const float *matrix, const float *vector", "const float *vector, const float *matrix"
+    ).replace("(matrix, vector,", "(vector, matrix,"))  # fmt: skip
+    code, _, err = cudareduce("verify", path)
+    assert code == 2
+    advice = ("--arg", "matrix=in", "--arg", "vector=in2")
+    assert f"say which is the matrix, with {' '.join(advice)}" in err
+    code, out, _ = cudareduce("verify", path, *advice, "--n", "100")
+    assert code == 0 and "right" in out
 
 
 @pytest.mark.slow
