@@ -1070,7 +1070,14 @@ def test_each_command_shows_an_example() -> None:
     assert {name.rpartition("-")[0] for name in EXAMPLES} == set(cli.commands)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+#: Of these ranks are processes, which take a second each to begin.
+_RANKS = ("collective-0", "collective-1")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] * (name in _RANKS)) for name in EXAMPLES],
+)
 def test_the_examples_of_a_command_work(
     name: str, cudareduce: Call, tmp_path: Path, no_gpu: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,7 +99,17 @@ def test_right_on_every_schedule(
         assert found.outcome == "pass", found.reason
 
 
-@pytest.mark.parametrize("kernel", KERNELS.values(), ids=list(KERNELS))
+#: Whose net takes as long as those of all other kernels of rows: several blocks of 512 for each.
+_LONG = ("reduce_rows_split",)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pytest.param(kernel, id=name, marks=[pytest.mark.long] * (name in _LONG))
+        for name, kernel in KERNELS.items()
+    ],
+)
 def test_no_hazards(watched: CpuBackend, kernel: Kernel) -> None:
     case = Case(kernel, usual(kernel, "float32"), kernel.block, kernel.items)
     for net in hazard_net(case):
