@@ -254,8 +254,9 @@ def _with_rows(session: Session, case: Case) -> Case | None:
         return _asking(case, rows=min(1 << least, rows))
     if case.kernel.turns:  # which means to go on to more
         return None
-    alone = _asking(case, most_rows=case.block // several)
-    return alone if _is_right(session, alone) else None
+    most = case.block // several
+    alone = _asking(case, most_rows=most)
+    return alone if most > 1 and _is_right(session, alone) else None  # of one it is no condition
 
 
 def _widest(case: Case) -> int:

@@ -82,6 +82,8 @@ def _says_map(session: Session) -> bool:
 def _mapping(kernel: Kernel, mapped: Map) -> Kernel:
     """A kernel that forms this of its elements; launched again on its partials it would map them,
     too."""
+    own = kernel.map
+    mapped = replace(mapped, one_row=own.one_row) if own else mapped
     return replace(kernel, map=mapped, finish=finish_once(kernel))
 
 

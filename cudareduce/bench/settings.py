@@ -83,8 +83,8 @@ class Settings:
 def _of(choice: Choice, reduction: Reduction) -> Reduction:
     """A reduction as a kernel is given it: where nobody says otherwise, with the map that it
     forms, of the columns that it reads, and stored as it stores it."""
-    kernel = choice.kernel
+    kernel, asked = choice.kernel, reduction.map
     stored = kernel.stored if reduction.acc.kind == "float" else None
-    return replace(
-        reduction, map=reduction.map or kernel.map, columns=kernel.columns, stored=stored
-    )
+    same = kernel.map and (asked is None or asked.expression == kernel.map.expression)
+    mapped = kernel.map if same else asked
+    return replace(reduction, map=mapped, columns=kernel.columns, stored=stored)

@@ -153,12 +153,10 @@ class Plan:
 
     @property
     def bytes_moved(self) -> int:
-        """The algorithm's own traffic in bytes: every input read once, every output written
-        once."""
-        own = self.problem.reduction
-        again = self.problem.rows - 1 if own.map and own.map.one_row else 0  # the second, not read
-        read = self.problem.input_bytes - again * self.problem.n * own.dtype.size
-        return read + self.outputs * own.result_size
+        """Bytes of the algorithm's own traffic: each input read once, each output written once."""
+        own, again = self.problem.reduction, (self.problem.rows - 1) * self.problem.n
+        twice = again * own.dtype.size if own.map and own.map.one_row else 0
+        return self.problem.input_bytes - twice + self.outputs * own.result_size
 
 
 def plan(
@@ -198,8 +196,8 @@ def plan(
     if launches:
         blocks = fixed.partials if fixed else launches[0].grid
         scratch |= _behind(kernel, problem, blocks, block)
-    adds = kernel.finish == "atomic" or (kernel.adds and kernel.finish == "host")
-    preset = "out" if problem.rows and (adds or not launches) else None
+    added_to = kernel.finish == "atomic" or (kernel.adds and kernel.finish == "host")
+    preset = "out" if problem.rows and (added_to or not launches) else None
     depth = 0
     for one in launches:
         blocks = max(1, one.grid // problem.rows)  # a row; a block may take several

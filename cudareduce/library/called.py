@@ -124,8 +124,7 @@ def called(
     one of them is not understood."""
     _check_named(path, function, given)
     helpers = helpers or Helpers()
-    texts = (*function.parameters, function.outside)
-    parameters = [read_parameter(text) for text in texts if text]
+    parameters = [read_parameter(text) for text in (*function.parameters, function.outside) if text]
     body = Body(function.body, helpers.atomic, helpers.macros)
     acts = acting(function, parameters, body, helpers.functor)
     known = {**helpers.enums, **{name: "{}" for pair in acts.items() if all(pair) for name in pair}}
@@ -142,21 +141,22 @@ def called(
         path, function, body, count, by_what.get("rows"), lengths, many="rows" in told
     )  # fmt: skip
     rows, roles = found.grid, (read, other, write)
+    if rows and (turned := _vector_first(body, read, other, says)):
+        return called(path, function, given, own, (*says, *turned), helpers, shares)
     _check_reduces(path, function, body, roles, rows)
     to = parameters[: len(function.parameters)]
     rooms, words = _words(function, to, _of_packs(gets, read, count, body))
     zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
-    guards = any(locks(p, body) for p in zeroed)
-    finish = _finish(body, write, rows, guards=guards, zeroed=bool(zeroed))
+    finish = _finish(body, write, rows, zeroed)
     template = () if given else template_arguments(path, function, own, {**acts, **helpers.enums})
     return Call(
         text=function.name + (given or (f"<{', '.join(template)}>" if template else "")),
         template=template, read=read, other=other, write=write, count=count, counted="n" in told,
-        rows=rows, rooms=rooms,
+        rows=rows, rooms=rooms, arguments=", ".join(words),
         said=tuple(f"{p.name}={gets[p.name].replace(COUNT, 'n')}"
                    for p in parameters if p not in (*roles, count)),
-        arguments=", ".join(words),
-        finish="none" if read == write else finish, waits=guards or "this_grid" in body.words,
+        finish="none" if read == write else finish,
+        waits="this_grid" in body.words or any(locks(p, body) for p in zeroed),
         alone=finish in ("none", "atomic") and not body.words & _MANY_BLOCKS,
         plane=bool(body.words & PLANE), square=found.square,
         one_row=bool(rows and other and is_one_row(body, other)),
@@ -204,6 +204,16 @@ def _check_reduces(
         raise UsageError(f"{path}: {function.name} {why_not}: --entry picks others")
 
 
+def _vector_first(
+    body: Body, read: Parameter, other: Parameter | None, says: Sequence[Argument]
+) -> tuple[Argument, ...]:
+    """What two arrays are where the vector comes before the matrix, unless somebody has said so."""
+    said = any(one.what in ("in", "in2") for one in says)
+    if said or other is None or not is_one_row(body, read) or is_one_row(body, other):
+        return ()
+    return Argument("", other.name, "in"), Argument("", read.name, "in2")
+
+
 def _of_packs(
     gets: Mapping[str, str], read: Parameter, count: Parameter | None, body: Body
 ) -> Mapping[str, str]:
@@ -247,12 +257,13 @@ def _argument(parameter: Parameter, what: str, room: int | None, function: Funct
 
 
 def _finish(
-    body: Body, write: Parameter, rows: RowGrid | None, *, guards: bool, zeroed: bool
+    body: Body, write: Parameter, rows: RowGrid | None, zeroed: Sequence[Parameter]
 ) -> Finish | None:
     """What becomes of the partials of a kernel, where its text tells: those that atomics or a lock
     combine in its output, or that it adds to that, in a place for each block or in one, and those
     that its last block folds or that there are none of, where it writes to one place alone. None
     for others."""
+    guards = any(locks(p, body) for p in zeroed)
     if guards or body.atomics(write.name) or body.adds_to(write.name, rows=bool(rows)):
         return "host" if not rows and body.of_blocks(write.name) else "atomic"
     alone = body.changes(write.name) and not body.each(write.name)

@@ -17,6 +17,7 @@ from itertools import takewhile
 from tree_sitter import Node
 
 from cudareduce.library.constants import Reading, Unknown
+from cudareduce.library.expressions import names
 from cudareduce.library.header import GridRule
 from cudareduce.library.host_code import HostCall, number_at
 from cudareduce.library.scopes import Constants, Scope
@@ -190,8 +191,10 @@ def _memory(shape: _Shape, node: Node) -> int | None:
     """The bytes of dynamic shared memory that a launch gives; where more elements take more than a
     block may have, those for as many as the file has itself. None where these are too many, too, or
     it does not tell."""
-    sizes = (shape.number(node, given) for given in (shape.many, {}))
-    return next((size for size in sizes if size is not None and size <= _MOST_SHARED), None)
+    many, own = (shape.number(node, given) for given in (shape.many, {}))
+    if many is None or many <= _MOST_SHARED:
+        return many
+    return own if not names(node) or (own is not None and own <= _MOST_SHARED) else None
 
 
 def _grid(shape: _Shape, n: int | None, reached: AbstractSet[str], later: AbstractSet[str]) -> Said:

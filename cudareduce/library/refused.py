@@ -40,7 +40,7 @@ def why_no_reduction(
 ) -> str | None:
     """What a kernel does instead of reducing, in words that follow its name: nothing, each thread
     writes what it makes of its own, an array holds what is found elsewhere, elements say themselves
-    to which place they are added, or a vector is taken for the matrix. None if nothing tells."""
+    to which place they are added. None if nothing tells."""
     read, other, write = roles
     if read == write and body.words <= _NOTHING:
         return "does nothing, so it is no reduction"
@@ -61,11 +61,6 @@ def why_no_reduction(
         return (
             f"adds to places of {write.name} that its elements choose, as a histogram does, which "
             "is not understood"
-        )
-    if rows and other is not None and is_one_row(body, read) and not is_one_row(body, other):
-        return (
-            f"takes the same elements of {read.name} for every row of {other.name}: say which is "
-            f"the matrix, with --arg {other.name}=in --arg {read.name}=in2"
         )
     return None
 

@@ -90,6 +90,8 @@ class Inputs:
             ref = reference(reduction, counted, given.rows, *data[1:])
             if given.any:
                 ref = with_elements(ref, reduction, counted, given.rows)
+            if reduction.map and reduction.map.one_row:  # what is behind it is not to be read
+                data = data[0], data[1][: given.n]
             found = data, ref
             self._held += _nbytes(data)
         self._kept[key] = found

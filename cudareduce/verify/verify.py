@@ -117,7 +117,8 @@ def _in_its_place(backend: Backend, ready: _Ready, seed: int, inputs: Inputs) ->
     other = tuple(array.copy() for array in inputs.of(new, reduction)[0])
     ends = [0, n // 2, n - 1]
     for array, known in zip(other, data, strict=True):
-        array.reshape(rows, n, -1)[:, ends] = known.reshape(rows, n, -1)[:, ends]
+        lines = min(rows, array.size // n)  # a second input may be of one row
+        array.reshape(lines, n, -1)[:, ends] = known.reshape(lines, n, -1)[:, ends]
     with ExitStack() as stack:
         buffers = tuple(backend.upload(array) for array in data)
         stack.callback(backend.free, *buffers)
