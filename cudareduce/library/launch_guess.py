@@ -95,6 +95,8 @@ def guessed_launch(
     number = grid if isinstance(grid, int) else None
     width = looks.width and (own.width or looks.width)
     in_rows = f", threads in rows of {width}" if width else ""
+    if not looks.width and user.block is None and own.width not in (None, own.block):
+        in_rows = ", in one dimension, though its launch has two, of which it knows one"
     open_ = [
         name for name in ("block", "items") if getattr(user, name) is getattr(own, name) is None
     ]

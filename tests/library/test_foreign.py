@@ -306,6 +306,28 @@ def test_several_kernels_are_rows(cudareduce: Call, given: Callable[[str], Path]
     assert bench(cudareduce, path, *both[:2], "--n", 1000, "--quiet")[0] == 0
 
 
+def test_a_second_dimension_that_a_kernel_does_not_know_is_told(
+    cudareduce: Call, tmp_path: Path
+) -> None:
+    path = tmp_path / "flat.cu"
+    path.write_text(
+        "__global__ void sum(const int *in, int *out, int n)\n"
+        "{\n"
+        "    int k = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    if (k < n)\n"
+        "        atomicAdd(out, in[k]);\n"
+        "}\n"
+        "void run(int *in, int *out, int n)\n"
+        "{\n"
+        "    dim3 block(16, 16);\n"
+        "    sum<<<(n + 15) / 16, block>>>(in, out, n);\n"
+        "}\n"
+    )
+    code, _, err = cudareduce("verify", path, "--n", "100")
+    assert code == 0
+    assert "in one dimension, though its launch has two, of which it knows one" in err
+
+
 def test_a_vector_may_be_given_before_the_matrix(cudareduce: Call, tmp_path: Path) -> None:
     text = (ROOT / "tests/foreign_shapes/matrix_times_vector.cu").read_text()
     path = tmp_path / "first.cu"
