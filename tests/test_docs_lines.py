@@ -44,6 +44,8 @@ GIVEN = {
 }
 #: Sections whose lines take long; those of the README are run all the same.
 LONG = ("Several ranks", "What it does to its input")
+#: Sections whose lines begin ranks, processes of their own.
+RANKS = ("Several GPUs",)
 _BLOCK = re.compile(r"((?:^<!-- [^\n]* -->\n)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: What people call a line goes on where this ends it.
 _GOES_ON = ("\\", "&&")
@@ -91,7 +93,7 @@ def sections() -> list[object]:
     return [
         pytest.param(
             page, section, id=f"{page.relative_to(ROOT)}: {section}",
-            marks=[pytest.mark.slow] * (section in LONG),
+            marks=[pytest.mark.slow] * (section in LONG) + [pytest.mark.long] * (section in RANKS),
         )
         for page in PAGES
         for section in dict.fromkeys(

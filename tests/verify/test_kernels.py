@@ -119,6 +119,7 @@ def test_no_hazards(watched: CpuBackend, kernel: Kernel) -> None:
             assert found.outcome == "pass", found.reason
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=list(KERNELS))
 def test_every_element_is_mapped_or_none_may_be(cpu: CpuBackend, kernel: Kernel) -> None:
     asked = [(op, dtype, "5 - a") for dtype in ("int8", "float32") for op in ("sum", "max")]
