@@ -150,7 +150,7 @@ class Body:
         """What there is a place for behind a pointer: `threads` of the grid or its blocks (`grid`),
         by the indices that stand there; empty for one place alone. Where none names a block there
         is one, with a place for each of its threads."""
-        indices = [self.behind(node) for node in self._indices.get(name, ())]
+        indices = self._behind_indices(name)
         if any({"threadIdx.x", "blockIdx.x"} <= words for words in indices):
             return "threads"
         if any("threadIdx.x" in w for w in indices) and not any("blockIdx.x" in w for w in indices):
@@ -159,7 +159,7 @@ class Body:
 
     def of_blocks(self, name: str) -> bool:
         """Whether every place behind a pointer is one of a block's own."""
-        indices = [self.behind(node) for node in self._indices.get(name, ())]
+        indices = self._behind_indices(name)
         return bool(indices) and all("blockIdx.x" in words for words in indices)
 
     def in_one_place(self, name: str) -> bool:
@@ -176,8 +176,12 @@ class Body:
     def follows(self, name: str, words: frozenset[str]) -> bool | None:
         """Whether a place behind a pointer hangs on one of these words, as far as indices stand
         there; None if none does."""
-        indices = self._indices.get(name, ())
-        return any(self.behind(node) & words for node in indices) if indices else None
+        indices = self._behind_indices(name)
+        return any(behind & words for behind in indices) if indices else None
+
+    def _behind_indices(self, name: str) -> list[frozenset[str]]:
+        """The words behind each index of what is behind a pointer."""
+        return [self.behind(node) for node in self._indices.get(name, ())]
 
     @cached_property
     def _origins(self) -> dict[str, set[str]]:

@@ -146,8 +146,8 @@ def called(
     _check_reduces(path, function, body, roles, rows)
     to = parameters[: len(function.parameters)]
     rooms, words = _words(function, to, _of_packs(gets, read, count, body))
-    zeroed = [p for p in parameters if gets[p.name].startswith("zeroed:")]
-    finish = _finish(body, write, rows, zeroed)
+    guards = [locks(p, body) for p in parameters if gets[p.name].startswith("zeroed:")]
+    finish = _finish(body, write, rows, guards)
     template = () if given else template_arguments(path, function, own, {**acts, **helpers.enums})
     return Call(
         text=function.name + (given or (f"<{', '.join(template)}>" if template else "")),
@@ -156,7 +156,7 @@ def called(
         said=tuple(f"{p.name}={gets[p.name].replace(COUNT, 'n')}"
                    for p in parameters if p not in (*roles, count)),
         finish="none" if read == write else finish,
-        waits="this_grid" in body.words or any(locks(p, body) for p in zeroed),
+        waits="this_grid" in body.words or any(guards),
         alone=finish in ("none", "atomic") and not body.words & _MANY_BLOCKS,
         plane=bool(body.words & PLANE), square=found.square,
         one_row=bool(rows and other and is_one_row(body, other)),
@@ -257,14 +257,13 @@ def _argument(parameter: Parameter, what: str, room: int | None, function: Funct
 
 
 def _finish(
-    body: Body, write: Parameter, rows: RowGrid | None, zeroed: Sequence[Parameter]
+    body: Body, write: Parameter, rows: RowGrid | None, guards: Sequence[bool]
 ) -> Finish | None:
     """What becomes of the partials of a kernel, where its text tells: those that atomics or a lock
     combine in its output, or that it adds to that, in a place for each block or in one, and those
     that its last block folds or that there are none of, where it writes to one place alone. None
     for others."""
-    guards = any(locks(p, body) for p in zeroed)
-    if guards or body.atomics(write.name) or body.adds_to(write.name, rows=bool(rows)):
+    if any(guards) or body.atomics(write.name) or body.adds_to(write.name, rows=bool(rows)):
         return "host" if not rows and body.of_blocks(write.name) else "atomic"
     alone = body.changes(write.name) and not body.each(write.name)
-    return "none" if rows or zeroed or alone or body.words & _MEETS else None
+    return "none" if rows or guards or alone or body.words & _MEETS else None
