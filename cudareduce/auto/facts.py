@@ -15,6 +15,8 @@ WORD, TWO_WORDS = 4, 8
 #: Chunks that are dealt out: threads a block, and bytes a thread. 64 rows of 2^22 float32 take 343
 #: us by them, 352 where blocks stride; with their places 457 and 379, of int64 347 and 382 (H100).
 CHUNK = (512, 128)
+#: Those of a large input where an SM has time for the next, and where not.
+_LARGE_CHUNK = (256, 512)
 #: Compute capabilities whose SMs have room for a ring of so many bytes; those of 12 have 99 KiB. Of
 #: eight bytes an element one block an SM adds too slowly: 616 us at 2^28 float64, tiles 475.
 RING, RING_BYTES = ("9.", "10."), 192 * 2**10
@@ -95,6 +97,12 @@ class Facts:
     def deals(self) -> bool:
         """Whether chunks may be dealt out to SMs, of which none is left out."""
         return self.leisurely and self.sms is None
+
+    @property
+    def chunk(self) -> int:
+        """Bytes that a thread takes of a chunk of a large input: more where an SM has no time for
+        blocks that end and begin."""
+        return _LARGE_CHUNK[not self.leisurely]
 
     @property
     def l2(self) -> int:

@@ -107,10 +107,8 @@ def _of_many(reduction: Reduction, nbytes: int, facts: Facts) -> Iterator[Pick]:
         if facts.has_rings and (not facts.leisurely or nbytes >= _RING_OF_BYTES * facts.l2):
             yield Pick("reduce_tiles_ring", 512, LOADS)
         yield Pick("reduce_tiles_mailbox", 512, LOAD)
-    if nbytes >= facts.large and facts.deals:
-        yield Pick("reduce_chunks")
-    if nbytes >= facts.large and _by_rings(reduction, facts):
-        yield Pick("reduce_tiles_ring")
+    if nbytes >= facts.large and facts.sms is None:
+        yield Pick("reduce_chunks", CHUNK[0], facts.chunk // size)
     yield Pick("reduce_tiles_one_word")
     tiles = nbytes / (512 * LOADS) / facts.limits.sm_count
     if size <= WORD and tiles <= _TURNS_OF_MAIL:

@@ -88,7 +88,7 @@ def test_what_it_takes_can_be_launched_on_cards_nobody_has_tried(
      (2**18, "reduce_tiles_mailbox", (256, 16)), (2**20, "reduce_tiles_mailbox", (512, 16)),
      (2**21, "reduce_tiles_mailbox", (512, 16)),
      (2**22, "reduce_tiles_self_reset", (512, 16)), (2**25, "reduce_tiles_self_reset", (512, 16)),
-     (2**30, "reduce_tiles_ring", (512, 16))],
+     (2**28, "reduce_chunks", (512, 128)), (2**30, "reduce_chunks", (512, 128))],
 )  # fmt: skip
 def test_on_an_h200_it_takes_what_was_fastest_there(
     registry: Registry, n: int, kernel: str, shape: tuple[int, int]
