@@ -247,12 +247,15 @@ def test_on_an_h100_it_takes_what_was_fastest_there(
 
 
 def test_no_ring_brings_elements_faster_than_they_are_folded(registry: Registry) -> None:
-    case = taken(registry, replace(H200_FACTS, sms=48), 2**28, of=("mean", "int32"))
-    assert case is not None and case.kernel.entry == "reduce_tiles_acq_rel"
+    for facts in (H200_FACTS, replace(H200_FACTS, sms=48)):
+        case = taken(registry, facts, 2**28, of=("mean", "int32"))
+        assert case is not None and case.kernel.entry == "reduce_tiles_acq_rel"
 
 
 def test_what_a_machine_lacks_is_not_taken(registry: Registry) -> None:
-    lacking = Facts(DEFAULT_LIMITS, H200, ("tma",), sms=48)
+    lacking = Facts(DEFAULT_LIMITS, H200, ("tma",), sms=132)
+    assert (every := taken(registry, replace(lacking, lacks=()), 2**30)) is not None
+    assert every.kernel.entry == "reduce_tiles_ring"
     case = taken(registry, lacking, 2**30)
     assert case is not None and case.kernel.entry == "reduce_tiles_self_reset"
 
