@@ -95,7 +95,8 @@ def _of_array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
 
 def _of_many(reduction: Reduction, nbytes: int, facts: Facts) -> Iterator[Pick]:
     """Of more than a tile for each SM what disturbs many blocks least, and of a very large input
-    chunks as they lie, or on as many SMs as are told bulk copies."""
+    chunks as they lie, or on as many SMs as are told bulk copies. Eight loads of bfloat16 under way
+    take 94 registers a thread, so an SM would hold one block of chunks."""
     size = reduction.dtype.size
     if reduction.op.indexed:
         yield Pick("reduce_arg_one_word")
@@ -107,7 +108,7 @@ def _of_many(reduction: Reduction, nbytes: int, facts: Facts) -> Iterator[Pick]:
         if facts.has_rings and (not facts.leisurely or nbytes >= _RING_OF_BYTES * facts.l2):
             yield Pick("reduce_tiles_ring", 512, LOADS)
         yield Pick("reduce_tiles_mailbox", 512, LOAD)
-    if nbytes >= facts.large and (facts.deals or _by_rings(reduction, facts)):
+    if size >= WORD and nbytes >= facts.large and (facts.deals or _by_rings(reduction, facts)):
         chunks = Pick("reduce_chunks", CHUNK[0], facts.chunk // size)
         yield chunks if facts.sms is None else Pick("reduce_tiles_ring")
     yield Pick("reduce_tiles_one_word")
