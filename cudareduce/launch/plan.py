@@ -126,7 +126,9 @@ class Plan:
     @property
     def outputs(self) -> int:
         """How many values the last launch leaves: answers, or partials for the host to fold."""
-        return self.passes[-1].grid if self.folds_on_host else self.problem.rows
+        if not self.folds_on_host:
+            return self.problem.rows
+        return self.passes[-1].grid * (self.passes[-1].block if self.kernel.of_threads else 1)
 
     @property
     def room(self) -> int:
@@ -200,9 +202,8 @@ def plan(
     preset = "out" if problem.rows and (added_to or not launches) else None
     depth = 0
     for one in launches:
-        blocks = max(1, one.grid // problem.rows)  # a row; a block may take several
-        own = depth_of(one.kernel, one.block, one.items, blocks, one.n)
-        depth += fixed.depth if fixed else own
+        shape = one.block, one.items, max(1, one.grid // problem.rows), one.n  # for each row
+        depth += fixed.depth if fixed else depth_of(one.kernel, *shape)
     return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth, sms)
 
 
@@ -226,8 +227,7 @@ def _behind(kernel: Kernel, problem: Problem, partials: int, block: int) -> dict
         return {"partials": partials * problem.reduction.acc_size, "counter": 4 * counts}
     if kernel.workspace:
         return {"workspace": kernel.workspace_bytes(problem.reduction, partials)}
-    blocks = max(partials, problem.rows)
-    sizes = blocks, partials * block, problem.elements
+    sizes = max(partials, problem.rows), partials * block, problem.elements
     return {room.name: room.bytes(*sizes) for room in kernel.rooms}
 
 

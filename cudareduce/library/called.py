@@ -49,7 +49,7 @@ class Call:
     rows, `columns` that it reads a matrix by columns, `one_row` that of the second array there is
     but one, the same beside all of them, `square` that one count is that of rows and of their
     elements, `turns` that its blocks go on to further rows, as many blocks on as there are, `lanes`
-    that a block takes 32 columns.
+    that a block takes 32 columns, `of_threads` that each thread leaves a partial.
     """
 
     text: str
@@ -75,6 +75,7 @@ class Call:
     turns: bool
     lanes: bool
     parameters: tuple[Parameter, ...]
+    of_threads: bool
 
     @property
     def places(self) -> tuple[int, int | None, int | None]:
@@ -138,7 +139,7 @@ def called(
     told = _named_in_values(parameters, gets)
     lengths = [p for p in parameters if gets[p.name] == "n"]
     found = read_rows(
-        path, function, body, count, by_what.get("rows"), lengths, many="rows" in told
+        path, function, body, count, _of_rows(parameters, gets, body), lengths, many="rows" in told
     )  # fmt: skip
     rows, roles = found.grid, (read, other, write)
     if rows and (turned := _vector_first(body, read, other, says)):
@@ -147,7 +148,7 @@ def called(
     to = parameters[: len(function.parameters)]
     rooms, words = _words(function, to, _of_packs(gets, read, count, body))
     guards = [locks(p, body) for p in parameters if gets[p.name].startswith("zeroed:")]
-    finish = _finish(body, write, rows, guards)
+    each, finish = _finish(body, roles, rows, guards)
     template = () if given else template_arguments(path, function, own, {**acts, **helpers.enums})
     return Call(
         text=function.name + (given or (f"<{', '.join(template)}>" if template else "")),
@@ -157,12 +158,20 @@ def called(
                    for p in parameters if p not in (*roles, count)),
         finish="none" if read == write else finish,
         waits="this_grid" in body.words or any(guards),
-        alone=finish in ("none", "atomic") and not body.words & _MANY_BLOCKS,
-        plane=bool(body.words & PLANE), square=found.square,
+        alone=(each or finish in ("none", "atomic")) and not body.words & _MANY_BLOCKS,
+        plane=bool(body.words & PLANE), square=found.square, of_threads=each,
         one_row=bool(rows and other and is_one_row(body, other)),
         upright=bool(matrix) or is_upright(found.index), matrix=bool(matrix), lanes=found.lanes,
         columns=found.columns, turns=takes_turns(found.index), parameters=tuple(to),
     )  # fmt: skip
+
+
+def _of_rows(
+    parameters: Sequence[Parameter], gets: Mapping[str, str], body: Body
+) -> Parameter | None:
+    """What counts rows: of several the one by which something is apart."""
+    counts = [p for p in parameters if gets[p.name] == "rows"]
+    return next((p for p in counts if body.factors(p.name)), next(iter(counts), None))
 
 
 def _of_matrix(
@@ -257,13 +266,16 @@ def _argument(parameter: Parameter, what: str, room: int | None, function: Funct
 
 
 def _finish(
-    body: Body, write: Parameter, rows: RowGrid | None, guards: Sequence[bool]
-) -> Finish | None:
-    """What becomes of the partials of a kernel, where its text tells: those that atomics or a lock
-    combine in its output, or that it adds to that, in a place for each block or in one, and those
-    that its last block folds or that there are none of, where it writes to one place alone. None
-    for others."""
+    body: Body, roles: Roles, rows: RowGrid | None, guards: Sequence[bool]
+) -> tuple[bool, Finish | None]:
+    """Whether each thread of a kernel leaves a partial, for the host to fold, and else what becomes
+    of its partials, where its text tells: those that atomics or a lock combine in its output, or
+    that it adds to that, in a place for each block or in one, and those that its last block folds
+    or that there are none of, where it writes to one place alone. None for others."""
+    read, _, write = roles
+    if rows is None and read != write and body.of_threads(write.name):
+        return True, "host"
     if any(guards) or body.atomics(write.name) or body.adds_to(write.name, rows=bool(rows)):
-        return "host" if not rows and body.of_blocks(write.name) else "atomic"
+        return False, "host" if not rows and body.of_blocks(write.name) else "atomic"
     alone = body.changes(write.name) and not body.each(write.name)
-    return "none" if rows or guards or alone or body.words & _MEETS else None
+    return False, "none" if rows or guards or alone or body.words & _MEETS else None

@@ -26,8 +26,8 @@ _CALLED = {
 }
 #: What finds the place of an extreme, or holds one, as people call it.
 _PLACES = re.compile(
-    r"arg_?(?:max|min)|(?:max|min)\w*?(?:idx|ind|pos|loc)|(?:idx|ind(?:ex)?|pos)\w*(?:max|min)"
-    r"|(?:max|min)\w* \w*(?:idx|ind|pos|loc|place)", re.IGNORECASE,
+    r"arg_?(?:max|min)|(?:max|min)\w*?(?:idx|ind|pos|loc(?!al))|(?:idx|ind(?:ex)?|pos)\w*(?:max|min)"
+    r"|(?:max|min)\w* \w*(?:idx|ind|pos|loc(?!al)|place)", re.IGNORECASE,
 )  # fmt: skip
 #: What combines bits, and by which sign.
 _BITS = {"atomicXor": "^", "^=": "^", "atomicOr": "|", "|=": "|", "atomicAnd": "&", "&=": "&"}
@@ -56,7 +56,8 @@ def ops_named(function: Function, call: Call) -> tuple[str, ...]:
 def places_named(function: Function, call: Call) -> tuple[str, ...]:
     """By which operators one block, or who takes a row, finds the place of an extreme and writes
     nothing else, as its name or that of what it writes says; none if it does something else."""
-    integer = call.write.type in PLACES_32 | _PLACES_64 and not call.answers_in_place
+    answers = not call.answers_in_place and not call.of_threads
+    integer = call.write.type in PLACES_32 | _PLACES_64 and answers
     named_so = _PLACES.search(f"{function.name} {call.write.name}")
     if not (integer and (call.alone or call.rows) and named_so):
         return ()

@@ -20,6 +20,8 @@ CHANGES = {"assignment_expression": "left", "update_expression": "argument"}
 MULTIPLIES = frozenset(["__mul24", "__umul24"])
 #: What wraps a value without changing it.
 _WRAPS = frozenset(["parenthesized_expression", "cast_expression"])
+#: What decides whether something is done.
+_ASKS = frozenset(["if_statement", "conditional_expression", "switch_statement"])
 #: Where nobody asks for what a call gives back.
 _STATEMENTS = frozenset(["expression_statement", "comma_expression"])
 #: What a place is reached through.
@@ -56,7 +58,7 @@ def names(node: Node) -> set[str]:
 
 
 def adds(place: Node) -> bool:
-    """Whether a place is set to a sum that it is a part of itself."""
+    """Whether a place is set to a sum that it is a part of itself, or a multiple of it is."""
     left, right = map(place.child_by_field_name, ("left", "right"))
     sides = [right] if right is not None else []
     for side in sides:
@@ -64,7 +66,8 @@ def adds(place: Node) -> bool:
         call = bare_side.type == "call_expression" and converts(bare_side)
         given = bare_side.child_by_field_name("arguments") if call else None
         sides += given.named_children if given else []
-        sides += bare_side.named_children if operator(bare_side) == "+" else []
+        signs = "+" if side == right else "+*"
+        sides += bare_side.named_children if operator(bare_side) in [*signs] else []
     return left is not None and text(left) in (text(inner(side)) for side in sides[1:])
 
 
@@ -94,6 +97,14 @@ def is_only_changed(node: Node) -> bool:
     if call is None or call.parent is None or call.parent.type not in _STATEMENTS:
         return False
     return first == node and text(call).startswith("atomic")
+
+
+def is_unasked(node: Node) -> bool:
+    """Whether no condition decides if a place in the text is come to, but for those of loops."""
+    above = node.parent
+    while above is not None and above.type not in _ASKS:
+        above = above.parent
+    return above is None
 
 
 def other_factor(place: Node) -> str:

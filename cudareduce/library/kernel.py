@@ -88,6 +88,7 @@ class Kernel:
     map: Map | None = None  # what its own text makes of elements before it combines them
     in_place: bool = False  # overwrites its input, which is restored before each launch
     adds: bool = False  # to its partials, which are the identity before each launch
+    of_threads: bool = False  # they are those of threads, and not of blocks
     then: Kernel | None = None  # what goes on with its partials, where that is another kernel
     apart: tuple[Kernel, ...] = ()  # the kernels of a chain that is a guess, as rows of their own
     plane: int = 0  # of a matrix, with threads in rows of so many, that has one answer
@@ -245,9 +246,8 @@ class Kernel:
 
 def _sizes(reduction: Reduction) -> dict[str, int]:
     """The bytes of what a header may count memory in."""
-    return {
-        "Acc": reduction.acc_size, "Scalar": reduction.acc.size, "Element": reduction.dtype.size,
-    }  # fmt: skip
+    acc, size = reduction.acc.size, reduction.dtype.size
+    return {"Acc": reduction.acc_size, "Scalar": acc, "Element": size}
 
 
 #: Makes kernels of a file without a header.

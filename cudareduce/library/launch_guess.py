@@ -16,7 +16,7 @@ from cudareduce.library.entry import EXTERN_SHARED
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import BLOCKS, Grid, GridRule
 from cudareduce.library.host_code import HostCall, HostCode, launched_with, of_kernel
-from cudareduce.library.items import items_in
+from cudareduce.library.items import items_in, items_of_tiles
 from cudareduce.library.outside import places_in
 from cudareduce.library.own_launch import (
     Said,
@@ -130,15 +130,15 @@ def _known_from(told: Sequence[str], lines: Sequence[int], *, floors: bool) -> s
     return f" ({', '.join(told)}: {where}{', which leaves out the rest of a tile' * floors})"
 
 
-def looks_of(function: Function, call: Call) -> Said:
-    """A launch as the text of a kernel looks."""
+def looks_of(function: Function, call: Call, items: int | None = None) -> Said:
+    """A launch as the text of a kernel looks, whose tiles have so many items a thread."""
     doubled = re.findall(r"(?<![\w.])(?:([\w.]+)\s*\*\s*2\b|2\s*\*\s*([\w.]+))", function.body)
     twice = any("block" in f"{left}{right}".lower() for left, right in doubled)
     shares = _SHARES.search(function.body) or "this_grid" in function.body
     grid: GridRule = ("per_sm" if call.waits else "fill") if shares else "cover"
     said = Said(
         block=_BLOCK,
-        items=packed(call.read.type) * (items_in(function.body) or 1 + twice),
+        items=packed(call.read.type) * (items_in(function.body) or items or 1 + twice),
         grid=grid,
         width=_WARP if call.plane else None,
     )
@@ -190,8 +190,9 @@ def launch_of(
     if len(blocks) == 1:
         own = replace(own, grid=blocks.pop(), exactly=True)
     rows = replace(own, grid=None) if call.rows else own  # however many blocks the file has
+    items = items_of_tiles(function.body, host.constants, says.block or own.block or _BLOCK)
     found = guessed_launch(
-        says.launch, rows, looks_of(function, call), _in_shared(device, sizes),
+        says.launch, rows, looks_of(function, call, items), _in_shared(device, sizes),
         constants(unit, function.name), pairs=_SETS_PAIRS.search(device) is not None,
     )  # fmt: skip
     if call.rows == "warp_per_row" and found.width not in (None, 32):

@@ -51,6 +51,7 @@ def why_no_reduction(
         own = rows or alone or body.each(write.name) == "threads"
         return "combines nothing, so it is no reduction" if own else None
     apart = body.each(write.name) == "threads" and "gridDim.x" in body.words
+    apart = apart and not body.of_threads(write.name)
     if not rows and read != write and apart and works_alone(function.body):
         return (
             f"leaves in {write.name} what each thread has made of its elements, which nobody "

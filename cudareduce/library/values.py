@@ -114,7 +114,9 @@ def of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> di
         found[rows] = "rows"
     defaults = {p.name: p.default for p in left if p.default}
     known = {**given, **defaults, **found}
-    return defaults | found | _besides([p for p in left if p.name not in known], known, body)
+    rest = [p for p in left if p.name not in known]
+    across = "rows" if columns else "n"
+    return defaults | found | _besides(rest, known, body, across)
 
 
 def _rows(counts: Sequence[str], length: str, body: Body, *, several: bool) -> str:
@@ -129,10 +131,13 @@ def _rows(counts: Sequence[str], length: str, body: Body, *, several: bool) -> s
     return next(iter((*bounds, *(free if several else ()), *named)), "")
 
 
-def _besides(left: list[Parameter], gets: Mapping[str, str], body: Body) -> dict[str, str]:
+def _besides(
+    left: list[Parameter], gets: Mapping[str, str], body: Body, across: str
+) -> dict[str, str]:
     """What is left over: what is only multiplied by is 1, as a number that scales a sum or, of
     rows, how many matrices there are, or a tile where blocks share a row; what bounds a row whose
-    length is known is that, too; what the text does not have is 0."""
+    length is known is that, too, and what bounds blocks what lies `across`; what the text does not
+    have is 0."""
     found = {}
     for p in left:
         counted = "n" in gets.values()
@@ -143,7 +148,8 @@ def _besides(left: list[Parameter], gets: Mapping[str, str], body: Body) -> dict
         if (integer or REALS.match(p.type)) and body.factors(p.name):
             found[p.name] = "BLOCK * ITEMS" if is_tile(body, p.name) else "1"
         elif integer and body.compared(p.name):
-            found[p.name] = "n"
+            blocks = any("blockIdx.x" in words for words in body.compared(p.name))
+            found[p.name] = across if blocks else "n"
     return found
 
 
