@@ -76,6 +76,8 @@ def across(body: Body, columns: Parameter | None, lengths: Sequence[Parameter]) 
     index = _index(body, columns.name)
     if not index:
         return None
+    if {"threadIdx.x", "threadIdx.y"} <= index:  # the number of a thread in a block of both
+        return "thread_per_row"
     if body.words & {"threadIdx.y", "blockDim.y"} or index & {"meta_group_rank", *_LANES}:
         return "warp_per_row"
     return "thread_per_row" if "threadIdx.x" in index else "block_per_row"

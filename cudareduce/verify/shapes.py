@@ -117,8 +117,9 @@ def block_nets(case: Case) -> Iterator[Net]:
 
 def guess_net(case: Case) -> Net:
     """What tells grids apart that a file without a header may have been written for: more tiles
-    than the device of its plans takes at a time."""
+    than the device of its plans takes at a time, and more rows than a block has threads for."""
     shapes = _arrays(case, (1, tile_of(case) + 1, 8 * tile_of(case)))
+    shapes += _asked(case, [(3, case.block + 1)]) if case.kernel.grid == "thread_per_row" else ()
     return Net(case=case, shapes=shapes, limits=_tiny(case), care="some")
 
 
@@ -277,9 +278,8 @@ def _rows(case: Case) -> tuple[Shape, ...]:
         rows_of_block = {"warp_per_row": warps, "thread_per_row": case.block}
         blocks = 6 if case.kernel.turns else 2  # twice those of a tiny device
         several = blocks * rows_of_block.get(case.kernel.grid, 4) + 1
-        return _asked(
-            case, ((2 * tile + 1, 3), (31, several), (257, 3), (tile, 2), *few_loads)
-        )  # fmt: skip
+        usual = (2 * tile + 1, 3), (31, several), (257, 3), (tile, 2)
+        return _asked(case, (*usual, *few_loads))
     return ()
 
 
