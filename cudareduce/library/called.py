@@ -144,7 +144,7 @@ def called(
     rows, roles = found.grid, (read, other, write)
     if rows and (turned := _vector_first(body, read, other, says)):
         return called(path, function, given, own, (*says, *turned), helpers, shares)
-    _check_reduces(path, function, body, roles, rows)
+    _check_reduces(path, function, body, roles, rows, count)
     to = parameters[: len(function.parameters)]
     rooms, words = _words(function, to, _of_packs(gets, read, count, body))
     guards = [locks(p, body) for p in parameters if gets[p.name].startswith("zeroed:")]
@@ -205,10 +205,11 @@ def _check_named(path: Path, function: Function, given: str) -> None:
 
 
 def _check_reduces(
-    path: Path, function: Function, body: Body, roles: Roles, rows: RowGrid | None
-) -> None:
+    path: Path, function: Function, body: Body, roles: Roles, rows: RowGrid | None,
+    count: Parameter | None,
+) -> None:  # fmt: skip
     """A UsageError if it is no reduction."""
-    why_not = why_no_reduction(function, body, roles, rows)
+    why_not = why_no_reduction(function, body, roles, rows, count)
     if why_not:
         raise UsageError(f"{path}: {function.name} {why_not}: --entry picks others")
 

@@ -36,6 +36,8 @@ _BLOCK, _LARGEST, _WARP = 256, 1024, 32
 #: Elements a thread of most kernels that take several.
 _ITEMS = (1, 2, 4)
 _MOST_LINES = 4
+#: So many tiles a block that takes no count may come to.
+_MOST_TURNS = 64
 #: What an array is of, behind what says where it lies.
 _ARRAY_OF = re.compile(r"extern\s+([\w\s]*?)\s*\b__shared__\s*([\w\s]*?)\s*\b\w+\s*\[\s*\]")
 #: A thread that sets the place behind another one has two of its own in shared memory.
@@ -71,12 +73,12 @@ class Launch:
 
 def guessed_launch(
     user: Said, own: Said, looks: Said, sizes: Sequence[int], numbers: Sequence[int] = (), *,
-    pairs: bool = False,
+    pairs: bool = False, tiles: bool = False,
 ) -> Launch:  # fmt: skip
     """A launch as the user says, else as the file's `own` launches say, else as it `looks`; where a
     launch gives memory its size, and nobody says which, a thread has an element of one of these
     `sizes`, in bytes, or two of them (`pairs`). In the text of the kernel there are these
-    `numbers`."""
+    `numbers`, one of which may be how often it comes to a tile, if it takes whole `tiles`."""
     words = (user, own, looks)
     block, items, grid = (
         next(value for one in words if (value := getattr(one, name)) is not None)
@@ -97,6 +99,7 @@ def guessed_launch(
     in_rows = f", threads in rows of {width}" if width else ""
     if not looks.width and user.block is None and own.width not in (None, own.block):
         in_rows = ", in one dimension, though its launch has two, of which it knows one"
+    few = (*_ITEMS, *(items * k for k in numbers if tiles and 1 < k <= _MOST_TURNS))
     open_ = [
         name for name in ("block", "items") if getattr(user, name) is getattr(own, name) is None
     ]
@@ -105,7 +108,7 @@ def guessed_launch(
         exactly=number is not None and by.exactly,
         shared=needs if user.shared is None else user.shared,
         other_blocks=tuple(k for k in _likely(numbers) if k != block and "block" in open_),
-        other_items=tuple(k for k in _ITEMS if k != items and "items" in open_),
+        other_items=tuple(k for k in few if k != items and "items" in open_),
         width=width,
         whole_tiles=by.floors,
         most=own.most or 0 if user.grid is own.grid is None else 0,
@@ -135,7 +138,8 @@ def looks_of(function: Function, call: Call, items: int | None = None) -> Said:
     doubled = re.findall(r"(?<![\w.])(?:([\w.]+)\s*\*\s*2\b|2\s*\*\s*([\w.]+))", function.body)
     twice = any("block" in f"{left}{right}".lower() for left, right in doubled)
     shares = _SHARES.search(function.body) or "this_grid" in function.body
-    grid: GridRule = ("per_sm" if call.waits else "fill") if shares else "cover"
+    striding: GridRule = "fill" if call.counted else "cover"  # else nobody takes what is left over
+    grid: GridRule = ("per_sm" if call.waits else striding) if shares else "cover"
     said = Said(
         block=_BLOCK,
         items=packed(call.read.type) * (items_in(function.body) or items or 1 + twice),
@@ -194,6 +198,7 @@ def launch_of(
     found = guessed_launch(
         says.launch, rows, looks_of(function, call, items), _in_shared(device, sizes),
         constants(unit, function.name), pairs=_SETS_PAIRS.search(device) is not None,
+        tiles=not call.counted,
     )  # fmt: skip
     if call.rows == "warp_per_row" and found.width not in (None, 32):
         raise UsageError(

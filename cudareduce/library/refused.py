@@ -16,6 +16,7 @@ _OF_BLOCKS = frozenset(["blockIdx.x", "blockIdx.y"])
 
 #: The body of a kernel that somebody has yet to write.
 _NOTHING = frozenset(["{", "}", ";", "return"])
+_PRINTS = frozenset(["printf"])
 _FROM_ELSEWHERE = "such as their mean or maximum, which is found elsewhere and not understood"
 #: What a kernel reads, a second array of that, and what it writes.
 Roles = tuple[Parameter, Parameter | None, Parameter]
@@ -36,14 +37,22 @@ def _given_one(body: Body, roles: Roles, rows: RowGrid | None) -> str | None:
 
 
 def why_no_reduction(
-    function: Function, body: Body, roles: Roles, rows: RowGrid | None
+    function: Function, body: Body, roles: Roles, rows: RowGrid | None, count: Parameter | None
 ) -> str | None:
-    """What a kernel does instead of reducing, in words that follow its name: nothing, each thread
-    writes what it makes of its own, an array holds what is found elsewhere, elements say themselves
-    to which place they are added. None if nothing tells."""
+    """What a kernel with this count does instead of reducing, in words that follow its name:
+    nothing, each thread writes what it makes of its own, rows of answers are as far apart as those
+    of elements, an array holds what is found elsewhere, elements say themselves to which place they
+    are added. None if nothing tells."""
     read, other, write = roles
     if read == write and body.words <= _NOTHING:
         return "does nothing, so it is no reduction"
+    if read == write and not body.changes(write.name) and body.called <= _PRINTS:
+        return "writes nothing, so it is no reduction"
+    if rows and count and read != write and body.follows(write.name, frozenset([count.name])):
+        return (
+            f"writes rows of answers to {write.name}, as far apart as those of elements, as a "
+            "softmax does, so it is no reduction"
+        )
     if other is not None and (one := _given_one(body, roles, rows)):
         return one
     if not combines(function.body):
