@@ -32,7 +32,10 @@ _LAUNCH = (
 #: What is reckoned from a count is called.
 _SHARE = re.compile(r"half|quarter|pairs|rounds|chunk|^n_?[248]$", re.IGNORECASE)
 #: What counts of rows are called.
-ROWS = re.compile(r"^(?:n|num|total)?_?(?:rows|batch|batches|segments|height)$", re.IGNORECASE)
+ROWS = re.compile(
+    r"^(?:n|num|total)?_?(?:rows|batch|batches|segments|height)$"
+    r"|^(?:before|outer)_?(?:size|dim|count|elements|n)?$", re.IGNORECASE,
+)  # fmt: skip
 #: What a pointer to a count may lead to, in the words of a call.
 _BEHIND = frozenset(["n", "rows", "BLOCK", "ITEMS", "gridDim.x"])
 
@@ -121,14 +124,15 @@ def of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> di
 
 def _rows(counts: Sequence[str], length: str, body: Body, *, several: bool) -> str:
     """Which of these counts, besides that of the elements, is one of rows; empty for none. Of
-    several it is the one that bounds them, else the one that bounds nothing, since a block of its
-    own needs no bound, at best one that is used for nothing, else the one that is called so."""
+    several it is the one that bounds them, or is called so and used, else the one that bounds
+    nothing, since a block of its own needs no bound, at best one that is used for nothing."""
     apart = strides(body, length)
     bounds = [name for name in counts if apart and _bounds_rows(name, length, body)]
     free = [name for name in counts if apart and not body.compared(name)]
     free.sort(key=lambda name: name in body.words)
     named = [name for name in counts if _is_rows([name], length, body)]
-    return next(iter((*bounds, *(free if several else ()), *named)), "")
+    called = [name for name in named if ROWS.match(name) and name in body.words]
+    return next(iter((*bounds, *called, *(free if several else ()), *named)), "")
 
 
 def _besides(
