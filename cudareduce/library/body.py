@@ -18,7 +18,6 @@ from cudareduce.library.expressions import (
     inner,
     is_first,
     is_only_changed,
-    is_unasked,
     leaves,
     operator,
     other_factor,
@@ -157,14 +156,6 @@ class Body:
         if any("threadIdx.x" in w for w in indices) and not any("blockIdx.x" in w for w in indices):
             return "threads"
         return "grid" if indices else ""
-
-    def of_threads(self, name: str) -> bool:
-        """Whether every place behind a pointer is one thread's alone, which each of them sets."""
-        indices = self._behind_indices(name)
-        sets = (n.child_by_field_name(CHANGES[n.type]) for n in self._nodes if n.type in CHANGES)
-        own = (to for to in sets if to is not None and name in bases(to) and is_unasked(to))
-        apart = ("threadIdx.x" in words and "gridDim.x" not in words for words in indices)
-        return bool(indices) and all(apart) and any(own)
 
     def of_blocks(self, name: str) -> bool:
         """Whether every place behind a pointer is one of a block's own."""

@@ -22,6 +22,7 @@ from cudareduce.library.room import Room
 from cudareduce.library.row_index import PLANE, is_upright, read_rows, takes_turns
 from cudareduce.library.syntax import Function, names_in
 from cudareduce.library.template import acting, template_arguments
+from cudareduce.library.thread_partials import is_of_threads
 from cudareduce.library.values import leads_to_value
 
 #: Nobody writes more; each takes a moment.
@@ -89,6 +90,11 @@ class Call:
         return self.count.type if self.count else "int" if self.matrix else ""
 
     @property
+    def adds(self) -> bool:
+        """Whether it adds to partials of blocks, which are the identity before."""
+        return self.finish == "host" and not self.of_threads
+
+    @property
     def outside(self) -> Parameter | None:
         """The variable of its file that it writes to, if it does."""
         return None if self.write in self.parameters else self.write
@@ -120,9 +126,9 @@ def called(
     shares: Mapping[str, str] | None = None,
 ) -> Call:  # fmt: skip
     """How a kernel is called, with the template arguments that are `given`, or with the numbers of
-    the file's `own` launches and the `shares` that these reckon, by the names of the parameters,
-    and what the user `says` of them; `helpers` are what the file has besides. Raises UsageError if
-    one of them is not understood."""
+    the file's `own` launches and the `shares` that these reckon, by the names of parameters, and
+    what the user `says` of them; `helpers` are what the file has besides. Raises UsageError if one
+    is not understood."""
     _check_named(path, function, given)
     helpers = helpers or Helpers()
     parameters = [read_parameter(text) for text in (*function.parameters, function.outside) if text]
@@ -148,7 +154,7 @@ def called(
     to = parameters[: len(function.parameters)]
     rooms, words = _words(function, to, _of_packs(gets, read, count, body))
     guards = [locks(p, body) for p in parameters if gets[p.name].startswith("zeroed:")]
-    each, finish = _finish(body, roles, rows, guards)
+    each, finish = _finish(function.body, body, roles, rows, guards)
     template = () if given else template_arguments(path, function, own, {**acts, **helpers.enums})
     return Call(
         text=function.name + (given or (f"<{', '.join(template)}>" if template else "")),
@@ -267,14 +273,14 @@ def _argument(parameter: Parameter, what: str, room: int | None, function: Funct
 
 
 def _finish(
-    body: Body, roles: Roles, rows: RowGrid | None, guards: Sequence[bool]
+    code: str, body: Body, roles: Roles, rows: RowGrid | None, guards: Sequence[bool]
 ) -> tuple[bool, Finish | None]:
-    """Whether each thread of a kernel leaves a partial, for the host to fold, and else what becomes
-    of its partials, where its text tells: those that atomics or a lock combine in its output, or
-    that it adds to that, in a place for each block or in one, and those that its last block folds
-    or that there are none of, where it writes to one place alone. None for others."""
+    """Whether each thread of a kernel leaves a partial, for the host to fold; and what becomes of
+    partials, where its text tells: those that atomics or a lock combine in its output, or that it
+    adds to that, in a place for each block or in one, and those that its last block folds or that
+    there are none of, where it writes to one place alone. None for others."""
     read, _, write = roles
-    if rows is None and read != write and body.of_threads(write.name):
+    if not rows and read != write and is_of_threads(code, read.name, write.name):
         return True, "host"
     if any(guards) or body.atomics(write.name) or body.adds_to(write.name, rows=bool(rows)):
         return False, "host" if not rows and body.of_blocks(write.name) else "atomic"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tree_sitter import Node
 
@@ -55,6 +55,16 @@ def leaves(node: Node) -> Iterator[str]:
 def names(node: Node) -> set[str]:
     """The names in an expression."""
     return {text(one) for one in every(node) if one.type == "identifier"}
+
+
+def first_values(nodes: Iterable[Node]) -> dict[str, Node]:
+    """What each variable begins with, whatever it is later."""
+    found = {}
+    for node in nodes:
+        target, value = map(node.child_by_field_name, ("declarator", "value"))
+        if node.type == "init_declarator" and target is not None and value is not None:
+            found[text(target)] = value
+    return found
 
 
 def adds(place: Node) -> bool:

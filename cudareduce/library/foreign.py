@@ -239,7 +239,7 @@ def _adopted(
         scope="rows" if call.rows else "grid",
         grid="one" if call.answers_in_place else launch.grid,
         walk="element",  # nothing is known of the order of its additions: the widest bound holds
-        finish=finish, adds=call.finish == "host", of_threads=call.of_threads, block=launch.block,
+        finish=finish, adds=call.adds, of_threads=call.of_threads, block=launch.block,
         blocks=BLOCKS if launch.block in BLOCKS and not says.block else (launch.block,),
         items=launch.items,
         fixed_grid=None if call.answers_in_place else launch.fixed_grid,

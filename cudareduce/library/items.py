@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 from tree_sitter import Node
 
 from cudareduce.library.body import Body
-from cudareduce.library.expressions import inner, operator
+from cudareduce.library.expressions import first_values, inner, operator
 from cudareduce.library.host_code import number_at
 from cudareduce.library.scopes import Constants, Scope
 from cudareduce.problem.parsing import every, parsed, text
@@ -17,6 +18,9 @@ _USUAL = frozenset(["2", "4", "8", "16"])
 #: And those that a thread may come to in turn.
 _MOST = 64
 _THREAD = frozenset(["blockIdx.x", "threadIdx.x"])
+_GRID = frozenset(["blockIdx.x", "blockDim.x"])
+#: What makes the number of several threads of that of one.
+_SHARES = frozenset(["/", "%", "&", ">>"])
 
 
 def items_in(code: str) -> int | None:
@@ -38,23 +42,38 @@ def items_in(code: str) -> int | None:
 
 
 def items_of_tiles(code: str, file: Constants, block: int) -> int | None:
-    """Elements a thread where a text multiplies the number of a block by its threads, or by a
-    number of elements of which each of its `block` threads has as many, and by constants of the
-    `file`, to come to its tile; None where it does not, or by several numbers."""
-    found = set()
-    for node in every(parsed(code)):
+    """Elements a thread where a text multiplies the number of a thread in the grid by constants of
+    its own or of the `file`, or that of a block by such and by its threads, or by a number of
+    elements of which each of its `block` threads has as many, to come to its first one; None where
+    it does not, or by several numbers."""
+    body, found, nodes = Body(code), set(), list(every(parsed(code)))
+    own = first_values(nodes)
+    for node in nodes:
+        if node.parent is not None and operator(node.parent) == "*":
+            continue  # a part of a product
         factors = _factors(node)
         words = [text(factor) for factor in factors]
-        above = node.parent
-        if "blockIdx.x" not in words or (above is not None and operator(above) == "*"):
-            continue
-        others = (f for f, word in zip(factors, words, strict=True) if not word.endswith("Dim.x"))
-        known = [number_at(Scope(file, {}, f), f) for f in others if text(f) != "blockIdx.x"]
+        threads = [f for f in factors if _is_thread(body.behind(f))]
+        others = (f for f, word in zip(factors, words, strict=True) if word not in _GRID)
+        known = [_number(f, own, file) for f in others if f not in threads]
         numbers = [number for number in known if number is not None]
-        if len(numbers) == len(known) and known:
-            items, rest = divmod(prod(numbers), 1 if "blockDim.x" in words else block)
-            found |= {items} if items > 1 and not rest else set()
+        if not (threads or "blockIdx.x" in words) or not known or len(numbers) < len(known):
+            continue
+        each = threads or "blockDim.x" in words
+        items, rest = divmod(prod(numbers), 1 if each else block)
+        found |= {items} if items > 1 and not rest else set()
     return found.pop() if len(found) == 1 and max(found) <= _MOST else None
+
+
+def _is_thread(words: frozenset[str]) -> bool:
+    """Whether these words make the number of a thread in the grid, and not that of a warp."""
+    return words >= _THREAD and words.isdisjoint(_SHARES)
+
+
+def _number(node: Node, own: Mapping[str, Node], file: Constants) -> int | None:
+    """The number that a factor is, as a constant of its kernel or of the file."""
+    value = own.get(text(inner(node)), node)
+    return number_at(Scope(file, {}, value), value)
 
 
 def _factors(node: Node) -> list[Node]:

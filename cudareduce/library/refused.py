@@ -10,6 +10,7 @@ from cudareduce.library.combining import adds_up, combines, works_alone
 from cudareduce.library.header import Finish, RowGrid
 from cudareduce.library.parameters import Parameter
 from cudareduce.library.syntax import Function
+from cudareduce.library.thread_partials import is_of_elements, is_of_threads
 
 #: What tells one block from another.
 _OF_BLOCKS = frozenset(["blockIdx.x", "blockIdx.y"])
@@ -60,11 +61,17 @@ def why_no_reduction(
         own = rows or alone or body.each(write.name) == "threads"
         return "combines nothing, so it is no reduction" if own else None
     apart = body.each(write.name) == "threads" and "gridDim.x" in body.words
-    apart = apart and not body.of_threads(write.name)
-    if not rows and read != write and apart and works_alone(function.body):
+    alone = read != write and not rows and works_alone(function.body)
+    if alone and count and is_of_elements(function.body, write.name, count.name):
         return (
-            f"leaves in {write.name} what each thread has made of its elements, which nobody "
-            "combines, and is not understood"
+            f"sets a place of {write.name} for each element, as a map, a scan or a window does, so "
+            "it is no reduction"
+        )
+    partials = is_of_threads(function.body, read.name, write.name)
+    if alone and apart and not partials:
+        return (
+            f"leaves in {write.name} what threads have made of their elements, not one of each, "
+            "which is not understood"
         )
     chosen = read != write and body.follows(write.name, frozenset([read.name]))
     if chosen and body.atomics(write.name):
