@@ -118,7 +118,8 @@ def inputs_for(
     patterns: dict[str, None] = {}
     for tile in sorted(set(tiles)):
         patterns |= dict.fromkeys(patterns_for(reduction, n, tile if n <= SMALL else n or 1))
-    names = [name for name in patterns if _fits(name, n, asks)]
+    two = asks.nan != "propagate" and reduction.inputs > 1  # inf - inf would be another NaN
+    names = [name for name in patterns if _fits(name, n, asks) and not (two and _is_infinite(name))]
     if reduction.op.expression and care != "full":
         names = names[-1:]  # of which least is rounded: how much may be is the user's guess
     if care == "least":
@@ -149,6 +150,11 @@ def _fits(pattern: str, n: int, asks: Condition) -> bool:
         return False
     infinite = neutral or (name.endswith("inf") and places.count(",") + 1 >= n)
     return not (asks.finite and infinite)
+
+
+def _is_infinite(pattern: str) -> bool:
+    """Whether elements of a pattern may be infinite."""
+    return pattern == "neutral" or pattern.partition(":")[0].endswith("inf")
 
 
 def tiles_of(plan: Plan) -> list[int]:

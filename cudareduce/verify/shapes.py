@@ -131,6 +131,7 @@ def condition_nets(case: Case) -> Iterator[Net]:
     yield Net(case=case, shapes=few, limits=limits, care="full")
     more = {8 * tile, *_rounds(case, limits), *written_sizes(case.kernel.constants, tile)}
     yield Net(case=case, shapes=_arrays(case, more), limits=limits, care="least")
+    yield from round_net(case)
     yield next(hazard_net(case))  # which alone sees a load that is not aligned
 
 
@@ -148,8 +149,7 @@ def size_net(case: Case, limits: DeviceLimits) -> Net:
 
 
 def round_net(case: Case) -> Iterator[Net]:
-    """Every kind of value where a thread of a grid that does not grow has several, with little
-    work."""
+    """Every kind of value where a thread of a grid that does not grow has several, cheaply."""
     limits = _tiny(case)
     shapes = _arrays(case, _rounds(case, limits), _FEW)
     if shapes:
