@@ -19,6 +19,7 @@ from cudareduce.library.expressions import (
     is_first,
     is_only_changed,
     leaves,
+    names,
     operator,
     other_factor,
     partners,
@@ -120,6 +121,11 @@ class Body:
     def divides(self, name: str) -> bool:
         """Whether a variable is divided by something."""
         return any(bare(left) == name for left, _, _ in self._pairs("/", ">>"))
+
+    def in_bytes(self, name: str) -> bool:
+        """Whether a multiple of a variable is added to a pointer to bytes."""
+        casts = ((one.child_by_field_name("type"), by) for one, by, _ in self._pairs("+"))
+        return any(to and "char" in text(to) and name in names(by) for to, by in casts)
 
     def bounds(self, name: str) -> bool:
         """Whether a variable is compared with an index."""

@@ -233,8 +233,11 @@ def _vector_first(
 def _of_packs(
     gets: Mapping[str, str], read: Parameter, count: Parameter | None, body: Body
 ) -> Mapping[str, str]:
-    """What each parameter gets, where the count of a kernel that reads several elements at once is
-    that of such packs, unless its text divides it by their number."""
+    """What each parameter gets, where how far apart rows are is told in bytes, and the count of a
+    kernel that reads several elements at once is that of such packs, unless its text divides it by
+    their number."""
+    counts = (name for name, what in gets.items() if what in ("n", "rows") and body.in_bytes(name))
+    gets = {**gets, **{name: f"{gets[name]} * sizeof(In)" for name in counts}}
     packs = packed(read.type)
     if count is None or packs == 1 or body.divides(count.name):
         return gets
