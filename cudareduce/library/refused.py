@@ -62,7 +62,8 @@ def why_no_reduction(
         return "combines nothing, so it is no reduction" if own else None
     apart = body.each(write.name) == "threads" and "gridDim.x" in body.words
     alone = read != write and not rows and works_alone(function.body)
-    if alone and count and is_of_elements(function.body, write.name, count.name):
+    counted = count.name if count and not body.factors(count.name) else ""  # no matrix's length
+    if alone and counted and is_of_elements(function.body, write.name, counted):
         return (
             f"sets a place of {write.name} for each element, as a map, a scan or a window does, so "
             "it is no reduction"

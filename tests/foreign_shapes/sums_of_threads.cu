@@ -1,4 +1,4 @@
-// expected: refused  shape: each thread leaves a sum of its own, and the host adds them up
+// expected: right  shape: each thread leaves a sum of its own, and the host adds them up
 __global__ void sums(float *result, const float *input, int n)
 {
     const int tid = blockIdx.x * blockDim.x + threadIdx.x;
