@@ -76,8 +76,8 @@ def adds(place: Node) -> bool:
         call = bare_side.type == "call_expression" and converts(bare_side)
         given = bare_side.child_by_field_name("arguments") if call else None
         sides += given.named_children if given else []
-        signs = "+" if side == right else "+*"
-        sides += bare_side.named_children if operator(bare_side) in [*signs] else []
+        signs = ("+",) if side == right else ("+", "*")
+        sides += bare_side.named_children if operator(bare_side) in signs else []
     return left is not None and text(left) in (text(inner(side)) for side in sides[1:])
 
 
