@@ -8,7 +8,7 @@ from math import prod
 from tree_sitter import Node
 
 from cudareduce.library.body import Body
-from cudareduce.library.expressions import first_values, inner, operator
+from cudareduce.library.expressions import MOST_PLACES, first_values, inner, operator
 from cudareduce.library.host_code import number_at
 from cudareduce.library.scopes import Constants, Scope
 from cudareduce.problem.parsing import every, parsed, text
@@ -49,15 +49,17 @@ def items_of_tiles(code: str, file: Constants, block: int) -> int | None:
     body, found, nodes = Body(code), set(), list(every(parsed(code)))
     own = first_values(nodes)
     for node in nodes:
-        if node.parent is not None and operator(node.parent) == "*":
-            continue  # a part of a product
+        if operator(node) != "*" or (node.parent is not None and operator(node.parent) == "*"):
+            continue  # no product, or a part of one
         factors = _factors(node)
         words = [text(factor) for factor in factors]
         threads = [f for f in factors if _is_thread(body.behind(f))]
+        if not threads and "blockIdx.x" not in words:
+            continue
         others = (f for f, word in zip(factors, words, strict=True) if word not in _GRID)
         known = [_number(f, own, file) for f in others if f not in threads]
         numbers = [number for number in known if number is not None]
-        if not (threads or "blockIdx.x" in words) or not known or len(numbers) < len(known):
+        if not known or len(numbers) < len(known):
             continue
         each = threads or "blockDim.x" in words
         items, rest = divmod(prod(numbers), 1 if each else block)
@@ -77,9 +79,13 @@ def _number(node: Node, own: Mapping[str, Node], file: Constants) -> int | None:
 
 
 def _factors(node: Node) -> list[Node]:
-    """What an expression is a product of, however deep in brackets; itself, if it is none."""
-    node = inner(node)
-    if operator(node) != "*":
-        return [node]
-    sides = map(node.child_by_field_name, ("left", "right"))
-    return [factor for side in sides if side is not None for factor in _factors(side)]
+    """What an expression is a product of, however deep in brackets; nothing, if it is of more than
+    people write."""
+    found: list[Node] = []
+    left = [node]
+    while left and len(left) + len(found) <= MOST_PLACES:
+        one = inner(left.pop())
+        sides = map(one.child_by_field_name, ("left", "right")) if operator(one) == "*" else ()
+        left += reversed([side for side in sides if side is not None])
+        found += [one] if operator(one) != "*" else []
+    return [] if left else found
