@@ -10,6 +10,7 @@ from tree_sitter import Node
 
 from cudareduce.library.expressions import (
     CHANGES,
+    COMPARES,
     MOST_PLACES,
     MULTIPLIES,
     adds,
@@ -33,7 +34,6 @@ _MOST_WORDS = 50
 _MOST_BEHIND = 2000
 #: What the index of an element is made of.
 _INDEX = frozenset(["blockIdx.x", "threadIdx.x", "thread_rank"])
-_COMPARES = frozenset(["<", "<=", ">", ">=", "==", "!="])
 #: What sets a variable, and where the variable and its value stand.
 _SETS = {
     "init_declarator": ("declarator", "value"), "assignment_expression": ("left", "right"),
@@ -245,7 +245,7 @@ class Body:
 
     @cached_property
     def _comparisons(self) -> dict[str, list[Node]]:
-        return partners(self._pairs(*_COMPARES))
+        return partners(self._pairs(*COMPARES))
 
     @cached_property
     def _indices(self) -> dict[str, list[Node]]:

@@ -27,18 +27,18 @@ def combines(code: str) -> bool:
     return any(
         text(node) == "__shared__" or node.type == "goto_statement" or _calls(node)
         or (node.type in CHANGES and _goes_on(node))
-        for node in _nodes(code)
+        for node in nodes_of(code)
     )  # fmt: skip
 
 
 def works_alone(code: str) -> bool:
     """Whether threads share nothing: no memory, and no function that is called."""
-    return not any(text(node) == "__shared__" or _calls(node) for node in _nodes(code))
+    return not any(text(node) == "__shared__" or _calls(node) for node in nodes_of(code))
 
 
 def adds_up(code: str, name: str) -> bool:
     """Whether what is behind a pointer is changed to something that it is a part of."""
-    for node in _nodes(code):
+    for node in nodes_of(code):
         target = node.child_by_field_name(CHANGES.get(node.type, ""))
         if target is not None and target.type != "identifier" and name in names(target):
             right = node.child_by_field_name("right")
@@ -91,7 +91,7 @@ def _declares(loop: Node, name: str) -> bool:
 
 
 @lru_cache(maxsize=8)
-def _nodes(code: str) -> tuple[Node, ...]:
+def nodes_of(code: str) -> tuple[Node, ...]:
     """What a parser makes of a body, of which several things are asked."""
     return tuple(every(parsed(code)))
 

@@ -14,6 +14,8 @@ from cudareduce.problem.parsing import every, text
 MOST_PLACES = 20
 #: `blockIdx.x` and the like, in bytes.
 _LONGEST_FIELD = 40
+#: What compares two values.
+COMPARES = frozenset(["<", "<=", ">", ">=", "==", "!="])
 #: What changes something, and where that stands.
 CHANGES = {"assignment_expression": "left", "update_expression": "argument"}
 #: What multiplies as a function does.

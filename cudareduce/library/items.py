@@ -8,10 +8,11 @@ from math import prod
 from tree_sitter import Node
 
 from cudareduce.library.body import Body
+from cudareduce.library.combining import nodes_of
 from cudareduce.library.expressions import MOST_PLACES, first_values, inner, operator
 from cudareduce.library.host_code import number_at
 from cudareduce.library.scopes import Constants, Scope
-from cudareduce.problem.parsing import every, parsed, text
+from cudareduce.problem.parsing import text
 
 #: Elements of a load that is as wide as there are, and pairs and quads of these.
 _USUAL = frozenset(["2", "4", "8", "16"])
@@ -27,7 +28,7 @@ def items_in(code: str) -> int | None:
     """Elements a thread where a text multiplies the number of a thread in the grid by them, to come
     to its first element; None where it does not, or by several numbers."""
     body, found = Body(code), set[str]()
-    for node in every(parsed(code)):
+    for node in nodes_of(code):
         sign = node.child_by_field_name("operator")
         if node.type != "binary_expression" or sign is None or sign.type != "*":
             continue
@@ -46,7 +47,7 @@ def items_of_tiles(code: str, file: Constants, block: int) -> int | None:
     its own or of the `file`, or that of a block by such and by its threads, or by a number of
     elements of which each of its `block` threads has as many, to come to its first one; None where
     it does not, or by several numbers."""
-    body, found, nodes = Body(code), set(), list(every(parsed(code)))
+    body, found, nodes = Body(code), set(), nodes_of(code)
     own = first_values(nodes)
     for node in nodes:
         if operator(node) != "*" or (node.parent is not None and operator(node.parent) == "*"):

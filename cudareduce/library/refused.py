@@ -68,8 +68,7 @@ def why_no_reduction(
             f"sets a place of {write.name} for each element, as a map, a scan or a window does, so "
             "it is no reduction"
         )
-    partials = is_of_threads(function.body, read.name, write.name)
-    if alone and apart and not partials:
+    if alone and apart and not is_of_threads(function.body, read.name, write.name):
         return (
             f"leaves in {write.name} what threads have made of their elements, not one of each, "
             "which is not understood"

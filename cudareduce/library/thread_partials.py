@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tree_sitter import Node
 
+from cudareduce.library.combining import nodes_of
 from cudareduce.library.expressions import (
     CHANGES,
+    COMPARES,
     bare,
     bases,
     first_values,
@@ -16,18 +18,16 @@ from cudareduce.library.expressions import (
     names,
     operator,
 )
-from cudareduce.problem.parsing import every, parsed, text
-
-_COMPARES = frozenset(["<", "<=", ">", ">=", "==", "!="])
+from cudareduce.problem.parsing import text
 
 
 def is_of_threads(code: str, read: str, write: str) -> bool:
     """Whether each thread of a kernel with this body comes by several elements of `read`, and then
     sets a place of its own behind `write`, which nothing keeps any of them from: what asks whether
     there is such a place makes something of each element, as a map does."""
-    nodes = list(every(parsed(code)))
+    nodes = nodes_of(code)
     changed = {text(to) for to in _targets(nodes) if to.type == "identifier"}
-    compared = {name for node in nodes if operator(node) in _COMPARES for name in names(node)}
+    compared = {name for node in nodes if operator(node) in COMPARES for name in names(node)}
     returns = any(node.type == "return_statement" and not is_unasked(node) for node in nodes)
     first = first_values(nodes)
     places = list(_indices(nodes, write))
@@ -43,8 +43,8 @@ def is_of_threads(code: str, read: str, write: str) -> bool:
 def is_of_elements(code: str, write: str, count: str) -> bool:
     """Whether a kernel with this body sets a place behind `write` for each element that there is,
     by the thread's number, which it compares with their `count`."""
-    nodes = list(every(parsed(code)))
-    bounds = (names(node) for node in nodes if operator(node) in _COMPARES)
+    nodes = nodes_of(code)
+    bounds = (names(node) for node in nodes if operator(node) in COMPARES)
     bounded = {name for one in bounds if count in one for name in one - {count}}
     places = [inner(place.named_children[0]) for place in _indices(nodes, write)]
     first = first_values(nodes)
