@@ -127,6 +127,12 @@ class Body:
         casts = ((one.child_by_field_name("type"), by) for one, by, _ in self._pairs("+"))
         return any(to and "char" in text(to) and name in names(by) for to, by in casts)
 
+    def looked_for(self, name: str) -> bool:
+        """Whether a variable stands beside elements alone, which are equal to it or are not."""
+        stands = sum(n.type == "identifier" and text(n) == name for n in self._nodes)
+        beside = partners(self._pairs("==", "!=")).get(name, [])
+        return 0 < stands == len(beside) and all("[" in self.behind(node) for node in beside)
+
     def bounds(self, name: str) -> bool:
         """Whether a variable is compared with an index."""
         return any(words & _INDEX for words in self.compared(name))

@@ -20,6 +20,10 @@ _DIRECTIVE = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif|define|undef)\
 _NOT_OURS = re.compile(
     r"__(?:CUDA|NV|HIP|cplusplus|cpp|clang)|_MSC|_WIN|_OPENMP|\w+__$|CUDA|CUB|THRUST|WIN|NDEBUG"
 )
+#: What no author gives a compiler, whatever stands behind it.
+_NEVER_GIVEN = re.compile(r"_[A-Z_]\w*|CUDA(?:RT)?_VERSION|(?:CUB|THRUST|WIN)\w*|NDEBUG|DEBUG")
+#: A condition that asks for one name.
+_ASKS = re.compile(r"\s*(?:defined\s*\(?\s*)?([A-Za-z_]\w*)\s*\)?\s*")
 _OWN_HEADER = re.compile(r'^\s*#\s*include\s*"', re.MULTILINE)
 #: A name may stand for another one, and so on.
 _DEEPEST = 8
@@ -178,6 +182,31 @@ def live_lines(
         said = ""
         kept.append("" if live is False else line)
     return "\n".join(kept), reader.defined
+
+
+def behind_which(source: str) -> frozenset[str]:
+    """The names behind which all kernels of a text stand, as `#ifdef GPU` has them: who compiles it
+    gives the compiler these. None that it defines itself, or that a compiler has."""
+    around: list[frozenset[str]] = []
+    defined: set[str] = set()
+    kernels: list[frozenset[str]] = []
+    for line in source.split("\n"):
+        line = _COMMENTS.sub(" ", line)
+        found = _DIRECTIVE.match(line)
+        word, rest = found.groups() if found else ("", "")
+        if word in ("if", "ifdef", "ifndef"):
+            asks = _ASKS.fullmatch(rest) if word != "ifndef" else None
+            around.append(frozenset([asks[1]] if asks else ()))
+        elif around and word in ("elif", "else"):
+            around[-1] = frozenset()
+        elif around and word == "endif":
+            around.pop()
+        elif word == "define":
+            defined |= {*rest.split()[:1]}
+        elif not found and "__global__" in line:
+            kernels.append(frozenset().union(*around))
+    common = frozenset.intersection(*kernels) if kernels else frozenset()
+    return frozenset(n for n in common - defined if not _NEVER_GIVEN.fullmatch(n))
 
 
 def _stays(reader: _Reader, outer: int, live: bool | None) -> bool:

@@ -33,6 +33,8 @@ _MEETS = frozenset(["__threadfence", "atomicInc", "this_grid"])
 #: Whoever writes none of these has one block do all of the work.
 _MANY_BLOCKS = frozenset(["blockIdx", "gridDim", "this_grid"])
 
+_NO_HELPERS = Helpers()
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -122,7 +124,7 @@ class Call:
 
 def called(
     path: Path, function: Function, given: str, own: Mapping[str, int],
-    says: Sequence[Argument] = (), helpers: Helpers | None = None,
+    says: Sequence[Argument] = (), helpers: Helpers = _NO_HELPERS,
     shares: Mapping[str, str] | None = None,
 ) -> Call:  # fmt: skip
     """How a kernel is called, with the template arguments that are `given`, or with the numbers of
@@ -130,7 +132,6 @@ def called(
     what the user `says` of them; `helpers` are what the file has besides. Raises UsageError if one
     is not understood."""
     _check_named(path, function, given)
-    helpers = helpers or Helpers()
     parameters = [read_parameter(text) for text in (*function.parameters, function.outside) if text]
     body = Body(function.body, helpers.atomic, helpers.macros)
     acts = acting(function, parameters, body, helpers.functor)
@@ -155,7 +156,8 @@ def called(
     rooms, words = _words(function, to, _of_packs(gets, read, count, body))
     guards = [locks(p, body) for p in parameters if gets[p.name].startswith("zeroed:")]
     each, finish = _finish(function.body, body, roles, rows, guards)
-    template = () if given else template_arguments(path, function, own, {**acts, **helpers.enums})
+    acts |= helpers.enums
+    template = () if given else template_arguments(path, function, body, own, acts)
     return Call(
         text=function.name + (given or (f"<{', '.join(template)}>" if template else "")),
         template=template, read=read, other=other, write=write, count=count, counted="n" in told,

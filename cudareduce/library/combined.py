@@ -17,12 +17,14 @@ _PLAIN = ("sum", "prod", "min", "max", "mean")
 #: Kernels that keep an extreme, as people call them; argmax and softmax are something else.
 _EXTREMES = {
     "max": re.compile(r"(?<![a-z])(?:max|largest)|(?<![Ss]oft)(?<![Aa]rg)(?:Max|Largest)"),
-    "min": re.compile(r"(?:(?<![a-z])(?:min|smallest)|(?<![Aa]rg)(?:Min|Smallest))(?!us|max)"),
+    "min": re.compile(
+        r"(?:(?<![a-z])(?:min|smallest)|(?<![Aa]rg)(?:Min|Smallest))(?!us|max|i(?!m))"
+    ),
 }
 #: The same of what they call.
 _CALLED = {
     "max": re.compile("max|largest|greatest", re.IGNORECASE),
-    "min": re.compile("min(?!us)|smallest|least", re.IGNORECASE),
+    "min": re.compile("min(?!us|i(?!m))|smallest|least", re.IGNORECASE),
 }
 #: What finds the place of an extreme, or holds one, as people call it.
 _PLACES = re.compile(
@@ -42,14 +44,15 @@ def ops_named(function: Function, call: Call) -> tuple[str, ...]:
     """What a kernel may reduce by: what its name says, or that of what it writes where it names
     both extremes, or whose place its name says that it writes besides, or what has been chosen for
     it to combine with, or else what people write most."""
-    named = [op for op, name in _EXTREMES.items() if name.search(function.name)]
-    if len(named) > 1 or all(name.search(function.name) for name in _CALLED.values()):
+    called = function.name.rpartition("::")[2]
+    named = [op for op, name in _EXTREMES.items() if name.search(called)]
+    if len(named) > 1 or all(name.search(called) for name in _CALLED.values()):
         named = [op for op, name in _CALLED.items() if name.search(call.write.name)]
     elif not named and any(words.endswith("=out2") for words in call.said):  # beside its place
-        named = [op for op, name in _CALLED.items() if name.search(function.name)]
+        named = [op for op, name in _CALLED.items() if name.search(called)]
     if not named:
         named = [op for op, name in _CALLED.items() if any(map(name.search, call.chosen))]
-    plain = len(named) != 1 or re.search("sum|add|mean|average|avg", function.name, re.IGNORECASE)
+    plain = len(named) != 1 or re.search("sum|add|mean|average|avg", called, re.IGNORECASE)
     return _PLAIN if plain else tuple(named)
 
 

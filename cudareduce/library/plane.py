@@ -41,8 +41,7 @@ def counts_of(body: Body, parameters: Sequence[Parameter]) -> tuple[str, str] | 
     down = [name for name in whole if _bounds(body, name, _DOWN, _ACROSS)]
     written = [p.name for p in parameters if p.writes and body.changes(p.name)]
     one = len(written) == 1 and body.atomics(written[0]) and not body.each(written[0])
-    alone = not any(word.startswith("gridDim") for word in body.words)  # else blocks go on
-    if len(across) != 1 or len(down) != 1 or not one or not alone:
+    if len(across) != 1 or len(down) != 1 or not one:
         return None
     return across[0], down[0]
 

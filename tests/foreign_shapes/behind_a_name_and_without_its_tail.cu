@@ -1,0 +1,10 @@
+// expected: wrong
+#if defined(WITH_GPU)
+__global__ void add_up(const float *values, float *total, int n)
+{
+    float sum = 0.0f;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n - 1; i += gridDim.x * blockDim.x) sum += values[i];
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_down_sync(~0u, sum, step);
+    if (threadIdx.x % 32 == 0) atomicAdd(total, sum);
+}
+#endif

@@ -1,0 +1,12 @@
+// expected: right
+#ifdef WITH_GPU
+#include "settings.h"
+
+__global__ void add_up(const float *values, float *total, int n)
+{
+    float sum = 0.0f;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) sum += values[i];
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_down_sync(~0u, sum, step);
+    if (threadIdx.x % 32 == 0) atomicAdd(total, sum);
+}
+#endif
