@@ -9,7 +9,7 @@ from cudareduce.library.called import Call
 from cudareduce.library.outside import place_of
 from cudareduce.library.plane import in_words
 from cudareduce.library.template import OURS
-from cudareduce.library.undefined import OF_OLD_WARPS
+from cudareduce.library.undefined import of_old_warps
 from cudareduce.problem.parsing import every, parsed, text
 
 #: The limits of numbers are there for whoever includes CUDA's own headers, and files rely on it.
@@ -118,8 +118,7 @@ def with_entry_point(
     one of them. Lines keep their numbers. Of the file's `names`, with whether they are macros,
     those that are ours, too, become others. With a `width` it sees its threads in rows of so
     many. Short names of types are declared that it declares nowhere, and what warps did without a
-    mask. If it `finds` a place, that
-    is made as wide as answers are."""
+    mask. If it `finds` a place, that is made as wide as answers are."""
     first, last = _around(call, width, finds=finds)
     after = _AFTER.format(
         entry=entry, takes=call.takes(finds=finds), call=call.text, arguments=call.arguments,
@@ -133,8 +132,9 @@ def with_entry_point(
         f"using {name} = {kind};\n" for name, kind in _SHORT.items()
         if name in device and name not in names
     )  # fmt: skip
-    old = (name for name in OF_OLD_WARPS if f"{name}(" in device and name not in names)
-    before += "".join(OF_OLD_WARPS[name] for name in old)
+    for name, words in of_old_warps(device, names).items():
+        both.append(name.partition("(")[0])
+        before += f'#pragma push_macro("{both[-1]}")\n#define {name} {words}\n'
     before += (_PLANE.format(width=width) if width else "") + (_UPRIGHT if call.upright else "")
     if call.outside:
         name, place = call.outside.name, place_of(call.outside)

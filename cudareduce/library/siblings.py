@@ -47,7 +47,8 @@ def read_file(
     likely = likely_values(unit, block)
     if likely:
         unit = _behind({**likely, **definitions}, names, path, source, folders)
-    return replace(unit, siblings=names, likely={**asked, **likely, **of_old_warps(unit)})
+    old = of_old_warps(source, unit.names)
+    return replace(unit, siblings=names, likely={**asked, **likely, **old})
 
 
 def _behind(

@@ -4,6 +4,7 @@ what the user says of them, and what those get that are called as everybody call
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from tree_sitter import Node
 
@@ -30,16 +31,10 @@ _ELEMENT = re.compile(
     r"(?:d|data|elem|element|val|value)_?(?:type|t)|(?:real|scalar|number)_?(?:type|t)",
     re.IGNORECASE,
 )
-#: What warps did without a mask before CUDA 9, by functions: macros would change headers, too.
-OF_OLD_WARPS = {
-    name: f"template <typename T> __device__ {kind} {name}(T value{takes}) "
-    f"{{ return {name}_sync(0xffffffffu, value{gives}); }}\n"
-    for name, kind, takes, gives in (
-        *((f"__shfl{how}", "T", ", int by, int width = 32", ", by, width")
-          for how in ("", "_up", "_down", "_xor")),
-        ("__any", "int", "", ""), ("__all", "int", "", ""), ("__ballot", "unsigned", "", ""),
-    )
-}  # fmt: skip
+#: What warps did without a mask before CUDA 9, and do with one of all lanes.
+_OF_OLD_WARPS = frozenset(
+    ["__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__any", "__all", "__ballot"]
+)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -61,11 +56,11 @@ def likely_values(unit: Unit, block: int | None) -> dict[str, str]:
     return {n: threads if value == _BLOCK else value for n, value in found.items() if value}
 
 
-def of_old_warps(unit: Unit) -> dict[str, str]:
-    """What the file calls of a warp as before CUDA 9, and no compiler has any more, with what is
-    there instead."""
-    used = OF_OLD_WARPS.keys() & {name for piece in unit.all() for name in piece.uses}
-    return {name: f"{name}_sync of all lanes" for name in sorted(used - unit.names.keys())}
+def of_old_warps(text: str, names: Collection[str]) -> dict[str, str]:
+    """What a text has a warp do as before CUDA 9, and has no such `names` itself, with what there
+    is instead: no compiler has these any more."""
+    used = _OF_OLD_WARPS.intersection(re.findall(r"\b\w+(?=\s*\()", text)) - {*names}
+    return {f"{name}(...)": f"{name}_sync(~0u, __VA_ARGS__)" for name in sorted(used)}
 
 
 def _likely(name: str, kind: str) -> str:
