@@ -12,14 +12,14 @@ from typing import Any
 from cudareduce.backend import Launch
 from cudareduce.errors import KernelFault, TooManyBlocks
 from cudareduce.gpu.driver import explained
-from cudareduce.problem.parsing import every, parsed, text
+from cudareduce.problem.grid_group import meets
+from cudareduce.problem.parsing import parsed, without_comments
 from cudareduce.problem.sizes import counted
 
 
 def waits_for_grid(unit: str) -> bool:
-    """Whether the text of a translation unit names the group of its whole grid."""
-    return any(node.type == "identifier" and text(node) == "this_grid"
-               for node in every(parsed(unit)))  # fmt: skip
+    """Whether blocks wait for their whole grid in the text of a translation unit."""
+    return meets(without_comments(parsed(unit)))
 
 
 class CooperativeFunction:

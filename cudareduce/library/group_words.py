@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import re
 
-_CALL = r"\s*\(\s*\)"
+from cudareduce.problem.grid_group import CALL, grids_in, meets
+
 _OF = r"\b[\w:]+(?:\s*\(\s*\))?\s*\.\s*"
 #: What is said of any group.
 _WORDS = tuple(
-    (re.compile(rf"{_OF}{name}{_CALL}"), word)
+    (re.compile(rf"{_OF}{name}{CALL}"), word)
     for name, word in (
         ("(?:group_index|block_index)", "blockIdx"), ("block_rank", "blockIdx.x"),
         ("(?:group_dim|dim_threads)", "blockDim"), ("thread_index", "threadIdx"),
@@ -20,7 +21,6 @@ _WORDS = tuple(
 _UNUSED = re.compile(
     r"(?<![\w)])(?:\(\s*void\s*\)\s*\w+|(?:static|reinterpret)_cast<\s*void\s*>\s*\(\s*\w+\s*\))\s*;"
 )
-_GRID = re.compile(r"\b(\w+)\s*(?:=\s*|\{\s*|\(\s*)(?:\w+::)*this_grid\s*\(")
 #: What is said of the group that is the grid.
 _OF_GRID = (
     ("thread_rank", "(blockIdx.x * blockDim.x + threadIdx.x)"),
@@ -31,12 +31,10 @@ _OF_GRID = (
 def in_old_words(code: str) -> str:
     """The body of a kernel, for those who look what it does. Of a grid whose blocks meet the words
     stay: it is launched in another way."""
-    grids = [rf"\b{name}\b" for name in _GRID.findall(code)] + [rf"\bthis_grid{_CALL}"]
-    meets = (rf"{grid}\s*\.\s*(?:sync|barrier)|\bsync\s*\(\s*{grid}" for grid in grids)
-    if not re.search("|".join(meets), code):
-        for grid in grids:
+    if not meets(code):
+        for grid in grids_in(code):
             for name, words in _OF_GRID:
-                code = re.sub(rf"(?:\w+::)*{grid}\s*\.\s*{name}{_CALL}", words, code)
+                code = re.sub(rf"(?:\w+::)*{grid}\s*\.\s*{name}{CALL}", words, code)
         code = code.replace("this_grid", "grid_of_its_own")
     code = _UNUSED.sub(";", code)
     for pattern, word in _WORDS:

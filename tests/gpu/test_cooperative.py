@@ -34,7 +34,10 @@ class Driver:
 
 
 def test_a_kernel_that_asks_for_its_grid_is_known() -> None:
-    assert waits_for_grid("auto grid = cg::this_grid();")
+    assert waits_for_grid("auto grid = cg::this_grid(); grid.sync();")
+    assert waits_for_grid("auto grid = cg::this_grid(); of_ours(grid, 1);")
+    assert waits_for_grid("void of_ours(cg::grid_group all) { all.sync(); } this_grid();")
+    assert not waits_for_grid("auto grid = cg::this_grid(); int i = grid.thread_rank();")
     assert waits_for_grid("cooperative_groups::this_grid ().sync();")
     assert not waits_for_grid("// not this_grid()\n/* this_grid() */ this_block();")
 
