@@ -18,6 +18,7 @@ from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.plane import counts_of
 from cudareduce.library.reckoned import COUNT
 from cudareduce.library.refused import Roles, is_one_row, why_no_reduction
+from cudareduce.library.retold import count_of_rows, otherwise
 from cudareduce.library.room import Room
 from cudareduce.library.row_index import PLANE, is_upright, read_rows, takes_turns
 from cudareduce.library.syntax import Function, names_in
@@ -144,13 +145,13 @@ def called(
     read, other, count = by_what["in"], by_what.get("in2"), by_what.get("n")
     write = by_what.get("out", read)
     told = _named_in_values(parameters, gets)
-    lengths = [p for p in parameters if gets[p.name] == "n"]
     found = read_rows(
-        path, function, body, count, _of_rows(parameters, gets, body), lengths, many="rows" in told
+        path, function, body, count, count_of_rows(parameters, gets, body),
+        [p for p in parameters if gets[p.name] == "n"], many="rows" in told,
     )  # fmt: skip
     rows, roles = found.grid, (read, other, write)
-    if rows and (turned := _vector_first(body, read, other, says)):
-        return called(path, function, given, own, (*says, *turned), helpers, shares)
+    if rows and (more := otherwise(body, found, roles, count, parameters, gets, says)):
+        return called(path, function, given, own, (*says, *more), helpers, shares)
     _check_reduces(path, function, body, roles, rows, count)
     to = parameters[: len(function.parameters)]
     rooms, words = _words(function, to, _of_packs(gets, read, count, body))
@@ -167,19 +168,11 @@ def called(
         finish="none" if read == write else finish,
         waits="this_grid" in body.words or any(guards),
         alone=(each or finish in ("none", "atomic")) and not body.words & _MANY_BLOCKS,
-        plane=bool(body.words & PLANE), square=found.square, of_threads=each,
-        one_row=bool(rows and other and is_one_row(body, other)),
-        upright=bool(matrix) or is_upright(found.index), matrix=bool(matrix), lanes=found.lanes,
-        columns=found.columns, turns=takes_turns(found.index), parameters=tuple(to),
+        plane=bool(body.words & PLANE), square=found.square, of_threads=each, lanes=found.lanes,
+        one_row=bool(rows and other and is_one_row(body, other)), columns=found.columns,
+        upright=bool(matrix) or is_upright(found.index), matrix=SHAPE[0] in gets.values(),
+        turns=takes_turns(found.index), parameters=tuple(to),
     )  # fmt: skip
-
-
-def _of_rows(
-    parameters: Sequence[Parameter], gets: Mapping[str, str], body: Body
-) -> Parameter | None:
-    """What counts rows: of several the one by which something is apart."""
-    counts = [p for p in parameters if gets[p.name] == "rows"]
-    return next((p for p in counts if body.factors(p.name)), next(iter(counts), None))
 
 
 def _of_matrix(
@@ -220,16 +213,6 @@ def _check_reduces(
     why_not = why_no_reduction(function, body, roles, rows, count)
     if why_not:
         raise UsageError(f"{path}: {function.name} {why_not}: --entry picks others")
-
-
-def _vector_first(
-    body: Body, read: Parameter, other: Parameter | None, says: Sequence[Argument]
-) -> tuple[Argument, ...]:
-    """What two arrays are where the vector comes before the matrix, unless somebody has said so."""
-    said = any(one.what in ("in", "in2") for one in says)
-    if said or other is None or not is_one_row(body, read) or is_one_row(body, other):
-        return ()
-    return Argument("", other.name, "in"), Argument("", read.name, "in2")
 
 
 def _of_packs(

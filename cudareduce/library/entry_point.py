@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cudareduce.library.called import Call
 from cudareduce.library.outside import place_of
-from cudareduce.library.plane import in_words
+from cudareduce.library.plane import columns_in_words, in_words
 from cudareduce.library.template import OURS
 from cudareduce.library.undefined import of_old_warps
 from cudareduce.problem.parsing import every, parsed, text
@@ -160,7 +160,8 @@ def _headers(device: str) -> str:
 def _around(call: Call, width: int | None, *, finds: bool) -> tuple[str, str]:
     """What an entry point does before the call of a kernel, and after it."""
     rows = in_words(width or _WARP) if call.matrix else _ROWS
-    before = (rows if call.upright else "") + (_TO_THEM if call.outside else "")
+    rows = rows if call.upright else columns_in_words() if call.matrix else ""
+    before = rows + (_TO_THEM if call.outside else "")
     wide = _WARP if call.lanes else width
     if call.columns and wide:
         before += _NO_COLUMNS.format(width=wide)

@@ -1,5 +1,5 @@
-"""A matrix of which one answer is made by a grid and blocks of two dimensions. Launches here have
-one dimension, and one number of elements."""
+"""A matrix of which one answer is made, be it by a grid and blocks of two dimensions. Launches here
+have one dimension, and one number of elements."""
 
 from __future__ import annotations
 
@@ -22,12 +22,18 @@ def columns_for(n: int) -> int:
     return next((k for k in _COLUMNS if n % k == 0), 1)
 
 
-def in_words(width: int) -> str:
-    """The same in CUDA C++, and how many blocks of so many columns lie side by side."""
+def columns_in_words() -> str:
+    """The same in CUDA C++."""
     said = f"n >= {_FROM} && n % {_MANY} == 0 ? {_MANY} : "
     said += "".join(f"n % {k} == 0 ? {k} : " for k in _COLUMNS)
     return f"""
-    const size_t columns = {said}1, wide = (columns + {width - 1}) / {width};
+    const size_t columns = {said}1;"""
+
+
+def in_words(width: int) -> str:
+    """The same, and how many blocks of so many columns lie side by side."""
+    return f"""{columns_in_words()}
+    const size_t wide = (columns + {width - 1}) / {width};
     if (threadIdx.x == 0)
         their_rows() = gridDim.x / unsigned(wide);
     __syncthreads();"""
