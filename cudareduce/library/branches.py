@@ -22,12 +22,14 @@ _NOT_OURS = re.compile(
 )
 #: What no author gives a compiler, whatever stands behind it.
 _NEVER_GIVEN = re.compile(r"_[A-Z_]\w*|CUDA(?:RT)?_VERSION|(?:CUB|THRUST|WIN)\w*|NDEBUG|DEBUG")
-#: A condition that asks for one name.
-_ASKS = re.compile(r"\s*(?:defined\s*\(?\s*)?([A-Za-z_]\w*)\s*\)?\s*")
+#: What a condition has that asks for more than names, and the names in it.
+_MORE = re.compile(r"[^\w\s()&|]|\b\d")
+_ASKED = re.compile(r"\b(?!defined\b)[A-Za-z_]\w*")
 _OWN_HEADER = re.compile(r'^\s*#\s*include\s*"', re.MULTILINE)
 #: A name may stand for another one, and so on.
 _DEEPEST = 8
-_COMMENTS = re.compile(r"//[^\n]*|/\*.*?(?:\*/|$)", re.DOTALL)
+#: Comments, and strings, in which none begins.
+_COMMENTS = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?(?:\*/|$)', re.DOTALL)
 
 _SIGNS: dict[str, Callable[[int, int], int]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le,
@@ -168,9 +170,9 @@ def live_lines(
     whole = before is None and not _OWN_HEADER.search(source)
     reader = _Reader(whole, known)
     kept, said = [], ""
-    for line in source.split("\n"):
-        said = said.removesuffix("\\") + line if said else line
-        found = _DIRECTIVE.match(_COMMENTS.sub(" ", said))
+    for line, words in zip(source.split("\n"), _without_comments(source), strict=True):
+        said = said.removesuffix("\\") + words if said else words
+        found = _DIRECTIVE.match(said)
         live = reader.live
         if found and said.endswith("\\"):
             kept.append("" if live is False else line)
@@ -190,13 +192,13 @@ def behind_which(source: str) -> frozenset[str]:
     around: list[frozenset[str]] = []
     defined: set[str] = set()
     kernels: list[frozenset[str]] = []
-    for line in source.split("\n"):
-        line = _COMMENTS.sub(" ", line)
+    for line in _without_comments(source):
         found = _DIRECTIVE.match(line)
         word, rest = found.groups() if found else ("", "")
         if word in ("if", "ifdef", "ifndef"):
-            asks = _ASKS.fullmatch(rest) if word != "ifndef" else None
-            around.append(frozenset([asks[1]] if asks else ()))
+            plain = word != "ifndef" and not _MORE.search(rest)
+            asks = _ASKED.findall(rest) if plain else []
+            around.append(frozenset(asks[:1] if "||" in rest else asks))
         elif around and word in ("elif", "else"):
             around[-1] = frozenset()
         elif around and word == "endif":
@@ -207,6 +209,12 @@ def behind_which(source: str) -> frozenset[str]:
             kernels.append(frozenset().union(*around))
     common = frozenset.intersection(*kernels) if kernels else frozenset()
     return frozenset(n for n in common - defined if not _NEVER_GIVEN.fullmatch(n))
+
+
+def _without_comments(source: str) -> list[str]:
+    """The lines of a text with spaces where its comments are."""
+    kept = _COMMENTS.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), source)
+    return kept.split("\n")
 
 
 def _stays(reader: _Reader, outer: int, live: bool | None) -> bool:

@@ -270,7 +270,12 @@ def _finish(
     read, _, write = roles
     if not rows and read != write and is_of_threads(code, read.name, write.name):
         return True, "host"
-    if any(guards) or body.atomics(write.name) or body.adds_to(write.name, rows=bool(rows)):
-        return False, "host" if not rows and body.of_blocks(write.name) else "atomic"
+    of_blocks = not rows and body.of_blocks(write.name)
+    if (
+        any(guards)
+        or body.atomics(write.name)
+        or body.adds_to(write.name, rows=bool(rows) or of_blocks)
+    ):
+        return False, "host" if of_blocks else "atomic"
     alone = body.changes(write.name) and not body.each(write.name)
     return False, "none" if rows or guards or alone or body.words & _MEETS else None

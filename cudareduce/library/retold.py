@@ -25,15 +25,16 @@ def otherwise(
     parameters: Sequence[Parameter], gets: Mapping[str, str], says: Sequence[Argument],
 ) -> tuple[Argument, ...]:  # fmt: skip
     """What parameters get of what is not rows as it seemed, unless somebody has said so: where the
-    vector comes before the matrix, and where all threads, which take a row each, add to one place,
-    so that there is one answer."""
+    vector comes before the matrix, and where all threads, which take a row or a column each, add to
+    one place, so that there is one answer."""
     read, other, write = roles
     said = any(one.what in ("in", "in2") for one in says)
     if not said and other and is_one_row(body, read) and not is_one_row(body, other):
         return Argument("", other.name, "in"), Argument("", read.name, "in2")
     rows, named = count_of_rows(parameters, gets, body), {one.name for one in says}
     one = body.atomics(write.name) and not body.each(write.name)
-    if found.grid != "thread_per_row" or found.columns or not one or not rows or not count:
+    if found.grid != "thread_per_row" or not one or not rows or not count:
         return ()
-    shape = dict(zip((count.name, rows.name), SHAPE, strict=True))
+    across, down = (rows, count) if found.columns else (count, rows)
+    shape = dict(zip((across.name, down.name), SHAPE, strict=True))
     return tuple(Argument("", *pair) for pair in shape.items()) if named.isdisjoint(shape) else ()

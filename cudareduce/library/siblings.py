@@ -12,7 +12,7 @@ from pathlib import Path
 from cudareduce.library.branches import behind_which
 from cudareduce.library.device_part import Unit, read_unit
 from cudareduce.library.syntax import Piece
-from cudareduce.library.undefined import likely_values, of_old_warps
+from cudareduce.library.undefined import likely_value, likely_values, of_old_warps
 from cudareduce.problem.parsing import every, text
 
 _HEADERS = frozenset([".h", ".hpp", ".cuh"])
@@ -31,10 +31,11 @@ def read_file(
 ) -> Unit:  # fmt: skip
     """A file with its headers, behind `definitions`; one that is a header itself, and calls what
     neither has, with what one header alone beside it defines. Names that nothing defines get what
-    they say, the size of a block that of the user's `block`, and 1 those that all kernels stand
-    behind. Lines keep their numbers."""
+    they say, the size of a block that of the user's `block`; those that all kernels stand behind
+    get 1 where they say nothing. Lines keep their numbers."""
     unit = _behind(definitions, (), path, source, folders)
-    asked = {name: "1" for name in sorted(behind_which(source)) if name not in unit.names}
+    behind = sorted(behind_which(source) - unit.names.keys())
+    asked = {name: likely_value(name, block) or "1" for name in behind}
     if asked:
         definitions = {**asked, **definitions}
         unit = _behind(definitions, (), path, source, folders)

@@ -51,9 +51,13 @@ def likely_values(unit: Unit, block: int | None) -> dict[str, str]:
     """What the device part of a file uses and nothing in it declares, with what it is likely to
     stand for by its name, a block of so many threads among it; nothing of which that says
     nothing."""
-    found = {name: _likely(name, kind) for name, kind in sorted(_undeclared(unit))}
-    threads = str(block) if block else _USUAL_BLOCK
-    return {n: threads if value == _BLOCK else value for n, value in found.items() if value}
+    found = dict[str, str]()
+    for name, kind in sorted(_undeclared(unit)):
+        if kind != "type_identifier":
+            found[name] = likely_value(name, block)
+        elif _ELEMENT.fullmatch(name):
+            found[name] = "float"
+    return {name: value for name, value in found.items() if value}
 
 
 def of_old_warps(text: str, names: Collection[str]) -> dict[str, str]:
@@ -63,11 +67,12 @@ def of_old_warps(text: str, names: Collection[str]) -> dict[str, str]:
     return {f"{name}(...)": f"{name}_sync(~0u, __VA_ARGS__)" for name in sorted(used)}
 
 
-def _likely(name: str, kind: str) -> str:
-    if kind == "type_identifier":
-        return "float" if _ELEMENT.fullmatch(name) else ""
+def likely_value(name: str, block: int | None) -> str:
+    """What a constant stands for that is called so, in blocks of so many threads if that is said;
+    empty if its name does not tell."""
     words = _CAMEL.sub("_", name).upper()
-    return next((value for pattern, value in _LIKELY if pattern.search(words)), "")
+    found = next((value for pattern, value in _LIKELY if pattern.search(words)), "")
+    return str(block or _USUAL_BLOCK) if found == _BLOCK else found
 
 
 def _undeclared(unit: Unit) -> set[tuple[str, str]]:

@@ -7,12 +7,15 @@ import re
 from collections.abc import Iterable
 
 CALL = r"\s*\(\s*\)"
-_NAMED = re.compile(r"\b(\w+)\s*(?:=\s*|\{\s*|\(\s*)(?:\w+::)*this_grid\s*\(")
+_NAMED = re.compile(
+    r"\b(\w+)\s*(?:=\s*|\{\s*|\(\s*)(?:\w+::)*this_grid\s*\(|\bgrid_group\s*(?:const\s*)?&?\s*(\w+)"
+)
 
 
 def grids_in(code: str) -> Iterable[str]:
     """What stands for the group of the grid, as regular expressions: names, and its call."""
-    return [*(rf"\b{name}\b" for name in _NAMED.findall(code)), rf"\b(?:\w+::)*this_grid{CALL}"]
+    names = {name for found in _NAMED.findall(code) for name in found if name}
+    return [*(rf"\b{name}\b" for name in sorted(names)), rf"\b(?:\w+::)*this_grid{CALL}"]
 
 
 def meets(code: str) -> bool:
@@ -20,4 +23,4 @@ def meets(code: str) -> bool:
     if "this_grid" not in code:
         return False
     waits = (rf"{grid}\s*\.\s*(?:sync|barrier)|[(,]\s*{grid}\s*[,)]" for grid in grids_in(code))
-    return "grid_group" in code or re.search("|".join(waits), code) is not None
+    return re.search("|".join(waits), code) is not None
