@@ -18,7 +18,7 @@ from cudareduce.library.device_part import Unit
 from cudareduce.library.elements import known_element
 from cudareduce.library.host_code import HostCall, HostCode, of_kernel
 from cudareduce.library.outside import outside
-from cudareduce.library.own_values import own_template
+from cudareduce.library.own_values import own_numbers, own_template
 from cudareduce.library.scopes import Constants
 from cudareduce.library.syntax import Function
 from cudareduce.problem.parsing import text
@@ -97,12 +97,21 @@ def _instances(path: Path, host: HostCode, function: Function) -> list[str]:
     """The template arguments of rows of their own: those of all launches, where they tell what
     nothing else does and are not the same; else none are given."""
     launches = of_kernel(host, function, "")
-    given = list(dict.fromkeys(call.given for call in launches if _is_written_out(call)))
-    needed = len(given) > 1 and not _is_called(
-        path, function, "", own_template(launches, function)
-    )  # fmt: skip
+    given = {call.given: call for call in launches if _is_written_out(call)}
+    alike = {_template(path, function, own_numbers([call], function)) for call in given.values()}
+    needed = len(given) > 1 and (
+        len(alike) > 1 or not _is_called(path, function, "", own_template(launches, function))
+    )
     each = needed and all(_is_called(path, function, arguments, {}) for arguments in given)
-    return given if each else [""]
+    return list(given) if each else [""]
+
+
+def _template(path: Path, function: Function, own: Mapping[str, int]) -> tuple[str, ...] | None:
+    """The template arguments that a kernel gets by these numbers; None if that is not
+    understood."""
+    with suppress(UsageError):
+        return called(path, function, "", own).template
+    return None
 
 
 def _is_called(path: Path, function: Function, given: str, own: Mapping[str, int]) -> bool:

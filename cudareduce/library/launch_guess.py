@@ -172,6 +172,8 @@ def said_by_file(
     for name, argument in zip(function.template_names, call.template, strict=False):
         if argument == "ITEMS" and name in items:
             found = replace(found, items=items[name])
+        if argument == "BLOCK" and found.block is None and items.get(name) in BLOCKS:
+            found = replace(found, block=items[name])
     if found.block is None:
         threads = bound_of(host.constants, function) or own_block(host.constants, reached)
         threads = threads or shared_block(host.constants, function)
@@ -185,13 +187,14 @@ def launch_of(
 ) -> Launch:  # fmt: skip
     """How a kernel is launched: as the user says, else as its file does, else as its text looks; in
     shared memory it has values of one of these `sizes`, in bytes. Elements that are `shared_out` by
-    the host are so among as many blocks as it has."""
+    the host are so among as many blocks as it has, which may be a template argument."""
     own = said_by_file(
         unit, host, function, call, later, given=given, block=says.block, widest=max(sizes)
     )
     calls = of_kernel(host, function, given)
-    blocks = launched_with(calls, 0) if shared_out and own.grid is None else set()
-    if len(blocks) == 1:
+    blocks = launched_with(calls, 0)
+    told = {*map(str, blocks)} & {*call.template, *given.strip("<>").split(",")}
+    if len(blocks) == 1 and (told or (shared_out and own.grid is None)):
         own = replace(own, grid=blocks.pop(), exactly=True)
     rows = replace(own, grid=None) if call.rows else own  # however many blocks the file has
     items = items_of_tiles(function.body, host.constants, says.block or own.block or _BLOCK)

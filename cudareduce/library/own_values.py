@@ -11,26 +11,37 @@ from tree_sitter import Node
 
 from cudareduce.library.elements import known_element
 from cudareduce.library.functors import Helpers
-from cudareduce.library.host_code import HostCall, number_at
+from cudareduce.library.host_code import HostCall, launched_with, number_at
 from cudareduce.library.parameters import read_parameter
 from cudareduce.library.syntax import Function, Piece
 from cudareduce.problem.parsing import text
 
+_BLOCK = "blockDim.x"
+_DEFAULTS = {"true": "1", "false": "0"}
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def own_template(calls: Sequence[HostCall], function: Function) -> dict[str, int]:
-    """The values that all launches of a kernel give its template parameters, by their names."""
-    return _agreeing(
-        calls, [zip(function.template_names, call.template, strict=False) for call in calls]
-    )
+    """The values that all launches of a kernel give its template parameters, by their names, or
+    that these have where nobody gives any."""
+    given = [dict(zip(function.template_names, call.template, strict=False)) for call in calls]
+    defaults = {
+        name: _DEFAULTS.get(value, value)
+        for parameter, name in zip(function.template, function.template_names, strict=True)
+        if (value := parameter.partition("=")[2].strip()) and not any(name in one for one in given)
+    }
+    numbers = {name: int(value) for name, value in defaults.items() if value.isdigit()}
+    return numbers | _agreeing(calls, [one.items() for one in given])
 
 
 def own_numbers(calls: Sequence[HostCall], function: Function) -> dict[str, int]:
-    """The numbers that all launches of a kernel give its parameters and its template parameters."""
+    """The numbers that all launches of a kernel give its parameters and its template parameters,
+    and `blockDim.x`."""
     names = [read_parameter(words).name for words in function.parameters]
     own = _agreeing(calls, [zip(names, call.arguments, strict=False) for call in calls])
-    return own | own_template(calls, function)
+    (threads, *others) = launched_with(calls, 1) or {None}
+    block = {_BLOCK: threads} if threads and not others else {}
+    return own | block | own_template(calls, function)
 
 
 def _agreeing(

@@ -57,8 +57,8 @@ def template_arguments(
             arguments.append("In")
         elif not flag and (_ITEMS.search(name) or (blocks - {name} and _THREAD.match(name))):
             arguments.append("ITEMS")
-        elif re.search(r"block|thread", name, re.IGNORECASE) and not flag:
-            arguments.append("BLOCK")
+        elif not flag and (share := _share_of_block(name)):
+            arguments.append(_as_launched(share, name, own))
         elif flag and (name not in own or re.search("pow", name, re.IGNORECASE)):
             arguments.append("false")
         elif name in own:
@@ -77,6 +77,23 @@ def template_arguments(
                 f"write the arguments, as in --entry '{function.name}<{_likely(function)}>'"
             )
     return tuple(arguments)
+
+
+def _share_of_block(name: str) -> str:
+    """What of a block a number is called after, in C++; empty if it is something else."""
+    if re.search(r"warp_?(?:size|width)|per_?warp", name, re.IGNORECASE):
+        return "32"
+    if re.search(r"warps", name, re.IGNORECASE):
+        return "BLOCK / 32"
+    return "BLOCK" if re.search(r"block|thread", name, re.IGNORECASE) else ""
+
+
+def _as_launched(share: str, name: str, own: Mapping[str, int]) -> str:
+    """That share of a block, unless the file's own launches, of so many threads, give another
+    number there."""
+    block = own.get("blockDim.x", 0)
+    launched = {"BLOCK": block, "BLOCK / 32": block // 32, "32": 32}[share]
+    return str(own[name]) if block and own.get(name, launched) != launched else share
 
 
 def _likely(function: Function) -> str:
