@@ -35,9 +35,7 @@ _MOST_BEHIND = 2000
 #: What the index of an element is made of.
 _INDEX = frozenset(["blockIdx.x", "threadIdx.x", "thread_rank"])
 #: What sets a variable, and where the variable and its value stand.
-_SETS = {
-    "init_declarator": ("declarator", "value"), "assignment_expression": ("left", "right"),
-}  # fmt: skip
+_SETS = {"init_declarator": ("declarator", "value"), "assignment_expression": ("left", "right")}
 
 
 class Body:
@@ -127,11 +125,12 @@ class Body:
         casts = ((one.child_by_field_name("type"), by) for one, by, _ in self._pairs("+"))
         return any(to and "char" in text(to) and name in names(by) for to, by in casts)
 
-    def looked_for(self, name: str) -> bool:
-        """Whether a variable stands beside elements alone, which are equal to it or are not."""
+    def sought(self, name: str, *, alone: bool = False) -> bool:
+        """Whether elements are equal to a variable or not, which is `alone` nowhere else."""
+        beside = [self.behind(node) for node in partners(self._pairs("==", "!=")).get(name, [])]
+        times = sum("[" in words for words in beside)
         stands = sum(n.type == "identifier" and text(n) == name for n in self._nodes)
-        beside = partners(self._pairs("==", "!=")).get(name, [])
-        return 0 < stands == len(beside) and all("[" in self.behind(node) for node in beside)
+        return times == stands > 0 if alone else times > 0
 
     def bounds(self, name: str) -> bool:
         """Whether a variable is compared with an index."""

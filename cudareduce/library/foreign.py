@@ -17,6 +17,7 @@ from pathlib import Path
 from cudareduce.errors import NotUnderstood, UsageError
 from cudareduce.library.arguments import Argument, check
 from cudareduce.library.assumption import assumption, nowhere
+from cudareduce.library.body import Body
 from cudareduce.library.called import Call, called
 from cudareduce.library.chains import joined
 from cudareduce.library.chosen import Row, overloads, rows, set_aside
@@ -51,8 +52,8 @@ _SHAPE = ("block", "items", "grid")
 #: elements, rows or turns of a block there are, how many elements a block takes.
 _HALF = "n / 2"
 _VALUES = ("1", "0", "n", "rows", "(n + BLOCK - 1) / BLOCK", "BLOCK", _HALF)
-#: The same of what is true or not.
-_TRUTHS = ("false", "true")
+#: The same of what is true or not, and of what elements are: not 0 nor 1, whose sums hide much.
+_TRUTHS, _SOUGHT = ("false", "true"), ("3",)
 
 #: Of so many kernels it is said why they are left out.
 _MOST_REFUSED = 5
@@ -169,7 +170,8 @@ def _meant(
         return None
     types = {p.name: p.type for p in map(read_parameter, row[0][0].parameters)}
     found = []
-    for value in _TRUTHS if types.get(error.parameter) == "bool" else _VALUES:
+    values = _TRUTHS if types.get(error.parameter) == "bool" else _VALUES
+    for value in _SOUGHT if Body(row[0][0].body).sought(error.parameter) else values:
         with suppress(UsageError):
             found.append(_with_value(unit, host, row, says, error.parameter, value, alone=alone))
     kernels = tuple(kernel for kernel, _ in found)

@@ -76,7 +76,7 @@ def _counts_in_reals(parameter: Parameter, body: Body) -> bool:
 def of_values(left: list[Parameter], given: Mapping[str, str], body: Body) -> dict[str, str]:
     """What names say; of the integers that are left one counts elements and another rows."""
     found: dict[str, str] = {}
-    integers = [p for p in left if INTEGERS.match(p.type) and not body.looked_for(p.name)]
+    integers = [p for p in left if INTEGERS.match(p.type) and not body.sought(p.name, alone=True)]
     if not any(body.bounds(p.name) for p in integers):
         integers += [p for p in left if _counts_in_reals(p, body)]
     counted = {p.name for p in integers if p.name in body.words and not of_launch(p)}

@@ -126,9 +126,16 @@ def _spread(reduction: Reduction, n: int, rows: int, rng: np.random.Generator) -
 _KINDS = 4
 
 
+#: So many elements are one number, after as many that are not: all that a block takes is alike.
+_RUN = 1024
+
+
 def _named(reduction: Reduction, n: int, rows: int, rng: np.random.Generator) -> Array:
     some, shares = _numbers_named(reduction)
-    return rng.choice(some, n * rows, p=shares)
+    values = rng.choice(some, n * rows, p=shares)
+    for start in range(_RUN, values.size, 2 * _RUN):
+        values[start : start + _RUN] = rng.choice(some, p=shares)
+    return values
 
 
 @cache
