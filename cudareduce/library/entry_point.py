@@ -9,7 +9,7 @@ from cudareduce.library.called import Call
 from cudareduce.library.outside import place_of
 from cudareduce.library.plane import columns_in_words, in_words
 from cudareduce.library.template import OURS
-from cudareduce.library.undefined import of_old_warps
+from cudareduce.library.undefined import beside_own_shuffles, of_old_warps
 from cudareduce.problem.parsing import every, parsed, text
 
 #: The limits of numbers are there for whoever includes CUDA's own headers, and files rely on it.
@@ -135,6 +135,7 @@ def with_entry_point(
     for name, words in of_old_warps(device, names).items():
         both.append(name.partition("(")[0])
         before += f'#pragma push_macro("{both[-1]}")\n#define {name} {words}\n'
+    before += beside_own_shuffles(names)
     before += (_PLANE.format(width=width) if width else "") + (_UPRIGHT if call.upright else "")
     if call.outside:
         name, place = call.outside.name, place_of(call.outside)

@@ -10,21 +10,21 @@ from cudareduce.library.parameters import Parameter
 from cudareduce.library.values import is_whole
 
 #: How many columns it may have, the first that divides its elements: none is a multiple of the
-#: threads of a block, but for so many where there are so many elements, which are timed.
-_COLUMNS, _MANY, _FROM = (100, 63, 33, 20, 7, 3), 4096, 2**20
+#: threads of a block, but for so many where there are so many elements, as are timed.
+_COLUMNS = (257, 100, 63, 33, 20, 7, 3)
+_MANY = ((4096, 2**20), (1024, 2**15))
 _ACROSS, _DOWN = frozenset(["blockIdx.x", "threadIdx.x"]), frozenset(["blockIdx.y", "threadIdx.y"])
 
 
 def columns_for(n: int) -> int:
     """How many columns a matrix of `n` elements has."""
-    if n >= _FROM and n % _MANY == 0:
-        return _MANY
-    return next((k for k in _COLUMNS if n % k == 0), 1)
+    wide = (k for k, least in _MANY if n >= least and n % k == 0)
+    return next(wide, next((k for k in _COLUMNS if n % k == 0), 1))
 
 
 def columns_in_words() -> str:
     """The same in CUDA C++."""
-    said = f"n >= {_FROM} && n % {_MANY} == 0 ? {_MANY} : "
+    said = "".join(f"n >= {least} && n % {k} == 0 ? {k} : " for k, least in _MANY)
     said += "".join(f"n % {k} == 0 ? {k} : " for k in _COLUMNS)
     return f"""
     const size_t columns = {said}1;"""

@@ -4,7 +4,7 @@ what the user says of them, and what those get that are called as everybody call
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from tree_sitter import Node
 
@@ -32,9 +32,8 @@ _ELEMENT = re.compile(
     re.IGNORECASE,
 )
 #: What warps did without a mask before CUDA 9, and do with one of all lanes.
-_OF_OLD_WARPS = frozenset(
-    ["__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__any", "__all", "__ballot"]
-)
+_SHUFFLES = frozenset(["__shfl", "__shfl_up", "__shfl_down", "__shfl_xor"])
+_OF_OLD_WARPS = _SHUFFLES | {"__any", "__all", "__ballot"}
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -65,6 +64,17 @@ def of_old_warps(text: str, names: Collection[str]) -> dict[str, str]:
     is instead: no compiler has these any more."""
     used = _OF_OLD_WARPS.intersection(re.findall(r"\b\w+(?=\s*\()", text)) - {*names}
     return {f"{name}(...)": f"{name}_sync(~0u, __VA_ARGS__)" for name in sorted(used)}
+
+
+def beside_own_shuffles(names: Mapping[str, bool]) -> str:
+    """C++ of what a file's own shuffles of wider types call, which have the same names; with these
+    it is told which are macros."""
+    own = sorted(name for name in _SHUFFLES & names.keys() if not names[name])
+    return "".join(
+        f"template <typename T, typename By> __device__ T {name}(T value, By by, int width = 32) "
+        f"{{ return {name}_sync(~0u, value, by, width); }}\n"
+        for name in own
+    )
 
 
 def likely_value(name: str, block: int | None) -> str:
