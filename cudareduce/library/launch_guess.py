@@ -167,13 +167,16 @@ def said_by_file(
         return known or bytes_of(spelled_out(name + " x", aliases).removesuffix(" x"), ())
 
     behind = {name for kernel in later for name in names_reached(unit, kernel)}
-    found = own_launch(calls, call.places, reached, behind, block=block, size_of=size_of)
-    items = own_template(calls, function)
+    numbers, given_as = own_template(calls, function), dict[str, int]()
     for name, argument in zip(function.template_names, call.template, strict=False):
-        if argument == "ITEMS" and name in items:
-            found = replace(found, items=items[name])
-        if argument == "BLOCK" and found.block is None and items.get(name) in BLOCKS:
-            found = replace(found, block=items[name])
+        if name in numbers:
+            given_as[argument] = numbers[name]
+    found = own_launch(calls, call.places, reached, behind, block=block, size_of=size_of)
+    named = given_as.get("BLOCK")
+    if found.block is None and named in BLOCKS:
+        found = own_launch(calls, call.places, reached, behind, block=named, size_of=size_of)
+        found = replace(found, block=named)
+    found = replace(found, items=given_as.get("ITEMS", found.items))
     if found.block is None:
         threads = bound_of(host.constants, function) or own_block(host.constants, reached)
         threads = threads or shared_block(host.constants, function)
