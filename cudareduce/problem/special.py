@@ -124,8 +124,6 @@ def _spread(reduction: Reduction, n: int, rows: int, rng: np.random.Generator) -
 
 #: A map that tells elements apart makes no more different values of them.
 _KINDS = 4
-
-
 #: So many elements are one number, after as many that are not: all that a block takes is alike.
 _RUN = 1024
 
