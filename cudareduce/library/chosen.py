@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.library.called import called
+from cudareduce.library.called import Call, called
 from cudareduce.library.chains import Places, links_of, own_chains
 from cudareduce.library.declared import spelled_out, type_aliases
 from cudareduce.library.device_part import Unit
@@ -87,7 +87,7 @@ def set_aside(unit: Unit, host: HostCode, taken: Collection[str]) -> list[str]:
     points that are taken, for their names."""
     names = (
         function.label for function in _kernels(unit, host.constants)
-        if _PREPARES.search(function.label) and _is_called(unit.path, function, "", {})
+        if _PREPARES.search(function.label) and _understood(unit.path, function, "", {})
     )  # fmt: skip
     said = "left out by its name, and --entry"
     return [f"{unit.path}: {n}: {said} {n} takes it" for n in names if f"run_{n}" not in taken]
@@ -98,27 +98,23 @@ def _instances(path: Path, host: HostCode, function: Function) -> list[str]:
     nothing else does and are not the same; else none are given."""
     launches = of_kernel(host, function, "")
     given = {call.given: call for call in launches if _is_written_out(call)}
-    alike = {_template(path, function, own_numbers([call], function)) for call in given.values()}
-    needed = len(given) > 1 and (
-        len(alike) > 1 or not _is_called(path, function, "", own_template(launches, function))
+    if len(given) < 2:
+        return [""]
+    alone = (
+        _understood(path, function, "", own_numbers([one], function)) for one in given.values()
     )
-    each = needed and all(_is_called(path, function, arguments, {}) for arguments in given)
+    alike = len({call and call.template for call in alone}) == 1
+    if alike and _understood(path, function, "", own_template(launches, function)):
+        return [""]
+    each = all(_understood(path, function, arguments, {}) for arguments in given)
     return list(given) if each else [""]
 
 
-def _template(path: Path, function: Function, own: Mapping[str, int]) -> tuple[str, ...] | None:
-    """The template arguments that a kernel gets by these numbers; None if that is not
-    understood."""
+def _understood(path: Path, function: Function, given: str, own: Mapping[str, int]) -> Call | None:
+    """How a kernel is called; None where that is not understood."""
     with suppress(UsageError):
-        return called(path, function, "", own).template
+        return called(path, function, given, own)
     return None
-
-
-def _is_called(path: Path, function: Function, given: str, own: Mapping[str, int]) -> bool:
-    """Whether it is understood how to call it."""
-    with suppress(UsageError):
-        return bool(called(path, function, given, own))
-    return False
 
 
 def _is_written_out(call: HostCall) -> bool:
@@ -133,11 +129,13 @@ def _places(path: Path, host: HostCode, found: list[Function]) -> Places:
     """Where the kernels that can be called read and write."""
     places = {}
     for function in found:
-        with suppress(UsageError):
-            call = called(path, function, "", own_template(of_kernel(host, function, ""), function))
-            own, (read, write, _) = function.name.rpartition("::")[2], call.places
-            if write is not None:
-                places[own] = read, write, len(function.parameters)
+        own = own_template(of_kernel(host, function, ""), function)
+        call = _understood(path, function, "", own)
+        if call is None:
+            continue
+        read, write, _ = call.places
+        if write is not None:
+            places[function.name.rpartition("::")[2]] = read, write, len(function.parameters)
     return places
 
 

@@ -167,10 +167,9 @@ def said_by_file(
         return known or bytes_of(spelled_out(name + " x", aliases).removesuffix(" x"), ())
 
     behind = {name for kernel in later for name in names_reached(unit, kernel)}
-    numbers, given_as = own_template(calls, function), dict[str, int]()
-    for name, argument in zip(function.template_names, call.template, strict=False):
-        if name in numbers:
-            given_as[argument] = numbers[name]
+    numbers = own_template(calls, function)
+    gets = zip(function.template_names, call.template, strict=False)
+    given_as = {argument: numbers[name] for name, argument in gets if name in numbers}
     found = own_launch(calls, call.places, reached, behind, block=block, size_of=size_of)
     named = given_as.get("BLOCK")
     if found.block is None and named in BLOCKS:
