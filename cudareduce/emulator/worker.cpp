@@ -16,8 +16,9 @@
 namespace cudaemu {
 namespace {
 
-// All that may be started and not ended at a time: each thread touches two pages of its stack.
-constexpr unsigned MAX_RESIDENT_THREADS = 64 << 10;
+// All that may be started and not ended at a time, the largest block on each SM of the emulator's
+// device: each thread touches two pages of its stack, all of them a gigabyte.
+constexpr unsigned MAX_RESIDENT_THREADS = 132 << 10;
 constexpr unsigned MAX_RESIDENTS = 256;
 // So often may all that wait look in vain while there is no room for those they may wait for. Blocks
 // of another OS thread may be what they wait for, and the machine may run that one late.

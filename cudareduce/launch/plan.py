@@ -273,7 +273,7 @@ def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: Dev
         case "fill":
             return min(cover, limits.sm_count * (limits.threads_per_sm // block))
         case "per_sm":
-            return min(cover, limits.sm_count)
+            return min(cover + 2 * kernel.exactly, limits.sm_count)
         case "fixed":
             return min(cover, kernel.fixed_grid or 1)
         case "block_per_row":

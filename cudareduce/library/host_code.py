@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -16,6 +16,11 @@ from cudareduce.problem.parsing import every, text
 
 #: Launches that are looked at, of a file and of one kernel.
 _MOST, _MOST_LAUNCHES = 1000, 64
+#: Calls that launch a kernel by its address.
+_CALLS = frozenset([b"cudaLaunchKernel", b"cudaLaunchCooperativeKernel"])
+_WORDS = (b"<<<", *_CALLS)
+#: The kernel that is launched, its configuration, its arguments.
+_Parts = tuple[Node, Sequence[Node], Sequence[Node]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,7 @@ def launched_with(calls: Iterable[HostCall], place: int) -> set[int | None]:
 def _launches(found: Iterable[Piece], file: Constants) -> Iterator[HostCall]:
     """The launches in the pieces of a file, in order."""
     for piece in found:
-        if b"<<<" not in (piece.node.text or b""):
+        if not any(word in (piece.node.text or b"") for word in _WORDS):
             continue
         named_here, around = mentions(piece), [piece.node]
         for node in every(piece.node):
@@ -74,26 +79,56 @@ def _launches(found: Iterable[Piece], file: Constants) -> Iterator[HostCall]:
             if node.type == "function_definition":
                 around.append(node)
             elif node.type == "call_expression":
-                launch = next((n for n in node.children if n.type == "kernel_call_syntax"), None)
-                function = around[-1].start_byte if len(around) > 1 else None
-                call = _call(Scope(file, named_here, node), function, node, launch)
-                if call is not None:
-                    yield call
+                parts = _in_brackets(node) or _by_address(node, around[-1])
+                if parts is not None:
+                    function = around[-1].start_byte if len(around) > 1 else None
+                    yield _call(Scope(file, named_here, node), function, *parts)
 
 
-def _call(scope: Scope, function: int | None, node: Node, launch: Node | None) -> HostCall | None:
-    """A call as a launch, if it is one."""
-    named, listed = map(node.child_by_field_name, ("function", "arguments"))
-    while named is not None and named.type == "qualified_identifier":
-        named = named.child_by_field_name("name")
-    if named is None or listed is None or launch is None or len(_words(launch)) < 2:
-        return None
+def _call(
+    scope: Scope, function: int | None, named: Node, launch: Sequence[Node], listed: Sequence[Node]
+) -> HostCall:
+    """The launch of the kernel that is `named`, in words that are those of brackets."""
+    while (inner := named.child_by_field_name("name")) and named.type == "qualified_identifier":
+        named = inner
     given, name = map(named.child_by_field_name, ("arguments", "name"))
     return HostCall(
-        scope, function, launch.start_point[0] + 1, text(name or named),
-        _words(launch), _words(listed), _words(given),
-        "".join(text(given).split()) if given else "",
+        scope, function, launch[0].start_point[0] + 1, text(name or named), tuple(launch),
+        tuple(listed), _words(given), "".join(text(given).split()) if given else "",
     )  # fmt: skip
+
+
+def _in_brackets(node: Node) -> _Parts | None:
+    """Which kernel `kernel<<<...>>>(...)` launches, how, and with what; None of another call."""
+    launch = next((n for n in node.children if n.type == "kernel_call_syntax"), None)
+    named, listed = map(node.child_by_field_name, ("function", "arguments"))
+    if named is None or launch is None or len(_words(launch)) < 2:
+        return None
+    return named, _words(launch), _words(listed)
+
+
+def _by_address(node: Node, around: Node) -> _Parts | None:
+    """The same of `cudaLaunchCooperativeKernel(kernel, grid, block, arguments, bytes)`, where its
+    arguments are an array of addresses that is written out in what is `around`."""
+    named, listed = map(node.child_by_field_name, ("function", "arguments"))
+    words = _words(listed)
+    if named is None or text(named).encode() not in _CALLS or len(words) < 4:
+        return None
+    arrays = (n for n in every(around) if n.type == "init_declarator")
+    lists = [
+        array.child_by_field_name("value") for array in arrays
+        if text(array).partition("[")[0].rpartition("*")[2].strip() == text(words[3])
+    ]  # fmt: skip
+    if len(lists) != 1 or lists[0] is None:
+        return None
+    return _addressed(words[0]), (*words[1:3], *words[4:5]), [*map(_addressed, _words(lists[0]))]
+
+
+def _addressed(node: Node) -> Node:
+    """What an expression is the address of, whatever it is cast to."""
+    while inner := node.child_by_field_name("value") or node.child_by_field_name("argument"):
+        node = inner
+    return node
 
 
 def _words(node: Node | None) -> tuple[Node, ...]:

@@ -33,8 +33,10 @@ from cudareduce.library.syntax import Function
 #: compared with an arrival or a place says nothing of that.
 _SHARES = re.compile(r"[*/]\s*(?:\([^()]*\)\s*)?\(*gridDim|gridDim\s*\.\s*x\s*\)*\s*[*/](?!/)")
 _BLOCK, _LARGEST, _WARP = 256, 1024, 32
-#: Elements a thread of most kernels that take several.
+#: Elements a thread of most kernels that take several, and of one that takes any number of them:
+#: one alone would hide in which order it comes to them.
 _ITEMS = (1, 2, 4)
+_SEVERAL = 4
 _MOST_LINES = 4
 #: So many tiles a block that takes no count may come to.
 _MOST_TURNS = 64
@@ -105,7 +107,7 @@ def guessed_launch(
     ]
     return Launch(
         block=block, items=items, grid=grid if number is None else "fixed", fixed_grid=number,
-        exactly=number is not None and by.exactly,
+        exactly=(number is not None or grid == "per_sm") and by.exactly,
         shared=needs if user.shared is None else user.shared,
         other_blocks=tuple(k for k in _likely(numbers) if k != block and "block" in open_),
         other_items=tuple(k for k in few if k != items and "items" in open_),
@@ -140,10 +142,12 @@ def looks_of(function: Function, call: Call, items: int | None = None) -> Said:
     shares = _SHARES.search(function.body) or "this_grid" in function.body
     striding: GridRule = "fill" if call.counted else "cover"  # else nobody takes what is left over
     grid: GridRule = ("per_sm" if call.waits else striding) if shares else "cover"
+    each = items_in(function.body) or items or (_SEVERAL if "ITEMS" in call.template else 1 + twice)
     said = Said(
         block=_BLOCK,
-        items=packed(call.read.type) * (items_in(function.body) or items or 1 + twice),
+        items=packed(call.read.type) * each,
         grid=grid,
+        exactly=call.waits,  # who leaves may be waited for
         width=_WARP if call.plane else None,
     )
     if call.upright and call.finish == "atomic":
@@ -213,6 +217,8 @@ def launch_of(
         )
     if call.turns and says.grid is None:
         found = _in_turns(found, own, calls, call)
+    if "ITEMS" in call.template:  # which is right with any number, or wrong
+        found = replace(found, other_items=())
     found = replace(found, plane=(found.width or 0) if call.matrix else 0)
     return _with_room(found, unit, call) if places_in(call.outside) else found
 

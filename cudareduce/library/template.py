@@ -11,7 +11,7 @@ from cudareduce.library.body import Body
 from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.syntax import Function
 
-_ITEMS = re.compile(r"item|per_?thread|coars", re.IGNORECASE)
+_ITEMS = re.compile(r"item|per_?thread|coars|unroll", re.IGNORECASE)
 #: Threads of a block, or the elements of each where another parameter is the block's.
 _THREAD = re.compile(r"threads?_?(?:size|tile)$", re.IGNORECASE)
 _TYPE = re.compile(r"(?:typename|class)\b")

@@ -37,9 +37,9 @@ _UNCOUNTED = 2**24 + 1
 _BEYOND_32_BITS = 2**32 + 12
 #: Odd, and beyond the million that authors try.
 _BEYOND_2_20 = 2**20 + 7
-#: What loops of authors lose: a rest of each of eight elements, and of tiles that are larger than
-#: their blocks.
-_RESTS = (*range(1001, 1009), 2047, 4095)
+#: What loops of authors lose: a rest of each of eight elements, of tiles that are larger than their
+#: blocks, and of rows of 1024.
+_RESTS = (*range(1001, 1009), 2047, 4095, 2**15)
 #: Arrivals from which on 16 bits do not count them.
 _WRAPS = 2**16
 #: And so many more that those do not end where a count from 0 to these ends.
