@@ -29,12 +29,12 @@ _OF_GRID = (
 
 
 def in_old_words(code: str) -> str:
-    """The body of a kernel, for those who look what it does. Of a grid whose blocks meet the words
-    stay: it is launched in another way."""
+    """The body of a kernel, for those who look what it does. That a grid is one whose blocks meet
+    stays to be seen: it is launched in another way."""
+    for grid in grids_in(code):
+        for name, words in _OF_GRID:
+            code = re.sub(rf"(?:\w+::)*{grid}\s*\.\s*{name}{CALL}", words, code)
     if not meets(code):
-        for grid in grids_in(code):
-            for name, words in _OF_GRID:
-                code = re.sub(rf"(?:\w+::)*{grid}\s*\.\s*{name}{CALL}", words, code)
         code = code.replace("this_grid", "grid_of_its_own")
     code = _UNUSED.sub(";", code)
     for pattern, word in _WORDS:
