@@ -26,7 +26,8 @@ def type_aliases(pieces: Iterable[Piece]) -> dict[str, str]:
     for piece in pieces:
         new, old = (piece.inner.child_by_field_name(f) for f in _FIELDS.get(piece.kind, ("", "")))
         if new and old and re.fullmatch(r"\w+", text(new)) and re.fullmatch(r"[\w:\s]+", text(old)):
-            found[text(new)] = " ".join(text(old).split())
+            words = text(old).split()
+            found |= {text(new): " ".join(words)} if words[-1] != text(new) else {}
     return found
 
 

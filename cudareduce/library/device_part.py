@@ -190,12 +190,12 @@ def names_reached(unit: Unit, kernel: str) -> frozenset[str]:
     return frozenset(name for piece in found if id(piece) in reached for name in piece.uses)
 
 
-def constants(unit: Unit, kernel: str) -> tuple[int, ...]:
-    """The whole numbers in what the kernel of this name reaches, each once, in increasing order."""
+def constants(unit: Unit, kernel: str, template: Sequence[str] = ()) -> tuple[int, ...]:
+    """The whole numbers in what a kernel reaches, and of these template arguments, in order."""
     found = list(unit.all())
     reached = _reached(found, kernel)
-    pieces_of = (piece for piece in found if id(piece) in reached)
-    return tuple(sorted({number for piece in pieces_of for number in piece.numbers}))
+    numbers = {number for piece in found if id(piece) in reached for number in piece.numbers}
+    return tuple(sorted(numbers | {int(word) for word in template if word.isdecimal()}))
 
 
 def _reached(found: list[Piece], kernel: str, named: frozenset[str] = frozenset()) -> set[int]:

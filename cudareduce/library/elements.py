@@ -32,7 +32,7 @@ _PACKS = {
 #: Types in which answers may be stored, and no partials kept.
 NARROW = tuple(name for name, kind in DTYPES.items() if (kind.kind, kind.size) == ("float", 2))
 #: Types that are no elements here, in bytes.
-_BYTES = {"bool": 1, "short": 2, "unsigned short": 2, "int16_t": 2, "uint16_t": 2}
+_BYTES = {"bool": 1, "short": 2, "unsigned short": 2, "int16_t": 2, "uint16_t": 2, "clock_t": 8}
 #: Bits of a count's value, by what its type says; of others they suffice for every array.
 _BITS = (("short", 15), ("int16_t", 15), ("int32_t", 31), ("long", 63), ("64_t", 63), ("64", 63),
          ("size_t", 64), ("int8_t", 7), ("float", 24), ("double", 53), ("", 31))  # fmt: skip

@@ -253,7 +253,7 @@ def _adopted(
         rooms=(*call.rooms, *([Room(call.write.name, 4, "grid")] if widens and call.rows else ())),
         whole_tiles=launch.whole_tiles or not call.counted,
         asks=_asks(call, launch),
-        constants=constants(unit, name),
+        constants=constants(unit, name, call.template),
         most=most(call.count_type) if call.count_type else None,
         map=mapped, other_maps=own_maps,
         in_place=call.answers_in_place or overwrites(function.body, call.read.name),

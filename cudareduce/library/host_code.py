@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from tree_sitter import Node
@@ -27,7 +27,7 @@ _Parts = tuple[Node, Sequence[Node], Sequence[Node]]
 class HostCall:
     """One launch in the text of a file: where it is, the words in its `<<< >>>`, its arguments, its
     template arguments, and these as they are `given`, without spaces. `function` tells in which
-    function it is, None outside of all."""
+    function it is, None outside of all; a kernel by a pointer has no `name`."""
 
     scope: Scope
     function: int | None
@@ -51,7 +51,12 @@ def host_code(found: Iterable[Piece]) -> HostCode:
     """The host's part of what these pieces hold."""
     kept = tuple(found)
     defined = constants(kept)
-    return HostCode(defined, tuple(islice(_launches(kept, defined), _MOST)))
+    kernels = {
+        piece.function.name.rpartition("::")[2]
+        for piece in kept if piece.function and "__global__" in piece.words
+    }  # fmt: skip
+    calls = islice(_launches(kept, defined), _MOST)
+    return HostCode(defined, tuple(c if c.name in kernels else replace(c, name="") for c in calls))
 
 
 def number_at(scope: Scope, node: Node) -> int | None:
@@ -136,11 +141,11 @@ def _words(node: Node | None) -> tuple[Node, ...]:
 
 
 def of_kernel(host: HostCode, function: Function, given: str) -> list[HostCall]:
-    """The launches of a kernel, with the template arguments that are `given`, if any are."""
+    """The launches of a kernel, with the template arguments that are `given`, if any are; else
+    those by pointers, one of which it may be behind."""
     own = function.name.rpartition("::")[2]
     wanted = "".join(given.split())
-    return [
-        call for call in host.calls
-        if call.name == own and len(call.arguments) == len(function.parameters)
-        and wanted in ("", call.given)
-    ][:_MOST_LAUNCHES]  # fmt: skip
+    like = [call for call in host.calls if len(call.arguments) == len(function.parameters)]
+    named = [call for call in like if call.name == own]
+    found = [call for call in named if wanted in ("", call.given)]
+    return (found if named else [call for call in like if not call.name])[:_MOST_LAUNCHES]

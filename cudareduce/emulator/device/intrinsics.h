@@ -168,7 +168,8 @@ CUDAEMU_DOT_PRODUCT(__dp2a_hi, short, short2, char4, 2, 2)
 #undef CUDAEMU_DOT_PRODUCT
 
 inline long long clock64() { return cudaemu::nanoseconds(); }
-extern "C" long clock() noexcept;
+typedef long clock_t;
+extern "C" clock_t clock() noexcept;
 
 #define __trap() (cudaemu::unsupported("__trap()", cudaemu::Site::here()))
 #define __brkpt() ((void)0)
