@@ -253,6 +253,8 @@ def _instead(problem: ReductionOptions, mapped: Map | None) -> tuple[Reduction, 
     for (op, dtype), acc in product(pairs, DTYPES):
         with suppress(UsageError):
             found.append(reduction_of(op, dtype, acc, mapped))
+        if op == "sum" and DTYPES[dtype].kind == "float" != DTYPES[acc].kind:  # which counts them
+            found.append(Reduction(OPERATORS[op], DTYPES[dtype], DTYPES[acc], mapped))
     return tuple(found)
 
 

@@ -107,8 +107,9 @@ def prelude(
     elif reduction.dtype.name == "bfloat16" and not reduction.op.indexed and not reduction.map:
         lines.append(_LIFT_BFLOAT16)
     elif reduction.map and not maps:
+        term = reduction.terms.cpp if reduction.terms != reduction.acc else "Acc"
         lines.append(
-            "    static __device__ Acc lift(Element x, size_t) { Acc a = Acc(x); "
+            f"    static __device__ Acc lift(Element x, size_t) {{ {term} a = {term}(x); "
             f"return Acc({reduction.map.expression}); }}"
         )
     if not finishes:

@@ -26,18 +26,28 @@ _FIRST, _SOME_VERSIONS = Map("a", 2), re.compile(r"\bif\s+constexpr\b")
 
 
 def computes(
-    path: Path, function: Function, call: Call, says: Guesses, *, finds: bool
-) -> tuple[tuple[str, ...], str | None, Map | None]:
-    """The types that a kernel reads, that of its partials, and what it makes of elements; one that
-    `finds` a place writes no partials."""
+    path: Path, function: Function, call: Call, says: Guesses, formulas: Mapping[str, Macro],
+    finds: Sequence[str],
+) -> tuple[tuple[str, ...], str | None, Map | None, tuple[Map, ...]]:  # fmt: skip
+    """The types that a kernel reads, that of its partials, and what it makes of elements, with the
+    `formulas` of its file: what is assumed, and what else it may be. One that `finds` places, by
+    these operators, writes no partials."""
     dtypes = read_dtypes(function.name, call.read.type, function.template_names)
     if finds:
-        return dtypes, None, says.map
+        return dtypes, None, says.map, ()
     kind = call.write.type
     partials = written_dtype(function.name, kind, function.template_names, dtypes)
+    mapped = _map(path, function, call, says)
+    maps = _maps_formed(function, call, formulas, dtypes, partials)
+    counts = DTYPES[dtypes[0]].kind == "float" != DTYPES[partials or dtypes[0]].kind
+    if counts and not (mapped or maps):
+        raise UsageError(why_narrow(function.name, kind, dtypes[0]))
     if partials in NARROW and (says.finish or call.finish) not in ("atomic", "none"):
         raise UsageError(why_narrow(function.name, kind, dtypes[0]))
-    return dtypes, partials, _map(path, function, call, says)
+    if counts and mapped is None:
+        mapped, *others = maps
+        return dtypes, partials, mapped, tuple(others)
+    return dtypes, partials, mapped, maps
 
 
 def _map(path: Path, function: Function, call: Call, says: Guesses) -> Map | None:
@@ -65,7 +75,7 @@ def _map(path: Path, function: Function, call: Call, says: Guesses) -> Map | Non
     return mapped
 
 
-def maps_formed(
+def _maps_formed(
     function: Function, call: Call, formulas: Mapping[str, Macro], dtypes: Sequence[str],
     partials: str | None,
 ) -> tuple[Map, ...]:  # fmt: skip

@@ -57,14 +57,14 @@ def written_dtype(
     kernel: str, element: str, template: Sequence[str], read: Sequence[str]
 ) -> str | None:
     """The type of what a kernel writes and calls so, where the file names it; None where a template
-    does. Raises UsageError if it is none of ours, or keeps no sum of what is `read`; floats of 16
-    bits may, as answers."""
+    does. Raises UsageError if it is none of ours, or keeps no sum of what is `read`, nor counts it;
+    floats of 16 bits may, as answers."""
     if element in template:
         return None
     written, kept = DTYPES[_dtype(f"{kernel} writes", element)], accumulator(DTYPES[read[0]])
-    floats = written.kind == "float"
+    floats, counts = written.kind == "float", kept.kind == "float" != written.kind
     fits = (written.size >= kept.size or floats) and floats == (kept.kind == "float")
-    if not fits and len(read) == 1:
+    if not (fits or counts) and len(read) == 1:
         raise UsageError(why_narrow(kernel, element, read[0]))
     return written.name
 

@@ -22,7 +22,7 @@ from cudareduce.library.called import Call, called
 from cudareduce.library.chains import joined
 from cudareduce.library.chosen import Row, overloads, rows, set_aside
 from cudareduce.library.combined import PLACES_32, ops_named, places_named
-from cudareduce.library.computed import computes, maps_formed
+from cudareduce.library.computed import computes
 from cudareduce.library.condition import Condition
 from cudareduce.library.device_part import Unit, constants, device_part
 from cudareduce.library.elements import most
@@ -221,8 +221,7 @@ def _adopted(
     known = {**shares, **unlike_launch(launches, function, own)}
     call = called(path, function, given, own, says.arguments, helpers, known)
     name, ops, finds = function.name, ops_named(function, call), places_named(function, call)
-    dtypes, partials, mapped = computes(path, function, call, says, finds=bool(finds))
-    own_maps = () if finds else maps_formed(function, call, unit.formulas, dtypes, partials)
+    dtypes, partials, mapped, others = computes(path, function, call, says, unit.formulas, finds)
     device = _device(unit, name, call)
     sizes = [max(accumulator(DTYPES[k]).size for k in {one, partials or one}) for one in dtypes]
     launch = launch_of(
@@ -255,7 +254,7 @@ def _adopted(
         asks=_asks(call, launch),
         constants=constants(unit, name, call.template),
         most=most(call.count_type) if call.count_type else None,
-        map=mapped, other_maps=own_maps,
+        map=mapped, other_maps=others,
         in_place=call.answers_in_place or overwrites(function.body, call.read.name),
         guessed=_guessed(says, call, launches), columns=call.columns, plane=launch.plane,
     )  # fmt: skip

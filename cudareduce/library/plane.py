@@ -22,6 +22,12 @@ def columns_for(n: int) -> int:
     return next(wide, next((k for k in _COLUMNS if n % k == 0), 1))
 
 
+def of_several(n: int) -> int:
+    """So many elements, or the most below of which a matrix has several columns: of one column
+    most threads of a block that takes them in rows have nothing."""
+    return n if columns_for(n) > 1 else n - n % _COLUMNS[3]
+
+
 def columns_in_words() -> str:
     """The same in CUDA C++."""
     said = "".join(f"n >= {least} && n % {k} == 0 ? {k} : " for k, least in _MANY)

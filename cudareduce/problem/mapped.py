@@ -139,7 +139,8 @@ struct Row {
 """
 _WHOLE = """
 typedef Narrow Wide;
-static Wide mapped(Wide a, Wide b) { return Wide(EXPRESSION); }
+typedef Term Number;
+static Wide mapped(Term a, Term b) { return Wide(EXPRESSION); }
 struct Row {
     Wide sum = 0, extreme = 0;
     bool any = false;
@@ -152,7 +153,6 @@ struct Row {
     }
     bool write() { return fwrite(EXTREMUM ? &extreme : &sum, sizeof sum, 1, stdout) == 1; }
 };
-typedef Wide Number;
 """
 _SOURCE = """
 #include <algorithm>
@@ -167,6 +167,7 @@ _SOURCE = """
 using namespace std;
 typedef {element} Element;
 typedef {narrow} Narrow;
+typedef {term} Term;
 static const bool EXTREMUM = {extremum}, LARGEST = {largest};
 #define EXPRESSION {expression}
 {number}
@@ -255,7 +256,7 @@ def _program(reduction: Reduction) -> Program:
     mapped, dtype, acc = reduction.map, reduction.dtype, reduction.acc
     assert mapped is not None
     text = _SOURCE.format(
-        element="float" if _is_half(dtype) else dtype.cpp, narrow=acc.cpp,
+        element="float" if _is_half(dtype) else dtype.cpp, narrow=acc.cpp, term=reduction.terms.cpp,
         extremum=int(reduction.op.name in ("min", "max")), largest=int(reduction.op.name == "max"),
         expression=mapped.expression, inputs=mapped.inputs,
         number=_NUMBER if acc.kind == "float" else _WHOLE,

@@ -63,8 +63,8 @@ MAPPED = ("sum", "mean", "min", "max")
 @dataclass(frozen=True, slots=True)
 class Map:
     """What becomes of elements before they are combined: C++ in `a` and, where there are two
-    `inputs`, in `b`, in the accumulator's type. The second may be of `one_row`, the same beside
-    every row of the first, as a vector is that a matrix is multiplied by."""
+    `inputs`, in `b`, in the type of the reduction's `terms`. The second may be of `one_row`, the
+    same beside every row of the first, as a vector is that a matrix is multiplied by."""
 
     expression: str
     inputs: int = 1
@@ -85,6 +85,14 @@ class Reduction:
     columns: bool = False
     stored: DType | None = None
     within: DType | None = None
+
+    @property
+    def terms(self) -> DType:
+        """The type in which a map has elements: the accumulator's, but for one that only counts
+        them, as it holds no fractions or no sign."""
+        natural, kinds = accumulator(self.dtype), ("uint", "int", "float")
+        counts = kinds.index(self.acc.kind) < kinds.index(natural.kind)
+        return natural if counts else self.acc
 
     @property
     def inputs(self) -> int:
@@ -121,6 +129,8 @@ class Reduction:
             return f"{self.op.name} is defined for {', '.join(self.op.only)}, not {self.dtype.name}"
         if self.map and self.op.name not in MAPPED:
             return f"{self.op.name} takes no map; with one there are {', '.join(MAPPED)}"
+        if self.dtype.kind == "float" != self.acc.kind and not (self.map or self.op.indexed):
+            return f"{self.acc.name} holds counts of {self.dtype.name}, by a map, and no sums of it"
         return None
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case, Shape
+from cudareduce.library.plane import of_several
 from cudareduce.library.registry import AUTO, AUTO_FIXED
 from cudareduce.machine.device import DeviceLimits
 from cudareduce.problem.dtypes import DTYPES
@@ -82,6 +83,8 @@ def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Sha
     sizes = {n for n in (*sizes, *written_sizes(case.kernel.constants, tile)) if n <= _MOST}
     if large:
         sizes |= {_UNCOUNTED, _BEYOND_32_BITS // case.reduction.dtype.size}
+    if case.kernel.plane:
+        sizes = {of_several(n) if n > _FEW else n for n in sizes}
     many = written_rows(case.kernel.constants)
     rows = dict.fromkeys((*_asked(case, (*ROW_SHAPES, *many)), *_rows(case)))
     return (*_arrays(case, sizes), *rows)
@@ -93,8 +96,7 @@ def hazard_net(case: Case) -> Iterator[Net]:
     tile, limits = tile_of(case), _tiny(case)
     sizes = {1, *_tiles(tile), *(2 * n for n in _whole(tile)[:1])}
     rounds = set(_rounds(case, limits))
-    if min(rounds, default=0) <= _FEW:
-        sizes |= rounds
+    sizes |= rounds if min(rounds, default=0) <= _FEW else set()
     shapes = (*_arrays(case, sizes, _FEW), *_rows(case))
     yield Net(case=case, shapes=shapes, limits=limits, care="some", watched=True)
     if min(rounds, default=0) > _FEW:
@@ -105,9 +107,7 @@ def hazard_net(case: Case) -> Iterator[Net]:
 
 def block_nets(case: Case) -> Iterator[Net]:
     """Every other block that the header names, each on a few shapes of its own."""
-    for block in _blocks(case):
-        if block == case.block:
-            continue
+    for block in (k for k in _blocks(case) if k != case.block):
         other = replace(case, block=block)
         limits, tile = _tiny(other), tile_of(other)
         sizes = {1, tile - 1, 2 * tile + 1, 2 * tile, *_rounds(other, limits), *_folds(other)}

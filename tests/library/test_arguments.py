@@ -325,4 +325,10 @@ def test_a_place_alone_is_the_answer_by_its_name() -> None:
         (kernel,) = adopt(Path("theirs.cu"), text.format(name), Guesses()).kernels
         assert (kernel.ops, kernel.finish) == (ops, "none")
     with pytest.raises(UsageError, match="writes int"):
-        adopt(Path("theirs.cu"), text.format("positives"), Guesses())
+        adopt(Path("theirs.cu"), text.replace(" > 0", "").format("positives"), Guesses())
+
+
+def test_floats_may_be_counted_in_integers() -> None:
+    text = "__global__ void positives(const float *x, int *y, int n) { *y = x[0] > 0; }"
+    (kernel,) = adopt(Path("theirs.cu"), text, Guesses()).kernels
+    assert kernel.map and kernel.map.expression == "a > 0"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.inputs import as_numbers, make_all
 from cudareduce.problem.mapped import fold_mapped
-from cudareduce.problem.operators import Map, Reduction, reduction_of
+from cudareduce.problem.operators import OPERATORS, Map, Reduction, reduction_of
 from cudareduce.problem.reference import bound, reference
 
 Array = np.ndarray
@@ -105,6 +107,21 @@ def test_rows_have_answers_of_their_own() -> None:
     reduction = reduction_of("mean", "int32", None, PRODUCT)
     a, b = np.arange(6, dtype="i4"), np.full(6, 2, "i4")
     assert reference(reduction, a, 2, b).expected.tolist() == [2.0, 8.0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "acc"),
+    [("float32", "int32"), ("float16", "uint32"), ("float64", "uint64"), ("int32", "uint32")],
+)
+def test_what_only_counts_has_elements_as_they_are(dtype: str, acc: str) -> None:
+    below = Map("a < 0.5 ? 1u : 0")
+    reduction = Reduction(OPERATORS["sum"], DTYPES[dtype], DTYPES[acc], below)
+    assert reduction.why_undefined() is None
+    (given,) = random(reduction, 1000)
+    counted = fold_mapped(reduction, (as_numbers(given, reduction.dtype).reshape(1, -1),)).answer
+    assert counted == np.count_nonzero(as_numbers(given, reduction.dtype) < 0.5)
+    unmapped = replace(reduction, map=None).why_undefined() or ""
+    assert ("by a map" in unmapped) == dtype.startswith("float")
 
 
 def test_the_second_input_is_another_one() -> None:
