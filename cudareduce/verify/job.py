@@ -17,8 +17,8 @@ from cudareduce.verify.shapes import FAR, LEAST, Care
 from cudareduce.verify.verdict import HANGS, HAZARD, RIGHT, Verdict, skipped, unbuilt, worse
 from cudareduce.verify.verify import verify
 
-#: A job that takes so many seconds of a processor counts as hanging: 10 and a tenth of the pace of
-#: the slowest kernel known, one atomic per element.
+#: A job that takes so many seconds of a processor counts as hanging, and on a GPU one launch of it:
+#: 10 and a tenth of the pace of the slowest kernel known, one atomic per element.
 _START_S, _ELEMENTS_PER_S = 10.0, 250_000
 #: The same of a kernel of which much is guessed: a file may have many that take too long.
 _GUESSED_START_S = 4.0
@@ -71,7 +71,10 @@ def limited(job: Job, asked_s: float | None) -> Job:
     if asked_s is not None:
         return replace(job, limit_s=asked_s, wall=True)
     plans = job.prepared.plans
-    elements = sum(work(plans[shape], care, job.only) for shape, care in job.walk)
+    if job.spec.timed:
+        elements = max(work(plans[shape], LEAST, job.only) for shape in job.shapes)
+    else:
+        elements = sum(work(plans[shape], care, job.only) for shape, care in job.walk)
     start_s = _START_S if job.prepared.case.kernel.guessed is None else _GUESSED_START_S
     return replace(job, limit_s=start_s + elements / _ELEMENTS_PER_S)
 
@@ -79,7 +82,8 @@ def limited(job: Job, asked_s: float | None) -> Job:
 def verify_job(
     job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], None] = lambda: None
 ) -> Verdict:
-    """The verdict of a job, in this process; `compiled` is called when kernels begin to run."""
+    """The verdict of a job, in this process; `compiled` is called when kernels begin to run, on a
+    GPU as each launch begins."""
     return told(job, _verdict(job, backend, inputs, compiled))
 
 
@@ -101,7 +105,7 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
             try:
                 new = verify(
                     backend, [ready], shape, inputs, seed=job.seed, care=care, only=job.only,
-                    workspaces=workspaces,
+                    workspaces=workspaces, begins=compiled if job.spec.timed else lambda: None,
                 )[case]  # fmt: skip
             except TooManyBlocks as error:
                 left_out = left_out or f"left out: n = {shape[0]}: {error}"

@@ -6,7 +6,7 @@ gamma_depth * sum|x| of the reference, everything else must be equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -78,6 +78,7 @@ def _verify_on(
     group: Sequence[Input],
     ready: Sequence[_Ready],
     inputs: Inputs,
+    begins: Callable[[], None],
     *,
     quick: bool,
 ) -> Iterator[tuple[Case, list[Verdict | None]]]:
@@ -97,7 +98,7 @@ def _verify_on(
                 tied = [_bound(backend, case, one.buffers) for one in given]
                 for bound in tied:
                     bounds.callback(bound.release)
-                yield case.case, _in_every_way(backend, tied, given, quick=quick)
+                yield case.case, _in_every_way(backend, tied, given, begins, quick=quick)
 
 
 def _bound(backend: Backend, ready: _Ready, given: Sequence[Buffer]) -> Bound:
@@ -141,8 +142,9 @@ def _in_its_place(backend: Backend, ready: _Ready, seed: int, inputs: Inputs) ->
 
 
 def _in_every_way(
-    backend: Backend, bounds: Sequence[Bound], given: Sequence[_Given], *, quick: bool
-) -> list[Verdict | None]:
+    backend: Backend, bounds: Sequence[Bound], given: Sequence[_Given],
+    begins: Callable[[], None], *, quick: bool,
+) -> list[Verdict | None]:  # fmt: skip
     """The verdict on each input in every way that the backend can run it, up to a failure; None if
     undecided. Inputs take turns, so that no launch finds the one before it to have been given the
     same."""
@@ -157,6 +159,7 @@ def _in_every_way(
             if way and turn and not needs_schedules(one.input.pattern):
                 continue
             bound.poison(_POISONS[(turn + k) % len(_POISONS)])
+            begins()
             new, bits = _once(bound, one, way)
             verdicts[k] = worse(old, new) if new else None
             if new and new.outcome == "fail":
@@ -252,10 +255,12 @@ def verify(
     care: Care = "full",
     only: str | None = None,
     workspaces: Workspaces | None = None,
+    begins: Callable[[], None] = lambda: None,
 ) -> dict[Case, Verdict]:
     """Verify cases of one reduction at one shape, which all of them take; a case that failed is not
     run again. `only` names the one pattern to use, where a user wants to see what it does; `inputs`
-    and `workspaces` outlive the call where given. Raises OutOfMemory."""
+    and `workspaces` outlive the call where given; `begins` is called as launches do. Raises
+    OutOfMemory."""
     verdicts: dict[Case, Verdict] = {}
     inputs = inputs or Inputs()
     with ExitStack() as stack:
@@ -273,7 +278,7 @@ def verify(
                 left = [one for one in alike if _is_open(verdicts.get(one.case), care)]
                 group, quick = given[first : first + together], care == "least"
                 for case, found in (
-                    _verify_on(backend, group, left, inputs, quick=quick) if left else ()
+                    _verify_on(backend, group, left, inputs, begins, quick=quick) if left else ()
                 ):
                     for verdict in found:
                         if verdict is not None:

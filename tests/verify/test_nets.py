@@ -288,7 +288,8 @@ def _job(**other: Any) -> Job:
     case = _case("reduce_v7_shuffle")
     plans, refusals = planned(case, ((1000, 1), (4097, 1)), DEFAULT_LIMITS)
     prepared = Prepared(case, plans, refusals, {})
-    return Job(spec=BackendSpec("cpu"), prepared=prepared, shapes=tuple(plans), limit_s=0, **other)
+    own = {"spec": BackendSpec("cpu"), "limit_s": 0, **other}
+    return Job(prepared=prepared, shapes=tuple(plans), **own)
 
 
 def test_sizes_go_up_and_once_down() -> None:
@@ -301,6 +302,9 @@ def test_the_limit_follows_the_work() -> None:
     full, least = limited(_job(), None), limited(_job(care="least"), None)
     assert full.limit_s - 10 > 20 * (least.limit_s - 10) > 0
     assert not full.wall
+    on_gpu = BackendSpec("cuda")
+    launch = limited(_job(spec=on_gpu), None).limit_s
+    assert launch == limited(_job(spec=on_gpu, care="least"), None).limit_s < least.limit_s
     asked = limited(_job(), 5.0)
     assert (asked.limit_s, asked.wall) == (5.0, True)
 
