@@ -74,12 +74,16 @@ def _reach(session: Session, case: Case, verdict: Verdict) -> str | None:
     count = sum(right)
     if count == 1:
         only = sorted(sizes)[right.index(True)]
-        return _alone(only) if only % _WARP == 0 or only in case.kernel.constants else None
-    if not count:  # who has no count may have a number that is no whole tile
-        others = (n for n in case.kernel.constants if _FEWEST < n <= _MOST and n % step)
-        return next((_alone(n) for n in others if is_right_at(session, case, n)), None)
+        named = only > _FEWEST and only in case.kernel.constants
+        return _alone(only) if only % _WARP == 0 or named else None
     if all(right) or not all(right[:count]):
         return None
+    up_to = sorted(sizes)[count - 1] if count else _FEWEST
+    # Who has no count may have a number that is no whole tile.
+    others = (n for n in case.kernel.constants if up_to < n <= _MOST and n % step)
+    own = next((_alone(n) for n in others if is_right_at(session, case, n)), None)
+    if own or not count:
+        return own
     below, above = (n // step for n in sorted(sizes)[count - 1 : count + 1])
     beyond = bisect_left(
         range(below + 1, above), x=True, key=lambda k: not is_right_at(session, case, k * step)
@@ -118,7 +122,7 @@ def _of_a_map(session: Session, case: Case) -> str | None:
     for mapped, n in product(likely[:_MAPS], sizes):
         reduction = replace(case.reduction, map=mapped)
         other = replace(case, kernel=replace(kernel, map=mapped), reduction=reduction)
-        if is_right_at(session, other, n):
+        if is_right_at(session, other, n) and not is_right_at(session, other, n - 1):
             return _alone(n, mapped)
     return None
 

@@ -12,6 +12,7 @@ from cudareduce.library.constants import Reading, Unknown
 from cudareduce.library.elements import bytes_of
 from cudareduce.library.scopes import Constants, Scope, constants, mentions
 from cudareduce.library.syntax import Function, Piece
+from cudareduce.library.wrapped import Given, Wrapper, given_to, wrapper_of
 from cudareduce.problem.parsing import every, text
 
 #: Launches that are looked at, of a file and of one kernel.
@@ -55,8 +56,17 @@ def host_code(found: Iterable[Piece]) -> HostCode:
         piece.function.name.rpartition("::")[2]
         for piece in kept if piece.function and "__global__" in piece.words
     }  # fmt: skip
-    calls = islice(_launches(kept, defined), _MOST)
-    return HostCode(defined, tuple(c if c.name in kernels else replace(c, name="") for c in calls))
+    calls: list[HostCall] = []
+    wrappers: dict[str, Wrapper] = {}
+    for call, around in islice(_launches(kept, defined), _MOST):
+        wraps = None if call.name in kernels else wrapper_of(
+            around, call.name, call.configuration, call.arguments
+        )  # fmt: skip
+        wrappers |= [wraps] if wraps else []
+        calls.append(call if call.name in kernels else replace(call, name=""))
+    given = islice(given_to(wrappers, kept), _MOST)
+    calls += [_call_of(one, defined) for one in given]
+    return HostCode(defined, tuple(calls))
 
 
 def number_at(scope: Scope, node: Node) -> int | None:
@@ -72,8 +82,19 @@ def launched_with(calls: Iterable[HostCall], place: int) -> set[int | None]:
     return {number_at(call.scope, call.configuration[place]) for call in calls}
 
 
-def _launches(found: Iterable[Piece], file: Constants) -> Iterator[HostCall]:
-    """The launches in the pieces of a file, in order."""
+def _call_of(given: Given, file: Constants) -> HostCall:
+    """The launch of a kernel that a function is given."""
+    around, function = given.place.parent, None
+    while around is not None and function is None:
+        function = around.start_byte if around.type == "function_definition" else None
+        around = around.parent
+    scope = Scope(file, mentions(given.piece), given.place)
+    kernel = _addressed(given.kernel)
+    return _call(scope, function, kernel, given.configuration, given.arguments)
+
+
+def _launches(found: Iterable[Piece], file: Constants) -> Iterator[tuple[HostCall, Node]]:
+    """The launches in the pieces of a file, in order, each with what it is in."""
     for piece in found:
         if not any(word in (piece.node.text or b"") for word in _WORDS):
             continue
@@ -87,18 +108,21 @@ def _launches(found: Iterable[Piece], file: Constants) -> Iterator[HostCall]:
                 parts = _in_brackets(node) or _by_address(node, around[-1])
                 if parts is not None:
                     function = around[-1].start_byte if len(around) > 1 else None
-                    yield _call(Scope(file, named_here, node), function, *parts)
+                    yield _call(Scope(file, named_here, node), function, *parts), around[-1]
 
 
 def _call(
     scope: Scope, function: int | None, named: Node, launch: Sequence[Node], listed: Sequence[Node]
 ) -> HostCall:
-    """The launch of the kernel that is `named`, in words that are those of brackets."""
+    """The launch of the kernel that is `named`, maybe by a variable that stands for it, in words
+    that are those of brackets."""
+    value = scope.value(text(named)) if named.type == "identifier" else None
+    named = _addressed(value) if value is not None else named
     while (inner := named.child_by_field_name("name")) and named.type == "qualified_identifier":
         named = inner
     given, name = map(named.child_by_field_name, ("arguments", "name"))
     return HostCall(
-        scope, function, launch[0].start_point[0] + 1, text(name or named), tuple(launch),
+        scope, function, scope.place.start_point[0] + 1, text(name or named), tuple(launch),
         tuple(listed), _words(given), "".join(text(given).split()) if given else "",
     )  # fmt: skip
 

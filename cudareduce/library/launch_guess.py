@@ -114,7 +114,7 @@ def guessed_launch(
         width=width,
         whole_tiles=by.floors,
         most=own.most or 0 if user.grid is own.grid is None else 0,
-        known_from=in_rows + _known_from(told, own.lines, floors=by.floors),
+        known_from=in_rows + _known_from(told, own, block=user.block is None, floors=by.floors),
     )  # fmt: skip
 
 
@@ -124,15 +124,21 @@ def _likely(numbers: Sequence[int]) -> list[int]:
     return sorted({_LARGEST, *(k for k in numbers if k in BLOCKS)}, reverse=True)
 
 
-def _known_from(told: Sequence[str], lines: Sequence[int], *, floors: bool) -> str:
-    """Where the file says so, in brackets, and whether its grid `floors`."""
-    if not told:
-        return ""
-    where = "its constants"
-    if lines:
-        listed = ", ".join(map(str, sorted(lines)[:_MOST_LINES]))
-        where = f"its launch{'es' * (len(lines) > 1)}, line{'s' * (len(lines) > 1)} {listed}"
-    return f" ({', '.join(told)}: {where}{', which leaves out the rest of a tile' * floors})"
+def _known_from(told: Sequence[str], own: Said, *, block: bool, floors: bool) -> str:
+    """Where the file says so, in brackets, whether its grid `floors`, and whether its launches
+    leave it open which `block` is meant."""
+    many = len(own.lines) > 1
+    constants = [name for name in told if not own.lines or (name == "block" and own.by_constants)]
+    launch = [name for name in told if name not in constants]
+    untold = block and (own.block is None or own.by_constants)
+    parts = [f"{', '.join(constants)}: its constants"] if constants else []
+    if launch or (own.lines and untold):
+        listed = ", ".join(map(str, sorted(own.lines)[:_MOST_LINES]))
+        where = f"its launch{'es' * many}, line{'s' * many} {listed}"
+        where += f", which {'do not tell one' if many else 'does not tell its'} block" * untold
+        parts.append(f"{', '.join(launch)}: {where}" if launch else where)
+    rest = ", which leaves out the rest of a tile" * floors
+    return f" ({'; '.join(parts)}{rest})" if parts else ""
 
 
 def looks_of(function: Function, call: Call, items: int | None = None) -> Said:
@@ -183,7 +189,7 @@ def said_by_file(
     if found.block is None:
         threads = bound_of(host.constants, function) or own_block(host.constants, reached)
         threads = threads or shared_block(host.constants, function)
-        found = replace(found, block=threads) if threads else found
+        found = replace(found, block=threads, by_constants=True) if threads else found
     return found
 
 

@@ -56,13 +56,15 @@ _BLOCK_NAME = re.compile(
 class Said:
     """What is said of a kernel's launch, None where nothing is: `block` threads, `items` elements a
     thread, `grid` blocks, at most or always (`exactly`), or a rule for their number, `shared` bytes
-    a block, whose threads are in rows of `width`. `lines` are where it stands. A launch that
+    a block, whose threads are in rows of `width`. `lines` are where it stands, but for a block that
+    constants say (`by_constants`), as these lines do not. A launch that
     `floors` its number of blocks leaves out what is left of the elements over a tile; one of as
     many blocks for any number of elements, which do not stride, reaches `most` of them, an element
     a thread."""
 
     lines: tuple[int, ...] = ()
     block: int | None = None
+    by_constants: bool = False
     items: int | None = None
     grid: int | GridRule | None = None
     exactly: bool = False
