@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -28,6 +29,8 @@ from cudareduce.verify.verdict import Verdict
 _MOST_OTHERS = 12
 #: So many seconds all guesses of a run are tried for.
 _SETTLED_S = 20.0
+#: What is written is the root of something.
+_TAKES_ROOT = re.compile(r"(?<![=!<>])=\s*(?:std::)?(?:__f)?sqrt\w*\s*\(")
 #: What follows may yet find more.
 _TRY = "on a first try"
 
@@ -110,13 +113,19 @@ def _settled(session: Session, choice: Choice, quiet: bool) -> Choice:
         if second is not choice:
             choice, wrong = second, _is_right(session, second) is False
     if wrong:
-        _tell_bits(choice.kernel, quiet)
+        _tell_another(choice.kernel, quiet)
     return choice
 
 
-def _tell_bits(kernel: Kernel, quiet: bool) -> None:
-    """Say how to verify what combines bits, which no operator does."""
+def _tell_another(kernel: Kernel, quiet: bool) -> None:
+    """Say how to verify what combines bits, or takes a root, which no operator does."""
     sign = bits_in(kernel.text)
+    if _TAKES_ROOT.search(kernel.text):
+        say(
+            f"{kernel.path}: {kernel.id} takes a square root; if that is of its answer, as a norm "
+            "is, let it write what the root is of, which --map 'a * a' verifies",
+            quiet,
+        )
     if sign and DTYPES[kernel.dtypes[0]].kind in ("int", "uint"):
         neutral, dtype = -1 if sign == "&" else 0, kernel.dtypes[0]
         say(

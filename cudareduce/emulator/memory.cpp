@@ -119,6 +119,16 @@ void pass_on(int signal_number, siginfo_t *info, void *context) {
   sigaction(signal_number, &previous, nullptr);  // it happens again, and is for whoever this is
 }
 
+// Of an address behind a block's dynamic shared memory. False: it is elsewhere, or there is none.
+bool describe_shared(size_t bytes, const void *address, char *text, size_t capacity) {
+  const char *end = static_cast<const char *>(this_block.dynamic_shared) + bytes;
+  const char *at = static_cast<const char *>(address);
+  if (bytes == 0 || at < end || at >= end + GUARD) return false;
+  snprintf(text, capacity, "%zu bytes past the end of its dynamic shared memory (%zu bytes)",
+           static_cast<size_t>(at - end), bytes);
+  return true;
+}
+
 // Runs in a process of its own, which ends here: formatting text is safe enough.
 void on_fault(int signal_number, siginfo_t *info, void *context) {
   if (running_block == nullptr || this_thread == nullptr) {
@@ -130,8 +140,10 @@ void on_fault(int signal_number, siginfo_t *info, void *context) {
   const bool has_address = info->si_code != SI_KERNEL;
   if (!has_address) {
     snprintf(where, sizeof where, "a misaligned or impossible address");
-  } else if (!describe_address(launch, info->si_addr, where, sizeof where)) {
-    snprintf(where, sizeof where, "no buffer (stack overflow or a wild pointer)");
+  } else if (!describe_address(launch, info->si_addr, where, sizeof where) &&
+             !describe_shared(launch.dynamic_shared, info->si_addr, where, sizeof where)) {
+    const char *asked = launch.dynamic_shared == 0 ? ", or dynamic shared memory of no bytes" : "";
+    snprintf(where, sizeof where, "no buffer (stack overflow or a wild pointer%s)", asked);
   }
   char place[512];
   describe_place(context, place, sizeof place);

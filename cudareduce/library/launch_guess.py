@@ -208,7 +208,8 @@ def launch_of(
     told = {*map(str, blocks)} & {*call.template, *given.strip("<>").split(",")}
     if len(blocks) == 1 and (told or (shared_out and own.grid is None)):
         own = replace(own, grid=blocks.pop(), exactly=True)
-    own = replace(own, exactly=own.exactly or call.waits)  # who leaves may be waited for
+    if call.waits:  # for who leaves, too, and for more than there may be room for at one time
+        own = replace(own, exactly=True, grid=None if own.grid == "fill" else own.grid)
     rows = replace(own, grid=None) if call.rows else own  # however many blocks the file has
     items = items_of_tiles(function.body, host.constants, says.block or own.block or _BLOCK)
     found = guessed_launch(

@@ -129,7 +129,7 @@ def told(job: Job, verdict: Verdict) -> Verdict:
     """A verdict as it counts for the case: with the job's label and, where its launch was assumed,
     with that; of an optional job that has not decided only a remark."""
     if verdict.outcome == "fail" and _TOO_SMALL in verdict.reason:
-        left = skipped("machine", f"cannot be decided here: {verdict.reason}")
+        left = skipped("machine", f"cannot be decided here: {verdict.reason}: --grid says fewer")
         verdict = replace(left, effort=verdict.effort)
     reason = f"{job.label}: {verdict.reason}" if job.label and verdict.reason else verdict.reason
     guessed = job.prepared.case.kernel.guessed
