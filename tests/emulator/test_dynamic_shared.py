@@ -34,3 +34,19 @@ def test_what_is_written_behind_it_is_seen(cudareduce: Call, tmp_path: Path, nby
     if 240 < nbytes < 256:
         text = f"past the end of its shared memory, of which {nbytes} bytes are dynamic"
         assert text in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("nbytes", "said"),
+    [(128, "0 bytes past the end of its dynamic shared memory (128 bytes)"),
+     (0, "no buffer (stack overflow or a wild pointer, or dynamic shared memory of no bytes)")],
+)  # fmt: skip
+def test_where_there_is_half_of_it_or_none_is_said(
+    cudareduce: Call, tmp_path: Path, nbytes: int, said: str
+) -> None:
+    path = tmp_path / "tree.cu"
+    path.write_text(KERNEL)
+    options = ("--block", 64, "--shared", nbytes, "--backend", "cpu")
+    code, out, _ = cudareduce("verify", path, "--n", 700, *options)
+    assert code == 3 and said in out

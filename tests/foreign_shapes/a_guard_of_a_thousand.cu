@@ -1,4 +1,5 @@
 // expected: wrong  shape: a number of its own for a count, which is no multiple of its block
+// says: right for n = 1000 alone, which --sizes-only --n 1000 says
 #define LENGTH 1000
 #define THREADS 128
 __global__ void sum_of(const double *values, double *total)

@@ -1,4 +1,5 @@
 // expected: wrong  shape: it combines bits, which no operator does
+// says: --op-expr 'a ^ b' --identity=0
 __global__ void parity(const unsigned *words, unsigned *all, int count)
 {
     unsigned mine = 0;

@@ -38,6 +38,8 @@ def test_files_of_others(cudareduce: Call, path: Path) -> None:
     code, out, err = cudareduce("verify", path, "--backend", "cpu")
     assert code == CODES[said[1]], out + err
     assert f"right if {said[2]}" in out if said[2] else True
+    for words in re.findall(r"^// says: (.*)$", path.read_text(), re.MULTILINE):
+        assert words in out + err
 
 
 @pytest.mark.slow
