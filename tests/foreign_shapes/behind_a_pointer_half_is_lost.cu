@@ -1,5 +1,5 @@
 // expected: wrong  shape: launched by pointers in a table, in blocks of which it loses half
-// says: (block, shared: its launch, line
+// says: (block, items, grid, shared: its launch, line
 __global__ void in_turns(const float *values, float *partials, int n)
 {
     extern __shared__ float sums[];
