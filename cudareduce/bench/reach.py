@@ -72,18 +72,17 @@ def _reach(session: Session, case: Case, verdict: Verdict) -> str | None:
     }  # fmt: skip
     right = [is_right_at(session, case, n) for n in sorted(sizes)]
     count = sum(right)
-    if count == 1:
-        only = sorted(sizes)[right.index(True)]
-        named = only > _FEWEST and only in case.kernel.constants
-        return _alone(only) if only % _WARP == 0 or named else None
-    if all(right) or not all(right[:count]):
+    if all(right) or (count > 1 and not all(right[:count])):
         return None
-    up_to = sorted(sizes)[count - 1] if count else _FEWEST
+    last = max((n for n, good in zip(sorted(sizes), right, strict=True) if good), default=_FEWEST)
     # Who has no count may have a number that is no whole tile.
-    others = (n for n in case.kernel.constants if up_to < n <= _MOST and n % step)
+    others = (n for n in case.kernel.constants if last < n <= _MOST and n % step)
     own = next((_alone(n) for n in others if is_right_at(session, case, n)), None)
     if own or not count:
         return own
+    if count == 1:
+        named = last > _FEWEST and last in case.kernel.constants
+        return _alone(last) if last % _WARP == 0 or named else None
     below, above = (n // step for n in sorted(sizes)[count - 1 : count + 1])
     beyond = bisect_left(
         range(below + 1, above), x=True, key=lambda k: not is_right_at(session, case, k * step)

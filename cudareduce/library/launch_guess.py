@@ -107,7 +107,7 @@ def guessed_launch(
     ]
     return Launch(
         block=block, items=items, grid=grid if number is None else "fixed", fixed_grid=number,
-        exactly=(number is not None or grid == "per_sm") and by.exactly,
+        exactly=by.exactly if number is not None else looks.exactly and grid == "per_sm",
         shared=needs if user.shared is None else user.shared,
         other_blocks=tuple(k for k in _likely(numbers) if k != block and "block" in open_),
         other_items=tuple(k for k in few if k != items and "items" in open_),
