@@ -23,6 +23,8 @@ from cudareduce.problem.sizes import counted
 _DOT = Map("a * b", 2)
 #: What is left of it in a version of a kernel that does not read the second.
 _FIRST, _SOME_VERSIONS = Map("a", 2), re.compile(r"\bif\s+constexpr\b")
+#: What makes a map one that counts: integers hold no other of floats.
+_COMPARES = re.compile(r"[<>]|[=!]=")
 
 
 def computes(
@@ -37,16 +39,15 @@ def computes(
         return dtypes, None, says.map, ()
     kind = call.write.type
     partials = written_dtype(function.name, kind, function.template_names, dtypes)
-    mapped = _map(path, function, call, says)
     maps = _maps_formed(function, call, formulas, dtypes, partials)
-    counts = DTYPES[dtypes[0]].kind == "float" != DTYPES[partials or dtypes[0]].kind
-    if counts and not (mapped or maps):
-        raise UsageError(why_narrow(function.name, kind, dtypes[0]))
+    mapped = _map(path, function, call, says)
+    if DTYPES[dtypes[0]].kind == "float" != DTYPES[partials or dtypes[0]].kind and not says.map:
+        counting = [one for one in maps if _COMPARES.search(one.expression)]
+        if not counting:
+            raise UsageError(why_narrow(function.name, kind, dtypes[0]))
+        mapped, maps = counting[0], tuple(counting[1:])
     if partials in NARROW and (says.finish or call.finish) not in ("atomic", "none"):
         raise UsageError(why_narrow(function.name, kind, dtypes[0]))
-    if counts and mapped is None:
-        mapped, *others = maps
-        return dtypes, partials, mapped, tuple(others)
     return dtypes, partials, mapped, maps
 
 
