@@ -57,10 +57,9 @@ class Said:
     """What is said of a kernel's launch, None where nothing is: `block` threads, `items` elements a
     thread, `grid` blocks, at most or always (`exactly`), or a rule for their number, `shared` bytes
     a block, whose threads are in rows of `width`. `lines` are where it stands, but for a block that
-    constants say (`by_constants`), as these lines do not. A launch that
-    `floors` its number of blocks leaves out what is left of the elements over a tile; one of as
-    many blocks for any number of elements, which do not stride, reaches `most` of them, an element
-    a thread."""
+    these do not say, and constants do (`by_constants`). A launch that `floors` its number of blocks
+    leaves out what is left of the elements over a tile; one of as many blocks for any number of
+    elements, which do not stride, reaches `most` of them, an element a thread."""
 
     lines: tuple[int, ...] = ()
     block: int | None = None
