@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -64,8 +64,10 @@ def host_code(found: Iterable[Piece]) -> HostCode:
         )  # fmt: skip
         wrappers |= [wraps] if wraps else []
         calls.append(call if call.name in kernels else replace(call, name=""))
-    given = islice(given_to(wrappers, kept), _MOST)
-    calls += [_call_of(one, defined) for one in given]
+    for piece in kept if wrappers else ():
+        given = list(islice(given_to(wrappers, piece), _MOST))
+        named_there = mentions(piece) if given else {}
+        calls += [_call_of(one, Scope(defined, named_there, one.place)) for one in given]
     return HostCode(defined, tuple(calls))
 
 
@@ -82,15 +84,13 @@ def launched_with(calls: Iterable[HostCall], place: int) -> set[int | None]:
     return {number_at(call.scope, call.configuration[place]) for call in calls}
 
 
-def _call_of(given: Given, file: Constants) -> HostCall:
+def _call_of(given: Given, scope: Scope) -> HostCall:
     """The launch of a kernel that a function is given."""
     around, function = given.place.parent, None
     while around is not None and function is None:
         function = around.start_byte if around.type == "function_definition" else None
         around = around.parent
-    scope = Scope(file, mentions(given.piece), given.place)
-    kernel = _addressed(given.kernel)
-    return _call(scope, function, kernel, given.configuration, given.arguments)
+    return _call(scope, function, _addressed(given.kernel), given.configuration, given.arguments)
 
 
 def _launches(found: Iterable[Piece], file: Constants) -> Iterator[tuple[HostCall, Node]]:
@@ -98,14 +98,14 @@ def _launches(found: Iterable[Piece], file: Constants) -> Iterator[tuple[HostCal
     for piece in found:
         if not any(word in (piece.node.text or b"") for word in _WORDS):
             continue
-        named_here, around = mentions(piece), [piece.node]
+        named_here, around, lists = mentions(piece), [piece.node], _lists(piece)
         for node in every(piece.node):
             while len(around) > 1 and around[-1].end_byte <= node.start_byte:
                 around.pop()
             if node.type == "function_definition":
                 around.append(node)
             elif node.type == "call_expression":
-                parts = _in_brackets(node) or _by_address(node, around[-1])
+                parts = _in_brackets(node) or _by_address(node, lists)
                 if parts is not None:
                     function = around[-1].start_byte if len(around) > 1 else None
                     yield _call(Scope(file, named_here, node), function, *parts), around[-1]
@@ -136,21 +136,29 @@ def _in_brackets(node: Node) -> _Parts | None:
     return named, _words(launch), _words(listed)
 
 
-def _by_address(node: Node, around: Node) -> _Parts | None:
+def _by_address(node: Node, lists: Mapping[str, Sequence[Node]]) -> _Parts | None:
     """The same of `cudaLaunchCooperativeKernel(kernel, grid, block, arguments, bytes)`, where its
-    arguments are an array of addresses that is written out in what is `around`."""
+    arguments are an array of addresses, which is the last of `lists` of its name before that."""
     named, listed = map(node.child_by_field_name, ("function", "arguments"))
     words = _words(listed)
     if named is None or text(named).encode() not in _CALLS or len(words) < 4:
         return None
-    arrays = (n for n in every(around) if n.type == "init_declarator")
-    lists = [
-        array.child_by_field_name("value") for array in arrays
-        if text(array).partition("[")[0].rpartition("*")[2].strip() == text(words[3])
-    ]  # fmt: skip
-    if len(lists) != 1 or lists[0] is None:
+    before = [one for one in lists.get(text(words[3]), ()) if one.end_byte < node.start_byte]
+    if not before:
         return None
-    return _addressed(words[0]), (*words[1:3], *words[4:5]), [*map(_addressed, _words(lists[0]))]
+    return _addressed(words[0]), (*words[1:3], *words[4:5]), [*map(_addressed, _words(before[-1]))]
+
+
+def _lists(piece: Piece) -> Mapping[str, Sequence[Node]]:
+    """The lists in braces that arrays of a piece are set to, in order, by their names."""
+    found: dict[str, list[Node]] = {}
+    if any(word in (piece.node.text or b"") for word in _CALLS):
+        for node in every(piece.node):
+            value = node.child_by_field_name("value")
+            if node.type == "init_declarator" and value and value.type == "initializer_list":
+                name = text(node).partition("[")[0].rpartition("*")[2].strip()
+                found.setdefault(name, []).append(value)
+    return found
 
 
 def _addressed(node: Node) -> Node:

@@ -3,7 +3,7 @@ which launches what it is called with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -29,9 +29,8 @@ class Wrapper:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A call of a wrapper at a `place` of a piece: the kernel, its configuration, its arguments."""
+    """A call of a wrapper at a `place`: the kernel, its configuration, its arguments."""
 
-    piece: Piece
     place: Node
     kernel: Node
     configuration: tuple[Node, ...]
@@ -66,27 +65,25 @@ def _declared(parameter: Node) -> str:
     return ""
 
 
-def given_to(wrappers: Mapping[str, Wrapper], found: Iterable[Piece]) -> Iterator[Given]:
-    """What these functions are given wherever they are called, as far as each word of their launch
-    is a parameter of theirs, or a number."""
-    for piece in found if wrappers else ():
-        for node in every(piece.node):
-            named = node.child_by_field_name("function") if node.type == "call_expression" else None
-            called = text(named.child_by_field_name("name") or named) if named else ""
-            listed = node.child_by_field_name("arguments")
-            if called not in wrappers or listed is None:
-                continue
-            wrapper = wrappers[called]
-            words = [word for word in listed.named_children if word.type != "comment"]
-            bound: dict[str, tuple[Node, ...]] = {}
-            bound |= {name: (word,) for name, word in zip(wrapper.names, words, strict=False)}
-            if wrapper.packs:
-                bound[wrapper.names[-1]] = tuple(words[len(wrapper.names) - 1 :])
-            configuration = _replaced(wrapper.configuration, bound)
-            arguments = _replaced(wrapper.arguments, bound)
-            if configuration and arguments and wrapper.kernel in bound:
-                kernel = bound[wrapper.kernel][0]
-                yield Given(piece, node, kernel, configuration, arguments)
+def given_to(wrappers: Mapping[str, Wrapper], piece: Piece) -> Iterator[Given]:
+    """What these functions are given wherever a piece calls them, as far as each word of their
+    launch is a parameter of theirs, or a number."""
+    for node in every(piece.node):
+        named = node.child_by_field_name("function") if node.type == "call_expression" else None
+        called = text(named.child_by_field_name("name") or named) if named else ""
+        listed = node.child_by_field_name("arguments")
+        if called not in wrappers or listed is None:
+            continue
+        wrapper = wrappers[called]
+        words = [word for word in listed.named_children if word.type != "comment"]
+        bound: dict[str, tuple[Node, ...]] = {}
+        bound |= {name: (word,) for name, word in zip(wrapper.names, words, strict=False)}
+        if wrapper.packs:
+            bound[wrapper.names[-1]] = tuple(words[len(wrapper.names) - 1 :])
+        configuration = _replaced(wrapper.configuration, bound)
+        arguments = _replaced(wrapper.arguments, bound)
+        if configuration and arguments and wrapper.kernel in bound:
+            yield Given(node, bound[wrapper.kernel][0], configuration, arguments)
 
 
 def _replaced(

@@ -3,6 +3,7 @@ variables, tables and addresses."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,17 @@ def test_a_struct_by_its_own_name_is_no_other() -> None:
     text += "__global__ void sum(const pair *x, int *y, int n) { *y = x[0].a; }"
     with pytest.raises(UsageError, match="reads pair, which is none of"):
         adopt(Path("theirs.cu"), text, Guesses())
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["go(sums, 3, t, a, b, n); ", "cudaLaunchKernel((void *)sums, 3, t, p, 0, 0); ",
+     "void *p[] = {&a, &b, &n}; ", "k<<<3, t>>>(a, b, n); "],
+)  # fmt: skip
+def test_a_long_host_function_is_read_once(words: str) -> None:
+    went = "template <class K> void go(K k, int g, int b, float *x, float *y, int n)"
+    went += "{ k<<<g, b>>>(x, y, n); }\n"
+    main = "int main() { int t = 64; auto k = sums; %s cudaLaunchKernel(sums, 3, t, p); }"
+    began = time.process_time()
+    adopted(TILES % (went, main % (words * 5_000)))
+    assert time.process_time() - began < 8
