@@ -58,12 +58,16 @@ def host_code(found: Iterable[Piece]) -> HostCode:
     }  # fmt: skip
     calls: list[HostCall] = []
     wrappers: dict[str, Wrapper] = {}
+    held: dict[int, frozenset[str]] = {}
     for call, around in islice(_launches(kept, defined), _MOST):
-        wraps = None if call.name in kernels else wrapper_of(
-            around, call.name, call.configuration, call.arguments
-        )  # fmt: skip
+        if call.name in kernels:
+            calls.append(call)
+            continue
+        wraps = wrapper_of(around, call.name, call.configuration, call.arguments)
         wrappers |= [wraps] if wraps else []
-        calls.append(call if call.name in kernels else replace(call, name=""))
+        held[around.id] = held.get(around.id) or _held(around)
+        if not call.name.isidentifier() or call.name in held[around.id]:
+            calls.append(replace(call, name=""))  # else it is a kernel of another file
     for piece in kept if wrappers else ():
         given = list(islice(given_to(wrappers, piece), _MOST))
         named_there = mentions(piece) if given else {}
@@ -82,6 +86,14 @@ def number_at(scope: Scope, node: Node) -> int | None:
 def launched_with(calls: Iterable[HostCall], place: int) -> set[int | None]:
     """What stands at a place in the brackets of launches: None where that is no number."""
     return {number_at(call.scope, call.configuration[place]) for call in calls}
+
+
+def _held(around: Node) -> frozenset[str]:
+    """The names that stand in a text for something that is not only launched, as variables do."""
+    return frozenset(
+        text(node) for node in every(around)
+        if node.type == "identifier" and node.parent and _in_brackets(node.parent) is None
+    )  # fmt: skip
 
 
 def _call_of(given: Given, scope: Scope) -> HostCall:

@@ -36,6 +36,9 @@ from tests.library.test_own_launch import TILES, adopted, launched
          "int main() { go(sums, n); }", (256, 1, "cover")),
         ("", "void run(void **p) { cudaLaunchKernel((const void *)sums, 6, 192, p, 0, 0); }",
          (256, 1, "cover")),
+        # And a kernel of another file is another.
+        ("", "void run(float *a, float *b, int n) { theirs<<<1, 32>>>(a, b, n); }",
+         (256, 1, "cover")),
     ],
 )  # fmt: skip
 def test_a_launch_elsewhere_tells_block_and_grid(
@@ -79,7 +82,7 @@ def test_a_struct_by_its_own_name_is_no_other() -> None:
 @pytest.mark.parametrize(
     "words",
     ["go(sums, 3, t, a, b, n); ", "cudaLaunchKernel((void *)sums, 3, t, p, 0, 0); ",
-     "void *p[] = {&a, &b, &n}; ", "k<<<3, t>>>(a, b, n); "],
+     "void *p[] = {&a, &b, &n}; ", "k<<<3, t>>>(a, b, n); ", "theirs<<<3, k>>>(k, b, k); "],
 )  # fmt: skip
 def test_a_long_host_function_is_read_once(words: str) -> None:
     went = "template <class K> void go(K k, int g, int b, float *x, float *y, int n)"
