@@ -89,5 +89,5 @@ def test_a_long_host_function_is_read_once(words: str) -> None:
     went += "{ k<<<g, b>>>(x, y, n); }\n"
     main = "int main() { int t = 64; auto k = sums; %s cudaLaunchKernel(sums, 3, t, p); }"
     began = time.process_time()
-    adopted(TILES % (went, main % (words * 5_000)))
-    assert time.process_time() - began < 8
+    adopted(TILES % (went, main % (words * 1_000)))
+    assert time.process_time() - began < 2
