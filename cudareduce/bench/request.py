@@ -24,7 +24,7 @@ from cudareduce.library.foreign import adopting
 from cudareduce.library.guesses import FileOptions
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Choice, Registry
-from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.dtypes import DTYPES, only_counts
 from cudareduce.problem.expression import broken_law, own_operator
 from cudareduce.problem.inputs import why_no_pattern
 from cudareduce.problem.mapped import try_map
@@ -253,7 +253,7 @@ def _instead(problem: ReductionOptions, mapped: Map | None) -> tuple[Reduction, 
     for (op, dtype), acc in product(pairs, DTYPES):
         with suppress(UsageError):
             found.append(reduction_of(op, dtype, acc, mapped))
-        if op == "sum" and DTYPES[dtype].kind == "float" != DTYPES[acc].kind:  # which counts them
+        if op == "sum" and only_counts(DTYPES[dtype], DTYPES[acc]):
             found.append(Reduction(OPERATORS[op], DTYPES[dtype], DTYPES[acc], mapped))
     return tuple(found)
 

@@ -15,7 +15,7 @@ from cudareduce.library.formed import formed
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.in_place import keeps_partials
 from cudareduce.library.syntax import Function
-from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.dtypes import DTYPES, only_counts
 from cudareduce.problem.operators import Map
 from cudareduce.problem.sizes import counted
 
@@ -41,7 +41,7 @@ def computes(
     partials = written_dtype(function.name, kind, function.template_names, dtypes)
     maps = _maps_formed(function, call, formulas, dtypes, partials)
     mapped = _map(path, function, call, says)
-    if DTYPES[dtypes[0]].kind == "float" != DTYPES[partials or dtypes[0]].kind and not says.map:
+    if only_counts(DTYPES[dtypes[0]], DTYPES[partials or dtypes[0]]) and not says.map:
         counting = [one for one in maps if _COMPARES.search(one.expression)]
         if not counting:
             raise UsageError(why_narrow(function.name, kind, dtypes[0]))

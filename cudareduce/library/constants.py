@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from cudareduce.library.scopes import Scope
-from cudareduce.problem.parsing import every, text
+from cudareduce.problem.parsing import every, members, text
 
 Number = int | float
 
@@ -108,7 +108,7 @@ class Reading:
 
     def _listed(self, node: Node) -> Number:
         """One value, or what a dim3 is made of."""
-        values = [self._value(child) for child in node.named_children if child.type != "comment"]
+        values = [self._value(child) for child in members(node)]
         if self.flat and set(values[1:]) - {1}:
             self.width = int(values[0])
             return math.prod(values)
@@ -176,7 +176,7 @@ class Reading:
         called, listed = map(node.child_by_field_name, ("function", "arguments"))
         if called is None or listed is None or called.type == "parenthesized_expression":
             raise Unknown
-        values = [self._value(child) for child in listed.named_children if child.type != "comment"]
+        values = [self._value(child) for child in members(listed)]
         if called.type == "template_function" and text(called).startswith("static_cast"):
             return _as(text(called), self._listed(listed))
         name = text(called).partition("<")[0].rpartition("::")[2]

@@ -27,7 +27,8 @@ def type_aliases(pieces: Iterable[Piece]) -> dict[str, str]:
         new, old = (piece.inner.child_by_field_name(f) for f in _FIELDS.get(piece.kind, ("", "")))
         if new and old and re.fullmatch(r"\w+", text(new)) and re.fullmatch(r"[\w:\s]+", text(old)):
             words = text(old).split()
-            found |= {text(new): " ".join(words)} if words[-1] != text(new) else {}
+            if words[-1] != text(new):  # as of `typedef struct pair pair`
+                found[text(new)] = " ".join(words)
     return found
 
 

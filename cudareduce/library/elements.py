@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from cudareduce.errors import UsageError
-from cudareduce.problem.dtypes import DTYPES, accumulator
+from cudareduce.problem.dtypes import DTYPES, accumulator, only_counts
 
 _ELEMENTS = {
     "float": "float32", "double": "float64", "int": "int32", "int32_t": "int32",
@@ -62,7 +62,7 @@ def written_dtype(
     if element in template:
         return None
     written, kept = DTYPES[_dtype(f"{kernel} writes", element)], accumulator(DTYPES[read[0]])
-    floats, counts = written.kind == "float", kept.kind == "float" != written.kind
+    floats, counts = written.kind == "float", only_counts(kept, written)
     fits = (written.size >= kept.size or floats) and floats == (kept.kind == "float")
     if not (fits or counts) and len(read) == 1:
         raise UsageError(why_narrow(kernel, element, read[0]))

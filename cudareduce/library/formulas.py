@@ -11,7 +11,7 @@ from tree_sitter import Node
 from cudareduce.library.expanded import Macro
 from cudareduce.library.parameters import read_parameter
 from cudareduce.library.syntax import Piece
-from cudareduce.problem.parsing import text, without_comments
+from cudareduce.problem.parsing import members, text, without_comments
 
 #: A number that is there for all of a file, as a macro or a constant.
 _NUMBER = re.compile(
@@ -52,7 +52,7 @@ def _of_function(piece: Piece) -> Macro | None:
     body, function = piece.inner.child_by_field_name("body"), piece.function
     if body is None or function is None or "__device__" not in piece.words:
         return None
-    does = [child for child in body.named_children if child.type != "comment"]
+    does = members(body)
     returned = _returned(does[0]) if len(does) == 1 else None
     names = tuple(read_parameter(words).name for words in function.parameters)
     return _formula(names, without_comments(returned)) if returned is not None else None

@@ -11,9 +11,9 @@ from tree_sitter import Node
 from cudareduce.library.constants import Reading, Unknown
 from cudareduce.library.elements import bytes_of
 from cudareduce.library.scopes import Constants, Scope, constants, mentions
-from cudareduce.library.syntax import Function, Piece
+from cudareduce.library.syntax import Function, Piece, declared_name
 from cudareduce.library.wrapped import Given, Wrapper, given_to, wrapper_of
-from cudareduce.problem.parsing import every, text
+from cudareduce.problem.parsing import every, members, text
 
 #: Launches that are looked at, of a file and of one kernel.
 _MOST, _MOST_LAUNCHES = 1000, 64
@@ -135,7 +135,7 @@ def _call(
     given, name = map(named.child_by_field_name, ("arguments", "name"))
     return HostCall(
         scope, function, scope.place.start_point[0] + 1, text(name or named), tuple(launch),
-        tuple(listed), _words(given), "".join(text(given).split()) if given else "",
+        tuple(listed), members(given), "".join(text(given).split()) if given else "",
     )  # fmt: skip
 
 
@@ -143,22 +143,22 @@ def _in_brackets(node: Node) -> _Parts | None:
     """Which kernel `kernel<<<...>>>(...)` launches, how, and with what; None of another call."""
     launch = next((n for n in node.children if n.type == "kernel_call_syntax"), None)
     named, listed = map(node.child_by_field_name, ("function", "arguments"))
-    if named is None or launch is None or len(_words(launch)) < 2:
+    if named is None or launch is None or len(members(launch)) < 2:
         return None
-    return named, _words(launch), _words(listed)
+    return named, members(launch), members(listed)
 
 
 def _by_address(node: Node, lists: Mapping[str, Sequence[Node]]) -> _Parts | None:
     """The same of `cudaLaunchCooperativeKernel(kernel, grid, block, arguments, bytes)`, where its
     arguments are an array of addresses, which is the last of `lists` of its name before that."""
     named, listed = map(node.child_by_field_name, ("function", "arguments"))
-    words = _words(listed)
-    if named is None or text(named).encode() not in _CALLS or len(words) < 4:
+    words = members(listed)
+    if named is None or named.text not in _CALLS or len(words) < 4:
         return None
     before = [one for one in lists.get(text(words[3]), ()) if one.end_byte < node.start_byte]
     if not before:
         return None
-    return _addressed(words[0]), (*words[1:3], *words[4:5]), [*map(_addressed, _words(before[-1]))]
+    return _addressed(words[0]), (*words[1:3], *words[4:5]), [*map(_addressed, members(before[-1]))]
 
 
 def _lists(piece: Piece) -> Mapping[str, Sequence[Node]]:
@@ -168,8 +168,7 @@ def _lists(piece: Piece) -> Mapping[str, Sequence[Node]]:
         for node in every(piece.node):
             value = node.child_by_field_name("value")
             if node.type == "init_declarator" and value and value.type == "initializer_list":
-                name = text(node).partition("[")[0].rpartition("*")[2].strip()
-                found.setdefault(name, []).append(value)
+                found.setdefault(declared_name(node), []).append(value)
     return found
 
 
@@ -178,10 +177,6 @@ def _addressed(node: Node) -> Node:
     while inner := node.child_by_field_name("value") or node.child_by_field_name("argument"):
         node = inner
     return node
-
-
-def _words(node: Node | None) -> tuple[Node, ...]:
-    return tuple(n for n in node.named_children if n.type != "comment") if node else ()
 
 
 def of_kernel(host: HostCode, function: Function, given: str) -> list[HostCall]:

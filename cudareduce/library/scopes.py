@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from cudareduce.library.syntax import Piece, pieces
-from cudareduce.problem.parsing import text
+from cudareduce.problem.parsing import members, text
 
 #: What encloses names.
 _BLOCKS = frozenset(["compound_statement", "for_statement", "lambda_expression",
@@ -149,7 +149,7 @@ def _formula(piece: Piece) -> Formula | None:
     body = node.child_by_field_name("body")
     if piece.function is None or body is None:
         return None
-    inside = [child for child in body.named_children if child.type != "comment"]
+    inside = members(body)
     if len(inside) != 1 or inside[0].type != "return_statement" or not inside[0].named_children:
         return None
     parameters = tuple(p.split()[-1].lstrip("*&") for p in piece.function.parameters)

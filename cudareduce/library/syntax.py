@@ -15,7 +15,7 @@ from itertools import takewhile
 from tree_sitter import Node
 
 from cudareduce.library.group_words import in_old_words
-from cudareduce.problem.parsing import every, parsed, text, without_comments
+from cudareduce.problem.parsing import every, members, parsed, text, without_comments
 
 #: What holds pieces instead of being one.
 _SCOPES = frozenset(["translation_unit", "namespace_definition", "declaration_list", "preproc_if",
@@ -30,6 +30,8 @@ _CONVERSION = re.compile(r"__[a-z]+\d*2[a-z]+\w*|(?:__)?half|(?:__)?nv_bfloat16"
 #: What wraps a definition that it says more about.
 _WRAPS = frozenset(["template_declaration", "linkage_specification"])
 _CLASSES = frozenset(["struct_specifier", "class_specifier", "union_specifier", "enum_specifier"])
+#: Declarators whose inner one has no name of its own in the parser's words.
+_UNNAMED = frozenset(["reference_declarator", "parenthesized_declarator", "variadic_declarator"])
 _MACROS = frozenset(["preproc_def", "preproc_function_def"])
 #: What is left of calls of macros where the parser does not know what they are.
 _SIGNS = frozenset(["(", ")", ",", "{", "}"])
@@ -79,7 +81,7 @@ class Piece:
             values = (n.child_by_field_name("name") for n in every(node) if n.type == "enumerator")
             found |= {text(name) for name in values if name}
         for declarator in node.children_by_field_name("declarator"):
-            found |= {_declared(declarator)}
+            found |= {declared_name(declarator)}
         kind = node.child_by_field_name("type")
         if kind and kind.type in _CLASSES and (tag := kind.child_by_field_name("name")):
             found |= {text(tag)}
@@ -115,7 +117,7 @@ class Piece:
         template = next((n for n in children if n.type == "template_parameter_list"), None)
         bounds = next((n for n in self.inner.children if n.type == "launch_bounds"), None)
         return Function(
-            name=self.scope + _declared(declarator), template=_members(template),
+            name=self.scope + declared_name(declarator), template=_members(template),
             parameters=_members(listed), body=in_old_words(without_comments(body)),
             most_threads=bounds.named_children[0] if bounds and bounds.named_children else None,
         )  # fmt: skip
@@ -187,21 +189,18 @@ def _in_scope(node: Node, scope: str) -> Iterator[tuple[Node, str]]:
 
 def _members(listed: Node | None) -> tuple[str, ...]:
     """What stands between the commas of a list, in single spaces."""
-    members = (
-        [child for child in listed.named_children if child.type != "comment"] if listed else []
-    )
-    words = [" ".join(without_comments(m).replace("*", " * ").split()) for m in members]
+    words = [" ".join(without_comments(m).replace("*", " * ").split()) for m in members(listed)]
     return tuple(word for word in words if word != "void")
 
 
-def _declared(node: Node) -> str:
+def declared_name(node: Node) -> str:
     """The name in a declarator, behind whatever stars, brackets and values."""
     inner = node.child_by_field_name("declarator")
-    if inner is None and node.type in ("reference_declarator", "parenthesized_declarator"):
+    if inner is None and node.type in _UNNAMED:
         inner = node.named_children[-1]
     if node.type in ("template_function", "qualified_identifier"):
         inner = node.child_by_field_name("name")
-    return text(node).rpartition("::")[2] if inner is None else _declared(inner)
+    return text(node).rpartition("::")[2] if inner is None else declared_name(inner)
 
 
 def converts(call: Node) -> bool:

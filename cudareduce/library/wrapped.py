@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from cudareduce.library.syntax import Piece
-from cudareduce.problem.parsing import every, text
+from cudareduce.library.syntax import Piece, declared_name
+from cudareduce.problem.parsing import every, members, text
 
 _PACKS = frozenset(["variadic_parameter_declaration", "parameter_pack_expansion"])
 
@@ -43,26 +43,13 @@ def wrapper_of(
     """The name of a function and what it launches, if that is a parameter of it."""
     declared = definition.child_by_field_name("declarator")
     listed = declared.child_by_field_name("parameters") if declared else None
-    parameters = listed.named_children if listed else []
-    names = tuple(_declared(parameter) for parameter in parameters)
+    parameters = members(listed)
+    names = tuple(map(declared_name, parameters))
     if declared is None or kernel not in names:
         return None
-    packs = bool(parameters) and parameters[-1].type in _PACKS
-    own = declared.child_by_field_name("declarator")
-    return text(own) if own else "", Wrapper(
-        kernel, names, packs, tuple(configuration), tuple(arguments)
-    )
-
-
-def _declared(parameter: Node) -> str:
-    """The name that a parameter of a function declares; empty for none."""
-    left = [n for n in parameter.named_children if n.type.endswith(("declarator", "identifier"))]
-    while left:
-        node = left.pop()
-        if node.type == "identifier":
-            return text(node)
-        left += [n for n in node.named_children if n.type != "parameter_list"]
-    return ""
+    packs = parameters[-1].type in _PACKS
+    own = Wrapper(kernel, names, packs, tuple(configuration), tuple(arguments))
+    return declared_name(declared), own
 
 
 def given_to(wrappers: Mapping[str, Wrapper], piece: Piece) -> Iterator[Given]:
@@ -75,11 +62,11 @@ def given_to(wrappers: Mapping[str, Wrapper], piece: Piece) -> Iterator[Given]:
         if called not in wrappers or listed is None:
             continue
         wrapper = wrappers[called]
-        words = [word for word in listed.named_children if word.type != "comment"]
+        words = members(listed)
         bound: dict[str, tuple[Node, ...]] = {}
         bound |= {name: (word,) for name, word in zip(wrapper.names, words, strict=False)}
         if wrapper.packs:
-            bound[wrapper.names[-1]] = tuple(words[len(wrapper.names) - 1 :])
+            bound[wrapper.names[-1]] = words[len(wrapper.names) - 1 :]
         configuration = _replaced(wrapper.configuration, bound)
         arguments = _replaced(wrapper.arguments, bound)
         if configuration and arguments and wrapper.kernel in bound:

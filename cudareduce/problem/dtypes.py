@@ -52,6 +52,12 @@ DTYPES: dict[str, DType] = {
 _WIDENED = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "uint32"}
 
 
+def only_counts(read: DType, kept: DType) -> bool:
+    """Whether what is kept of elements that are read has no fractions, as they have: it may be how
+    many of them are so, and no sum."""
+    return read.kind == "float" != kept.kind
+
+
 def accumulator(dtype: DType) -> DType:
     """The type that sums of `dtype` are formed in unless the user widens it; `reduction_of` makes
     an exception for means of integers."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cudareduce.errors import UsageError
-from cudareduce.problem.dtypes import DTYPES, DType, accumulator
+from cudareduce.problem.dtypes import DTYPES, DType, accumulator, only_counts
 
 #: Integer types whose bits an order-keeping test operator takes.
 _WORDS = ("int32", "uint32")
@@ -129,7 +129,7 @@ class Reduction:
             return f"{self.op.name} is defined for {', '.join(self.op.only)}, not {self.dtype.name}"
         if self.map and self.op.name not in MAPPED:
             return f"{self.op.name} takes no map; with one there are {', '.join(MAPPED)}"
-        if self.dtype.kind == "float" != self.acc.kind and not (self.map or self.op.indexed):
+        if only_counts(self.dtype, self.acc) and not (self.map or self.op.indexed):
             return f"{self.acc.name} holds counts of {self.dtype.name}, by a map, and no sums of it"
         return None
 

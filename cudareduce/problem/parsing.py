@@ -31,6 +31,11 @@ def every(node: Node) -> Iterator[Node]:
         left += reversed(one.children)
 
 
+def members(listed: Node | None) -> tuple[Node, ...]:
+    """What a list holds, or a body, but for comments; nothing where there is none."""
+    return tuple(n for n in listed.named_children if n.type != "comment") if listed else ()
+
+
 def literals(node: Node) -> Iterator[float]:
     """The numbers that are written out in it, without their signs."""
     for one in every(node):
