@@ -232,8 +232,6 @@ BARE = [
     row("bare-history-check", "history check", 2, "history add"),
     row("bare-history-add", "history add", 2, "RESULT"),
     row("history-add-none", "history add nowhere.json", 2, "there is no nowhere.json"),
-    row("bare-gather", "gather", 2, "DIR"),
-    row("bare-fleet", "fleet", 2, "cudareduce gather"),
     row("history-show-none", "history show x --from nowhere", 2, "there is no history"),
     row("version", "--version", 0, "cudareduce"),
     row("help-short", "-h", 0, "Usage:"),
@@ -1061,7 +1059,7 @@ EXAMPLES = examples()
 #: How an example is made small; what takes a GPU says so.
 CODES = {"bench": (0,), "verify": (0,), "compare": (0, 1), "check": (2, 6), "sweep": (6,),
          "selftest": (6,), "reproduce": (6,), "reveal": (0, 1), "tune": (6,),
-         "history": (0, 2), "gather": (0, 2), "fleet": (0, 2), "profile": (0, 6),
+         "history": (0, 2), "profile": (0, 6),
          "show": (0, 6)}  # fmt: skip
 SMALL = {"--n": "33,34", "--op": "sum", "--dtype": "float32", "--backend": "cpu", "--rows": "1"}
 

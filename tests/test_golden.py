@@ -33,7 +33,7 @@ HELP = {
     for name in ("", "bench", "verify", "list", "show", "reproduce", "compare", "check", "sweep",
                  "selftest", "report", "info", "completion", "reveal", "tune", "history",
                  "plot", "profile", "history add", "history show", "history check",
-                 "collective", "links", "gather", "fleet")
+                 "collective")
 }  # fmt: skip
 STATIC: dict[str, tuple[str, ...]] = {
     "list": ("list",),
@@ -48,7 +48,6 @@ STATIC: dict[str, tuple[str, ...]] = {
     "compare-stored": ("compare", f"{RESULTS}/baseline.json", f"{RESULTS}/baseline-2.json",
                        "--no-same-code", "--threshold", "2%", "--cross-device"),
     "compare-comment": ("compare", *SIMULATED, "--threshold", "1%", "--comment", "-"),
-    "fleet-none": ("fleet", "{out}/none.sqlite"),
     "history-none": ("history", "check", "--from", "{out}/none"),
     "report-check": ("report", "README.md", "--check"),
     "plot-bars": ("plot", f"{RESULTS}/bench-2p25-float32.json"),

@@ -15,7 +15,6 @@ from click.core import ParameterSource
 from cudareduce import __version__
 from cudareduce.cli.about import completion, info, list_, report, show
 from cudareduce.cli.completion import Named
-from cudareduce.cli.fleet import fleet, gather
 from cudareduce.cli.gate_options import check, compare
 from cudareduce.cli.help import HELP, Commands
 from cudareduce.cli.history import history
@@ -39,7 +38,7 @@ from cudareduce.cli.options import (
 from cudareduce.cli.pictures import plot
 from cudareduce.cli.profiling import profile
 from cudareduce.cli.requests import made
-from cudareduce.cli.several import collective, links
+from cudareduce.cli.several import collective
 from cudareduce.cli.streaming import add_from, add_gpus, benched, verified
 from cudareduce.cli.streams import guard_streams
 from cudareduce.cli.types import Word
@@ -176,7 +175,7 @@ def reveal_(arguments: list[str], /, **options: Any) -> int:
     return reveal(made(RevealRequest, options | {"argv": tuple(arguments)}))
 
 
-for command in (profile, compare, check, history, collective, links, gather, fleet):
+for command in (profile, compare, check, history, collective):
     cli.add_command(command)
 
 

@@ -1,4 +1,4 @@
-"""The commands for several ranks: `collective` and `links`."""
+"""The command `collective`."""
 
 from __future__ import annotations
 
@@ -94,30 +94,3 @@ def collective(arguments: Sequence[str], /, **options: Any) -> int:
     return take_part(
         made(CollectiveRequest, options | {"engine": engines, "argv": tuple(arguments)})
     )
-
-
-@click.command(
-    cls=Command,
-    epilog="""cudareduce links
-cudareduce links --rounds 15 --json links.json
-cudareduce links --ranks 3 --backend cpu""",
-)
-@_add_ranks("one for each GPU; without any, 2")
-@_meet
-@add_backend
-@add_rounds
-@add_no_cache
-@add_quiet
-@_outputs
-@click.pass_obj
-def links(arguments: Sequence[str], /, **options: Any) -> int:
-    """What lies between several GPUs, and what it carries.
-
-    How they are connected; the rate of copies, and of SMs that read and write, one way and both
-    ways; how long a flag travels, how many blocks fill a link, and copies from and to the host.
-    On the CPU emulator what is moved is verified, and nothing is timed.
-    """
-    from cudareduce.several.links.command import LinksRequest
-    from cudareduce.several.links.command import links as take_part
-
-    return take_part(made(LinksRequest, options | {"argv": tuple(arguments)}))

@@ -21,7 +21,6 @@ from cudareduce.report.columns import (
 )
 from cudareduce.report.columns import label as _label
 from cudareduce.report.launched import choice_notes, few_blocks_notes
-from cudareduce.report.links import links_sections
 from cudareduce.report.numbers import DASH, error_text, plain_text, size_text, sms_text
 from cudareduce.report.section import Section
 from cudareduce.report.spread import spread_sections
@@ -39,8 +38,7 @@ def sections(
 ) -> list[Section]:
     """A section for each reduction and size of a run, with `more` columns than usual; remarks on
     the run as a whole stand below the last."""
-    found = links_sections(run)
-    found += collective_sections(run, [r for r in run.records if r.collective])
+    found = collective_sections(run, [r for r in run.records if r.collective])
     spread = [r for r in run.records if r.ranks and r.block is not None and not r.source]
     found += spread_sections(run, spread)
     others = [r for r in run.records if r.source or not r.ranks]

@@ -19,8 +19,6 @@ SCHEMA = 1
 SOURCES, WAYS = ("host", "file"), ("copy", "pinned", "mapped", "pageable")
 #: Under this name copies are measured that no kernel follows.
 COPYING = "copying"
-#: Under this name what links carry is measured, where nothing is combined.
-LINKS = "links"
 #: Right, wrong, and not tried.
 VERDICTS = ("pass", "fail", "skip")
 
@@ -50,8 +48,6 @@ class Record:
     are as nccl-tests defines them, `pct_link` the latter's share of what the links carried;
     `chosen` is what `peer:auto` took. Where `kernel` is a kernel, the `n` elements of one array lay
     on all `ranks`, and `local_us` is what their shares took in the same rounds, combined by nobody.
-    Where `kernel` is `links`, nothing is combined: `engine` is
-    the way that `n` bytes took, in one go or by one block on each of `sms` SMs, of a flag once.
     Where `source` is `host` or `file`, the array lay in the host's memory or in a file, and `way`
     is how it came to the kernel: `pinned`, copied in chunks of `chunk_bytes` while the one before
     is reduced, `pageable`, the same from memory that is not kept in place, `mapped`, read by the
@@ -157,9 +153,8 @@ class Record:
 
     @property
     def collective(self) -> bool:
-        """Whether `kernel` names a collective of several ranks: no kernel, and no links."""
-        none = self.block is None and self.source is None and self.kernel != LINKS
-        return self.ranks is not None and none
+        """True if `kernel` names a collective of several ranks."""
+        return self.ranks is not None and self.block is None and self.source is None
 
     @property
     def link_gb_s(self) -> float | None:

@@ -8,7 +8,7 @@ from cudareduce.several.engines import Stage, compiled
 from cudareduce.several.exchange import PACK_BYTES, helper
 from cudareduce.several.stopwatch import Enqueue
 
-#: Threads of a block of links.cu, and how many blocks an SM is given where nobody says.
+#: Threads per block of links.cu, and blocks per SM.
 THREADS, _BLOCKS = 512, 4
 
 
@@ -28,10 +28,9 @@ def helpers(stage: Stage, file: str, *entries: str) -> list[Program]:
     return compiled(stage, sources)
 
 
-def carrying(stage: Stage, program: Program, nbytes: int, blocks: int | None = None) -> Enqueue:
-    """Calls of a kernel of links.cu on so many bytes, by as many blocks as fill the GPU, or by so
-    many."""
-    parts, grid = stage.windows.layout, blocks or _BLOCKS * stage.backend.limits().sm_count
+def carrying(stage: Stage, program: Program, nbytes: int) -> Enqueue:
+    """Calls of a kernel of links.cu on so many bytes, by as many blocks as fill the GPU."""
+    parts, grid = stage.windows.layout, _BLOCKS * stage.backend.limits().sm_count
     places = [parts.input, parts.output, -(-nbytes // PACK_BYTES)]
     launch = stage.backend.launcher(program, grid, THREADS, [stage.windows.words(), *places])
     return lambda _: launch

@@ -1,1 +1,0 @@
-"""What lies between the GPUs of several ranks, and what it carries."""
