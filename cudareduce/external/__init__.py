@@ -1,0 +1,1 @@
+"""External kernel files: other people's `.cu` files, recorded as their host code launches them."""

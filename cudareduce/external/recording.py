@@ -1,0 +1,136 @@
+"""What one run of an external kernel file's host code did on its (simulated) GPU.
+
+The recorder writes a `Recording`; roles, plans and verdicts are derived from it. No I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceBuffer:
+    """One allocation, or one `__device__` or `__constant__` variable that the host uses by name.
+
+    `address` is where it was during the recording: pointers inside copied data refer to it.
+    `parameter` names the parameter of the host function that was called with this buffer; what its
+    caller does with it before and after is not in the recording.
+    """
+
+    id: int
+    nbytes: int
+    symbol: str | None = None
+    managed: bool = False  # host and device both address it: managed or mapped pinned memory
+    address: int = 0
+    parameter: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A kernel argument that points into a buffer; `buffer` None is a null or unknown pointer."""
+
+    buffer: int | None
+    offset: int
+    element: str  # C++ type it points to, aliases resolved
+    element_size: int  # 0 for void
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A kernel argument passed by value: its C++ type, bytes, and number if it is one.
+
+    `pointers` are the members of a struct that point into a buffer: (offset in `data`, pointer);
+    their element type is not known ("").
+    """
+
+    type: str
+    data: bytes
+    value: int | float | None
+    pointers: tuple[tuple[int, Pointer], ...] = ()
+
+
+Argument = Pointer | Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch. `kernel` is the instantiated name: `reduce6<float, 512u, false>`."""
+
+    kernel: str
+    template: str  # name without template arguments
+    parameters: tuple[tuple[str, str], ...]  # (name, type with aliases resolved)
+    grid: Dim3
+    block: Dim3
+    shared: int
+    cooperative: bool
+    stream: int  # 0 is the default stream
+    arguments: tuple[Argument, ...]
+    line: int  # of the launch in the file
+    cluster: Dim3 = (1, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """cudaMemset on part of a buffer."""
+
+    buffer: int
+    offset: int
+    nbytes: int
+    byte: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyIn:
+    """Host to device, or what the host wrote to managed memory; `data` is None if it is large."""
+
+    buffer: int
+    offset: int
+    nbytes: int
+    data: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOut:
+    """Device to host, or the host's first read of managed memory after a synchronization."""
+
+    buffer: int
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyWithin:
+    """Device to device."""
+
+    target: int
+    target_offset: int
+    source: int
+    source_offset: int
+    nbytes: int
+
+
+Step = Launch | Fill | CopyIn | CopyOut | CopyWithin
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """All steps of one run, in the order of the host's calls.
+
+    Compile the kernels from `source` if it is given: the file's text with the constant that sets
+    its size changed; else from `path`; in both cases with `include` and `define`.
+    """
+
+    path: Path
+    entry: str  # "main" or the host function that was called, with its arguments in words
+    size: int | None  # the n that this run was asked for; None: the size in the file
+    buffers: tuple[DeviceBuffer, ...]
+    steps: tuple[Step, ...]
+    output: tuple[str, ...]  # at most 20 lines of its standard output
+    ended: str | None = None  # why the host ended early, in words; None: it returned
+    varied: str | None = None  # what sets the size: "argument 1 of main", "const int N, line 7"
+    source: str | None = None
+    include: tuple[Path, ...] = ()
+    define: tuple[str, ...] = ()  # "NAME=VALUE"
