@@ -8,7 +8,7 @@ from typing import Any
 
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Nan
-from cudareduce.problem.exact import digits
+from cudareduce.problem.inputs import digits
 from cudareduce.problem.operators import Reduction
 
 _SUMS = ("sum", "mean")

@@ -14,7 +14,7 @@ from cudareduce.bench.session import Session
 from cudareduce.launch.case import Case, Shape
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice
-from cudareduce.problem.mapped import try_map
+from cudareduce.problem.expression import try_map
 from cudareduce.problem.operators import Reduction
 from cudareduce.verify.shapes import ROW_SHAPES
 from cudareduce.verify.verdict import Verdict, skipped

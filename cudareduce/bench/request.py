@@ -25,9 +25,8 @@ from cudareduce.library.guesses import FileOptions
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.problem.dtypes import DTYPES, only_counts
-from cudareduce.problem.expression import broken_law, own_operator
+from cudareduce.problem.expression import broken_law, own_operator, try_map
 from cudareduce.problem.inputs import why_no_pattern
-from cudareduce.problem.mapped import try_map
 from cudareduce.problem.operators import OPERATORS, Map, Operator, Reduction, reduction_of
 from cudareduce.progress import phase, say
 from cudareduce.report.publish import Outputs

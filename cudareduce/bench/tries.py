@@ -14,7 +14,7 @@ from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case, Prepared
 from cudareduce.machine.host import cpu_count
-from cudareduce.problem.varied import varies
+from cudareduce.problem.inputs import varies
 from cudareduce.verify.isolate import Isolation
 from cudareduce.verify.shapes import Net
 from cudareduce.verify.verdict import HANGS, HAZARD, Verdict, skipped

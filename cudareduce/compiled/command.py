@@ -19,7 +19,7 @@ from cudareduce.compiled.store import CompiledSet, load, to_json
 from cudareduce.compiled.units import jobs, left_out, sample_of
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.library.registry import Choice, asked_for, load_registry
-from cudareduce.problem.standard import NVCC_FLAGS
+from cudareduce.problem.parsing import NVCC_FLAGS
 from cudareduce.progress import say
 from cudareduce.report.publish import Outputs
 from cudareduce.results.provenance import tool

@@ -9,7 +9,7 @@ from pathlib import Path
 from cudareduce.backend import Source
 from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.machine.host import installed
-from cudareduce.problem.standard import NVCC_FLAGS, in_standard
+from cudareduce.problem.parsing import NVCC_FLAGS, in_standard
 from cudareduce.temporary import temporary_folder
 
 

@@ -21,8 +21,7 @@ from cudareduce.emulator.host_calls import mark_host_calls
 from cudareduce.emulator.program import SHARED_LIMIT
 from cudareduce.emulator.unset import with_unset
 from cudareduce.errors import BuildError
-from cudareduce.problem.parsing import parsed, without_comments
-from cudareduce.problem.standard import standard_of
+from cudareduce.problem.parsing import parsed, standard_of, without_comments
 
 FOLDER = Path(__file__).parent
 

@@ -14,8 +14,8 @@ from cudareduce.bench.records import Beside, Recorder
 from cudareduce.bench.runner import Part, measured
 from cudareduce.bench.session import Phase, Session
 from cudareduce.bench.settings import Settings
-from cudareduce.bench.stream.asked import Streaming
-from cudareduce.bench.stream.streamed import streamed
+from cudareduce.bench.stream.source import Streaming
+from cudareduce.bench.stream.trial import streamed
 from cudareduce.errors import EnvironmentProblem, KernelFault
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.machine.device import DeviceInfo

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.bench.settings import Settings
-from cudareduce.bench.stream.asked import Streaming, streaming
+from cudareduce.bench.stream.source import Streaming, streaming
 from cudareduce.errors import UsageError
 from cudareduce.gate.bencher import BASE, Batch
 from cudareduce.gate.request import BaseRequest, Problems, Remeasuring

@@ -12,8 +12,7 @@ from typing import Any
 from cudareduce.backend import Launch
 from cudareduce.errors import KernelFault, TooManyBlocks
 from cudareduce.gpu.driver import explained
-from cudareduce.problem.grid_group import meets
-from cudareduce.problem.parsing import parsed, without_comments
+from cudareduce.problem.parsing import meets, parsed, without_comments
 from cudareduce.problem.sizes import counted
 
 

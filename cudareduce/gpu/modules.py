@@ -20,7 +20,7 @@ from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.gpu import driver
 from cudareduce.gpu.cooperative import CooperativeFunction, waits_for_grid
 from cudareduce.machine.host import installed
-from cudareduce.problem.standard import NVCC_FLAGS, in_standard
+from cudareduce.problem.parsing import NVCC_FLAGS, in_standard
 from cudareduce.temporary import temporary_folder
 
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 from cudareduce.backend import Backend, Buffer, Launch
 from cudareduce.launch.case import Case, Prepared, Programs
 from cudareduce.launch.plan import Pass, Plan
-from cudareduce.problem.identity import preset
 from cudareduce.problem.inputs import Array, as_numbers
-from cudareduce.problem.reference import reference
+from cudareduce.problem.reference import preset, reference
 
 #: Scratch buffers that are zeroed when they are allocated, and then left to the kernel.
 KEPT = frozenset({"counter", "workspace"})

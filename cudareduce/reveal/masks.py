@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cudareduce.problem.exact import digits
-from cudareduce.problem.inputs import Array, stored
+from cudareduce.problem.inputs import Array, digits, stored
 from cudareduce.problem.operators import Reduction
 
 #: Exponents of the mask 1.5 * 2^M and of a one, 2^k, by the type of the elements. The mask lies in

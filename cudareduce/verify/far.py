@@ -23,9 +23,9 @@ from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.library.header import UNORDERED
 from cudareduce.machine.device import DeviceLimits
-from cudareduce.problem.identity import preset
 from cudareduce.problem.inputs import Array, as_answers, as_numbers, stored
 from cudareduce.problem.operators import Reduction
+from cudareduce.problem.reference import preset
 from cudareduce.verify.probes import MARKED_TURNS, Probe, probes
 from cudareduce.verify.shapes import FAR, Net, tile_of
 from cudareduce.verify.verdict import RIGHT, Verdict

@@ -13,8 +13,8 @@ from cudareduce.backend import Buffer, TimedBackend
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.dtypes import DType
+from cudareduce.problem.expression import fold_mapped
 from cudareduce.problem.inputs import Array, as_answers, as_numbers, make_all, rounds_nothing
-from cudareduce.problem.mapped import fold_mapped
 from cudareduce.problem.operators import OPERATORS, Reduction
 from cudareduce.problem.reference import Reference, reference, with_elements
 from cudareduce.timing.timer import DeviceTimer

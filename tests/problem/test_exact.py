@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cudareduce.problem.exact import digits
-from cudareduce.problem.inputs import as_numbers, make, rounds_nothing
+from cudareduce.problem.inputs import as_numbers, digits, make, rounds_nothing
 from cudareduce.problem.operators import reduction_of
 from cudareduce.problem.reference import bound, reference
 

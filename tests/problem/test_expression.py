@@ -80,7 +80,7 @@ def test_bad_operators(text: str, identity: str | None, message: str) -> None:
 def test_what_would_end_or_hang_the_process_it_runs_in(
     monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
-    monkeypatch.setattr("cudareduce.problem.program._START_S", 0.5)
+    monkeypatch.setattr("cudareduce.problem.expression._START_S", 0.5)
     with pytest.raises(UsageError) as caught:
         own_operator(text, "0", DTYPES["float32"], 1e-5)
     assert str(caught.value).endswith(message)

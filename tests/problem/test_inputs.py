@@ -15,13 +15,13 @@ from cudareduce.problem.inputs import (
     make,
     make_all,
     rounds_nothing,
+    varies,
     without_nan,
 )
 from cudareduce.problem.nets import needs_schedules, patterns_for
 from cudareduce.problem.operators import Map, reduction_of
 from cudareduce.problem.patterns import PATTERNS
 from cudareduce.problem.reference import bound, reference
-from cudareduce.problem.varied import varies
 
 
 def test_of_columns_elements_are_as_far_apart_as_there_are_columns() -> None:

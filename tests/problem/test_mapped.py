@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.expression import fold_mapped
 from cudareduce.problem.inputs import as_numbers, make_all
-from cudareduce.problem.mapped import fold_mapped
 from cudareduce.problem.operators import OPERATORS, Map, Reduction, reduction_of
 from cudareduce.problem.reference import bound, reference
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.exact import digits
-from cudareduce.problem.inputs import as_numbers, make_all
+from cudareduce.problem.inputs import as_numbers, digits, make_all
 from cudareduce.problem.operators import Map, Reduction, reduction_of
 
 SUMS = [

@@ -12,7 +12,7 @@ from cudareduce.errors import UsageError
 from cudareduce.library.registry import load_registry
 from cudareduce.machine.host import installed
 from cudareduce.problem.operators import reduction_of
-from cudareduce.problem.standard import NVCC_FLAGS
+from cudareduce.problem.parsing import NVCC_FLAGS
 from cudareduce.several.collectives import COLLECTIVES
 from cudareduce.several.exchange import Exchange, load_exchanges, source
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudareduce.bench.stream.together import Alone
+from cudareduce.bench.stream.measure import Alone
 from cudareduce.results.record import Record
 from cudareduce.several.streams import _with_worst
 from tests.conftest import ROOT

@@ -22,9 +22,9 @@ from cudareduce.bench.request import (
 )
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
-from cudareduce.bench.stream.asked import Streaming, streaming
-from cudareduce.bench.stream.streamed import Streams, streamed
-from cudareduce.bench.stream.together import ALONE, Together
+from cudareduce.bench.stream.measure import ALONE, Together
+from cudareduce.bench.stream.source import Streaming, streaming
+from cudareduce.bench.stream.trial import Streams, streamed
 from cudareduce.bench.telling import closing_line
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.library.registry import Choice, load_registry

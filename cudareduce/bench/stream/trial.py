@@ -4,33 +4,191 @@ rounds for its time."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
+from typing import Any, Literal
 
 import numpy as np
 
 from cudareduce.backend import Backend, Buffer
+from cudareduce.bench.cases import cases
 from cudareduce.bench.memory import why_too_large
+from cudareduce.bench.records import bandwidth, chosen_of, conditions_of, effort_of
 from cudareduce.bench.session import Session
-from cudareduce.bench.stream.asked import Streaming
-from cudareduce.bench.stream.content import Content, found, made, parts
-from cudareduce.bench.stream.feeds import Feed, Held, Idle, Staged
-from cudareduce.bench.stream.files import cached_share
-from cudareduce.bench.stream.judge import Judge
-from cudareduce.bench.stream.mapped import why_not_mapped
-from cudareduce.bench.stream.measure import Measured, Unwatched, Watched, measured
-from cudareduce.bench.stream.memory import pages
-from cudareduce.bench.stream.rows import Row
-from cudareduce.bench.stream.schedule import BUFFERS, schedule
-from cudareduce.bench.stream.together import Together
-from cudareduce.bench.stream.ways import Checked, Copying, Mapped, Stage, Streamed
-from cudareduce.errors import KernelFault, OutOfMemory
+from cudareduce.bench.settings import Settings
+from cudareduce.bench.stream.measure import (
+    ALONE,
+    Judge,
+    Measured,
+    Together,
+    Unwatched,
+    Watched,
+    measured,
+)
+from cudareduce.bench.stream.pipeline import (
+    BUFFERS,
+    Checked,
+    Copying,
+    Feed,
+    Held,
+    Idle,
+    Mapped,
+    Piece,
+    Stage,
+    Staged,
+    Streamed,
+    schedule,
+    why_not_mapped,
+)
+from cudareduce.bench.stream.source import (
+    FOLDED,
+    Content,
+    Streaming,
+    cached_share,
+    chunks,
+    found,
+    made,
+    pages,
+    parts,
+)
+from cudareduce.errors import KernelFault, OutOfMemory, UsageError
+from cudareduce.launch.case import Case, Prepared, Shape
+from cudareduce.launch.plan import Plan
+from cudareduce.library.registry import Choice
 from cudareduce.machine.device import Conditions
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.patterns import GIVEN
 from cudareduce.report.numbers import bytes_text
-from cudareduce.verify.verdict import Verdict, skipped, worse
+from cudareduce.results.record import COPYING, Record
+from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
+
+#: Elements on which all patterns are tried within a second.
+_QUICK = 2**22
+#: How an array comes to the kernel.
+WayName = Literal["pinned", "mapped", "pageable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A kernel by one way: the pieces of the array, and why it is not tried, or what is known of
+    the kernel on such lengths. `prepared` is None where it is not tried."""
+
+    case: Case
+    way: WayName
+    chunk: int | None
+    pieces: tuple[Piece, ...]
+    verdict: Verdict
+    prepared: Prepared | None = None
+
+    @property
+    def plans(self) -> dict[int, Plan]:
+        """The plan of each length."""
+        assert self.prepared is not None
+        return {p.count: self.prepared.plans[p.count, 1] for p in self.pieces}
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """All of one problem; `interrupted`: Ctrl-C came while kernels were verified."""
+
+    rows: tuple[Row, ...]
+    interrupted: bool = False
+
+
+def rows_of(
+    session: Session, choices: Sequence[Choice], reduction: Reduction, n: int,
+    chunks: Sequence[int], streaming: Streaming,
+) -> Rows:  # fmt: skip
+    """Rows of every kernel, those of the package and of others alike: verified on whole chunks and
+    on the parts of the last, where they run as they do elsewhere."""
+    sizes = tuple(dict.fromkeys((*chunks, n)))
+    settings = replace(session.settings, reductions=(reduction,), instead=(), sizes=sizes)
+    with closing(Session(session.backend, session.spec, settings, session.phase)) as own:
+        planned = [
+            row for choice in choices
+            for row in _of_choice(own, choice, reduction, n, chunks, streaming)
+        ]  # fmt: skip
+        open_rows = [row for row in planned if row.verdict.outcome == "pass"]
+        lengths = _lengths(open_rows)
+        shapes = {case: [*some, *_pieces(case, open_rows)] for case, some in lengths.items()}
+        prepared, unbuilt = own.prepare(list(shapes), shapes)
+        found = own.verify(prepared, lengths, unbuilt)
+    known = {one.case: one for one in prepared}
+    rows = tuple(_joined(row, known, found.verdicts) for row in planned)
+    return Rows(rows, found.interrupted)
+
+
+def _of_choice(
+    session: Session, choice: Choice, reduction: Reduction, n: int, chunks: Sequence[int],
+    streaming: Streaming,
+) -> Iterator[Row]:  # fmt: skip
+    """Rows of one kernel, of `auto` each with what it takes for a chunk, or for the whole."""
+    size = reduction.dtype.size
+    (some,) = cases(session, [choice]).values()
+
+    def row(way: WayName, chunk: int | None) -> Row:
+        at = chunk or n
+        case, verdict = next((one, v) for one, v in some if one.at(at))
+        case = replace(case, only=None)
+        pieces = schedule(n, chunk, size) if chunk else (Piece(0, 0, n),)
+        reason = _why_not(case, reduction, at)
+        if verdict is None and reason:
+            verdict = skipped("unfit", reason)
+        return Row(case, way, chunk, pieces, verdict or RIGHT)
+
+    yield from (row("pinned", chunk) for chunk in chunks)
+    if streaming.file is None:
+        yield row("mapped", None)
+    yield row("pageable", max(chunks))
+
+
+def _why_not(case: Case, reduction: Reduction, n: int) -> str | None:
+    """Why a kernel's answers for chunks give none for the whole."""
+    op, kernel = reduction.op, case.kernel
+    if op.expression or op.name not in FOLDED:
+        return f"streams are folded by {', '.join(FOLDED)}, not by {op.title}"
+    if reduction.map or kernel.map:
+        return "maps are not streamed: reduce an array of what it makes"
+    if kernel.finish == "host":
+        return "leaves partials for the host to fold"
+    if kernel.shape(n, 1) != (n, 1):
+        return "leaves an answer for each row of its own"
+    return "overwrites its input" if kernel.in_place else None
+
+
+def _lengths(rows: Sequence[Row]) -> dict[Case, list[Shape]]:
+    """What each case is verified on beforehand: the lengths of its pieces, as far as that is
+    quick; of all of them each answer is judged later."""
+    found: dict[Case, dict[Shape, None]] = {}
+    for row in rows:
+        own = found.setdefault(row.case, {})
+        own |= {(min(piece.count, _QUICK), 1): None for piece in row.pieces}
+    return {case: list(some) for case, some in found.items()}
+
+
+def _pieces(case: Case, rows: Sequence[Row]) -> list[Shape]:
+    """All that a case is launched on."""
+    mine = (row for row in rows if row.case == case)
+    return list(dict.fromkeys((piece.count, 1) for row in mine for piece in row.pieces))
+
+
+def _joined(row: Row, prepared: Mapping[Case, Prepared], verdicts: Mapping[Case, Verdict]) -> Row:
+    """The row with what is known of its case."""
+    if row.verdict.outcome != "pass":
+        return row
+    verdict = verdicts[row.case]
+    one = prepared.get(row.case)
+    if one is None or verdict.outcome != "pass":
+        return replace(row, verdict=verdict)
+    missing = next((p for p in row.pieces if (p.count, 1) not in one.plans), None)
+    if missing:
+        why = one.refusals.get((missing.count, 1), "does not take the length of a piece")
+        return replace(row, verdict=worse(verdict, skipped("unfit", why)))
+    # errors are those of the array itself
+    verdict = replace(verdict, error=None, bound=None, ulp=None)
+    return replace(row, verdict=verdict, prepared=one)
+
 
 #: The row of copies alone, beside those of kernels, which are counted from 0.
 COPY = -1
@@ -290,3 +448,161 @@ def _pinned(
     took = f"{bytes_text(sum(sizes))} of the host's memory pinned in {perf_counter() - began:.1f} s"
     views = (place[:nbytes] for place, nbytes in zip(places, sizes, strict=True))
     return tuple(views), tuple(buffers), took
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRecorder:
+    """What records of one array have in common: it lies in a `source`, and `chunk` elements are the
+    most that are copied at once; each of so many `ranks`, if there are, has a share of it."""
+
+    backend: str
+    settings: Settings
+    reduction: Reduction
+    n: int
+    source: str
+    pattern: str
+    chunk: int
+    ranks: int | None = None
+
+    def records(self, tried: Tried) -> list[Record]:
+        """Copying alone, where it was timed, then every row."""
+        found = []
+        times = tried.measured.timings
+        copying = times.get(COPY)
+        nbytes = self.n * self.reduction.dtype.size
+        ceiling = nbytes / copying.median_us / 1e3 if copying else None
+        conditions = conditions_of(tried.measured.conditions)
+        if copying:
+            found.append(replace(
+                self._copying(), **bandwidth(copying, nbytes, None, ceiling), **conditions
+            ))  # fmt: skip
+        for k, row in enumerate(tried.rows):
+            record = self._record(row)
+            if k in times and row.verdict.outcome == "pass":
+                figures = bandwidth(times[k], nbytes, None, ceiling)
+                record = replace(record, **figures, **conditions)
+            found.append(record)
+        return found
+
+    def _copying(self) -> Record:
+        chunk_bytes = self.chunk * self.reduction.dtype.size
+        return Record(
+            kernel=COPYING, block=None, items=None, grid=None, passes=None, scope="copy",
+            verdict="pass", reason="", way="copy", chunk_bytes=chunk_bytes, **self._shared(),
+        )  # fmt: skip
+
+    def _record(self, row: Row) -> Record:
+        """A row without times."""
+        case, verdict = row.case, row.verdict
+        plan = row.plans[row.pieces[0].count] if row.prepared else None
+        size = self.reduction.dtype.size
+        return Record(
+            kernel=case.kernel.id, block=case.block, items=case.items,
+            grid=max((step.grid for step in plan.passes), default=0) if plan else None,
+            passes=len(plan.passes) if plan else None, scope=case.kernel.scope,
+            verdict=verdict.outcome, reason=verdict.reason, error=verdict.error,
+            bound=verdict.bound, error_ulp=verdict.ulp,
+            pct_bound=100 * (verdict.error or 0.0) / verdict.bound if verdict.bound else None,
+            distinct=verdict.distinct, launches=verdict.launches, suite=case.suite,
+            name=case.name, source_sha=case.kernel.sha, cause=verdict.cause,
+            chosen=chosen_of(case.kernel),
+            conditions=verdict.conditions if verdict.outcome == "pass" else (),
+            way=row.way, chunk_bytes=row.chunk * size if row.chunk else None,
+            **effort_of(verdict), **self._shared(),
+        )  # fmt: skip
+
+    def _shared(self) -> dict[str, Any]:
+        return {
+            "op": self.reduction.op.name, "dtype": self.reduction.dtype.name,
+            "acc": self.reduction.acc.name, "n": self.n, "rows": 1, "backend": self.backend,
+            "timing": "cold", "region": "total", "pattern": self.pattern, "source": self.source,
+            "ranks": self.ranks,
+        }  # fmt: skip
+
+
+#: Those that `verify` tries where nobody says: rounded sums, and exact ones.
+_PATTERNS = ("random", "exact")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streams:
+    """Records of a run, how its rounds went, and what to say of them; `tried`: timing was begun.
+    `interrupted`: Ctrl-C ended it, and it holds what there was by then."""
+
+    records: tuple[Record, ...] = ()
+    stories: tuple[Mapping[str, Any], ...] = ()
+    remarks: tuple[str, ...] = ()
+    tried: bool = False
+    interrupted: bool = False
+
+
+def streamed(
+    session: Session, choices: Sequence[Choice], streaming: Streaming, together: Together = ALONE
+) -> Streams:
+    """Every kernel on every array that the session's settings name, or on one's share of them. What
+    does not go together is a UsageError, KernelFault what the device does not go on after."""
+    settings = session.settings
+    if settings.rows != 1:
+        raise UsageError(f"--rows {settings.rows}: an array is streamed as one row; leave it out")
+    shares = settings.shares(choices)
+    for reduction in shares:  # all before the first is made
+        for n in settings.sizes:
+            chunks(streaming, reduction, len(together.share(n)))
+    done: list[Streams] = []
+    for reduction, some in shares.items():
+        for n in settings.sizes:
+            done.append(_one(session, some, streaming, reduction, n, together))
+            if done[-1].interrupted:
+                return _all(done)
+    return _all(done)
+
+
+def _one(
+    session: Session, choices: Sequence[Choice], streaming: Streaming, reduction: Reduction,
+    n: int, together: Together,
+) -> Streams:  # fmt: skip
+    settings, own = session.settings, together.share(n)
+    patterns = tuple(_patterns(session))
+    streaming, length = streaming.part(own), len(own)
+    counts = chunks(streaming, reduction, length)
+    rows = rows_of(session, choices, reduction, length, counts, streaming)
+    found = Tried(rows=rows.rows, interrupted=True)
+    if not rows.interrupted:
+        found = tried(session, reduction, length, rows.rows, streaming, patterns, together)
+    recorder = StreamRecorder(
+        backend=session.backend.name, settings=settings, reduction=reduction, n=n,
+        source=streaming.source, pattern=GIVEN if streaming.file else patterns[-1],
+        chunk=max(counts), ranks=together.ranks,
+    )  # fmt: skip
+    story = {
+        "op": reduction.op.name, "dtype": reduction.dtype.name, "acc": reduction.acc.name, "n": n,
+        "rows": 1, "timing": "cold", "rounds": found.measured.rounds,
+    }  # fmt: skip
+    return Streams(
+        records=together.agreed(tuple(recorder.records(found))),
+        stories=(story,) if found.tried else (),
+        remarks=found.remarks,
+        tried=found.tried,
+        interrupted=found.interrupted,
+    )
+
+
+def _patterns(session: Session) -> Iterator[str]:
+    """What arrays hold: that of the timing, or of the verification."""
+    settings = session.settings
+    if settings.rounds:
+        yield settings.pattern
+    elif settings.only_pattern:
+        yield settings.only_pattern
+    else:
+        yield from _PATTERNS
+
+
+def _all(done: Sequence[Streams]) -> Streams:
+    return Streams(
+        records=tuple(r for one in done for r in one.records),
+        stories=tuple(s for one in done for s in one.stories),
+        remarks=tuple(dict.fromkeys(text for one in done for text in one.remarks)),
+        tried=any(one.tried for one in done),
+        interrupted=any(one.interrupted for one in done),
+    )

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudareduce.bench.stream import feeds, rows, trial, ways
-from cudareduce.bench.stream.schedule import Piece
+from cudareduce.bench.stream import pipeline, trial
+from cudareduce.bench.stream.pipeline import Piece
 from cudareduce.errors import KernelFault
 from tests.fake_gpu import FakeGpu, fake_gpu
 
@@ -24,7 +24,7 @@ V7 = "reduce_v7_shuffle"
 
 @pytest.fixture(autouse=True)
 def a_quick_look_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "_QUICK", 1000)
+    monkeypatch.setattr(trial, "_QUICK", 1000)
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_a_piece_that_goes_wrong_is_told(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """With a copy that is left out a kernel reads what lay in the buffer before."""
-    given = feeds.Held.give
+    given = pipeline.Held.give
 
     def give(held: Any, piece: Piece) -> np.ndarray:
         if piece.number == 4 and what == "lost":
@@ -188,14 +188,14 @@ def test_a_piece_that_goes_wrong_is_told(
             piece = Piece(4, piece.start + 1, piece.count)
         return given(held, piece)
 
-    monkeypatch.setattr(feeds.Held, "give", give)
+    monkeypatch.setattr(pipeline.Held, "give", give)
     code, out, _ = cudareduce("verify", V7, *SMALL, "--dtype", "int32", *CPU)
     assert code == 3
     assert "elements 16384 to 20479, piece 5 of 8: got" in out.replace("\n", " ")
 
 
 def test_a_fold_that_is_left_out_is_told(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways.Fold, "fold", lambda fold: None)
+    monkeypatch.setattr(pipeline.Fold, "fold", lambda fold: None)
     code, out, _ = cudareduce("verify", V7, *SMALL, *CPU)
     assert code == 3
     assert "WRONG: got nan" in out
@@ -204,13 +204,13 @@ def test_a_fold_that_is_left_out_is_told(cudareduce: Call, monkeypatch: pytest.M
 def test_a_kernel_that_faults_leaves_the_others(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = ways.Mapped.run
+    run = pipeline.Mapped.run
 
     def fault(way: Any) -> Any:
         run(way)
         raise KernelFault("it reads where nothing is")
 
-    monkeypatch.setattr(ways.Mapped, "run", fault)
+    monkeypatch.setattr(pipeline.Mapped, "run", fault)
     code, out, _ = cudareduce("verify", V7, *SMALL, *CPU)
     assert code == 3
     assert f"{V7} mapped: WRONG: it reads where nothing is" in out
@@ -274,7 +274,7 @@ def test_what_ctrl_c_came_before_has_no_verdict(
     def interrupted(way: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ways.Mapped, "run", interrupted)
+    monkeypatch.setattr(pipeline.Mapped, "run", interrupted)
     code, out, _ = cudareduce("verify", V7, *SMALL, *CPU, "--pattern", "random")
     assert code == 130
     assert out.count("   right") == 2

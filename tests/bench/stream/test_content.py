@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cudareduce.bench.stream import content
-from cudareduce.bench.stream.content import found, joined, made
+from cudareduce.bench.stream import source
+from cudareduce.bench.stream.source import found, joined, made
 from cudareduce.problem.inputs import as_numbers
 from cudareduce.problem.operators import reduction_of
 from cudareduce.problem.reference import reference
@@ -14,7 +14,7 @@ from cudareduce.problem.reference import reference
 
 @pytest.fixture(autouse=True)
 def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "_STEP", 1000)
+    monkeypatch.setattr(source, "_STEP", 1000)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint64"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudareduce.bench.stream.files import cached_share, read_header
+from cudareduce.bench.stream.source import cached_share, read_header
 from cudareduce.errors import UsageError
 
 

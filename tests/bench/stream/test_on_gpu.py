@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cudareduce.backends import BackendSpec, open_cuda
-from cudareduce.bench.stream.memory import pages
+from cudareduce.bench.stream.source import pages
 from cudareduce.gpu.cuda import CudaBackend
 
 pytestmark = pytest.mark.gpu

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from cudareduce.bench.stream.schedule import BUFFERS, schedule
+from cudareduce.bench.stream.pipeline import BUFFERS, schedule
 
 MIB = 2**20
 

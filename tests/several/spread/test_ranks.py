@@ -15,7 +15,7 @@ from cudareduce.launch.case import Case
 from cudareduce.library.registry import load_registry
 from cudareduce.machine.host import installed
 from cudareduce.problem.operators import reduction_of
-from cudareduce.problem.standard import NVCC_FLAGS
+from cudareduce.problem.parsing import NVCC_FLAGS
 from cudareduce.results.record import Record
 from cudareduce.several import exchange
 from cudareduce.several.exchange import device_text

@@ -1,13 +1,9 @@
-"""The ways of an array through the device: each enqueues all of its work, and marks where that
-begins and ends.
-
-Copies have a lane of their own, so that one follows the other without a gap; a kernel waits for the
-copy that it reads, and a copy for the kernel that has read what it overwrites.
-"""
+"""In which pieces an array goes through the device."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,16 +11,135 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol
 
-from cudareduce.backend import Backend, Buffer, Lane, Launch, Program, Source
-from cudareduce.bench.stream.feeds import Feed
-from cudareduce.bench.stream.schedule import Piece
+import numpy as np
+
+from cudareduce.backend import Backend, Buffer, Lane, Launch, Program, Source, TimedBackend
+from cudareduce.bench.stream.source import pages
 from cudareduce.errors import BuildError, KernelFault
 from cudareduce.launch.bound import Bound
-from cudareduce.launch.case import Programs
+from cudareduce.launch.case import Case, Programs, programs_of
 from cudareduce.launch.plan import Plan
 from cudareduce.launch.prelude import prelude
-from cudareduce.problem.inputs import Array
+from cudareduce.machine.host import cpu_count
+from cudareduce.problem.inputs import Array, make
 from cudareduce.problem.operators import Reduction
+
+#: How many buffers there are on the device: one is filled while the kernel reads another, and the
+#: third gives the host time to enqueue.
+BUFFERS = 3
+#: The last chunk is halved down to so many bytes: its kernel has no copy to hide behind.
+_LAST_BYTES = 8 << 20
+#: Where a piece begins, of 16 bytes each: kernels load as much at once.
+_PACK_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Elements that are copied at once, and summed at once: `count` from `start` on, through the
+    buffer number `buffer`; `number` is its place among all."""
+
+    number: int
+    start: int
+    count: int
+
+    @property
+    def buffer(self) -> int:
+        """Which of the device's buffers it goes through."""
+        return self.number % BUFFERS
+
+    @property
+    def end(self) -> int:
+        """The element behind its last."""
+        return self.start + self.count
+
+
+def schedule(n: int, chunk: int, size: int) -> tuple[Piece, ...]:
+    """The pieces of `n` elements of `size` bytes in their order: whole chunks of so many elements,
+    what is left, and the last of all in halves, down to 8 MiB."""
+    counts = [chunk] * (n // chunk) + ([n % chunk] if n % chunk else [])
+    pack = max(1, _PACK_BYTES // size)
+    while counts and counts[-1] * size > _LAST_BYTES:
+        last = counts.pop()
+        half = -(-last // 2 // pack) * pack
+        counts += [half, last - half]
+    pieces, start = [], 0
+    for number, count in enumerate(counts):
+        pieces.append(Piece(number, start, count))
+        start += count
+    return tuple(pieces)
+
+
+#: One thread of the host copies at 10 GB/s or so, and a link takes several times that.
+_MOST_THREADS = 16
+#: What a thread copies at once, in bytes: less is not worth a thread's while.
+_LEAST_BYTES = 1 << 20
+
+
+class Feed(Protocol):
+    """Gives the bytes of pieces, in their order."""
+
+    def give(self, piece: Piece) -> np.ndarray:
+        """Those of a piece, which stay as they are until its copy has ended."""
+
+    def given(self, piece: Piece, mark: Any) -> None:
+        """The copy of a piece ends with this mark."""
+
+
+class Held:
+    """The array itself, `array` as bytes, of elements of `size` bytes."""
+
+    def __init__(self, array: np.ndarray, size: int) -> None:
+        self._array, self._size = array, size
+
+    def give(self, piece: Piece) -> np.ndarray:
+        return self._array[piece.start * self._size : piece.end * self._size]
+
+    def given(self, piece: Piece, mark: Any) -> None:
+        pass
+
+
+class Idle:
+    """Whatever lies in some places, for who wants no more than that it is copied."""
+
+    def __init__(self, places: Sequence[np.ndarray], size: int) -> None:
+        self._places, self._size = places, size
+
+    def give(self, piece: Piece) -> np.ndarray:
+        return self._places[piece.buffer][: piece.count * self._size]
+
+    def given(self, piece: Piece, mark: Any) -> None:
+        pass
+
+
+class Staged:
+    """An array that lies elsewhere, as bytes: brought to one of some `places` by threads, while
+    what came before is copied from the others."""
+
+    def __init__(
+        self, array: np.ndarray, size: int, places: Sequence[np.ndarray], lane: Lane
+    ) -> None:
+        self._array, self._size, self._places, self._lane = array, size, places, lane
+        self._threads = min(cpu_count(), _MOST_THREADS)
+        self._pool = ThreadPoolExecutor(self._threads)
+        self._marks: dict[int, Any] = {}
+
+    def give(self, piece: Piece) -> np.ndarray:
+        source = self._array[piece.start * self._size : piece.end * self._size]
+        place = self._places[piece.buffer][: len(source)]
+        if piece.buffer in self._marks:
+            self._lane.wait(self._marks.pop(piece.buffer))
+        step = max(_LEAST_BYTES, -(-len(source) // self._threads))
+        spans = [slice(at, at + step) for at in range(0, len(source), step)]
+        list(self._pool.map(lambda span: np.copyto(place[span], source[span]), spans))
+        return place
+
+    def given(self, piece: Piece, mark: Any) -> None:
+        self._marks[piece.buffer] = mark
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(cancel_futures=True)
+
 
 _THREADS = 32
 
@@ -217,3 +332,26 @@ def _programs(backend: Backend, reduction: Reduction) -> tuple[Program, Program]
         built.append(program)
     keep, fold = built
     return keep, fold
+
+
+#: Elements of which every block of a large launch finds some.
+_ELEMENTS = 2**20
+
+
+def why_not_mapped(device: TimedBackend, case: Case, n: int) -> str | None:
+    """Why a kernel does not read mapped memory, tried on up to 2^20 of `n` elements in a context of
+    its own; None if it does. Raises OutOfMemory and EnvironmentProblem."""
+    values = make("ones", case.reduction, min(n, _ELEMENTS))
+    place = pages(values.nbytes)
+    place[: values.nbytes] = values.view(np.uint8)
+    with device.another() as other:
+        plan = case.plan(len(values), 1, other.limits())
+        given = other.pin(place)
+        try:
+            Bound(other, plan, programs_of(other, {case: plan})[case], given).run()
+            other.synchronize()
+        except KernelFault as fault:
+            return f"does not read the host's memory where it lies ({fault})"
+        finally:
+            other.free(given)
+    return None
