@@ -150,12 +150,16 @@ def _dynamic_shared(found: re.Match[str]) -> str:
 
 
 def archs(source: Source) -> tuple[int, ...]:
-    """The values of __CUDA_ARCH__ that a text tells apart, from the least compute capability of its
-    header on, first the one that holds where it does not ask."""
+    """Values of __CUDA_ARCH__, at least `min_cc`, that select different branches of a kernel file.
+
+    The first is the default. Branches in the typed prelude do not count: they only tune.
+    """
+    _, _, kernel_text = source.text.partition(f'#line 1 "{source.path}"\n')
+    kernel_text = kernel_text or source.text
     [(a, b)] = _MIN_CC.findall(source.text)[:1] or [("7", "5")]
     least = 100 * int(a) + 10 * int(b)
     usual = max(least, _ARCH)
-    asked = {int(n) + (10 if sign == ">" else 0) for sign, n in _ASKS_ARCH.findall(source.text)}
+    asked = {int(n) + (10 if sign == ">" else 0) for sign, n in _ASKS_ARCH.findall(kernel_text)}
     steps = sorted(n for n in asked if n > least)
     if not steps:
         return (usual,)

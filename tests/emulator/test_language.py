@@ -203,6 +203,18 @@ def test_the_gpus_that_a_text_tells_apart(text: str, expected: tuple[int, ...]) 
     assert archs(Source(text, "mine", Path("mine.cu"))) == expected
 
 
+def test_conditions_in_the_prelude_add_no_variant() -> None:
+    source = planned_source("#if __CUDA_ARCH__ >= 900\n#endif\n")
+    assert "__CUDA_ARCH__ == 750" in source.text
+    assert archs(source) == (800, 900)
+    assert archs(planned_source("")) == (800,)
+
+
+def planned_source(text: str) -> Source:
+    prelude = "#if __CUDA_ARCH__ == 750\n#endif\n"
+    return Source(f'{prelude}#line 1 "mine.cu"\n{text}', "mine", Path("mine.cu"))
+
+
 def test_what_is_said_to_other_gpus_is_run_as_well(cpu: CpuBackend, watched: CpuBackend) -> None:
     body = "\n#if __CUDA_ARCH__ >= 900\nout[0] = 2;\n#else\nout[0] = 1;\n#endif\n"
     text = f'extern "C" __global__ void mine(int *out, size_t n) {{{body}}}'
