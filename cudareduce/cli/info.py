@@ -25,7 +25,7 @@ from cudareduce.report.numbers import DASH
 from cudareduce.report.section import Section
 
 _LIBRARIES = (
-    "numpy", "pycuda", "nvidia-ml-py", "cuda-bindings", "cuda-bench", "scipy", "click", "rich",
+    "numpy", "pycuda", "nvidia-ml-py", "cuda-bindings", "cuda-bench", "click", "rich",
     "tabulate",
 )  # fmt: skip
 _TOOLS = ("nvcc", "g++", "ncu", "compute-sanitizer")

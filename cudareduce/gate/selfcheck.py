@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from cudareduce import __version__
+from cudareduce.distributions import binomial_upper_limit
 from cudareduce.errors import EnvironmentProblem, KernelFault
 from cudareduce.gate.again import MeasureBatches, of_batches
 from cudareduce.gate.bencher import INTERRUPTED, Cut
@@ -88,15 +89,8 @@ def rates_line(rows: Sequence[Row], device: str, rules: Rules, rounds: int) -> s
     false, count = counts["SLOWER"], sum(counts[word] for word in _COMPARED)
     return (
         f"`cudareduce check`: {false} of {counted(count, 'comparison')} of identical code SLOWER "
-        f"(below {100 * at_most(false, count):.2g} %, 95 % sure), "
+        f"(below {100 * binomial_upper_limit(false, count, _SURE):.2g} %, 95 % sure), "
         f"{counts['UNCERTAIN']} UNCERTAIN ({100 * counts['UNCERTAIN'] / max(count, 1):.2g} %); "
         f"threshold {100 * rules.thresholds.default:g} %, {rounds} rounds, {device}, version "
         f"{__version__}, {datetime.now(UTC):%Y-%m-%d}"
     )
-
-
-def at_most(found: int, count: int) -> float:
-    """The share that is not exceeded, 95 % sure, where so many were found (Clopper, Pearson)."""
-    from scipy.special import betaincinv
-
-    return 1.0 if found >= count else float(betaincinv(found + 1, count - found, _SURE))

@@ -5,7 +5,7 @@ test over them flags a quarter to a half of identical code as changed. Logarithm
 relative and a change is a ratio.
 
 Two ways to an interval, and a rule between them (`python -m tests.gate.rates` shows why): means and
-Student's t, by SciPy, which are the better ones where rounds fall into two states of a clock; and
+Student's t, which are the better ones where rounds fall into two states of a clock; and
 ranks, where a round stands apart from all others, which would widen the former beyond use.
 """
 
@@ -18,6 +18,7 @@ from math import exp, expm1, log1p, sqrt
 
 import numpy as np
 
+from cudareduce.distributions import student_quantile
 from cudareduce.gate.ranks import Estimate, moved, moved_in_pairs
 from cudareduce.machine.device import EVENT_TICK_US
 
@@ -105,10 +106,8 @@ def stands_apart(logs: _Array) -> _Array:
 
 
 def _by_means(old: _Array, new: _Array, paired: bool) -> tuple[_Array, _Array]:
-    """Student's interval of the mean difference of pairs, else Welch's of the difference of means:
-    those of SciPy's `stats`, which alone takes longer to load than all else of a comparison."""
-    from scipy.special import stdtrit
-
+    """Student's interval for the mean difference of pairs, else Welch's for the difference of
+    means."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # rounds without spread give NaN, as said
         if paired:
@@ -120,7 +119,8 @@ def _by_means(old: _Array, new: _Array, paired: bool) -> tuple[_Array, _Array]:
             freedom = errors**2 / sum(
                 part**2 / (logs.shape[1] - 1) for part, logs in zip(parts, (new, old), strict=True)
             )
-        half = np.sqrt(errors) * stdtrit(freedom, (1 + CONFIDENCE) / 2)
+        quantiles = [student_quantile((1 - CONFIDENCE) / 2, float(value)) for value in freedom]
+        half = np.sqrt(errors) * quantiles
         apart = new.mean(axis=1) - old.mean(axis=1)
     return apart - half, apart + half
 

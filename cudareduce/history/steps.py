@@ -14,6 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from cudareduce.distributions import student_tail
+
 #: How likely a step may be by chance, whichever of the places between two runs shows it.
 _LEVEL = 1e-3
 #: A step must hold for so many runs; fewer than so many together have none.
@@ -119,9 +121,7 @@ def _spread_of_sums(count: int, inside: _Array) -> _Array:
 def _chance(part: _Array, apart: float, ways: int) -> float:
     """How likely it is by chance that a part lies so far from a level, in deviations of one value
     but in the unit of the series, in one of so many ways."""
-    from scipy.special import stdtr
-
     count = len(part)
     left = ((part - part.mean()) ** 2).sum() - apart**2
     spread = max(left / (count - 2), _FINEST**2 / 12)
-    return float(2 * stdtr(count - 2, -apart / spread**0.5) * ways)
+    return float(2 * student_tail(apart / spread**0.5, count - 2) * ways)

@@ -16,7 +16,6 @@ from math import log2
 from statistics import median
 from typing import NamedTuple
 
-from cudareduce.errors import EnvironmentProblem
 from cudareduce.intervals import interval, paired
 from cudareduce.results.record import Record
 
@@ -110,7 +109,7 @@ def _problem(record: Record) -> tuple[str, str, str, str]:
 
 def fit(line: Line) -> Model:
     """Fit one kernel's times, at MIN_SIZES sizes or more: to the medians, and for the intervals to
-    each round, and to all sizes but one. Raises EnvironmentProblem without SciPy."""
+    each round, and to all sizes but one."""
     least = min(line, key=lambda r: r.time_us or 0.0)
     part, misfit, where = _straight(line)
     volumes, times = _points(part)
@@ -164,14 +163,21 @@ def _points(line: Line) -> tuple[list[float], list[float]]:
 def _fitted(volumes: Sequence[float], times: Sequence[float]) -> _Line:
     """The line, neither part negative, that makes the relative errors least: times of a sweep span
     orders of magnitude, and the short ones must count as well."""
-    try:
-        from scipy.optimize import nnls
-    except ModuleNotFoundError:
-        raise EnvironmentProblem("the fit of sweep needs SciPy: pip install scipy") from None
-    largest = max(volumes)  # columns of like size: the solver is not told of units
-    rows = [[1 / us, volume / largest / us] for volume, us in zip(volumes, times, strict=True)]
-    (launch, slope), _ = nnls(rows, [1.0] * len(rows))
-    return float(launch), float(slope) / largest
+    weights = [1 / us for us in times]
+    slopes = [volume * weight for volume, weight in zip(volumes, weights, strict=True)]
+    ww, ws, ss = _dot(weights, weights), _dot(weights, slopes), _dot(slopes, slopes)
+    w, s = sum(weights), sum(slopes)
+    determinant = ww * ss - ws * ws
+    if determinant > 1e-12 * ww * ss:
+        launch, slope = (w * ss - s * ws) / determinant, (s * ww - w * ws) / determinant
+        if launch >= 0 and slope >= 0:
+            return launch, slope
+    # One of the two is zero: the one whose removal leaves the smaller error.
+    return (0.0, s / ss) if ss and s * s / ss > w * w / ww else (w / ww, 0.0)
+
+
+def _dot(left: Sequence[float], right: Sequence[float]) -> float:
+    return sum(a * b for a, b in zip(left, right, strict=True))
 
 
 def pairs(all_lines: Sequence[Line]) -> list[tuple[Line, Line]]:

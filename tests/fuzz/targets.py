@@ -35,7 +35,7 @@ from tests.conftest import ROOT
 from tests.library.test_foreign import ATOMIC, TEMPLATES, WHOLE_TILES
 from tests.test_attacks import FOREIGN, kernel
 
-for _late in ("rich.console", "rich.table", "rich.text", "rich.box", "scipy.special", "tabulate"):
+for _late in ("rich.console", "rich.table", "rich.text", "rich.box", "tabulate"):
     importlib.import_module(_late)  # takes longer than a call may, and must not be cut short
 
 #: CPU seconds that a call may take, however busy the machine: the longest inputs take 0.7 to 0.9 on

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.gate.selfcheck import at_most
+from cudareduce.distributions import binomial_upper_limit
 from tests.gate.conftest import Machine
 from tests.gate.test_looks import Call, cut_at, wrong_at
 
@@ -88,8 +88,8 @@ def test_a_kernel_that_does_not_compile_is_told(
 
 def test_the_end_of_a_rate() -> None:
     """The rule of three, nearly."""
-    assert at_most(0, 300) == pytest.approx(0.00994, abs=1e-4)
-    assert at_most(0, 0) == at_most(5, 5) == 1.0
+    assert binomial_upper_limit(0, 300, 0.95) == pytest.approx(0.00994, abs=1e-4)
+    assert binomial_upper_limit(0, 0, 0.95) == binomial_upper_limit(5, 5, 0.95) == 1.0
 
 
 @pytest.mark.parametrize(

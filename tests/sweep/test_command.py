@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +18,15 @@ from cudareduce.machine.device import DeviceInfo
 from cudareduce.report.section import Section
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.record import Record, Run
-from cudareduce.sweep.latency import Crossover, crossovers, elements, fit, lines, undecided
+from cudareduce.sweep.latency import (
+    Crossover,
+    _fitted,
+    crossovers,
+    elements,
+    fit,
+    lines,
+    undecided,
+)
 from cudareduce.sweep.tables import crossing_text, sweep_sections
 from tests.fake_gpu import FakeGpu, use
 
@@ -383,13 +389,16 @@ def test_without_a_gpu_there_is_nothing_to_sweep(cudareduce: Call) -> None:
     assert (code, out) == (6, "")
 
 
-def test_a_fit_without_scipy_says_what_to_install() -> None:
-    code = (
-        "import sys; sys.modules['scipy'] = None; sys.modules['scipy.optimize'] = None\n"
-        "from cudareduce.errors import EnvironmentProblem\n"
-        "from cudareduce.sweep.latency import _fitted\n"
-        "try: _fitted([1, 2, 3], [1, 2, 3])\n"
-        "except EnvironmentProblem as error: print(error)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "pip install scipy" in done.stdout
+@pytest.mark.parametrize("sizes", [3, 4, 12])
+def test_the_fit_is_the_nonnegative_least_squares_of_scipy(sizes: int) -> None:
+    from scipy.optimize import nnls
+
+    random = Random(sizes)
+    for _ in range(300):
+        volumes = sorted(2 ** random.uniform(10, 33) for _ in range(sizes))
+        launch, slope = random.choice((0, 2, 50)), random.choice((-1e-12, 0, 1e-9, 3e-7))
+        times = [(launch + slope * v) * random.gauss(1, 0.05) + 1 for v in volumes]
+        rows = [[1 / us, v / volumes[-1] / us] for v, us in zip(volumes, times, strict=True)]
+        (a, b), _ = nnls(rows, [1.0] * sizes)
+        expected = pytest.approx((a, b / volumes[-1]), rel=1e-7, abs=1e-9)
+        assert _fitted(volumes, times) == expected
