@@ -26,15 +26,35 @@ BackendName = Literal["cuda", "cpu"]
 TIMED_BACKENDS: tuple[BackendName, ...] = ("cuda",)
 
 Launch = Callable[[], None]
+Dim3 = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A complete translation unit: `text` with its prelude, `entry` the kernel's symbol in it."""
+    """A complete translation unit: `text` with its prelude, `entry` the kernel's symbol in it.
+
+    An external program has no entry point of ours: `kernels` are its kernels as C++ names them
+    (`ns::reduce<float, 256>`), `variables` its `__device__` and `__constant__` variables.
+    """
 
     text: str
     entry: str
     path: Path
+    kernels: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """One launch of a program's kernel, by its index in `Source.kernels`; an argument is an address
+    or the bytes of a value."""
+
+    kernel: int
+    grid: Dim3
+    block: Dim3
+    shared: int
+    cooperative: bool
+    arguments: tuple[int | bytes, ...]
 
 
 class Buffer(Protocol):
@@ -151,6 +171,13 @@ class Backend(Protocol):
         """A ready launch of `grid` blocks of `block` threads with `dynamic_shared` bytes a block.
         May raise KernelFault when run, and TooManyBlocks at once."""
 
+    def call(self, program: Program, call: KernelCall) -> Launch:
+        """A ready launch of one of a program's `kernels`. Raises as `launcher` does."""
+
+    def variable(self, program: Program, index: int, nbytes: int) -> tuple[Buffer, bytes]:
+        """The memory of one of a program's `variables`, which is not to be freed, and what it held
+        when this was first called. Raises KernelFault if it has another size."""
+
     def ways(self, repeats: int, *, quick: bool) -> Iterator[str]:
         """Ways to run the same launches again, each in force until the next is taken: `repeats` of
         them where the device has an order of its own, which no words tell apart; else one for each
@@ -159,8 +186,13 @@ class Backend(Protocol):
     def printed(self) -> list[str]:
         """Lines that kernels have printed since the last call, but for those on standard output."""
 
-    def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
-        """A ready asynchronous write of some words to the start of a buffer."""
+    def filler(self, buffer: Buffer, pattern: bytes, offset: int = 0) -> Launch:
+        """A ready asynchronous write of some bytes to `offset` bytes into a buffer."""
+
+    def copier(
+        self, target: Buffer, target_offset: int, source: Buffer, source_offset: int, nbytes: int
+    ) -> Launch:
+        """A ready asynchronous copy from one buffer to another, offsets in bytes."""
 
     def synchronize(self) -> None:
         """Wait for all work in flight; raises KernelFault if any of it failed."""

@@ -32,6 +32,7 @@ from cudareduce.backend import (
     Buffer,
     Gate,
     Graph,
+    KernelCall,
     Launch,
     Monitor,
     Program,
@@ -351,6 +352,15 @@ class FakeGpu:
 
         return noted
 
+    def call(self, program: Program, call: KernelCall) -> Launch:
+        assert isinstance(program, FakeProgram) and program.inner is not None
+        inner = self._cpu.call(program.inner, call)
+        return self._running(inner, lambda: self.cost_us(program.entry, 0) * program.factor)
+
+    def variable(self, program: Program, index: int, nbytes: int) -> tuple[Buffer, bytes]:
+        assert isinstance(program, FakeProgram) and program.inner is not None
+        return self._cpu.variable(program.inner, index, nbytes)
+
     def _launch(
         self,
         program: FakeProgram,
@@ -419,8 +429,14 @@ class FakeGpu:
 
         return spend
 
-    def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
-        return self._running(self._cpu.filler(buffer, pattern), lambda: _FILL_US)
+    def filler(self, buffer: Buffer, pattern: bytes, offset: int = 0) -> Launch:
+        return self._running(self._cpu.filler(buffer, pattern, offset), lambda: _FILL_US)
+
+    def copier(
+        self, target: Buffer, target_offset: int, source: Buffer, source_offset: int, nbytes: int
+    ) -> Launch:
+        copy = self._cpu.copier(target, target_offset, source, source_offset, nbytes)
+        return self._running(copy, lambda: _FILL_US)
 
     def _running(self, inner: Launch, cost_us: Callable[[], float]) -> Launch:
         def run() -> None:

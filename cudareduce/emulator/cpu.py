@@ -26,7 +26,7 @@ from cudareduce.emulator.compiler import OutOfTime
 from cudareduce.emulator.program import CpuProgram, program_in
 from cudareduce.emulator.runtime import load_runtime, take_traffic
 from cudareduce.emulator.toolchain import Toolchain, archs
-from cudareduce.errors import BuildError, EnvironmentProblem, OutOfMemory
+from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault, OutOfMemory
 from cudareduce.machine.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
 from cudareduce.machine.host import cpu_count, cpu_model, host_name
 from cudareduce.temporary import temporary_folder
@@ -34,7 +34,7 @@ from cudareduce.temporary import temporary_folder
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from cudareduce.backend import Argument, Buffer, Launch, Program
+    from cudareduce.backend import Argument, Buffer, KernelCall, Launch, Program
 
 #: More OS threads than this gain nothing on the sizes that are worth emulating.
 MAX_OS_THREADS = 16
@@ -212,8 +212,21 @@ class CpuBackend:
         """A ready launch; integers are passed as 64-bit sizes, tuples as structures of them. Raises
         KernelFault when run, and at once if the kernel takes another number of arguments."""
         call = self._call(program, grid, block, args, dynamic_shared)
-        sizes = sum(arg for arg in args if isinstance(arg, int))
+        return self._launch(call, sum(arg for arg in args if isinstance(arg, int)))
 
+    def call(self, program: Program, call: KernelCall) -> Launch:
+        own = cast(CpuProgram, program).kernels[call.kernel]
+        made = Call(own, call.grid, call.block, call.arguments, call.shared)
+        return self._launch(self._prepared(made), 0)
+
+    def variable(self, program: Program, index: int, nbytes: int) -> tuple[CpuBuffer, bytes]:
+        address, initial = cast(CpuProgram, program).variable(index)
+        if len(initial) != nbytes:
+            size = len(initial)
+            raise KernelFault(f"{program.entry}: a variable has {size} bytes, not {nbytes}")
+        return CpuBuffer(address, nbytes), initial
+
+    def _launch(self, call: Call, sizes: int) -> Launch:
         def launch() -> None:
             order, _, seed = self._schedule.partition(":")
             call.request.order, call.request.seed = ORDERS[order], int(seed or 0)
@@ -239,7 +252,10 @@ class CpuBackend:
     def _call(
         self, program: Program, grid: int, block: int, args: Sequence[Argument], shared: int
     ) -> Call:
-        call = Call(cast(CpuProgram, program), grid, block, args, shared)
+        call = Call(cast(CpuProgram, program), (grid, 1, 1), (block, 1, 1), args, shared)
+        return self._prepared(call)
+
+    def _prepared(self, call: Call) -> Call:
         call.request.watched, call.request.counted = self._hazards, self._counts
         call.request.os_threads = self._os_threads
         return call
@@ -261,8 +277,17 @@ class CpuBackend:
         """This one: to a kernel, memory is what the process can address."""
         return self
 
-    def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
-        address = cast(CpuBuffer, buffer).address
+    def copier(
+        self, target: Buffer, target_offset: int, source: Buffer, source_offset: int, nbytes: int
+    ) -> Launch:
+        def copy() -> None:
+            start = source.address + source_offset
+            ctypes.memmove(target.address + target_offset, start, nbytes)
+
+        return copy
+
+    def filler(self, buffer: Buffer, pattern: bytes, offset: int = 0) -> Launch:
+        address = cast(CpuBuffer, buffer).address + offset
 
         def fill() -> None:
             _ = buffer

@@ -32,15 +32,29 @@ _MARKER = "shared_segment_marker"
 class CpuProgram:
     """A kernel's library and one of its entry points, loaded when it is first asked for: that runs
     constructors, which are a user's. Then raises KernelFault if it does not load. `others` are the
-    same kernel for GPUs to which its text says something else."""
+    same kernel for GPUs to which its text says something else. `symbol` is what the library calls
+    the entry point, `kernels` are those of an external program."""
 
     binary_sha: str | None = None
 
     def __init__(
-        self, path: Path, entry: str, runtime: ctypes.CDLL, others: Sequence[CpuProgram] = ()
-    ) -> None:
+        self, path: Path, entry: str, runtime: ctypes.CDLL, others: Sequence[CpuProgram] = (),
+        symbol: str = "", kernels: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self.entry, self._path, self._runtime = entry, path, runtime
-        self.others = tuple(others)
+        self.others, self._symbol = tuple(others), symbol or entry
+        self.kernels = tuple(
+            CpuProgram(path, name, runtime, symbol=f"kernel{k}") for k, name in enumerate(kernels)
+        )
+
+        self._initial: dict[int, bytes] = {}
+
+    def variable(self, index: int) -> tuple[int, bytes]:
+        """The address of a variable of an external program, and what it held at first."""
+        address = ctypes.c_uint64.in_dll(self._library, f"cudaemu_address_variable{index}").value
+        size = ctypes.c_ulong.in_dll(self._library, f"cudaemu_size_variable{index}").value
+        held = self._initial.setdefault(index, ctypes.string_at(address, size))
+        return address, held
 
     @cached_property
     def _library(self) -> ctypes.CDLL:
@@ -52,12 +66,12 @@ class CpuProgram:
     @cached_property
     def descriptor(self) -> Entry:
         """What the runtime calls."""
-        return Entry.in_dll(self._library, f"{_ENTRY}{self.entry}")
+        return Entry.in_dll(self._library, f"{_ENTRY}{self._symbol}")
 
     def refusal(self, block: int, dynamic: int) -> str | None:
         """Why no GPU would launch it with `block` threads and `dynamic` bytes of shared memory a
         block, or None if one would."""
-        allowed = ctypes.c_uint.in_dll(self._library, f"{_BOUNDS}{self.entry}").value
+        allowed = ctypes.c_uint.in_dll(self._library, f"{_BOUNDS}{self._symbol}").value
         if allowed < block <= MAX_THREADS:
             return (
                 f"is launched with {counted(block, 'thread')} a block, and its __launch_bounds__ "
@@ -101,7 +115,7 @@ def program_in(
     """The program in compiled libraries, the first of which is what there is to run as long as
     nobody asks for another GPU; they are bound to `runtime`. A BuildError if no GPU would take
     it."""
-    for library in libraries:
+    for library in () if source.kernels else libraries:
         if _thread_local(library) > SHARED_LIMIT:
             shared = _static_shared(library, source.entry)
             if shared > SHARED_LIMIT:
@@ -110,6 +124,8 @@ def program_in(
                     f"memory, and no kernel may declare more than {SHARED_LIMIT}"
                 )
     first, *others = libraries
+    if source.kernels:  # one library, whose variables keep what a launch leaves there
+        return CpuProgram(first, source.entry, runtime, kernels=source.kernels)
     return CpuProgram(
         first, source.entry, runtime, [CpuProgram(path, source.entry, runtime) for path in others]
     )
@@ -135,9 +151,10 @@ def _static_shared(library: Path, entry: str) -> int:
     ).stdout
     found = [match for match in map(_SYMBOL.match, table.splitlines()) if match]
     kernels = {match["name"] for match in found if match["name"].startswith(_ENTRY)}
-    own = f"_ZZ{len(entry)}{entry}E" if len(kernels) > 1 else ""
+    name = entry.partition("<")[0].rpartition("::")[2]
+    own = rf"_ZZ\w*?{len(name)}{name}[EI]" if len(kernels) > 1 else ""
     return sum(
         int(match["size"], 0)
         for match in found
-        if match["kind"] == "TLS" and match["name"].startswith(own) and _MARKER not in match["name"]
+        if match["kind"] == "TLS" and re.match(own, match["name"]) and _MARKER not in match["name"]
     )

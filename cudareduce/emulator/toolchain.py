@@ -129,6 +129,8 @@ def _translation_unit(source: Source) -> str:
         text = _ALIGNED_SHARED.sub(r"\g<aligned> \g<words>", text)
     text = text.replace("__noinline__", "__attribute__((noinline))")
     text = _EXTERN_C_VARIABLE.sub(r'extern "C" { \1 }', text)
+    if source.kernels:
+        return f'#line 1 "<prelude>"\n{text}\n#line 1 "<entry points>"\n{_symbols(source)}'
     bounds: dict[str, str] = {}
     for found in _ENTRY.finditer(without_comments(parsed(text))):
         bound = _BOUNDS.search(found["words"])
@@ -136,6 +138,23 @@ def _translation_unit(source: Source) -> str:
     bounds.setdefault(source.entry, "")
     entries = "".join(f"CUDAEMU_ENTRY({name}{bound})\n" for name, bound in bounds.items())
     return f'#line 1 "<prelude>"\n{text}\n#line 1 "<entry points>"\n{entries}'
+
+
+def _symbols(source: Source) -> str:
+    """The lines that make the kernels and variables of an external program known to the loader."""
+    lines = [
+        f"CUDAEMU_KERNEL(kernel{k}, {_bound(source.text, name)}, {name})\n"
+        for k, name in enumerate(source.kernels)
+    ]
+    lines += [f"CUDAEMU_VARIABLE(variable{k}, {v})\n" for k, v in enumerate(source.variables)]
+    return "".join(lines)
+
+
+def _bound(text: str, kernel: str) -> str:
+    """Threads a block that the launch bounds of a kernel allow, where they are a number."""
+    name = kernel.partition("<")[0].rpartition("::")[2]
+    found = re.search(rf"__launch_bounds__\s*\(\s*(\d+)[^()]*\)\s*(?:void\s+)?{name}\s*\(", text)
+    return found[1] if found else "1024"
 
 
 def _dynamic_shared(found: re.Match[str]) -> str:

@@ -23,6 +23,7 @@ from cudareduce.backend import (
     Buffer,
     Gate,
     Graph,
+    KernelCall,
     Launch,
     Monitor,
     Program,
@@ -222,20 +223,42 @@ class CudaBackend:
         values = [word for some in words for word in some]
         return launcher(self._driver, program.function, shape, values, self.stream)
 
+    def call(self, program: Program, call: KernelCall) -> Launch:
+        assert isinstance(program, CudaProgram) and program.external is not None
+        return program.external.launcher(call, self.stream_handle, self.limits().sm_count)
+
+    def variable(self, program: Program, index: int, nbytes: int) -> tuple[GuardedBuffer, bytes]:
+        assert isinstance(program, CudaProgram) and program.external is not None
+        address, size = program.external.variable(index)
+        if size != nbytes:
+            raise KernelFault(f"{program.entry}: a variable has {size} bytes, not {nbytes}")
+        buffer, known = GuardedBuffer(address, nbytes, band=0), program.external.initial
+        if index not in known:
+            known[index] = self.download(buffer, "uint8", nbytes).tobytes()
+        return buffer, known[index]
+
+    def copier(
+        self, target: Buffer, target_offset: int, source: Buffer, source_offset: int, nbytes: int
+    ) -> Launch:
+        copy = self._driver.memcpy_dtod_async
+        ends = target.address + target_offset, source.address + source_offset
+        return partial(copy, *ends, nbytes, self.stream)
+
     @staticmethod
     def printed() -> list[str]:
         """None: the driver prints them itself."""
         return []
 
-    def filler(self, buffer: Buffer, pattern: bytes) -> Launch:
+    def filler(self, buffer: Buffer, pattern: bytes, offset: int = 0) -> Launch:
         assert isinstance(buffer, GuardedBuffer)
+        address = buffer.address + offset
         words = np.frombuffer(pattern, np.uint8 if len(pattern) % 4 else np.uint32)
         if words.itemsize == 4 and (words == words[:1]).all():
             memset = self._driver.memset_d32_async
-            return partial(memset, buffer.address, int(words[0]), len(words), self.stream)
+            return partial(memset, address, int(words[0]), len(words), self.stream)
         kept = self.upload(words)
         copy = self._driver.memcpy_dtod_async
-        return partial(copy, buffer.address, kept.address, len(pattern), self.stream)
+        return partial(copy, address, kept.address, len(pattern), self.stream)
 
     def synchronize(self) -> None:
         self.wait(self.stream)

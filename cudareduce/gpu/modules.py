@@ -16,9 +16,10 @@ import numpy as np
 
 from cudareduce.backend import Program, Source
 from cudareduce.budget import Deadline
-from cudareduce.errors import BuildError, EnvironmentProblem
+from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault
 from cudareduce.gpu import driver
 from cudareduce.gpu.cooperative import CooperativeFunction, waits_for_grid
+from cudareduce.gpu.external_module import ExternalModule, compiled_text
 from cudareduce.machine.host import installed
 from cudareduce.problem.parsing import NVCC_FLAGS, in_standard
 from cudareduce.temporary import temporary_folder
@@ -26,7 +27,7 @@ from cudareduce.temporary import temporary_folder
 
 class CudaProgram:
     """A module loaded from a cubin; `cooperative` is what launches its kernel where that waits for
-    its grid."""
+    its grid, `external` what holds the kernels of an external program."""
 
     def __init__(
         self,
@@ -35,10 +36,12 @@ class CudaProgram:
         entry: str,
         binary_sha: str,
         cooperative: CooperativeFunction | None = None,
+        external: ExternalModule | None = None,
     ) -> None:
         self._driver, self._module = driver, module
         self.entry, self.binary_sha = entry, binary_sha
-        self.function, self.cooperative = module.get_function(entry), cooperative
+        self.external, self.cooperative = external, cooperative
+        self.function = None if external else module.get_function(entry)
 
     def set_constant(self, name: str, *values: int) -> None:
         if self.cooperative:
@@ -46,6 +49,11 @@ class CudaProgram:
             return
         address, _ = self._module.get_global(name)
         self._driver.memcpy_htod(address, np.array(values, np.uint64))
+
+
+def _text_of(source: Source) -> str:
+    """What nvcc compiles."""
+    return compiled_text(source) if source.kernels else source.text
 
 
 def _hash_of(cubin: Path) -> tuple[Path, str]:
@@ -103,7 +111,8 @@ class Modules:
 
         def compiled(source: Source) -> bytes | BuildError:
             try:
-                return self._cubins.get(source.text) or self._compile(source.text)
+                text = _text_of(source)
+                return self._cubins.get(text) or self._compile(text)
             except BuildError as error:
                 return error
             finally:
@@ -165,11 +174,16 @@ class Modules:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder.mkdir(parents=True, exist_ok=True)
         try:
-            return self._program(source, self._compile(source.text))
-        except self._driver.Error as error:
+            return self._program(source, self._compile(_text_of(source)))
+        except (self._driver.Error, KernelFault) as error:
             return BuildError(f"{source.path}: the driver does not load {source.entry}: {error}")
 
     def _program(self, source: Source, cubin: bytes) -> Program:
+        if source.kernels:
+            self._cubins[_text_of(source)] = cubin
+            sha = hashlib.sha256(cubin).hexdigest()
+            external = ExternalModule(driver.library(), cubin, source)
+            return CudaProgram(self._driver, None, source.entry, sha, external=external)
         module = driver.source_module(self._driver, cubin)
         self._cubins[source.text] = cubin
         sha = hashlib.sha256(cubin).hexdigest()

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from cudareduce.backend import Backend, Buffer, Launch
+import numpy as np
+
+from cudareduce.backend import Backend, Buffer, KernelCall, Launch
 from cudareduce.launch.case import Case, Prepared, Programs
 from cudareduce.launch.plan import Pass, Plan
+from cudareduce.library.program import (
+    Address,
+    CopyStep,
+    FillStep,
+    KernelStep,
+    Run,
+    Value,
+    WriteStep,
+)
+from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.inputs import Array, as_numbers
 from cudareduce.problem.reference import preset, reference
 
@@ -67,9 +79,15 @@ class Bound:
         self.plan = plan
         self._backend = backend
         reduction = plan.problem.reduction
-        self.out = out or backend.allocate(plan.room * reduction.result_size)
-        self._buffers: dict[str, Buffer] = {"in": given, "out": self.out}
+        self._buffers: dict[str, Buffer] = {"in": given}
         self._buffers |= {} if other is None else {"other": other}
+        self._variables: list[tuple[Buffer, bytes]] = []
+        if plan.recorded is not None:
+            self._shared: tuple[Buffer, ...] = ()
+            self._launches = tuple(self._recorded(plan.recorded, programs))
+            return
+        self.out = out or backend.allocate(plan.room * reduction.result_size)
+        self._buffers["out"] = self.out
         self._shared = tuple(buffer for buffer in (workspace, out) if buffer is not None)
         for name, nbytes in plan.scratch.items():
             shared = workspace if name == "workspace" else None
@@ -77,6 +95,51 @@ class Bound:
             if name in KEPT and shared is None:
                 backend.zero(self._buffers[name])  # once: from then on it is the kernel's
         self._launches = tuple(self._steps(programs))
+
+    def _recorded(self, run: Run, programs: Programs) -> Iterable[Launch]:
+        """The launches, fills and copies of an external program, in its author's order."""
+        backend, external = self._backend, self.plan.kernel.program
+        assert external is not None
+        program = programs[self.plan.passes[0].unit]
+        self._buffers |= {name: backend.allocate(nbytes) for name, nbytes in run.buffers}
+        for index, variable in enumerate(external.variables):
+            memory, initial = backend.variable(program, index, variable.nbytes)
+            self._buffers[variable.buffer] = memory
+            self._variables.append((memory, initial))
+        self._shared = tuple(memory for memory, _ in self._variables)
+        self.out = self._buffers[run.result.buffer]
+        for step in run.steps:
+            match step:
+                case KernelStep():
+                    arguments = tuple(self._argument(one) for one in step.arguments)
+                    call = KernelCall(
+                        step.kernel, step.grid, step.block, step.shared, step.cooperative, arguments
+                    )
+                    yield backend.call(program, call)
+                case FillStep():
+                    pattern = bytes([step.byte]) * step.nbytes
+                    target = step.target
+                    yield backend.filler(self._buffers[target.buffer], pattern, target.offset)
+                case WriteStep():
+                    data, target = self._argument(step.value), step.target
+                    assert isinstance(data, bytes)
+                    yield backend.filler(self._buffers[target.buffer], data, target.offset)
+                case CopyStep():
+                    to, source = step.target, step.source
+                    yield backend.copier(
+                        self._buffers[to.buffer], to.offset, self._buffers[source.buffer],
+                        source.offset, step.nbytes,
+                    )  # fmt: skip
+
+    def _argument(self, argument: Address | Value) -> int | bytes:
+        """A recorded argument with the addresses of this plan's buffers."""
+        if isinstance(argument, Address):
+            return self._buffers[argument.buffer].address + argument.offset
+        data = bytearray(argument.data)
+        for at, address in argument.pointers:
+            where = self._buffers[address.buffer].address + address.offset
+            data[at : at + 8] = where.to_bytes(8, "little")
+        return bytes(data)
 
     def _steps(self, programs: Programs) -> Iterable[Launch]:
         plan, backend = self.plan, self._backend
@@ -117,6 +180,9 @@ class Bound:
 
     @property
     def _first(self) -> int:
+        if self.plan.recorded is not None:
+            kernels = (isinstance(step, KernelStep) for step in self.plan.recorded.steps)
+            return list(kernels).index(True)
         return (self.plan.preset is not None) + len(self.plan.zeroed)
 
     @property
@@ -136,10 +202,13 @@ class Bound:
 
     def poison(self, byte: int = 0xFF) -> None:
         """Overwrite everything an earlier run may have left, but for what it may leave to the
-        next: its arrival counter and its workspace."""
+        next: its arrival counter and its workspace. Variables of an external program get the
+        values that they have when it is loaded."""
         for name, buffer in self._buffers.items():
-            if name not in INPUTS and name not in KEPT:
+            if name not in INPUTS and name not in KEPT and buffer not in self._shared:
                 self._backend.poison(buffer, byte)
+        for memory, initial in self._variables:
+            self._backend.write(memory, np.frombuffer(initial, np.uint8))
 
     def restore(self, data: Sequence[Array]) -> None:
         """Make the inputs what they were, where a launch before has overwritten them; no work may
@@ -152,6 +221,8 @@ class Bound:
         components. Partials that the kernel leaves are folded here, in a wider type. Raises
         KernelFault."""
         reduction, outputs = self.plan.problem.reduction, self.plan.outputs
+        if self.plan.recorded is not None:
+            return self._recorded_answers(self.plan.recorded)
         values = self._backend.download(
             self.out, reduction.result_dtype, outputs * reduction.op.words
         )
@@ -162,6 +233,20 @@ class Bound:
             folded = reference(plain, values, 1).expected
             return folded.astype(reduction.result_dtype)
         return values.reshape(outputs, reduction.op.words) if reduction.op.words > 1 else values
+
+    def _recorded_answers(self, run: Run) -> Array:
+        """The results of an external program, in the type in which they are judged."""
+        reduction, external = self.plan.problem.reduction, self.plan.kernel.program
+        assert external is not None
+        kind, offset = DTYPES[external.result], run.result.offset
+        nbytes = offset + self.plan.outputs * kind.size
+        held = self._backend.download(self.out, "uint8", nbytes)[offset:]
+        values = as_numbers(np.ascontiguousarray(held).view(kind.storage), kind)
+        if self.plan.folds_on_host:
+            plain = replace(reduction, dtype=reduction.acc, map=None)
+            values = reference(plain, values.astype(reduction.acc.storage), 1).expected
+        narrow = reduction.stored is not None
+        return values.astype(reduction.acc.storage if narrow else reduction.result_dtype)
 
     def damage(self) -> str | None:
         """What the launches have written outside their buffers or left behind, in words; None if

@@ -83,6 +83,11 @@ def unit_source(case: Case, unit: Unit, out: str = "") -> Source:
     """The text of a translation unit of a case; the kernels behind the first of a chain have launch
     shapes of their own. `out` is as in `prelude`."""
     stage, link = unit
+    program = case.kernel.program
+    if program is not None:
+        names = tuple(variable.name for variable in program.variables)
+        text = program.texts[link]
+        return Source(text, case.kernel.entry, case.kernel.path, program.kernels, names)
     kernel = case.kernel.chain[link]
     block, items = (kernel.block, kernel.items) if link else (case.block, case.items)
     return source(kernel, case.reduction, stage, block, items, out)

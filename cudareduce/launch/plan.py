@@ -7,6 +7,7 @@ the same object that is launched, so they cannot disagree with it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from cudareduce.errors import UsageError
 from cudareduce.launch.depth import depth_of, parts
@@ -17,6 +18,7 @@ from cudareduce.launch.tree import Tree
 from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.plane import columns_for
+from cudareduce.library.program import Program, Run
 from cudareduce.machine.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.problem.operators import Reduction
 
@@ -98,6 +100,7 @@ class Plan:
     preset: str | None
     depth: int
     sms: int | None = None
+    recorded: Run | None = None  # of an external program: the steps in place of passes by rule
 
     @property
     def zeroed(self) -> tuple[str, ...]:
@@ -128,12 +131,16 @@ class Plan:
         """How many values the last launch leaves: answers, or partials for the host to fold."""
         if not self.folds_on_host:
             return self.problem.rows
+        if self.recorded is not None:
+            return self.recorded.count
         return self.passes[-1].grid * (self.passes[-1].block if self.kernel.of_threads else 1)
 
     @property
     def room(self) -> int:
         """How many values the output has room for: where a kernel of others has answers of its own
         making, it may have kept a partial for each block there."""
+        if self.recorded is not None:
+            return self.recorded.count
         own = self.kernel.guessed is not None and self.kernel.finish == "none" and self.passes
         return max(self.outputs, self.passes[-1].grid if own else 1)
 
@@ -179,6 +186,8 @@ def plan(
     reason = kernel.why_not_shape(problem.n, problem.rows)
     if reason:
         raise UsageError(f"{kernel.id} {reason}")
+    if kernel.program is not None:
+        return _recorded_plan(kernel, kernel.program, problem)
     block = block or kernel.block
     items = items or kernel.items_of(problem.reduction.dtype.size)
     launches = _launches(kernel, problem, block, items, limits, sms)
@@ -205,6 +214,25 @@ def plan(
         shape = one.block, one.items, max(1, one.grid // problem.rows), one.n  # for each row
         depth += fixed.depth if fixed else depth_of(one.kernel, *shape)
     return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth, sms)
+
+
+def _recorded_plan(kernel: Kernel, program: Program, problem: Problem) -> Plan:
+    """The launches that the author's host code makes for this problem. The order of additions is
+    unknown, so the depth is that of adding one by one."""
+    n, rows = problem.n, problem.rows
+    run = program.run(n, rows)
+    reason = kernel.asks.why_not(n, rows)
+    if run is None or reason:
+        raise UsageError(f"{kernel.id} {reason or f'was not recorded for n = {n} x {rows} rows'}")
+    passes = tuple(
+        Pass("only", prod(step.grid), n, "in", "out", prod(step.block), run.source)
+        for step in run.launches
+    )
+    depth = n + len(passes)
+    return Plan(
+        kernel, problem, kernel.block, kernel.items, passes, dict(run.buffers), None, depth,
+        recorded=run,
+    )  # fmt: skip
 
 
 def _check(one: _Launch, rows: int, *, first: bool) -> None:

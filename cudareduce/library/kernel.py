@@ -28,6 +28,7 @@ from cudareduce.library.header import (
     read_header,
 )
 from cudareduce.library.mapped import read_map, why_not_map
+from cudareduce.library.program import Program
 from cudareduce.library.reading import has_header, read_source
 from cudareduce.library.room import Room
 from cudareduce.library.taken import why_not_op
@@ -96,6 +97,7 @@ class Kernel:
     meant: tuple[Kernel, ...] = ()  # itself with each value of what nobody has said: `change`
     guessed: tuple[str, ...] | None = None  # of a file without a header: what nobody has said
     foreign: bool = True  # not one of the package: on a GPU it is verified in a child process
+    program: Program | None = None  # of an external file: what its author's host code launches
     prelude: Path | None = None  # where operators' texts lie, if not in this package
 
     @property
@@ -165,6 +167,8 @@ class Kernel:
         mapped = why_not_map(self.map, self.finish, self.elements, reduction)
         if undefined := reduction.why_undefined() or mapped:
             return undefined
+        if self.program is not None and reduction.op.name not in self.ops:
+            return f"computes the {', '.join(self.ops)}, not {reduction.op.name}"
         if reduction.dtype.name not in self.dtypes:
             return f"takes {', '.join(self.dtypes)}, not {reduction.dtype.name}"
         taken = reduction.op.name in self.ops or (self.any_op and reduction.op.expression)

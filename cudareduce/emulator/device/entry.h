@@ -37,6 +37,28 @@ inline void *shared_segment() { return shared_segment_marker; }
 // What a header adds to the start of every thread.
 #define CUDAEMU_THREAD_BEGINS
 
+// A kernel of an external program by the name that C++ has for it, which may contain commas.
+#define CUDAEMU_KERNEL(symbol, bound, ...)                                                   \
+  extern "C" __attribute__((visibility("default")))                                          \
+  const cudaemu::Entry cudaemu_entry_##symbol = {                                            \
+      #__VA_ARGS__,                                                                          \
+      [](void **arguments) {                                                                 \
+        CUDAEMU_THREAD_BEGINS                                                                \
+        cudaemu::invoke_with(&__VA_ARGS__, arguments);                                       \
+      },                                                                                     \
+      cudaemu::parameter_count(&__VA_ARGS__),                                                \
+      &cudaemu::shared_segment,                                                              \
+  };                                                                                         \
+  extern "C" __attribute__((visibility("default"))) const unsigned cudaemu_bounds_##symbol = \
+      bound;
+
+// A variable of an external program: where it is, and its bytes.
+#define CUDAEMU_VARIABLE(symbol, name)                                                         \
+  extern "C" __attribute__((visibility("default"))) const void *const cudaemu_address_##symbol = \
+      &name;                                                                                   \
+  extern "C" __attribute__((visibility("default"))) const unsigned long cudaemu_size_##symbol =  \
+      sizeof name;
+
 #define CUDAEMU_ENTRY(kernel, ...)                                                           \
   extern "C" __attribute__((visibility("default")))                                          \
   const cudaemu::Entry cudaemu_entry_##kernel = {                                            \
