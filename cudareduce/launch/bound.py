@@ -207,6 +207,9 @@ class Bound:
         for name, buffer in self._buffers.items():
             if name not in INPUTS and name not in KEPT and buffer not in self._shared:
                 self._backend.poison(buffer, byte)
+        self._reset_variables()
+
+    def _reset_variables(self) -> None:
         for memory, initial in self._variables:
             self._backend.write(memory, np.frombuffer(initial, np.uint8))
 
@@ -263,5 +266,6 @@ class Bound:
         return None
 
     def release(self) -> None:
-        """Free all buffers but the inputs."""
+        """Free all buffers but the inputs. The next plan finds the variables as it loads them."""
+        self._reset_variables()
         self._backend.free(*self.own)
