@@ -18,13 +18,9 @@ from cudareduce.budget import Deadline
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, Prepared, programs_of
 from cudareduce.problem.reference import Reference
-from cudareduce.timing.contexts import Context, new_context
-from cudareduce.timing.energy import joules
-from cudareduce.timing.late_work import late_work
-from cudareduce.timing.remarks import remarks
-from cudareduce.timing.rounds import Measurement, measure, over
+from cudareduce.timing.rounds import Context, Measurement, measure, new_context, over, remarks
 from cudareduce.timing.sampling import Method
-from cudareduce.timing.timer import DeviceTimer
+from cudareduce.timing.timer import DeviceTimer, joules, late_work
 from cudareduce.verify.distinct import distinct_answers
 from cudareduce.verify.job import both
 from cudareduce.verify.timed_input import TimedData, TimedInput

@@ -6,6 +6,7 @@ asynchronous launches on one stream. `pycuda.autoinit` is never imported.
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -34,13 +35,159 @@ from cudareduce.backend import (
 from cudareduce.budget import Deadline
 from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault, OutOfMemory
 from cudareduce.gpu import bindings, driver
-from cudareduce.gpu.facts import device_info
-from cudareduce.gpu.guards import BAND, SET_BITS, GuardedBuffer, damage, guarded
-from cudareduce.gpu.launches import address_of, launcher
+from cudareduce.gpu.driver import explained
 from cudareduce.gpu.modules import CudaProgram, Modules
-from cudareduce.gpu.nvml import NvmlMonitor
-from cudareduce.gpu.pinned import PinnedMemory
-from cudareduce.machine.device import DeviceInfo, DeviceLimits
+from cudareduce.gpu.nvml import NvmlMonitor, management_facts
+from cudareduce.machine.device import DeviceInfo, DeviceLimits, theoretical_gb_s
+from cudareduce.machine.host import host_name
+from cudareduce.problem.sizes import counted
+
+
+def device_info(driver: Any, device: Any, nvcc: str | None) -> DeviceInfo:
+    """What PyCUDA's driver module and, where installed, NVML say of a device; `nvcc` is the release
+    of the compiler."""
+    attribute, get = driver.device_attribute, device.get_attribute
+    clock, bits = get(attribute.MEMORY_CLOCK_RATE), get(attribute.GLOBAL_MEMORY_BUS_WIDTH)
+    version = driver.get_driver_version()
+    facts = management_facts(device.pci_bus_id())
+    return DeviceInfo(
+        name=device.name(),
+        cc="{}.{}".format(*device.compute_capability()),
+        sm_count=get(attribute.MULTIPROCESSOR_COUNT),
+        threads_per_sm=get(attribute.MAX_THREADS_PER_MULTIPROCESSOR),
+        l2_bytes=get(attribute.L2_CACHE_SIZE),
+        memory_bytes=device.total_memory(),
+        memory_clock_khz=clock,
+        bus_bits=bits,
+        peak_gb_s=theoretical_gb_s(clock, bits),
+        uuid=facts.uuid,
+        ecc=bool(get(attribute.ECC_ENABLED)),
+        mig=facts.mig,
+        power_limit_w=facts.power_limit_w,
+        driver=facts.driver,
+        cuda=f"{version // 1000}.{version % 1000 // 10}",
+        nvcc=nvcc,
+        host=host_name(),
+    )
+
+
+#: Bytes on either side: what a block of 1024 threads writes when its bound is off by one tile. A
+#: multiple of 256, so that buffers stay as aligned as allocations are.
+BAND = 4096
+SET_BITS = 0xFF
+
+
+class GuardedBuffer:
+    """Device memory; `address` lies a band, and where asked for a misalignment, into its
+    allocation."""
+
+    def __init__(self, allocation: Any, nbytes: int, misalign: int = 0, band: int = BAND) -> None:
+        self.allocation, self.nbytes, self._band = allocation, nbytes, band
+        self.address = int(allocation) + band + misalign
+
+    @property
+    def bands(self) -> tuple[tuple[str, int, int], ...]:
+        """Where each band lies, its address and its size."""
+        start, end = int(self.allocation), self.address + self.nbytes
+        if not self._band:
+            return ()
+        return (("before", start, self.address - start), ("behind", end, self._band))
+
+
+def guarded(
+    driver: Any, stream: Any, nbytes: int, misalign: int = 0, band: int = BAND
+) -> GuardedBuffer:
+    """Allocate `nbytes` bytes between bands, none if `band` is 0, and `misalign` bytes further on.
+    Raises the driver's MemoryError."""
+    whole = max(1, nbytes + misalign + 2 * band)
+    buffer = GuardedBuffer(driver.mem_alloc(whole), nbytes, misalign, band)
+    for _, address, size in buffer.bands:
+        driver.memset_d8_async(address, SET_BITS, size, stream)
+    return buffer
+
+
+def damage(driver: Any, stream: Any, buffer: GuardedBuffer) -> str | None:
+    """What was written outside a buffer, which is mended; None if nothing was."""
+    found = None
+    for where, address, size in buffer.bands:
+        held = np.empty(size, np.uint8)
+        driver.memcpy_dtoh(held, address)
+        changed = np.flatnonzero(held != SET_BITS)
+        if len(changed):
+            driver.memset_d8_async(address, SET_BITS, size, stream)
+            first = len(held) - changed[-1] if where == "before" else changed[0] + 1
+            found = found or (
+                f"{counted(len(changed), 'byte')} {where} a buffer of {buffer.nbytes}, the nearest "
+                f"{counted(int(first), 'byte')} {where} it"
+            )
+    return found
+
+
+#: Bytes of dynamic shared memory that a block has without asking.
+_UNASKED = 48 * 1024
+
+
+def launcher(
+    driver: Any, function: Any, shape: tuple[int, int, int], values: Sequence[int], stream: Any
+) -> Launch:
+    """A launch of a function with these arguments into a stream; its shape is blocks, threads a
+    block, and bytes of dynamic shared memory a block. Raises KernelFault, at once or when run."""
+    grid, block, shared = shape
+    if shared > _UNASKED:
+        most = driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+        try:
+            function.set_attribute(most, shared)
+        except driver.Error as error:
+            raise _refusal(f"{shared} bytes of shared memory", error) from None
+    function.prepare("P" * len(values))  # pointers and sizes are both 64 bits wide
+    call = function.prepared_async_call
+    launch = partial(call, (grid, 1), (block, 1, 1), stream, *values, shared_size=shared)
+
+    def checked() -> None:
+        try:
+            launch()
+        except driver.Error as error:
+            raise _refusal(f"to launch a grid of {grid} x {block} threads", error) from None
+
+    return checked
+
+
+def address_of(argument: Buffer | int) -> int:
+    """A size as it is, and of memory where it begins."""
+    return argument if isinstance(argument, int) else argument.address
+
+
+def _refusal(what: str, error: Exception) -> KernelFault:
+    return KernelFault(f"the GPU refuses {what}: {error}")
+
+
+#: CU_MEMHOSTREGISTER_PORTABLE and CU_MEMHOSTREGISTER_DEVICEMAP: for every context, and for kernels.
+_FOR_ALL, _FOR_KERNELS = 1, 2
+
+
+class PinnedMemory:
+    """An array of bytes, kept in memory where it lies; as a number, where the GPU finds it. Raises
+    OutOfMemory where the driver keeps no more there."""
+
+    def __init__(self, library: Any, array: np.ndarray) -> None:
+        self._library, self._array = library, array
+        place, self._address = ctypes.c_void_p(array.ctypes.data), ctypes.c_uint64()
+        code = library.cuMemHostRegister_v2(
+            place, ctypes.c_size_t(array.nbytes), _FOR_ALL | _FOR_KERNELS
+        )
+        code = code or library.cuMemHostGetDevicePointer_v2(ctypes.byref(self._address), place, 0)
+        if code:
+            raise OutOfMemory(
+                f"the driver keeps no {array.nbytes / 2**30:.2f} GiB of the host's memory in place "
+                f"({explained(library, code)}): give a smaller --n, or see ulimit -l"
+            )
+
+    def __int__(self) -> int:
+        return self._address.value
+
+    def free(self) -> None:
+        """Let the memory move again."""
+        self._library.cuMemHostUnregister(ctypes.c_void_p(self._array.ctypes.data))
 
 
 class CudaBackend:

@@ -22,13 +22,9 @@ from cudareduce.peers.graphs import uncaptured
 from cudareduce.peers.job import Found, Job, Pass, keyed
 from cudareduce.peers.laid import Laid, Tied, laid_out
 from cudareduce.peers.scene import Bound, BrokenError, Memory, Teller, memory, verdict_on
-from cudareduce.timing.contexts import Context
-from cudareduce.timing.energy import joules
-from cudareduce.timing.late_work import late_work
-from cudareduce.timing.remarks import remarks
-from cudareduce.timing.rounds import measure, over
+from cudareduce.timing.rounds import Context, measure, over, remarks
 from cudareduce.timing.sampling import Method
-from cudareduce.timing.timer import DeviceTimer
+from cudareduce.timing.timer import DeviceTimer, joules, late_work
 from cudareduce.verify import witness
 from cudareduce.verify.inputs import repeats
 from cudareduce.verify.timed_input import TimedInput

@@ -15,9 +15,8 @@ from cudareduce.report.publish import Outputs, publish
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Run
 from cudareduce.results.store import run_texts
-from cudareduce.selftest.findings import trustworthy
+from cudareduce.selftest.findings import as_json, selftest_sections, trustworthy
 from cudareduce.selftest.parts import Selftest
-from cudareduce.selftest.tables import as_json, selftest_sections
 
 #: One relaunch with a first addition, one with many items, one with shuffles: all fast enough for
 #: the flush, and not the kernel, to take most of the time.

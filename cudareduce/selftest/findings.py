@@ -2,13 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from random import Random
 from statistics import median
+from typing import Any
 
+from cudareduce.backend import TimedBackend
 from cudareduce.intervals import MIN_ROUNDS, Interval, interval, paired
-from cudareduce.selftest.settings import Setting, on_settings
-from cudareduce.timing.rounds import Timing
+from cudareduce.launch.bound import Bound
+from cudareduce.launch.case import Case, programs_of
+from cudareduce.problem.inputs import make
+from cudareduce.report.numbers import (
+    DASH,
+    HALF_TICK_US,
+    measured_text,
+    plain_text,
+    short_size,
+    size_text,
+)
+from cudareduce.report.section import Section
+from cudareduce.timing.rounds import Context, Timing
+from cudareduce.timing.timer import DeviceTimer
+
+#: Where a launch is short enough for a context to show, and the default size of bench.
+SIZES = (2**24, 2**25)
+#: Of each of the two, taking turns.
+TURNS = 10
+_STEPS, _STEP_BYTES = 2048, 512
+
+Enter = Callable[[], AbstractContextManager[Context[DeviceTimer]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Medians of one kernel in us: each in a fresh context, and each in the primary one, where
+    buffers lay elsewhere."""
+
+    kernel: str
+    n: int
+    fresh_us: tuple[float, ...]
+    primary_us: tuple[float, ...]
+
+    @property
+    def slower(self) -> float:
+        """By which share the primary context reads longer times."""
+        return median(self.primary_us) / median(self.fresh_us) - 1
+
+    @property
+    def scatter(self) -> float | None:
+        """How many times further its times lie apart; None where those of fresh ones are alike."""
+        fresh = max(self.fresh_us) - min(self.fresh_us)
+        return (max(self.primary_us) - min(self.primary_us)) / fresh if fresh else None
+
+
+def taken_in_turns(
+    kernel: str, n: int, fresh: Enter, primary: Enter, time: Callable[[Enter, int], float | None]
+) -> Iterator[Setting]:
+    """The times of both, every other turn the other way round; `time` is told how many there are
+    yet to come."""
+    taken: tuple[list[float], list[float]] = [], []
+    for turn in range(TURNS):
+        for k in (0, 1) if turn % 2 else (1, 0):
+            us = time((fresh, primary)[k], 2 * (TURNS - turn))
+            taken[k].extend([us] if us is not None else [])
+    if min(map(len, taken)) > 1:  # one alone does not scatter
+        yield Setting(kernel, n, tuple(taken[0]), tuple(taken[1]))
+
+
+@contextmanager
+def at_home(
+    backend: TimedBackend, timer: DeviceTimer, case: Case, n: int
+) -> Iterator[Context[DeviceTimer]]:
+    """One reduction in the context that the process began with, the primary one, its buffers at
+    other addresses each time."""
+    with ExitStack() as stack:
+        step = backend.allocate(_STEP_BYTES * Random().randrange(1, _STEPS))
+        stack.callback(backend.free, step)
+        given = backend.upload(make("random", case.reduction, n, 1, 1))
+        stack.callback(backend.free, given)
+        plan = case.plan(n, 1, backend.limits())
+        bound = Bound(backend, plan, programs_of(backend, {case: plan})[case], given)
+        stack.callback(bound.release)
+        yield Context(timer, {case.kernel.id: bound.run})
+
+
+def on_settings(settings: Sequence[Setting]) -> list[str]:
+    """What they show, in words."""
+    said = []
+    for one in settings:
+        share = 100 * one.slower
+        word = f"{abs(share):.1f} % {'slower' if share > 0 else 'faster'} than"
+        look = word if abs(share) >= 0.1 else "as fast as"
+        apart = f" and scatters {one.scatter:.1f} times as much" if one.scatter else ""
+        said.append(f"n = {one.n} {look} fresh ones{apart}")
+    if not said:
+        return []
+    return [
+        f"The primary context, which libraries insist on, reads {settings[0].kernel} at "
+        f"{', at '.join(said)}: compare times within one of the two."
+    ]
+
+
+def settings_section(settings: Sequence[Setting]) -> Section:
+    """Both, size by size."""
+    rows = tuple(
+        (short_size(one.n), name, f"{median(us):.2f}", f"{min(us):.2f}", f"{max(us):.2f}",
+         f"{100 * (max(us) / min(us) - 1):.1f}%")
+        for one in settings
+        for name, us in (("fresh", one.fresh_us), ("primary", one.primary_us))
+    )  # fmt: skip
+    header = ("n", "context", "median us", "shortest us", "longest us", "apart")
+    count = max(len(one.fresh_us) for one in settings)
+    note = f"up to {count} of each, taking turns, with buffers at other addresses each time"
+    title = f"{settings[0].kernel} in fresh contexts and in the primary one, cold"
+    return Section(title, header, rows, (note,), 2)
+
 
 #: The threshold that a machine should be good for, and how often it must catch what lies above.
 THRESHOLD = 0.02
@@ -297,3 +407,97 @@ def _on_peers(findings: Findings) -> list[str]:
         f"NVBench and this tool {verdict} once both flush and queue alike: at most "
         f"{100 * abs(worst.difference):.1f} % apart ({worst.kernel}, n = {worst.n})."
     ]
+
+
+def as_json(findings: Findings) -> dict[str, Any]:
+    """The findings with what follows from them."""
+    slow = {
+        f"{100 * share:g}%": dict(
+            zip(("caught", "of"), findings.caught(share, THRESHOLD), strict=True)
+        )
+        for share in findings.shares
+    }  # fmt: skip
+    return {
+        "verdict": trustworthy(findings),
+        "words": sentences(findings),
+        "threshold": THRESHOLD,
+        "comparisons": len(findings.judged),
+        "undecided": findings.undecided,
+        "false_verdicts": findings.false_verdicts,
+        "quiet_threshold": findings.quiet_threshold,
+        "caught": slow,
+        "detectable": findings.detectable,
+        **asdict(findings),
+    }
+
+
+def selftest_sections(findings: Findings, device: str) -> Iterator[Section]:
+    """The verdict first, then what it rests on."""
+    yield Section(f"Selftest of {device}", (), (), (*sentences(findings), *findings.remarks))
+    if findings.flushes:
+        yield _flushes(findings)
+    if findings.floors:
+        yield _floors(findings)
+    if findings.spreads:
+        yield _spreads(findings)
+    if findings.settings:
+        yield settings_section(findings.settings)
+    if findings.peers:
+        yield _peers(findings)
+
+
+def _floors(findings: Findings) -> Section:
+    header = ("what", "timing", "us", "host us", "batch")
+    rows = tuple(
+        (floor.what, floor.how, _text(floor), plain_text(floor.host_us, 2), str(floor.batch))
+        for floor in findings.floors
+    )
+    note = "host us: what the host needs to enqueue one, beside the time on the device"
+    return Section("Floors", header, rows, (note,), 2)
+
+
+def _spreads(findings: Findings) -> Section:
+    header = ("what differs", "shortest us", "longest us", "apart")
+    rows = tuple(
+        (
+            spread.what,
+            f"{min(spread.us):.2f}",
+            f"{max(spread.us):.2f}",
+            f"{100 * spread.share:.1f}%",
+        )
+        for spread in findings.spreads
+    )
+    first = findings.spreads[0]
+    return Section(f"{first.kernel}, n = {size_text(first.n)}, cold", header, rows, (), 1)
+
+
+def _peers(findings: Findings) -> Section:
+    header = ("kernel", "n", "by reading", "by writing", "+ queue", "NVBench", "apart")
+    rows = tuple(
+        (
+            peer.kernel, short_size(peer.n), _text(peer.read), _text(peer.write),
+            _text(peer.nvbench), plain_text(peer.nvbench_us), f"{100 * peer.difference:+.1f}%",
+        )
+        for peer in findings.peers
+    )  # fmt: skip
+    note = (
+        "us. NVBench flushes by writing as much as the L2 holds, and queues work on both sides of "
+        "its events; so does this tool in the columns by writing and, with the queue too, + queue"
+    )
+    return Section("Beside NVBench", header, rows, (note,), 2)
+
+
+def _flushes(findings: Findings) -> Section:
+    ways = list(dict.fromkeys(figure.how for figure in findings.flushes))
+    cells = {(f.what, f.n, f.how): _text(f) for f in findings.flushes}
+    keys = dict.fromkeys((figure.what, figure.n) for figure in findings.flushes)
+    rows = tuple(
+        (what, short_size(n), *(cells.get((what, n, way), DASH) for way in ways))
+        for what, n in keys
+    )
+    return Section("Cache before each sample, us", ("kernel", "n", *ways), rows, (), 2)
+
+
+def _text(figure: Figure) -> str:
+    low, high = figure.interval_us or (None, None)
+    return measured_text(figure.us, low, high, HALF_TICK_US / figure.batch)

@@ -10,23 +10,87 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from cudareduce.backend import Launch, TimedBackend
 from cudareduce.backends import BackendSpec
 from cudareduce.budget import Deadline
 from cudareduce.errors import CudareduceError
-from cudareduce.launch.case import Case
-from cudareduce.selftest.entrants import by_place, reads, reductions
-from cudareduce.selftest.findings import ENOUGH, NOTHING, Comparison, Figure, Findings, Peer, Spread
+from cudareduce.launch.bound import Bound
+from cudareduce.launch.case import Case, programs_of
+from cudareduce.problem.inputs import make
+from cudareduce.selftest.findings import (
+    ENOUGH,
+    NOTHING,
+    SIZES,
+    Comparison,
+    Enter,
+    Figure,
+    Findings,
+    Peer,
+    Setting,
+    Spread,
+    at_home,
+    taken_in_turns,
+)
 from cudareduce.selftest.nvbench import ask, why_not
-from cudareduce.selftest.settings import SIZES, Enter, Setting, at_home, taken_in_turns
-from cudareduce.timing.contexts import Context, Contexts, SetUp, new_context, staying
-from cudareduce.timing.remarks import remarks
-from cudareduce.timing.rounds import Measurement, Timing, measure
-from cudareduce.timing.sampling import COLD, Method, Timer
-from cudareduce.timing.timer import DeviceTimer
+from cudareduce.timing.rounds import (
+    Context,
+    Contexts,
+    Measurement,
+    SetUp,
+    Timing,
+    measure,
+    new_context,
+    remarks,
+    staying,
+)
+from cudareduce.timing.sampling import COLD, Method, Sampler, Timer
+from cudareduce.timing.timer import PLACES, DeviceTimer
+
+#: Samples at each place among launches.
+_PLACE_SAMPLES = 40
+
+
+def reductions(n: int, named: Mapping[str, Case]) -> SetUp:
+    """Reductions of one random input of `n` elements, each with buffers of its own."""
+    data = make("random", next(iter(named.values())).reduction, n, 1, 1)
+
+    def set_up(backend: TimedBackend, timer: DeviceTimer) -> Mapping[str, Launch]:
+        given = backend.upload(data)
+        plans = {case: case.plan(n, 1, backend.limits()) for case in named.values()}
+        programs = programs_of(backend, plans)
+        return {
+            name: Bound(backend, plans[case], programs[case], given).run
+            for name, case in named.items()
+        }
+
+    return set_up
+
+
+def reads(lengths: Mapping[str, int]) -> SetUp:
+    """Launches that only read, by name, each so many bytes of one buffer."""
+
+    def set_up(backend: TimedBackend, timer: DeviceTimer) -> Mapping[str, Launch]:
+        buffer = backend.allocate(max(lengths.values()))
+        return {name: timer.reader(buffer, size) for name, size in lengths.items()}
+
+    return set_up
+
+
+def by_place(context: Context[DeviceTimer], launches: int, deadline: Deadline) -> tuple[float, ...]:
+    """The median of the first entrant in us at each of the places that its first launch can take;
+    nothing if the deadline left a place without a sample. `launches` is how many one run makes."""
+    run = next(iter(context.entrants.values()))
+    sampler = Sampler(context.timer.in_step(launches), COLD, run, batch=1)
+    times: list[list[float]] = [[] for _ in range(PLACES)]
+    for k in range(_PLACE_SAMPLES * PLACES):
+        taken = None if deadline.passed else sampler.timed()
+        if taken:
+            times[k % PLACES].append(taken.us)
+    return tuple(median(us) for us in times) if all(times) else ()
+
 
 _ROUNDS = 9
 #: A/A: where memory begins to bound a reduction, up to the default size of bench.

@@ -6,21 +6,14 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
 from importlib.resources import files
+from math import ceil
 from pathlib import Path
 from random import Random
 
-from cudareduce.backend import (
-    Buffer,
-    Gate,
-    Graph,
-    Launch,
-    Monitor,
-    Program,
-    Source,
-    TimedBackend,
-)
+from cudareduce.backend import Buffer, Gate, Graph, Launch, Monitor, Program, Source, TimedBackend
 from cudareduce.errors import BuildError
 from cudareduce.machine.device import Conditions
+from cudareduce.timing.sampling import Timer
 
 #: Bytes read to displace the L2: four times an H200's 60 MiB would do; 512 MiB also gives the host
 #: some 110 us to enqueue what is measured (measured on an H200, 4.7 TB/s).
@@ -232,3 +225,84 @@ class DeviceTimer:
             assert program is not None  # there was no deadline
             programs[program.entry] = program
         return programs
+
+
+#: A wait for the whole context right behind the last event takes the host 1 us longer than behind
+#: an empty launch when nothing is left, and 30 us behind a launch of several milliseconds (H200).
+#: What takes this much longer every time is work; a hundredth more of long ones, up to the most.
+_LATE_US, _LATE_SHARE, _MOST_LATE_US, _TRIES = 20.0, 0.01, 100.0, 10
+
+
+def late_work(timer: Timer, run: Launch, cost_us: float) -> str | None:
+    """What is wrong if the device still works when the end event has fired; None if it does not.
+    One run takes about `cost_us`."""
+    limit = min(_LATE_US + _LATE_SHARE * cost_us, _MOST_LATE_US)
+    late = []
+    for _ in range(_TRIES):
+        late.append(_wait_behind(timer, run) - _wait_behind(timer, lambda: None))
+        if late[-1] < limit:
+            return None
+    return (
+        f"the device worked for {min(late):.0f} us after its end event: part of the work runs "
+        "outside the stream that is timed"
+    )
+
+
+def _wait_behind(timer: Timer, run: Launch) -> float:
+    run()
+    end = timer.mark()
+    while not timer.reached(end):
+        pass
+    began = timer.host_us()
+    timer.finish()
+    return timer.host_us() - began
+
+
+#: Clocks and power settle first; then the counter is watched.
+_WARM_US, _STRETCH_US = 0.3e6, 1.2e6
+#: GPU time that is enqueued at once, and the launches it is spent on at most: two such are always
+#: under way, and the driver's queue holds some 1000 launches.
+_CHUNK_US, _MOST_LAUNCHES = 5_000.0, 256
+
+#: Joules since some moment, None where nobody counts them.
+Counter = Callable[[], float | None]
+
+
+def joules(timer: DeviceTimer, run: Launch, cost_us: float, counter: Counter) -> float | None:
+    """Joules of one launch that takes about `cost_us`; None where the GPU does not count them, or
+    renews its count too seldom."""
+    if counter() is None:
+        return None
+    launches = min(_MOST_LAUNCHES, max(1, ceil(_CHUNK_US / max(cost_us, 1.0))))
+    _stretch(timer, run, launches, _WARM_US, counter)
+    each_us, watts = _stretch(timer, run, launches, _STRETCH_US, counter)
+    timer.synchronize()
+    return None if watts is None else watts * each_us / 1e6
+
+
+def _stretch(
+    timer: DeviceTimer, run: Launch, launches: int, for_us: float, counter: Counter
+) -> tuple[float, float | None]:
+    """Keep the GPU busy so long: microseconds a launch, and the power in watts."""
+    renewals: list[tuple[float, float]] = []
+    first = before = timer.mark()
+    seen, chunks, end_us = counter(), 0, timer.host_us() + for_us
+    while timer.host_us() < end_us or not chunks:
+        for _ in range(launches):
+            run()
+        event, chunks = timer.mark(), chunks + 1
+        while True:
+            count = counter()
+            if count is not None and count != seen:
+                renewals.append((timer.host_us(), count))
+                seen = count
+            if timer.reached(before):
+                break
+        before = event
+    while not timer.reached(before):
+        pass
+    each_us = timer.elapsed_us(first, before) / (chunks * launches)
+    if len(renewals) < 2:
+        return each_us, None
+    (from_us, low), (to_us, high) = renewals[0], renewals[-1]
+    return each_us, 1e6 * (high - low) / (to_us - from_us)

@@ -20,10 +20,9 @@ from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
 from cudareduce.problem.operators import Reduction
 from cudareduce.progress import Progress
-from cudareduce.timing.contexts import Context, new_context
+from cudareduce.timing.rounds import Context, new_context, warm_up
 from cudareduce.timing.sampling import COLD, sampler
 from cudareduce.timing.timer import DeviceTimer
-from cudareduce.timing.warmup import warm_up
 from cudareduce.verify.timed_input import TimedData
 
 #: Launches of an entrant in half a round: one sample of short kernels.

@@ -30,12 +30,9 @@ from cudareduce.library.registry import load_registry
 from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.problem.inputs import make
 from cudareduce.problem.operators import reduction_of
-from cudareduce.timing.contexts import Context, staying
-from cudareduce.timing.late_work import late_work
-from cudareduce.timing.rounds import measure
+from cudareduce.timing.rounds import Context, measure, staying, warm_up
 from cudareduce.timing.sampling import COLD, Method
-from cudareduce.timing.timer import DeviceTimer
-from cudareduce.timing.warmup import warm_up
+from cudareduce.timing.timer import DeviceTimer, late_work
 from cudareduce.verify.job import Job
 from cudareduce.verify.sanitize import sanitized
 from cudareduce.verify.timed_input import TimedData, TimedInput

@@ -11,7 +11,7 @@ import pytest
 
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.gpu import bindings
-from cudareduce.gpu.guards import BAND, GuardedBuffer, damage, guarded
+from cudareduce.gpu.cuda import BAND, GuardedBuffer, damage, guarded
 
 
 class Driver:

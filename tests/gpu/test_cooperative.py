@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cudareduce.errors import KernelFault, TooManyBlocks
-from cudareduce.gpu.cooperative import CooperativeFunction, waits_for_grid
+from cudareduce.gpu.modules import CooperativeFunction, waits_for_grid
 
 
 class Driver:

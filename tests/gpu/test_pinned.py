@@ -13,7 +13,7 @@ import pytest
 from cudareduce.backend import TimedBackend
 from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.errors import OutOfMemory
-from cudareduce.gpu.pinned import PinnedMemory
+from cudareduce.gpu.cuda import PinnedMemory
 
 OUT_OF_MEMORY = 2
 

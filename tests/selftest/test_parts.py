@@ -29,14 +29,14 @@ from cudareduce.selftest.findings import (
     Figure,
     Findings,
     Peer,
+    Setting,
     Spread,
+    as_json,
+    selftest_sections,
     sentences,
     trustworthy,
 )
-from cudareduce.selftest.settings import Setting
-from cudareduce.selftest.tables import as_json, selftest_sections
-from cudareduce.timing.rounds import Measurement
-from cudareduce.timing.warmup import WarmUp
+from cudareduce.timing.rounds import Measurement, WarmUp
 from tests.conftest import ROOT
 from tests.fake_gpu import CALM, FakeGpu, FakeMonitor, use
 

@@ -12,7 +12,7 @@ import pytest
 from cudareduce.bench.jobs import Jobs
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Record, Run
-from cudareduce.sweep.few_sms import curve_sections, curves, dips
+from cudareduce.sweep.tables import curve_sections, curves, dips
 from tests.fake_gpu import fake_gpu
 from tests.peers.fakes import use_fakes
 from tests.simulate import CEILING_GB_S, record

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.timing.energy import Counter, joules
-from cudareduce.timing.timer import DeviceTimer
+from cudareduce.timing.timer import Counter, DeviceTimer, joules
 from tests.fake_gpu import FakeGpu
 
 

@@ -12,11 +12,17 @@ import pytest
 from cudareduce.budget import Deadline
 from cudareduce.intervals import interval, noise_pct, paired
 from cudareduce.machine.device import Conditions
-from cudareduce.timing.contexts import Context, Contexts, staying
-from cudareduce.timing.remarks import remarks
-from cudareduce.timing.rounds import Measurement, Timing, measure
+from cudareduce.timing.rounds import (
+    Context,
+    Contexts,
+    Measurement,
+    Timing,
+    measure,
+    remarks,
+    staying,
+    warm_up,
+)
 from cudareduce.timing.sampling import COLD, Method
-from cudareduce.timing.warmup import warm_up
 
 
 @dataclass
