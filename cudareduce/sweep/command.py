@@ -11,9 +11,14 @@ from cudareduce.errors import UsageError
 from cudareduce.plot.command import show_small
 from cudareduce.report.publish import publish
 from cudareduce.results.store import run_texts
-from cudareduce.sweep.few_sms import curve_sections
-from cudareduce.sweep.latency import MIN_SIZES, crossovers, fit, lines
-from cudareduce.sweep.tables import sweep_sections
+from cudareduce.sweep.tables import (
+    MIN_SIZES,
+    crossovers,
+    curve_sections,
+    fit,
+    lines,
+    sweep_sections,
+)
 
 #: What is swept unless asked for: sizes, and over SMs a size that memory decides.
 _SIZES, _SIZE = tuple(2**k for k in range(10, 31)), (2**28,)

@@ -18,16 +18,17 @@ from cudareduce.machine.device import DeviceInfo
 from cudareduce.report.section import Section
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.record import Record, Run
-from cudareduce.sweep.latency import (
+from cudareduce.sweep.tables import (
     Crossover,
     _fitted,
+    crossing_text,
     crossovers,
     elements,
     fit,
     lines,
+    sweep_sections,
     undecided,
 )
-from cudareduce.sweep.tables import crossing_text, sweep_sections
 from tests.fake_gpu import FakeGpu, use
 
 Call = Callable[..., tuple[int, str, str]]
