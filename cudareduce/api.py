@@ -16,8 +16,8 @@ from typing import Any, Generic, TypeVar, get_type_hints
 
 import click
 
+from cudareduce.cli.help import made
 from cudareduce.cli.main import cli
-from cudareduce.cli.requests import made
 from cudareduce.errors import UsageError
 from cudareduce.gate.compare import Row
 from cudareduce.plot.drawn import drawn

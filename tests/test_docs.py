@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.cli.doctor import BUILD_PYCUDA
+from cudareduce.cli.info import BUILD_PYCUDA
 from cudareduce.cli.main import cli
 from cudareduce.cli.options import MORE_COLUMNS
 from cudareduce.errors import EXIT_CODE_ORDER, UsageError

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cudareduce.cli.completion import INSTALL, Named, completion_script
-from cudareduce.cli.help import Command
+from cudareduce.cli.help import Command, made
 from cudareduce.cli.options import add_debug, add_device, add_files, add_folders, add_format
-from cudareduce.cli.requests import made
 from cudareduce.cli.types import NO_PLAIN_FILE, Count, Place, Word
 from cudareduce.errors import UsageError
 from cudareduce.problem.dtypes import DTYPES
@@ -47,7 +46,7 @@ def list_(
 
     `list peers` has the libraries that --peers measures beside kernels, and which are here.
     """
-    from cudareduce.cli.catalogue import chosen_of, list_json, list_section
+    from cudareduce.cli.listing import chosen_of, list_json, list_section
     from cudareduce.report.terminal import print_sections
 
     if tree and (suite == "peers" or style == "json"):
@@ -62,7 +61,7 @@ def list_(
         return 0
     registry = _registry(folders)
     if tree:
-        from cudareduce.cli.lineage import print_tree
+        from cudareduce.cli.listing import print_tree
 
         print_tree(registry, chosen_of(registry, suite), results)
     elif style == "json":
@@ -122,8 +121,8 @@ def show(**options: Any) -> int:
 
     Or its diff to the step before, or what nvcc makes of it; gains are those of stored runs.
     """
-    from cudareduce.cli.showing import ShowRequest
-    from cudareduce.cli.showing import show as print_kernel
+    from cudareduce.cli.listing import ShowRequest
+    from cudareduce.cli.listing import show as print_kernel
 
     return print_kernel(made(ShowRequest, options))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cudareduce.cli.help import Command
+from cudareduce.cli.help import Command, made
 from cudareduce.cli.nccl_options import add_two_nccls, check_two_nccls
 from cudareduce.cli.options import (
     MOST_ROUNDS,
@@ -26,7 +26,6 @@ from cudareduce.cli.options import (
     add_quiet,
     add_time_limit,
 )
-from cudareduce.cli.requests import made
 from cudareduce.cli.types import DEVICES, Amount, Count, Name, Place, Sizes, Words, options_of
 from cudareduce.errors import UsageError
 from cudareduce.problem.dtypes import DTYPES

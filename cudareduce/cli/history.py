@@ -9,9 +9,8 @@ import click
 
 from cudareduce.cli.completion import Named
 from cudareduce.cli.gate_options import Threshold
-from cudareduce.cli.help import Commands
+from cudareduce.cli.help import Commands, made
 from cudareduce.cli.options import add_debug, add_file, add_format
-from cudareduce.cli.requests import made
 from cudareduce.cli.types import DEVICES, Name, Place, Sizes, options_of
 
 _FOLDER = "history"

@@ -16,7 +16,7 @@ from cudareduce import __version__
 from cudareduce.cli.about import completion, info, list_, report, show
 from cudareduce.cli.completion import Named
 from cudareduce.cli.gate_options import check, compare
-from cudareduce.cli.help import HELP, Commands
+from cudareduce.cli.help import HELP, Commands, made
 from cudareduce.cli.history import history
 from cudareduce.cli.options import (
     add_columns,
@@ -37,7 +37,6 @@ from cudareduce.cli.options import (
 )
 from cudareduce.cli.pictures import plot
 from cudareduce.cli.profiling import profile
-from cudareduce.cli.requests import made
 from cudareduce.cli.several import collective
 from cudareduce.cli.streaming import add_from, add_gpus, benched, verified
 from cudareduce.cli.streams import guard_streams

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cudareduce.cli.requests import made
+from cudareduce.cli.help import made
 from cudareduce.cli.types import why_no_name
 from cudareduce.several.collectives import COLLECTIVES
 

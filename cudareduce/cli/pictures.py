@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from cudareduce.cli.help import Command
+from cudareduce.cli.help import Command, made
 from cudareduce.cli.options import add_debug, one_of
-from cudareduce.cli.requests import made
 from cudareduce.cli.types import DEVICES, Name, Place, Sizes, Word
 from cudareduce.plot.names import KINDS
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from cudareduce.cli.completion import Named
-from cudareduce.cli.help import Command
+from cudareduce.cli.help import Command, made
 from cudareduce.cli.options import (
     add_debug,
     add_device,
@@ -22,7 +22,6 @@ from cudareduce.cli.options import (
     add_shape,
     seconds,
 )
-from cudareduce.cli.requests import made
 from cudareduce.cli.types import Count, Place, Word, options_of
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cudareduce.cli.help import Command
+from cudareduce.cli.help import Command, made
 from cudareduce.cli.nccl_options import add_nccl
 from cudareduce.cli.options import (
     add_backend,
@@ -21,7 +21,6 @@ from cudareduce.cli.options import (
     add_rounds,
     add_sizes,
 )
-from cudareduce.cli.requests import made
 from cudareduce.cli.types import Command as Option
 from cudareduce.cli.types import Count, Word, Words, options_of
 from cudareduce.errors import UsageError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudareduce.cli.requests import made
+from cudareduce.cli.help import made
 from cudareduce.cli.types import NO_PLAIN_FILE, Count, Place, Sizes, completed, options_of
 from cudareduce.errors import UsageError
 from cudareduce.several.meet.place import MOST_RANKS

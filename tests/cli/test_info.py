@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cudareduce.cli import info
-from cudareduce.cli.doctor import GpuState, notes
+from cudareduce.cli.info import GpuState, notes
 from cudareduce.machine import host
 from cudareduce.profile import permission
 from tests.machine.test_host import tool
