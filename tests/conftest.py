@@ -21,7 +21,7 @@ from cudareduce.errors import EnvironmentProblem
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import Registry, kernels_folder, load_registry
 from cudareduce.library.suite import Suite, load_suite
-from cudareduce.verify.forking import fork_server
+from cudareduce.workers import fork_server
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -33,7 +33,7 @@ from cudareduce.backends import BackendSpec
 from cudareduce.bench.jobs import Jobs
 from cudareduce.cli.main import cli
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.verify.forking import fork_server
+from cudareduce.workers import fork_server
 from tests.cli.test_main import MINE as MINE_CU
 from tests.conftest import ROOT
 

@@ -32,7 +32,7 @@ from cudareduce.progress import phase, say
 from cudareduce.report.publish import Outputs
 from cudareduce.signals import held
 from cudareduce.temporary import temporary_folder
-from cudareduce.verify.forking import fork_server
+from cudareduce.workers import fork_server
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

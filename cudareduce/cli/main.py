@@ -287,7 +287,7 @@ def run(arguments: list[str]) -> int:
 
 def _prepare_to_fork() -> None:
     """Start what verification forks before anything slow is imported: 0.2 s of 0.8 on two cores."""
-    from cudareduce.verify.forking import fork_server
+    from cudareduce.workers import fork_server
 
     fork_server()
 

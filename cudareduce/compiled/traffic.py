@@ -7,22 +7,21 @@ shared memory. The same text, run thread by thread, does, and always to the same
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from cudareduce.backend import CountingBackend
 from cudareduce.backends import counting_emulator
-from cudareduce.errors import BuildError, CudareduceError
+from cudareduce.errors import BuildError
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
 from cudareduce.launch.plan import Plan
 from cudareduce.machine.device import DeviceLimits
 from cudareduce.progress import phase
-from cudareduce.signals import held
-from cudareduce.verify.children import Spawned, answer_jobs, begin_spawned
+from cudareduce.workers import Exited, Limit, Parent, Raised, Returned, Worker, WorkerPool
 
 #: Elements of a row, and rows: enough for a few blocks to go round several times.
 _SHAPES = ((2**16, 1), (2**10, 64))
@@ -94,73 +93,69 @@ def count_traffic(cases: Sequence[Case], cache: Path | None, quiet: bool) -> Cou
     todo = [case for case in cases if plan_of(case)]
     notes += [f"{case.kernel.id} is not counted: it needs {', '.join(case.kernel.requires)}"
               for case in cases if case not in todo and case.kernel.requires]  # fmt: skip
-    child: Spawned | None = None
-    with phase("counting accesses", len(todo), quiet) as progress:
+    with (
+        phase("counting accesses", len(todo), quiet) as progress,
+        WorkerPool(partial(_Counter, cache), fresh=True) as pool,
+    ):
+        if todo:  # what crashes here crashes again when it is counted
+            pool.worker().call(_Counter.compile, tuple(todo))
         for case in todo:
-            if child is None:
-                with held():
-                    child = Spawned(serve, cache)
-                child.pipe.send(tuple(todo))
-            answer = _answer(child, case)
-            if isinstance(answer, Traffic):
-                found.append(answer)
+            traffic = _traffic(pool.worker(), case)
+            if isinstance(traffic, Traffic):
+                found.append(traffic)
             else:
-                notes.append(f"{case.kernel.id} is not counted: {answer}")
-                child.end()
-                child = None
+                notes.append(f"{case.kernel.id} is not counted: {traffic}")
             progress.step()
-    if child is not None:
-        child.end()
     return Counted(tuple(found), tuple(notes))
 
 
-def _answer(child: Spawned, case: Case) -> Traffic | str:
-    """What comes of one case, or why nothing does."""
-    try:
-        child.pipe.send(case)
-        while child.pipe.poll(_LIMIT_S):
-            answer = child.heard()
-            if isinstance(answer, Traffic):
-                return answer
-            if isinstance(answer, CudareduceError):
-                lines = str(answer).splitlines()
-                return next((line for line in lines if "error: " in line), lines[0])
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        return " ".join(child.how_it_ended()).strip()
-    return f"it does not end within {_LIMIT_S:g} s"
+def _traffic(worker: Worker[_Counter], case: Case) -> Traffic | str:
+    """The traffic of one case, or why it cannot be counted."""
+    event = worker.call(_Counter.count, case, Limit(_LIMIT_S))
+    if not isinstance(event, Returned):
+        worker.end()
+    match event:
+        case Returned(traffic):
+            assert isinstance(traffic, Traffic)
+            return traffic
+        case Raised(error):
+            lines = str(error).splitlines()
+            return next((line for line in lines if "error: " in line), lines[0])
+        case Exited(last_line=line):
+            return f"{event.how} {line}".strip()
+        case _:
+            return f"it does not end within {_LIMIT_S:g} s"
 
 
-def serve(pipe: Connection, cache: Path | None, log: str) -> None:
-    """The child: cases to be compiled together, then each to be counted, until the pipe closes."""
-    begin_spawned(pipe, log)
-    with counting_emulator(cache) as backend:
-        answer_jobs(pipe, lambda job: _done(backend, job))
+class _Counter:
+    """In a worker: the emulator that counts, kept between cases."""
 
+    def __init__(self, cache: Path | None, parent: Parent) -> None:
+        self._open = ExitStack()
+        self._backend = self._open.enter_context(counting_emulator(cache))
 
-def _done(backend: CountingBackend, job: Case | tuple[Case, ...]) -> Traffic | None:
-    if isinstance(job, Case):
-        return _counted(backend, job)
-    plans = {case: plan for case in job if (plan := plan_of(case))}
-    build(backend, {case: [plan] for case, plan in plans.items()})  # for all of them at once
-    return None
+    def compile(self, cases: tuple[Case, ...]) -> None:
+        """Compile all cases together; later each finds its programs in the cache."""
+        plans = {case: plan for case in cases if (plan := plan_of(case))}
+        build(self._backend, {case: [plan] for case, plan in plans.items()})
 
-
-def _counted(backend: CountingBackend, case: Case) -> Traffic:
-    plan = plan_of(case)
-    assert plan is not None
-    programs = build(backend, {case: [plan]})[case]
-    if isinstance(programs, BuildError):
-        raise programs
-    reduction = case.reduction
-    data = np.ones(plan.problem.elements, reduction.dtype.storage)
-    given = [backend.upload(data) for _ in range(reduction.inputs)]
-    bound = Bound(backend, plan, programs, given[0], other=given[1] if given[1:] else None)
-    backend.traffic()
-    bound.run()
-    totals = backend.traffic()
-    bound.release()
-    backend.free(*given)
-    return Traffic(
-        kernel=case.kernel.id, op=reduction.op.name, dtype=reduction.dtype.name,
-        block=case.block, items=case.items, **totals,
-    )  # fmt: skip
+    def count(self, case: Case) -> Traffic:
+        """The traffic of one case. Raises BuildError and KernelFault."""
+        plan, backend = plan_of(case), self._backend
+        assert plan is not None
+        programs = build(backend, {case: [plan]})[case]
+        if isinstance(programs, BuildError):
+            raise programs
+        reduction = case.reduction
+        data = np.ones(plan.problem.elements, reduction.dtype.storage)
+        given = [backend.upload(data) for _ in range(reduction.inputs)]
+        bound = Bound(backend, plan, programs, given[0], other=given[1] if given[1:] else None)
+        backend.traffic()
+        bound.run()
+        totals = backend.traffic()
+        bound.release()
+        backend.free(*given)
+        return Traffic(
+            kernel=case.kernel.id, op=reduction.op.name, dtype=reduction.dtype.name,
+            block=case.block, items=case.items, **totals,
+        )  # fmt: skip

@@ -1,11 +1,10 @@
-"""The process that libraries run in: one job after the other, until it is ended or dies of one."""
+"""Verifies and times libraries in a worker process."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
-from multiprocessing.connection import Connection
 from statistics import median
 from time import perf_counter
 
@@ -18,32 +17,26 @@ from cudareduce.peers.contract import Given, Peer, as_answers
 from cudareduce.peers.examine import Examination, loaded
 from cudareduce.peers.faults import Runtimes, faulty, runtimes
 from cudareduce.peers.job import UNVERIFIED, Found, Job, Outcome, keyed, plan_for
-from cudareduce.peers.scene import BrokenError, Cells, Teller
+from cudareduce.peers.scene import Teller
 from cudareduce.peers.timed import Trial
 from cudareduce.timing.timer import DeviceTimer
-from cudareduce.verify.children import answer_jobs, begin_spawned
 from cudareduce.verify.inputs import Inputs
 from cudareduce.verify.timed_input import TimedData
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
+from cudareduce.workers import Parent
 
 _NONE = "no library could be timed, so no kernel was timed beside them"
 
 
-def serve(pipe: Connection, cells: Cells, log: str) -> None:
-    """The child: jobs until the pipe closes; the last line of its standard error is kept."""
-    begin_spawned(pipe, log)
-    answer_jobs(pipe, _Worker(Teller(pipe.send, cells)).done, BrokenError)
+class LibraryRunner:
+    """In a worker: does jobs, and keeps the backend, inputs, and the libraries that are loaded."""
 
-
-class _Worker:
-    """What outlives a job: the backend, inputs, libraries that are loaded."""
-
-    def __init__(self, teller: Teller) -> None:
-        self._teller, self._inputs, self._runtimes = teller, Inputs(), Runtimes()
+    def __init__(self, parent: Parent) -> None:
+        self._teller, self._inputs, self._runtimes = Teller(parent), Inputs(), Runtimes()
         self._opened: tuple[TimedBackend, DeviceTimer] | None = None
 
-    def done(self, job: Job) -> Outcome:
-        """Do a job. Raises BrokenError, OutOfMemory and EnvironmentProblem."""
+    def run(self, job: Job) -> Outcome:
+        """The outcome of a job. Raises BrokenError, OutOfMemory and EnvironmentProblem."""
         deadline = Deadline(job.deadline_s)
         if job.alone is not None:
             return Outcome(

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 from cudareduce.backend import Buffer, Launch, TimedBackend
+from cudareduce.errors import CudareduceError
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.peers.contract import Given, Peer, Ready, as_answers
 from cudareduce.peers.faults import faulty
 from cudareduce.peers.job import plan_for
 from cudareduce.problem.inputs import Array
-from cudareduce.verify.children import said_bytes
 from cudareduce.verify.verdict import Verdict
+from cudareduce.workers import Parent
 
 #: What a peer does: an import and what it may compile take time.
 Phase = Literal["imports", "prepares", "runs"]
 
 
-class Cells(Protocol):
-    """Two numbers in memory that the parent sees too: how many launches there were, and whose the
-    last one is."""
+@dataclass(frozen=True, slots=True)
+class At:
+    """What a worker has begun: a phase of one library by its name, or of none if that is empty. If
+    there are `names`, the index of the last heartbeat says whose launch is running."""
 
-    def __setitem__(self, place: int, value: int, /) -> None: ...
+    name: str = ""
+    phase: Phase = "prepares"
+    names: tuple[str, ...] = ()
 
-    def __getitem__(self, place: int, /) -> int: ...
+
+@dataclass(frozen=True, slots=True)
+class RoundDone:
+    """A round of the timing is done."""
 
 
-class BrokenError(Exception):
+class BrokenError(CudareduceError):
     """After an error of one peer the device takes no more work from this process."""
 
     def __init__(self, name: str, verdict: Verdict) -> None:
@@ -39,38 +46,39 @@ class BrokenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Teller:
-    """Tells the parent who is at it: `say` sends a message, `cells` cost nothing where launches are
-    timed."""
+    """Tells the parent which library is running, so that it knows whose fault a crash is."""
 
-    say: Callable[[Any], None]
-    cells: Cells
+    parent: Parent
     names: list[str] = field(default_factory=list)
 
     def at(self, name: str, phase: Phase = "runs") -> None:
-        """A peer begins something; none, if its name is empty."""
-        self.say(("at", name, phase, said_bytes()))
+        """A library begins a phase; none, if the name is empty."""
+        self.parent.send(At(name, phase))
 
     def times(self) -> None:
-        """From here on `cells` say who is at it, of those whose launches were `told`."""
-        self.say(("times", tuple(self.names), said_bytes()))
+        """From now on the index of the heartbeat says whose launch of `told` is running."""
+        self.parent.send(At("", "runs", tuple(self.names)))
+
+    def round_done(self) -> None:
+        """A round of the timing is done."""
+        self.parent.send(RoundDone())
 
     def told(self, name: str, run: Launch) -> Launch:
-        """The launch of an entrant, which says so."""
+        """A launch that is preceded by a heartbeat with its index."""
         if name not in self.names:
             self.names.append(name)
-        index, cells = self.names.index(name), self.cells
+        index, beat = self.names.index(name), self.parent.beat
 
-        def noted() -> None:
-            cells[1] = index
-            cells[0] += 1
+        def launch() -> None:
+            beat(index)
             run()
 
-        return noted
+        return launch
 
     @property
     def last(self) -> str:
-        """Whose launch was the last."""
-        return self.names[self.cells[1]] if self.names else ""
+        """The name of the last launch."""
+        return self.names[self.parent.beat_index] if self.names else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ class Trial:
 
         try:
             measured = measure(
-                judged, self._job.rounds, method, lambda: self._teller.say(("round",)),
+                judged, self._job.rounds, method, self._teller.round_done,
                 deadline=deadline, alone=(_FLOOR,), most=self._job.most,
             )  # fmt: skip
         except BrokenError:

@@ -1,9 +1,7 @@
-"""The process that Nsight Compute watches: the first launch of each case, once."""
+"""Runs in the process that Nsight Compute watches: launches the first pass of each case once."""
 
 from __future__ import annotations
 
-import pickle
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from cudareduce.problem.inputs import Array, make_all
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is launched: each case on `rows` of `n` elements of a pattern."""
+    """The launches: each case on `rows` of `n` elements of a pattern."""
 
     spec: BackendSpec
     cases: tuple[Case, ...]
@@ -26,10 +24,10 @@ class Task:
     pattern: str = "random"
 
 
-def main(path: str) -> None:
-    """Do the task that a file holds. Beside it a file of that name and `.failed` says in its lines
-    why which case, by its number, could not be launched."""
-    task: Task = pickle.loads(Path(path).read_bytes())
+def launch_all(job: tuple[Task, Path]) -> None:
+    """Launch each case of a task once. A line of the file of the job says of each case that could
+    not be launched, by its number, why."""
+    task, failures = job
     failed = []
     inputs = {
         reduction: make_all(task.pattern, reduction, task.n, task.rows)
@@ -43,7 +41,7 @@ def main(path: str) -> None:
                 failed.append(f"{number} {' '.join(str(error).split())}\n")
                 if isinstance(error, KernelFault):  # after which this process launches nothing
                     break
-    Path(f"{path}.failed").write_text("".join(failed), encoding="utf-8")
+    failures.write_text("".join(failed), encoding="utf-8")
 
 
 def _launch(backend: TimedBackend, case: Case, task: Task, inputs: tuple[Array, ...]) -> None:
@@ -56,7 +54,3 @@ def _launch(backend: TimedBackend, case: Case, task: Task, inputs: tuple[Array, 
     backend.synchronize()
     bound.release()
     backend.free(*given)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -7,26 +7,20 @@ each of its passes, and leaves the clocks as they are.
 from __future__ import annotations
 
 import csv
-import os
-import pickle
 import shutil
-import signal
 import subprocess
-import sys
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
-import cudareduce
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.profile.child import Task
+from cudareduce.profile.child import Task, launch_all
 from cudareduce.profile.permission import ALLOW, INSTALL_NCU
 from cudareduce.temporary import temporary_folder
+from cudareduce.workers import python_command, running_tool
 
-_CHILD = "import sys; from cudareduce.profile.child import main; main(sys.argv[1])"
 _DENIED, _UNKNOWN, _NONE = "ERR_NVGPUCTRPERM", "Failed to find metric", "No kernels were profiled"
 #: Of a wide table the columns that are no metrics; in a long one a metric is a row.
 _NAME, _METRIC, _VALUE, _UNIT = "Kernel Name", "Metric Name", "Metric Value", "Metric Unit"
@@ -99,35 +93,25 @@ def profiled(task: Task, metrics: Collection[str], deadline: Deadline) -> Profil
 
 def _run(ncu: str, task: Task, metrics: Sequence[str], deadline: Deadline) -> _Said:
     names = "|".join(dict.fromkeys(case.kernel.entry for case in task.cases))
-    home = str(Path(cudareduce.__file__).parent.parent)
-    path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     with temporary_folder() as folder:
-        file, log = Path(folder, "task"), Path(folder, "log")
-        file.write_bytes(pickle.dumps(task))
+        log, failed = Path(folder, "log"), Path(folder, "task.failed")
         command = [
             ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
             "--cache-control", "all", "--kernel-name-base", "function",
             "--kernel-name", f"regex:^({names})$", "--metrics", ",".join(metrics),
-            sys.executable, "-c", _CHILD, str(file),
+            *python_command(launch_all, (task, failed), Path(folder, "task")),
         ]  # fmt: skip
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env=os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "LC_ALL": "C.UTF-8"},
-            )  # fmt: skip
         try:
-            process.wait(None if deadline.seconds is None else max(0.0, deadline.left_s))
+            with (
+                log.open("wb") as out,
+                running_tool(command, out, subprocess.STDOUT, LC_ALL="C.UTF-8") as process,
+            ):
+                process.wait(None if deadline.seconds is None else deadline.left_s)
         except subprocess.TimeoutExpired:
             raise EnvironmentProblem(
                 f"ncu did not end within {deadline.seconds:g} s: give a larger --max-time, a "
                 "smaller --n or fewer kernels"
             ) from None
-        finally:
-            with suppress(ProcessLookupError):  # and all that it has started
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        failed = file.with_name("task.failed")
         lines = failed.read_text(encoding="utf-8").splitlines() if failed.exists() else []
         pairs = (line.partition(" ") for line in lines)
         return _Said(

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import signal
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +19,7 @@ from cudareduce.errors import EnvironmentProblem
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, programs_of
 from cudareduce.problem.inputs import make
+from cudareduce.workers import Exited, Limit, Parent, Raised, Returned, WorkerPool
 
 #: Samples of each benchmark, launches and seconds before them: one warm-up, its default, leaves the
 #: clock of an idle GPU behind.
@@ -57,36 +54,26 @@ def ask(
     if it does not answer."""
     if deadline.passed:
         raise EnvironmentProblem("there was no time left to ask it")
-    context = get_context("spawn")
-    ours, theirs = context.Pipe()
-    child = context.Process(target=_serve, args=(theirs, spec, list(cases), seed), daemon=True)
-    child.start()
-    theirs.close()
-    try:
-        limit_s = min(_LIMIT_S, deadline.left_s)
-        answer = ours.recv() if ours.poll(limit_s) else f"nothing after {limit_s:.1f} s"
-    except EOFError:
-        child.join()
-        answer = f"its process ended with code {child.exitcode}"
-    finally:
-        child.kill()
-        child.join()
-    if isinstance(answer, str):
-        raise EnvironmentProblem(f"NVBench did not answer: {answer}")
-    return list(answer)
+    limit_s = min(_LIMIT_S, deadline.left_s)
+    with WorkerPool(Parent.itself, fresh=True) as pool:
+        job = spec, tuple(cases), seed
+        event = pool.worker().call(_measured, job, Limit(limit_s))
+    match event:
+        case Returned(times):
+            return list(times)
+        case Raised(error):
+            why = str(error).removeprefix("internal error: ")
+        case Exited(code):
+            why = f"its process ended with code {code}"
+        case _:
+            why = f"nothing after {limit_s:.1f} s"
+    raise EnvironmentProblem(f"NVBench did not answer: {why}")
 
 
-def _serve(pipe: Connection, spec: BackendSpec, cases: list[tuple[Case, int]], seed: int) -> None:
-    """The child: times, or what went wrong in words."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    try:
-        pipe.send(_measured(spec, cases, seed))
-    except Exception as error:  # whatever it is, the parent goes on without these figures
-        pipe.send(f"{type(error).__name__}: {error}")
-
-
-def _measured(spec: BackendSpec, cases: list[tuple[Case, int]], seed: int) -> list[float]:
+def _measured(
+    parent: Parent, job: tuple[BackendSpec, tuple[tuple[Case, int], ...], int]
+) -> list[float]:
+    spec, cases, seed = job
     with open_timed(spec) as backend, tempfile.TemporaryDirectory() as folder:
         import cuda.bench
 

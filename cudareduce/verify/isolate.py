@@ -1,62 +1,86 @@
-"""Verification in child processes, which may crash or hang without taking the run with them.
+"""Verification in worker processes, which may crash or hang without taking the run with them.
 
-On the CPU every kernel is verified so, since a fault is the process's own. On the GPU a user's own
-file is, since a fault poisons the CUDA context of the process that caused it.
+On the CPU every kernel is verified this way, since its fault is a fault of the process. On a GPU a
+user's own file is, since a fault poisons the CUDA context of the process that caused it.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from math import inf
-from multiprocessing import connection
-from multiprocessing.context import ForkServerContext, SpawnContext
-from pathlib import Path
-from time import monotonic
+from typing import Any
 
+from cudareduce.backend import Backend
+from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.budget import Deadline
 from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import CudareduceError, EnvironmentProblem
 from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel
 from cudareduce.progress import say
-from cudareduce.signals import held
-from cudareduce.temporary import temporary_folder
-from cudareduce.verify.child import COMPILED, STARTED, serve
-from cudareduce.verify.children import end_group
-from cudareduce.verify.forking import fork_server, safe_path
-from cudareduce.verify.job import Job, both, told
+from cudareduce.verify.inputs import Inputs
+from cudareduce.verify.job import Job, both, told, verify_job
 from cudareduce.verify.verdict import HANGS, RIGHT, Verdict, skipped
-from cudareduce.verify.watchdog import Watchdog
+from cudareduce.workers import (
+    NOT_STARTED,
+    Event,
+    Exited,
+    Limit,
+    Message,
+    Parent,
+    Raised,
+    TimedOut,
+    Worker,
+    WorkerPool,
+    events,
+)
 
-#: Seconds that a killed child is waited for before it is left to the operating system.
-_KILL_WAIT_S = 10.0
-#: Seconds for one that answers no more to end by itself, so that it can be said how.
-_END_WAIT_S = 1.0
 #: Lines of each kernel's printf that are shown.
 _PRINTED_LINES = 20
-#: What to try with a file that launches much and does much, or all of it many times over: sizes
+#: Advice for a file that launches much and does much, or all of it many times over: sizes
 #: that a small launch takes in several turns, the last of them in part.
 _SMALLER = (
     "; a small launch on few elements is quicker: --block 32{} --n {} --sizes-only --time-limit 60"
 )
 _FEW, _FEW_TILES = "100,1000", "256,1024"
-#: What is said of one that has written to where nothing of its own lies.
+#: Parts of the reason of a kernel that has written outside of its own memory.
 _TRESPASSES = ("is outside the array", "past the end of its shared memory")
-_NO_CHILD = "a process to verify in does not start: see what ends it, and whether memory is left"
+
+
+class Verifier:
+    """In a worker: verifies jobs, and keeps backends and inputs between them."""
+
+    def __init__(self, parent: Parent) -> None:
+        self._parent, self._inputs = parent, Inputs()
+        self._backends: dict[BackendSpec, Backend] = {}
+
+    def verify(self, job: Job) -> Verdict:
+        """The verdict of a job; lines that its kernel has printed are sent before. Raises the
+        CudareduceError of a backend that cannot be opened."""
+        limit = Limit(job.limit_s, "wall" if job.wall else "cpu")
+        try:
+            if job.spec not in self._backends:
+                self._backends[job.spec] = open_backend(job.spec, catch_faults=True)
+            backend = self._backends[job.spec]
+            verdict = verify_job(job, backend, self._inputs, lambda: self._parent.limit(limit))
+        except CudareduceError as error:
+            if not job.optional:
+                raise
+            return told(job, skipped("machine", str(error)))
+        name = job.prepared.case.kernel.id
+        output = [f"{name} printf: {line}" for line in self._parent.take_output()]
+        if lines := [*backend.printed(), *output]:
+            self._parent.send(lines)
+        return verdict
 
 
 @dataclass(slots=True)
-class _Found:
-    """What the jobs of one case have found so far, None where one has not answered."""
+class _Progress:
+    """The verdicts of the jobs of one case, None for a job that is not done."""
 
     verdicts: list[Verdict | None]
-    told: bool = False
+    decided: bool = False
 
     def final(self) -> Verdict | None:
         """The verdict of all jobs, or of the first that failed; None while that may yet change."""
@@ -70,27 +94,11 @@ class _Found:
         return whole
 
 
-def _smaller(kernel: Kernel) -> str:
-    """What to ask of a kernel instead that takes too long here."""
-    if kernel.guessed is None:
-        return ""
-    many = kernel.scope != "rows" and kernel.grid != "one"
-    return _SMALLER.format(" --grid 2" * many, _FEW_TILES if kernel.whole_tiles else _FEW)
-
-
-def _next(waiting: list[tuple[Case, int, Job]], *, gpu_taken: bool) -> tuple[Case, int, Job] | None:
-    """Take the first job that may begin, if there is one."""
-    free = (k for k, (_, _, job) in enumerate(waiting) if not (gpu_taken and job.spec.timed))
-    first = next(free, None)
-    return None if first is None else waiting.pop(first)
-
-
 class Isolation:
-    """Child processes that do jobs, and are replaced when they die."""
+    """Verifies jobs in a pool of worker processes."""
 
     def __init__(self) -> None:
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._children: list[_Child] = []
+        self._pool = WorkerPool(Verifier)
         self._printed: Counter[str] = Counter()
 
     def verify(
@@ -100,59 +108,57 @@ class Isolation:
         deadline: Deadline,
         started: Callable[[Job], None],
     ) -> Iterator[tuple[Case, Verdict]]:
-        """Verdicts on cases, each as soon as it stands, from up to `count` jobs at a time, of which
-        one uses the GPU; `started` is called as one begins. A crash of a child is a failure, and on
-        a GPU no answer in time, which on the emulator decides nothing. A case that the deadline
-        cuts short has none. Raises what a child cannot go on without, such as an
-        EnvironmentProblem."""
-        found = {case: _Found([None] * len(jobs)) for case, jobs in queues.items()}
+        """Verdicts on cases, each as soon as it is final, from up to `count` jobs at a time, of
+        which one uses the GPU; `started` is called as a job begins. A crash of a worker is a
+        failure of its kernel. A timeout is a failure on a GPU and undecided on the emulator. A case
+        that the deadline cuts short has no verdict. Raises an error that a worker cannot go on
+        after, such as an EnvironmentProblem."""
+        progress = {case: _Progress([None] * len(jobs)) for case, jobs in queues.items()}
         waiting = [(case, k, job) for case, jobs in queues.items() for k, job in enumerate(jobs)]
-        busy: dict[_Child, tuple[Case, int]] = {}
+        running: dict[Worker[Any], tuple[Case, int, Job]] = {}
         try:
-            while (waiting or busy) and not deadline.passed:
-                while len(busy) < count:
-                    gpu_taken = any(queues[case][k].spec.timed for case, k in busy.values())
-                    next_one = _next(waiting, gpu_taken=gpu_taken)
-                    if next_one is None:
+            while (waiting or running) and not deadline.passed:
+                while len(running) < count:
+                    gpu_taken = any(job.spec.timed for _, _, job in running.values())
+                    next_job = _next(waiting, gpu_taken=gpu_taken)
+                    if next_job is None:
                         break
-                    case, k, job = next_one
-                    if not found[case].told:
-                        child = self._free(busy, gpu=job.spec.timed)
-                        busy[child] = case, k
-                        child.give(job)
+                    case, k, job = next_job
+                    if not progress[case].decided:
+                        # A GPU takes half a second to open, so its worker is kept for it.
+                        worker = self._pool.worker("gpu" if job.spec.timed else "cpu")
+                        running[worker] = next_job
+                        worker.submit(Verifier.verify, job)
                         started(job)
-                for child, verdict in _answers(busy, deadline) if busy else ():
-                    case, k = busy.pop(child)
-                    found[case].verdicts[k] = verdict
-                    if HANGS in verdict.reason:  # what else it might do would take as long
-                        found[case].verdicts = [one or verdict for one in found[case].verdicts]
-                        waiting = [one for one in waiting if one[0] != case]
-                    final = found[case].final()
+                if not running:
+                    continue
+                for worker, event in events(running, deadline.left_s):
+                    case, k, job = running[worker]
+                    if isinstance(event, Message):
+                        self._print(event.value)
+                        continue
+                    verdict = _verdict(job, event)
+                    if any(words in verdict.reason for words in _TRESPASSES):
+                        worker.end()  # it may have overwritten what the next job needs
+                    del running[worker]
+                    case_progress = progress[case]
+                    case_progress.verdicts[k] = verdict
+                    if HANGS in verdict.reason:  # its other jobs would take as long
+                        case_progress.verdicts = [v or verdict for v in case_progress.verdicts]
+                        waiting = [item for item in waiting if item[0] != case]
+                    final = case_progress.final()
                     if final is not None:
-                        found[case].told = True
-                        for other in [c for c, (whose, _) in busy.items() if whose == case]:
-                            other.kill()  # it has failed: what else it does is of no interest
-                            del busy[other]
+                        case_progress.decided = True
+                        for other in [w for w, item in running.items() if item[0] == case]:
+                            other.end()
+                            del running[other]
                         yield case, final
         finally:
-            for child in busy:
-                child.kill()
-
-    def _free(self, busy: Mapping[_Child, object], *, gpu: bool) -> _Child:
-        """A child for a job that uses the GPU, which takes half a second to open, or does not."""
-        self._children = [child for child in self._children if child.alive]
-        idle = [child for child in self._children if child not in busy and child.gpu == gpu]
-        free = next(iter(idle), None)
-        if free is None:
-            with held():
-                self._folder = self._folder or temporary_folder()
-                free = _Child(fork_server(), Path(self._folder.name), self._print, gpu=gpu)
-                self._children.append(free)
-        return free
+            for worker in running:
+                worker.end()
 
     def _print(self, lines: list[str]) -> None:
-        """Show what a kernel has printed, unless it has printed enough: it runs hundreds of
-        times."""
+        """Show what a kernel has printed, up to a number of lines: it runs hundreds of times."""
         for line in lines:
             kernel = line.partition(" printf: ")[0]
             self._printed[kernel] += 1
@@ -162,124 +168,42 @@ class Isolation:
                 say(f"{kernel} printf: what it prints from here on is not shown")
 
     def close(self) -> None:
-        """End the children, whatever they are doing, and remove what they have left."""
-        with held():
-            for child in self._children:
-                child.kill()
-            if self._folder is not None:
-                self._folder.cleanup()
-            self._children, self._folder = [], None
+        """End the workers, whatever they are doing."""
+        self._pool.close()
 
 
-class _Child:
-    """A process that does one job after the other."""
-
-    def __init__(
-        self,
-        context: ForkServerContext | SpawnContext,
-        folder: Path,
-        tell: Callable[[list[str]], None],
-        *,
-        gpu: bool,
-    ) -> None:
-        self._print, self.gpu = tell, gpu
-        self.pipe, theirs = context.Pipe()
-        handle, name = tempfile.mkstemp(dir=folder, suffix=".log")
-        os.close(handle)
-        self._log = Path(name)
-        self._process = context.Process(target=serve, args=(theirs, name), daemon=True)
-        try:
-            with safe_path():
-                self._process.start()
-        except (OSError, EOFError) as error:  # what children are forked from has ended
-            raise EnvironmentProblem(f"{_NO_CHILD}: {error}") from None
-        theirs.close()
-        self._works = False
-        self._job: Job | None = None
-        self._watchdog: Watchdog | None = None
-        self.alive = True
-
-    @property
-    def ends(self) -> float:
-        """When to look whether it hangs, on the monotonic clock."""
-        return self._watchdog.ends if self._watchdog else inf
-
-    def give(self, job: Job) -> None:
-        """Let it do a job."""
-        self._job, self._watchdog = job, None
-        with suppress(BrokenPipeError, ConnectionResetError):  # where answers are read it will show
-            self.pipe.send(job)
-
-    def answer(self) -> Verdict | None:
-        """Its verdict, or None if there is none yet; to be asked once there is something to read or
-        `ends` is past. Raises the CudareduceError that it sends."""
-        assert self._job is not None
-        if not self.pipe.poll():
-            if self._watchdog is None or not self._watchdog.overdue():
-                return None
-            self.kill()
-            limit_s = self._job.limit_s
-            why = f"{HANGS} {limit_s:.4g} s: it hangs, or --time-limit is too short"
-            if self._job.spec.timed:
-                return told(self._job, Verdict("fail", why))
-            # Slowness is the emulator's own, and what it saw to wait for ever it has said.
-            small = _smaller(self._job.prepared.case.kernel)
-            return told(self._job, skipped("time", f"cannot be decided here: {why}{small}"))
-        try:
-            said = self.pipe.recv()
-        except Exception:  # it has ended, or a kernel has written to where it answers
-            self._process.join(_END_WAIT_S)
-            reason = self._last_line(self._process.exitcode)
-            self.kill()
-            if not self._works:
-                raise EnvironmentProblem(f"{_NO_CHILD}: {reason}") from None
-            return told(self._job, Verdict("fail", reason))
-        self._works = True
-        if isinstance(said, list):
-            self._print(said)
-            return None
-        if said == STARTED:
-            return None
-        if said == COMPILED:
-            pid = self._process.pid or 0
-            self._watchdog = Watchdog(pid, self._job.limit_s, wall=self._job.wall)
-            return None
-        if isinstance(said, CudareduceError):
-            raise said
-        assert isinstance(said, Verdict)
-        if any(words in said.reason for words in _TRESPASSES):
-            self.kill()  # what it has overwritten may be what the next job needs
-        return said
-
-    def kill(self) -> None:
-        """End it with all that it has started."""
-        if not self.alive:
-            return
-        self.alive = False
-        end_group(self._process, _KILL_WAIT_S)  # a driver may take its time to end a kernel
-        self.pipe.close()
-        self._log.unlink(missing_ok=True)
-
-    def _last_line(self, code: int | None) -> str:
-        """What it said last on standard error, else how it ended."""
-        lines = self._log.read_text(errors="replace").splitlines()
-        if lines:
-            return resolve_locations(lines[-1])
-        if code is not None and code < 0:
-            return f"its process was ended by {signal.Signals(-code).name}"
-        return f"its process ended with code {code}" if code is not None else "it answers nonsense"
+def _next(waiting: list[tuple[Case, int, Job]], *, gpu_taken: bool) -> tuple[Case, int, Job] | None:
+    """Remove and return the first job that may begin; None if there is none."""
+    free = (k for k, (_, _, job) in enumerate(waiting) if not (gpu_taken and job.spec.timed))
+    first = next(free, None)
+    return None if first is None else waiting.pop(first)
 
 
-def _answers(busy: Mapping[_Child, object], deadline: Deadline) -> Iterator[tuple[_Child, Verdict]]:
-    """What children that have something to say, or are overdue, have found; none once the deadline
-    has passed."""
-    ends = min(child.ends for child in busy)
-    wait_s = min(max(0.0, ends - monotonic()), deadline.left_s)
-    ready = connection.wait([child.pipe for child in busy], None if wait_s == inf else wait_s)
-    for child in list(busy):
-        if child not in busy:  # of a case that has failed meanwhile
-            continue
-        if child.pipe in ready or child.ends <= monotonic():
-            verdict = child.answer()
-            if verdict is not None:
-                yield child, verdict
+def _verdict(job: Job, event: Event) -> Verdict:
+    """The verdict of a job whose worker has returned, failed, exited or timed out. Raises the error
+    that it raised, and EnvironmentProblem if no worker starts."""
+    match event:
+        case Raised(error):
+            raise error
+        case Exited(last_line=line, started=False):
+            raise EnvironmentProblem(f"{NOT_STARTED}: {line or event.how}")
+        case Exited(last_line=line):
+            return told(job, Verdict("fail", resolve_locations(line) or event.how))
+        case TimedOut():
+            why = f"{HANGS} {job.limit_s:.4g} s: it hangs, or --time-limit is too short"
+            if job.spec.timed:
+                return told(job, Verdict("fail", why))
+            # The emulator itself may be slow; a deadlock that it detects is reported as one.
+            smaller = _smaller(job.prepared.case.kernel)
+            return told(job, skipped("time", f"cannot be decided here: {why}{smaller}"))
+        case _:
+            assert isinstance(event.value, Verdict)
+            return event.value
+
+
+def _smaller(kernel: Kernel) -> str:
+    """Advice on quicker options for a kernel that takes too long on the emulator."""
+    if kernel.guessed is None:
+        return ""
+    many = kernel.scope != "rows" and kernel.grid != "one"
+    return _SMALLER.format(" --grid 2" * many, _FEW_TILES if kernel.whole_tiles else _FEW)

@@ -1,25 +1,18 @@
-"""NVIDIA's compute-sanitizer over a job: four tools, each with a child process of its own.
+"""Runs NVIDIA's compute-sanitizer on a job: four tools, each on a process of its own.
 
-Run as a program, this is that child: it does the job that a file holds, on memory without guards or
-poison, which would hide from the tools what they look for.
+That process verifies on memory without guards or poison, which would hide faults from the tools.
 """
 
 from __future__ import annotations
 
-import os
-import pickle
 import re
 import shutil
-import signal
 import subprocess
-import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic
 
-import cudareduce
 from cudareduce.backends import open_backend
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
@@ -28,6 +21,7 @@ from cudareduce.temporary import temporary_folder
 from cudareduce.verify.inputs import Inputs
 from cudareduce.verify.job import Job, verify_job
 from cudareduce.verify.verdict import RIGHT, Verdict
+from cudareduce.workers import python_command, running_tool
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 #: A kernel is slower under a tool, and the tool and the driver take seconds to start.
@@ -63,16 +57,11 @@ def sanitized(job: Job, deadline: Deadline) -> Verdict:
     """The verdict of all tools on a job: wrong with what the first of them finds, and marked where
     one could not tell. Raises EnvironmentProblem without the tools."""
     sanitizer = find_sanitizer()
-    with temporary_folder() as folder:
-        task = Path(folder, "job")
-        task.write_bytes(pickle.dumps(job))
-        ends = monotonic() + min(_START_S + _SLOWER * job.limit_s, deadline.left_s)
-        running = [_Watched(sanitizer, tool, task) for tool in TOOLS]
-        try:
-            found = [one.verdict(ends) for one in running]
-        finally:
-            for one in running:
-                one.kill()
+    by = Deadline(min(_START_S + _SLOWER * job.limit_s, deadline.left_s))
+    with temporary_folder() as folder, ExitStack() as stack:
+        runs = [_running(sanitizer, tool, job, Path(folder)) for tool in TOOLS]
+        tools = [stack.enter_context(run) for run in runs]
+        found = [tool.verdict(by) for tool in tools]
     wrong = next((verdict for verdict in found if verdict.outcome == "fail"), None)
     if wrong:
         return wrong
@@ -116,57 +105,49 @@ def _details(lines: Sequence[str]) -> list[str]:
     return told
 
 
-class _Watched:
-    """A tool at work on a job."""
+@contextmanager
+def _running(sanitizer: str, tool: str, job: Job, folder: Path) -> Iterator[_Tool]:
+    """A tool that watches a job in a process of its own; it is killed when the block is left."""
+    log, errors = folder / f"{tool}.log", folder / f"{tool}.err"
+    command = [
+        sanitizer, "--tool", tool, "--log-file", str(log), "--print-limit", "10",
+        "--report-api-errors", "no", *python_command(_verify, job, folder / f"{tool}.job"),
+    ]  # fmt: skip
+    with (
+        errors.open("wb") as stderr,
+        running_tool(command, stdout=subprocess.DEVNULL, stderr=stderr) as process,
+    ):
+        yield _Tool(tool, process, log, errors)
 
-    def __init__(self, sanitizer: str, tool: str, task: Path) -> None:
-        self._tool, self._log = tool, task.with_suffix(f".{tool}")
-        self._errors = task.with_suffix(f".{tool}.err")
-        home = Path(cudareduce.__file__).parent.parent
-        paths = [str(home), *filter(None, [os.environ.get("PYTHONPATH")])]
-        with self._errors.open("wb") as errors:
-            self._process = subprocess.Popen(
-                [
-                    sanitizer, "--tool", tool, "--log-file", str(self._log), "--print-limit", "10",
-                    "--report-api-errors", "no", sys.executable, "-m", "cudareduce.verify.sanitize",
-                    str(task),
-                ],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
-                start_new_session=True,
-                env=os.environ | {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(paths)},
-            )  # fmt: skip
 
-    def verdict(self, ends: float) -> Verdict:
-        """What it finds until then, on the monotonic clock."""
-        what = f"compute-sanitizer --tool {self._tool}"
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    """A running tool."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+    errors: Path
+
+    def verdict(self, deadline: Deadline) -> Verdict:
+        """The verdict of the tool, undecided if it has none by the deadline."""
+        what = f"compute-sanitizer --tool {self.name}"
         try:
-            left_s = ends - monotonic()
-            code = self._process.wait(None if left_s == float("inf") else max(0.0, left_s))
+            code = self.process.wait(None if deadline.seconds is None else deadline.left_s)
         except subprocess.TimeoutExpired:
             return replace(RIGHT, reason=f"{what} did not end in time", undecided=True)
-        text = self._log.read_text(errors="replace") if self._log.exists() else ""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
         report = read_report(text)
         if report.finding:
             return Verdict("fail", f"{what}: {report.finding}")
-        said = self._errors.read_text(errors="replace").strip().splitlines()
+        lines = self.errors.read_text(errors="replace").strip().splitlines()
         if code or report.trouble or not report.finished:
-            why = report.trouble or next(reversed(said), f"it ended with code {code}")
+            why = report.trouble or next(reversed(lines), f"it ended with code {code}")
             return replace(RIGHT, reason=f"{what} could not tell: {why}", undecided=True)
         return RIGHT
 
-    def kill(self) -> None:
-        """End it with all that it has started."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
 
-
-def main(task: str) -> None:
-    """The child: do a job. The tool says what it thinks of it."""
-    job: Job = pickle.loads(Path(task).read_bytes())
+def _verify(job: Job) -> None:
+    """Verify a job for a tool, which reports what it finds; the verdict itself is dropped."""
     with open_backend(job.spec) as backend:
         verify_job(job, backend, Inputs())
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -13,10 +13,10 @@ from cudareduce.backends import open_backend
 from cudareduce.launch import prelude
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import OPERATORS, reduction_of
-from cudareduce.verify.forking import fork_server
 from cudareduce.verify.inputs import Inputs
 from cudareduce.verify.job import Job, verify_job
 from cudareduce.verify.verdict import RIGHT, Verdict
+from cudareduce.workers import fork_server
 from tests.mutants.judge import Judge, Judged, fate_of
 from tests.mutants.rules import Mutant
 

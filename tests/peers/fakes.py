@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,10 @@ import cudareduce.backends
 from cudareduce.errors import OutOfMemory
 from cudareduce.launch.plan import Problem
 from cudareduce.peers.catalogue import Listing
-from cudareduce.peers.child import serve
+from cudareduce.peers.child import LibraryRunner
 from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
 from cudareduce.problem.inputs import as_numbers
+from cudareduce.workers import Parent
 from tests.fake_gpu import FakeGpu, quick
 
 #: What stays locked, and mapped.
@@ -35,20 +35,21 @@ MAPPED: list[mmap.mmap] = []
 GPUS: list[FakeGpu] = []
 
 
-def serve_fake(pipe: Connection, cells: Any, log: str) -> None:
-    """The child of a run on a fake GPU."""
+class FakeRunner(LibraryRunner):
+    """A worker on a fake GPU."""
 
-    def opened(spec: Any) -> FakeGpu:
-        GPUS[:] = [quick(spec.cache, 1)]
-        return GPUS[0]
+    def __init__(self, parent: Parent) -> None:
+        def opened(spec: Any) -> FakeGpu:
+            GPUS[:] = [quick(spec.cache, 1)]
+            return GPUS[0]
 
-    cudareduce.backends.open_cuda = opened  # type: ignore[assignment]
-    serve(pipe, cells, log)
+        cudareduce.backends.open_cuda = opened  # type: ignore[assignment]
+        super().__init__(parent)
 
 
 def use_fakes(monkeypatch: pytest.MonkeyPatch, names: str) -> None:
     """Make --peers mean these fakes, on a fake GPU."""
-    monkeypatch.setattr("cudareduce.peers.process.serve", serve_fake)
+    monkeypatch.setattr("cudareduce.peers.process.LibraryRunner", FakeRunner)
     listed = tuple(Listing(f"tests.peers.fakes:{name}") for name in names.split(","))
     monkeypatch.setattr("cudareduce.peers.catalogue.listings", lambda names: listed)
 

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from multiprocessing.connection import Connection
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -19,12 +18,13 @@ from cudareduce.budget import Deadline
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Registry
 from cudareduce.peers.catalogue import Listing
+from cudareduce.peers.child import LibraryRunner
 from cudareduce.peers.job import Job, Outcome
 from cudareduce.peers.process import Processes
 from cudareduce.problem.operators import reduction_of
 from cudareduce.timing.sampling import COLD
 from tests.conftest import ROOT
-from tests.peers.fakes import serve_fake
+from tests.peers.fakes import FakeRunner
 
 SUM = reduction_of("sum", "float32")
 N = 2**13
@@ -32,7 +32,7 @@ N = 2**13
 
 @pytest.fixture
 def processes() -> Iterator[Processes]:
-    with Processes(None, serve_fake) as made:
+    with Processes(None, FakeRunner) as made:
         yield made
 
 
@@ -109,7 +109,7 @@ def test_what_is_timed_is_judged(registry: Registry, cache: Path, processes: Pro
 @pytest.mark.long
 def test_what_takes_its_process_down(registry: Registry, cache: Path) -> None:
     """Each is told in words of its own, and nothing of it is left behind."""
-    with Processes(None, serve_fake) as processes:
+    with Processes(None, FakeRunner) as processes:
         asked = job(
             registry, cache, "NOISY", "EXITING", "GARBLING", "CRASHING", "SPAWNING", rounds=0
         )
@@ -148,7 +148,7 @@ def test_answers_are_one_number_a_row(
 @pytest.mark.slow
 def test_what_a_process_of_its_own_dies_of(registry: Registry, cache: Path) -> None:
     """Is the library's own, from its first call on, and --time-limit holds there, too."""
-    with Processes(3.0, serve_fake) as processes:
+    with Processes(3.0, FakeRunner) as processes:
         asked = job(registry, cache, "ALONE", rounds=0)
         outcome = processes.outcome(asked, Deadline(), lambda: None)
     assert reasons(outcome) == {
@@ -217,7 +217,7 @@ def test_what_was_typed_is_quoted(registry: Registry, cache: Path, processes: Pr
 @pytest.mark.long
 def test_a_hang(registry: Registry, cache: Path) -> None:
     """It alone is given little time: on a busy machine the others might need more."""
-    with Processes(3.0, serve_fake) as processes:
+    with Processes(3.0, FakeRunner) as processes:
         asked = job(registry, cache, "HANGING", rounds=0)
         outcome = processes.outcome(asked, Deadline(), lambda: None)
     why = "fail: no answer after 3 s: it hangs, or --time-limit is too short"
@@ -258,10 +258,10 @@ def test_locks_of_libraries_are_not_missed(cache: Path) -> None:
     code = (
         "from pathlib import Path; from cudareduce.budget import Deadline; "
         "from cudareduce.library.registry import load_registry; "
-        "from cudareduce.peers.process import Processes; from tests.peers.fakes import serve_fake; "
+        "from cudareduce.peers.process import Processes; from tests.peers.fakes import FakeRunner; "
         "from tests.peers.test_process import job\n"
         "if __name__ == '__main__':\n"
-        "    with Processes(None, serve_fake) as processes:\n"
+        "    with Processes(None, FakeRunner) as processes:\n"
         f"        asked = job(load_registry(), Path({str(cache)!r}), 'LOCKING', rounds=0)\n"
         "        outcome = processes.outcome(asked, Deadline(), lambda: None)\n"
         "    assert outcome.peers['locking'].verdict.outcome == 'pass'\n"
@@ -276,16 +276,16 @@ def test_no_time_is_left(registry: Registry, cache: Path, processes: Processes) 
     assert set(reasons(outcome).values()) == {"skip: --max-time was spent before it was tried"}
 
 
-def _counting(pipe: Connection, cells: object, log: str) -> None:
-    """Tells of each job how many processes of the run there are beside this one."""
-    with suppress(EOFError):
-        while True:
-            pipe.send(Outcome(remarks=(str(pipe.recv().ours),)))
+class Counting(LibraryRunner):
+    """Reports of each job how many other processes the run has."""
+
+    def run(self, job: Job) -> Outcome:
+        return Outcome(remarks=(str(job.ours),))
 
 
 @pytest.mark.long
 def test_a_process_of_the_run_is_no_stranger(registry: Registry, cache: Path) -> None:
-    with Processes(None, _counting) as processes:
+    with Processes(None, Counting) as processes:
         asked, past = job(registry, cache, "FINE"), Deadline()
         first = processes.outcome(asked, past, lambda: None)
         processes.outcome(replace(asked, alone="fine"), past, lambda: None)

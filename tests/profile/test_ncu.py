@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from cudareduce.backends import BackendSpec
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Registry
 from cudareduce.problem.operators import reduction_of
-from cudareduce.profile.child import Task, main
+from cudareduce.profile.child import Task, launch_all
 from cudareduce.profile.metrics import MEMORY_PCT, METRICS, of_launch
 from cudareduce.profile.ncu import parse, refused_in
 from cudareduce.profile.share import shares
@@ -102,14 +101,11 @@ def test_the_child_launches_each_case_once(
 ) -> None:
     use(monkeypatch, FakeGpu(cache))
     cases = (case_of(registry, "reduce_v0_baseline"), case_of(registry, "reduce_rows_tree"))
-    file = tmp_path / "task"
-    file.write_bytes(pickle.dumps(Task(BackendSpec("cuda"), cases, 1000, 1)))
-    main(str(file))
-    assert (tmp_path / "task.failed").read_text() == ""
-    file.write_bytes(pickle.dumps(Task(BackendSpec("cuda"), cases, 1000, 4)))
-    main(str(file))
-    failed = (tmp_path / "task.failed").read_text()
-    assert failed == "0 reduce_v0_baseline reduces one array, not 4 rows\n"
+    failed = tmp_path / "failed"
+    launch_all((Task(BackendSpec("cuda"), cases, 1000, 1), failed))
+    assert failed.read_text() == ""
+    launch_all((Task(BackendSpec("cuda"), cases, 1000, 4), failed))
+    assert failed.read_text() == "0 reduce_v0_baseline reduces one array, not 4 rows\n"
 
 
 def test_the_share_that_publications_print(

@@ -17,21 +17,23 @@ import cudareduce.backends
 from cudareduce.backends import BackendSpec
 from cudareduce.peers.contract import Given, Peer, Ready
 from cudareduce.problem.inputs import Array
-from cudareduce.reveal.child import serve
+from cudareduce.reveal.child import Revealer
+from cudareduce.workers import Parent
 from tests.fake_gpu import quick
 from tests.peers.fakes import absent, fake, giving
 from tests.reveal.simulated import backwards, in_halves, in_turn
 
 
-def serve_fake(pipe: Connection, log: str) -> None:
-    """The child of a run on a fake GPU."""
+class FakeRevealer(Revealer):
+    """A worker on a fake GPU."""
 
-    def opened(spec: BackendSpec) -> Any:
-        assert spec.cache is not None
-        return quick(spec.cache, 1)
+    def __init__(self, parent: Parent) -> None:
+        def opened(spec: BackendSpec) -> Any:
+            assert spec.cache is not None
+            return quick(spec.cache, 1)
 
-    cudareduce.backends.open_cuda = opened
-    serve(pipe, log)
+        cudareduce.backends.open_cuda = opened
+        super().__init__(parent)
 
 
 def adding(adds: Callable[[Array], float]) -> Callable[[Given], Ready]:

@@ -12,7 +12,7 @@ from cudareduce.peers.catalogue import Listing
 from cudareduce.reveal.process import Processes
 from tests.conftest import ROOT
 from tests.fake_gpu import fake_gpu
-from tests.reveal.fakes import serve_fake
+from tests.reveal.fakes import FakeRevealer
 
 Call = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.usefixtures("small")
@@ -25,7 +25,7 @@ def beside(
 ) -> Callable[..., tuple[int, str, str]]:
     """`reveal` on a fake GPU, with fake libraries: those that the first argument names."""
     begin = Processes.__init__
-    monkeypatch.setattr(Processes, "__init__", lambda self: begin(self, serve_fake))
+    monkeypatch.setattr(Processes, "__init__", lambda self: begin(self, FakeRevealer))
 
     def call(fakes: str, *arguments: object) -> tuple[int, str, str]:
         listed = tuple(Listing(f"tests.reveal.fakes:{name}") for name in fakes.split(","))

@@ -16,7 +16,7 @@ from cudareduce.several.libraries.engines import wanted
 from cudareduce.several.meet.arrival import meet
 from cudareduce.several.meet.place import Place
 from cudareduce.several.trial import Trial, tried
-from cudareduce.verify.forking import fork_server
+from cudareduce.workers import fork_server
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 from tests.several import fake_torch
 

@@ -17,7 +17,7 @@ from cudareduce.several.exchange import load_exchanges, of_collective
 from cudareduce.several.meet.arrival import meet
 from cudareduce.several.meet.place import Place
 from cudareduce.several.trial import Trial, steps_of, tried
-from cudareduce.verify.forking import fork_server
+from cudareduce.workers import fork_server
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 
 SIZES = (1000,)

@@ -16,10 +16,20 @@ import pytest
 from cudareduce.backends import BackendSpec
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.verify import isolate
-from cudareduce.verify.isolate import _next
+from cudareduce.verify.isolate import Verifier, _next
+from cudareduce.workers import Parent
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]
+
+
+class Broken(Verifier):
+    """A worker that dies when it is made."""
+
+    def __init__(self, parent: Parent) -> None:
+        os._exit(1)
+
+
 TWO = ("reduce_v0_baseline", "reduce_v7_shuffle")
 
 
@@ -53,10 +63,10 @@ def test_who_gives_no_answer_in_time_is_undecided_on_the_emulator(cudareduce: Ca
 def test_a_child_that_does_not_start_is_no_fault_of_a_kernel(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolate, "serve", os.getpid)  # takes no arguments, so the child dies of it
+    monkeypatch.setattr(isolate, "Verifier", Broken)
     code, out, err = cudareduce("verify", TWO[1], "--n", 33, "--backend", "cpu")
     assert (code, out) == (EnvironmentProblem.exit_code, "")
-    assert "a process to verify in does not start" in err
+    assert "a worker process does not start" in err
 
 
 def test_beside_a_gpu_the_emulator_uses_all_processors() -> None:

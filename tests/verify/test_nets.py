@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +19,9 @@ from cudareduce.library.kernel import load_kernel
 from cudareduce.library.registry import kernel_files
 from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.problem.operators import reduction_of
-from cudareduce.verify import watchdog
 from cudareduce.verify.job import Job, both, limited, told
 from cudareduce.verify.shapes import edges, hazard_net
 from cudareduce.verify.verdict import Verdict, skipped
-from cudareduce.verify.watchdog import Watchdog
 from tests.conftest import ROOT
 from tests.fake_gpu import fake_gpu
 from tests.verify.test_timed_input import COOPERATIVE
@@ -307,37 +304,6 @@ def test_the_limit_follows_the_work() -> None:
     assert launch == limited(_job(spec=on_gpu, care="least"), None).limit_s < least.limit_s
     asked = limited(_job(), 5.0)
     assert (asked.limit_s, asked.wall) == (5.0, True)
-
-
-@pytest.mark.parametrize(
-    ("spent_s", "wall", "overdue"),
-    [
-        (1.0, False, False),  # others have had the processors
-        (70.0, False, True),
-        (1.0, True, True),
-        (0.0, False, True),  # it waits for what does not come
-        (None, False, True),
-    ],
-)
-def test_what_is_kept_from_the_processors_does_not_hang(
-    monkeypatch: pytest.MonkeyPatch, spent_s: float | None, wall: bool, overdue: bool
-) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(watchdog, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(watchdog, "processor_s", lambda _: spent_s if clock[0] else 0.0)
-    watched = Watchdog(1, 60.0, wall=wall)
-    clock[0] = 59.0
-    assert not watched.overdue()
-    clock[0] = 60.0
-    assert watched.overdue() == overdue
-    assert overdue or watched.ends == 60.0 + 59.0
-
-
-def test_a_process_has_had_some_of_a_processor() -> None:
-    spent_s = watchdog.processor_s(os.getpid())
-    assert spent_s is not None
-    assert abs(spent_s - sum(os.times()[:2])) < 0.1
-    assert watchdog.processor_s(2**30) is None
 
 
 def test_what_the_emulator_cannot_decide_is_a_remark() -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cudareduce import workers
 from cudareduce.verify import sanitize
+from cudareduce.verify.job import Job
 from cudareduce.verify.sanitize import TOOLS, read_report
+from cudareduce.workers import python_command
 from tests.fake_gpu import FakeGpu, use
 
 Call = Callable[..., tuple[int, str, str]]
@@ -131,22 +134,20 @@ def test_the_child_does_the_job(
     cudareduce: Call, sanitizer: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
 ) -> None:
     """On memory as the driver gives it, and on few elements."""
-    tasks: list[bytes] = []
+    jobs: list[Job] = []
+    run = sanitize._running
 
-    class Noted(sanitize._Watched):
-        def __init__(self, place: str, tool: str, task: Path) -> None:
-            tasks.append(task.read_bytes())
-            super().__init__(place, tool, task)
+    def noted(place: str, tool: str, job: Job, folder: Path) -> Any:
+        jobs.append(job)
+        return run(place, tool, job, folder)
 
-    monkeypatch.setattr(sanitize, "_Watched", Noted)
+    monkeypatch.setattr(sanitize, "_running", noted)
     assert verified(cudareduce)[0] == 0
-    assert len(tasks) == len(TWO) * len(TOOLS)
-    job = pickle.loads(tasks[0])
-    assert job.spec.bare
-    assert max(n * rows for n, rows in job.shapes) <= 2**17
+    assert len(jobs) == len(TWO) * len(TOOLS)
+    assert jobs[0].spec.bare
+    assert max(n * rows for n, rows in jobs[0].shapes) <= 2**17
     gpu = FakeGpu(cache, lazy=True)
     monkeypatch.setattr(sanitize, "open_backend", lambda spec: gpu)
-    kept = tmp_path / "job"
-    kept.write_bytes(tasks[0])
-    sanitize.main(str(kept))
+    *_, task = python_command(sanitize._verify, jobs[0], tmp_path / "job")
+    workers.main(task)
     assert gpu.last == TWO[0]

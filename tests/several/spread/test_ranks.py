@@ -24,7 +24,7 @@ from cudareduce.several.meet.place import Place
 from cudareduce.several.spread import text
 from cudareduce.several.spread.records import SpreadRecorder
 from cudareduce.several.spread.trial import tried
-from cudareduce.verify.forking import fork_server
+from cudareduce.workers import fork_server
 from tests.fake_gpu import FilePeerMemory
 from tests.several.nccls import StreamGpu, compiled
 
