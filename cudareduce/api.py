@@ -20,11 +20,10 @@ from cudareduce.cli.help import made
 from cudareduce.cli.main import cli
 from cudareduce.errors import UsageError
 from cudareduce.gate.compare import Row
-from cudareduce.plot.drawn import drawn
-from cudareduce.plot.figure import Figure
+from cudareduce.plot.figure import KINDS, Figure
 from cudareduce.plot.kinds import figures
-from cudareduce.plot.names import KINDS
-from cudareduce.plot.text import text_of
+from cudareduce.plot.terminal import text_chart
+from cudareduce.plot.vega import image
 from cudareduce.report.html import to_html
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.section import Section
@@ -79,8 +78,8 @@ class Result(Generic[Item]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Picture:
-    """What `plot` draws. A notebook shows it, `print` draws it in characters, and `save` writes PNG
-    or SVG, by the name of the file. Matplotlib or plotext missing is an EnvironmentProblem."""
+    """The charts of `plot`: a notebook shows them, `print` draws them in characters, and `save`
+    writes PNG or SVG. Raises EnvironmentProblem without vl-convert-python or plotext."""
 
     figures: tuple[Figure, ...]
 
@@ -90,16 +89,16 @@ class Picture:
         style = Path(path).suffix.removeprefix(".")
         if style not in ("png", "svg"):
             raise UsageError(f"{path}: a picture's name ends in .png or .svg")
-        write_bytes(Path(path), drawn(self.figures, style))
+        write_bytes(Path(path), image(self.figures, style))
 
     def __str__(self) -> str:
-        return "\n".join(text_of(figure, _COLUMNS, colour=False) for figure in self.figures)
+        return "\n".join(text_chart(figure, _COLUMNS, colour=False) for figure in self.figures)
 
     def __repr__(self) -> str:
         return f"<pictures: {'; '.join(figure.title for figure in self.figures)}>"
 
     def _repr_png_(self) -> bytes:
-        return drawn(self.figures, "png")
+        return image(self.figures, "png")
 
 
 def bench(*kernels: Named, n: Sizes = 2**25, **options: Any) -> Result[Record]:

@@ -9,7 +9,7 @@ import click
 from cudareduce.cli.help import Command, made
 from cudareduce.cli.options import add_debug, one_of
 from cudareduce.cli.types import DEVICES, Name, Place, Sizes, Word
-from cudareduce.plot.names import KINDS
+from cudareduce.plot.figure import KINDS
 
 add_results = click.argument("results", nargs=-1, required=True, metavar="RESULT...",
                              type=Place(DEVICES))  # fmt: skip

@@ -1,1 +1,1 @@
-"""Results as one page that opens anywhere: tables, charts, lessons, without a network."""
+"""Results as one HTML page that opens without a network: tables, charts, kernels."""

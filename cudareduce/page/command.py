@@ -1,71 +1,129 @@
-"""`report --html`: one page of result files."""
+"""`report --html`: write one page of result files."""
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from cudareduce import __version__
-from cudareduce.errors import UsageError
+from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.escapes import shown
 from cudareduce.library.registry import load_registry
-from cudareduce.page.lessons import errata, lessons, lineage
-from cudareduce.page.render import Page, render
-from cudareduce.page.sheet import sheet
+from cudareduce.page.content import errata, lessons, lineage, sheet
 from cudareduce.plot.figure import Figure
-from cudareduce.plot.kinds import compared
+from cudareduce.plot.kinds import comparison_figures
+from cudareduce.plot.vega import min_width, notes, page_spec
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
 from cudareduce.results.record import Run
 from cudareduce.results.runs import runs_of
 from cudareduce.results.store import check_writable, write_text
 
+_REQUIRED = ("jinja2", "vl_convert")
+_HEADINGS = {
+    "sizes": "Over n",
+    "ladder": "The ladder",
+    "speedup": "Against libraries",
+    "winners": "Who is fastest where",
+    "sms": "Over SMs",
+    "busbw": "Over bytes",
+    "change": "Before and after",
+    "gpus": "Several GPUs",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """Which result files, and where the page goes."""
+    """The result files, and the page to write."""
 
     results: tuple[Path, ...]
     html: Path
 
 
 def page(request: PageRequest) -> int:
-    """Write the page; 0. Files that do not load or hold nothing, and a place that cannot be
-    written, are UsageErrors; what is missing to make it is an EnvironmentProblem."""
+    """Write the page. Returns 0; raises UsageError and EnvironmentProblem."""
     if request.html.resolve() in {path.resolve() for path in request.results}:
-        raise UsageError(f"{request.html} is a result that is read: choose another name")
+        raise UsageError(f"{request.html} is a result to read: choose another name")
     check_writable(request.html)
-    held = runs_of(request.results)
-    runs = list(held.values())
-    for path, run in held.items():
+    runs = runs_of(request.results)
+    for path, run in runs.items():
         if not run.records:
-            raise UsageError(f"{path} holds no records, of which a page is made: bench again")
-    registry = load_registry()
-    texts = {kernel.id: kernel.sha for kernel in registry.kernels.values()}
-    found = Page(
-        title=_title(runs),
-        made=f"cudareduce {__version__}",
-        sheets=tuple(
-            sheet(run, name, texts)
-            for run, name in zip(runs, _names([*held]), strict=True)
-        ),
-        comparison=_comparison(runs),
-        lessons=lessons(registry), lineage=lineage(registry), errata=errata(registry),
-        raw=tuple(path.read_text(encoding="utf-8-sig") for path in held),
-    )  # fmt: skip
-    write_text(request.html, render(found))
+            raise UsageError(f"{path} holds no records for a page: bench again")
+    write_text(request.html, _render(runs))
     say(f"{request.html} shows {counted(len(runs), 'run')}: open it in a browser")
     return 0
 
 
-def _title(runs: Sequence[Run]) -> str:
-    devices = dict.fromkeys(shown(run.device.name) for run in runs)
-    return f"Parallel reductions on {' and '.join(devices)}"
+def _render(runs: Mapping[Path, Run]) -> str:
+    missing = [name for name in _REQUIRED if find_spec(name) is None]
+    if missing:
+        raise EnvironmentProblem(
+            f"a page needs {', '.join(missing)}: pip install 'cudareduce[html]'"
+        )
+    import vl_convert
+    from jinja2 import Environment, PackageLoader
+
+    registry = load_registry()
+    hashes = {kernel.id: kernel.sha for kernel in registry.kernels.values()}
+    sheets = [
+        sheet(run, name, hashes) for run, name in zip(runs.values(), _names([*runs]), strict=True)
+    ]
+    comparison = comparison_figures([*runs.values()]) if len(runs) > 1 else {}
+    charts: list[dict[str, Any]] = []
+    groups = [_chart_groups(figures, charts) for figures in (s.figures for s in sheets)]
+    compared = _chart_groups(comparison, charts)
+    devices = dict.fromkeys(shown(run.device.name) for run in runs.values())
+    environment = Environment(
+        loader=PackageLoader("cudareduce.page"), autoescape=True, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    specs = [{"spec": page_spec(c["figure"]), "title": c["title"], "notes": c["notes"],
+              "minWidth": min_width(c["figure"])} for c in charts]  # fmt: skip
+    html: str = environment.get_template("page.html").render(
+        title=f"Parallel reductions on {' and '.join(devices)}",
+        version=__version__,
+        sheets=list(zip(sheets, groups, strict=True)),
+        compared=compared,
+        lessons={lesson.id: lesson for lesson in lessons(registry)},
+        lineage=lineage(registry),
+        errata=errata(registry),
+        charts=_packed(json.dumps(specs, allow_nan=False)),
+        raw=[_packed(path.read_text(encoding="utf-8-sig")) for path in runs],
+        style=_template("page.css"),
+        script=_template("page.js"),
+        # The closing tag must not end the script element.
+        library=vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace(
+            "</script", "<\\/script"
+        ),
+    )
+    return html
+
+
+def _chart_groups(
+    figures: Mapping[str, Sequence[Figure]], charts: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The charts under each heading; appends them to `charts`, whose indices number them."""
+    groups = []
+    for kind, found in figures.items():
+        members = [
+            {"number": k, "title": figure.title, "notes": "; ".join(notes(figure)),
+             "figure": figure}
+            for k, figure in enumerate(found, len(charts))
+        ]  # fmt: skip
+        charts += members
+        groups.append({"kind": kind, "heading": _HEADINGS[kind], "charts": members})
+    return groups
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """The files' names, with their folders where two have one name."""
+    """The names of the files, with their folders if two have the same name."""
     stems = [path.stem for path in paths]
     return [
         shown(stem if stems.count(stem) == 1 else f"{path.resolve().parent.name}/{stem}")
@@ -73,5 +131,10 @@ def _names(paths: Sequence[Path]) -> list[str]:
     ]
 
 
-def _comparison(runs: Sequence[Run]) -> Mapping[str, Sequence[Figure]]:
-    return compared(runs) if len(runs) > 1 else {}
+def _packed(text: str) -> str:
+    """The text as gzip in base64, which page.js unpacks."""
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode("ascii")
+
+
+def _template(name: str) -> str:
+    return files("cudareduce.page").joinpath("templates", name).read_text(encoding="utf-8")

@@ -1,1 +1,1 @@
-"""Pictures of results: what is in one, and how it is drawn."""
+"""Charts of results: one figure model, drawn as Vega-Lite or in a terminal."""

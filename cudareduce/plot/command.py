@@ -1,18 +1,18 @@
-"""`plot`: pictures of results, as files or in the terminal; and the small one below a table."""
+"""The `plot` command, and the small chart below a table."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.plot.figure import Bars
 from cudareduce.plot.kinds import figures
-from cudareduce.plot.text import NARROWEST, text_of
-from cudareduce.plot.text_lines import missing
+from cudareduce.plot.terminal import MIN_WIDTH, is_plotext_missing, text_chart
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
 from cudareduce.report.publish import Outputs
@@ -20,15 +20,14 @@ from cudareduce.results.record import Run
 from cudareduce.results.runs import runs_of
 from cudareduce.results.store import check_writable, write_bytes
 
-#: Of the picture below a table: what fewer columns have no room for, lines, and the most bars that
-#: are worth a second look after the table.
-_WIDE, _SMALL, _FEW = 80, 16, 12
+#: Of the chart below a table: the terminal width it needs, its height, and its most bars.
+_WIDTH, _HEIGHT, _MAX_BARS = 80, 16, 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotRequest:
-    """What to draw of which files: a kind, None for the fitting one, names or patterns, sizes in
-    elements; and the files to write, by format."""
+    """The files to draw, a kind or None for the fitting one, names or patterns of kernels, sizes in
+    elements, and the files to write."""
 
     results: tuple[Path, ...]
     kind: str | None
@@ -37,51 +36,54 @@ class PlotRequest:
     png: Path | None
     svg: Path | None
 
-    @property
-    def files(self) -> dict[str, Path]:
-        """The files asked for, by their formats."""
-        asked = {"png": self.png, "svg": self.svg}
-        return {style: path for style, path in asked.items() if path is not None}
-
 
 def plot(request: PlotRequest) -> int:
-    """Write the files asked for, or print; 0. What cannot be read, drawn or written is a
-    UsageError, and what is missing to draw with an EnvironmentProblem."""
-    for path in request.files.values():
-        if path.resolve() in {result.resolve() for result in request.results}:
-            raise UsageError(f"{path} is a result that is to be drawn: choose another name")
-        check_writable(path)
+    """Write the requested files, or print the charts. Returns 0; raises UsageError and
+    EnvironmentProblem."""
+    requested = {"png": request.png, "svg": request.svg}
+    files = {style: path for style, path in requested.items() if path is not None}
+    check_image_files(files, request.results)
     runs = list(runs_of(request.results).values())
     found = figures(runs, request.kind, request.only, request.n)
     if request.n and not any(isinstance(figure, Bars) for figure in found):
-        say("--n has no effect here: only a ladder and several GPUs are drawn at one size")
-    if request.files:
-        from cudareduce.plot.drawn import drawn
+        say("--n has no effect here: only ladder and gpus are drawn at one size")
+    if files:
+        from cudareduce.plot.vega import image
 
-        for style, path in request.files.items():
-            write_bytes(path, drawn(found, style))
-            say(f"{path} shows {counted(len(found), 'picture')}")
+        for style, path in files.items():
+            write_bytes(path, image(found, style))
+            say(f"{path} shows {counted(len(found), 'chart')}")
         return 0
-    width = max(NARROWEST, shutil.get_terminal_size().columns)
+    width = max(MIN_WIDTH, shutil.get_terminal_size().columns)
     for figure in found:
-        print(text_of(figure, width, colour=_colour()))
+        print(text_chart(figure, width, colour=_use_colour()))
     return 0
 
 
+def check_image_files(files: Mapping[str, Path], inputs: Sequence[Path] = ()) -> None:
+    """Raise UsageError if a file cannot be written, or would replace another file or an input."""
+    if len({os.path.realpath(path) for path in files.values()}) < len(files):
+        raise UsageError(f"--png and --svg are one file, {files['png']}: choose another name")
+    for path in files.values():
+        if os.path.realpath(path) in map(os.path.realpath, inputs):
+            raise UsageError(f"{path} is a result to draw: choose another name")
+        check_writable(path)
+
+
 def show_small(run: Run, outputs: Outputs) -> None:
-    """Below a table on a terminal that is wide enough a small picture of curves or of a few bars,
-    where plotext is installed; else nothing, and never in a pipe."""
+    """Print a chart below a table, if standard output is a terminal that is wide enough, plotext is
+    installed, and the chart has curves or a few bars."""
     width = shutil.get_terminal_size().columns
-    wanted = outputs.style == "table" and outputs.piped is None
-    if not wanted or not sys.stdout.isatty() or width < _WIDE or missing():
+    is_table = outputs.style == "table" and outputs.piped is None
+    if not is_table or not sys.stdout.isatty() or width < _WIDTH or is_plotext_missing():
         return
     try:
-        first = figures([run], None)[0]
-    except UsageError:  # nothing was timed, which the tables say
+        first = figures([run])[0]
+    except UsageError:  # nothing was timed, which the table shows
         return
-    if not isinstance(first, Bars) or 1 < len(first.bars) <= _FEW:
-        print(text_of(first, width, colour=_colour(), height=_SMALL))
+    if not isinstance(first, Bars) or 1 < len(first.bars) <= _MAX_BARS:
+        print(text_chart(first, width, colour=_use_colour(), height=_HEIGHT))
 
 
-def _colour() -> bool:
+def _use_colour() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

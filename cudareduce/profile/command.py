@@ -24,6 +24,7 @@ from cudareduce.library.guesses import FileOptions
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Choice, Registry, load_registry
 from cudareduce.machine.device import DeviceInfo, DeviceLimits
+from cudareduce.plot.command import check_image_files
 from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.profile.child import Task
 from cudareduce.profile.metrics import METRICS, of_launch
@@ -36,7 +37,7 @@ from cudareduce.progress import phase, say
 from cudareduce.report.numbers import size_text
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.results.provenance import tool
-from cudareduce.results.store import check_writable, write_bytes
+from cudareduce.results.store import write_bytes
 
 _NEEDED = "x: times the bytes that the algorithm needs"
 _UNSEEN = "not seen without a GPU: times, lanes at work, waits, how busy each unit is"
@@ -146,8 +147,7 @@ def _check(request: ProfileRequest, choices: Sequence[Choice]) -> None:
     if why:
         raise UsageError(why)
     request.outputs.check(*(choice.kernel.path for choice in choices))
-    for path in request.pictures.values():
-        check_writable(path)
+    check_image_files(request.pictures)
 
 
 def _case(choice: Choice, request: ProfileRequest) -> Case:
@@ -247,9 +247,9 @@ def _plan(
 def _draw(request: ProfileRequest, found: _Found) -> None:
     if not request.pictures:
         return
-    from cudareduce.plot.drawn import drawn
+    from cudareduce.plot.vega import image
 
     figures = pictures(found.profiles, request.n * request.rows, found.what)
     for style, path in request.pictures.items():
-        write_bytes(path, drawn(figures, style))
-        say(f"{path} shows {len(figures)} pictures", request.quiet)
+        write_bytes(path, image(figures, style))
+        say(f"{path} shows {len(figures)} charts", request.quiet)

@@ -41,8 +41,9 @@ def _with_half(value: float, half: float, places: int, sign: str = "") -> str:
 
 
 def _rounded(value: float, places: int, sign: str = "") -> str:
-    """To so many digits after the point, or before it where that is negative; never -0."""
-    return f"{round(value, places) + 0.0:{sign}.{max(0, places)}f}"
+    """Round to `places` digits after the point, or before it if negative. Zero has no sign."""
+    rounded = round(value, places) + 0.0
+    return f"{rounded:{sign if rounded else ''}.{max(0, places)}f}"
 
 
 def time_text(value: float | None, low: float | None, high: float | None) -> str:
@@ -124,10 +125,14 @@ def short_size(n: int) -> str:
     return f"2^{n.bit_length() - 1}" if n >= 1024 and n & (n - 1) == 0 else str(n)
 
 
-def change_text(ratio: float, low: float, high: float) -> str:
-    """A ratio, new over old, with its interval as a signed change in per cent: +7.0±.3%."""
+def change_text(ratio: float, low: float | None = None, high: float | None = None) -> str:
+    """The change from old to new in per cent, with its sign and half of its interval: +7.0±.3%.
+    A change that rounds to 0 has no sign."""
+    value = 100 * (ratio - 1)
+    if low is None or high is None:
+        return f"{_rounded(value, 1, '+')}%"
     half = max(100 * (high - low) / 2, 0.01)
-    return f"{_with_half(100 * (ratio - 1), half, max(0, decimals(half)), '+')}%"
+    return f"{_with_half(value, half, max(0, decimals(half)), '+')}%"
 
 
 def sms_text(sms: int) -> str:

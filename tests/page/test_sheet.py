@@ -1,32 +1,32 @@
-"""What the page says of a run, before anything is drawn."""
+"""The content of the page, without its layout."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from cudareduce.library.registry import Registry
-from cudareduce.page.lessons import Branch, errata, lessons, lineage
-from cudareduce.page.sheet import sheet
+from cudareduce.page.content import Branch, errata, lessons, lineage, sheet
 from cudareduce.results.store import load
 from tests.plot.runs import BENCH, H200, PEERS, with_records
 
 
-def test_a_row_says_what_tables_say_and_sorts_by_the_number() -> None:
+def test_a_row_has_the_cells_of_a_table_and_its_elements() -> None:
     run = load(BENCH)
     shown = sheet(run, "bench", {})
     assert shown.header == (
         "kernel", "what", "verdict", "n", "us", "GB/s", "%peak", "%ceil", "speedup", "vs prev",
         "why",
     )  # fmt: skip
-    row = next(row for row in shown.rows if row[0][0] == "reduce_v6_multi_add")
-    texts = [text for text, _ in row]
-    assert texts[:6] == ["reduce_v6_multi_add", "sum of float32", "right", "2^25", "40.2±.2",
-                         "3340±10"]  # fmt: skip
-    record = next(r for r in run.records if r.kernel == "reduce_v6_multi_add")
-    assert [value for _, value in row[3:8]] == [
-        2**25, record.time_us, record.gb_s, record.pct_peak, record.pct_ceiling,
+    row = next(row for row in shown.rows if row.cells[0] == "reduce_v6_multi_add")
+    assert row.cells[:6] == (
+        "reduce_v6_multi_add", "sum of float32", "right", "2^25", "40.2±.2", "3340±10",
+    )  # fmt: skip
+    assert (row.elements, row.kernel) == (2**25, "reduce_v6_multi_add")
+    assert (shown.rows[-1].cells[3], shown.rows[-1].elements) == ("32 x 2^20 rows", 2**25)
+    assert shown.filters == {"n": ["2^25", "32 x 2^20 rows"]}
+    assert [shown.header[k] for k in shown.numbers] == [
+        "n", "us", "GB/s", "%peak", "%ceil", "speedup", "vs prev",
     ]  # fmt: skip
-    assert shown.rows[-1][3] == ("32 x 2^20 rows", 2**25)
 
 
 def test_a_time_far_below_the_clock_s_step_is_told() -> None:
@@ -39,35 +39,37 @@ def test_the_protocol_is_two_sentences() -> None:
     for path in (BENCH, PEERS):
         told = sheet(load(path), "x", {}).protocol
         assert told.count(". ") + told.endswith(".") == 2, told
-    assert "9 independent rounds, after 512 MiB were read" in sheet(load(BENCH), "x", {}).protocol
+    assert (
+        "9 independent rounds, each after reading 512 MiB" in sheet(load(BENCH), "x", {}).protocol
+    )
 
 
 def test_failed_and_skipped_records_have_their_reasons() -> None:
     run = load(PEERS)
     shown = sheet(run, "peers", {})
     assert shown.counts == "324 records: 311 right, 1 WRONG, 12 skipped; 239 timed"
-    verdicts = {row[2][0] for row in shown.rows}
+    verdicts = {row.cells[2] for row in shown.rows}
     assert verdicts == {"right", "WRONG", "skipped"}
-    assert all(row[-1][0] for row in shown.rows if row[2][0] != "right")
+    assert all(row.cells[-1] for row in shown.rows if row.cells[2] != "right")
 
 
 def test_without_times_there_are_no_pictures_and_the_protocol_says_so() -> None:
     run = load(BENCH)
     untimed = [replace(r, time_us=None, gb_s=None) for r in run.records]
     shown = sheet(with_records(run, untimed), "x", {})
-    assert shown.pictures == {}
+    assert shown.figures == {}
     assert "Nothing was timed" in shown.protocol
 
 
 def test_a_publication_s_names_lead_to_kernels() -> None:
-    shown = sheet(load(H200 / "reproduce-bbuf.json"), "bbuf", {})
-    assert shown.published["reduce_baseline"] == "reduce_v0_baseline"
+    rows = sheet(load(H200 / "reproduce-bbuf.json"), "bbuf", {}).rows
+    assert ("reduce_baseline", "reduce_v0_baseline") in {(row.cells[0], row.kernel) for row in rows}
 
 
 def test_every_kernel_has_a_lesson_and_stands_once_in_the_lineage(registry: Registry) -> None:
     found = lessons(registry)
     assert [lesson.id for lesson in found] == list(registry.kernels)
-    assert all(lesson.source and lesson.title and lesson.change for lesson in found)
+    assert all(lesson.source and lesson.title and lesson.paragraphs for lesson in found)
     assert all(bool(lesson.diff) == bool(lesson.after) for lesson in found)
 
     def ids(branch: Branch) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which pictures results make, what is in them, and what is said where there is nothing."""
+"""Figures of result files: which kinds fit, what they contain, and errors."""
 
 from __future__ import annotations
 
@@ -49,30 +49,30 @@ def test_bandwidth_over_n_is_that_of_the_records_below_theory_and_ceiling() -> N
     run = load(SWEEP)
     rates, times = figures([run], None)
     assert isinstance(rates, Lines) and isinstance(times, Lines)
-    assert [curve.name for curve in rates.curves] == list(
+    assert [series.name for series in rates.series] == list(
         dict.fromkeys(r.kernel.removeprefix("reduce_") for r in run.records)
     )
     first = [r for r in run.records if r.kernel == run.records[0].kernel]
-    assert [(p.x, p.y) for p in rates.curves[0].points] == [(r.n, r.gb_s) for r in first]
-    assert [(p.x, p.y) for p in times.curves[0].points] == [(r.n, r.time_us) for r in first]
-    assert rates.curves[0].points[-1].told.startswith("4")
-    marks = {mark.told: (mark.axis, mark.at) for mark in rates.marks}
+    assert [(p.x, p.y) for p in rates.series[0].points] == [(r.n, r.gb_s) for r in first]
+    assert [(p.x, p.y) for p in times.series[0].points] == [(r.n, r.time_us) for r in first]
+    assert rates.series[0].points[-1].text.startswith("4")
+    marks = {line.label: (line.axis, line.value) for line in rates.references}
     assert marks == {
         "theory 4814 GB/s": ("y", run.device.peak_gb_s),
         "L2: 60 MiB": ("x", pytest.approx(15 * 2**20)),
     }
-    assert rates.limit is not None and rates.limit.points[-1] == (2**30, first[-1].ceiling_gb_s)
+    assert rates.ceiling is not None and rates.ceiling.points[-1] == (2**30, first[-1].ceiling_gb_s)
 
 
 def test_of_many_curves_few_have_names_kernels_first_and_a_library_once() -> None:
     rates = figures([load(PEERS)], None)[0]
     assert isinstance(rates, Lines)
-    strong = {curve.name for curve in rates.curves if curve.strong}
+    strong = {series.name for series in rates.highlighted}
     assert {"auto", "auto:fixed", "v7_shuffle"} < strong
     assert len([name for name in strong if name.startswith("cub:")]) == 1
     assert rates.notes == (
-        f"in grey, without a name: {len(rates.curves) - len(strong)} more",
-        "wrong, and so not drawn: cub:gpu_to_gpu at 2^30",
+        f"grey, without labels: {len(rates.series) - len(strong)} more",
+        "wrong, not drawn: cub:gpu_to_gpu at 2^30",
         "skipped: cub:packed at 12 sizes",
     )
 
@@ -82,8 +82,8 @@ def test_of_many_over_sms_few_have_names_too() -> None:
     records = [replace(r, kernel=f"{r.kernel}_{k}") for k in range(20) for r in run.records]
     [lines] = figures([with_records(run, records)], "sms")
     assert isinstance(lines, Lines)
-    assert sum(curve.strong for curve in lines.curves) == 7
-    assert lines.notes == ("in grey, without a name: 33 more",)
+    assert len(lines.highlighted) == 7
+    assert lines.notes == ("grey, without labels: 33 more",)
 
 
 def test_what_is_wrong_or_skipped_stands_below_the_ladder() -> None:
@@ -94,11 +94,11 @@ def test_what_is_wrong_or_skipped_stands_below_the_ladder() -> None:
     ladder, rows = figures([with_records(run, records)], "ladder")
     names = [r.kernel.removeprefix("reduce_") for r in (first, second, third)]
     assert ladder.notes[-2:] == (
-        f"wrong, and so not drawn: {names[0]}, {names[1]}", f"skipped: {names[2]}"
+        f"wrong, not drawn: {names[0]}, {names[1]}", f"skipped: {names[2]}"
     )  # fmt: skip
     assert not any("wrong" in note for note in rows.notes)
     wrong = [replace(r, verdict="fail") for r in run.records]
-    with pytest.raises(UsageError, match="every answer in these results is wrong"):
+    with pytest.raises(UsageError, match="every result in these files is wrong"):
         figures([with_records(run, wrong)], None)
 
 
@@ -108,7 +108,7 @@ def test_two_runs_of_one_day_are_told_by_the_hour() -> None:
 
 
 def test_sizes_that_there_are_not_are_told_with_those_that_are() -> None:
-    with pytest.raises(UsageError, match=r"no times at 5: there are those at 2\^25$"):
+    with pytest.raises(UsageError, match=r"no times at n = 5; they have n = 2\^25$"):
         figures([load(BENCH)], "ladder", (), (5,))
 
 
@@ -120,8 +120,8 @@ def test_the_ladder_has_every_kernel_in_its_order_with_its_interval() -> None:
     assert [(bar.name, bar.value, bar.low, bar.high) for bar in ladder.bars] == [
         (r.kernel.removeprefix("reduce_"), r.gb_s, r.gb_s_low, r.gb_s_high) for r in ours
     ]
-    assert ladder.bars[7].brief == "3340±10 GB/s, 81.6 %"
-    assert [mark.told for mark in ladder.marks] == ["ceiling 4088 GB/s", "theory 4814 GB/s"]
+    assert ladder.bars[7].label == "3340±10 GB/s, 81.6 %"
+    assert [line.label for line in ladder.references] == ["ceiling 4088 GB/s", "theory 4814 GB/s"]
     assert [f.title for f in figures([load(SWEEP)], "ladder", sizes=(2**12, 2**20))] == [
         "Bandwidth at n = 4 096 (2^12): sum of float32, cold, NVIDIA H200",
         "Bandwidth at n = 1 048 576 (2^20): sum of float32, cold, NVIDIA H200",
@@ -132,14 +132,14 @@ def test_a_speed_up_is_against_the_fastest_library_of_each_size() -> None:
     run = load(PEERS)
     lines = figures([run], "speedup")[0]
     assert isinstance(lines, Lines)
-    assert {curve.name for curve in lines.curves} == {"auto", "auto:fixed", "v7_shuffle"}
+    assert {series.name for series in lines.series} == {"auto", "auto:fixed", "v7_shuffle"}
     timed = [r for r in run.records if r.context and r.time_us and r.n == 2**25]
     best = min((r for r in timed if r.scope == "library"), key=lambda r: r.time_us or 0)
     ours = next(r for r in timed if r.kernel == "auto")
-    point = next(p for c in lines.curves if c.name == "auto" for p in c.points if p.x == 2**25)
+    point = next(p for c in lines.series if c.name == "auto" for p in c.points if p.x == 2**25)
     assert point.y == pytest.approx((best.time_us or 0) / (ours.time_us or 1), rel=0.02)
     assert point.low is not None and point.low <= point.y <= (point.high or 0)
-    assert point.told.endswith(f"times as fast as {best.kernel.removeprefix('peer:')}")
+    assert point.text.endswith(f"times as fast as {best.kernel.removeprefix('peer:')}")
 
 
 def test_the_map_names_the_fastest_and_who_is_too_close_to_tell() -> None:
@@ -148,7 +148,7 @@ def test_the_map_names_the_fastest_and_who_is_too_close_to_tell() -> None:
     assert grid.columns == ("2^20", "2^25", "2^28")
     assert "float16 in float32" in grid.rows
     assert len(grid.cells) == len(grid.rows) * len(grid.columns)
-    libraries = {(cell.row, cell.column): cell.name for cell in grid.cells if cell.who == "library"}
+    libraries = {(c.row, c.column): c.name for c in grid.cells if c.name.startswith("cub:")}
     assert libraries == {("int32", "2^28"): "cub:not_guaranteed"}
 
 
@@ -156,15 +156,15 @@ def test_over_bytes() -> None:
     [lines] = figures([collectives()], None)
     assert isinstance(lines, Lines)
     assert lines.title.startswith("Bus bandwidth over bytes: all-reduce, sum of float32, 2 ranks")
-    assert [curve.name for curve in lines.curves] == ["one_shot", "nccl"]
-    assert [curve.who for curve in lines.curves] == ["kernel", "library"]
-    assert {point.x for point in lines.curves[0].points} == {2.0**k for k in range(12, 31, 2)}
-    last = lines.curves[0].points[-1]
+    assert [series.name for series in lines.series] == ["one_shot", "nccl"]
+    assert [series.is_library for series in lines.series] == [False, True]
+    assert {point.x for point in lines.series[0].points} == {2.0**k for k in range(12, 31, 2)}
+    last = lines.series[0].points[-1]
     assert last.y == pytest.approx(337, rel=0.01)
     assert last.low is not None and last.high is not None and last.low < last.y < last.high
-    assert last.told.endswith(" % of the link")
-    assert [mark.told for mark in lines.marks] == ["link 365 GB/s"]
-    assert lines.notes == ("wrong, and so not drawn: no_barrier at 40",)
+    assert last.text.endswith(" % of the link")
+    assert [line.label for line in lines.references] == ["link 365 GB/s"]
+    assert lines.notes == ("wrong, not drawn: no_barrier at 40",)
     assert [f.title for f in all_figures(collectives())["busbw"]] == [lines.title]
 
 
@@ -180,8 +180,8 @@ def test_collectives_are_drawn_by_themselves() -> None:
 def test_over_sms() -> None:
     lines = figures([over_sms()], None)[0]
     assert isinstance(lines, Lines)
-    assert lines.x.title == "SMs that work"
-    assert [[p.x for p in curve.points] for curve in lines.curves] == [[8, 16, 32, 64, 132]] * 2
+    assert lines.x.title == "active SMs"
+    assert [[p.x for p in series.points] for series in lines.series] == [[8, 16, 32, 64, 132]] * 2
 
 
 def test_a_change_is_sure_where_its_interval_says_so() -> None:
@@ -198,7 +198,7 @@ def test_a_change_is_sure_where_its_interval_says_so() -> None:
     assert found["v7_shuffle"].value == pytest.approx(50)
     assert (found["v7_shuffle"].low or 0) > 40
     assert found["v6_multi_add"].value == 0
-    assert found["v7_shuffle"].told.startswith("+50") and "to 61." in found["v7_shuffle"].told
+    assert found["v7_shuffle"].text.startswith("+50") and "to 61." in found["v7_shuffle"].text
 
 
 def test_of_many_bars_the_fastest_are_kept() -> None:
@@ -211,7 +211,7 @@ def test_of_many_bars_the_fastest_are_kept() -> None:
 def test_names_choose() -> None:
     rates = figures([load(PEERS)], None, only=("cub:*", "reduce_v7_shuffle"))[0]
     assert isinstance(rates, Lines)
-    assert {c.name for c in rates.curves} == {
+    assert {c.name for c in rates.series} == {
         "cub:run_to_run", "cub:not_guaranteed", "cub:gpu_to_gpu", "v7_shuffle",
     }  # fmt: skip
 
@@ -223,7 +223,7 @@ def test_names_choose() -> None:
         ((BENCH,), "speedup", (), "nothing to draw as speedup: it shows kernels against the"),
         ((BENCH,), "sms", (), "nothing to draw as sms"),
         ((BENCH,), "gpus", (), "nothing to draw as gpus"),
-        ((BENCH,), "change", (), "before and after are two results: name two files"),
+        ((BENCH,), "change", (), "--kind change compares two results: name two files"),
         ((BENCH, TYPES), "change", (), "have no time of the same kernel and problem"),
         ((BEFORE, AFTER), "ladder", (), "hold several times of v0_baseline for one problem|hold "),
         ((SWEEP, H100 / "libraries-float32.json"), "sizes", (), "NVIDIA H200 and NVIDIA H100"),
@@ -260,5 +260,7 @@ def test_what_a_file_claims_beyond_all_measure_is_not_drawn() -> None:
         ("d", None),
         ("e\\x1b[2J", first.gb_s_low),
     ]
-    assert bars.marks == (bars.marks[0],) and bars.marks[0].told.startswith("ceiling")
+    assert bars.references == (bars.references[0],) and bars.references[0].label.startswith(
+        "ceiling"
+    )
     assert "\x1b" not in bars.title

@@ -199,7 +199,7 @@ def test_files_hold_all_of_it(cudareduce: Call, ncu: FakeNcu, tmp_path: Path) ->
     assert held["profiles"][1]["values"]["turns"] == 1.5
     assert held["profiles"][0]["lines"][0]["what"] == "time"
     assert png.read_bytes().startswith(b"\x89PNG")
-    assert "shows 2 pictures" in err
+    assert "shows 2 charts" in err
     assert "| DRAM " in (tmp_path / "p.md").read_text()
 
 

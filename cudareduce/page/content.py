@@ -1,0 +1,233 @@
+"""What the page shows: runs with their tables and charts, kernels with their lineage, errata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cudareduce.escapes import shown
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.lesson import diff, words
+from cudareduce.library.registry import Registry, steps_of
+from cudareduce.library.suite import Suite
+from cudareduce.machine.device import DeviceInfo
+from cudareduce.plot.figure import Figure
+from cudareduce.plot.kinds import all_figures
+from cudareduce.report.columns import COLUMNS, answer_text, label
+from cudareduce.report.numbers import plain_text, short_size
+from cudareduce.results.record import Record, Run
+
+#: The columns of words that begin every table. The last column is words, too.
+_WORDS = ("kernel", "what", "verdict")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The cells of a record, its number of elements, and the kernel it links to, if any."""
+
+    cells: tuple[str, ...]
+    elements: int
+    kernel: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """One result file: device, protocol, table and charts. `filters` are the values of each column
+    that can be filtered; `changed` are kernels whose source differs from what was timed."""
+
+    name: str
+    device: tuple[tuple[str, str], ...]
+    protocol: str
+    remarks: tuple[str, ...]
+    header: tuple[str, ...]
+    rows: tuple[Row, ...]
+    filters: Mapping[str, Sequence[str]]
+    figures: Mapping[str, Sequence[Figure]]
+    counts: str
+    changed: tuple[str, ...]
+
+    @property
+    def numbers(self) -> range:
+        """The indices of the columns that hold numbers."""
+        return range(len(_WORDS), len(self.header) - 1)
+
+
+def sheet(run: Run, name: str, source_hashes: Mapping[str, str]) -> Sheet:
+    """The sheet of a run under its file's name; `source_hashes` are those of today's kernels."""
+    columns = _number_columns(run)
+    rows = tuple(_row(r, columns) for r in run.records)
+    header = (*_WORDS, "n", *(COLUMNS[column].heading for column in columns), "why")
+    changed = dict.fromkeys(
+        r.kernel for r in run.records
+        if r.source_sha and source_hashes.get(r.kernel, r.source_sha) != r.source_sha
+    )  # fmt: skip
+    return Sheet(
+        name, tuple(_device_facts(run.device)), _protocol(run),
+        tuple(map(shown, run.protocol.get("remarks") or ())), header, rows, _filters(header, rows),
+        all_figures(run), _counts(run.records), tuple(changed),
+    )  # fmt: skip
+
+
+def _filters(header: Sequence[str], rows: Sequence[Row]) -> dict[str, list[str]]:
+    found = {}
+    for column in ("what", "n", "verdict"):
+        k = header.index(column)
+        ordered = sorted(rows, key=lambda row: row.elements) if column == "n" else rows
+        values = list(dict.fromkeys(row.cells[k] for row in ordered))
+        if len(values) > 1:
+            found[column] = values
+    return found
+
+
+def _number_columns(run: Run) -> list[str]:
+    if run.records and all(r.ranks and not r.source for r in run.records):
+        collective = all(r.collective for r in run.records)
+        return ["time", "rate", "skew", "loop", *(["busbw", "link"] if collective else ["host"])]
+    return ["time", "rate", "peak", "ceiling", "speedup", "previous"]
+
+
+def _row(r: Record, columns: Sequence[str]) -> Row:
+    what = f"{r.reduced} of {r.dtype}" + (f" in {r.acc}" if r.acc != r.dtype else "")
+    what += "" if r.timing == "cold" else f", {r.timing}"
+    what += f", {r.ranks} ranks" if r.ranks is not None else ""
+    what += f", {r.sms} SMs" if r.sms is not None else ""
+    what += ", beside libraries" if r.context else ""
+    what += ", first pass" if r.region == "first-pass" else ""
+    if r.aligned_n is not None:
+        what += ", one off" if r.offset else ", one more"
+    size = short_size(r.n) if r.rows == 1 else f"{short_size(r.n)} x {short_size(r.rows)} rows"
+    verdict = {"skip": "skipped"}.get(r.verdict) or answer_text(r)
+    why = "; ".join(filter(None, (r.reason, *(f"if {c}" for c in r.conditions))))
+    numbers = (COLUMNS[name].cell(r) for name in columns)
+    cells = (shown(label(r)), shown(what), verdict, size, *numbers, shown(why))
+    return Row(cells, r.n * r.rows, r.kernel)
+
+
+def _device_facts(device: DeviceInfo) -> Iterator[tuple[str, str]]:
+    yield "device", shown(device.name)
+    facts = {
+        "compute capability": device.cc,
+        "SMs": device.sm_count,
+        "L2": f"{device.l2_bytes / 2**20:g} MiB" if device.l2_bytes else None,
+        "memory": f"{device.memory_bytes / 2**30:.0f} GiB" if device.memory_bytes else None,
+        "theory": f"{plain_text(device.peak_gb_s, 4)} GB/s" if device.peak_gb_s else None,
+        "power limit": f"{device.power_limit_w:g} W" if device.power_limit_w else None,
+        "driver": device.driver,
+        "CUDA": device.cuda,
+        "nvcc": device.nvcc,
+        "processor": device.cpu,
+    }
+    yield from ((name, shown(str(value))) for name, value in facts.items() if value is not None)
+
+
+def _protocol(run: Run) -> str:
+    """How the run was measured, in two sentences."""
+    if all(r.time_us is None for r in run.records):
+        return (
+            "Every result was checked against NumPy. Nothing was timed, because only a GPU gives "
+            "times."
+        )
+    rounds, flush = run.protocol.get("rounds"), run.protocol.get("flush_bytes_read")
+    timing = shown(str(run.protocol.get("timing") or "cold"))
+    read = flush / 2**20 if flush and _is_positive(flush) else None
+    cold = f", each after reading {read:.0f} MiB to flush the cache" if read else ""
+    taken = f" in {rounds} independent rounds" if _is_positive(rounds) else ""
+    floor = (run.protocol.get("floors_us") or {}).get("floor: an empty kernel")
+    least = f"; an empty kernel takes {floor:.2f} us, which is not subtracted" if floor else ""
+    return (
+        f"Results were checked against NumPy before and after timing; kernels were timed {timing} "
+        f"by CUDA events, in turn{taken}{cold}. A time is the median of the rounds' medians with "
+        f"half of its 95 % interval, from input in device memory to the result in device memory"
+        f"{least}."
+    )
+
+
+def _is_positive(value: Any) -> bool:
+    return type(value) in (int, float) and value > 0
+
+
+def _counts(records: Sequence[Record]) -> str:
+    words = {"pass": "right", "fail": "WRONG", "skip": "skipped"}
+    counts = {word: sum(r.verdict == v for r in records) for v, word in words.items()}
+    timed = sum(r.time_us is not None for r in records)
+    listed = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    return f"{len(records)} records: {listed}; {timed or 'none'} timed"
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """One kernel: what it changes in its predecessor, why, and its source."""
+
+    id: str
+    title: str
+    after: str | None
+    paragraphs: tuple[str, ...]
+    techniques: str
+    published: str
+    source: str
+    diff: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Kernels that follow each other one by one, as ids and titles, and the branches that begin at
+    the last."""
+
+    chain: tuple[tuple[str, str], ...]
+    branches: tuple[Branch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Errata:
+    """The errors of a publication."""
+
+    title: str
+    source: str
+    sentences: tuple[str, ...]
+
+
+def lessons(registry: Registry) -> tuple[Lesson, ...]:
+    """A lesson for every kernel, in the order of the lineage."""
+    return tuple(_lesson(kernel, registry) for kernel in registry.kernels.values())
+
+
+def _lesson(kernel: Kernel, registry: Registry) -> Lesson:
+    before = registry.kernels.get(kernel.after or "")
+    suites = registry.published(kernel).items()
+    return Lesson(
+        kernel.id, kernel.title, kernel.after,
+        tuple(filter(None, (kernel.change, kernel.expect, words(kernel)))),
+        ", ".join(kernel.techniques).replace("_", " "),
+        "; ".join(f"{suite}: {', '.join(names)}" for suite, names in suites),
+        kernel.text, tuple(diff(before, kernel).splitlines()) if before else (),
+    )  # fmt: skip
+
+
+def lineage(registry: Registry) -> tuple[Branch, ...]:
+    """The trees of steps, one for each kernel without a predecessor."""
+    steps = steps_of(registry.kernels)
+    return tuple(_branch(kernel, steps) for kernel in steps[None])
+
+
+def _branch(kernel: Kernel, steps: Mapping[str | None, Sequence[Kernel]]) -> Branch:
+    chain = [kernel]
+    while len(following := steps.get(chain[-1].id, ())) == 1:
+        chain.append(following[0])
+    branches = tuple(_branch(step, steps) for step in following)
+    return Branch(tuple((k.id, k.title) for k in chain), branches)
+
+
+def errata(registry: Registry) -> tuple[Errata, ...]:
+    """The errata of each publication that has some."""
+    found = (Errata(s.title, s.source, _errata_sentences(s)) for s in registry.suites.values())
+    return tuple(each for each in found if each.sentences)
+
+
+def _errata_sentences(suite: Suite) -> tuple[str, ...]:
+    by_text: dict[str, list[str]] = {}
+    for row in suite.rows:
+        if row.erratum:
+            by_text.setdefault(row.erratum, []).append(row.name)
+    of_rows = (f"{', '.join(names)}: {text}" for text, names in by_text.items())
+    return (*suite.experiment.get("errata", ()), *of_rows)
