@@ -180,7 +180,8 @@ def test_a_line_that_takes_a_gpu_is_understood(line: str, registry: Registry) ->
     command: click.Command = cli.commands[name]
     values = command.make_context(name, [*arguments]).params
     kernels = [one for one in values.get("kernels") or ["all"] if not one.startswith("./")]
-    registry.choose([one for one in kernels if one not in ("peers", *COLLECTIVES)], auto=True)
+    if not values.get("library"):
+        registry.choose([one for one in kernels if one not in ("peers", *COLLECTIVES)], auto=True)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cudareduce.cli.help import Command, made
-from cudareduce.cli.nccl_options import add_two_nccls, check_two_nccls
+from cudareduce.cli.library_options import add_library, check_versions
 from cudareduce.cli.options import (
     MOST_ROUNDS,
     MOST_SECONDS,
@@ -181,19 +181,19 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
 @click.option("--max-time", type=Amount(MOST_SECONDS), metavar="SECONDS",
               help="Bound the whole run; what was cut is said.")  # fmt: skip
 @click.option(
-    "--n", type=Sizes(), help="With --base and --nccl: elements.  [default: 2^25; 2^10 to 2^28]"
+    "--n", type=Sizes(), help="With --base and --library: elements.  [default: 2^25; 2^10 to 2^28]"
 )
 @click.option("--rows", type=Count(1, LARGEST), help="With --base: rows of --n.  [default: 1]")
 @click.option("--op", type=Words("OPS", tuple(OPERATORS)),
-              help="With --base and --nccl: operators.  [default: sum]")  # fmt: skip
+              help="With --base and --library: operators.  [default: sum]")  # fmt: skip
 @click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)),
-              help="With --base and --nccl: element types.  [default: float32]")  # fmt: skip
+              help="With --base and --library: element types.  [default: float32]")  # fmt: skip
 @click.option(
     "--arch",
     type=Architectures(),
     help="With --compile: architectures.  [default: the baseline's, or 75,80,90,100,120]",
 )
-@add_two_nccls
+@add_library
 @click.option("--ranks", type=Count(2, MOST_RANKS), metavar="N",
               help="With --base and a collective.  [default: one a GPU, at least 2]")  # fmt: skip
 @add_map
@@ -211,12 +211,12 @@ def check(arguments: list[str], /, **options: Any) -> int:  # fmt: skip
 
     Against a stored run (--baseline), another tree of kernels in the same rounds (--base), or,
     without a GPU, what nvcc made of them before (--compile --baseline) or makes of another tree
-    (--compile --base; where there is a GPU, what comes out otherwise is timed). Or one NCCL
-    against another (--nccl).
+    (--compile --base; where there is a GPU, what comes out otherwise is timed). Or one version of
+    NCCL or CUB against another (--library).
     """
-    if options["libraries"]:
-        return check_two_nccls(options)
-    del options["libraries"]
+    if options["library"]:
+        return check_versions(arguments, options)
+    del options["library"]
     _refuse_contradictions(options)
     options["argv"] = tuple(arguments)
     defaults = {"n": (2**25,), "rows": 1, "op": ("sum",), "dtype": ("float32",)}
@@ -259,7 +259,7 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
     if not base and options["baseline"] is None:
         raise click.UsageError(
             "name what to compare with: --baseline FILE (made by bench --json FILE), --base REV, "
-            "--self N, or --nccl OLD,NEW"
+            "--self N, or --library NAME=OLD,NEW"
         )
     if base and options["update_baseline"]:
         raise click.UsageError("--update-baseline goes with --baseline, and --base has none")

@@ -179,7 +179,7 @@ GROUPS = {
     ),
     "Files of your own": ("multiple_of", "sizes_only", "nan"),
     "What it is compared with": (
-        "baseline", "base", "times", "libraries", "compiling", "arch", "update_baseline", "compare",
+        "baseline", "base", "times", "library", "compiling", "arch", "update_baseline", "compare",
         "folder", "since", "results",
     ),
     "What is drawn": ("kind", "only"),

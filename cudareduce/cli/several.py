@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cudareduce.cli.help import Command, made
-from cudareduce.cli.nccl_options import add_nccl
+from cudareduce.cli.library_options import add_nccl
 from cudareduce.cli.options import (
     add_backend,
     add_debug,

@@ -1,4 +1,7 @@
-"""CUB and Thrust: one shared object for each reduction, compiled by nvcc and kept."""
+"""CUB and Thrust: nvcc compiles one shared object per reduction, which is cached.
+
+The headers are the newest CCCL on this machine, or a CCCL tree that the user names.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import hashlib
 import os
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
@@ -15,77 +19,144 @@ from typing import Any
 
 import numpy as np
 
+from cudareduce.errors import UsageError
 from cudareduce.launch.plan import Problem
 from cudareduce.machine.host import installed, packaged
+from cudareduce.peers.catalogue import Listing
 from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import Reduction
 
-#: What brings newer headers than the toolkit has.
+#: Installs newer headers than those of the toolkit.
 INSTALL = "pip install nvidia-cuda-cccl"
-_HEADER = "cuda/std/__cccl/version.h"
+_VERSION_HEADER = "cuda/std/__cccl/version.h"
+_CUB_HEADER = "cub/device/device_reduce.cuh"
+#: Where the include folders of a tree are: a checkout of NVIDIA/cccl, else one include folder.
+_CHECKOUT = ("cub", "thrust", "libcudacxx/include")
+_INCLUDE_FOLDERS = ("", "cccl", "include", "include/cccl")
 _FOLDS = ("sum", "prod", "min", "max", "mean")
 _OPS = (*_FOLDS, "argmin", "argmax")
-#: The first release that lets a caller choose determinism and bring the workspace, and the first
-#: whose Thrust leaves its answer on the device.
+#: The first release in which the caller chooses determinism and passes the workspace, and the
+#: first in which Thrust leaves its result on the device.
 _CHOOSES, _REDUCES_INTO = 3_005_000, 3_002_000
 
 
-def load(needs: int = 0) -> str:
-    """The version of the newest CCCL here."""
-    version, _ = _newest()
-    if _nvcc() is None:
-        raise AbsentError("nvcc was not found, which compiles it")
-    if version < needs:
-        raise AbsentError(
-            f"CCCL {_text(version)} is too old: {_text(needs)} or newer has this call"
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """CCCL headers. `fingerprint` changes when a file of a tree named by the user changes."""
+
+    folders: tuple[Path, ...]
+    version: int
+    fingerprint: str = ""
+
+    @property
+    def text(self) -> str:
+        """The version as 3.4.0."""
+        return f"{self.version // 1_000_000}.{self.version // 1000 % 1000}.{self.version % 1000}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeListing(Listing):
+    """The CUB peers compiled with the headers of one tree; `suffix` ends their names."""
+
+    tree: Path
+    suffix: str
+
+    def peers(self) -> tuple[Peer, ...]:
+        """The peers that `names` select, or all."""
+        peers = _cub(partial(tree_headers, self.tree), self.suffix)
+        return tuple(p for p in peers if not self.names or p.name in self.names)
+
+
+@cache
+def tree_headers(tree: Path) -> Headers:
+    """The headers of a CCCL source tree or include folder. Raises UsageError if it holds none."""
+    if not tree.is_dir():
+        raise UsageError(f"cub: there is no folder {tree}: name a CCCL source tree or its include")
+    checkout = tuple(tree / name for name in _CHECKOUT)
+    layouts = [checkout, *((tree / name,) for name in _INCLUDE_FOLDERS)]
+    found = [layout for layout in layouts if (layout[0] / _CUB_HEADER).is_file()]
+    if not found:
+        raise UsageError(
+            f"cub: {tree} holds no {_CUB_HEADER}: name a CCCL source tree or its include"
         )
-    return _text(version)
+    version = next(filter(None, map(_version, found[0])), 0)
+    if not version:
+        raise UsageError(f"cub: {tree} holds no {_VERSION_HEADER}: name CCCL 3.0 or newer")
+    digest = hashlib.sha256()
+    for folder in found[0]:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                status = path.stat()
+                digest.update(f"{path}:{status.st_size}:{status.st_mtime_ns}\n".encode())
+    return Headers(found[0], version, digest.hexdigest())
 
 
-def prepare(entry: str, given: Given) -> Ready:
+@cache
+def newest_headers() -> Headers:
+    """The newest headers of PyPI packages and of nvcc's toolkit. Raises AbsentError."""
+    found = [(_version(path), path) for path in _folders()]
+    version, path = max(found, default=(0, Path()))
+    if not version:
+        raise AbsentError("the headers of CCCL were not found")
+    return Headers((path,), version)
+
+
+def load(needs: int = 0, headers: Callable[[], Headers] = newest_headers) -> str:
+    """The version of CCCL. Raises AbsentError without nvcc, or if a call `needs` a newer one."""
+    found = headers()
+    if find_nvcc() is None:
+        raise AbsentError("nvcc was not found, which compiles it")
+    if found.version < needs:
+        raise AbsentError(
+            f"CCCL {found.text} is too old: {Headers((), needs).text} or newer has this call"
+        )
+    return found.text
+
+
+def prepare(entry: str, headers: Callable[[], Headers], given: Given) -> Ready:
     """A call of one of the shared object's functions, with its workspace."""
-    call = _function(entry, given)
+    call = _function(entry, headers(), given)
     problem, nbytes = given.problem, ctypes.c_size_t(0)
     sizes = ctypes.c_longlong(problem.n), ctypes.c_longlong(problem.rows)
     pointers = ctypes.c_void_p(given.address), ctypes.c_void_p(given.out)
     stream = ctypes.c_void_p(given.stream)
-    _checked(call(None, ctypes.byref(nbytes), *pointers, *sizes, stream))
+    _check(call(None, ctypes.byref(nbytes), *pointers, *sizes, stream))
     workspace = ctypes.c_void_p(given.allocate(max(nbytes.value, 1)))
     arguments = (workspace, ctypes.byref(nbytes), *pointers, *sizes, stream)
 
     def run() -> None:
         code = call(*arguments)
         if code:
-            _checked(code)
+            _check(code)
 
     return Ready(run)
 
 
-def prepare_as_called(entry: str, given: Given) -> Ready:
-    """A call that allocates what it needs, waits, and brings its answer to the host."""
-    call = _function(entry, given)
-    answer = np.empty(1, given.reduction.result_dtype)
-    place, start = ctypes.c_void_p(answer.ctypes.data), ctypes.c_void_p(given.address)
+def prepare_as_called(entry: str, headers: Callable[[], Headers], given: Given) -> Ready:
+    """A call that allocates its workspace, waits, and copies its result to the host."""
+    call = _function(entry, headers(), given)
+    result = np.empty(1, given.reduction.result_dtype)
+    target, start = ctypes.c_void_p(result.ctypes.data), ctypes.c_void_p(given.address)
     count, stream = ctypes.c_longlong(given.problem.n), ctypes.c_void_p(given.stream)
 
     def run() -> None:
-        _checked(call(start, place, count, stream))
+        _check(call(start, target, count, stream))
 
-    return Ready(run, lambda: answer)
+    return Ready(run, lambda: result)
 
 
-def _function(entry: str, given: Given) -> Any:
-    library = _library(given.reduction, given.arch, given.folder)
+def _function(entry: str, headers: Headers, given: Given) -> Any:
+    library = _load(compile_library(given.reduction, given.arch, Path(given.folder), headers))
     return getattr(library, "rows" if entry == "run_to_run" and given.problem.rows != 1 else entry)
 
 
-def _checked(code: int) -> None:
+def _check(code: int) -> None:
     if code:
-        raise RuntimeError(f"CUDA error {code}: {_NAMED.get(code, 'see cudaError_t')}")
+        raise RuntimeError(f"CUDA error {code}: {_CUDA_ERRORS.get(code, 'see cudaError_t')}")
 
 
-_NAMED = {
+_CUDA_ERRORS = {
     2: "out of memory",
     35: "the driver is too old",
     209: "no kernel image",
@@ -94,29 +165,21 @@ _NAMED = {
 
 
 @cache
-def _nvcc() -> tuple[str, str] | None:
-    """The compiler and its release."""
+def find_nvcc() -> tuple[str, str] | None:
+    """The compiler's path and release, or None."""
     return next(installed("nvcc"), None)
 
 
-@cache
-def _newest() -> tuple[int, Path]:
-    """Version and folder of the newest headers: of PyPI packages, or of nvcc's toolkit."""
-    found = [(_version(path), path) for path in _folders()]
-    known = [(version, path) for version, path in found if version]
-    if not known:
-        raise AbsentError("the headers of CCCL were not found")
-    return max(known)
-
-
-def _folders() -> list[Path]:
-    folders = [path.parents[3] for path in packaged(f"include/cccl/{_HEADER}")]
-    folders += [path.parents[3] for path in packaged_beside(f"cccl/headers/include/{_HEADER}")]
-    nvcc = _nvcc()
+def _folders() -> Iterator[Path]:
+    """Include folders of the CCCL that is installed."""
+    yield from (path.parents[3] for path in packaged(f"include/cccl/{_VERSION_HEADER}"))
+    yield from (
+        path.parents[3] for path in packaged_beside(f"cccl/headers/include/{_VERSION_HEADER}")
+    )
+    nvcc = find_nvcc()
     if nvcc:
         root = _toolkit(nvcc[0])
-        folders += [root / "include" / "cccl", *root.glob("targets/*/include/cccl")]
-    return folders
+        yield from (root / "include" / "cccl", *root.glob("targets/*/include/cccl"))
 
 
 def packaged_beside(path: str) -> list[Path]:
@@ -129,7 +192,7 @@ def packaged_beside(path: str) -> list[Path]:
 
 
 def _toolkit(nvcc: str) -> Path:
-    """Where nvcc says its toolkit is; what is on the PATH may be a wrapper."""
+    """The toolkit's folder as nvcc reports it; the nvcc on the PATH may be a wrapper."""
     done = subprocess.run(
         [nvcc, "-dryrun", "-c", "x.cu"], capture_output=True, text=True, check=False
     )
@@ -138,20 +201,17 @@ def _toolkit(nvcc: str) -> Path:
 
 
 def _version(folder: Path) -> int:
+    """CCCL_VERSION of an include folder, 0 if it has none."""
     try:
-        text = (folder / _HEADER).read_text(encoding="utf-8")
+        text = (folder / _VERSION_HEADER).read_text(encoding="utf-8")
     except OSError:
         return 0
     found = re.search(r"#define CCCL_VERSION (\d+)", text)
     return int(found[1]) if found else 0
 
 
-def _text(version: int) -> str:
-    return f"{version // 1_000_000}.{version // 1000 % 1000}.{version % 1000}"
-
-
 def flags(reduction: Reduction) -> list[str]:
-    """What nvcc is told of a reduction."""
+    """The macros that select a reduction in cccl.cu."""
     dtype, acc, op = reduction.dtype, reduction.acc, reduction.op.name
     words = [f"-DPEER_IN={dtype.cpp}", f"-DPEER_ACC={acc.cpp}", f"-DPEER_OP_{op.upper()}"]
     if op in _FOLDS and dtype.size == 2:
@@ -174,29 +234,34 @@ def why_not_chosen(mode: str, reduction: Reduction) -> str | None:
     return None
 
 
-@cache
-def _library(reduction: Reduction, arch: int, folder: str) -> Any:
-    """The shared object of one reduction, compiled if it is not kept yet."""
-    version, headers = _newest()
-    found = _nvcc()
-    assert found is not None  # or it would not have been loaded
-    nvcc, release = found
+def compile_library(reduction: Reduction, arch: int, folder: Path, headers: Headers) -> Path:
+    """The shared object of one reduction for sm_`arch`, compiled unless `folder` holds it. Raises
+    RuntimeError with the compiler's first error."""
+    nvcc = find_nvcc()
+    assert nvcc is not None  # load() has checked
     source = Path(str(files("cudareduce.peers") / "device" / "cccl.cu"))
-    words = ["-O3", "-std=c++17", f"-arch=sm_{arch}", "-shared", "-Xcompiler", "-fPIC",
-             *flags(reduction)]  # fmt: skip
-    key = repr((source.read_text(encoding="utf-8"), version, release, words))
-    name = hashlib.sha256(key.encode()).hexdigest()[:24]
-    made = Path(folder) / "cccl" / f"{name}.so"
+    # Two versions in one process: without -fno-gnu-unique the loader would merge their statics.
+    words = ["-O3", "-std=c++17", f"-arch=sm_{arch}", "-shared", "-Xcompiler",
+             "-fPIC,-fno-gnu-unique", *flags(reduction)]  # fmt: skip
+    text = source.read_text(encoding="utf-8")
+    key = repr((text, headers.version, headers.fingerprint, nvcc[1], words))
+    made = folder / "cccl" / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.so"
     if not made.exists():
         made.parent.mkdir(parents=True, exist_ok=True)
         part = made.with_suffix(f".{os.getpid()}")
-        command = [nvcc, *words, "-I", str(headers), "-o", str(part), str(source)]
+        includes = [word for path in headers.folders for word in ("-I", str(path))]
+        command = [nvcc[0], *words, *includes, "-o", str(part), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             lines = [line for line in done.stderr.splitlines() if "error" in line]
-            raise RuntimeError("does not compile: " + (lines or ["nvcc says nothing"])[0])
+            raise RuntimeError("does not compile: " + (lines or ["nvcc printed no error"])[0])
         part.replace(made)
-    return ctypes.CDLL(str(made))
+    return made
+
+
+@cache
+def _load(path: Path) -> Any:
+    return ctypes.CDLL(str(path))
 
 
 def _why_not(
@@ -237,53 +302,59 @@ def _plain(text: str, problem: Problem) -> str:
     return text
 
 
-def _peer(name: str, needs: int = 0, **fields: Any) -> Peer:
+def _peer(name: str, headers: Callable[[], Headers], needs: int = 0, **fields: Any) -> Peer:
+    found = partial(load, needs, headers)
     usual: dict[str, Any] = {
-        "package": "nvidia-cuda-cccl", "install": INSTALL, "context": "any",
-        "load": partial(load, needs), "version_here": partial(load, needs),
+        "package": "nvidia-cuda-cccl", "install": INSTALL, "context": "any", "load": found,
+        "version_here": found,
     }  # fmt: skip
     return Peer(name=name, **(usual | fields))
 
 
-def _entry(entry: str) -> Callable[[Given], Ready]:
-    return partial(prepare, entry)
+def _cub(headers: Callable[[], Headers] = newest_headers, suffix: str = "") -> tuple[Peer, ...]:
+    """The calls of CUB with these headers; `suffix` ends their names."""
+    peer = partial(_peer, headers=headers)
+    return (
+        peer(
+            f"cub:run_to_run{suffix}", why_not=partial(_why_not, _OPS, rows=True),
+            called=partial(_called, "DeviceReduce::", ", run_to_run"),
+            prepare=partial(prepare, "run_to_run", headers),
+        ),
+        peer(
+            f"cub:not_guaranteed{suffix}", needs=_CHOOSES,
+            why_not=partial(_why_not, _OPS, mode="not_guaranteed"),
+            called=partial(_plain, "DeviceReduce::Sum, not_guaranteed"),
+            prepare=partial(prepare, "not_guaranteed", headers),
+        ),
+        peer(
+            f"cub:gpu_to_gpu{suffix}", needs=_CHOOSES,
+            why_not=partial(_why_not, _OPS, mode="gpu_to_gpu"),
+            called=partial(_plain, "DeviceReduce::Sum, gpu_to_gpu"),
+            prepare=partial(prepare, "gpu_to_gpu", headers),
+        ),
+        peer(
+            f"cub:packed{suffix}", why_not=_why_not_packed,
+            called=partial(_plain, "DeviceReduce::TransformReduce of four elements a word"),
+            prepare=partial(prepare, "packed", headers), alignment=8,
+        ),
+        peer(
+            f"cub:as_called{suffix}", why_not=partial(_why_not, _OPS), as_called=True,
+            called=partial(_called, "cudaMalloc, DeviceReduce::", ", cudaMemcpy, cudaFree"),
+            prepare=partial(prepare_as_called, "cub_as_called", headers),
+        ),
+    )  # fmt: skip
 
 
-CUB = (
-    _peer(
-        "cub:run_to_run", why_not=partial(_why_not, _OPS, rows=True),
-        called=partial(_called, "DeviceReduce::", ", run_to_run"), prepare=_entry("run_to_run"),
-    ),
-    _peer(
-        "cub:not_guaranteed", needs=_CHOOSES,
-        why_not=partial(_why_not, _OPS, mode="not_guaranteed"),
-        called=partial(_plain, "DeviceReduce::Sum, not_guaranteed"),
-        prepare=_entry("not_guaranteed"),
-    ),
-    _peer(
-        "cub:gpu_to_gpu", needs=_CHOOSES,
-        why_not=partial(_why_not, _OPS, mode="gpu_to_gpu"),
-        called=partial(_plain, "DeviceReduce::Sum, gpu_to_gpu"), prepare=_entry("gpu_to_gpu"),
-    ),
-    _peer(
-        "cub:packed", why_not=_why_not_packed,
-        called=partial(_plain, "DeviceReduce::TransformReduce of four elements a word"),
-        prepare=_entry("packed"), alignment=8,
-    ),
-    _peer(
-        "cub:as_called", why_not=partial(_why_not, _OPS), as_called=True,
-        called=partial(_called, "cudaMalloc, DeviceReduce::", ", cudaMemcpy, cudaFree"),
-        prepare=partial(prepare_as_called, "cub_as_called"),
-    ),
-)  # fmt: skip
+CUB = _cub()
 THRUST = (
     _peer(
-        "thrust", needs=_REDUCES_INTO, why_not=partial(_why_not, _FOLDS),
-        called=partial(_plain, "thrust::reduce_into, par_nosync"), prepare=_entry("reduce_into"),
+        "thrust", newest_headers, needs=_REDUCES_INTO, why_not=partial(_why_not, _FOLDS),
+        called=partial(_plain, "thrust::reduce_into, par_nosync"),
+        prepare=partial(prepare, "reduce_into", newest_headers),
     ),
     _peer(
-        "thrust:as_called", why_not=partial(_why_not, _OPS), as_called=True,
+        "thrust:as_called", newest_headers, why_not=partial(_why_not, _OPS), as_called=True,
         called=_thrust_called,
-        prepare=partial(prepare_as_called, "thrust_as_called"),
+        prepare=partial(prepare_as_called, "thrust_as_called", newest_headers),
     ),
 )  # fmt: skip

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from cudareduce.errors import UsageError
 from cudareduce.launch.plan import Problem
-from cudareduce.machine.host import installed
 from cudareduce.peers import cccl
 from cudareduce.peers.contract import AbsentError
 from cudareduce.problem.operators import reduction_of
-
-SOURCE = Path(cccl.__file__).parent / "device" / "cccl.cu"
 
 
 @pytest.mark.parametrize(
@@ -40,17 +37,17 @@ def test_the_newest_headers_are_taken(tmp_path: Path, monkeypatch: pytest.Monkey
         header.write_text(f"#define CCCL_VERSION {version}\n")
         folders.append(tmp_path / str(version))
     monkeypatch.setattr(cccl, "_folders", lambda: [*folders, tmp_path / "none"])
-    monkeypatch.setattr(cccl, "_nvcc", lambda: ("nvcc", "13.0"))
-    monkeypatch.setattr(cccl, "_newest", cccl._newest.__wrapped__)
-    assert cccl.load() == "3.6.0"
+    monkeypatch.setattr(cccl, "find_nvcc", lambda: ("nvcc", "13.0"))
+    newest = cccl.newest_headers.__wrapped__
+    assert cccl.load(0, newest) == "3.6.0"
     folders[:] = folders[:1]
     with pytest.raises(
         AbsentError, match=r"CCCL 3\.0\.1 is too old: 3\.5\.0 or newer has this call"
     ):
-        cccl.load(3_005_000)
+        cccl.load(3_005_000, newest)
     folders.clear()
     with pytest.raises(AbsentError, match="the headers of CCCL were not found"):
-        cccl.load()
+        cccl.load(0, newest)
 
 
 def test_what_is_called() -> None:
@@ -81,17 +78,58 @@ def test_modes_that_are_not_what_the_table_compares() -> None:
     )
 
 
+def tree(folder: Path, layout: str, version: int = 3004000) -> Path:
+    """A stand-in for CCCL in one of the layouts that users have."""
+    cub, cuda = {
+        "checkout": ("cub", "libcudacxx/include"), "toolkit": ("include/cccl",) * 2,
+        "include": ("",) * 2,
+    }[layout]  # fmt: skip
+    for path, text in (
+        (folder / cub / "cub/device/device_reduce.cuh", ""),
+        (folder / cuda / "cuda/std/__cccl/version.h", f"#define CCCL_VERSION {version}\n"),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("layout", ["checkout", "toolkit", "include"])
+def test_a_tree_is_found_in_every_layout(layout: str, tmp_path: Path) -> None:
+    headers = cccl.tree_headers(tree(tmp_path, layout))
+    assert headers.text == "3.4.0"
+    assert any((f / "cub/device/device_reduce.cuh").is_file() for f in headers.folders)
+    assert any((f / "cuda/std/__cccl/version.h").is_file() for f in headers.folders)
+
+
+def test_a_changed_tree_has_another_fingerprint(tmp_path: Path) -> None:
+    read = cccl.tree_headers.__wrapped__
+    before = read(tree(tmp_path, "include"))
+    assert read(tmp_path) == before
+    (tmp_path / "cub/device/device_reduce.cuh").write_text("// tuned\n")
+    assert read(tmp_path).version == before.version
+    assert read(tmp_path).fingerprint != before.fingerprint
+
+
+def test_a_folder_that_is_no_tree_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no folder"):
+        cccl.tree_headers(tmp_path / "none")
+    with pytest.raises(UsageError, match=r"holds no cub/device/device_reduce\.cuh"):
+        cccl.tree_headers(tmp_path)
+    (tree(tmp_path / "old", "include") / "cuda/std/__cccl/version.h").unlink()
+    with pytest.raises(UsageError, match=r"holds no cuda/std/__cccl/version\.h: name CCCL 3\.0"):
+        cccl.tree_headers(tmp_path / "old")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("op", "dtype"), [("sum", "float32"), ("mean", "float16"), ("argmin", "int8")]
 )
 def test_nvcc_takes_the_source(op: str, dtype: str, tmp_path: Path) -> None:
-    nvcc = next(installed("nvcc"), None)
-    if nvcc is None:
+    if cccl.find_nvcc() is None:
         pytest.skip("there is no nvcc")
-    _, headers = cccl._newest()
-    command = [nvcc[0], "-std=c++17", "-arch=sm_90", "-shared", "-Xcompiler", "-fPIC", "-I",
-               str(headers), *cccl.flags(reduction_of(op, dtype)), "-o", str(tmp_path / "a.so"),
-               str(SOURCE)]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    reduction, headers = reduction_of(op, dtype), cccl.newest_headers()
+    made = cccl.compile_library(reduction, 90, tmp_path, headers)
+    assert made.stat().st_size
+    assert (
+        cccl.compile_library(reduction_of(op, dtype), 90, tmp_path, cccl.newest_headers()) == made
+    )

@@ -58,7 +58,7 @@ def main() -> None:
     taken: dict[tuple[str, int], list[float]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        _, headers = cccl._newest()
+        headers = cccl.newest_headers().folders[0]
         program = compiled(HERE / "cub.cu", folder / "cub", "-I", headers)
         ways: list[Callable[[], Found]] = [
             partial(told, "C++", [program], sizes),
