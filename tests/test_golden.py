@@ -10,13 +10,16 @@ every number is a `#`, and what is compared is the layout and the words.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
+from cudareduce.results.schema import result_schema
 from tests.conftest import ROOT
 from tests.fake_gpu import fake_gpu
 
@@ -184,6 +187,8 @@ def transcript(call: Call, case: tuple[str, ...], out: Path) -> str:
     parts = [f"$ cudareduce {' '.join(case)}", f"exit code {code}"]
     parts += [f"----- standard output\n{stdout}", f"----- standard error\n{stderr}"]
     for path in sorted(out.iterdir()):
+        if path.name == "run.json":
+            Draft202012Validator(result_schema()).validate(json.loads(path.read_text()))
         if path != own:
             parts.append(f"----- {path.name}\n{path.read_text()}")
     return plain("\n".join(parts), out)

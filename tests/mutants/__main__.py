@@ -37,7 +37,7 @@ class Subject:
     judged: Callable[[Sequence[Mutant]], Iterator[Judged]]
 
 
-def _subjects(judge: Judge, names: Sequence[str]) -> Iterator[Subject]:
+def subjects(judge: Judge, names: Sequence[str]) -> Iterator[Subject]:
     """Those that were named, by default all."""
     texts = operators()
     wanted = [name for name in names if name not in texts]
@@ -99,7 +99,7 @@ def main(
         tempfile.TemporaryDirectory(prefix="cudareduce-") as cache,
         opened(Path(cache), jobs, time_limit) as judge,
     ):
-        for subject in _subjects(judge, kernels) if not done else ():
+        for subject in subjects(judge, kernels) if not done else ():
             began = time.monotonic()
             mutants = some(subject, without, sample, shard)
             entries += _entries(subject, mutants)

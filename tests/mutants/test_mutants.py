@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 
 from cudareduce.library.registry import Registry
-from tests.mutants.__main__ import Subject, main, some
+from tests.conftest import ROOT
+from tests.mutants.__main__ import Subject, main, some, subjects
 from tests.mutants.judge import opened
 from tests.mutants.operators import operators
 from tests.mutants.results import Entry, Fate, is_enough, proofs, read, summary, write
 from tests.mutants.rules import mutants_of
+
+SCORES = ROOT / "tests" / "data" / "mutation_scores.json"
+STORED_SCORES: dict[str, int] = json.loads(SCORES.read_text())
+SAMPLE = 10
 
 TOY = """/*+++
 block = 256
@@ -89,6 +96,20 @@ def test_a_barrier_is_missed(registry: Registry, cache: Path) -> None:
         [one, other] = judge.judge(kernel, barriers)
     assert one.fate == other.fate == "killed"
     assert "hazard in shared memory" in one.reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", STORED_SCORES)
+def test_as_many_mutants_are_killed_as_before(kernel: str, cache: Path) -> None:
+    """The stored score is the number of killed mutants in a fixed sample of each kernel."""
+    with opened(cache, 1, 20.0) as judge:
+        [subject] = subjects(judge, [kernel])
+        judged = list(subject.judged(some(subject, (), SAMPLE, "1/1")))
+    killed = sum(one.fate == "killed" for one in judged)
+    if os.environ.get("CUDAREDUCE_UPDATE_GOLDEN"):
+        stored = json.loads(SCORES.read_text()) | {kernel: killed}
+        SCORES.write_text(json.dumps(stored, indent=1) + "\n")
+    assert killed >= STORED_SCORES[kernel], [one for one in judged if one.fate != "killed"]
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from cudareduce.verify.verdict import Verdict
 from tests.conftest import ROOT
 from tests.corpus import as_it_must_be, judge
 
-#: Those that name a net: the others are there for `python -m tests.corpus`.
+#: Those that name a net: tests/test_corpus.py runs the others.
 WRONG = [
     path
     for path in sorted((ROOT / "tests" / "wrong_kernels").glob("*.cu"))

@@ -1,0 +1,56 @@
+"""Verdicts of `verify` on kernels with known faults and on unusual kernels without one.
+
+Each file of tests/wrong_kernels has a fault found in real kernels, each file of tests/right_kernels
+is correct in an unusual way; their comments describe it. A wrong kernel is caught when `verify`
+ends with exit code 3, or with 2 if no GPU would run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+Call = Callable[..., tuple[int, str, str]]
+WRONG = sorted((ROOT / "tests" / "wrong_kernels").glob("*.cu"))
+RIGHT = sorted((ROOT / "tests" / "right_kernels").glob("*.cu"))
+#: Files of WRONG that `verify` does not reject: why, and the exit code instead.
+KNOWN_GAPS: dict[str, tuple[str, int]] = {
+    "sm90_deep_unroll": ("the emulator compiles the code for older GPUs, which is right", 0),
+    "hardware_warp_id": ("inline PTX that the emulator lacks", 6),
+    "reduce_collecting_block": ("hangs, which --time-limit leaves undecided", 4),
+}
+
+
+def name(path: Path) -> str:
+    return path.stem
+
+
+def test_known_gaps_are_files_of_the_corpus() -> None:
+    assert set(KNOWN_GAPS) <= {path.stem for path in WRONG}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", WRONG, ids=name)
+def test_wrong_kernel_is_rejected(path: Path, cudareduce: Call) -> None:
+    code, out, err = cudareduce("verify", path, "--backend", "cpu", "--quiet")
+    expected = (KNOWN_GAPS[path.stem][1],) if path.stem in KNOWN_GAPS else (2, 3)
+    assert code in expected, out + err
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("path", RIGHT, ids=name)
+def test_right_kernel_passes_at_small_sizes(path: Path, cudareduce: Call) -> None:
+    code, out, err = cudareduce("verify", path, "--backend", "cpu", "--quiet")
+    assert code == 0, out + err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", RIGHT, ids=name)
+def test_right_kernel_passes(path: Path, cudareduce: Call) -> None:
+    code, out, err = cudareduce("verify", path, "--backend", "cpu", "--quiet")
+    assert code == 0, out + err
