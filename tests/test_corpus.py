@@ -19,7 +19,6 @@ WRONG = sorted((ROOT / "tests" / "wrong_kernels").glob("*.cu"))
 RIGHT = sorted((ROOT / "tests" / "right_kernels").glob("*.cu"))
 #: Files of WRONG that `verify` does not reject: why, and the exit code instead.
 KNOWN_GAPS: dict[str, tuple[str, int]] = {
-    "sm90_deep_unroll": ("the emulator compiles the code for older GPUs, which is right", 0),
     "hardware_warp_id": ("inline PTX that the emulator lacks", 6),
     "reduce_collecting_block": ("hangs, which --time-limit leaves undecided", 4),
 }

@@ -23,7 +23,6 @@ from cudareduce.verify.job import Job
 from cudareduce.verify.shapes import hazard_net
 from cudareduce.verify.verdict import Verdict
 from tests.conftest import ROOT
-from tests.corpus import as_it_must_be, judge
 
 #: Those that name a net: tests/test_corpus.py runs the others.
 WRONG = [
@@ -105,13 +104,6 @@ def test_a_fence_is_a_rule_that_answers_cannot_check(cache: Path) -> None:
     """On the CPU memory is strongly ordered: without the hazard build this kernel looks right."""
     path = next(p for p in WRONG if p.stem == "missing_fence")
     assert judged(path, "sum", cache).outcome == "pass"
-
-
-@pytest.mark.long
-def test_a_branch_for_a_newer_gpu_is_run() -> None:
-    """Its branch for compute capability 9.0 is wrong, its default one right."""
-    judged = judge(ROOT / "tests" / "wrong_kernels" / "sm90_deep_unroll.cu")
-    assert as_it_must_be(judged), judged
 
 
 def test_a_fault_names_kernel_and_place(cache: Path) -> None:
