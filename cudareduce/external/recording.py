@@ -112,7 +112,15 @@ class CopyWithin:
     nbytes: int
 
 
-Step = Launch | Fill | CopyIn | CopyOut | CopyWithin
+@dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """A call that launches kernels of a library, which are not recorded: `thrust::reduce`."""
+
+    name: str
+    line: int = 0
+
+
+Step = Launch | Fill | CopyIn | CopyOut | CopyWithin | LibraryCall
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,68 @@
+// Calls a function of a host program that has no main(), with values made from text.
+#pragma once
+#include <cstdlib>
+#include <vector>
+
+#include "recorder.h"
+
+namespace recorder {
+
+void describe(const char *name, char kind);  // one line of the log: p, i, b, f, s (a stream) or c
+
+template <class T, class = void>
+struct IsContainer : std::false_type {};
+template <class T>
+struct IsContainer<T, std::void_t<decltype(std::declval<T &>().resize(1))>> : std::true_type {};
+
+template <class P>
+struct Given {
+  using Plain = std::remove_cv_t<std::remove_reference_t<P>>;
+  static constexpr bool is_stream = std::is_same_v<Plain, cudaStream_t>;
+  static constexpr char kind = is_stream                           ? 's'
+                               : std::is_pointer_v<Plain>          ? 'p'
+                               : std::is_same_v<Plain, bool>       ? 'b'
+                               : std::is_integral_v<Plain>         ? 'i'
+                               : std::is_enum_v<Plain>             ? 'b'
+                               : std::is_floating_point_v<Plain>   ? 'f'
+                               : IsContainer<Plain>::value         ? 'p'
+                                                                   : 'c';
+
+  // `text` is the number of elements behind a pointer, or the value of a number.
+  static Plain &make(const char *name, const char *text) {
+    static Plain value{};
+    if constexpr (is_stream) {
+      value = nullptr;
+    } else if constexpr (std::is_pointer_v<Plain>) {
+      using Element = std::remove_pointer_t<Plain>;
+      if constexpr (!std::is_function_v<Element>) {
+        constexpr size_t bytes = size_of<Element>() ? size_of<Element>() : 8;
+        value = static_cast<Plain>(allocate(strtoull(text, nullptr, 10) * bytes, kParameter, name));
+      }
+    } else if constexpr (std::is_arithmetic_v<Plain>) {
+      value = static_cast<Plain>(strtod(text, nullptr));
+    } else if constexpr (std::is_enum_v<Plain>) {
+      value = static_cast<Plain>(strtoll(text, nullptr, 10));
+    } else if constexpr (IsContainer<Plain>::value) {
+      value.resize(strtoull(text, nullptr, 10));
+    }
+    return value;
+  }
+};
+
+template <class R, class... P, size_t... I>
+int call(R (*function)(P...), const char *const *names, char **values, std::index_sequence<I...>) {
+  if (values[0] == nullptr && sizeof...(P) > 0) {
+    (describe(names[I], Given<P>::kind), ...);
+  } else {
+    function(static_cast<P>(Given<P>::make(names[I], values[I]))...);
+  }
+  return 0;
+}
+
+template <class R, class... P>
+int call(R (*function)(P...), std::vector<const char *> names, char **values) {
+  names.resize(sizeof...(P), "");
+  return call(function, names.data(), values, std::index_sequence_for<P...>());
+}
+
+}  // namespace recorder

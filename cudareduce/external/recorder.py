@@ -1,0 +1,319 @@
+"""Run the host code of an external kernel file and record what it launches.
+
+The program runs in a child process: files are read anywhere and written in a temporary folder only,
+there is no network, no other program and a limit on time, memory and file size. Where the kernel
+has no Landlock or seccomp, the limits on files and network do not hold.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from cudareduce.backends import default_cache
+from cudareduce.emulator.cache import Cache
+from cudareduce.external.build import Executable, RecordingError, build
+from cudareduce.external.recording import Launch, Recording
+from cudareduce.external.rewrite import HostFunction
+from cudareduce.external.trace import Trace, parse_trace
+
+#: Elements that a host function without a main() is called with: the first that it can launch.
+DEFAULT_SIZES = (1 << 20, 1 << 16, 1 << 12, 1 << 10, 64)
+_OUTPUT_LINES = 20
+_POLL_S = 0.02
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a recorded program may take."""
+
+    wall_s: float = 10.0
+    cpu_s: int = 5
+    memory_bytes: int = 8 << 30
+    file_bytes: int = 64 << 20
+    steps: int = 10_000
+    copy_bytes: int = 1 << 20  # contents of a longer copy are not kept
+    all_copy_bytes: int = 8 << 20  # of a whole recording
+
+
+DEFAULT_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class HostRun:
+    """One run of an executable."""
+
+    trace: Trace
+    output: tuple[str, ...]
+    ended: str | None
+
+
+def run_host(
+    executable: Path,
+    arguments: Sequence[str],
+    limits: Limits,
+    knobs: Mapping[int, int] | None = None,
+    stdin: str = "",
+) -> HostRun:
+    """Run a recorded program to its end or to a limit."""
+    with TemporaryDirectory(prefix="cudareduce-host-") as folder:
+        log, output, typed = (Path(folder, name) for name in ("recorder.log", "stdout", "stdin"))
+        typed.write_text(stdin)
+        environment = {
+            "PATH": os.defpath,
+            "LC_ALL": "C",
+            "RECORDER_LOG": str(log),
+            "RECORDER_CPU_S": str(limits.cpu_s),
+            "RECORDER_FILE_BYTES": str(limits.file_bytes),
+            "RECORDER_STEPS": str(limits.steps),
+            "RECORDER_COPY_BYTES": str(limits.copy_bytes),
+            "RECORDER_ALL_COPY_BYTES": str(limits.all_copy_bytes),
+            **{f"RECORDER_KNOB_{index}": str(value) for index, value in (knobs or {}).items()},
+        }
+        with output.open("wb") as out, typed.open("rb") as keyboard:
+            process = subprocess.Popen(
+                [executable, *arguments],
+                cwd=folder, env=environment, stdin=keyboard, stdout=out,
+                stderr=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+            ended = _wait(process, limits)
+        lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+        trace = parse_trace(lines)
+        with output.open(errors="replace") as printed:
+            shown = tuple(
+                line.rstrip("\n") for line, _ in zip(printed, range(_OUTPUT_LINES), strict=False)
+            )
+    return HostRun(trace, shown, trace.ended or ended)
+
+
+def _wait(process: subprocess.Popen[bytes], limits: Limits) -> str | None:
+    """Why the process ended before it returned 0, in words."""
+    deadline, ended = time.monotonic() + limits.wall_s, None
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            ended = f"it ran longer than {limits.wall_s:g} s"
+        elif _resident_bytes(process.pid) > limits.memory_bytes:
+            ended = f"it used more than {limits.memory_bytes >> 30} GiB of memory"
+        if ended:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return ended
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_POLL_S)
+    code = process.returncode
+    if code == -signal.SIGXCPU or code == -signal.SIGKILL:
+        return f"it used more than {limits.cpu_s} s of processor time"
+    if code < 0:
+        return f"it was ended by {signal.Signals(-code).name}"
+    return f"it exited with code {code}" if code else None
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    except (OSError, IndexError):
+        return 0
+
+
+def record(
+    path: Path,
+    *,
+    entry: str | None = None,
+    size: int | None = None,
+    arguments: Sequence[str] = (),
+    include: Sequence[Path] = (),
+    define: Sequence[str] = (),
+    limits: Limits = DEFAULT_LIMITS,
+    cache: Path | None = None,
+) -> tuple[Recording, ...]:
+    """What the file's host code launches: one recording of its main(), or, where there is none, one
+    of each host function that launches, called with `size` elements.
+
+    `entry` is "main" or the name of a host function. Raises RecordingError if nothing can be
+    recorded.
+    """
+    recorder = _Recorder(path, tuple(include), tuple(define), limits, cache)
+    sizes = DEFAULT_SIZES if size is None else (size,)
+    if entry in (None, "main"):
+        try:
+            recordings = recorder.main(arguments, size)
+        except _NoMain:
+            if entry == "main":
+                raise RecordingError(f"{path.name} has no main().") from None
+            recordings = recorder.functions((), sizes)
+        return recordings
+    return recorder.functions((str(entry),), sizes)
+
+
+class _NoMain(Exception):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorder:
+    path: Path
+    include: tuple[Path, ...]
+    define: tuple[str, ...]
+    limits: Limits
+    cache: Path | None
+
+    def build(self, text: bytes, call: Sequence[str] | None) -> Executable:
+        with TemporaryDirectory(prefix="cudareduce-build-") as folder:
+            return build(
+                self.path, text, include=self.include, define=self.define, call=call,
+                cache=Cache(self.cache or default_cache()), folder=Path(folder),
+            )  # fmt: skip
+
+    def text(self) -> bytes:
+        try:
+            return self.path.read_bytes()
+        except OSError as error:
+            raise RecordingError(f"{self.path} cannot be read: {error.strerror}.") from None
+
+    def main(self, arguments: Sequence[str], size: int | None) -> tuple[Recording, ...]:
+        text = self.text()
+        if not re.search(rb"\bmain\s*\(", text):
+            raise _NoMain
+        executable = self.build(text, None)
+        if not executable.has_main:
+            raise _NoMain
+        run = run_host(executable.path, arguments, self.limits)
+        stdin = ""
+        if not _launches(run) and not arguments:  # it may ask for its size
+            number = str(size or DEFAULT_SIZES[0])
+            for words, typed in (([number], ""), ([], f"{number}\n" * 4), ([number] * 2, "")):
+                tried = run_host(executable.path, words, self.limits, stdin=typed)
+                if _launches(tried):
+                    run, arguments, stdin = tried, words, typed
+                    break
+        if not _launches(run):
+            raise RecordingError(_no_launch(self.path.name, "main()", run))
+        entry = " ".join(["main", *arguments]) + (", its size from standard input" if stdin else "")
+        return (self.recording(run, entry, size),)
+
+    def functions(self, names: Sequence[str], sizes: Sequence[int]) -> tuple[Recording, ...]:
+        executable = self.build(self.text(), names)
+        if not executable.called:
+            raise RecordingError(f"{self.path.name} has no host code that launches a kernel.")
+        recorded = [
+            self.function(executable, number, sizes) for number in range(len(executable.called))
+        ]
+        recordings = tuple(one for one in recorded if isinstance(one, Recording))
+        if not recordings:
+            raise RecordingError(str(recorded[0]))
+        return recordings
+
+    def function(
+        self, executable: Executable, number: int, sizes: Sequence[int]
+    ) -> Recording | str:
+        """The first call that launches, or why the function launches nothing."""
+        function, failure = executable.called[number], ""
+        described = run_host(executable.path, [str(number)], self.limits).trace.parameters
+        for size in sizes:
+            for values in argument_choices(described, size):
+                run = run_host(executable.path, [str(number), *values], self.limits)
+                if _launches(run) and not run.trace.refused:
+                    words = _call_in_words(function, described, values)
+                    return self.recording(run, words, size)
+                failure = failure or _no_launch(self.path.name, f"{function.name}()", run)
+        return failure
+
+    def recording(self, run: HostRun, entry: str, size: int | None) -> Recording:
+        return Recording(
+            path=self.path,
+            entry=entry,
+            size=size,
+            buffers=run.trace.buffers,
+            steps=run.trace.steps,
+            output=run.output,
+            ended=run.ended,
+            include=self.include,
+            define=self.define,
+        )
+
+
+def _launches(run: HostRun) -> bool:
+    return any(isinstance(step, Launch) for step in run.trace.steps)
+
+
+def _no_launch(file: str, entry: str, run: HostRun) -> str:
+    if run.trace.refused:
+        return (
+            f"{file}: a device would refuse the launch that {entry} makes: {run.trace.refused[0]}."
+        )
+    if run.ended:
+        return f"{file}: {entry} launches nothing before {run.ended}."
+    return f"{file}: {entry} launches no kernel."
+
+
+def _call_in_words(
+    function: HostFunction, described: Sequence[tuple[str, str]], values: Sequence[str]
+) -> str:
+    shown = [
+        f"{name}={value}" if kind in "ibf" else name
+        for (name, kind), value in zip(described, values, strict=True)
+    ]
+    return f"{function.call}({', '.join(shown)})"
+
+
+_THREADS = re.compile(r"(?i)thread|block_?(?:size|dim)|tpb|^bs$|^block_?x?$|^local")
+_BLOCKS = re.compile(r"(?i)block|grid")
+_ONE = re.compile(r"(?i)iter|repeat|times|loop|warm|runs|trials|stride|inc[xy]?$|radius|step")
+_ZERO = re.compile(
+    r"(?i)^dev|device|gpu|rank|axis|kernel|which|mode|^op|type|verbos|flag|seed|debug"
+)
+
+
+def argument_choices(parameters: Sequence[tuple[str, str]], size: int) -> list[list[str]]:
+    """Values for a host function's parameters, the most likely ones first: `size` elements behind
+    each pointer, and integers that agree with it."""
+    choices: list[list[str]] = []
+    counts = [
+        name
+        for name, kind in parameters
+        if kind == "i" and not any(p.search(name) for p in (_THREADS, _BLOCKS, _ONE, _ZERO))
+    ]
+    for dims in _dimensions(len(counts), size):
+        elements, left, values = prod(dims) if dims else size, list(dims), []
+        for name, kind in parameters:
+            if kind in "pc":
+                values.append(str(max(elements, size)))
+            elif kind == "i" and name in counts:
+                values.append(str(left.pop(0)))
+            elif kind == "i":
+                values.append(str(_launch_value(name, elements)))
+            else:
+                values.append("1" if kind == "f" else "0")
+        choices.append(values)
+    return choices
+
+
+def _launch_value(name: str, elements: int) -> int:
+    if _THREADS.search(name):
+        return 256
+    if _BLOCKS.search(name):
+        return max(1, -(-elements // 256))
+    return 1 if _ONE.search(name) else 0
+
+
+def _dimensions(count: int, size: int) -> list[tuple[int, ...]]:
+    """Extents of an array of about `size` elements."""
+    if count < 2:
+        return [(size,) * count]
+    rows = 1 << max(0, (size.bit_length() - 1) // 2)
+    first = [(*(1,) * (count - 2), rows, max(1, size // rows))]
+    if count > 2:
+        side = max(1, round(size ** (1 / count)))
+        first.insert(0, (side,) * (count - 1) + (max(1, size // side ** (count - 1)),))
+    return [*first, (size,) * count if count == 2 else (1,) * (count - 1) + (size,)]

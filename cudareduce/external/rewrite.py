@@ -1,0 +1,456 @@
+"""CUDA C++ as a host program for g++: kernels only report their arguments, device code is gone.
+
+The file is preprocessed first, so that macros that launch kernels or hold part of a configuration
+are expanded. Headers of the system and of CUDA stay as `#include` lines.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tree_sitter import Node
+
+from cudareduce.errors import UsageError
+from cudareduce.problem.parsing import every, parsed
+
+HEADERS = Path(__file__).parent / "include"
+#: Headers of samples and books that the recorder has a version of, whatever folder they are in.
+_SAMPLE_HEADERS = frozenset(path.name for path in (HEADERS / "samples").iterdir())
+_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include(?:_next)?[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
+_PLACEHOLDER = re.compile(rb"^#pragma recorder include (.*)$")
+_MARKER = re.compile(rb'^# (\d+) "((?:[^"\\]|\\.)*)"')
+_PREDEFINED = (
+    *("__CUDACC__=1", "__NVCC__=1", "__CUDACC_VER_MAJOR__=13", "__CUDACC_VER_MINOR__=0"),
+    *("CUDART_VERSION=13000", "CUDA_VERSION=13000", "__CUDACC_EXTENDED_LAMBDA__=1"),
+    "__DRIVER_TYPES_H__=1",
+)
+_LAUNCH_CALLS = re.compile(
+    r"(?:::)?cuda(?:LaunchKernel(?:Ex|ExC)?|LaunchCooperativeKernel|GraphAddKernelNode)(?:<.*>)?",
+    re.DOTALL,
+)
+#: What code that launches a kernel contains.
+LAUNCH = re.compile(rb"<\s*<\s*<|\bcudaLaunch|\bcudaGraphAddKernelNode")
+
+
+class HeaderMissing(UsageError):
+    """A header that the host code needs is neither near the file nor known to the recorder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preprocessed:
+    """A file with the headers of its own included and its macros expanded."""
+
+    text: bytes
+    lines: tuple[tuple[str, int], ...]  # (file, line) of each line of the text
+    missing: tuple[str, ...]  # headers that were not found and left out
+
+    def place(self, row: int) -> tuple[str, int]:
+        """The file and line that a line of the text, counted from 0, comes from."""
+        return self.lines[row] if row < len(self.lines) else ("", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class HostFunction:
+    """A function of the host. `call` is its name as a call needs it: `ns::sum<float>`."""
+
+    name: str
+    call: str
+    parameters: tuple[str, ...]
+    launches: bool
+    calls: frozenset[str]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostProgram:
+    """C++ for g++ and what is in it."""
+
+    text: bytes
+    kernels: frozenset[str]
+    functions: tuple[HostFunction, ...]
+    bodies: tuple[tuple[int, int, int], ...]  # (first line, last line, first byte) of each function
+
+    @property
+    def has_main(self) -> bool:
+        return any(function.name == "main" for function in self.functions)
+
+
+# Preprocessing
+
+
+@cache
+def _system_folders() -> tuple[Path, ...]:
+    done = subprocess.run(
+        ["g++", "-E", "-v", "-xc++", "/dev/null"], capture_output=True, text=True, check=False
+    )
+    listed = done.stderr.partition("#include <...> search starts here:")[2]
+    return tuple(Path(line.strip()) for line in listed.splitlines() if line.startswith(" /"))
+
+
+def _user_header(name: str, quoted: bool, beside: Path, include: Sequence[Path]) -> Path | None:
+    folders = [beside] if quoted else []
+    if not Path(name).name.startswith("helper_"):  # the recorder has its own
+        folders += include
+    return next((folder / name for folder in folders if (folder / name).is_file()), None)
+
+
+def _includes(text: bytes, beside: Path, include: Sequence[Path]) -> Iterator[tuple[str, bool]]:
+    """(name, resolved) of each `#include` below a text that is not of the user's own headers."""
+    left, seen = [(text, beside)], set[Path]()
+    while left:
+        code, folder = left.pop()
+        for quote, raw in _INCLUDE.findall(code):
+            name = raw.decode(errors="replace").strip()
+            header = _user_header(name, quote == b'"', folder, include)
+            if header is None:
+                yield name, _known_header(name) is not None
+            elif header.resolve() not in seen:
+                seen.add(header.resolve())
+                left.append((header.read_bytes(), header.parent))
+
+
+def _known_header(name: str) -> str | None:
+    """How the compiler finds a header that is not the user's."""
+    plain = Path(name).name
+    if plain in _SAMPLE_HEADERS:
+        return f"samples/{plain}"
+    if any((folder / name).is_file() for folder in (HEADERS, *_system_folders())):
+        return name
+    return None
+
+
+def preprocess(
+    path: Path, text: bytes, include: Sequence[Path], define: Sequence[str], folder: Path
+) -> Preprocessed:
+    """Expand the macros of a file with g++; `folder` is for temporary files."""
+    deep = folder / "placeholders" / "a" / "b" / "c"  # `#include "../../x.h"` stays below `folder`
+    deep.mkdir(parents=True, exist_ok=True)
+    missing = []
+    for name, resolved in _includes(text, path.parent, include):
+        placeholder = deep / name.lstrip("/")
+        if folder.resolve() not in placeholder.resolve().parents:
+            continue
+        placeholder.parent.mkdir(parents=True, exist_ok=True)
+        known = _known_header(name)
+        placeholder.write_text(f"#pragma recorder include {known}\n" if known else "")
+        if not resolved and name not in missing:
+            missing.append(name)
+    command = [
+        *("g++", "-E", "-w", "-nostdinc", "-fpermissive", "-std=gnu++17", "-xc++"),
+        *(f"-D{name}" for name in (*_PREDEFINED, *define)),
+        *("-iquote", str(path.parent), "-I", str(deep)),
+        *(word for where in include for word in ("-I", str(where))),
+        "-",
+    ]
+    text = re.sub(
+        rb"\A(?:[ \t]*%.*(\n|\Z)|[ \t]*\n)+", lambda m: b"\n" * m[0].count(b"\n"), text
+    )  # a notebook's cell
+    marked = b'# 1 "%s"\n' % str(path).encode() + text
+    done = subprocess.run(command, input=marked, capture_output=True, check=False)
+    if done.returncode != 0:
+        errors = done.stderr.decode(errors="replace").splitlines()
+        first = next((line for line in errors if "error" in line), "g++ -E fails")
+        raise UsageError(f"{path.name} cannot be preprocessed: {first}")
+    return _with_line_table(done.stdout, tuple(missing))
+
+
+def _with_line_table(output: bytes, missing: tuple[str, ...]) -> Preprocessed:
+    lines, places = [], []
+    file, number = "", 0
+    for line in output.split(b"\n"):
+        marker = _MARKER.match(line)
+        if marker:
+            file, number = marker[2].decode(errors="replace"), int(marker[1])
+            continue
+        placeholder = _PLACEHOLDER.match(line)
+        lines.append(b"#include <%s>" % placeholder[1] if placeholder else line)
+        places.append((file, number))
+        number += 1
+    return Preprocessed(b"\n".join(lines), tuple(places), missing)
+
+
+# Rewriting
+
+
+def rewrite(source: Preprocessed, blank: frozenset[int] = frozenset()) -> HostProgram:
+    """Turn kernels into stubs and launches into calls. Function bodies at the bytes in `blank` are
+    emptied as well."""
+    text = re.sub(
+        rb"\b__(?:cluster_dims|block_size|maxnreg)__\s*\([^()]*\)",
+        lambda found: b" " * len(found[0]),
+        source.text,
+    )
+    return _Rewriter(source, text, blank).program()
+
+
+def _text(node: Node | None) -> str:
+    return (node.text or b"").decode(errors="replace") if node else ""
+
+
+class _Rewriter:
+    def __init__(self, source: Preprocessed, text: bytes, blank: frozenset[int]) -> None:
+        self._source, self._code, self._blank = source, text, blank
+        self._root = parsed(text)
+        self._edits: list[tuple[int, int, bytes]] = []
+        self._kernels: set[str] = set()
+        self._functions: list[HostFunction] = []
+        self._bodies: list[tuple[int, int, int]] = []
+
+    def program(self) -> HostProgram:
+        functions = [node for node in every(self._root) if node.type == "function_definition"]
+        for function in functions:
+            if b"__global__" in self._head(function):
+                self._kernels.add(_text(_name_node(function)).rpartition("::")[2])
+        self._visit(self._root)
+        text = self._code
+        for start, end, replacement in sorted(
+            self._edits, key=lambda e: (e[0], e[1]), reverse=True
+        ):
+            newlines = text[start:end].count(b"\n") - replacement.count(b"\n")
+            text = text[:start] + replacement + b"\n" * max(0, newlines) + text[end:]
+        return HostProgram(
+            text, frozenset(self._kernels), tuple(self._functions), tuple(self._bodies)
+        )
+
+    def _line(self, node: Node) -> int:
+        return self._source.place(node.start_point[0])[1]
+
+    def _head(self, function: Node) -> bytes:
+        body = function.child_by_field_name("body")
+        return self._code[function.start_byte : body.start_byte if body else function.end_byte]
+
+    def _visit(self, root: Node) -> None:
+        left = [root]
+        while left:
+            node = left.pop()
+            if node.type == "function_definition" and self._define(node):
+                continue
+            if node.type == "call_expression":
+                self._call(node)
+            elif node.type == "cast_expression":
+                self._cast(node, node.child_by_field_name("value"))
+            elif node.type == "declaration":
+                self._symbol(node)
+            left += reversed(node.children)
+
+    def _define(self, function: Node) -> bool:
+        """Whether nothing inside of a function is to be rewritten."""
+        body, head = function.child_by_field_name("body"), self._head(function)
+        if body is None:
+            return False
+        words = set(re.findall(rb"\w+", head))
+        if b"__global__" in words:
+            self._edits.append((body.start_byte, body.end_byte, self._stub(function)))
+            return True
+        device_only = b"__device__" in words and b"__host__" not in words
+        if (device_only and b"constexpr" not in words) or body.start_byte in self._blank:
+            self._edits.append((body.start_byte, body.end_byte, b"{ __builtin_trap(); }"))
+            return True
+        self._bodies.append((body.start_point[0], body.end_point[0], body.start_byte))
+        if not device_only:
+            described = _describe(function, body, self._line(function))
+            if described:
+                self._functions.append(described)
+        return False
+
+    def _stub(self, function: Node) -> bytes:
+        declarator = _function_declarator(function)
+        parameters = declarator.child_by_field_name("parameters") if declarator else None
+        lines: list[str] = []
+        for parameter in parameters.named_children if parameters else ():
+            if not parameter.type.endswith("parameter_declaration"):
+                continue
+            name = _parameter_name(parameter)
+            if not name:
+                if _text(parameter) != "void":
+                    name = f"recorder_unnamed_{len(lines)}"
+                    default = parameter.child_by_field_name("default_value")
+                    at = parameter.end_byte
+                    if default:
+                        at = self._code.rindex(b"=", parameter.start_byte, default.start_byte)
+                    self._edits.append((at, at, b" " + name.encode()))
+                else:
+                    continue
+            report = f'recorder_stub.argument<decltype({name})>("{name}", {name})'
+            is_pack = parameter.type.startswith("variadic")
+            lines.append(f"({report}, ...);" if is_pack else f"{report};")
+        names = ",".join(_template_parameter_names(function))
+        start = f'{{ ::recorder::Stub recorder_stub(__PRETTY_FUNCTION__, "{names}"); '
+        return (start + " ".join(lines) + " }").encode()
+
+    def _call(self, call: Node) -> None:
+        function = call.child_by_field_name("function")
+        config = next((c for c in call.children if c.type == "kernel_call_syntax"), None)
+        if config is not None and function is not None:
+            inside = self._code[config.start_byte : config.end_byte]
+            inside = re.sub(rb"^<\s*<\s*<|>\s*>\s*>$", b"", inside)
+            start = b"(::recorder::configure(%d, %s), " % (self._line(call), inside)
+            self._edits.append((call.start_byte, call.start_byte, start.replace(b"\n", b" ")))
+            self._edits.append((config.start_byte, config.end_byte, b""))
+            self._edits.append((call.end_byte, call.end_byte, b")"))
+        elif _LAUNCH_CALLS.fullmatch(_text(function)):
+            start = b"(::recorder::at(%d), " % self._line(call)
+            self._edits.append((call.start_byte, call.start_byte, start))
+            self._edits.append((call.end_byte, call.end_byte, b")"))
+        elif re.match(r"reinterpret_cast\s*<[^<>]*void[^<>]*>$", _text(function)):
+            arguments = call.child_by_field_name("arguments")
+            values = arguments.named_children if arguments else []
+            self._cast(call, values[0] if len(values) == 1 else None)
+
+    def _cast(self, cast: Node, value: Node | None) -> None:
+        """A kernel's address as `void *`: the recorder keeps how to call it."""
+        target = _text(cast.child_by_field_name("type") or cast.child_by_field_name("function"))
+        while value is not None and value.type in (
+            "parenthesized_expression",
+            "pointer_expression",
+        ):
+            value = value.named_children[0] if value.named_children else None
+        if value is None or "void" not in target:
+            return
+        name = value.child_by_field_name("name") if value.type == "template_function" else value
+        if _text(name).rpartition("::")[2].partition("<")[0] in self._kernels:
+            call = b"(::recorder::function_address(%s))" % (value.text or b"")
+            self._edits.append((cast.start_byte, cast.end_byte, call))
+
+    def _symbol(self, declaration: Node) -> None:
+        """Registers variables of the device that are defined outside of functions."""
+        words = set(re.findall(r"\w+", _text(declaration).partition("=")[0]))
+        if not words & {"__device__", "__constant__", "__managed__"} or "extern" in words:
+            return
+        parent = declaration.parent
+        if parent is not None and parent.type == "declaration_list":
+            parent = parent.parent
+        if parent is None or parent.type not in (
+            *("translation_unit", "namespace_definition", "linkage_specification"),
+        ):
+            return
+        managed = "true" if "__managed__" in words else "false"
+        registered = []
+        for declarator in declaration.children_by_field_name("declarator"):
+            node: Node | None = declarator
+            while node is not None and node.type != "identifier":
+                if node.type == "function_declarator":
+                    break
+                node = node.child_by_field_name("declarator") or next(
+                    (c for c in node.named_children if "declarator" in c.type), None
+                )
+            if node is not None and node.type == "identifier":
+                name = _text(node)
+                registered.append(
+                    f' static ::recorder::Symbol recorder_symbol_{name}("{name}", &{name},'
+                    f" sizeof({name}), {managed});"
+                )
+        end = declaration.end_byte
+        self._edits.append((end, end, "".join(registered).encode()))
+
+
+def _function_declarator(function: Node) -> Node | None:
+    node = function.child_by_field_name("declarator")
+    while node is not None and node.type != "function_declarator":
+        node = node.child_by_field_name("declarator") or next(
+            (child for child in node.named_children if "declarator" in child.type), None
+        )
+    return node
+
+
+def _name_node(function: Node) -> Node | None:
+    declarator = _function_declarator(function)
+    return declarator.child_by_field_name("declarator") if declarator else None
+
+
+def _parameter_name(parameter: Node) -> str:
+    """The name of a parameter, or "" if it has none."""
+    node = parameter.child_by_field_name("declarator")
+    while node is not None and node.type != "identifier":
+        following = node.child_by_field_name("declarator")
+        if following is None:
+            following = next(
+                (
+                    c
+                    for c in node.named_children
+                    if "declarator" in c.type or c.type == "identifier"
+                ),
+                None,
+            )
+        node = following
+    return _text(node)
+
+
+def _template_parameter_names(function: Node) -> list[str]:
+    template = function.parent
+    if template is None or template.type != "template_declaration":
+        return []
+    names = []
+    parameters = template.child_by_field_name("parameters")
+    for parameter in parameters.named_children if parameters else ():
+        named = parameter.child_by_field_name("name") or next(
+            (c for c in parameter.named_children if c.type == "type_identifier"), None
+        )
+        if parameter.type == "template_template_parameter_declaration":
+            names.append((_text(parameter).split() or [""])[-1])
+        elif "type_parameter" in parameter.type:
+            names.append(_text(named))
+        else:
+            names.append(_parameter_name(parameter))
+    return [name for name in names if name]
+
+
+def _describe(function: Node, body: Node, line: int) -> HostFunction | None:
+    """A function of the host as one may call it; None for a method or a lambda."""
+    declarator = _function_declarator(function)
+    named = _name_node(function)
+    if (
+        declarator is None
+        or named is None
+        or named.type not in ("identifier", "qualified_identifier")
+    ):
+        return None
+    scopes: list[str] = []
+    node = function.parent
+    while node is not None:
+        if node.type in ("class_specifier", "struct_specifier"):
+            return None
+        if node.type == "namespace_definition":
+            scopes.insert(0, _text(node.child_by_field_name("name")))
+        node = node.parent
+    name = _text(named)
+    call = "::".join(scope for scope in (*scopes, name) if scope)
+    arguments = _template_arguments(function)
+    parameters = declarator.child_by_field_name("parameters")
+    code = _text(body)
+    return HostFunction(
+        name=name,
+        call=f"{call}<{', '.join(arguments)}>" if arguments else call,
+        parameters=tuple(
+            _parameter_name(p)
+            for p in (parameters.named_children if parameters else ())
+            if p.type.endswith("parameter_declaration") and _text(p) != "void"
+        ),
+        launches=LAUNCH.search(body.text or b"") is not None,
+        calls=frozenset(re.findall(r"\b(\w+)\s*(?:<[^<>;(){}]*>\s*)?\(", code)),
+        line=line,
+    )
+
+
+def _template_arguments(function: Node) -> list[str]:
+    """Arguments for a template of the host that is called: float, and 256 for a number."""
+    template = function.parent
+    if template is None or template.type != "template_declaration":
+        return []
+    arguments = []
+    parameters = template.child_by_field_name("parameters")
+    for parameter in parameters.named_children if parameters else ():
+        if parameter.type == "type_parameter_declaration":
+            arguments.append("float")
+        elif parameter.type == "parameter_declaration":
+            kind = _text(parameter.child_by_field_name("type"))
+            is_number = re.search(r"\b(?:int|unsigned|long|short|size_t|u?int\d+_t|auto)\b", kind)
+            arguments.append("256" if is_number else f"static_cast<{kind}>(1)")
+        else:  # it has a default, or is a pack
+            break
+    return arguments
