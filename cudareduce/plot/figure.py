@@ -41,11 +41,12 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A named curve. One that is not highlighted is drawn in grey and has no label."""
+    """A named curve. One that is not highlighted is drawn in grey and has no label; a `limit` is
+    what no kernel can exceed."""
 
     name: str
     points: tuple[Point, ...]
-    is_library: bool = False
+    role: Literal["kernel", "library", "limit"] = "kernel"
     highlighted: bool = True
 
 
@@ -59,14 +60,6 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Ceiling:
-    """A labelled curve of the highest values that are possible."""
-
-    label: str
-    points: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Lines:
     """Curves over a common x axis."""
 
@@ -75,7 +68,6 @@ class Lines:
     y: Axis
     series: tuple[Series, ...]
     references: tuple[Reference, ...] = ()
-    ceiling: Ceiling | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -87,7 +79,6 @@ class Lines:
     def x_range(self) -> tuple[float, float]:
         """The smallest and the largest x; never equal."""
         xs = [p.x for series in self.series for p in series.points]
-        xs += [x for x, _ in self.ceiling.points] if self.ceiling else []
         return min(xs), max(xs) if max(xs) > min(xs) else 2 * min(xs)
 
     @property
@@ -95,7 +86,6 @@ class Lines:
         """The ends of the y axis: 0 for a linear one, with a margin above the largest value."""
         ys = [p.y for series in self.series for p in series.points]
         ys += [line.value for line in self.references if line.axis == "y"]
-        ys += [y for _, y in self.ceiling.points] if self.ceiling else []
         if self.y.scale == "linear":
             return 0.0, max(ys) * 1.08
         return min(ys) / 1.25, max(ys) * 1.25

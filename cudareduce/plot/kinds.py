@@ -19,7 +19,6 @@ from cudareduce.plot.figure import (
     Axis,
     Bar,
     Bars,
-    Ceiling,
     Cell,
     Figure,
     Grid,
@@ -334,7 +333,11 @@ def _curves(
     named: Mapping[str, Sequence[Record]], point: Callable[[Record], Point]
 ) -> tuple[Series, ...]:
     return tuple(
-        Series(name, tuple(sorted(map(point, rs), key=lambda p: p.x)), _is_library(rs[0]))
+        Series(
+            name,
+            tuple(sorted(map(point, rs), key=lambda p: p.x)),
+            "library" if _is_library(rs[0]) else "kernel",
+        )
         for name, rs in named.items()
     )
 
@@ -360,10 +363,10 @@ def _highest(series: Sequence[Series]) -> set[str]:
     ranked = sorted(series, key=score, reverse=True)
     if len(ranked) <= _MAX_HIGHLIGHTED + 1:
         return {each.name for each in ranked}
-    kernels = [each.name for each in ranked if not each.is_library]
+    kernels = [each.name for each in ranked if each.role == "kernel"]
     libraries: dict[str, str] = {}
     for each in ranked:
-        if each.is_library:
+        if each.role == "library":
             libraries.setdefault(each.name.partition(":")[0], each.name)
     kept = kernels[:_MAX_KERNELS] if libraries else kernels
     return set([*kept, *libraries.values()][:_MAX_HIGHLIGHTED])
@@ -403,11 +406,12 @@ def _over_sizes(problem: _Problem) -> list[Figure]:
     notes = (*_grey_notes(rates), *_undrawn_notes(problem.undrawn, with_sizes=True))
     cache, peak = _cache_size(problem, sizes), _limit("y", "theory", problem.device.peak_gb_s)
     at_size = {_elements(r): r.ceiling_gb_s for r in problem.records if r.ceiling_gb_s}
-    ceiling = Ceiling("ceiling: read only", tuple(sorted(at_size.items()))) if at_size else None
+    points = tuple(Point(n, gb_s, None, None, "") for n, gb_s in sorted(at_size.items()))
+    ceiling = (Series("ceiling: read only", points, "limit"),) if points else ()
     return [
-        Lines(f"Bandwidth over n: {problem.title}", _N, _BANDWIDTH, rates, (*peak, *cache), ceiling,
-              notes),
-        Lines(f"Time over n: {problem.title}", _N, Axis("time (us)", "log10"), times, cache, None,
+        Lines(f"Bandwidth over n: {problem.title}", _N, _BANDWIDTH, (*ceiling, *rates),
+              (*peak, *cache), notes),
+        Lines(f"Time over n: {problem.title}", _N, Axis("time (us)", "log10"), times, cache,
               notes),
     ]  # fmt: skip
 
@@ -440,7 +444,7 @@ def _over_sms(problem: _Problem) -> list[Figure]:
         title = f"Bandwidth over SMs, n = {size_text(n)}: {problem.title}"
         limits = _limits("y", problem.device, records)
         notes = _grey_notes(series)
-        found.append(Lines(title, Axis("active SMs"), _BANDWIDTH, series, limits, None, notes))
+        found.append(Lines(title, Axis("active SMs"), _BANDWIDTH, series, limits, notes))
     return found
 
 
@@ -465,7 +469,7 @@ def _bus_bandwidth(problem: _Problem) -> list[Figure]:
             f"Bus bandwidth over bytes: {problem.title}", Axis("array per rank (bytes)", "log2"),
             Axis("bus bandwidth, one direction (GB/s)"), _curves(_by_name(timed), point),
             (Reference("y", link, f"link {plain_text(link)} GB/s"),) if link else (),
-            notes=tuple(_undrawn_notes(problem.undrawn, with_sizes=True)),
+            tuple(_undrawn_notes(problem.undrawn, with_sizes=True)),
         )
     ]  # fmt: skip
 
@@ -496,7 +500,7 @@ def _speedup(problem: _Problem) -> list[Figure]:
     notes = (f"the fastest library: {fastest_libraries}", *_grey_notes(series))
     title = f"Speed-up against the fastest library: {problem.title}"
     y = Axis("speed-up (times as fast)")
-    return [Lines(title, _N, y, series, (Reference("y", 1.0, "equally fast"),), None, notes)]
+    return [Lines(title, _N, y, series, (Reference("y", 1.0, "equally fast"),), notes)]
 
 
 def _speedup_point(r: Record, library: Record) -> Point:

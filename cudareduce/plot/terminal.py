@@ -141,16 +141,10 @@ def _position(axis: Axis, value: float) -> float:
     return {"log2": log2, "log10": log10}.get(axis.scale, float)(value)
 
 
-def _draw_curve(panel: Any, figure: Lines, points: list[tuple[float, float]], marker: Any) -> None:
-    xs = [_position(figure.x, x) for x, _ in points]
-    ys = [_position(figure.y, y) for _, y in points]
-    panel.draw(panel.signal(xs, ys, marker=marker).lines(True))
-
-
 def _draw_limits(
     panel: Any, figure: Lines, across: tuple[float, float], up: tuple[float, float]
 ) -> None:
-    """Reference lines with their labels, and the ceiling in dots."""
+    """Reference lines with their labels."""
     import plotext
 
     quiet = plotext.pixel(foreground=_QUIET)
@@ -162,8 +156,6 @@ def _draw_limits(
         panel.draw(panel.signal(list(xs), list(ys), marker=marker).lines(True))
         place = (across[0], at) if flat else (at + (across[1] - across[0]) / 50, up[0])
         panel.draw(panel.text(*place, plotext.colorize(f"{line.label} ", _QUIET)))
-    if figure.ceiling:
-        _draw_curve(panel, figure, list(figure.ceiling.points), plotext.marker("·", quiet))
 
 
 def _draw_series(
@@ -176,8 +168,12 @@ def _draw_series(
     places = spread(heights, gap, *ends)
     for k, (series, place) in enumerate(zip(figure.highlighted, places, strict=True)):
         colour = _COLOURS[k % len(_COLOURS)]
-        dots = plotext.marker("braille", plotext.pixel(foreground=colour))
-        _draw_curve(panel, figure, [(p.x, p.y) for p in series.points], dots)
+        colour = _QUIET if series.role == "limit" else colour
+        dots = "·" if series.role == "limit" else "braille"
+        xs = [_position(figure.x, p.x) for p in series.points]
+        ys = [_position(figure.y, p.y) for p in series.points]
+        marker = plotext.marker(dots, plotext.pixel(foreground=colour))
+        panel.draw(panel.signal(xs, ys, marker=marker).lines(True))
         name = shorten(shown(series.name), length)
         panel.draw(panel.text(x, place, plotext.colorize(name, colour)))
 

@@ -113,7 +113,7 @@ def notes(figure: Figure) -> tuple[str, ...]:
         return (*figure.notes, "whiskers: 95 % intervals")
     if isinstance(figure, Lines):
         has_bands = any(p.low is not None for series in figure.series for p in series.points)
-        dashed = any(s.is_library for s in figure.series)
+        dashed = any(series.role == "library" for series in figure.series)
         return (*figure.notes, *["bands: 95 % intervals"] * has_bands,
                 *["dashed: libraries"] * dashed)  # fmt: skip
     return figure.notes
@@ -144,8 +144,8 @@ def _body(figure: Figure, theme: Theme) -> Spec:
     return _bars(figure, theme) if isinstance(figure, Bars) else _grid(figure, theme)
 
 
-def _colour_scale(colours: Mapping[str, str]) -> Spec:
-    return {"domain": list(colours), "range": list(colours.values())}
+def _scale_of(values: Mapping[str, object]) -> Spec:
+    return {"domain": list(values), "range": list(values.values())}
 
 
 def _coloured(names: Iterable[str], theme: Theme) -> dict[str, str]:
@@ -167,14 +167,16 @@ def _scale(axis: Axis, ends: tuple[float, float]) -> Spec:
 
 def _lines(figure: Lines, theme: Theme) -> Spec:
     """Grey curves, intervals as bands, highlighted curves with points, and labels at the right."""
-    colours = _coloured((series.name for series in figure.highlighted), theme)
+    limits = {series.name: theme.quiet for series in figure.series if series.role == "limit"}
+    named = (series.name for series in figure.highlighted if series.role != "limit")
+    colours = _coloured(named, theme) | limits
     x = {"field": "x", "type": "quantitative", "title": figure.x.title,
          "scale": _scale(figure.x, figure.x_range), "axis": _x_axis(figure)}  # fmt: skip
     y = {"field": "y", "type": "quantitative", "title": figure.y.title,
          "scale": _scale(figure.y, figure.y_range), "axis": _y_axis(figure)}  # fmt: skip
-    colour = {"field": "name", "type": "nominal", "legend": None, "scale": _colour_scale(colours)}
-    dash = {"field": "library", "type": "nominal", "legend": None,
-            "scale": {"domain": [False, True], "range": [[1, 0], [5, 3]]}}  # fmt: skip
+    colour = {"field": "name", "type": "nominal", "legend": None, "scale": _scale_of(colours)}
+    roles = {"kernel": [1, 0], "library": [5, 3], "limit": [2, 3]}
+    dash = {"field": "role", "type": "nominal", "legend": None, "scale": _scale_of(roles)}
     shape = {"field": "name", "type": "nominal", "legend": None, "scale": {"domain": [*colours]}}
     tooltip = _tooltip(name="name", where=figure.x.title, text="measured")
     place = {"x": x, "y": y, "tooltip": tooltip}
@@ -182,8 +184,7 @@ def _lines(figure: Lines, theme: Theme) -> Spec:
     is_grey, is_coloured = ([{"filter": f"{sign}datum.highlighted"}] for sign in ("!", ""))
     labels = {"data": {"values": _labels(figure)}}
     layers = [
-        *_references(figure.references, theme, x, y, figure.y_range),
-        *_ceiling(figure, theme, x, y),
+        *_references(figure.references, theme),
         {"transform": is_grey, "mark": {"type": "line", "strokeWidth": 1, "color": theme.faint},
          "encoding": {"x": x, "y": y, "detail": {"field": "name"}, "strokeDash": dash}},
         {"transform": is_grey, "mark": {"type": "point", "filled": True, "size": 12,
@@ -194,8 +195,8 @@ def _lines(figure: Lines, theme: Theme) -> Spec:
                       "color": colour}},
         {"transform": is_coloured, "mark": {"type": "line", "strokeWidth": 2},
          "encoding": {"x": x, "y": y, "color": colour, "strokeDash": dash}},
-        {"transform": is_coloured, "mark": {"type": "point", "filled": True, "size": 40,
-                                            "opacity": 1},
+        {"transform": [{"filter": "datum.highlighted && datum.role !== 'limit'"}],
+         "mark": {"type": "point", "filled": True, "size": 40, "opacity": 1},
          "encoding": {**place, "color": colour, "shape": shape}},
         {**labels, "mark": {"type": "rule", "strokeWidth": 0.7, "opacity": 0.7},
          "encoding": {"x": x, "y": y, "x2": end, "y2": {"field": "label_y"}, "color": colour}},
@@ -204,7 +205,7 @@ def _lines(figure: Lines, theme: Theme) -> Spec:
                       "text": {"field": "label"}, "color": colour}},
     ]  # fmt: skip
     values = [
-        {"name": s.name, "library": s.is_library, "highlighted": s.highlighted, "x": p.x, "y": p.y,
+        {"name": s.name, "role": s.role, "highlighted": s.highlighted, "x": p.x, "y": p.y,
          "low": p.y if p.low is None else p.low, "high": p.y if p.high is None else p.high,
          "text": p.text, "where": f"{p.x:,.6g}" if figure.x.scale == "log10" else
          f"{p.x:,.0f}".replace(",", " ")}
@@ -225,7 +226,7 @@ def _x_axis(figure: Lines) -> Spec:
     """Ticks at powers of two, at most ten, written as the command line takes them."""
     plain = {"grid": False, "labelFlush": False}
     if figure.x.scale != "log2":
-        return {**plain, "format": ".6~g"}
+        return {**plain, "tickCount": 8, "format": ".6~g"}
     first, last = (int(end).bit_length() - 1 for end in figure.x_range)
     values = [2**k for k in range(first, last + 1, max(1, (last - first + 9) // 10))]
     power = "'2^' + format(log(datum.value) / LN2, '.0f')"
@@ -246,44 +247,28 @@ def _labels(figure: Lines) -> list[Spec]:
     ]  # fmt: skip
 
 
-def _references(
-    references: Sequence[Reference], theme: Theme, x: Spec, y: Spec, ends: tuple[float, float]
-) -> list[Spec]:
-    """Lines across with a label at their left end: above the line, but below the lower one of two
-    that are close."""
-    lowest = min((line.value for line in references if line.axis == "y"), default=0.0)
-    several = sum(line.axis == "y" for line in references) > 1
+def _references(references: Sequence[Reference], theme: Theme) -> list[Spec]:
+    """Lines across with labels: at the left end of a horizontal line, below it if another line is
+    above; above the chart for a vertical one, where labels are stacked."""
     found: list[Spec] = []
+    vertical = [line for line in references if line.axis == "x"]
+    highest = max((line.value for line in references if line.axis == "y"), default=0.0)
     for line in references:
-        data = {"data": {"values": [{line.axis: line.value, "label": line.label}]}}
-        at = {"y": y} if line.axis == "y" else {"x": x}
-        below = several and line.value == lowest
-        text = {"type": "text", "align": "left", "dx": 4, "color": theme.quiet,
-                "dy": 9 if below else -7}  # fmt: skip
-        corner = {"x": {"value": 0}} if line.axis == "y" else {"y": {"value": _HEIGHT}}
+        data = {"values": [{"at": line.value, "label": line.label}]}
+        at = {line.axis: {"field": "at", "type": "quantitative"}}
+        if line.axis == "y":
+            across, place = {"x": {"value": 0}}, {"align": "left", "dx": 4}
+            place["dy"] = -7 if line.value == highest else 9
+        else:
+            across, place = {"y": {"value": 0}}, {"align": "right", "dx": 2}
+            place["dy"] = -6 - 12 * vertical.index(line)
         found += [
-            {**data, "mark": {"type": "rule", "color": theme.quiet}, "encoding": at},
-            {**data, "mark": text, "encoding": {**at, **corner, "text": {"field": "label"}}},
-        ]
+            {"data": data, "encoding": at,
+             "mark": {"type": "rule", "color": theme.quiet, "strokeDash": [2, 3]}},
+            {"data": data, "mark": {"type": "text", "color": theme.quiet, **place},
+             "encoding": {**at, **across, "text": {"field": "label"}}},
+        ]  # fmt: skip
     return found
-
-
-def _ceiling(figure: Lines, theme: Theme, x: Spec, y: Spec) -> list[Spec]:
-    """A dotted line, labelled to the left of the point where it reaches half of its height."""
-    if figure.ceiling is None:
-        return []
-    points: list[Spec] = [
-        {"x": x, "y": y, "label": figure.ceiling.label} for x, y in figure.ceiling.points
-    ]
-    half = max(y for _, y in figure.ceiling.points) / 2
-    middle = next(point for point in points if point["y"] >= half)
-    return [
-        {"data": {"values": points}, "encoding": {"x": x, "y": y},
-         "mark": {"type": "line", "color": theme.quiet, "strokeDash": [2, 3]}},
-        {"data": {"values": [middle]},
-         "mark": {"type": "text", "align": "right", "dx": -6, "color": theme.quiet},
-         "encoding": {"x": x, "y": y, "text": {"field": "label"}}},
-    ]  # fmt: skip
 
 
 def _bars(figure: Bars, theme: Theme) -> Spec:
@@ -315,7 +300,7 @@ def _bars(figure: Bars, theme: Theme) -> Spec:
     x = {"field": "value", "type": "quantitative", "title": figure.axis.title,
          "axis": {"tickCount": 6, "format": ".6~g"},
          "scale": {"domain": list(figure.range), "nice": False}}  # fmt: skip
-    colour = {"field": "kind", "type": "nominal", "scale": _colour_scale(used),
+    colour = {"field": "kind", "type": "nominal", "scale": _scale_of(used),
               "legend": {} if len(used) > 1 else None}  # fmt: skip
     if figure.is_change:
         mark, line_colour = {"type": "point", "size": 50, "filled": True, "opacity": 1}, theme.quiet
@@ -336,10 +321,10 @@ def _bars(figure: Bars, theme: Theme) -> Spec:
         {"mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 10},
          "encoding": {**rows, "x": {"value": "width"},
                       "text": {"field": "label", **_NOT_ON_PHONE}}},
-        *_bar_references(figure, theme),
+        *_references(figure.references, theme),
     ]  # fmt: skip
     # A height in pixels, not for each step: Vega-Lite cannot fit a width next to a step.
-    height = len(figure.names) * (_ROW + 9 * (len(groups) - 1))
+    height = len(figure.names) * (_ROW + 12 * (len(groups) - 1))
     return {"height": height, "data": {"values": values}, "layer": layers}
 
 
@@ -347,22 +332,6 @@ def _direction(bar: Bar) -> str:
     if bar.low is not None and bar.low > 0:
         return "slower"
     return "faster" if bar.high is not None and bar.high < 0 else "no clear change"
-
-
-def _bar_references(figure: Bars, theme: Theme) -> list[Spec]:
-    """Dotted lines from top to bottom, with labels above the bars that end at their line."""
-    found: list[Spec] = []
-    for k, line in enumerate(figure.references):
-        data = {"data": {"values": [{"at": line.value, "label": line.label}]}}
-        at = {"x": {"field": "at", "type": "quantitative"}}
-        text = {"type": "text", "align": "right", "dx": -2, "dy": -6 - 12 * k, "color": theme.quiet}
-        found += [
-            {**data, "encoding": at,
-             "mark": {"type": "rule", "color": theme.text, "strokeDash": [2, 3]}},
-            {**data, "mark": text,
-             "encoding": {**at, "y": {"value": 0}, "text": {"field": "label"}}},
-        ]  # fmt: skip
-    return found
 
 
 def _grid(figure: Grid, theme: Theme) -> Spec:
@@ -380,7 +349,7 @@ def _grid(figure: Grid, theme: Theme) -> Spec:
               "axis": {"ticks": False}},
         "tooltip": _tooltip(text="fastest", ties="tied"),
     }  # fmt: skip
-    scale = _colour_scale(_coloured((cell.name for cell in figure.cells), theme))
+    scale = _scale_of(_coloured((cell.name for cell in figure.cells), theme))
     colour = {"field": "name", "type": "nominal", "legend": None, "scale": scale}
     centre = "-5.5 * (split(datum.label, '\\n').length - 1)"
     return {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf
 
 from cudareduce.errors import UsageError
-from cudareduce.plot.figure import Axis, Bar, Bars, Ceiling, Figure, Lines, Point, Reference, Series
+from cudareduce.plot.figure import Axis, Bar, Bars, Figure, Lines, Point, Reference, Series
 from cudareduce.profile.lines import Values
 from cudareduce.profile.profiles import Profile
 from cudareduce.report.numbers import plain_text
@@ -55,12 +55,15 @@ def _roofline(profiles: Sequence[Profile], elements: int, what: str) -> list[Fig
     first, last = min(xs) / _MARGIN, max(xs) * _MARGIN
     if adds < inf:
         last = max(last, _MARGIN * adds / gb_s)
-    roof = tuple((x, min(x * gb_s, adds)) for x in sorted({first, min(last, adds / gb_s), last}))
+    roof = tuple(
+        Point(x, min(x * gb_s, adds), None, None, "")
+        for x in sorted({first, min(last, adds / gb_s), last})
+    )
     return [
         Lines(
             f"Roofline: {what}", Axis("elements per byte of DRAM", "log10"),
-            Axis("10^9 elements per second", "log10"), series,
-            ceiling=Ceiling(f"DRAM, {plain_text(gb_s)} GB/s", roof), notes=tuple(notes),
+            Axis("10^9 elements per second", "log10"),
+            (Series(f"DRAM, {plain_text(gb_s)} GB/s", roof, "limit"), *series), (), tuple(notes),
         )
     ]  # fmt: skip
 

@@ -49,29 +49,30 @@ def test_bandwidth_over_n_is_that_of_the_records_below_theory_and_ceiling() -> N
     run = load(SWEEP)
     rates, times = figures([run], None)
     assert isinstance(rates, Lines) and isinstance(times, Lines)
-    assert [series.name for series in rates.series] == list(
+    ceiling, *series = rates.series
+    assert [each.name for each in series] == list(
         dict.fromkeys(r.kernel.removeprefix("reduce_") for r in run.records)
     )
     first = [r for r in run.records if r.kernel == run.records[0].kernel]
-    assert [(p.x, p.y) for p in rates.series[0].points] == [(r.n, r.gb_s) for r in first]
+    assert [(p.x, p.y) for p in series[0].points] == [(r.n, r.gb_s) for r in first]
     assert [(p.x, p.y) for p in times.series[0].points] == [(r.n, r.time_us) for r in first]
-    assert rates.series[0].points[-1].text.startswith("4")
+    assert series[0].points[-1].text.startswith("4")
     marks = {line.label: (line.axis, line.value) for line in rates.references}
     assert marks == {
         "theory 4814 GB/s": ("y", run.device.peak_gb_s),
         "L2: 60 MiB": ("x", pytest.approx(15 * 2**20)),
     }
-    assert rates.ceiling is not None and rates.ceiling.points[-1] == (2**30, first[-1].ceiling_gb_s)
+    assert (ceiling.points[-1].x, ceiling.points[-1].y) == (2**30, first[-1].ceiling_gb_s)
 
 
 def test_of_many_curves_few_have_names_kernels_first_and_a_library_once() -> None:
     rates = figures([load(PEERS)], None)[0]
     assert isinstance(rates, Lines)
-    strong = {series.name for series in rates.highlighted}
+    strong = {s.name for s in rates.highlighted if s.role != "limit"}
     assert {"auto", "auto:fixed", "v7_shuffle"} < strong
     assert len([name for name in strong if name.startswith("cub:")]) == 1
     assert rates.notes == (
-        f"grey, without labels: {len(rates.series) - len(strong)} more",
+        f"grey, without labels: {len(rates.series) - 1 - len(strong)} more",
         "wrong, not drawn: cub:gpu_to_gpu at 2^30",
         "skipped: cub:packed at 12 sizes",
     )
@@ -157,7 +158,7 @@ def test_over_bytes() -> None:
     assert isinstance(lines, Lines)
     assert lines.title.startswith("Bus bandwidth over bytes: all-reduce, sum of float32, 2 ranks")
     assert [series.name for series in lines.series] == ["one_shot", "nccl"]
-    assert [series.is_library for series in lines.series] == [False, True]
+    assert [series.role for series in lines.series] == ["kernel", "library"]
     assert {point.x for point in lines.series[0].points} == {2.0**k for k in range(12, 31, 2)}
     last = lines.series[0].points[-1]
     assert last.y == pytest.approx(337, rel=0.01)
@@ -212,7 +213,8 @@ def test_names_choose() -> None:
     rates = figures([load(PEERS)], None, only=("cub:*", "reduce_v7_shuffle"))[0]
     assert isinstance(rates, Lines)
     assert {c.name for c in rates.series} == {
-        "cub:run_to_run", "cub:not_guaranteed", "cub:gpu_to_gpu", "v7_shuffle",
+        "ceiling: read only", "cub:run_to_run", "cub:not_guaranteed", "cub:gpu_to_gpu",
+        "v7_shuffle",
     }  # fmt: skip
 
 
