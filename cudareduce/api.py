@@ -24,8 +24,7 @@ from cudareduce.plot.figure import KINDS, Figure
 from cudareduce.plot.kinds import figures
 from cudareduce.plot.terminal import text_chart
 from cudareduce.plot.vega import image
-from cudareduce.report.html import to_html
-from cudareduce.report.markdown import to_markdown
+from cudareduce.report.markdown import to_html, to_markdown
 from cudareduce.report.section import Section
 from cudareduce.report.sections import sections
 from cudareduce.results.record import Record, Run

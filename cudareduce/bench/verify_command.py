@@ -30,9 +30,9 @@ from cudareduce.launch.plan import Plan
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import Reduction
 from cudareduce.progress import say
-from cudareduce.report.answers import answer_sections
 from cudareduce.report.publish import publish
 from cudareduce.report.section import Section
+from cudareduce.report.sections import answer_sections
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts

@@ -1,1 +1,1 @@
-"""Results as people and programs read them: tables, Markdown, and what CI services take."""
+"""Results as tables: terminal, Markdown, HTML, CI services."""

@@ -1,4 +1,4 @@
-"""Verdicts in the forms that CI services read: annotations, a step summary, JUnit XML.
+"""Verdicts for CI services: annotations, step summary, comment, JUnit XML.
 
 Formats: GitHub's workflow commands and step summary (docs.github.com, Workflow commands for GitHub
 Actions), and JUnit XML as GitLab and Jenkins read it.
@@ -20,23 +20,23 @@ from cudareduce.report.markdown import to_markdown
 from cudareduce.report.section import Section
 from cudareduce.report.sections import first_few
 
-#: By what a workflow finds the comment that it wrote before.
+#: Marks the comment, so that a workflow can find and replace it.
 MARKER = "<!-- cudareduce -->"
-#: GitHub takes no comment above 65 536 characters.
+#: GitHub rejects comments above 65 536 characters.
 _LONGEST_COMMENT = 65_000
-#: GitHub shows ten annotations of a kind for each step and drops the rest without a word.
+#: GitHub shows ten annotations of a kind for each step and drops the rest silently.
 _MAX_ANNOTATIONS, _FIRST_FEW = 10, 20
-#: GitHub refuses a step summary above 1 MiB.
+#: GitHub rejects a step summary above 1 MiB.
 _SUMMARY_BYTES = 2**20
 
-#: Where a kernel stands: a file and a line, or None where it is not known.
+#: The file and line of a kernel, or None if unknown.
 Places = Callable[[str], "tuple[Path, int] | None"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One verdict, as a CI service counts it; `what` is the problem, `text` says in words what
-    happened, `seconds` is the time of one reduction."""
+    """One verdict: `what` is the problem, `text` a description, `seconds` the time of one
+    reduction."""
 
     kernel: str
     what: str
@@ -49,8 +49,8 @@ class Finding:
 def workflow_commands(
     findings: Sequence[Finding], places: Places, environment: Mapping[str, str]
 ) -> list[str]:
-    """Workflow commands for what failed, one a kernel, worst first as given: ten, or nine and what
-    is left."""
+    """Annotations of failures in the given order, one a kernel: up to ten, or nine and a
+    summary of the others."""
     if environment.get("GITHUB_ACTIONS") != "true":
         return []
     kernels: dict[str, list[Finding]] = {}
@@ -69,7 +69,7 @@ def workflow_commands(
 
 
 def _annotation(findings: Sequence[Finding], place: tuple[Path, int] | None, root: Path) -> str:
-    """One kernel: its worst finding, and how many more it has."""
+    """The worst finding of a kernel, and how many more it has."""
     finding, *others = findings
     fields = {"title": f"{finding.verdict}: {finding.kernel}"}
     if place is not None:
@@ -82,7 +82,7 @@ def _annotation(findings: Sequence[Finding], place: tuple[Path, int] | None, roo
 
 
 def _escape(text: str, also: str = "") -> str:
-    """GitHub's escapes: those of a message, and `also` those that end a property."""
+    """Escape a message for GitHub; `also` escapes the characters that end a property."""
     text = lines_shown(text, "\n")
     for character in "%\r\n" + also:
         text = text.replace(character, f"%{ord(character):02X}")
@@ -90,13 +90,13 @@ def _escape(text: str, also: str = "") -> str:
 
 
 def tell_ci(findings: Sequence[Finding], sections: Sequence[Section], places: Places) -> list[str]:
-    """Append to the step summary; the workflow commands that are to be printed."""
+    """Append to the step summary. Returns the workflow commands to print."""
     append_summary(sections, os.environ)
     return workflow_commands(findings, places, os.environ)
 
 
 def append_summary(found: Sequence[Section], environment: Mapping[str, str]) -> None:
-    """Append Markdown to the step summary, if this runs in a step; never more than it may hold."""
+    """Append Markdown to the step summary, if there is one, up to its size limit."""
     name = environment.get("GITHUB_STEP_SUMMARY")
     if not name:
         return
@@ -110,12 +110,12 @@ def append_summary(found: Sequence[Section], environment: Mapping[str, str]) -> 
             text = (whole + told)[: max(room, 0)]
         with path.open("ab") as file:
             file.write(text)
-    except OSError as error:  # the verdict must not depend on whether there is a page to show it
+    except OSError as error:  # a summary that cannot be written must not change the verdict
         print(f"cannot append the summary to {path}: {error.strerror}", file=sys.stderr)
 
 
 def comment_of(text: str) -> str:
-    """Markdown as one comment, with its marker and no longer than a comment may be."""
+    """Markdown as one comment with its marker, cut to the length limit."""
     text = f"{MARKER}\n\n{text}"
     if len(text) <= _LONGEST_COMMENT:
         return text
@@ -124,7 +124,7 @@ def comment_of(text: str) -> str:
 
 
 def junit(findings: Sequence[Finding], name: str) -> str:
-    """JUnit XML with a test case for each finding, in a suite of this name."""
+    """JUnit XML with a test case for each finding, in a suite called `name`."""
     suite = ElementTree.Element("testsuite", name=name)
     for finding in findings:
         case = ElementTree.SubElement(

@@ -1,10 +1,11 @@
-"""The columns of the table of times: what each is called, and how a record fills it."""
+"""The columns of tables: the heading of each, and the text of its cell for a record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from cudareduce.problem.sizes import counted
 from cudareduce.report.numbers import (
     DASH,
     HALF_TICK_US,
@@ -13,55 +14,66 @@ from cudareduce.report.numbers import (
     memory_text,
     plain_text,
     share_text,
+    short_size,
 )
 from cudareduce.results.record import Record
+
+#: The source of a streamed array, as titles name it.
+SOURCES = {"host": " from the host's memory", "file": " from a file"}
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading, and the text of a record's cell under it."""
+    """A heading, and the function that makes a record's cell."""
 
     heading: str
     cell: Callable[[Record], str]
 
 
-#: Where an array that is streamed comes from, as titles say it.
-SOURCES = {"host": " from the host's memory", "file": " from a file"}
-
-
 def label(record: Record) -> str:
-    """What a row is called: the published name in a suite, else the kernel's own; of a collective
-    with its engine, and where an array is streamed, with its way and its chunks."""
+    """The name of a row: the published name in a suite, else the kernel's; with the engine of a
+    collective, or the transfer mode and chunk size of a streamed array."""
     name = record.name or record.kernel
     return f"{name} {record.engine or way_text(record)}".rstrip()
 
 
 def way_text(record: Record) -> str:
-    """By which way an array is streamed, and in which chunks; nothing of one on the card."""
+    """The transfer mode and chunk size of a streamed array; empty for one in device memory."""
     chunk = memory_text(record.chunk_bytes) if record.chunk_bytes else ""
     return f"{record.way if record.way != 'copy' else ''} {chunk}".strip() if record.way else ""
 
 
 def full_label(record: Record) -> str:
-    """What a row is called where its reasons stand: with the kernel that `auto` took."""
+    """The label, with the kernel and launch shape that `auto` selected."""
     if record.chosen is None or record.way:
         return label(record)
     return f"{label(record)} ({record.chosen}, {record.block} x {record.items})"
 
 
+def shape_text(record: Record) -> str:
+    """The kernel and launch shape that `auto` selected."""
+    threads, elements = counted(record.block or 0, "thread"), counted(record.items or 0, "element")
+    return f"{record.chosen}, {threads} x {elements}"
+
+
 def answer_text(record: Record) -> str:
-    """The verdict in a word or two."""
+    """The verdict in one or two words."""
     right = "right if" if record.conditions else "right"
     return {"pass": right, "fail": "WRONG", "skip": DASH}[record.verdict]
 
 
 def condition_text(record: Record) -> str:
-    """On what condition a right one is right."""
+    """The conditions under which a result is right."""
     return f"right if {' and '.join(record.conditions)}"
 
 
+def distinct_text(record: Record) -> str:
+    """The number of distinct results over the number of launches: 1/10 is deterministic."""
+    return DASH if record.distinct is None else f"{record.distinct}/{record.launches}"
+
+
 def condition_notes(records: Iterable[Record]) -> list[str]:
-    """On which conditions kernels are right, with the kernels of each."""
+    """The conditions under which kernels are right, with the kernels of each."""
     found: dict[str, dict[str, None]] = {}
     for record in records:
         if record.conditions:
@@ -69,9 +81,32 @@ def condition_notes(records: Iterable[Record]) -> list[str]:
     return [f"{', '.join(names)}: {condition}" for condition, names in found.items()]
 
 
-def distinct_text(record: Record) -> str:
-    """Different answers in so many launches; 1/10 is an answer that is always the same."""
-    return DASH if record.distinct is None else f"{record.distinct}/{record.launches}"
+def choice_notes(records: Iterable[Record]) -> Iterator[str]:
+    """What `auto` selected, with the sizes if it selected several."""
+    selected: dict[str, dict[str, dict[str, None]]] = {}
+    for r in records:
+        if r.chosen is not None:
+            sizes = selected.setdefault(label(r), {}).setdefault(shape_text(r), {})
+            sizes[short_size(r.n)] = None
+    for name, shapes in selected.items():
+        for shape, sizes in shapes.items():
+            yield f"{name}: {shape}" + (f" at {', '.join(sizes)}" if len(shapes) > 1 else "")
+
+
+def few_blocks_notes(records: Iterable[Record]) -> Iterator[str]:
+    """Kernels with fewer blocks than the requested SMs, because n is too small for more."""
+    requested: dict[tuple[str, int], dict[int, None]] = {}
+    for r in records:
+        if r.time_us is not None and r.sms is not None and 0 < (r.grid or 0) < r.sms:
+            requested.setdefault((label(r), r.grid or 0), {})[r.sms] = None
+    groups: dict[tuple[int, tuple[int, ...]], list[str]] = {}
+    for (name, blocks), sms in requested.items():
+        groups.setdefault((blocks, tuple(sms)), []).append(name)
+    for (blocks, several), names in groups.items():
+        yield (
+            f"{', '.join(names)}: {counted(blocks, 'block')} at this n, so the rows for "
+            f"{', '.join(map(str, several))} SMs used {blocks}"
+        )
 
 
 def _whole(value: float | None) -> str:
@@ -79,48 +114,55 @@ def _whole(value: float | None) -> str:
 
 
 def _tick(r: Record) -> float:
-    """The share of a time that the event clock leaves open, at most all of it."""
+    """The resolution of the event clock as a share of the time, at most 1."""
     return min(1.0, HALF_TICK_US / (r.batch or 1) / (r.time_us or 1.0))
 
 
 def _spread(r: Record) -> float | None:
+    """Half of the time's interval as a share of the time."""
     if not r.time_us or r.time_us_low is None or r.time_us_high is None:
         return None
     return max((r.time_us_high - r.time_us_low) / 2 / r.time_us, _tick(r))
 
 
-def _time(r: Record) -> str:
-    return measured_text(r.time_us, r.time_us_low, r.time_us_high, _tick(r) * (r.time_us or 0))
+def _measured(r: Record, value: float | None, low: float | None, high: float | None) -> str:
+    return measured_text(value, low, high, _tick(r) * (value or 0))
 
 
-def _rate(r: Record) -> str:
-    return measured_text(r.gb_s, r.gb_s_low, r.gb_s_high, _tick(r) * (r.gb_s or 0))
-
-
-def _against(r: Record) -> str:
+def _speedup(r: Record) -> str:
     """A kernel against itself is 1 by definition, not by measurement."""
     if r.baseline == r.kernel and r.speedup == 1:
         return "1"
-    return _ratio(r, r.speedup, r.speedup_low, r.speedup_high)
+    return _measured(r, r.speedup, r.speedup_low, r.speedup_high)
 
 
-def _ratio(r: Record, value: float | None, low: float | None, high: float | None) -> str:
-    return measured_text(value, low, high, _tick(r) * (value or 0))
+def _overhead_us(r: Record) -> float | None:
+    """The time beyond that of the local reductions alone."""
+    if r.time_us is None or r.local_us is None or r.local_us == r.time_us:
+        return None
+    return r.time_us - r.local_us
+
+
+def _scaling(r: Record) -> float | None:
+    """The time of the local reductions alone, in per cent of the whole."""
+    if r.time_us is None or r.local_us is None:
+        return None
+    return 100 * r.local_us / r.time_us
 
 
 COLUMNS: dict[str, Column] = {
     "kernel": Column("kernel", label),
     "timing": Column("timing", lambda r: r.timing),
-    "time": Column("us", _time),
-    "rate": Column("GB/s", _rate),
+    "time": Column("us", lambda r: _measured(r, r.time_us, r.time_us_low, r.time_us_high)),
+    "rate": Column("GB/s", lambda r: _measured(r, r.gb_s, r.gb_s_low, r.gb_s_high)),
     "peak": Column("%peak", lambda r: share_text(r.pct_peak, _spread(r))),
     "ceiling": Column("%ceil", lambda r: share_text(r.pct_ceiling, _spread(r))),
-    "speedup": Column("speedup", _against),
+    "speedup": Column("speedup", _speedup),
     "previous": Column(
         "vs prev",
-        lambda r: _ratio(r, r.speedup_prev, r.speedup_prev_low, r.speedup_prev_high),
+        lambda r: _measured(r, r.speedup_prev, r.speedup_prev_low, r.speedup_prev_high),
     ),
-    "slowdown": Column("x", lambda r: _ratio(r, r.slowdown, r.slowdown_low, r.slowdown_high)),
+    "slowdown": Column("x", lambda r: _measured(r, r.slowdown, r.slowdown_low, r.slowdown_high)),
     "copied": Column("%copy", lambda r: share_text(r.pct_ceiling, _spread(r))),
     "batch": Column("batch", lambda r: _whole(r.batch)),
     "host": Column("host us", lambda r: plain_text(r.host_us, 2)),
@@ -141,7 +183,7 @@ COLUMNS: dict[str, Column] = {
     "algbw": Column("algbw", lambda r: plain_text(r.algbw_gb_s)),
     "busbw": Column("busbw", lambda r: plain_text(r.busbw_gb_s)),
     "link": Column("%link", lambda r: share_text(r.pct_link)),
-    "over": Column("over us", lambda r: plain_text(_over(r), 2)),
+    "over": Column("over us", lambda r: plain_text(_overhead_us(r), 2)),
     "scaling": Column("scaling%", lambda r: share_text(_scaling(r))),
     "skew": Column("skew us", lambda r: plain_text(r.skew_us, 2)),
     "loop": Column("loop us", lambda r: plain_text(r.loop_us)),
@@ -149,31 +191,18 @@ COLUMNS: dict[str, Column] = {
 }
 
 
-def _over(record: Record) -> float | None:
-    """How much longer than the shares alone it took."""
-    if record.time_us is None or record.local_us is None or record.local_us == record.time_us:
-        return None
-    return record.time_us - record.local_us
-
-
-def _scaling(record: Record) -> float | None:
-    """The share of the time that the shares alone took, in per cent."""
-    if record.time_us is None or record.local_us is None:
-        return None
-    return 100 * record.local_us / record.time_us
-
-
-def chosen(records: Sequence[Record], more: Sequence[str]) -> list[Column]:
-    """The columns of a table: what fits into 80 characters, and what was asked for besides."""
+def timed_columns(records: Sequence[Record], more: Sequence[str]) -> list[Column]:
+    """The columns of a table of times that fit into 80 characters, and those of `more`."""
     timed = [r for r in records if r.time_us is not None]
+    several_timings = len({r.timing for r in timed}) > 1
     names = ["kernel", "time", "rate", "peak", "ceiling", "speedup", "previous"]
-    if len({r.timing for r in timed}) > 1:
+    if several_timings:
         names = ["kernel", "timing", "time", "rate", "peak", "speedup"]
     if any(r.way for r in records):
         names = ["kernel", "time", "rate", "copied", "noise"]
     if any(r.context for r in records):
         names = ["kernel", "time", "rate", "ceiling", "speedup", "host"]
-        names[1:1] = ["timing"] if len({r.timing for r in timed}) > 1 else []
+        names[1:1] = ["timing"] * several_timings
     if any((r.batch or 1) > 1 for r in timed):
         names.append("batch")
     if any("graph" in r.timing for r in timed):

@@ -1,4 +1,4 @@
-"""Sections as Markdown, and the blocks of a README that are made from results."""
+"""Sections as Markdown and HTML, and the tables inside Markdown files."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.escapes import lines_shown, shown
-from cudareduce.report.by_size import by_size
-from cudareduce.report.section import Section
-from cudareduce.report.sections import alignment, sections
+from cudareduce.report.section import Section, alignment
+from cudareduce.report.sections import by_size, sections
 from cudareduce.results.record import Run
 from cudareduce.results.store import load
 
 _OPEN = re.compile(
-    r"<!--\s*cudareduce:\s*(?P<file>.+?)(?:,\s*(?P<by_size>by size)(?::\s*(?P<one>\w+))?)?\s*-->"
+    r"<!--\s*cudareduce:\s*(?P<file>.+?)(?:,\s*(?P<by_size>by size)(?::\s*(?P<table>\w+))?)?\s*-->"
 )
 _CLOSE = re.compile(r"<!--\s*/cudareduce\s*-->")
 _FENCE = re.compile(r"(?P<fence>`{3,}|~{3,})[^`]*")
-#: What a backslash makes plain, as it would begin code, HTML, an entity, a formula or a fence, or
-#: end what is set otherwise or leads elsewhere; a backslash itself where it would do the same.
+#: Characters that would begin code, HTML, an entity, a formula, emphasis or a link. A backslash
+#: before them makes them plain.
 _MARKUP = re.compile(
     r"[`<~$]|&(?=[#\w])|(?<=\S)\*|\*(?=\S)|_(?=_*(?!\w))|\](?=[(\[:])|\\(?=[!-/:-@\[-`{-~]|$)"
 )
-#: Services look for names and numbers in what Markdown has become, where no backslash is left.
+#: GitHub links @names and #numbers even after a backslash.
 _MENTION = re.compile(r"[@#]")
 _BACKTICKS = re.compile(r"`+")
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a table stands: the lines of its two markers, counted from 0, the file it shows, and
-    whether libraries are shown by sizes, in all tables or in the `one` of that name."""
+class _Block:
+    """A table in a Markdown file: the lines of its two markers, counted from 0, its result file,
+    and whether it shows tables by size, all of them or the `table` of that name."""
 
     first: int
     last: int
     file: str
     by_size: bool
-    one: str | None
+    table: str | None
 
 
 #: Makes the sections of a run.
@@ -48,7 +48,7 @@ Tables = Callable[[Run], list[Section]]
 
 
 def to_markdown(found: Iterable[Section]) -> str:
-    """Sections as GitHub tables."""
+    """Sections as GitHub-flavoured Markdown."""
     from tabulate import tabulate
 
     parts = []
@@ -56,7 +56,7 @@ def to_markdown(found: Iterable[Section]) -> str:
         align = [alignment(section, k) for k in range(len(section.header))]
         blocks = [f"**{escaped(section.title)}**", *map(escaped, section.head)]
         if section.rows:
-            blank = [""] * len(section.header)  # Markdown has no rule within a table
+            blank = [""] * len(section.header)  # Markdown has no gap within a table
             rows = [r for k, row in enumerate(section.rows)
                     for r in ([blank, row] if k in section.rules else [row])]  # fmt: skip
             cells = [list(map(_cell, row)) for row in rows]
@@ -67,45 +67,65 @@ def to_markdown(found: Iterable[Section]) -> str:
     return "\n".join(parts)
 
 
+def to_html(found: Iterable[Section]) -> str:
+    """Sections as plain HTML for a notebook."""
+    from tabulate import tabulate
+
+    parts = []
+    for section in found:
+        parts.append(f"<p><b>{escape(lines_shown(section.title))}</b></p>")
+        parts += map(_html_line, section.head)
+        if section.rows:
+            align = [alignment(section, k) for k in range(len(section.header))]
+            rows = [list(map(lines_shown, row)) for row in section.rows]
+            parts.append(
+                tabulate(rows, section.header, "html", colalign=align, disable_numparse=True)
+            )
+        parts += map(_html_line, section.notes)
+    return "\n".join(parts)
+
+
+def _html_line(text: str) -> str:
+    return f"<p><small>{escape(lines_shown(text))}</small></p>"
+
+
 def _cell(text: str) -> str:
-    """A cell of a table; one that is set in bold stays so."""
+    """A cell of a table; `**bold**` stays bold."""
     if text.startswith("**") and text.endswith("**") and len(text) > 4:
         return f"**{_cell(text[2:-2])}**"
     return escaped(text).replace("|", "\\|")
 
 
 def escaped(text: str) -> str:
-    """A text as it stands, whatever it would be to Markdown: what cannot be seen is escaped, and so
-    is what sets text otherwise, is HTML, or tells somebody: a name behind @, a number behind #.
-    Several lines stay several."""
+    """The text with Markdown, HTML, mentions (@name, #number) and control characters escaped. Lines
+    stay lines."""
     plain = _MARKUP.sub(lambda found: f"\\{found[0]}", text)
     return lines_shown(_MENTION.sub("\\g<0>&#8203;", plain), "<br>")
 
 
 def code(text: str) -> str:
-    """A text of one line as code, between more backticks than it has in a row."""
+    """A line as inline code, with more backticks around it than it contains in a row."""
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     room = " " if longest else ""
     return f"{'`' * (longest + 1)}{room}{shown(text)}{room}{'`' * (longest + 1)}"
 
 
 def update_readme(path: Path, tables: Tables = sections) -> tuple[str, str]:
-    """The text of a Markdown file, and what it should be: tables made anew from their results, all
-    else as it is. A file that cannot be read, that has no place for a table, or whose results do
-    not load is a UsageError, and so are markers of which one is missing."""
+    """The text of a Markdown file, and the same with its tables made from their results. Raises
+    UsageError for files that cannot be read, and for missing markers."""
     old = _read(path)
-    lines = list(io.StringIO(old, newline=""))  # with their ends
+    lines = list(io.StringIO(old, newline=""))  # with their line ends
     new, done = [], 0
-    for place in _places(path, lines):
+    for block in _blocks(path, lines):
         try:
-            run = load(path.parent / place.file)
-            table = to_markdown(by_size(run, place.one) if place.by_size else tables(run))
+            run = load(path.parent / block.file)
+            table = to_markdown(by_size(run, block.table) if block.by_size else tables(run))
         except UsageError as error:
-            raise UsageError(f"{path}:{place.first + 1}: {error}") from None
-        head = lines[place.first]
+            raise UsageError(f"{path}:{block.first + 1}: {error}") from None
+        head = lines[block.first]
         end = head[len(head.rstrip("\r\n")) :]
-        new += [*lines[done : place.first + 1], f"\n{table}\n".replace("\n", end)]
-        done = place.last
+        new += [*lines[done : block.first + 1], f"\n{table}\n".replace("\n", end)]
+        done = block.last
     if not done:
         raise UsageError(
             f"{path} has no place for a table: add <!-- cudareduce: results/GPU/RUN.json --> and "
@@ -115,10 +135,10 @@ def update_readme(path: Path, tables: Tables = sections) -> tuple[str, str]:
 
 
 def _read(path: Path) -> str:
-    """A Markdown file as it is, with its byte order mark and its ends of lines."""
+    """The text of a file, with its byte order mark and its line ends."""
     try:
         if path.exists() and not path.is_file():  # reading a pipe would wait for its writer
-            raise UsageError(f"cannot read {path}: it is no plain file; name a Markdown file")
+            raise UsageError(f"cannot read {path}: it is not a regular file; name a Markdown file")
         return path.read_bytes().decode("utf-8")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; name a Markdown file") from None
@@ -126,26 +146,26 @@ def _read(path: Path) -> str:
         raise UsageError(f"cannot read {path}: it is not UTF-8; name a Markdown file") from None
 
 
-def _places(path: Path, lines: Sequence[str]) -> Iterator[_Place]:
-    """The pairs of markers, each on a line of its own."""
+def _blocks(path: Path, lines: Sequence[str]) -> Iterator[_Block]:
+    """The tables, whose markers have lines to themselves."""
     opened: tuple[int, str, bool, str | None] | None = None
-    for k, text in _prose(lines):
+    for k, text in _outside_code(lines):
         begins, ends = _OPEN.fullmatch(text), _CLOSE.fullmatch(text)
         if begins and opened:
-            raise _unpaired(path, opened[0], f"another one opens on line {k + 1}")
+            raise _unpaired(path, opened[0], f"another one opens in line {k + 1}")
         if ends and not opened:
-            raise UsageError(f"{path}:{k + 1}: this marker closes no table: take it out")
+            raise UsageError(f"{path}:{k + 1}: this marker closes no table: remove it")
         if begins:
-            opened = k, begins["file"], bool(begins["by_size"]), begins["one"]
+            opened = k, begins["file"], bool(begins["by_size"]), begins["table"]
         elif ends and opened:
-            yield _Place(opened[0], k, *opened[1:])
+            yield _Block(opened[0], k, *opened[1:])
             opened = None
     if opened:
         raise _unpaired(path, opened[0], "the file ends")
 
 
-def _prose(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Lines, counted from 0, that are in no block of code: markers there are examples."""
+def _outside_code(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The lines outside code blocks, counted from 0: markers in code are examples."""
     fence = ""
     for k, line in enumerate(lines):
         text = line.removeprefix("\ufeff").strip()

@@ -1,4 +1,4 @@
-"""Numbers as text: units, and no more digits than an interval carries."""
+"""Numbers as text, with units and without meaningless digits."""
 
 from __future__ import annotations
 
@@ -8,27 +8,26 @@ from cudareduce.machine.device import EVENT_TICK_US
 from cudareduce.problem.sizes import counted
 
 DASH = "-"
-#: The least that a time is uncertain by, in us: half a step of the event clock.
+#: The smallest uncertainty of a time in us: half a step of the event clock.
 HALF_TICK_US = EVENT_TICK_US / 2
 
 
 def decimals(half_width: float) -> int:
-    """Digits after the point so that the last one is of the size of the uncertainty, which is above
-    0; the digits are below 0 where it lies before the point."""
+    """The number of digits after the point so that the last one is of the size of the uncertainty
+    (above 0); negative if that digit is before the point."""
     return -floor(log10(half_width))
 
 
 def measured_text(
     value: float | None, low: float | None, high: float | None, finest: float = 0.0
 ) -> str:
-    """A value with half its interval from `low` to `high`, 34.82±.05, and no digit that the
-    interval does not carry; without one, three significant digits. `finest` is what the instrument
-    resolves. All are in one unit, whichever it is."""
+    """A value with half of its interval, rounded to the interval's first digit: 34.82±.05. Without
+    an interval, three significant digits. `finest` is the resolution of the instrument."""
     if value is None:
         return DASH
     if low is None or high is None:
         return plain_text(value)
-    # no more than three places, but for what is so small that they would show little of it
+    # at most three decimals, unless the value is too small for them
     least = abs(value) / 20 if 0 < abs(value) < 0.01 else 0.001
     half = max((high - low) / 2, finest, least)
     places = decimals(half)
@@ -36,7 +35,7 @@ def measured_text(
 
 
 def _with_half(value: float, half: float, places: int, sign: str = "") -> str:
-    """34.82±.05: both to the same place."""
+    """34.82±.05: both with the same number of decimals."""
     return f"{_rounded(value, places, sign)}±{_rounded(half, places).removeprefix('0')}"
 
 
@@ -47,8 +46,7 @@ def _rounded(value: float, places: int, sign: str = "") -> str:
 
 
 def time_text(value: float | None, low: float | None, high: float | None) -> str:
-    """A time in us without its interval, where that stands elsewhere; no digit more than it
-    carries."""
+    """A time in us without its interval, but rounded to it."""
     if value is None:
         return DASH
     half = (high - low) / 2 if low is not None and high is not None else value * 1e-2
@@ -57,14 +55,14 @@ def time_text(value: float | None, low: float | None, high: float | None) -> str
 
 
 def ratio_text(value: float | None) -> str:
-    """A speed-up without its interval."""
+    """A speed-up without an interval."""
     if value is None:
         return DASH
     return f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
 def plain_text(value: float | None, digits: int = 3) -> str:
-    """A number without an interval: so many significant digits, never with an exponent."""
+    """A number with `digits` significant digits, never with an exponent."""
     if value is None:
         return DASH
     if value == 0:
@@ -74,21 +72,21 @@ def plain_text(value: float | None, digits: int = 3) -> str:
 
 
 def share_text(value: float | None, spread: float | None = None) -> str:
-    """A value in per cent, without `%`; `spread` is half its interval as a share of it."""
+    """A percentage without `%`; `spread` is half of its interval as a share of the value."""
     if value is None:
         return DASH
     return _rounded(value, 1 if spread is None else min(1, decimals(max(value * spread, 1e-3))))
 
 
 def rate_text(value: float | None) -> str:
-    """A rate in GB/s, without its interval: three digits, from 100 on no decimals."""
+    """A rate in GB/s with three digits; without decimals from 100 on."""
     if value is None:
         return DASH
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def bytes_text(size: float) -> str:
-    """A size in memory: 4.20 MB; 1 MB = 10^6 bytes."""
+    """A number of bytes: 4.20 MB; 1 MB = 10^6 bytes."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= scale:
             return f"{plain_text(size / scale)} {unit}"
@@ -96,7 +94,7 @@ def bytes_text(size: float) -> str:
 
 
 def memory_text(nbytes: int) -> str:
-    """Bytes as they are asked for: 64 MiB or 64 MB where it is so many, else what it is."""
+    """A number of bytes in the unit that needs no decimals: 64 MiB, 64 MB, 17 bytes."""
     units = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "GB": 10**9, "MB": 10**6, "kB": 10**3}
     whole = [(nbytes // scale, unit) for unit, scale in units.items() if nbytes % scale == 0]
     if not nbytes or not whole:
@@ -106,14 +104,14 @@ def memory_text(nbytes: int) -> str:
 
 
 def error_text(value: float | None) -> str:
-    """An error or a bound in its own unit, in two significant digits; exact is 0."""
+    """An error or a bound with two significant digits; exactly 0 is 0."""
     if value is None:
         return DASH
     return "0" if value == 0 else f"{value:.2g}"
 
 
 def size_text(n: int) -> str:
-    """An element count, with its power of two where it is one."""
+    """An element count, with its power of two if it is one: 1 024 (2^10)."""
     grouped = f"{n:,}".replace(",", " ")
     if n >= 1024 and n & (n - 1) == 0:
         return f"{grouped} (2^{n.bit_length() - 1})"
@@ -121,7 +119,7 @@ def size_text(n: int) -> str:
 
 
 def short_size(n: int) -> str:
-    """An element count as people type it."""
+    """An element count as the command line takes it: 2^20, 1000."""
     return f"2^{n.bit_length() - 1}" if n >= 1024 and n & (n - 1) == 0 else str(n)
 
 
@@ -136,5 +134,5 @@ def change_text(ratio: float, low: float | None = None, high: float | None = Non
 
 
 def sms_text(sms: int) -> str:
-    """A number of SMs."""
+    """1 SM, 2 SMs."""
     return counted(sms, "SM")

@@ -1,4 +1,4 @@
-"""The one writer of results: files, standard output, and what a CI service is told."""
+"""Write results to files and standard output."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from cudareduce.report.section import Section
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.store import check_writable, write_text
 
-#: Makes the text of a format, when it is asked for.
+#: The function that makes the text of each format.
 Texts = Mapping[str, Callable[[], str]]
 
 
-#: The name of a file that means standard output.
+#: This file name means standard output.
 _STANDARD_OUTPUT = Path("-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
-    """Where results go: `style` is the format printed on standard output (`table`, or one that the
-    command has a text for), the others are files; None is not asked for, and `-` is standard
-    output, in the place of the table."""
+    """The requested outputs: `style` is the format to print (`table` or another format of the
+    command), the others are files or None. The file `-` is standard output instead of the table."""
 
     style: str = "table"
     csv: Path | None = None
@@ -38,7 +37,7 @@ class Outputs:
     comment: Path | None = None
 
     @property
-    def _asked(self) -> dict[str, Path]:
+    def _requested(self) -> dict[str, Path]:
         formats = {
             "csv": self.csv,
             "markdown": self.markdown,
@@ -51,18 +50,20 @@ class Outputs:
 
     @property
     def files(self) -> dict[str, Path]:
-        """The files asked for, by their formats."""
-        return {name: p for name, p in self._asked.items() if p != _STANDARD_OUTPUT}
+        """The requested files, by format."""
+        return {name: p for name, p in self._requested.items() if p != _STANDARD_OUTPUT}
 
     @property
     def piped(self) -> str | None:
-        """The format of a file that standard output takes the place of."""
-        return next((name for name, p in self._asked.items() if p == _STANDARD_OUTPUT), None)
+        """The format that goes to standard output instead of a file."""
+        return next((name for name, p in self._requested.items() if p == _STANDARD_OUTPUT), None)
 
     def check(self, *inputs: Path) -> None:
-        """Raise UsageError, before anything is measured, if a file could not be written, or would
-        replace another, an input or a source, or if standard output was to hold two formats."""
-        printed = [_option(key) for key, path in self._asked.items() if path == _STANDARD_OUTPUT]
+        """Raise UsageError if a file cannot be written, or would replace another output, an input
+        or a source file, or if two formats would go to standard output."""
+        printed = [
+            _option(key) for key, path in self._requested.items() if path == _STANDARD_OUTPUT
+        ]
         if printed and self.style != "table":
             printed.append("--format")
         if len(printed) > 1:
@@ -83,7 +84,7 @@ class Outputs:
 
 
 def _place(path: Path) -> Path:
-    """Where links lead; Path.resolve raises what is no OSError where they lead in a circle."""
+    """The path without links; unlike Path.resolve, this accepts circular links."""
     return Path(os.path.realpath(path))
 
 
@@ -99,11 +100,11 @@ def publish(
     printed: Texts | None = None,
     commands: Sequence[str] = (),
 ) -> None:
-    """Write the files asked for, then print. What cannot be written is a UsageError.
+    """Write the requested files, then print. Raises UsageError if a file cannot be written.
 
-    `texts` make the formats besides Markdown, which is made of the sections; `printed` those that
-    --format prints in another form than a file has. `commands` are a CI service's: behind a
-    table, else on standard error, where whoever reads the text does not find them.
+    `texts` make all formats but Markdown, which is made of the sections; `printed` replace them for
+    --format. `commands` are for a CI service: printed after a table, else on standard error, to
+    keep standard output in one format.
     """
     makers = {"markdown": lambda: to_markdown(sections), **texts}
     for name, path in outputs.files.items():

@@ -1,54 +1,77 @@
-"""Results as people read them: sections, each a table of text with a title and notes below it.
+"""The tables of a run: what was timed or verified, a section for each reduction and size.
 
-Every format is made from the same sections, so they cannot tell different stories.
+Every output format is made from the same sections, so the formats cannot disagree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, TypeVar
+from typing import TypeVar
 
+from cudareduce.errors import UsageError
 from cudareduce.report.collectives import collective_sections
 from cudareduce.report.columns import (
     COLUMNS,
     SOURCES,
     answer_text,
-    chosen,
+    choice_notes,
     condition_notes,
+    condition_text,
     distinct_text,
+    few_blocks_notes,
     full_label,
+    label,
+    shape_text,
+    timed_columns,
 )
-from cudareduce.report.columns import label as _label
-from cudareduce.report.launched import choice_notes, few_blocks_notes
-from cudareduce.report.numbers import DASH, error_text, plain_text, size_text, sms_text
+from cudareduce.report.numbers import (
+    DASH,
+    error_text,
+    plain_text,
+    short_size,
+    size_text,
+    sms_text,
+)
 from cudareduce.report.section import Section
 from cudareduce.report.spread import spread_sections
 from cudareduce.results.record import Record, Run
 
-_What = TypeVar("_What")
+_Item = TypeVar("_Item")
 
-#: What `vs prev` is against in a lineage, and in a publication's own order.
-_STEP = "; vs prev: against the step before, which where a branch begins is not the row above"
-_ROW = "; vs prev: against the row above"
+#: The tables by size of a run with libraries: a title and the column that fills the cells.
+_LIBRARY_TABLES = {
+    "us": ("us", "time"),
+    "ceiling": ("% of the bandwidth of a read-only kernel", "ceiling"),
+    "ratios": ("speed-up, from ratios of single rounds", "speedup"),
+    "host": ("host us for a call", "host"),
+}
+#: The tables by size of a collective.
+_COLLECTIVE_TABLES = {
+    "us": ("us of the slowest rank", "time"),
+    "busbw": ("busbw, GB/s", "busbw"),
+    "link": ("busbw, % of writes in both directions", "link"),
+    "loop": ("us per call of several back to back", "loop"),
+}
+_FASTEST = "bold: the shortest time of each size"
 
 
 def sections(
     run: Run, more: Sequence[str] = (), roots: Mapping[str, str] | None = None
 ) -> list[Section]:
-    """A section for each reduction and size of a run, with `more` columns than usual; remarks on
-    the run as a whole stand below the last."""
+    """A section for each reduction and size of a run, with the columns `more` in addition. `roots`
+    are the first kernels of lineages, by kernel. Remarks on the run stand below the last table."""
     found = collective_sections(run, [r for r in run.records if r.collective])
-    spread = [r for r in run.records if r.ranks and r.block is not None and not r.source]
-    found += spread_sections(run, spread)
-    others = [r for r in run.records if r.source or not r.ranks]
+    sharded = [r for r in run.records if r.ranks and r.block is not None and not r.source]
+    found += spread_sections(run, sharded)
     groups: dict[tuple[object, ...], list[Record]] = {}
-    for r in others:
-        odd, n = r.aligned_n is not None, r.n if r.aligned_n is None else r.aligned_n
-        key = (r.op, r.map, r.dtype, r.acc, n, r.rows, r.context, r.sms, r.source, r.ranks, odd)
-        groups.setdefault(key, []).append(r)
+    for r in run.records:
+        if r.source or not r.ranks:
+            odd, n = r.aligned_n is not None, r.n if r.aligned_n is None else r.aligned_n
+            key = (r.op, r.map, r.dtype, r.acc, n, r.rows, r.context, r.sms, r.source, r.ranks, odd)
+            groups.setdefault(key, []).append(r)
     found += [
-        _odd(run, group) if odd else _section(run, group, more, roots or {})
+        _unaligned_section(run, group) if odd else _section(run, group, more, roots or {})
         for (*_, odd), group in groups.items()
     ]
     floors = run.protocol.get("floors_us")
@@ -62,39 +85,105 @@ def sections(
 def _section(
     run: Run, records: Sequence[Record], more: Sequence[str], roots: Mapping[str, str]
 ) -> Section:
-    first, what = records[0], what_text(records[0], records[0].n)
-    shown = [record for record in records if record.verdict != "skip"]
-    notes = skips(records)
-    notes += condition_notes(shown)
-    marked = [(full_label(r), r.reason) for r in shown if r.verdict == "pass" and r.reason]
+    title = what_text(records[0], records[0].n)
+    kept = [r for r in records if r.verdict != "skip"]
+    marked = [(full_label(r), r.reason) for r in kept if r.verdict == "pass" and r.reason]
+    notes = [f"{full_label(r)}: WRONG: {r.reason}" for r in kept if r.verdict == "fail"]
+    notes += [*skips(records), *condition_notes(kept)]
     notes += [
-        f"{', '.join(dict.fromkeys(members))}: {reason}"
-        for reason, members in by_reason(marked).items()
+        f"{', '.join(dict.fromkeys(names))}: {reason}"
+        for reason, names in by_reason(marked).items()
     ]
     notes += [*choice_notes(records), *few_blocks_notes(records)]
-    wrong = [f"{full_label(r)}: WRONG: {r.reason}" for r in shown if r.verdict == "fail"]
-    if any(record.time_us is not None for record in shown):
-        timed = _timed(run, what, shown, more)
-        notes = [*wrong, *notes, *timed.notes]
-        return replace(timed, notes=tuple(notes), rules=_rules(shown, roots))
-    title = f"{what}, {run.device.name}: answers only, nothing is timed"
+    is_timed = any(r.time_us is not None for r in kept)
+    section = _timed(run, title, kept, more) if is_timed else _verified(run, title, kept)
+    return replace(section, notes=(*notes, *section.notes), rules=_rules(kept, roots))
+
+
+def _verified(run: Run, title: str, records: Sequence[Record]) -> Section:
     header = ("kernel", "blocks", "passes", "answer", "error", "%bound", "ulp", "distinct")
     rows = tuple(
         (
-            _label(r), *(DASH if k is None else str(k) for k in (r.grid, r.passes)),
+            label(r), *(DASH if k is None else str(k) for k in (r.grid, r.passes)),
             answer_text(r),
             error_text(r.error), error_text(r.pct_bound), error_text(r.error_ulp), distinct_text(r),
         )
-        for r in shown
+        for r in records
     )  # fmt: skip
-    rounds = first.op in ("sum", "prod", "mean")
-    if rounds and shown and all(r.bound == 0 and r.error_ulp is not None for r in shown):
-        notes.append("no %bound: verified with inputs of which no partial answer is rounded")
-    return Section(title, header, rows, (*wrong, *notes), rules=_rules(shown, roots))
+    notes: tuple[str, ...] = ()
+    may_round = records and records[0].op in ("sum", "prod", "mean")
+    if may_round and all(r.bound == 0 and r.error_ulp is not None for r in records):
+        notes = ("no %bound: with these inputs no partial result is rounded",)
+    title = f"{title}, {run.device.name}: answers only, nothing is timed"
+    return Section(title, header, rows, notes)
+
+
+def _timed(run: Run, title: str, records: Sequence[Record], more: Sequence[str]) -> Section:
+    timed = [r for r in records if r.time_us is not None]
+    first = timed[0]
+    timings = dict.fromkeys(r.timing for r in timed)
+    title += f", {listed(timings)}, {run.device.name}"
+    if first.context:
+        title += f", in the {first.context} context, beside libraries"
+    if first.region == "first-pass":
+        title += ", first pass only"
+    columns = timed_columns(records, more)
+    rows = tuple(
+        tuple(
+            "" if column.heading == "kernel" and k and label(records[k - 1]) == label(r)
+            else column.cell(r)
+            for column in columns
+        )
+        for k, r in enumerate(records)
+    )  # fmt: skip
+    header = tuple(column.heading for column in columns)
+    notes = (
+        *_speedup_notes(timed, header), *_share_notes(run, first, header),
+        *_timing_notes(timings, timed), *_distinct_notes(timed), *_interval_notes(timed),
+        *library_notes(records),
+    )  # fmt: skip
+    return Section(title, header, rows, notes)
+
+
+def _unaligned_section(run: Run, records: Sequence[Record]) -> Section:
+    """The cost of one element more and of a start one element off, against the aligned case."""
+    first = records[0]
+    title = (
+        f"{what_text(first, first.aligned_n or 0)}, {first.timing}, {run.device.name}, beside "
+        "libraries: the same with one element more, and starting one element off"
+    )
+    longer = {label(r): r for r in records if not r.offset}
+    shifted = {label(r): r for r in records if r.offset}
+    cases = (longer, shifted)
+    rows = tuple(
+        (name, *(COLUMNS[column].cell(case[name]) if name in case else DASH
+                 for case in cases for column in ("time", "slowdown")))
+        for name in dict.fromkeys(map(label, records))
+        if any(case[name].verdict == "pass" for case in cases if name in case)
+    )  # fmt: skip
+    failed: dict[tuple[str, str], list[str]] = {}
+    for r in records:
+        if r.verdict == "fail":
+            failed.setdefault((label(r), r.reason), []).append("off" if r.offset else "n + 1")
+    wrong = [f"{name}, {' or '.join(where)}: WRONG: {why}" for (name, why), where in failed.items()]
+    notes = (*wrong, *skips(records), "x: slowdown against the aligned case, in the same rounds")
+    return Section(title, ("kernel", "n + 1 us", "x", "off us", "x"), rows, notes)
+
+
+def _rules(records: Sequence[Record], roots: Mapping[str, str]) -> tuple[int, ...]:
+    """The rows that begin another lineage. A publication has its own order and no gaps."""
+    above: str | None = None
+    rules = []
+    for k, r in enumerate(records):
+        root = None if r.suite else roots.get(r.kernel, r.baseline)
+        if above is not None and root is not None and root != above:
+            rules.append(k)
+        above = root or above
+    return tuple(rules)
 
 
 def what_text(record: Record, n: int | None) -> str:
-    """What was reduced, in the words of titles; without `n` of any size."""
+    """The reduction in the words of titles; without a size if `n` is None."""
     of = "," if record.map else " of"
     what = f"{record.reduced}{of} {'' if n is None else f'{size_text(n)} '}{record.dtype}"
     what += SOURCES.get(record.source or "", "")
@@ -106,188 +195,279 @@ def what_text(record: Record, n: int | None) -> str:
     return what if record.sms is None else f"{what}, on {sms_text(record.sms)}"
 
 
+# Notes
+
+
 def skips(records: Sequence[Record]) -> list[str]:
-    """What was skipped, by reasons."""
-    skipped = [(_label(r), r.reason) for r in records if r.verdict == "skip"]
+    """The skipped kernels of each reason."""
+    skipped = [(label(r), r.reason) for r in records if r.verdict == "skip"]
     return [
-        f"{members[0]}: skipped, {reason}" if len(set(members)) == 1
-        else f"skipped, {reason} ({len(members)} rows): {', '.join(dict.fromkeys(members))}"
-        for reason, members in by_reason(skipped).items()
+        f"{names[0]}: skipped, {reason}" if len(set(names)) == 1
+        else f"skipped, {reason} ({len(names)} rows): {', '.join(dict.fromkeys(names))}"
+        for reason, names in by_reason(skipped).items()
     ]  # fmt: skip
 
 
-def _odd(run: Run, records: Sequence[Record]) -> Section:
-    """What one element more costs, and a start one element off, each against the same without."""
-    first = records[0]
-    title = (
-        f"{what_text(first, first.aligned_n or 0)}, {first.timing}, {run.device.name}, beside "
-        "libraries: the same with one element more, and starting one element off"
-    )
-    more = {_label(r): r for r in records if not r.offset}
-    off = {_label(r): r for r in records if r.offset}
-    rows = tuple(
-        (name, *(COLUMNS[column].cell(side[name]) if name in side else DASH
-                 for side in (more, off) for column in ("time", "slowdown")))
-        for name in dict.fromkeys(map(_label, records))
-        if any(side[name].verdict == "pass" for side in (more, off) if name in side)
-    )  # fmt: skip
-    failed: dict[tuple[str, str], list[str]] = {}  # one that ends its process tells not where
-    for r in records:
-        if r.verdict == "fail":
-            failed.setdefault((_label(r), r.reason), []).append("off" if r.offset else "n + 1")
-    wrong = [f"{name}, {' or '.join(where)}: WRONG: {why}" for (name, why), where in failed.items()]
-    notes = (
-        *wrong, *skips(records),
-        "x: how many times longer than on what was asked for, in the same rounds",
-    )  # fmt: skip
-    return Section(title, ("kernel", "n + 1 us", "x", "off us", "x"), rows, notes)
-
-
-def _timed(run: Run, what: str, records: Sequence[Record], more: Sequence[str]) -> Section:
-    timed = [record for record in records if record.time_us is not None]
-    first = timed[0]
-    kinds = dict.fromkeys(record.timing for record in timed)
-    title = f"{what}, {listed(kinds)}, {run.device.name}"
-    if first.context:
-        title += f", in the {first.context} context, beside libraries"
-    if first.region == "first-pass":
-        title += ", first pass only"
-    columns = chosen(records, more)
-    rows = tuple(
-        tuple(
-            "" if column.heading == "kernel" and k and _label(records[k - 1]) == _label(r)
-            else column.cell(r)
-            for column in columns
-        )
-        for k, r in enumerate(records)
-    )  # fmt: skip
-    headings = {column.heading for column in columns}
-    notes = [*_reference_notes(timed, headings), *_share_notes(run, first, headings)]
-    notes += [*_kind_notes(kinds, timed), *_answer_notes(timed), *_interval_notes(timed)]
-    notes += library_notes(records)
-    headings_in_order = tuple(column.heading for column in columns)
-    return Section(title, headings_in_order, rows, tuple(notes))
-
-
-def _rules(records: Sequence[Record], roots: Mapping[str, str]) -> tuple[int, ...]:
-    """Rows that begin another lineage than those above; a publication has an order of its own."""
-    lineages = [None if r.suite else roots.get(r.kernel, r.baseline) for r in records]
-    above: str | None = None
-    rules = []
-    for k, lineage in enumerate(lineages):
-        if above is not None and lineage is not None and lineage != above:
-            rules.append(k)
-        above = lineage or above
-    return tuple(rules)
-
-
-def _reference_notes(timed: Sequence[Record], headings: set[str]) -> Iterator[str]:
-    """What speed-ups are against."""
-    names = {r.kernel: _label(r) for r in timed}
+def _speedup_notes(timed: Sequence[Record], header: Sequence[str]) -> Iterator[str]:
+    names = {r.kernel: label(r) for r in timed}
     references = [
         names.get(name, name) for name in dict.fromkeys(r.baseline for r in timed) if name
     ]
-    if "speedup" not in headings or not references:
+    if "speedup" not in header or not references:
         return
-    where = " (the one in the same part)" if len(references) > 1 else ""
-    step = _ROW if all(r.suite for r in timed) else _STEP
-    yield f"speedup: against {listed(references)}{where}{step if 'vs prev' in headings else ''}"
-
-
-def listed(words: Iterable[str]) -> str:
-    """Each once: a, `a and b`, or with commas."""
-    kinds = list(dict.fromkeys(words))
-    return " and ".join(kinds) if len(kinds) < 3 else ", ".join(kinds)
-
-
-def first_few(words: Iterable[str], most: int) -> str:
-    """So many, each once, and how many more there are."""
-    kinds = list(dict.fromkeys(words))
-    more = f" and {len(kinds) - most} more" if len(kinds) > most else ""
-    return f"{', '.join(kinds[:most])}{more}"
+    note = f"speedup: against {listed(references)}"
+    note += " (the one in the same part)" if len(references) > 1 else ""
+    if "vs prev" in header and all(r.suite for r in timed):
+        note += "; vs prev: against the row above"
+    elif "vs prev" in header:
+        note += "; vs prev: against the predecessor in the lineage"
+    yield note
 
 
 def _interval_notes(timed: Sequence[Record]) -> Iterator[str]:
-    """Why times have no interval, and which if others have one."""
-    few: dict[int, list[str]] = {}
+    without: dict[int, list[str]] = {}
     for r in timed:
         if r.time_us_low is None:
-            few.setdefault(len(r.medians_us), []).append(_label(r))
-    for rounds, names in few.items():
+            without.setdefault(len(r.medians_us), []).append(label(r))
+    for rounds, names in without.items():
         who = "" if len(names) == len(timed) else f"{', '.join(dict.fromkeys(names))}: "
         yield f"{who}{rounds} round{'s' if rounds > 1 else ''}: no interval; it takes at least 6"
 
 
 def _floors_text(floors: Mapping[str, float]) -> str:
-    """Events and launch of each kind of timing, at the last size; the first kind's have no kind in
-    their names."""
-    kinds: dict[str, list[str]] = {}
+    """The floor of each timing mode; the names of the first mode's floors do not contain it."""
+    modes: dict[str, list[str]] = {}
     for name, us in floors.items():
-        what, _, kind = name.removeprefix("floor: ").partition(", ")
-        kinds.setdefault(kind, []).append(f"{what} {us:.2f} us")
-    return "; ".join(f"{kind}: {', '.join(a)}".removeprefix(": ") for kind, a in kinds.items())
+        what, _, mode = name.removeprefix("floor: ").partition(", ")
+        modes.setdefault(mode, []).append(f"{what} {us:.2f} us")
+    return "; ".join(f"{mode}: {', '.join(a)}".removeprefix(": ") for mode, a in modes.items())
 
 
-def _share_notes(run: Run, first: Record, headings: set[str]) -> Iterator[str]:
-    """What the two percentages are shares of."""
+def _share_notes(run: Run, first: Record, header: Sequence[str]) -> Iterator[str]:
     peak, ceiling = run.device.peak_gb_s, first.ceiling_gb_s
-    if "%peak" in headings and peak is None:
-        yield "%peak: the driver does not know the theory; --peak-gb-s sets it"
-    elif "%peak" in headings:
-        given = run.protocol.get("peak_gb_s") is not None
-        source = "as --peak-gb-s says" if given else "theory from clock and bus width"
+    if "%peak" in header and peak is None:
+        yield "%peak: the driver does not report the theoretical bandwidth; --peak-gb-s sets it"
+    elif "%peak" in header:
+        is_given = run.protocol.get("peak_gb_s") is not None
+        source = "set by --peak-gb-s" if is_given else "theory from clock and bus width"
         yield f"%peak: of {peak:.4g} GB/s, {source}"
     for heading, who in (("%copy", "copies alone"), ("%ceil", "a read-only kernel")):
-        if heading in headings and ceiling is not None:
+        if heading in header and ceiling is not None:
             reached = f"of {plain_text(ceiling)} GB/s, which {who} reached in the same rounds"
             yield f"{heading}: {reached}"
 
 
-def _kind_notes(kinds: Iterable[str], timed: Sequence[Record]) -> Iterator[str]:
-    """What must be known of times that are not cold, or not of one launch."""
-    cached = [r for r in timed if not r.timing.startswith("cold") and (r.pct_peak or 0) > 100]
-    if cached:
+def _timing_notes(timings: Iterable[str], timed: Sequence[Record]) -> Iterator[str]:
+    if any(not r.timing.startswith("cold") and (r.pct_peak or 0) > 100 for r in timed):
         yield "warm and over 100 % of theory: these bytes came from the cache, not from memory"
     if any((r.batch or 1) > 1 for r in timed):
-        yield "batch: launches between two events, for kernels under 20 us; us is one's share"
-    if any("graph" in kind for kind in kinds):
+        yield "batch: launches between two events, for kernels under 20 us; us is per launch"
+    if any("graph" in timing for timing in timings):
         yield (
-            "graph: the launches were captured once and replayed; host us is what the host needs "
-            "to enqueue one reduction, and no part of us"
+            "graph: the launches were captured once and replayed; host us is the host's time to "
+            "enqueue one reduction and is not part of us"
         )
 
 
-def _answer_notes(timed: Sequence[Record]) -> Iterator[str]:
-    """Kernels whose answer depends on the order in which blocks arrive."""
-    loose = dict.fromkeys(
-        f"{_label(r)} {distinct_text(r)}"
-        for r in timed
-        if r.distinct is not None and r.distinct > 1
+def _distinct_notes(timed: Sequence[Record]) -> Iterator[str]:
+    varying = dict.fromkeys(
+        f"{label(r)} {distinct_text(r)}" for r in timed if r.distinct is not None and r.distinct > 1
     )
-    if loose:
-        yield f"answers differ in their bits (distinct/launches): {', '.join(loose)}"
+    if varying:
+        yield f"results differ in their bits (distinct/launches): {', '.join(varying)}"
 
 
 def library_notes(records: Sequence[Record]) -> Iterator[str]:
-    """Which call of which version each library's row is of."""
+    """The version and call of each library."""
     if any(r.context for r in records):
         yield (
-            "one process holds all of these: ratios hold within this table, and not to others; "
-            "where there is no us, host us is the whole call, until its answer is on the host"
+            "all rows were timed in one process: compare ratios within this table only; without "
+            "us, host us is the whole call until its result is on the host"
         )
     for r in {r.kernel: r for r in records if r.called}.values():
-        library = _label(r).removeprefix("peer:").partition(":")[0]
-        yield f"{_label(r)}: {' '.join(filter(None, (library, r.version, r.called)))}"
+        library = label(r).removeprefix("peer:").partition(":")[0]
+        yield f"{label(r)}: {' '.join(filter(None, (library, r.version, r.called)))}"
 
 
-def by_reason(told: Iterable[tuple[_What, str]]) -> dict[str, list[_What]]:
-    """What has a reason, by reasons, in the order in which they are told first."""
-    found: dict[str, list[_What]] = {}
-    for what, reason in told:
-        found.setdefault(reason, []).append(what)
+def by_reason(pairs: Iterable[tuple[_Item, str]]) -> dict[str, list[_Item]]:
+    """The items of each reason, in the order of the first item."""
+    found: dict[str, list[_Item]] = {}
+    for item, reason in pairs:
+        found.setdefault(reason, []).append(item)
     return found
 
 
-def alignment(section: Section, column: int) -> Literal["left", "right"]:
-    """Words to the left, numbers to the right."""
-    return "left" if column < section.texts else "right"
+def listed(words: Iterable[str]) -> str:
+    """Distinct words: a, `a and b`, or with commas."""
+    distinct = list(dict.fromkeys(words))
+    return " and ".join(distinct) if len(distinct) < 3 else ", ".join(distinct)
+
+
+def first_few(words: Iterable[str], most: int) -> str:
+    """The first `most` distinct words, then `and N more`."""
+    distinct = list(dict.fromkeys(words))
+    more = f" and {len(distinct) - most} more" if len(distinct) > most else ""
+    return f"{', '.join(distinct[:most])}{more}"
+
+
+# Verification
+
+
+def answer_sections(records: Sequence[Record], title: str) -> list[Section]:
+    """The results of `verify`, one line a case, in a table for each number of SMs."""
+    groups: dict[int | None, list[Record]] = {}
+    for r in records:
+        groups.setdefault(r.sms, []).append(r)
+    return [
+        _answers(group, title if sms is None else f"{title}, on {sms_text(sms)}")
+        for sms, group in groups.items()
+    ] or [_answers((), title)]
+
+
+def _answers(records: Sequence[Record], title: str) -> Section:
+    header = ("kernel", "op", "dtype", "answer", "error", "%bound", "ulp", "distinct")
+    names = _auto_names(records)
+    rows = []
+    remarks: list[tuple[Record, str]] = []
+    for r in records:
+        accuracy = (error_text(r.error), error_text(r.pct_bound), error_text(r.error_ulp))
+        name = names.get((label(r), shape_text(r)), label(r))
+        rows.append((name, r.reduced, r.dtype, answer_text(r), *accuracy, distinct_text(r)))
+        if r.verdict == "pass" and r.conditions:
+            remarks.append((r, condition_text(r)))
+        if r.reason:
+            prefix = {"fail": "WRONG: ", "skip": "skipped: "}.get(r.verdict, "")
+            remarks.append((r, prefix + r.reason))
+    selected = (f"{name}: {shape}" for (_, shape), name in names.items())
+    return Section(title, header, tuple(rows), (*_remark_notes(remarks, names), *selected), 4)
+
+
+def _auto_names(records: Iterable[Record]) -> dict[tuple[str, str], str]:
+    """The names of rows of `auto`, by label and launch shape: with a number if there are
+    several shapes."""
+    selected: dict[str, dict[str, None]] = {}
+    for r in records:
+        if r.chosen is not None:
+            selected.setdefault(label(r), {})[shape_text(r)] = None
+    return {
+        (name, shape): f"{name} {number}" if len(shapes) > 1 else name
+        for name, shapes in selected.items() for number, shape in enumerate(shapes, 1)
+    }  # fmt: skip
+
+
+def _remark_notes(
+    remarks: Iterable[tuple[Record, str]], names: Mapping[tuple[str, str], str]
+) -> Iterator[str]:
+    """A line for each remark with its rows; each WRONG row has its own line."""
+    for remark, records in by_reason(remarks).items():
+        if len(records) == 1 or records[0].verdict == "fail":
+            yield from (f"{full_label(r)} {r.reduced} {r.dtype}: {remark}" for r in records)
+            continue
+        reductions: dict[str, dict[str, None]] = {}
+        for r in records:
+            name = names.get((label(r), shape_text(r)), label(r))
+            reductions.setdefault(name, {})[f"{r.reduced} {r.dtype}"] = None
+        kernels: dict[str, list[str]] = {}
+        for name, cases in reductions.items():
+            kernels.setdefault(", ".join(cases), []).append(name)
+        who = "; ".join(f"{', '.join(group)} ({cases})" for cases, group in kernels.items())
+        yield f"{remark} ({len(records)} rows): {who}"
+
+
+# Tables with a column for each size
+
+
+def by_size(run: Run, name: str | None = None) -> list[Section]:
+    """Tables with a row for each kernel and a column for each size, of a run with libraries or of a
+    collective: all of them, or the one called `name`. Raises UsageError for other runs and
+    names."""
+    collectives = [r for r in run.records if r.ranks and r.engine and r.time_us is not None]
+    tables = _COLLECTIVE_TABLES if collectives else _LIBRARY_TABLES
+    if name not in (None, *tables):
+        raise UsageError(f"there is no table {name} by size: name one of {', '.join(tables)}")
+    wanted = {key: table for key, table in tables.items() if name in (None, key)}
+    groups: dict[tuple[object, ...], list[Record]] = {}
+    if collectives:
+        for r in collectives:
+            groups.setdefault((r.kernel, r.op, r.dtype, r.ranks), []).append(r)
+        return [s for group in groups.values() for s in _collective_tables(run, group, wanted)]
+    for r in run.records:
+        if r.context:
+            key = (r.op, r.map, r.dtype, r.acc, r.rows, r.timing, r.sms)
+            groups.setdefault(key, []).append(r)
+    if not groups:
+        raise UsageError("this run has no libraries to compare with: use bench --peers")
+    return [
+        section for group in groups.values()
+        for section in _library_tables(run, group, wanted, with_unaligned=name is None)
+    ]  # fmt: skip
+
+
+def _collective_tables(
+    run: Run, records: Sequence[Record], tables: Mapping[str, tuple[str, str]]
+) -> Iterator[Section]:
+    r = records[0]
+    for unit, column in tables.values():
+        title = f"{r.kernel} of {r.dtype}, {r.op}, {r.ranks} ranks, {unit}, {run.device.name}"
+        notes = [_FASTEST] if column == "time" else []
+        yield _matrix(title, records, _cell(column, records), notes, lambda r: r.engine or "")
+
+
+def _library_tables(
+    run: Run, records: Sequence[Record], tables: Mapping[str, tuple[str, str]], *,
+    with_unaligned: bool,
+) -> Iterator[Section]:  # fmt: skip
+    aligned = [r for r in records if r.aligned_n is None]
+    what = what_text(records[0], None)
+    about = f"{records[0].timing}, {run.device.name}, beside libraries"
+    for unit, column in tables.values():
+        filled = [r for r in aligned if r.verdict == "fail" or COLUMNS[column].cell(r) != DASH]
+        if not filled and column != "host":
+            continue  # nothing was timed; the notes of the last table say why
+        notes = [_FASTEST] if column == "time" else []
+        if column == "speedup":
+            notes = ["against the kernel with 1; below 1 is slower"]
+        if column == "host":
+            notes = [
+                f"{label(r)} at {short_size(r.n)}: WRONG: {r.reason}"
+                for r in aligned if r.verdict == "fail"
+            ]  # fmt: skip
+            notes += [*skips(aligned), *library_notes(aligned)]
+        yield _matrix(f"{what}, {unit}, {about}", filled, _cell(column, aligned), notes)
+    for case, offset in (("with one element more", False), ("starting one element off", True)):
+        unaligned = [
+            r for r in records
+            if r.aligned_n is not None and r.slowdown is not None and bool(r.offset) == offset
+        ]  # fmt: skip
+        if unaligned and with_unaligned:
+            title = f"{what}, {case}: how many times longer, {about}"
+            yield _matrix(title, unaligned, COLUMNS["slowdown"].cell, [])
+
+
+def _cell(column: str, records: Sequence[Record]) -> Callable[[Record], str]:
+    """The function that makes a cell; the shortest time of each size is bold."""
+    text = COLUMNS[column].cell
+    best: dict[int, float] = {}
+    for r in records:
+        if column == "time" and r.time_us is not None:
+            best[r.n] = min(r.time_us, best.get(r.n, r.time_us))
+
+    def cell(r: Record) -> str:
+        if r.verdict == "fail":
+            return "WRONG"
+        return f"**{text(r)}**" if r.time_us is not None and best.get(r.n) == r.time_us else text(r)
+
+    return cell
+
+
+def _matrix(
+    title: str, records: Sequence[Record], cell: Callable[[Record], str], notes: Sequence[str],
+    name: Callable[[Record], str] = label,
+) -> Section:  # fmt: skip
+    sizes = sorted({r.aligned_n or r.n for r in records})
+    cells = {(name(r), r.aligned_n or r.n): cell(r) for r in records}
+    rows = tuple(
+        (row, *(cells.get((row, n), DASH) for n in sizes))
+        for row in dict.fromkeys(map(name, records))
+    )
+    return Section(title, ("", *map(short_size, sizes)), rows, tuple(notes))

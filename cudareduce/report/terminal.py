@@ -1,4 +1,4 @@
-"""Tables on standard output, as wide as the terminal."""
+"""Sections on standard output, fitted to the width of the terminal."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from cudareduce.escapes import lines_shown, shown
-from cudareduce.report.section import Section
-from cudareduce.report.sections import alignment
+from cudareduce.report.section import Section, alignment
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 
-#: Rich takes a third of a millisecond for a row; more rows than this are laid out without it.
+#: Rich needs a third of a millisecond for a row; longer tables are laid out without it.
 _LONG = 500
-#: Columns of a pipe.
+#: The width of a pipe, in which no table is split.
 PIPE = 1000
 
 
 def print_sections(found: Iterable[Section]) -> None:
-    """Sections on standard output: as wide as the terminal, whole in a pipe, colour where it is."""
+    """Print sections: in colour and as wide as the terminal, or plain and whole in a pipe."""
     if not coloured():
         for section in map(_shown, found):
             sys.stdout.writelines(_plain(section))
@@ -50,12 +49,12 @@ def print_sections(found: Iterable[Section]) -> None:
 
 
 def coloured() -> bool:
-    """Whether standard output is for somebody who sees colours."""
+    """True if standard output shows colours."""
     return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 
 def _plain(section: Section) -> Iterator[str]:
-    """What is printed where nobody sees colour, without Rich, which takes 50 ms to load."""
+    """Lines without colour; avoids loading Rich, which takes 50 ms."""
     yield f"{section.title}\n"
     yield from (f"{line}\n" for line in section.head)
     for part, gap in _fitting(section, PIPE):
@@ -65,7 +64,7 @@ def _plain(section: Section) -> Iterator[str]:
 
 
 def _shown(section: Section) -> Section:
-    """With nothing in it that would steer a terminal."""
+    """The section with control characters escaped."""
     return replace(
         section, title=shown(section.title), head=tuple(map(shown, section.head)),
         notes=tuple(map(lines_shown, section.notes)),
@@ -74,8 +73,8 @@ def _shown(section: Section) -> Section:
 
 
 def _wrapped(note: str, width: int) -> str:
-    """Lines no longer than the terminal but for a longer word, which the terminal wraps: a place in
-    a file stays one word to click or copy."""
+    """The note in lines as wide as the terminal. Long words stay whole, so that file names can be
+    clicked and copied."""
     return "\n".join(
         fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
         for line in note.split("\n")
@@ -83,8 +82,8 @@ def _wrapped(note: str, width: int) -> str:
 
 
 def _fitting(section: Section, width: int) -> Iterator[tuple[Section, int]]:
-    """The table with its gap between columns; where there is no room, a narrower one, and where
-    numbers would still be cut, several with some columns each. Words may break, numbers may not."""
+    """Tables that fit the width, each with its gap between columns: the whole one, else one with a
+    narrower gap, else several with some of the columns each, so that no number breaks."""
     if not section.rows:
         return
     if 1 + sum(_widths(section, 2)) <= width:
@@ -133,7 +132,7 @@ def _rich_table(section: Section, gap: int) -> Table:
 
 
 def _plain_table(section: Section, gap: int) -> Iterator[str]:
-    """The same lines without colour."""
+    """The lines of a table without colour."""
     widths = _widths(section, 0)
     aligned = [
         str.ljust if alignment(section, k) == "left" else str.rjust for k in range(len(widths))
@@ -153,7 +152,7 @@ def _plain_table(section: Section, gap: int) -> Iterator[str]:
 
 
 def _without_prefix(section: Section) -> Section:
-    """The word that all kernels' names begin with, in the heading and not in every row."""
+    """The section with the common prefix of all kernels in the heading instead of every row."""
     if "kernel" not in section.header:
         return section
     k = section.header.index("kernel")

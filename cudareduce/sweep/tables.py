@@ -10,8 +10,13 @@ from statistics import median
 from typing import NamedTuple
 
 from cudareduce.intervals import interval, paired
-from cudareduce.report.columns import COLUMNS, condition_notes, label
-from cudareduce.report.launched import choice_notes, few_blocks_notes
+from cudareduce.report.columns import (
+    COLUMNS,
+    choice_notes,
+    condition_notes,
+    few_blocks_notes,
+    label,
+)
 from cudareduce.report.numbers import (
     DASH,
     HALF_TICK_US,

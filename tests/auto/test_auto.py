@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from cudareduce.report.answers import answer_sections
-from cudareduce.report.sections import sections
+from cudareduce.report.sections import answer_sections, sections
 from cudareduce.results.record import Run
 from tests.fake_gpu import fake_gpu
 from tests.peers.fakes import use_fakes

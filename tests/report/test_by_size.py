@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.errors import UsageError
-from cudareduce.report.by_size import by_size
+from cudareduce.report.sections import by_size
 from cudareduce.results.store import load
 from tests.conftest import ROOT
 

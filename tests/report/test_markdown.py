@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.report.answers import answer_sections
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.section import Section
-from cudareduce.report.sections import sections
+from cudareduce.report.sections import answer_sections, sections
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.store import load
 from tests.conftest import ROOT
