@@ -254,7 +254,7 @@ def test_a_cold_time_below_the_roofline_is_an_alarm_and_no_record(
         "bench", *TWO, "--n", 9999, "--peak-gb-s", 0.1, "--timing", "warm", "--quiet"
     )
     assert "these bytes came from the cache" in out
-    assert "%peak: of 0.1 GB/s, as --peak-gb-s says" in out
+    assert "%peak: of 0.1 GB/s, set by --peak-gb-s" in out
 
 
 def test_work_left_behind_the_end_event_is_wrong(

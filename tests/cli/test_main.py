@@ -64,9 +64,7 @@ def test_bench_on_the_cpu_proves_answers_and_times_nothing(cudareduce: Call) -> 
     assert set(rule) == {"─"}
     assert row == "reduce_v7_shuffle       1       1   right  6e-06     1.3  0.2       1/3"
     _, out, _ = cudareduce("bench", "reduce_v7_shuffle", "--n", "3000000", *ON_CPU)
-    assert out.rstrip().endswith(
-        "no %bound: verified with inputs of which no partial answer is rounded"
-    )
+    assert out.rstrip().endswith("no %bound: with these inputs no partial result is rounded")
 
 
 #: The program where PyCUDA cannot be imported.

@@ -1,4 +1,4 @@
-"""Libraries by sizes: which tables a run gives, and what stands in them."""
+"""Tables with a column for each size."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def test_tables_of_all_sizes() -> None:
     sizes = ("", *(f"2^{k}" for k in (10, 12, 14, 16, 18, 20, 22, 24, 25, 26, 28, 30)))
     assert [section.header for section in found] == [sizes] * 4
     assert [section.title.split(", ")[1] for section in found] == [
-        "us", "% of what a kernel that only reads reached",
-        "speed-up", "us of the host for a call",
+        "us", "% of the bandwidth of a read-only kernel",
+        "speed-up", "host us for a call",
     ]  # fmt: skip
     times, shares, ratios, host = ({row[0]: row[1:] for row in section.rows} for section in found)
     assert set(times) == set(shares) == set(ratios) < set(host)
@@ -47,7 +47,7 @@ def test_what_was_never_timed() -> None:
 
 def test_one_of_them() -> None:
     assert by_size(RUN, "ratios") == [by_size(RUN)[2]]
-    with pytest.raises(UsageError, match="no table rates by size: take one of us, ceiling, ratios"):
+    with pytest.raises(UsageError, match="no table rates by size: name one of us, ceiling, ratios"):
         by_size(RUN, "rates")
 
 
@@ -86,7 +86,7 @@ def test_a_run_without_libraries_has_no_such_table(cudareduce: Call, tmp_path: P
     page.write_text(f"<!-- cudareduce: {bench}, by size -->\n<!-- /cudareduce -->\n")
     code, _, err = cudareduce("report", page)
     assert code == 2
-    assert re.search(r"page.md:1: .* was timed beside no library", err)
+    assert re.search(r"page.md:1: this run has no libraries to compare with", err)
 
 
 def test_each_timing_has_a_table_of_its_own() -> None:
@@ -113,5 +113,5 @@ def test_engines_of_a_collective() -> None:
         fastest = [name for name in names if times.get(name) == min(times.values())]
         assert [row[0] for row in us.rows if row[k].startswith("**")] == fastest
     assert busbw.rows[1][-1] == link.rows[1][-1] == loop.rows[1][-1] == "-"  # too long for mail
-    with pytest.raises(UsageError, match="no table ratios by size: take one of us, busbw"):
+    with pytest.raises(UsageError, match="no table ratios by size: name one of us, busbw"):
         by_size(run, "ratios")

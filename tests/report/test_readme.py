@@ -25,8 +25,8 @@ def page(tmp_path: Path) -> Path:
     ("text", "message"),
     [
         (f"a\n{OPEN}\nkept\n", ":2: the table is not closed before the file ends: add <!-- /cuda"),
-        (f"{OPEN}\n{OPEN}\n{CLOSE}\n", ":1: the table is not closed before another one opens on l"),
-        (f"{OPEN}\nb\n{CLOSE}\n{CLOSE}\n", ":4: this marker closes no table: take it out"),
+        (f"{OPEN}\n{OPEN}\n{CLOSE}\n", ":1: the table is not closed before another one opens in l"),
+        (f"{OPEN}\nb\n{CLOSE}\n{CLOSE}\n", ":4: this marker closes no table: remove it"),
         (f"a\n\n{OPEN.replace('.json', '.yaml')}\n{CLOSE}\n", ":3: there is no "),
         (f"{OPEN.replace(str(RUN), 'page.md')}\n{CLOSE}\n", ":1: "),
         (f"{OPEN.replace(str(RUN), '.')}\n{CLOSE}\n", "Is a directory"),
