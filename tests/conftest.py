@@ -179,7 +179,7 @@ def cache(run_folder: Path, keeping_path: str, kept_libraries: Path) -> Iterator
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user's file is tried up to 65536 elements: for tests of what is made of it and said, which
     sizes of a million tell no more of. Those themselves are tried in tests/verify."""
-    monkeypatch.setattr("cudareduce.verify.shapes._MOST", 2**16)
+    monkeypatch.setattr("cudareduce.verify.test_sets._MOST", 2**16)
 
 
 @pytest.fixture(scope="session")

@@ -50,9 +50,9 @@ from cudareduce.launch.case import Case
 from cudareduce.library.registry import Registry
 from cudareduce.machine.device import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.progress import phase
-from cudareduce.verify.inputs import Inputs
-from cudareduce.verify.isolate import Isolation
-from cudareduce.verify.job import Job, both, verify_job
+from cudareduce.verify.isolation import Isolation
+from cudareduce.verify.jobs import Job, combined, verify_job
+from cudareduce.verify.patterns import Inputs
 from cudareduce.verify.verdict import RIGHT, Verdict
 from tests.simulate import H200
 
@@ -511,7 +511,7 @@ class Together(Isolation):
         for case, jobs in queues.items():
             verdict = RIGHT
             for job in jobs:
-                verdict = both(verdict, self._judged(job))
+                verdict = combined(verdict, self._judged(job))
                 if verdict.outcome == "fail":
                     break
             yield case, verdict

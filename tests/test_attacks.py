@@ -978,7 +978,7 @@ def test_an_attack_ends_in_a_sentence(
             code, out, err = run_apart(one.words, here, whole, one.limit_s or APART_S, one.shell)
         else:
             monkeypatch.chdir(here)
-            # What else a user's file is tried with is told by tests/verify/test_nets.py.
+            # What else a user's file is tried with is told by tests/verify/test_test_sets.py.
             monkeypatch.setattr(Jobs, "nets", lambda self, case, *, every: [])
             for key, value in env.items():
                 monkeypatch.setenv(key, value)

@@ -16,7 +16,7 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice
 from cudareduce.problem.expression import try_map
 from cudareduce.problem.operators import Reduction
-from cudareduce.verify.shapes import ROW_SHAPES
+from cudareduce.verify.test_sets import ROW_SHAPES
 from cudareduce.verify.verdict import Verdict, skipped
 
 #: Where a choice may differ: what is verified where no sizes are asked for.

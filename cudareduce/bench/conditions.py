@@ -23,8 +23,8 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.reference import most_bounded
 from cudareduce.progress import say
-from cudareduce.verify.far import far_net
-from cudareduce.verify.shapes import condition_nets, tile_of
+from cudareduce.verify.large_index import large_index_test_sets
+from cudareduce.verify.test_sets import precondition_test_sets, tile_of
 from cudareduce.verify.verdict import UNDECIDED, Verdict
 
 #: Tiles of which the elements may have to be whole multiples: unrolled loops, loads of 16 bytes.
@@ -115,7 +115,7 @@ def _without_nan(session: Session, case: Case, verdict: Verdict) -> Verdict:
     if "nan:" not in verdict.reason or not may_be_mended(case, verdict):
         return verdict
     asked = asking_most(session, case)
-    other = session.tries.verdict(asked, condition_nets(asked))
+    other = session.tries.verdict(asked, precondition_test_sets(asked))
     if other is None or other.outcome != "fail" or "nan:" in other.reason:
         return verdict
     return replace(verdict, reason=f"even if none of its elements is NaN: {other.reason}")
@@ -203,7 +203,7 @@ def _as_many_as_last_takes(session: Session, case: Case) -> Case:
 
 
 def _is_wrong_far_off(session: Session, case: Case) -> bool:
-    far = session.tries.verdict(case, far_net(case))
+    far = session.tries.verdict(case, large_index_test_sets(case))
     return far is not None and far.outcome == "fail"
 
 
@@ -289,7 +289,7 @@ def _asking(case: Case, **parts: Any) -> Case:
 
 
 def _is_right(session: Session, case: Case) -> bool:
-    verdict = session.tries.verdict(case, condition_nets(case))
+    verdict = session.tries.verdict(case, precondition_test_sets(case))
     if verdict is None or verdict.outcome != "pass":
         return False
     tried = [n for n, _ in verdict.effort.sizes if n]

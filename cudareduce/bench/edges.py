@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cudareduce.bench.session import Session
 from cudareduce.launch.case import Case, Prepared, Shape
-from cudareduce.verify.shapes import ROW_SHAPES, edge_sizes, edges
+from cudareduce.verify.test_sets import ROW_SHAPES, edge_sizes, edges
 from cudareduce.verify.verdict import Verdict
 
 #: Edge sizes up to this are part of every bench; `verify` takes them all.

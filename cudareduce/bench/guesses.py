@@ -22,7 +22,7 @@ from cudareduce.library.registry import Choice
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, Map
 from cudareduce.progress import say
-from cudareduce.verify.shapes import guess_net
+from cudareduce.verify.test_sets import launch_test_set
 from cudareduce.verify.verdict import Verdict
 
 #: So many other guesses are tried, each of which is compiled.
@@ -288,8 +288,8 @@ def _is_right(
     if refused is not None or session.jobs.emulator is None:
         return None
     found = asking(session, found) if asking else found
-    verdict = session.tries.verdict(found, [guess_net(found)])
+    verdict = session.tries.verdict(found, [launch_test_set(found)])
     if verdict is not None and is_undecided(found, verdict):
         found = decidable(found)
-        verdict = session.tries.verdict(found, [guess_net(found)])
+        verdict = session.tries.verdict(found, [launch_test_set(found)])
     return None if verdict is None or verdict.outcome == "skip" else verdict.outcome == "pass"

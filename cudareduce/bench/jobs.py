@@ -10,17 +10,17 @@ from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, emulator_beside
 from cudareduce.bench.settings import Settings
 from cudareduce.launch.case import Case, Prepared, Shape, planned
-from cudareduce.verify.far import far_net
-from cudareduce.verify.inputs import SMALL
-from cudareduce.verify.job import Job, limited
-from cudareduce.verify.shapes import (
-    FAR,
-    Net,
-    arrival_net,
-    block_nets,
-    hazard_net,
-    operator_nets,
-    round_net,
+from cudareduce.verify.jobs import Job, limited
+from cudareduce.verify.large_index import large_index_test_sets
+from cudareduce.verify.patterns import SMALL
+from cudareduce.verify.test_sets import (
+    LARGE_INDEX,
+    TestSet,
+    block_count_test_sets,
+    block_test_sets,
+    grid_stride_test_sets,
+    operator_test_sets,
+    race_test_sets,
 )
 
 #: From so many bytes on one input of each size is enough.
@@ -48,26 +48,26 @@ class Jobs:
         """What nets run on: the emulator, which beside a GPU may be missing."""
         return emulator_beside(self.spec)
 
-    def nets(self, case: Case, *, every: bool) -> list[Net]:
+    def nets(self, case: Case, *, every: bool) -> list[TestSet]:
         """What is tried besides the shapes of a run: on a GPU nothing of a kernel of the package,
         which its tests try. `every` does not leave it at the build that watches."""
         if self.emulator is None or not (self.backend.traits.isolated or case.kernel.foreign):
             return []
         case = replace(case, sms=None)  # these have devices of their own, with few SMs
-        nets = list(hazard_net(case))
+        nets = list(race_test_sets(case))
         if every and self.settings.block is None:
-            nets += block_nets(case)
+            nets += block_test_sets(case)
         any_op = case.kernel.guessed is None and _MENTIONS_OP.search(case.kernel.text)
         if every and self.settings.instead and any_op:
-            nets += operator_nets(case)
+            nets += operator_test_sets(case)
         if every:
             limits = self.backend.limits()
-            nets += round_net(case)
-            nets += arrival_net(case, limits, any_block=self.settings.block is None)
-            nets += far_net(case)
+            nets += grid_stride_test_sets(case)
+            nets += block_count_test_sets(case, limits, any_block=self.settings.block is None)
+            nets += large_index_test_sets(case)
         return nets
 
-    def of(self, one: Prepared, shapes: Sequence[Shape], nets: Sequence[Net]) -> list[Job]:
+    def of(self, one: Prepared, shapes: Sequence[Shape], nets: Sequence[TestSet]) -> list[Job]:
         """All jobs of a case, first those that watch it: they soon tell who waits for ever."""
         besides = [job for net in nets for job in self._of(one, net)]
         watching = [job for job in besides if job.spec.hazards]
@@ -77,16 +77,16 @@ class Jobs:
     def watched_on_gpu(self, one: Prepared) -> Job | None:
         """What tools that watch a GPU are given of a case: as little as the emulator's build that
         watches. None if it takes nothing of that."""
-        net = next(hazard_net(one.case))
+        net = next(race_test_sets(one.case))
         plans, refusals = planned(net.case, net.shapes, net.limits)
         few = {shape: plan for shape, plan in plans.items() if shape[0] * shape[1] <= _TOGETHER}
         if not few:
             return None
         spec = replace(self.spec, bare=True)
         job = self._job(spec, Prepared(net.case, few, refusals, {}))
-        return self._limited(replace(job, shapes=tuple(few), care="some"))
+        return self._limited(replace(job, shapes=tuple(few), level="some"))
 
-    def spec_of(self, net: Net) -> BackendSpec:
+    def spec_of(self, net: TestSet) -> BackendSpec:
         """What a net runs on."""
         assert self.emulator is not None
         return replace(self.emulator, hazards=net.watched)
@@ -102,16 +102,18 @@ class Jobs:
         for n, rows in taken:
             if n * rows > _TOGETHER:
                 full = n * rows <= (SMALL if self.backend.traits.isolated else most)
-                job = replace(job, shapes=((n, rows),), care="full" if full else "least")
+                job = replace(job, shapes=((n, rows),), level="full" if full else "least")
                 yield self._limited(job)
 
-    def _of(self, one: Prepared, net: Net) -> Iterator[Job]:
+    def _of(self, one: Prepared, net: TestSet) -> Iterator[Job]:
         plans, refusals = planned(net.case, net.shapes, net.limits)
         if plans:
             job = self._job(self.spec_of(net), Prepared(net.case, plans, refusals, {}))
-            other = "one block alone" if net.care == FAR else _difference(net.case, one.case)
+            other = (
+                "one block alone" if net.level == LARGE_INDEX else _difference(net.case, one.case)
+            )
             job = replace(
-                job, shapes=tuple(plans), care=net.care, optional=self.spec.timed,
+                job, shapes=tuple(plans), level=net.level, optional=self.spec.timed,
                 label=other,
             )  # fmt: skip
             yield self._limited(job)

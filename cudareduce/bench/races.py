@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from cudareduce.bench.session import Session
 from cudareduce.launch.case import Case
-from cudareduce.verify.shapes import watched_net
+from cudareduce.verify.test_sets import watched_test_set
 from cudareduce.verify.verdict import HAZARD, Verdict
 
 
@@ -25,7 +25,7 @@ def with_races(session: Session, verdicts: Mapping[Case, Verdict]) -> dict[Case,
 def _told(session: Session, case: Case, verdict: Verdict) -> Verdict:
     if session.jobs.emulator is None:
         return verdict
-    net = watched_net(case, verdict.effort.sizes, session.backend.limits())
+    net = watched_test_set(case, verdict.effort.sizes, session.backend.limits())
     found = session.tries.verdict(case, [net])
     if found is None or HAZARD not in found.reason:
         return verdict

@@ -15,7 +15,7 @@ from cudareduce.launch.case import Case
 from cudareduce.library.condition import Condition
 from cudareduce.library.mapped import likely_maps
 from cudareduce.problem.operators import Map
-from cudareduce.verify.shapes import hazard_net, size_net, tile_of
+from cudareduce.verify.test_sets import race_test_sets, size_test_set, tile_of
 from cudareduce.verify.verdict import HAZARD, Verdict
 
 #: Sizes that are tried besides the numbers in a kernel's text: one that is right for powers of two
@@ -99,7 +99,7 @@ def _race(session: Session, case: Case) -> str:
         return ""
     asks = replace(case.asks, multiple=lcm(tile_of(case), case.asks.multiple))
     whole = replace(case, kernel=replace(case.kernel, asks=asks))
-    found = session.tries.verdict(whole, [next(hazard_net(whole))])
+    found = session.tries.verdict(whole, [next(race_test_sets(whole))])
     return found.reason if found is not None and HAZARD in found.reason else ""
 
 
@@ -129,6 +129,6 @@ def _of_a_map(session: Session, case: Case) -> str | None:
 def is_right_at(session: Session, case: Case, n: int) -> bool:
     """Whether it is right for ordinary elements of this number."""
     alone = replace(case.kernel, asks=Condition(sizes=(n,)))
-    net = size_net(replace(case, kernel=alone), session.backend.limits())
+    net = size_test_set(replace(case, kernel=alone), session.backend.limits())
     verdict = session.tries.verdict(case, [net])
     return verdict is not None and verdict.outcome == "pass"

@@ -25,11 +25,11 @@ from cudareduce.launch.plan import Plan
 from cudareduce.machine.host import cpu_count
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import Progress
-from cudareduce.verify.isolate import Isolation
-from cudareduce.verify.job import Job, both
-from cudareduce.verify.shapes import Net
+from cudareduce.verify.isolation import Isolation
+from cudareduce.verify.jobs import Job, combined
+from cudareduce.verify.test_sets import TestSet
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, unbuilt, worse
-from cudareduce.verify.verify import verify
+from cudareduce.verify.verification import verify
 
 #: Elements a second of which an input and its answer are made: 2^30 took 7 s beside an H200.
 _MADE_PER_S = 1.5e8
@@ -40,7 +40,7 @@ _INTERRUPTED = "interrupted before it was verified"
 _RESTORED = "overwrites its input, which is restored before each launch"
 
 #: What is tried with each case besides.
-Nets = Mapping[Case, Sequence[Net]]
+Nets = Mapping[Case, Sequence[TestSet]]
 #: Announces a phase of so many steps.
 Phase = Callable[[str, int], AbstractContextManager[Progress]]
 
@@ -144,9 +144,9 @@ class Session:
                     self._all_here(here, shapes, progress),
                     self._all_apart(apart, shapes, nets or {}, progress),
                 ):
-                    verdicts[case] = both(verdicts.get(case, RIGHT), verdict)
+                    verdicts[case] = combined(verdicts.get(case, RIGHT), verdict)
                     for remark in _remarks(case, shapes[case], refused.get(case)):
-                        verdicts[case] = both(verdicts[case], replace(RIGHT, reason=remark))
+                        verdicts[case] = combined(verdicts[case], replace(RIGHT, reason=remark))
                     unverified.discard(case)
                     progress.step()
         except KeyboardInterrupt:
@@ -235,7 +235,7 @@ class Session:
         try:
             return verify(
                 self.backend, prepared, shape, seed=self.settings.seed,
-                care="full" if nbytes < LARGE_BYTES else "least", only=self.settings.only_pattern,
+                level="full" if nbytes < LARGE_BYTES else "least", only=self.settings.only_pattern,
                 workspaces=self._workspaces,
             )  # fmt: skip
         except OutOfMemory as error:

@@ -21,11 +21,15 @@ from cudareduce.problem.reference import Reference
 from cudareduce.timing.rounds import Context, Measurement, measure, new_context, over, remarks
 from cudareduce.timing.sampling import Method
 from cudareduce.timing.timer import DeviceTimer, joules, late_work
-from cudareduce.verify.distinct import distinct_answers
-from cudareduce.verify.job import both
-from cudareduce.verify.timed_input import TimedData, TimedInput
+from cudareduce.verify.jobs import combined
+from cudareduce.verify.result_monitor import (
+    OwnBuffers,
+    ResultMonitor,
+    TimedData,
+    TimedInput,
+    distinct_answers,
+)
 from cudareduce.verify.verdict import RIGHT, WROTE_INPUT, Verdict, worse
-from cudareduce.verify.witness import Memory, Witness
 
 FLOOR_EVENTS, FLOOR_LAUNCH = "floor: two events", "floor: an empty kernel"
 #: Inputs up to this are uploaded to a new context for each half round. Reading more takes 60 us and
@@ -63,7 +67,7 @@ class Trial:
             pattern, reduction, group.n, settings.rows, settings.timed_seed, self._plans.values()
         )
         self._bounds: dict[Case, Bound] = {}
-        self._witnesses: dict[Case, Witness[Case]] = {}
+        self._monitors: dict[Case, ResultMonitor[Case]] = {}
         self._readers: tuple[str, ...] = ()
         self._given: TimedInput | None = None
         self._keep_cache = False
@@ -103,9 +107,9 @@ class Trial:
             if self._keep_cache and plan.kernel.in_place:
                 continue  # what restores its input would fill the cache
             entrants[str(k)] = bound.run_first if first_only else bound.run
-        memory = Memory(self._bounds, timer)
-        self._witnesses = {
-            case: Witness(
+        memory = OwnBuffers(self._bounds, timer)
+        self._monitors = {
+            case: ResultMonitor(
                 case, bound, given, memory, timer, keep_cache=self._keep_cache,
                 first=bound if first_only else None,
             ) for case, bound in self._bounds.items()
@@ -113,9 +117,9 @@ class Trial:
         _ = timer.displace  # allocates
         return entrants
 
-    def _watches(self) -> Mapping[str, Witness[Case]]:
+    def _watches(self) -> Mapping[str, ResultMonitor[Case]]:
         """What watches the entrants that `_set_up` made, by their names."""
-        return {str(k): self._witnesses[case] for k, case in enumerate(self._plans)}
+        return {str(k): self._monitors[case] for k, case in enumerate(self._plans)}
 
     @contextmanager
     def _looked_at(self) -> Iterator[Context[DeviceTimer]]:
@@ -127,10 +131,10 @@ class Trial:
                 self._judge()
 
     def _take_up(self) -> None:
-        """What the witnesses have seen so far."""
-        for case, witness in self._witnesses.items():
-            self._after[case] = worse(self._after.get(case, RIGHT), witness.verdict)
-            if witness.undecided:
+        """What the monitors have seen so far."""
+        for case, monitor in self._monitors.items():
+            self._after[case] = worse(self._after.get(case, RIGHT), monitor.verdict)
+            if monitor.undecided:
                 self._undecided.add(case)
 
     def measure(self, method: Method, deadline: Deadline, others: int) -> Found:
@@ -269,7 +273,7 @@ def _standing(group: Group, case: Case, verdict: Verdict) -> Group:
             for label, times in group.times.items()
         }
         group = replace(group, times=left)
-    stands = both(group.verdicts[case], verdict)
+    stands = combined(group.verdicts[case], verdict)
     if stands.outcome == "pass" and verdict.error is not None:
         # What is printed beside a time is the error on the input that was timed.
         stands = replace(

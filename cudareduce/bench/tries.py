@@ -15,8 +15,8 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case, Prepared
 from cudareduce.machine.host import cpu_count
 from cudareduce.problem.inputs import varies
-from cudareduce.verify.isolate import Isolation
-from cudareduce.verify.shapes import Net
+from cudareduce.verify.isolation import Isolation
+from cudareduce.verify.test_sets import TestSet
 from cudareduce.verify.verdict import HANGS, HAZARD, Verdict, skipped
 
 #: What is only tried, and takes so many seconds, is not worth more.
@@ -69,7 +69,7 @@ class Tries:
         finally:
             self._deadline = before
 
-    def verdict(self, case: Case, nets: Iterable[Net]) -> Verdict | None:
+    def verdict(self, case: Case, nets: Iterable[TestSet]) -> Verdict | None:
         """The verdict on a case from nets alone; None if it takes nothing of them, or in no time
         that there is, or shows nothing."""
         title = case.kernel.title

@@ -36,9 +36,9 @@ from cudareduce.report.sections import answer_sections
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
-from cudareduce.verify.job import both
-from cudareduce.verify.sanitize import find_sanitizer, sanitized
-from cudareduce.verify.shapes import edges
+from cudareduce.verify.jobs import combined
+from cudareduce.verify.sanitizer import find_sanitizer, sanitized
+from cudareduce.verify.test_sets import edges
 from cudareduce.verify.verdict import Verdict, if_launched
 
 
@@ -183,7 +183,7 @@ def _sanitized(
             job = session.jobs.watched_on_gpu(one)
             if job is not None:
                 watched = sanitized(job, session.settings.deadline)
-                found[one.case] = both(verdicts[one.case], watched)
+                found[one.case] = combined(verdicts[one.case], watched)
             progress.step()
     return found
 

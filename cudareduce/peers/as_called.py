@@ -9,7 +9,7 @@ from cudareduce.peers.contract import Peer
 from cudareduce.peers.laid import Laid, Tied
 from cudareduce.peers.scene import memory, verdict_on
 from cudareduce.timing.timer import DeviceTimer
-from cudareduce.verify.timed_input import TimedInput
+from cudareduce.verify.result_monitor import TimedInput
 from cudareduce.verify.verdict import RIGHT, WROTE_INPUT, Verdict, worse
 
 #: Some that are not counted, and some that are.

@@ -20,8 +20,8 @@ from cudareduce.peers.job import UNVERIFIED, Found, Job, Outcome, keyed, plan_fo
 from cudareduce.peers.scene import Teller
 from cudareduce.peers.timed import Trial
 from cudareduce.timing.timer import DeviceTimer
-from cudareduce.verify.inputs import Inputs
-from cudareduce.verify.timed_input import TimedData
+from cudareduce.verify.patterns import Inputs
+from cudareduce.verify.result_monitor import TimedData
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
 from cudareduce.workers import Parent
 

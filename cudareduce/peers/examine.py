@@ -16,8 +16,8 @@ from cudareduce.peers.scene import Bound, Memory, Teller, memory, verdict_on
 from cudareduce.problem.nets import patterns_for
 from cudareduce.problem.reference import Reference
 from cudareduce.timing.timer import DeviceTimer
-from cudareduce.verify.inputs import SMALL, Input, Inputs
-from cudareduce.verify.timed_input import TimedData, TimedInput
+from cudareduce.verify.patterns import SMALL, Input, Inputs
+from cudareduce.verify.result_monitor import TimedData, TimedInput
 from cudareduce.verify.verdict import (
     RIGHT,
     WROTE_INPUT,

@@ -15,7 +15,7 @@ from cudareduce.peers.contract import Peer
 from cudareduce.peers.job import Found, Job, Layout, kernel_name, keyed, plan_for
 from cudareduce.peers.scene import Bound
 from cudareduce.timing.timer import DeviceTimer
-from cudareduce.verify.timed_input import TimedData, TimedInput
+from cudareduce.verify.result_monitor import TimedData, TimedInput
 from cudareduce.verify.verdict import Verdict
 
 

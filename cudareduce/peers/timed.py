@@ -25,9 +25,8 @@ from cudareduce.peers.scene import Bound, BrokenError, Memory, Teller, memory, v
 from cudareduce.timing.rounds import Context, measure, over, remarks
 from cudareduce.timing.sampling import Method
 from cudareduce.timing.timer import DeviceTimer, joules, late_work
-from cudareduce.verify import witness
-from cudareduce.verify.inputs import repeats
-from cudareduce.verify.timed_input import TimedInput
+from cudareduce.verify.patterns import repeats
+from cudareduce.verify.result_monitor import OwnBuffers, ResultMonitor, TimedInput
 from cudareduce.verify.verdict import RIGHT, WROTE_INPUT, Verdict, worse
 
 _READER, _FLOOR = "reader ", "floor"
@@ -64,7 +63,7 @@ class Trial:
         self._no_graph: dict[str, str] = {}
         self._kept: Context[DeviceTimer] | None = None
         self._start: TimedInput | None = None
-        self._witnesses: dict[str, witness.Witness[str]] = {}
+        self._monitors: dict[str, ResultMonitor[str]] = {}
 
     def _built(self, laid: Laid) -> Mapping[int, Programs]:
         """The programs of its kernels; each layout has its own, which may hold its count."""
@@ -121,7 +120,7 @@ class Trial:
                 runs = {name: r for name, r in context.entrants.items() if name not in left}
                 yield Context(context.timer, runs, context.watches) if left else context
                 for key, one in self._tied.items():
-                    self._stands(one, self._witnesses[key].verdict)
+                    self._stands(one, self._monitors[key].verdict)
 
         try:
             measured = measure(
@@ -191,17 +190,17 @@ class Trial:
             entrants |= {key: one.bound.run for key, one in self._tied.items()}
             _ = self._timer.displace  # allocates
             told = {key: self._told(key, run) for key, run in entrants.items()}
-            self._witnesses = self._watching(keep_cache)
+            self._monitors = self._watching(keep_cache)
             self._teller.times()
-            yield Context(self._timer, told, self._witnesses)
+            yield Context(self._timer, told, self._monitors)
             backend.finish()
             self._timer.release()
 
-    def _watching(self, keep_cache: bool) -> dict[str, witness.Witness[str]]:
+    def _watching(self, keep_cache: bool) -> dict[str, ResultMonitor[str]]:
         """Who judges every timed launch, as those of kernels are judged elsewhere."""
-        others = witness.Memory({key: one.bound for key, one in self._tied.items()}, self._timer)
+        others = OwnBuffers({key: one.bound for key, one in self._tied.items()}, self._timer)
         return {
-            key: witness.Witness(
+            key: ResultMonitor(
                 key, one.bound, one.given, others, self._timer, keep_cache=keep_cache
             )
             for key, one in self._tied.items()

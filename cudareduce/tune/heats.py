@@ -23,7 +23,7 @@ from cudareduce.progress import Progress
 from cudareduce.timing.rounds import Context, new_context, warm_up
 from cudareduce.timing.sampling import COLD, sampler
 from cudareduce.timing.timer import DeviceTimer
-from cudareduce.verify.timed_input import TimedData
+from cudareduce.verify.result_monitor import TimedData
 
 #: Launches of an entrant in half a round: one sample of short kernels.
 _LAUNCHES = 8

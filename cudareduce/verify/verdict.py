@@ -1,4 +1,4 @@
-"""Whether answers are right: a verdict, how it is formed, and which of two stands."""
+"""Verdicts: judging a result against its bound, and combining verdicts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from cudareduce.problem.reference import Reference, bound, most_bounded
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What a verdict rests on: sizes with their rows, patterns, schedules by name, and how many
-    launches of the kernel."""
+    """Test coverage of a verdict: sizes with their rows, patterns, schedules by name, and the
+    number of launches."""
 
     sizes: frozenset[tuple[int, int]] = frozenset()
     patterns: frozenset[str] = frozenset()
@@ -33,22 +33,24 @@ class Effort:
         )  # fmt: skip
 
 
-#: What g++ and nvcc say of a constant that nothing declares.
+#: Messages of g++ and nvcc on an undeclared constant.
 _UNDECLARED = re.compile(
     r"'((?:k[A-Z]|[A-Z_])\w+)' was not declared|identifier \"((?:k[A-Z]|[A-Z_])\w+)\" is undefined"
 )
-#: Why there is no answer: the kernel does not take what was asked for, does not compile, the
-#: machine has not what it needs, or there was no time.
+#: Why a case is skipped: the kernel does not support the request, does not compile, the machine
+#: lacks something, or there was no time.
 Cause = Literal["unfit", "unbuilt", "machine", "time"]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`error`, in the unit of answers and in `ulp`, and `bound` are those of the answer nearest to
-    its bound, or of the first one over it; `distinct` is how many different answers `launches` on
-    one input gave, bit by bit. `cause` is why a case is skipped; `undecided`: what stands rests on
-    less than was tried, as the reason says. It holds on `conditions`, in words that follow
-    `right if`."""
+    """Outcome of verifying a case.
+
+    `error` (in the unit of results, and as `ulp`) and `bound` belong to the result nearest to its
+    bound, or to the first beyond it. `distinct` is the number of different results, bit by bit, of
+    `launches` on one input. `cause` is why a case is skipped. `undecided` is True if part of the
+    verification had no result, as the reason says. `conditions` are the preconditions under which
+    the verdict holds, in words that follow `right if`."""
 
     outcome: Literal["pass", "fail", "skip"]
     reason: str = ""
@@ -64,32 +66,32 @@ class Verdict:
 
 
 RIGHT = Verdict("pass")
-#: What the verdict on a race says, and no other does.
+#: Part of the reason of every verdict on a data race, and of no other.
 HAZARD = " hazard in "
-#: What is said of a kernel that does not end.
+#: Beginning of the reason for a kernel that does not end.
 HANGS = "no answer after"
-#: What is wrong with a kernel after which the input is not what it was.
+#: Reason for a kernel that has changed its input.
 WROTE_INPUT = "it wrote to its input"
 #: Bytes of the widest float that float64 holds with room for errors.
 _SINGLE_BYTES = 4
 
 
 def skipped(cause: Cause, reason: str) -> Verdict:
-    """The verdict on a case that was not tried."""
+    """The verdict on a case that was not verified."""
     return Verdict("skip", reason, cause=cause)
 
 
-#: What is said where no input tells right from wrong.
+#: Reason if no input can tell a right result from a wrong one.
 UNDECIDED = "no pattern could decide"
 
 
 def not_decided(n: int) -> Verdict:
-    """The verdict on a case of which no input tells right from wrong at a size."""
+    """The verdict on a size at which no input can tell a right result from a wrong one."""
     return skipped("unfit", f"n = {n}: {UNDECIDED}; choose a smaller n")
 
 
 def if_launched(verdict: Verdict) -> Verdict:
-    """A verdict, unless nothing but no elements was tried, which is no reason to call it right."""
+    """The verdict, or a skip if it passed without a single launch."""
     if verdict.outcome != "pass" or verdict.effort.launches:
         return verdict
     why = "takes none of the sizes that are tried: --n says one that it takes, with --sizes-only"
@@ -97,8 +99,8 @@ def if_launched(verdict: Verdict) -> Verdict:
 
 
 def unbuilt(error: BuildError, *, of_others: bool) -> Verdict:
-    """The verdict on a case for which there is no program; a file of others may lack a constant
-    that its author gave to the compiler."""
+    """The verdict on a case that does not compile. An external file may lack a constant that its
+    author passed to the compiler."""
     if isinstance(error, NotEmulated):
         return skipped("machine", str(error))
     lacks = _UNDECLARED.search(str(error)) if of_others else None
@@ -107,10 +109,10 @@ def unbuilt(error: BuildError, *, of_others: bool) -> Verdict:
 
 
 def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict | None:
-    """Compare answers, as `Bound.answers` gives them, with the reference; None where the plan's
-    bound is too wide to decide."""
+    """Compare results, as `Bound.answers` returns them, with the reference; None if the plan's
+    error bound is too wide to decide."""
     reduction = plan.problem.reduction
-    # The host's fold of partials ends in a rounding of its own.
+    # Summing partial results on the host adds one rounding.
     depth = roundings(pattern, reduction, plan.problem.n, plan.depth + plan.folds_on_host)
     exact = rounds_nothing(pattern, reduction) and not plan.shares
     known = replace(ref, exact=False) if plan.shares else ref
@@ -120,7 +122,7 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
     expected, errors = ref.expected, np.zeros(len(ref.expected))
     if expected.dtype.kind == "f" and answers.dtype.itemsize <= _SINGLE_BYTES:
         with np.errstate(over="ignore"):
-            expected = expected.astype(float)  # at a tenth of the time of a long double's
+            expected = expected.astype(float)  # ten times as fast as long double
     if reduction.stored is not None:
         answers, expected = (_in_range(x, reduction.stored) for x in (answers, expected))
         limits = _once_stored(reduction, expected, limits)
@@ -130,7 +132,7 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
     if ref.numbers is not None and ref.numbers.size:
         same |= _of_equals(ref.numbers, answers, expected)
     rounds = ref.magnitude is not None or ref.tolerance is not None
-    # Infinities may be equal, and differ by no number: errors are of what is not the same.
+    # Equal infinities have no difference, so only differing results have errors.
     off = np.flatnonzero(~(same.all(axis=1) if same.ndim > 1 else same))
     if len(off) and answers.ndim == 1 and answers.dtype.kind in "iuf":
         wide = expected.dtype if rounds else np.longdouble
@@ -147,7 +149,7 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
         return Verdict("fail", reason, error, float(limits[k]))
     unclear = reduction.stored and reduction.map and not reduction.within
     if unclear and plan.problem.n > most_bounded(reduction):
-        return None  # what a map makes does not cancel, so one element of more may not show
+        return None  # transformed values do not cancel, so one lost element may not show
     if not len(errors):
         return RIGHT
     k = int(np.argmax(errors / np.maximum(limits, np.finfo(float).tiny)))
@@ -156,7 +158,7 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
 
 
 def _of_equals(numbers: Array, answers: Array, expected: Array) -> Array:
-    """Which answers are places of what stands at the expected ones, in each of these rows."""
+    """For each row, whether the result is the index of an element equal to the expected one."""
     rows, n = np.arange(len(numbers)), numbers.shape[1]
     there = (answers >= 0) & (answers < n)
     places = np.where(there, answers, 0).astype(np.int64)
@@ -164,14 +166,13 @@ def _of_equals(numbers: Array, answers: Array, expected: Array) -> Array:
 
 
 def _in_range(values: Array, kind: DType) -> Array:
-    """Numbers, of which those beyond what a type holds, infinite ones too, are the first beyond."""
+    """Numbers clipped to the first value beyond the range of a type."""
     return np.asarray(np.clip(values.astype(float), -kind.beyond, kind.beyond))
 
 
 def _once_stored(reduction: Reduction, expected: Array, limits: Array) -> Array:
-    """How far answers may lie off that are rounded once more when they are stored: as far as what
-    becomes then of both ends of where they may lie. None may where the right one needs no
-    rounding."""
+    """Error bounds of results that are rounded once more when they are stored: the larger error of
+    the two rounded ends of their interval, 0 if the right result needs no rounding."""
     assert reduction.stored is not None
     ends = (as_answers(expected + side * limits, reduction) for side in (-1, 1))
     off = [np.abs(_in_range(end, reduction.stored) - expected) for end in ends]
@@ -179,13 +180,13 @@ def _once_stored(reduction: Reduction, expected: Array, limits: Array) -> Array:
 
 
 def _in_ulp(error: float, expected: object, reduction: Reduction) -> float | None:
-    """An error in units of the last place that the right answer has in the type of answers."""
+    """An error in units in the last place of the expected result, in the type of results."""
     dtype = np.dtype(replace(reduction, stored=None).result_dtype)
     if dtype.kind != "f":
         return None
     if reduction.stored is not None:
         error *= reduction.acc.epsilon / reduction.stored.epsilon
-    with np.errstate(over="ignore"):  # beside the largest finite value there is no last place
+    with np.errstate(over="ignore"):  # the largest finite value has no successor
         place = float(np.spacing(np.abs(np.asarray(expected)).astype(dtype)))
     return error / place if np.isfinite(place) and place else None
 
@@ -198,8 +199,8 @@ def _text(value: object) -> str:
 
 
 def worse(old: Verdict, new: Verdict) -> Verdict:
-    """The verdict that stands after both: a failure, else the one nearest to its bound; with the
-    most distinct answers that either saw, and what both took."""
+    """The worse of two verdicts: a failure, else the one nearest to its bound; with the larger
+    number of distinct results and the coverage of both."""
     kept = _worse(old, new)
     seen = max(old, new, key=lambda verdict: (verdict.distinct or 0, verdict.launches or 0))
     return replace(

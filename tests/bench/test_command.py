@@ -74,7 +74,7 @@ def test_a_large_input_stays_in_one_context_which_is_left_before_verifying_again
         return verify(self, *arguments, **options)
 
     monkeypatch.setattr("cudareduce.bench.trial._RENEWED_BYTES", 0)
-    monkeypatch.setattr("cudareduce.verify.timed_input.judge", lambda *_: None)  # undecided
+    monkeypatch.setattr("cudareduce.verify.result_monitor.judge", lambda *_: None)  # undecided
     monkeypatch.setattr(Session, "verify", watched)
     code, run, _ = bench(cudareduce)
     assert code == 0
@@ -289,7 +289,7 @@ def test_only_the_first_launch_is_right_and_timing_sees_it(
 ) -> None:
     """Its first answer stays where it was written: looked at without poison, it is right."""
     monkeypatch.setattr(Session, "_isolated", lambda *_: False)
-    monkeypatch.setattr("cudareduce.verify.verify.judge", lambda *_: RIGHT)
+    monkeypatch.setattr("cudareduce.verify.verification.judge", lambda *_: RIGHT)
     monkeypatch.setattr(Bound, "damage", lambda _: None)
     code, run, _ = bench(cudareduce, names=(str(STALE),))
     assert code == 3
@@ -303,7 +303,7 @@ def test_only_the_first_launch_is_right_and_verifying_a_large_size_sees_it(
 ) -> None:
     gpu.lazy = False  # what it leaves behind is what tells
     monkeypatch.setattr(Session, "_isolated", lambda *_: False)
-    monkeypatch.setattr("cudareduce.verify.verify.SMALL", 0)
+    monkeypatch.setattr("cudareduce.verify.verification.SMALL", 0)
     code, out, _ = cudareduce("verify", STALE, "--n", 4096, "--format", "json", "--quiet")
     assert code == 3
     assert "n = 4096, exact: got 2.3" in json.loads(out)["records"][0]["reason"]

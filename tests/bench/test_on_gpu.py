@@ -33,13 +33,12 @@ from cudareduce.problem.operators import reduction_of
 from cudareduce.timing.rounds import Context, measure, staying, warm_up
 from cudareduce.timing.sampling import COLD, Method
 from cudareduce.timing.timer import DeviceTimer, late_work
-from cudareduce.verify.job import Job
-from cudareduce.verify.sanitize import sanitized
-from cudareduce.verify.timed_input import TimedData, TimedInput
-from cudareduce.verify.witness import Memory, Witness
+from cudareduce.verify.jobs import Job
+from cudareduce.verify.result_monitor import OwnBuffers, ResultMonitor, TimedData, TimedInput
+from cudareduce.verify.sanitizer import sanitized
 from tests.cli.test_main import MINE
 from tests.conftest import ROOT
-from tests.verify.test_timed_input import COOPERATIVE, RIGHT_KERNEL
+from tests.verify.test_result_monitor import COOPERATIVE, RIGHT_KERNEL
 
 pytestmark = pytest.mark.gpu
 Call = Callable[..., tuple[int, str, str]]
@@ -250,8 +249,8 @@ def test_being_watched_changes_no_time(timer: DeviceTimer, gpu: CudaBackend) -> 
         data = TimedData("random", case.reduction, n, 1, 5, [plan])
         given = TimedInput(gpu, timer, data)
         tied = Bound(gpu, plan, programs_of(gpu, {case: plan})[case], given.buffer)
-        memory = Memory({case: tied}, timer)
-        watch = Witness(case, tied, given, memory, timer, keep_cache=False)
+        memory = OwnBuffers({case: tied}, timer)
+        watch = ResultMonitor(case, tied, given, memory, timer, keep_cache=False)
         plain, watched = list[float](), list[float]()
         for _ in range(3):  # in turn: the clock may drift
             for context, times in (
@@ -321,7 +320,7 @@ def test_what_the_sanitizer_finds(cudareduce: Call, tmp_path: Path) -> None:
         case = Case(kernel, reduction_of("sum", "float32"), kernel.block, kernel.items)
         plans, refusals = planned(case, [(700, 1)], DEFAULT_LIMITS)
         job = Job(spec=BackendSpec("cuda", bare=True), prepared=Prepared(case, plans, refusals, {}),
-                  shapes=((700, 1),), limit_s=60, care="some")  # fmt: skip
+                  shapes=((700, 1),), limit_s=60, level="some")  # fmt: skip
         verdict = sanitized(job, Deadline())
         assert verdict.outcome == "fail", verdict.reason
         assert f"--tool {name}: " in verdict.reason

@@ -13,8 +13,8 @@ from cudareduce.bench.command import verdict_codes
 from cudareduce.launch.case import Case
 from cudareduce.results.record import Record
 from cudareduce.results.store import load
-from cudareduce.verify.isolate import Isolation
-from cudareduce.verify.job import Job
+from cudareduce.verify.isolation import Isolation
+from cudareduce.verify.jobs import Job
 from cudareduce.verify.verdict import RIGHT, Verdict
 from tests.conftest import ROOT
 

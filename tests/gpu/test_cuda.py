@@ -20,7 +20,7 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.inputs import make
 from cudareduce.problem.operators import reduction_of
-from cudareduce.verify.verify import verify
+from cudareduce.verify.verification import verify
 from tests.cli.test_main import MINE
 from tests.verify.test_kernels import CORE, EACH_ONCE, prepare
 

@@ -28,10 +28,10 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Registry, kernels_folder, load_registry
 from cudareduce.problem.operators import reduction_of
 from cudareduce.progress import phase
-from cudareduce.verify.isolate import Isolation
-from cudareduce.verify.job import Job
+from cudareduce.verify.isolation import Isolation
+from cudareduce.verify.jobs import Job
 from cudareduce.verify.verdict import Verdict
-from cudareduce.verify.verify import verify
+from cudareduce.verify.verification import verify
 from tests.cli.test_main import MINE
 from tests.fake_gpu import FakeGpu
 
@@ -274,7 +274,7 @@ def test_a_foreign_kernel_on_a_gpu_is_verified_as_thoroughly_as_others(
         for shape in shapes:
             verdicts = session.verify(prepared, {cases[0]: [shape]}, {}).verdicts
             assert verdicts[cases[0]] == Verdict("skip", "out of GPU memory: 2 GiB wanted")
-    assert [job.care for job in child.jobs] == ["full", "full", "least"]
+    assert [job.level for job in child.jobs] == ["full", "full", "least"]
 
 
 def test_a_file_called_auto_goes_by_its_path(tmp_path: Path) -> None:

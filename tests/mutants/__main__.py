@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 
 from cudareduce.library.registry import load_registry
-from cudareduce.verify.job import Job
+from cudareduce.verify.jobs import Job
 from tests.mutants.judge import Judge, Judged, opened
 from tests.mutants.machine_code import comparison
 from tests.mutants.operators import judge_operator, operators, queue_of

@@ -26,9 +26,9 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.report.publish import Outputs
-from cudareduce.verify.isolate import Isolation
-from cudareduce.verify.job import Job
-from cudareduce.verify.shapes import edges
+from cudareduce.verify.isolation import Isolation
+from cudareduce.verify.jobs import Job
+from cudareduce.verify.test_sets import edges
 from cudareduce.verify.verdict import Verdict
 from tests.mutants.rules import Mutant
 

@@ -10,7 +10,7 @@ from cudareduce.backend import Source
 from cudareduce.compiled.nvcc import Nvcc, find_nvcc
 from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.launch.case import unit_source
-from cudareduce.verify.job import Job
+from cudareduce.verify.jobs import Job
 
 #: Hopper's: of two texts that differ for one architecture alone there is none among the kernels.
 _ARCH = 90

@@ -13,8 +13,8 @@ from cudareduce.backends import open_backend
 from cudareduce.launch import prelude
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import OPERATORS, reduction_of
-from cudareduce.verify.inputs import Inputs
-from cudareduce.verify.job import Job, verify_job
+from cudareduce.verify.jobs import Job, verify_job
+from cudareduce.verify.patterns import Inputs
 from cudareduce.verify.verdict import RIGHT, Verdict
 from cudareduce.workers import fork_server
 from tests.mutants.judge import Judge, Judged, fate_of

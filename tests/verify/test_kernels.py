@@ -18,8 +18,8 @@ from cudareduce.library.registry import load_registry
 from cudareduce.machine.device import DeviceLimits
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, Map, Reduction, reduction_of
-from cudareduce.verify.shapes import ROW_SHAPES, hazard_net
-from cudareduce.verify.verify import verify
+from cudareduce.verify.test_sets import ROW_SHAPES, race_test_sets
+from cudareduce.verify.verification import verify
 
 KERNELS = {k.id: k for k in load_registry().kernels.values() if not k.requires}
 #: What every kernel is tried with.
@@ -112,10 +112,10 @@ _LONG = ("reduce_rows_split",)
 )
 def test_no_hazards(watched: CpuBackend, kernel: Kernel) -> None:
     case = Case(kernel, usual(kernel, "float32"), kernel.block, kernel.items)
-    for net in hazard_net(case):
+    for net in race_test_sets(case):
         [ready] = prepare(watched, [net.case], net.shapes, net.limits)
         for shape in ready.plans:
-            found = verify(watched, [ready], shape, care=net.care)[net.case]
+            found = verify(watched, [ready], shape, level=net.level)[net.case]
             assert found.outcome == "pass", found.reason
 
 
@@ -128,7 +128,7 @@ def test_every_element_is_mapped_or_none_may_be(cpu: CpuBackend, kernel: Kernel)
     for case in (Case(kernel, reduction, kernel.block, kernel.items) for reduction in taken[:2]):
         [ready] = prepare(cpu, [case], ((1000, 1), (20, 7)))
         for shape in ready.plans:
-            found = verify(cpu, [ready], shape, care="some")[case]
+            found = verify(cpu, [ready], shape, level="some")[case]
             assert found.outcome == "pass", found.reason
 
 
@@ -140,5 +140,5 @@ def test_right_at_the_smallest_and_largest_block(cpu: CpuBackend, kernel: Kernel
         shapes = ((1, 1), (block - 1, 1), (2 * block + 1, 1), (4992, 1), (31, 2 * block))
         [ready] = prepare(cpu, [case], shapes)
         for shape in ready.plans:
-            found = verify(cpu, [ready], shape, care="least")[case]
+            found = verify(cpu, [ready], shape, level="least")[case]
             assert found.outcome == "pass", f"block {block}: {found.reason}"

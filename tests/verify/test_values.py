@@ -17,7 +17,7 @@ from cudareduce.library.kernel import load_kernel
 from cudareduce.problem.operators import reduction_of
 from cudareduce.problem.reference import Reference
 from cudareduce.verify.verdict import Verdict, judge
-from cudareduce.verify.verify import verify
+from cudareduce.verify.verification import verify
 
 #: A grid-stride load, a tree in shared memory; LAST is true in a pass whose elements are partials.
 TEMPLATE = """/*+++

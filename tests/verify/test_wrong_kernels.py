@@ -18,9 +18,9 @@ from cudareduce.library.kernel import load_kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.problem.operators import OPERATORS, reduction_of
-from cudareduce.verify.isolate import Isolation
-from cudareduce.verify.job import Job
-from cudareduce.verify.shapes import hazard_net
+from cudareduce.verify.isolation import Isolation
+from cudareduce.verify.jobs import Job
+from cudareduce.verify.test_sets import race_test_sets
 from cudareduce.verify.verdict import Verdict
 from tests.conftest import ROOT
 
@@ -47,7 +47,7 @@ def judged(path: Path, op: str, cache: Path, hazards: bool = False) -> Verdict:
     spec = BackendSpec("cpu", cache=cache, hazards=hazards)
     limits, shapes = DEFAULT_LIMITS, SHAPES
     if hazards:
-        net = next(hazard_net(case))
+        net = next(race_test_sets(case))
         limits, shapes = net.limits, net.shapes
     plans, refusals = planned(case, shapes, limits)
     assert not refusals

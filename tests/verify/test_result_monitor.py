@@ -18,8 +18,7 @@ from cudareduce.library.registry import Registry
 from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.problem.operators import reduction_of
 from cudareduce.timing.sampling import COLD, Sampler
-from cudareduce.verify.timed_input import TimedData
-from cudareduce.verify.witness import Memory
+from cudareduce.verify.result_monitor import OwnBuffers, TimedData
 from tests.fake_gpu import FakeGpu, use
 
 Call = Callable[..., tuple[int, str, str]]
@@ -48,7 +47,7 @@ def test_an_answer_to_one_input_is_wrong_for_the_other(
     given, plan = data(registry, op, dtype, n)
     before = given.elements.copy()
     if not (op.startswith("arg") and n == 1) and (op, n) != ("sum", 1):
-        assert given.tells(plan)
+        assert given.detects_stale_result(plan)
     for number in (0, 1):
         right = given.reference((n, 1), number).expected.astype(given.reduction.result_dtype)
         assert given.judged(plan, right, number).outcome == "pass"
@@ -57,7 +56,7 @@ def test_an_answer_to_one_input_is_wrong_for_the_other(
 
 def test_what_is_exact_stays_so(registry: Registry) -> None:
     given, plan = data(registry, "sum", "float32", 70001, "exact")
-    assert given.tells(plan)
+    assert given.detects_stale_result(plan)
     before, after = given.chunks[0].kept
     assert np.count_nonzero(before != after) == 1
     assert (np.abs(before) == np.abs(after)).all()
@@ -234,7 +233,7 @@ def test_what_the_emulator_cannot_decide_is_timed_and_marked(
     use(monkeypatch, FakeGpu(cache, lazy=True))
     path = tmp_path / "a_kernel.cu"
     path.write_text(RIGHT_KERNEL.format(name="a_kernel", besides="// for GPUs", before=""))
-    monkeypatch.setattr("cudareduce.verify.job.build", lambda backend, plans: {
+    monkeypatch.setattr("cudareduce.verify.jobs.build", lambda backend, plans: {
         case: NotEmulated("a_kernel.cu:1: cannot be decided here: inline PTX")
         if backend.name == "cpu" else build(backend, plans)[case] for case in plans
     })  # fmt: skip
@@ -262,12 +261,12 @@ def test_who_writes_to_memory_of_others_is_told() -> None:
         for name, count in (("A", 1), ("B", 2))
     }
     timer: Any = SimpleNamespace(digests=lambda buffers: lambda: held[: len(buffers)])
-    memory: Memory[str] = Memory(bounds, timer)
-    before, (a, b) = memory.held(), bounds
-    assert memory.mended(before, a) is None
+    memory: OwnBuffers[str] = OwnBuffers(bounds, timer)
+    before, (a, b) = memory.hashes(), bounds
+    assert memory.restored_owner(before, a) is None
     held[2] = 9
-    assert memory.mended(before, b) is None  # its own it may change
-    assert (memory.mended(before, a), reset) == ("B", ["B"])
+    assert memory.restored_owner(before, b) is None  # its own it may change
+    assert (memory.restored_owner(before, a), reset) == ("B", ["B"])
 
 
 @pytest.mark.parametrize("op", ["sum", "mean", "max"])
@@ -282,5 +281,5 @@ def test_a_kept_answer_shows_where_a_map_is_formed(
     reduction = reduction_of(op, "float32", None, read_map(expression, "--map"))
     plan = Case(kernel, reduction, kernel.block, kernel.items).plan(70001, 1, DEFAULT_LIMITS)
     given = TimedData(pattern, reduction, 70001, 1, 5, [plan])
-    assert given.tells(plan)
+    assert given.detects_stale_result(plan)
     assert len(given.arrays) == len(given.chunks) == reduction.inputs

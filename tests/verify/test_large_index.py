@@ -18,9 +18,9 @@ from cudareduce.library.guesses import Guesses
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import Reduction, reduction_of
-from cudareduce.verify.far import far_net, verify_far
-from cudareduce.verify.isolate import Isolation
-from cudareduce.verify.job import Job
+from cudareduce.verify.isolation import Isolation
+from cudareduce.verify.jobs import Job
+from cudareduce.verify.large_index import large_index_test_sets, verify_large_indices
 from cudareduce.verify.verdict import Verdict
 from tests.conftest import ROOT
 from tests.verify.test_kernels import usual
@@ -133,11 +133,11 @@ def isolation() -> Iterator[Isolation]:
 
 
 def _judged(isolation: Isolation, case: Case, cache: Path) -> Verdict:
-    [net] = far_net(case)
+    [net] = large_index_test_sets(case)
     plans, refusals = planned(case, net.shapes, net.limits)
     job = Job(
         spec=BackendSpec("cpu", cache=cache), prepared=Prepared(case, plans, refusals, {}),
-        shapes=tuple(plans), limit_s=60, care=net.care,
+        shapes=tuple(plans), limit_s=60, level=net.level,
     )  # fmt: skip
     [(_, verdict)] = isolation.verify({case: [job]}, 1, Deadline(), lambda _: None)
     return verdict
@@ -186,13 +186,13 @@ def test_those_of_the_package_reach_every_element(
     kernel: Kernel, reduction: Reduction, cpu: CpuBackend
 ) -> None:
     case = Case(kernel, reduction, kernel.block, kernel.items)
-    [net] = far_net(case)
+    [net] = large_index_test_sets(case)
     plans, refusals = planned(case, net.shapes, net.limits)
     assert not refusals
     programs = build(cpu, {case: list(plans.values())})[case]
     assert isinstance(programs, dict)
     prepared = Prepared(case, plans, refusals, programs)
-    assert verify_far(cpu, prepared, net.shapes) == Verdict("pass")
+    assert verify_large_indices(cpu, prepared, net.shapes) == Verdict("pass")
 
 
 def test_partials_of_a_files_own_are_not_looked_for(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_partials_of_a_files_own_are_not_looked_for(tmp_path: Path) -> None:
     own = {**_STRIDE, "finish": "none"}
     head = _KERNEL.partition("extern")[0].format(**own, fixed="fixed_grid = 12")
     path.write_text(head + 'extern "C" __global__ void mine(const In *in, Out *out, size_t n) {}')
-    assert not list(far_net(_case(load_kernel(path))))
+    assert not list(large_index_test_sets(_case(load_kernel(path))))
 
 
 @pytest.mark.parametrize(

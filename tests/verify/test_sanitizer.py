@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from cudareduce import workers
-from cudareduce.verify import sanitize
-from cudareduce.verify.job import Job
-from cudareduce.verify.sanitize import TOOLS, read_report
+from cudareduce.verify import sanitizer as sanitizer_module
+from cudareduce.verify.jobs import Job
+from cudareduce.verify.sanitizer import TOOLS, read_report
 from cudareduce.workers import python_command
 from tests.fake_gpu import FakeGpu, use
 
@@ -124,7 +124,7 @@ def test_without_the_tool_or_a_gpu_it_is_said_what_to_do(
     assert "--sanitize needs a GPU" in err
     use(monkeypatch, FakeGpu(cache, lazy=True))
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(sanitize, "packaged", lambda path: [])
+    monkeypatch.setattr(sanitizer_module, "packaged", lambda path: [])
     code, out, err = cudareduce("verify", TWO[0], "--sanitize", "--backend", "cuda")
     assert (code, out) == (6, "")
     assert "compute-sanitizer was not found: install" in err
@@ -135,19 +135,19 @@ def test_the_child_does_the_job(
 ) -> None:
     """On memory as the driver gives it, and on few elements."""
     jobs: list[Job] = []
-    run = sanitize._running
+    run = sanitizer_module._running
 
     def noted(place: str, tool: str, job: Job, folder: Path) -> Any:
         jobs.append(job)
         return run(place, tool, job, folder)
 
-    monkeypatch.setattr(sanitize, "_running", noted)
+    monkeypatch.setattr(sanitizer_module, "_running", noted)
     assert verified(cudareduce)[0] == 0
     assert len(jobs) == len(TWO) * len(TOOLS)
     assert jobs[0].spec.bare
     assert max(n * rows for n, rows in jobs[0].shapes) <= 2**17
     gpu = FakeGpu(cache, lazy=True)
-    monkeypatch.setattr(sanitize, "open_backend", lambda spec: gpu)
-    *_, task = python_command(sanitize._verify, jobs[0], tmp_path / "job")
+    monkeypatch.setattr(sanitizer_module, "open_backend", lambda spec: gpu)
+    *_, task = python_command(sanitizer_module._verify, jobs[0], tmp_path / "job")
     workers.main(task)
     assert gpu.last == TWO[0]

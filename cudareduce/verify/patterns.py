@@ -1,4 +1,4 @@
-"""The inputs that verify a plan: by shape and care, made when asked for."""
+"""Input patterns that verify a kernel, by shape and verification level, made when needed."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from cudareduce.problem.inputs import Array, make_all, without_nan
 from cudareduce.problem.nets import of_ends, patterns_for
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.reference import Reference, reference, with_elements
-from cudareduce.verify.shapes import Care
+from cudareduce.verify.test_sets import Level
 from cudareduce.verify.verdict import Effort
 
-#: The elements of each input.
+#: The elements of each input array.
 Arrays = tuple[Array, ...]
 
-#: Up to this size every pattern and every schedule is tried, above it on the CPU one of each.
+#: Up to this size every pattern and schedule is tried; above it one of each on the CPU.
 SMALL = 2**20
-#: Up to this size of one turn of a grid every kind of value is tried in later turns too.
+#: Up to this size of one iteration of the grid, patterns also cover later iterations.
 _IN_TURNS_UP_TO = 2**15
-#: Up to this size the input is also given off its natural alignment, up to the other in every way.
+#: Up to these sizes the input is also misaligned: by one offset, by every offset.
 _MISALIGNED_UP_TO, _IN_EVERY_WAY_UP_TO = 65537, 1025
-#: Elements off it, as far as a load of 16 bytes can tell them apart.
+#: Misalignments in elements that a load of 16 bytes can tell apart.
 _OFFSETS = (1, 2, 3, 5, 7)
-#: Launches on one input whose answers are compared bit by bit, where rounding can show an order.
+#: Launches on one input whose results are compared bit by bit, to detect a varying order.
 REPEATS = 10
-#: The device time that these may take where they are timed; at least so many are made.
+#: Device time for these launches when the kernel is timed, and their least number.
 _BUDGET_US, _LEAST = 100_000.0, 3
-#: Bytes of inputs that are kept for the next kernel.
+#: Bytes of inputs that are cached for the next kernel.
 _KEPT_BYTES = 2**26
 
 
 def repeats(cost_us: float) -> int:
-    """How many launches of this duration are compared bit by bit."""
+    """Number of launches of this duration that are compared bit by bit."""
     return max(_LEAST, min(REPEATS, int(_BUDGET_US / max(cost_us, 1.0))))
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One input to verify with; it starts `offset` elements off its natural alignment, its elements
-    are moved to above 0 if it is `positive`, its answer `drops_nan` or not, and may be the place of
-    `any` of equal extremes."""
+    """One input to verify with, misaligned by `offset` elements. Its elements are shifted above 0
+    if it is `positive`; the expected result `drops_nan`, and may be the index of `any` of several
+    equal extrema."""
 
     pattern: str
     n: int
@@ -61,7 +61,7 @@ class Input:
 
     @property
     def effort(self) -> Effort:
-        """What one launch on it adds to what a verdict rests on, but for the launch."""
+        """The coverage of one launch on this input, without the launch itself."""
         return Effort(frozenset([(self.n, self.rows)]), frozenset([self.pattern.partition(":")[0]]))
 
     def __str__(self) -> str:
@@ -71,15 +71,14 @@ class Input:
 
 
 class Inputs:
-    """Inputs with their right answers, made when asked for; the last ones are kept, since the next
-    kernel is likely to be given the same."""
+    """Cache of inputs with their expected results: the next kernel is likely to need the same."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Input, Reduction], tuple[Arrays, Reference]] = {}
         self._held = 0
 
     def of(self, given: Input, reduction: Reduction) -> tuple[Arrays, Reference]:
-        """The elements of an input, of both where a reduction has two, and what it must give."""
+        """The arrays of an input, one or two, and the reference result."""
         key = replace(given, offset=0), reduction
         found = self._kept.pop(key, None)
         if found is None:
@@ -90,7 +89,7 @@ class Inputs:
             ref = reference(reduction, counted, given.rows, *data[1:])
             if given.any:
                 ref = with_elements(ref, reduction, counted, given.rows)
-            if reduction.map and reduction.map.one_row:  # what is behind it is not to be read
+            if reduction.map and reduction.map.one_row:  # a kernel must not read beyond it
                 data = data[0], data[1][: given.n]
             found = data, ref
             self._held += _nbytes(data)
@@ -98,7 +97,7 @@ class Inputs:
         return found
 
     def _make_room(self, nbytes: int) -> None:
-        """Let the oldest go, before another is made: two large ones need not fit into memory."""
+        """Drop the oldest before another is made: two large ones may not fit into memory."""
         while self._kept and self._held + nbytes > _KEPT_BYTES:
             self._held -= _nbytes(self._kept.pop(next(iter(self._kept)))[0])
 
@@ -108,26 +107,26 @@ def _nbytes(arrays: Arrays) -> int:
 
 
 def inputs_for(
-    reduction: Reduction, shape: Shape, tiles: Iterable[int], care: Care = "full",
+    reduction: Reduction, shape: Shape, tiles: Iterable[int], level: Level = "full",
     asks: Condition = ANY_INPUT,
 ) -> list[tuple[str, int]]:  # fmt: skip
-    """Pattern and misalignment of each input that verifies a shape with so much care; with the
-    least it is the first that decides. `tiles` are the elements that a block of each case takes,
-    and `asks` what holds of every input."""
+    """Pattern and misalignment of each input that verifies a shape at this level; at the least
+    level the first that decides suffices. `tiles` are the elements per block of each case, `asks`
+    the precondition of every input."""
     n, elements = shape[0], shape[0] * shape[1]
     patterns: dict[str, None] = {}
     for tile in sorted(set(tiles)):
         patterns |= dict.fromkeys(patterns_for(reduction, n, tile if n <= SMALL else n or 1))
-    two = asks.nan != "propagate" and reduction.inputs > 1  # inf - inf would be another NaN
+    two = asks.nan != "propagate" and reduction.inputs > 1  # inf - inf would make a new NaN
     names = [name for name in patterns if _fits(name, n, asks) and not (two and _is_infinite(name))]
-    if reduction.op.expression and care != "full":
-        names = names[-1:]  # of which least is rounded: how much may be is the user's guess
-    if care == "least":
+    if reduction.op.expression and level != "full":
+        names = names[-1:]  # the one with the least rounding, since the tolerance is inferred
+    if level == "least":
         return [(name, 0) for name in names]
     offsets = [k for k in _OFFSETS if k * reduction.dtype.size < 16]
-    if care == "some":
+    if level == "some":
         names = names[:2]
-    if care == "some" or elements > _IN_EVERY_WAY_UP_TO:
+    if level == "some" or elements > _IN_EVERY_WAY_UP_TO:
         offsets = [offsets[n % len(offsets)]]
     inputs = [(name, 0) for name in names]
     if 0 < elements <= _MISALIGNED_UP_TO and not asks.aligned:
@@ -138,14 +137,16 @@ def inputs_for(
 
 
 def _fits(pattern: str, n: int, asks: Condition) -> bool:
-    """Whether `n` elements of a pattern are what a kernel asks for; of nothing but NaN that are
-    dropped there is no answer."""
+    """True if a pattern of `n` elements satisfies the precondition of a kernel. An input of nothing
+    but dropped NaN has no result."""
     name, _, places = pattern.partition(":")
     if name in ("nan", "-nan"):
         return asks.nan == "propagate" or (asks.nan == "drop" and n > 1)
     if asks.positive and name in ("-inf", "finite"):
         return False
-    neutral = name == "neutral" and not asks.positive  # of positive numbers it is the least
+    neutral = (
+        name == "neutral" and not asks.positive
+    )  # the identity may be the least positive number
     if asks.bounded and (neutral or name.endswith("inf")):
         return False
     infinite = neutral or (name.endswith("inf") and places.count(",") + 1 >= n)
@@ -153,28 +154,28 @@ def _fits(pattern: str, n: int, asks: Condition) -> bool:
 
 
 def _is_infinite(pattern: str) -> bool:
-    """Whether elements of a pattern may be infinite."""
+    """True if elements of a pattern may be infinite."""
     return pattern == "neutral" or pattern.partition(":")[0].endswith("inf")
 
 
 def tiles_of(plan: Plan) -> list[int]:
-    """What a block of a plan takes at a time and, if that is little, what all of them take."""
+    """Elements that a block reads per iteration and, if that is few, that the whole grid reads."""
     tile = plan.block * plan.items
     turn = tile * plan.passes[0].grid if plan.passes else tile
     grows = plan.kernel.grid not in ("fill", "per_sm", "fixed", "fill_by_row")
     return [tile] if grows or turn > _IN_TURNS_UP_TO else [tile, turn]
 
 
-def work(plan: Plan, care: Care, only: str | None) -> int:
-    """Elements that a verification of one shape has reduced, over all inputs and ways; of rows at
-    least as many as a block has threads."""
+def work(plan: Plan, level: Level, only: str | None) -> int:
+    """Elements that are reduced to verify one shape, over all inputs and schedules; a row counts as
+    at least one block of threads."""
     problem = plan.problem
     shape = problem.n, problem.rows
-    if care == "far":
+    if level == "large-index":
         return 0
     once = max(problem.elements, problem.rows * plan.block * (problem.rows > 1))
-    if care == "least":
+    if level == "least":
         return once
     asks = plan.kernel.asks
-    count = 1 if only else len(inputs_for(problem.reduction, shape, tiles_of(plan), care, asks))
+    count = 1 if only else len(inputs_for(problem.reduction, shape, tiles_of(plan), level, asks))
     return once * count * REPEATS

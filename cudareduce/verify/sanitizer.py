@@ -18,22 +18,21 @@ from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.machine.host import packaged
 from cudareduce.temporary import temporary_folder
-from cudareduce.verify.inputs import Inputs
-from cudareduce.verify.job import Job, verify_job
+from cudareduce.verify.jobs import Job, verify_job
+from cudareduce.verify.patterns import Inputs
 from cudareduce.verify.verdict import RIGHT, Verdict
 from cudareduce.workers import python_command, running_tool
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-#: A kernel is slower under a tool, and the tool and the driver take seconds to start.
+#: Slowdown of a kernel under a tool, and seconds for the tool and the driver to start.
 _SLOWER, _START_S = 20.0, 120.0
 _MARK = "========="
-#: What is no finding: the head, the end, what the host's side has to say, and races of which the
-#: tool itself says that they may be none.
+#: Lines of a log that are no finding: head, summary, host frames, and possible races (warnings).
 _NO_FINDING = re.compile(
     r"COMPUTE-SANITIZER|.*SUMMARY|Warning|Saved host|Host Frame|Target application|Program hit"
     r"|Error: process didn't|LEAK"
 )
-#: The tool's own troubles: then it has watched nothing.
+#: Failures of the tool itself, after which it has checked nothing.
 _TROUBLE = re.compile(
     r"Internal Sanitizer Error|Error: (?:Device not supported|Target application terminated|No "
     r"attachable|Failed|Could not|Unable)|Unable to"
@@ -42,7 +41,7 @@ _DETAILS = re.compile(r"(?:at|by|and|Address|Access|in)\b")
 
 
 def find_sanitizer() -> str:
-    """Where the tool is. Raises EnvironmentProblem."""
+    """The path of compute-sanitizer. Raises EnvironmentProblem if it is not installed."""
     places = [shutil.which("compute-sanitizer"), *map(str, packaged("bin/compute-sanitizer"))]
     found = next(filter(None, places), None)
     if found is None:
@@ -54,8 +53,8 @@ def find_sanitizer() -> str:
 
 
 def sanitized(job: Job, deadline: Deadline) -> Verdict:
-    """The verdict of all tools on a job: wrong with what the first of them finds, and marked where
-    one could not tell. Raises EnvironmentProblem without the tools."""
+    """The verdict of all tools on a job: a failure with the first finding, undecided if a tool has
+    no result. Raises EnvironmentProblem if compute-sanitizer is not installed."""
     sanitizer = find_sanitizer()
     by = Deadline(min(_START_S + _SLOWER * job.limit_s, deadline.left_s))
     with temporary_folder() as folder, ExitStack() as stack:
@@ -71,7 +70,7 @@ def sanitized(job: Job, deadline: Deadline) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a tool has written: its first finding in one sentence, or what kept it from looking."""
+    """The log of a tool: its first finding in one sentence, or why it could not check."""
 
     finding: str | None = None
     trouble: str | None = None
@@ -95,7 +94,7 @@ def read_report(text: str) -> Report:
 
 
 def _details(lines: Sequence[str]) -> list[str]:
-    """Where, and by whom: what stands indented below a finding, as far as it fits a sentence."""
+    """The first indented lines below a finding: address, thread and block."""
     told = []
     for line in lines[:3]:
         detail = line.strip()

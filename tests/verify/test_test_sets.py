@@ -19,12 +19,12 @@ from cudareduce.library.kernel import load_kernel
 from cudareduce.library.registry import kernel_files
 from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.problem.operators import reduction_of
-from cudareduce.verify.job import Job, both, limited, told
-from cudareduce.verify.shapes import edges, hazard_net
+from cudareduce.verify.jobs import Job, combined, final_verdict, limited
+from cudareduce.verify.test_sets import edges, race_test_sets
 from cudareduce.verify.verdict import Verdict, skipped
 from tests.conftest import ROOT
 from tests.fake_gpu import fake_gpu
-from tests.verify.test_timed_input import COOPERATIVE
+from tests.verify.test_result_monitor import COOPERATIVE
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -265,7 +265,7 @@ def _case(name: str) -> Case:
 def test_several_blocks_and_turns_are_watched(path: Path) -> None:
     case = _case(path.stem)
     plans = []
-    for net in hazard_net(case):
+    for net in race_test_sets(case):
         for shape in net.shapes:
             with contextlib.suppress(UsageError):
                 plans.append(net.case.plan(*shape, net.limits))
@@ -292,31 +292,31 @@ def _job(**other: Any) -> Job:
 def test_sizes_go_up_and_once_down() -> None:
     up = [((1000, 1), "full"), ((4097, 1), "full")]
     assert list(_job().walk) == [*up, ((1000, 1), "least")]
-    assert [care for _, care in _job(care="some").walk] == ["some", "some"]
+    assert [level for _, level in _job(level="some").walk] == ["some", "some"]
 
 
 def test_the_limit_follows_the_work() -> None:
-    full, least = limited(_job(), None), limited(_job(care="least"), None)
+    full, least = limited(_job(), None), limited(_job(level="least"), None)
     assert full.limit_s - 10 > 20 * (least.limit_s - 10) > 0
     assert not full.wall
     on_gpu = BackendSpec("cuda")
     launch = limited(_job(spec=on_gpu), None).limit_s
-    assert launch == limited(_job(spec=on_gpu, care="least"), None).limit_s < least.limit_s
+    assert launch == limited(_job(spec=on_gpu, level="least"), None).limit_s < least.limit_s
     asked = limited(_job(), 5.0)
     assert (asked.limit_s, asked.wall) == (5.0, True)
 
 
 def test_what_the_emulator_cannot_decide_is_a_remark() -> None:
     job = _job(optional=True, label="on the emulator")
-    hazard = told(job, Verdict("fail", "a hazard"))
+    hazard = final_verdict(job, Verdict("fail", "a hazard"))
     assert (hazard.outcome, hazard.reason) == ("fail", "on the emulator: a hazard")
     for undecided in (
         skipped("unbuilt", "no asm"),
         Verdict("fail", "__trap() is not possible here"),
     ):
-        assert told(job, undecided).outcome == "pass"
-        assert told(job, undecided).reason == f"on the emulator: {undecided.reason}"
-    assert told(_job(), skipped("unbuilt", "no asm")).outcome == "skip"
+        assert final_verdict(job, undecided).outcome == "pass"
+        assert final_verdict(job, undecided).reason == f"on the emulator: {undecided.reason}"
+    assert final_verdict(_job(), skipped("unbuilt", "no asm")).outcome == "skip"
 
 
 @pytest.mark.slow
@@ -333,7 +333,7 @@ def test_a_kernel_that_the_emulator_is_too_small_for_is_not_wrong(
 
 def test_a_remark_outlives_the_verdicts_to_come() -> None:
     told_first, later = Verdict("pass", "not watched"), Verdict("pass", "", 1e-6, 1e-5)
-    assert both(told_first, later).reason == both(later, told_first).reason == "not watched"
+    assert combined(told_first, later).reason == combined(later, told_first).reason == "not watched"
 
 
 FENCE = ROOT / "tests" / "wrong_kernels" / "missing_fence.cu"

@@ -19,8 +19,8 @@ from cudareduce.errors import CudareduceError, EnvironmentProblem
 from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel
 from cudareduce.progress import say
-from cudareduce.verify.inputs import Inputs
-from cudareduce.verify.job import Job, both, told, verify_job
+from cudareduce.verify.jobs import Job, combined, final_verdict, verify_job
+from cudareduce.verify.patterns import Inputs
 from cudareduce.verify.verdict import HANGS, RIGHT, Verdict, skipped
 from cudareduce.workers import (
     NOT_STARTED,
@@ -67,7 +67,7 @@ class Verifier:
         except CudareduceError as error:
             if not job.optional:
                 raise
-            return told(job, skipped("machine", str(error)))
+            return final_verdict(job, skipped("machine", str(error)))
         name = job.prepared.case.kernel.id
         output = [f"{name} printf: {line}" for line in self._parent.take_output()]
         if lines := [*backend.printed(), *output]:
@@ -88,7 +88,7 @@ class _Progress:
         for verdict in self.verdicts:
             if verdict is None:
                 return None
-            whole = both(whole, verdict)
+            whole = combined(whole, verdict)
             if whole.outcome != "pass":
                 break
         return whole
@@ -188,14 +188,14 @@ def _verdict(job: Job, event: Event) -> Verdict:
         case Exited(last_line=line, started=False):
             raise EnvironmentProblem(f"{NOT_STARTED}: {line or event.how}")
         case Exited(last_line=line):
-            return told(job, Verdict("fail", resolve_locations(line) or event.how))
+            return final_verdict(job, Verdict("fail", resolve_locations(line) or event.how))
         case TimedOut():
             why = f"{HANGS} {job.limit_s:.4g} s: it hangs, or --time-limit is too short"
             if job.spec.timed:
-                return told(job, Verdict("fail", why))
+                return final_verdict(job, Verdict("fail", why))
             # The emulator itself may be slow; a deadlock that it detects is reported as one.
             smaller = _smaller(job.prepared.case.kernel)
-            return told(job, skipped("time", f"cannot be decided here: {why}{smaller}"))
+            return final_verdict(job, skipped("time", f"cannot be decided here: {why}{smaller}"))
         case _:
             assert isinstance(event.value, Verdict)
             return event.value

@@ -15,8 +15,8 @@ import pytest
 
 from cudareduce.backends import BackendSpec
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.verify import isolate
-from cudareduce.verify.isolate import Verifier, _next
+from cudareduce.verify import isolation
+from cudareduce.verify.isolation import Verifier, _next
 from cudareduce.workers import Parent
 from tests.conftest import ROOT
 
@@ -63,7 +63,7 @@ def test_who_gives_no_answer_in_time_is_undecided_on_the_emulator(cudareduce: Ca
 def test_a_child_that_does_not_start_is_no_fault_of_a_kernel(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolate, "Verifier", Broken)
+    monkeypatch.setattr(isolation, "Verifier", Broken)
     code, out, err = cudareduce("verify", TWO[1], "--n", 33, "--backend", "cpu")
     assert (code, out) == (EnvironmentProblem.exit_code, "")
     assert "a worker process does not start" in err

@@ -1,4 +1,4 @@
-"""A job: one case to be verified on some shapes, wherever that takes place."""
+"""Verification jobs: one case on some shapes, in this process or in a worker."""
 
 from __future__ import annotations
 
@@ -10,32 +10,31 @@ from cudareduce.backends import BackendSpec
 from cudareduce.errors import BuildError, OutOfMemory, TooManyBlocks
 from cudareduce.launch.bound import Workspaces
 from cudareduce.launch.case import Prepared, Shape, build
-from cudareduce.verify.far import verify_far
-from cudareduce.verify.idle import idle_blocks
-from cudareduce.verify.inputs import Inputs, work
-from cudareduce.verify.shapes import FAR, LEAST, Care
+from cudareduce.verify.large_index import verify_large_indices
+from cudareduce.verify.patterns import Inputs, work
+from cudareduce.verify.test_sets import LARGE_INDEX, LEAST, Level
 from cudareduce.verify.verdict import HANGS, HAZARD, RIGHT, Verdict, skipped, unbuilt, worse
-from cudareduce.verify.verify import verify
+from cudareduce.verify.verification import idle_blocks, verify
 
-#: A job that takes so many seconds of a processor counts as hanging, and on a GPU one launch of it:
-#: 10 and a tenth of the pace of the slowest kernel known, one atomic per element.
+#: Time limit of a job in seconds of processor time, on a GPU of one launch: a constant, and a tenth
+#: of the speed of the slowest known kernel (one atomic per element).
 _START_S, _ELEMENTS_PER_S = 10.0, 250_000
-#: The same of a kernel of which much is guessed: a file may have many that take too long.
+#: The constant for external kernels: a file may have many that take too long.
 _GUESSED_START_S = 4.0
-#: What it says where the emulator, and not a kernel, may be the cause.
+#: Parts of reasons whose cause may be the emulator, not the kernel.
 _UNDECIDED = ("is not possible here", HANGS)
-#: What it says where it is too small for a kernel.
+#: Part of the reason if the emulated device is too small for a kernel.
 _TOO_SMALL = "and the emulator runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Verify one case on shapes that it takes, in order, with so much `care`; `prepared` comes
-    without programs, which the child builds for itself.
+    """Verify one case on supported shapes, in order, at a verification level. `prepared` has no
+    programs: the worker builds them.
 
-    `only` is the one pattern to verify with. A kernel that takes longer than `limit_s` counts as
-    hanging: of the clock's seconds where the user has said so (`wall`), else of a processor's.
-    `label` is what a failure begins with. What an `optional` job cannot decide is a remark.
+    `only` is the one pattern to verify with. A kernel that takes longer than `limit_s` hangs:
+    seconds of wall time if the user has set the limit (`wall`), else of processor time. The reason
+    of a failure begins with `label`. An `optional` job that cannot decide leaves a remark.
     """
 
     spec: BackendSpec
@@ -44,37 +43,40 @@ class Job:
     limit_s: float
     wall: bool = False
     seed: int = 0
-    care: Care = "full"
+    level: Level = "full"
     only: str | None = None
     label: str = ""
     optional: bool = False
 
     @property
-    def walk(self) -> tuple[tuple[Shape, Care], ...]:
-        """The shapes in the order in which they are tried, with what is tried on each: up, and in
-        the same loaded program once down, since a kernel may keep something of a larger grid."""
-        up = tuple((shape, self.care) for shape in self.shapes)
+    def walk(self) -> tuple[tuple[Shape, Level], ...]:
+        """Shapes in the order of verification, each with its level: increasing, then at the full
+        level decreasing in the same loaded program, since a kernel may keep state of a larger
+        grid."""
+        up = tuple((shape, self.level) for shape in self.shapes)
         down = tuple((shape, LEAST) for shape in reversed(self.shapes[:-1]))
-        return up + down if self.care == "full" else up
+        return up + down if self.level == "full" else up
 
     @property
     def input_bytes(self) -> int:
-        """Of the largest input, of both where there are two."""
-        shapes = () if self.care == FAR else self.shapes  # which take next to nothing
+        """Bytes of the largest input, of both arrays if there are two."""
+        shapes = (
+            () if self.level == LARGE_INDEX else self.shapes
+        )  # which reserves address space only
         elements = max((n * rows for n, rows in shapes), default=0)
         reduction = self.prepared.case.reduction
         return elements * reduction.dtype.size * reduction.inputs
 
 
 def limited(job: Job, asked_s: float | None) -> Job:
-    """The job with the limit that the user asked for, else with one that follows the work."""
+    """The job with the time limit that the user has set, else with one that grows with its work."""
     if asked_s is not None:
         return replace(job, limit_s=asked_s, wall=True)
     plans = job.prepared.plans
     if job.spec.timed:
         elements = max(work(plans[shape], LEAST, job.only) for shape in job.shapes)
     else:
-        elements = sum(work(plans[shape], care, job.only) for shape, care in job.walk)
+        elements = sum(work(plans[shape], level, job.only) for shape, level in job.walk)
     start_s = _START_S if job.prepared.case.kernel.guessed is None else _GUESSED_START_S
     return replace(job, limit_s=start_s + elements / _ELEMENTS_PER_S)
 
@@ -82,9 +84,9 @@ def limited(job: Job, asked_s: float | None) -> Job:
 def verify_job(
     job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], None] = lambda: None
 ) -> Verdict:
-    """The verdict of a job, in this process; `compiled` is called when kernels begin to run, on a
-    GPU as each launch begins."""
-    return told(job, _verdict(job, backend, inputs, compiled))
+    """Verify a job in this process; `compiled` is called when kernels begin to run, on a GPU before
+    each launch."""
+    return final_verdict(job, _verdict(job, backend, inputs, compiled))
 
 
 def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], None]) -> Verdict:
@@ -94,18 +96,19 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
         return unbuilt(built, of_others=case.kernel.guessed is not None)
     compiled()
     ready = replace(job.prepared, programs=built)
-    if job.care == FAR:
+    if job.level == LARGE_INDEX:
         sparse = backend.sparse()
         assert sparse is not None
-        return verify_far(sparse, ready, job.shapes)
+        return verify_large_indices(sparse, ready, job.shapes)
     verdict, left_out, ran = RIGHT, "", False
     workspaces = Workspaces(backend)
     try:
-        for shape, care in job.walk:
+        for shape, level in job.walk:
             try:
                 new = verify(
-                    backend, [ready], shape, inputs, seed=job.seed, care=care, only=job.only,
-                    workspaces=workspaces, begins=compiled if job.spec.timed else lambda: None,
+                    backend, [ready], shape, inputs, seed=job.seed, level=level, only=job.only,
+                    workspaces=workspaces,
+                    before_launch=compiled if job.spec.timed else lambda: None,
                 )[case]  # fmt: skip
             except TooManyBlocks as error:
                 left_out = left_out or f"left out: n = {shape[0]}: {error}"
@@ -125,9 +128,9 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
     return replace(verdict, reason=verdict.reason or left_out or idle)
 
 
-def told(job: Job, verdict: Verdict) -> Verdict:
-    """A verdict as it counts for the case: with the job's label and, where its launch was assumed,
-    with that; of an optional job that has not decided only a remark."""
+def final_verdict(job: Job, verdict: Verdict) -> Verdict:
+    """A verdict as it counts for the case: with the job's label and, if the launch was inferred,
+    with the options that change it. An optional job that cannot decide leaves a remark."""
     if verdict.outcome == "fail" and _TOO_SMALL in verdict.reason:
         left = skipped("machine", f"cannot be decided here: {verdict.reason}: --grid says fewer")
         verdict = replace(left, effort=verdict.effort)
@@ -145,9 +148,9 @@ def told(job: Job, verdict: Verdict) -> Verdict:
     return replace(verdict, reason=reason, conditions=job.prepared.case.asks.texts)
 
 
-def both(old: Verdict, new: Verdict) -> Verdict:
-    """The verdict that stands after both, and the remarks of both where they are right; what one
-    could not decide the other need not say again."""
+def combined(old: Verdict, new: Verdict) -> Verdict:
+    """The worse of two verdicts with the remarks of both if they pass; a remark that something
+    could not be decided is kept once."""
     stands = worse(old, new)
     if stands.outcome != "pass":
         return stands
