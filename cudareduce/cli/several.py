@@ -25,8 +25,7 @@ from cudareduce.cli.types import Command as Option
 from cudareduce.cli.types import Count, Word, Words, options_of
 from cudareduce.errors import UsageError
 from cudareduce.problem.dtypes import DTYPES
-from cudareduce.several.collectives import COLLECTIVES, OPS
-from cudareduce.several.meet.place import MOST_RANKS
+from cudareduce.several.collectives import COLLECTIVES, MOST_RANKS, OPS
 
 
 def _add_ranks(default: str) -> Callable[[Option], Option]:

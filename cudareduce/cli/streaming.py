@@ -11,7 +11,7 @@ import click
 from cudareduce.cli.help import made
 from cudareduce.cli.types import NO_PLAIN_FILE, Count, Place, Sizes, completed, options_of
 from cudareduce.errors import UsageError
-from cudareduce.several.meet.place import MOST_RANKS
+from cudareduce.several.collectives import MOST_RANKS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

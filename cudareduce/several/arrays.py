@@ -29,7 +29,7 @@ class Arrays:
 
     def __init__(self, stage: Stage, backend: TimedBackend, n: int, judge: Program) -> None:
         self._stage, self._backend, self._n, self._judge = stage, backend, n, judge
-        reduction, ranks, rank = stage.reduction, stage.meeting.size, stage.meeting.rank
+        reduction, ranks, rank = stage.reduction, stage.comm.size, stage.comm.rank
         turns = [[_values(reduction, each, turn, n) for each in range(ranks)]
                  for turn in range(TURNS)]  # fmt: skip
         self._mine = share(stage.collective, reduction, rank, ranks, n)
@@ -71,7 +71,7 @@ class Arrays:
             wrong, rest = map(int, self._backend.download(found, "uint64", 2))
             if wrong:
                 return (
-                    f"rank {self._stage.meeting.rank}, n = {self._n}, sample {k + 1}: element "
+                    f"rank {self._stage.comm.rank}, n = {self._n}, sample {k + 1}: element "
                     f"{self._mine.stop - rest} is wrong, and {wrong - 1} more"
                 )
         return None

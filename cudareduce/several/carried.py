@@ -24,7 +24,7 @@ def judging(stage: Stage) -> Program:
 
 def helpers(stage: Stage, file: str, *entries: str) -> list[Program]:
     """Kernels of one of our files that exchange nothing, compiled. Raises BuildError."""
-    sources = [helper(file, entry, stage.reduction, stage.meeting.size) for entry in entries]
+    sources = [helper(file, entry, stage.reduction, stage.comm.size) for entry in entries]
     return compiled(stage, sources)
 
 

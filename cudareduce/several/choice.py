@@ -75,7 +75,7 @@ class Auto:
 
     def __init__(self, stage: Stage, peers: Mapping[str, Peer]) -> None:
         self.windows = stage.windows
-        self._ranks, self._size = stage.meeting.size, stage.reduction.dtype.size
+        self._ranks, self._size = stage.comm.size, stage.reduction.dtype.size
         self._collective, self._peers = stage.collective, peers
 
     def why_not(self, n: int) -> None:

@@ -11,5 +11,7 @@ COLLECTIVES: dict[Collective, str] = {
     "reduce-scatter": "of that result each rank has a share",
     "reduce": "that result on rank 0",
 }
+#: The largest number of ranks; kernels' tables have this size.
+MOST_RANKS = 8
 #: Operators of arrays.
 OPS = ("sum", "prod", "min", "max")

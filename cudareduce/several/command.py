@@ -19,13 +19,12 @@ from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
 from cudareduce.several.choice import Auto, with_choice
-from cudareduce.several.collectives import Collective
+from cudareduce.several.collectives import MOST_RANKS, Collective
 from cudareduce.several.exchange import Exchange, load_exchanges, of_collective
+from cudareduce.several.launcher import Member, Ranks, require_equal, run_ranks
 from cudareduce.several.libraries.apart import version_in
 from cudareduce.several.libraries.engines import KINDS, Wanted, wanted
 from cudareduce.several.libraries.nccl import load
-from cudareduce.several.meet.place import MOST_RANKS
-from cudareduce.several.meet.ranks import Member, Ranks, of_one_mind, together
 from cudareduce.several.records import notes_of
 from cudareduce.several.stopwatch import IN_A_LOOP, SAMPLES
 from cudareduce.several.trial import Trial, steps_of, tried
@@ -62,7 +61,7 @@ def collective(request: CollectiveRequest) -> int:
     request.outputs.check()
     what = [request.collective, request.n, request.op, request.dtype, _by_host(request),
             request.rounds, [kernel.sha for kernel in (*chosen, *auto)]]  # fmt: skip
-    return together(
+    return run_ranks(
         request.among, partial(_count, request), what, partial(_take_part, request, chosen, auto)
     )
 
@@ -125,7 +124,7 @@ def _take_part(
 ) -> int:
     """What one rank does; the code that all end with."""
     libraries, missing = libraries_of(request, timed=rank.timed)
-    of_one_mind(rank.meeting, [str(library) for library in libraries])
+    require_equal(rank.comm, [str(library) for library in libraries])
     say(missing, rank.quiet)
     trial = Trial(
         collective=request.collective, kernels=tuple(chosen), auto=tuple(auto),
@@ -139,7 +138,7 @@ def _take_part(
     with open_backend(rank.spec) as backend, phase(what, steps, quiet=rank.quiet) as bar:
         for name in request.dtype:
             reduction = reduction_of(request.op, name)
-            found, links = tried(trial, reduction, rank.meeting, backend, bar.step)
+            found, links = tried(trial, reduction, rank.comm, backend, bar.step)
             records += [with_choice(record, [k.short for k in auto]) for record in found]
             notes += notes_of(links)
         device = backend.info()

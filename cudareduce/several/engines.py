@@ -18,10 +18,9 @@ from cudareduce.errors import BuildError, KernelFault
 from cudareduce.problem.dtypes import DType
 from cudareduce.problem.operators import Reduction
 from cudareduce.several.collectives import Collective
+from cudareduce.several.communicator import Communicator, watchdog
 from cudareduce.several.elements import UFUNCS, read, share, stored
 from cudareduce.several.exchange import Exchange, edges, source, vector_of
-from cudareduce.several.meet.meeting import Meeting
-from cudareduce.several.meet.patience import patience
 from cudareduce.several.windows import Windows, flags_bytes
 
 #: The longest that a call takes on GPUs, a thousand times over, and on the emulator, in s.
@@ -58,7 +57,7 @@ class Stage:
     """What all engines of a run share."""
 
     backend: Backend
-    meeting: Meeting
+    comm: Communicator
     windows: Windows
     collective: Collective
     reduction: Reduction
@@ -83,10 +82,10 @@ class Peer:
         self, stage: Stage, kernel: Exchange, program: Program, number: int, *, tried: bool
     ) -> None:
         self.windows = stage.windows
-        self.edges = edges(kernel, stage.reduction, stage.meeting.size) if tried else {}
+        self.edges = edges(kernel, stage.reduction, stage.comm.size) if tried else {}
         self.name, self.mail = f"peer:{kernel.short}", kernel.mail == "packets"
         self._stage, self._kernel, self._program = stage, kernel, program
-        self._flags = stage.windows.layout.flags + number * flags_bytes(stage.meeting.size)
+        self._flags = stage.windows.layout.flags + number * flags_bytes(stage.comm.size)
 
     def why_not(self, n: int) -> None:
         """It takes any."""
@@ -102,7 +101,7 @@ class Peer:
         count = n if self.mail else -(-n // vector)
         blocks, mail = -(-count // kernel.block), parts.mail
         if kernel.mail == "shares":  # as many blocks send as add
-            blocks, mail = 2 * -(-blocks // stage.meeting.size), parts.boxes
+            blocks, mail = 2 * -(-blocks // stage.comm.size), parts.boxes
         grid = max(1, min(blocks, self.edges.get(n, kernel.blocks)))
         places = [parts.input, parts.output, count, self._flags, mail, call]
         ranks = stage.windows.words(late, call // 2 % grid)
@@ -111,7 +110,7 @@ class Peer:
     def run(self, n: int, call: int, late: int) -> None:
         limit_s = _CALL_S if self._stage.backend.timed() else _EMULATED_S
         what = f"{self.name} of {n} elements"
-        with patience(what, limit_s, _BY_WAIT, KernelFault.exit_code):
+        with watchdog(what, limit_s, _BY_WAIT, KernelFault.exit_code):
             self.enqueue(n, call, late)()
             self._stage.backend.synchronize()
         look_for_those_who_gave_up(self._stage)
@@ -140,10 +139,10 @@ class Host:
         stage, dtype = self._stage, self._stage.reduction.dtype
         parts, size = stage.windows.layout, dtype.size
         own = stage.backend.download(stage.windows.part(parts.input, n * size), dtype.storage, n)
-        texts = stage.meeting.everybody(base64.b64encode(own.tobytes()).decode())
+        texts = stage.comm.all_gather(base64.b64encode(own.tobytes()).decode())
         arrays = [np.frombuffer(base64.b64decode(text), dtype.storage) for text in texts]
         answer = stored(self._combined([read(array, dtype) for array in arrays]), dtype)
-        mine = share(stage.collective, stage.reduction, stage.meeting.rank, len(arrays), n)
+        mine = share(stage.collective, stage.reduction, stage.comm.rank, len(arrays), n)
         place = stage.windows.part(parts.output, n * size)
         stage.backend.write(place, np.ascontiguousarray(answer[mine]), mine.start * size)
 
@@ -159,7 +158,7 @@ class Host:
 
 def peer_engines(stage: Stage, kernels: Sequence[Exchange], stumble: int = 0) -> list[Peer]:
     """Kernels of ours as engines. Raises BuildError, EnvironmentProblem and RankLost."""
-    ranks = stage.meeting.size
+    ranks = stage.comm.size
     sources = [source(kernel, stage.reduction, ranks, stumble) for kernel in kernels]
     programs = compiled(stage, sources)
     pairs = zip(kernels, programs, strict=True)
@@ -181,10 +180,10 @@ def compiled(stage: Stage, sources: Sequence[Source]) -> list[Program]:
 def built(stage: Stage, sources: Sequence[Source]) -> list[Program | BuildError | None]:
     """What comes of texts: compiled by rank 0 first, so that the others find what it has made.
     Raises EnvironmentProblem and RankLost."""
-    if stage.meeting.rank > 0:
-        stage.meeting.barrier()
+    if stage.comm.rank > 0:
+        stage.comm.barrier()
     found = stage.backend.build(sources)
-    if stage.meeting.rank == 0:
-        stage.meeting.barrier()
-    stage.meeting.barrier()  # no kernel waits for a rank that compiles
+    if stage.comm.rank == 0:
+        stage.comm.barrier()
+    stage.comm.barrier()  # no kernel waits for a rank that compiles
     return found

@@ -69,20 +69,20 @@ def examine(
     ranks do so together, and find the same. Raises RankLost."""
     stage = replace(stage, windows=engine.windows)
     made, library = 0, engine.version
-    for n in sizes(vector_of(stage.reduction), stage.meeting.size, asked, edges):
+    for n in sizes(vector_of(stage.reduction), stage.comm.size, asked, edges):
         if engine.why_not(n):
             continue
         wrong = None
-        with stage.meeting.at(f"{engine.name} of {n} elements"):
-            for pair in range(pairs(stage.meeting.size, edges.get(n, 1))):
+        with stage.comm.doing(f"{engine.name} of {n} elements"):
+            for pair in range(pairs(stage.comm.size, edges.get(n, 1))):
                 made += 2  # all calls, as others wait for this rank in each
                 found = _wrong(stage, engine, n, pair, calls)
                 wrong = wrong or found
-            told = [text for text in stage.meeting.everybody(wrong) if text]
+            told = [text for text in stage.comm.all_gather(wrong) if text]
         if told:
             stage.backend.zero(stage.windows.status)
             return Finding(engine.name, n, told[0], None, None, made, library)
-    with stage.meeting.at(f"{engine.name} of {max(asked)} elements"):
+    with stage.comm.doing(f"{engine.name} of {max(asked)} elements"):
         same_bits, distinct, wrong = _repeated(stage, engine, max(asked), calls)
     stage.backend.zero(stage.windows.status)
     return Finding(engine.name, max(asked), wrong, same_bits, distinct, made + REPEATS, library)
@@ -95,7 +95,7 @@ def _wrong(stage: Stage, engine: Engine, n: int, pair: int, calls: Iterator[int]
     not write its input while another still reads the last one. Nor would it if it had first to make
     that input, or to judge what came of the last one.
     """
-    reduction, ranks, rank = stage.reduction, stage.meeting.size, stage.meeting.rank
+    reduction, ranks, rank = stage.reduction, stage.comm.size, stage.comm.rank
     late, numbers = pair % ranks, [next(calls), next(calls)]
     # what becomes of NaN in a minimum is each library's own, and no fault
     nan = not (engine.version and reduction.op.name in ("min", "max"))
@@ -132,7 +132,7 @@ def _repeated(
 ) -> tuple[bool, int, str | None]:
     """Whether all ranks had the same bits, how many answers there were to one input, and why they
     are wrong if they are."""
-    reduction, rank, ranks = stage.reduction, stage.meeting.rank, stage.meeting.size
+    reduction, rank, ranks = stage.reduction, stage.comm.rank, stage.comm.size
     float_type, product = reduction.dtype.kind == "float", reduction.op.name == "prod"
     inputs = [at_random(r, n, factors=product) if float_type else whole(reduction, r, 0, n)
               for r in range(ranks)]  # fmt: skip
@@ -157,7 +157,7 @@ def _repeated(
             )
         if float_type and not (np.abs(answer - expected(reduction, held)[mine]) <= bound).all():
             far = f"rank {rank}, n = {n}: further off than any order of additions explains"
-    every = stage.meeting.everybody([hashes, far])
+    every = stage.comm.all_gather([hashes, far])
     lists = [some for some, _ in every]
     same = stage.collective != "all-reduce" or all(some == lists[0] for some in lists)
     distinct = max(len(set(some)) for some in lists)

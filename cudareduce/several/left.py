@@ -44,7 +44,7 @@ def call(stage: Stage, engine: Engine, values: Array, number: int, late: int) ->
 def why_wrong(stage: Stage, left: Left, values: Array, expected: Array) -> str | None:
     """Why what is left is wrong, for this rank's stored values and what the answer must be; None if
     it is right."""
-    reduction, rank, ranks = stage.reduction, stage.meeting.rank, stage.meeting.size
+    reduction, rank, ranks = stage.reduction, stage.comm.rank, stage.comm.size
     mine = share(stage.collective, reduction, rank, ranks, len(values))
     right = read(stored(expected, reduction.dtype), reduction.dtype)[mine]
     got = left.answer[mine]

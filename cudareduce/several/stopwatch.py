@@ -16,8 +16,8 @@ from statistics import median
 from typing import Any, Protocol
 
 from cudareduce.backend import Launch, Program, TimedBackend
+from cudareduce.several.communicator import watchdog
 from cudareduce.several.engines import Stage, look_for_those_who_gave_up
-from cudareduce.several.meet.patience import patience
 
 #: Says why what a sample has left is wrong; None if it is right.
 Judge = Callable[[], str | None]
@@ -100,7 +100,7 @@ class Stopwatch:
             entrant.enqueue(next(calls))()
         marks, host_us = self._samples(entrant, calls)
         own = [self._backend.elapsed_us(start, end) for start, end in marks]
-        every = self._stage.meeting.everybody([own, (entrant.judge or entrant.subject.wrong)()])
+        every = self._stage.comm.all_gather([own, (entrant.judge or entrant.subject.wrong)()])
         by_sample = list(zip(*(times for times, _ in every), strict=True))
         longest = tuple(map(max, by_sample))
         many = IN_A_LOOP if median(longest) < _LONG_US else IN_A_LOOP // 4
@@ -140,19 +140,19 @@ class Stopwatch:
                 launch()
             end = self._backend.mark()
         own = self._backend.elapsed_us(start, end)
-        return float(max(self._stage.meeting.everybody(own))) / len(launches)
+        return float(max(self._stage.comm.all_gather(own))) / len(launches)
 
     @contextmanager
     def _held(self) -> Iterator[None]:
         """What is enqueued here waits until all ranks have enqueued theirs; then it takes place."""
         self._gate.close()
         try:
-            with patience("what is enqueued to be timed"):  # a library may wait for the gate
+            with watchdog("what is enqueued to be timed"):  # a library may wait for the gate
                 yield
-                self._stage.meeting.barrier()
+                self._stage.comm.barrier()
         finally:
             self._gate.open()
-        with patience("what is timed"):
+        with watchdog("what is timed"):
             self._backend.synchronize()
         look_for_those_who_gave_up(self._stage)
 

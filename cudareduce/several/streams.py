@@ -11,9 +11,9 @@ from cudareduce.bench.stream.command import StreamBenchRequest, bench_streams
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Record
-from cudareduce.several.meet.meeting import Meeting
-from cudareduce.several.meet.place import Place
-from cudareduce.several.meet.ranks import gpu_of, of_one_mind, on_gpus
+from cudareduce.several.communicator import Communicator
+from cudareduce.several.launcher import gpu_of, require_equal, run_on_gpus
+from cudareduce.several.rendezvous import Placement
 from cudareduce.several.spread.content import share
 
 #: From the best verdict to the worst: what all have of a row is the worst that one has.
@@ -36,19 +36,19 @@ def bench_streams_of_ranks(request: StreamsRequest) -> int:
     if bench.machine.max_time is not None or bench.machine.device:
         raise UsageError("--gpus takes all ranks through all rounds: leave out --max-time and "
                          "--device")  # fmt: skip
-    return on_gpus(request.gpus, bench.argv, request.meet, partial(_take_part, request))
+    return run_on_gpus(request.gpus, bench.argv, request.meet, partial(_take_part, request))
 
 
-def _take_part(request: StreamsRequest, meeting: Meeting, here: Place) -> int:
+def _take_part(request: StreamsRequest, comm: Communicator, here: Placement) -> int:
     """What one rank does; the code that all end with."""
     bench = request.stream.bench
     machine = replace(bench.machine, device=gpu_of(here))
     own = replace(bench, machine=machine)
-    if meeting.rank:
+    if comm.rank:
         own = replace(own, machine=replace(machine, quiet=True), outputs=Outputs())
-    of_one_mind(meeting, _asked(request))
-    code = bench_streams(replace(request.stream, bench=own), Sharers(meeting))
-    return int(meeting.share(code))
+    require_equal(comm, _asked(request))
+    code = bench_streams(replace(request.stream, bench=own), Sharers(comm))
+    return int(comm.broadcast(code))
 
 
 def _asked(request: StreamsRequest) -> list[Any]:
@@ -65,29 +65,29 @@ def _asked(request: StreamsRequest) -> list[Any]:
 class Sharers:
     """Those that meet, as one that streams sees them."""
 
-    def __init__(self, meeting: Meeting) -> None:
-        self._meeting = meeting
-        self.ranks, self.first = meeting.size, meeting.rank == 0
+    def __init__(self, comm: Communicator) -> None:
+        self._comm = comm
+        self.ranks, self.first = comm.size, comm.rank == 0
 
     def share(self, n: int) -> range:
-        return share(n, self._meeting.rank, self._meeting.size)
+        return share(n, self._comm.rank, self._comm.size)
 
     def slowest(self, run: Callable[[], float]) -> float:
-        self._meeting.barrier()
-        return float(max(self._meeting.everybody(run())))
+        self._comm.barrier()
+        return float(max(self._comm.all_gather(run())))
 
     def common(self, rows: Set[int]) -> Set[int]:
-        every: list[list[int]] = self._meeting.everybody(sorted(rows))
+        every: list[list[int]] = self._comm.all_gather(sorted(rows))
         return set.intersection(*map(set, every))
 
     def agreed(self, records: tuple[Record, ...]) -> tuple[Record, ...]:
-        of_one_mind(self._meeting, [[r.kernel, r.source_sha] for r in records])
+        require_equal(self._comm, [[r.kernel, r.source_sha] for r in records])
         own = [[r.verdict, r.reason] for r in records]
-        by_row: list[Any] = list(zip(*self._meeting.everybody(own), strict=True))
+        by_row: list[Any] = list(zip(*self._comm.all_gather(own), strict=True))
         return tuple(map(_with_worst, records, by_row))
 
     def code(self, own: int) -> int:
-        return int(worst_exit_code(set(self._meeting.everybody(own)) - {0}))
+        return int(worst_exit_code(set(self._comm.all_gather(own)) - {0}))
 
 
 def _with_worst(record: Record, verdicts: list[tuple[str, str]]) -> Record:

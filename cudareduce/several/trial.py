@@ -16,12 +16,12 @@ from cudareduce.problem.operators import Reduction
 from cudareduce.results.record import Record
 from cudareduce.several.choice import Auto
 from cudareduce.several.collectives import Collective
+from cudareduce.several.communicator import Communicator
 from cudareduce.several.engines import Code, Engine, Host, Peer, Stage, StreamEngine, peer_engines
 from cudareduce.several.examine import STUMBLE, Finding, examine
 from cudareduce.several.exchange import MOST_MAIL, Exchange, boxes_bytes, edges, vector_of
 from cudareduce.several.libraries.engines import Skip, Wanted, library_engines
 from cudareduce.several.measure import UNCOUNTED, Links, measure
-from cudareduce.several.meet.meeting import Meeting
 from cudareduce.several.records import Recorder
 from cudareduce.several.windows import Allocate, device_windows, layout, mapped_windows
 
@@ -53,16 +53,16 @@ def steps_of(trial: Trial) -> int:
 
 
 def tried(
-    trial: Trial, reduction: Reduction, meeting: Meeting, backend: Backend,
+    trial: Trial, reduction: Reduction, comm: Communicator, backend: Backend,
     progress: Callable[[], None], allocate: Allocate = IpcMemory,
 ) -> tuple[list[Record], Links]:  # fmt: skip
     """Records of all engines, the same on all ranks, and what the links carried. Raises RankLost,
     BuildError, OutOfMemory, KernelFault and EnvironmentProblem."""
-    recorder = Recorder(trial.collective, reduction, meeting.size, backend.name)
+    recorder = Recorder(trial.collective, reduction, comm.size, backend.name)
     calls = count(1)
     timed = backend.timed() if trial.timed else None
     with (
-        _stage(trial, reduction, meeting, backend, allocate) as stage,
+        _stage(trial, reduction, comm, backend, allocate) as stage,
         library_engines(trial.libraries, stage, timed) as (libraries, absent),
     ):
         findings = list(_findings(trial, stage, libraries, calls))
@@ -99,7 +99,7 @@ def _findings(
     size = stage.reduction.dtype.size
     engines: list[Engine] = [*_ours(trial, stage, STUMBLE), *libraries]
     alone = _ALONE_BYTES // size
-    alone -= alone % (vector_of(stage.reduction) * stage.meeting.size)  # equal shares
+    alone -= alone % (vector_of(stage.reduction) * stage.comm.size)  # equal shares
     for engine in [*engines, *([Host(stage)] if trial.by_host else [])]:
         most = MOST_MAIL // size if engine.mail else max(trial.sizes)
         most = min(most, _HOST_BYTES // size) if isinstance(engine, Host) else most
@@ -144,31 +144,31 @@ def by_host_clock(stage: Stage, call: Callable[[], None]) -> float:
     """The us that a call takes whoever makes it, by the host's clock, of the slowest rank."""
     took = []
     for _ in range(_HOST_CALLS):
-        stage.meeting.barrier()
+        stage.comm.barrier()
         began = time.perf_counter()
         call()
         stage.backend.synchronize()
-        took.append(max(stage.meeting.everybody(time.perf_counter() - began)))
+        took.append(max(stage.comm.all_gather(time.perf_counter() - began)))
     return float(median(took)) * 1e6
 
 
 @contextmanager
 def _stage(
-    trial: Trial, reduction: Reduction, meeting: Meeting, backend: Backend, allocate: Allocate
+    trial: Trial, reduction: Reduction, comm: Communicator, backend: Backend, allocate: Allocate
 ) -> Iterator[Stage]:
     """Windows for the largest arrays."""
     size = reduction.dtype.size
     kernels = (*trial.kernels, *trial.auto)
-    more = [n for kernel in kernels for n in edges(kernel, reduction, meeting.size)]
+    more = [n for kernel in kernels for n in edges(kernel, reduction, comm.size)]
     nbytes = max(*trial.sizes, *more, 1) * size
     words = -(-size // 4)
-    mail = 2 * meeting.size * min(nbytes, MOST_MAIL) // size * words * 8
+    mail = 2 * comm.size * min(nbytes, MOST_MAIL) // size * words * 8
     shares = any(kernel.mail == "shares" for kernel in kernels)
-    boxes = boxes_bytes(meeting.size, nbytes) if shares else 0
-    parts = layout(meeting.size, nbytes, mail, boxes, max(1, len(kernels)))
+    boxes = boxes_bytes(comm.size, nbytes) if shares else 0
+    parts = layout(comm.size, nbytes, mail, boxes, max(1, len(kernels)))
     made = (
-        device_windows(meeting, parts, allocate) if backend.timed()
-        else mapped_windows(meeting, parts)
+        device_windows(comm, parts, allocate) if backend.timed()
+        else mapped_windows(comm, parts)
     )  # fmt: skip
     with made as windows:
-        yield Stage(backend, meeting, windows, trial.collective, reduction)
+        yield Stage(backend, comm, windows, trial.collective, reduction)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.several.meet.meeting import Meeting
+from cudareduce.several.communicator import Communicator
 from cudareduce.temporary import temporary_folder
 
 #: Blocks of a grid that can wait for those of other ranks.
@@ -97,17 +97,17 @@ class Windows:
 
 
 @contextmanager
-def mapped_windows(meeting: Meeting, parts: Layout) -> Iterator[Windows]:
+def mapped_windows(comm: Communicator, parts: Layout) -> Iterator[Windows]:
     """Windows in files that the processes of one host map; cleared. Raises RankLost, and
     EnvironmentProblem where ranks are on several hosts."""
-    check_host(meeting)
+    check_host(comm)
     with temporary_folder() as folder:
         own = Path(folder, "window")
         try:
             with own.open("wb") as file:
                 file.truncate(parts.nbytes)
-            maps = [_mapped(Path(path), parts.nbytes) for path in meeting.everybody(str(own))]
-            meeting.barrier()  # nobody removes what another one has still to open
+            maps = [_mapped(Path(path), parts.nbytes) for path in comm.all_gather(str(own))]
+            comm.barrier()  # nobody removes what another one has still to open
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or "more than can be addressed"
             raise EnvironmentProblem(
@@ -117,7 +117,7 @@ def mapped_windows(meeting: Meeting, parts: Layout) -> Iterator[Windows]:
         try:
             words = [ctypes.c_char.from_buffer(each) for each in maps]
             addresses = tuple(ctypes.addressof(word) for word in words)
-            yield Windows(addresses, meeting.rank, parts)
+            yield Windows(addresses, comm.rank, parts)
         finally:
             words.clear()
             for each in maps:
@@ -149,28 +149,28 @@ Allocate = Callable[[int], PeerMemory]
 
 
 @contextmanager
-def device_windows(meeting: Meeting, parts: Layout, allocate: Allocate) -> Iterator[Windows]:
+def device_windows(comm: Communicator, parts: Layout, allocate: Allocate) -> Iterator[Windows]:
     """Windows in the memory of each rank's GPU; cleared. Raises RankLost, OutOfMemory, and
     EnvironmentProblem where one cannot address another's."""
-    check_host(meeting)
+    check_host(comm)
     own = allocate(parts.nbytes)
     try:
-        handles = meeting.everybody(own.handle.hex())
+        handles = comm.all_gather(own.handle.hex())
         addresses = tuple(
-            own.address if rank == meeting.rank else own.open(bytes.fromhex(handle))
+            own.address if rank == comm.rank else own.open(bytes.fromhex(handle))
             for rank, handle in enumerate(handles)
         )
-        yield Windows(addresses, meeting.rank, parts)
+        yield Windows(addresses, comm.rank, parts)
         own.give_up()
-        meeting.barrier()  # nobody frees what another one still addresses
+        comm.barrier()  # nobody frees what another one still addresses
     finally:
         own.give_up()
         own.free()
 
 
-def check_host(meeting: Meeting) -> None:
+def check_host(comm: Communicator) -> None:
     """Raises EnvironmentProblem where ranks are on several hosts, and RankLost."""
-    hosts = sorted(set(meeting.everybody(socket.gethostname())))
+    hosts = sorted(set(comm.all_gather(socket.gethostname())))
     if len(hosts) > 1:
         raise EnvironmentProblem(
             f"ranks exchange through memory that all can address, and these are on "

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.backends import BackendSpec
-from cudareduce.several.meet.place import place
+from cudareduce.several.rendezvous import find_placement
 from cudareduce.several.trial import tried
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 from tests.simulate import H200
@@ -34,7 +34,7 @@ def main() -> None:
 
     path, cache = Path(os.environ[GPUS]), Path(os.environ[CACHE])
     told = json.loads(path.read_text())
-    here = place(os.environ)
+    here = find_placement(os.environ)
     if here and sys.argv[1] == "collective":
         jobs = path.with_name(f"jobs-{here.rank}")
         with jobs.open("a") as file:
@@ -52,9 +52,9 @@ def main() -> None:
     patch = pytest.MonkeyPatch()
     patch.setattr("cudareduce.backends.default_cache", lambda: cache)
     patch.setattr("cudareduce.backends.open_cuda", opened)
-    for module in ("check.remeasured", "command", "meet.ranks"):
+    for module in ("check.remeasured", "command", "launcher"):
         patch.setattr(f"cudareduce.several.{module}.gpu_count", lambda: told.get("gpus", 2))
-    for module in ("check.jobs", "meet.start"):
+    for module in ("check.jobs", "launcher"):
         patch.setattr(f"cudareduce.several.{module}.PROGRAM", PROGRAM)
     patch.setattr("cudareduce.several.command.tried", partial(
         tried, allocate=lambda nbytes: FilePeerMemory(nbytes, path.parent)

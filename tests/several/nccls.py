@@ -13,8 +13,7 @@ from cudareduce.problem.operators import reduction_of
 from cudareduce.results.record import Record
 from cudareduce.several.collectives import Collective
 from cudareduce.several.libraries.engines import wanted
-from cudareduce.several.meet.arrival import meet
-from cudareduce.several.meet.place import Place
+from cudareduce.several.rendezvous import Placement, connect
 from cudareduce.several.trial import Trial, tried
 from cudareduce.workers import fork_server
 from tests.fake_gpu import FakeGpu, FilePeerMemory
@@ -65,9 +64,9 @@ def _one(asked: Asked) -> list[Record]:
     if asked.torch:
         fake_torch.install(asked.torch)
     gpu: FakeGpu = StreamGpu(asked.cache, noise=0.0, threads=1)
-    here = Place("cudareduce", asked.rank, asked.ranks, asked.rank, "a job")
+    here = Placement("cudareduce", asked.rank, asked.ranks, asked.rank, "a job")
     records: list[Record] = []
-    with gpu, meet(here, str(asked.folder / "m")) as met:
+    with gpu, connect(here, str(asked.folder / "m")) as met:
         for collective, op, dtype in asked.tried:
             asks = Trial(
                 collective=collective, kernels=(), libraries=wanted(asked.engines, asked.files),

@@ -24,8 +24,7 @@ from cudareduce.several.carried import aligning
 from cudareduce.several.engines import Stage, peer_engines
 from cudareduce.several.exchange import load_exchanges
 from cudareduce.several.measure import unjudged
-from cudareduce.several.meet.arrival import meet
-from cudareduce.several.meet.place import Place
+from cudareduce.several.rendezvous import Placement, connect
 from cudareduce.several.stopwatch import Batch, Entrant, Stopwatch
 from cudareduce.several.windows import device_windows, layout
 
@@ -80,11 +79,11 @@ def nothing() -> None:
 def _one(rank: int, folder: Path) -> dict[str, list[Batch]]:
     """Batches of an exchange with nobody late, and with rank 1 late before and behind the barrier;
     and of the delay itself."""
-    here = Place("cudareduce", rank, 2, rank, "a job")
+    here = Placement("cudareduce", rank, 2, rank, "a job")
     parts = layout(2, 2**12, 0)
     with (
         open_timed(BackendSpec("cuda", rank, folder / "compiled")) as gpu,
-        meet(here, str(folder / "m")) as met,
+        connect(here, str(folder / "m")) as met,
         device_windows(met, parts, IpcMemory) as windows,
     ):
         stage = Stage(gpu, met, windows, "all-reduce", reduction_of("sum", "float32"))

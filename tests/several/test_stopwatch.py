@@ -14,8 +14,7 @@ import pytest
 from cudareduce.problem.operators import reduction_of
 from cudareduce.results.record import Record
 from cudareduce.several.exchange import load_exchanges, of_collective
-from cudareduce.several.meet.arrival import meet
-from cudareduce.several.meet.place import Place
+from cudareduce.several.rendezvous import Placement, connect
 from cudareduce.several.trial import Trial, steps_of, tried
 from cudareduce.workers import fork_server
 from tests.fake_gpu import FakeGpu, FilePeerMemory
@@ -41,8 +40,8 @@ def _one(asked: Asked) -> list[Record]:
     asks = Trial(collective="all-reduce", kernels=chosen, auto=chosen[:1], by_host=True,
                  sizes=SIZES, timed=True, rounds=2)  # fmt: skip
     steps: list[None] = []
-    here = Place("cudareduce", asked.rank, 2, asked.rank, "a job")
-    with gpu, meet(here, str(asked.folder / "m")) as met:
+    here = Placement("cudareduce", asked.rank, 2, asked.rank, "a job")
+    with gpu, connect(here, str(asked.folder / "m")) as met:
         records, links = tried(
             asks, reduction_of("sum", "float32"), met, gpu, lambda: steps.append(None),
             lambda nbytes: FilePeerMemory(nbytes, asked.folder),

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from cudareduce.budget import Deadline
 from cudareduce.errors import CudareduceError
-from cudareduce.several.meet.link import RankLost
-from cudareduce.several.meet.meeting import Meeting
-from cudareduce.several.meet.start import OUT_OF_TIME, PROGRAM, start, worst_of_ranks
+from cudareduce.several.communicator import Communicator, RankLost
+from cudareduce.several.launcher import OUT_OF_TIME, PROGRAM, start, worst_of_ranks
 from cudareduce.temporary import temporary_folder
 
 #: Runs `cudareduce ARGV` as so many ranks; the exit code of the worst, OUT_OF_TIME if the deadline
@@ -30,7 +29,7 @@ def started_here(ranks: int, argv: Sequence[str], deadline: Deadline) -> int:
     return start(ranks, argv, printing=False, deadline=deadline)
 
 
-def lead(meeting: Meeting, judge: Callable[[RunJob], int]) -> int:
+def lead(comm: Communicator, judge: Callable[[RunJob], int]) -> int:
     """Rank 0 of a launcher's ranks: judge by jobs of all of them, and tell the others the exit code
     that this ends with. Raises RankLost, and what judging raises."""
     numbers = count()
@@ -38,25 +37,25 @@ def lead(meeting: Meeting, judge: Callable[[RunJob], int]) -> int:
 
         def run(_: int, argv: Sequence[str], deadline: Deadline) -> int:
             words = [*argv, "--meet", str(Path(folder, f"meeting-{next(numbers)}.json"))]
-            meeting.share(words)
+            comm.broadcast(words)
             own = _run(words, deadline)
-            every = meeting.gather(own)
+            every = comm.gather(own)
             return own if own == OUT_OF_TIME else worst_of_ranks(every)
 
         try:
             code = judge(run)
         except CudareduceError as error:
             with suppress(RankLost):
-                meeting.share(error.exit_code)
+                comm.broadcast(error.exit_code)
             raise
-    meeting.share(code)
+    comm.broadcast(code)
     return code
 
 
-def follow(meeting: Meeting) -> int:
+def follow(comm: Communicator) -> int:
     """Another rank: do what rank 0 says, until it tells the exit code of all. Raises RankLost."""
-    while not isinstance(said := meeting.share(), int):
-        meeting.gather(_run(said, Deadline()))
+    while not isinstance(said := comm.broadcast(), int):
+        comm.gather(_run(said, Deadline()))
     return said
 
 

@@ -45,9 +45,9 @@ from cudareduce.results.store import load as load_run
 from cudareduce.results.store import to_json
 from cudareduce.several.collectives import COLLECTIVES, OPS
 from cudareduce.several.command import check_room, most_ranks
+from cudareduce.several.launcher import start
 from cudareduce.several.libraries.apart import version_in
-from cudareduce.several.meet.place import place
-from cudareduce.several.meet.start import start
+from cudareduce.several.rendezvous import find_placement
 from cudareduce.temporary import temporary_folder
 
 #: Suffixes of the two CUB peers, and shapes besides --n at which a library is verified.
@@ -220,7 +220,7 @@ def _split_nccl(record: Record) -> tuple[str, Record]:
 
 def _check_gpus(request: LibraryRequest) -> None:
     """Raise UsageError under a launcher, EnvironmentProblem without two GPUs and enough memory."""
-    launcher, gpus = place(os.environ), gpu_count()
+    launcher, gpus = find_placement(os.environ), gpu_count()
     if launcher is not None:
         raise UsageError(
             f"check --library starts its ranks itself: run it without {launcher.launcher}"

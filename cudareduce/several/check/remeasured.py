@@ -17,9 +17,8 @@ from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
 from cudareduce.several.check.jobs import RunJob, follow, lead, started_here
 from cudareduce.several.check.stored import Job, only_suspects
-from cudareduce.several.meet.arrival import meet
-from cudareduce.several.meet.place import meeting_file, place
-from cudareduce.several.meet.start import OUT_OF_TIME
+from cudareduce.several.launcher import OUT_OF_TIME
+from cudareduce.several.rendezvous import connect, find_placement
 from cudareduce.temporary import temporary_folder
 
 #: What of a job's exit codes leaves a result: all is right, or something is wrong.
@@ -31,7 +30,7 @@ def by_ranks(jobs: Sequence[Job], judge: Callable[[RunJob], int]) -> int:
     """Judge by jobs of ranks that are started here or, where a launcher has started this program as
     several, by those: rank 0 judges, and all end with its exit code. A UsageError if these are not
     as many as jobs take; raises RankLost, and what judging raises."""
-    here = place(os.environ)
+    here = find_placement(os.environ)
     if here is None:
         return judge(started_here)
     ranks = sorted({job.ranks for job in jobs})
@@ -40,8 +39,8 @@ def by_ranks(jobs: Sequence[Job], judge: Callable[[RunJob], int]) -> int:
             f"{' and '.join(map(str, ranks))} ranks are to be measured, and {here.launcher} has "
             f"started {here.size}: start as many, or run check alone, which starts them itself"
         )
-    with meet(here, meeting_file(here, "-check")) as meeting:
-        return follow(meeting) if here.rank else lead(meeting, judge)
+    with connect(here, here.file("-check")) as comm:
+        return follow(comm) if here.rank else lead(comm, judge)
 
 
 def device_of(ranks: int, remeasuring: Remeasuring) -> DeviceInfo:

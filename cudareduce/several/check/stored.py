@@ -14,10 +14,9 @@ from cudareduce.problem.dtypes import DTYPES
 from cudareduce.report.sections import first_few
 from cudareduce.results.record import Record, Run
 from cudareduce.several.choice import Auto
-from cudareduce.several.collectives import OPS, Collective
+from cudareduce.several.collectives import MOST_RANKS, OPS, Collective
 from cudareduce.several.command import check_room
 from cudareduce.several.exchange import load_exchanges
-from cudareduce.several.meet.place import MOST_RANKS
 
 #: More rounds than these no command takes.
 _MOST_ROUNDS = 10_000

@@ -31,7 +31,7 @@ from cudareduce.several.check.stored import Job, refuse_others
 from cudareduce.several.collectives import COLLECTIVES, OPS
 from cudareduce.several.command import check_room, most_ranks
 from cudareduce.several.exchange import exchanges_of
-from cudareduce.several.meet.place import place
+from cudareduce.several.rendezvous import find_placement
 from cudareduce.temporary import temporary_folder
 
 
@@ -41,7 +41,7 @@ def check_base_ranks(request: BaseRequest) -> int:
     request.outputs.check(*request.judging.read)
     refuse_others(request.remeasuring)
     _check(request)
-    here = place(os.environ)
+    here = find_placement(os.environ)
     ranks = request.ranks or (here.size if here else most_ranks())
     check_room(max(request.problems.n), ranks)
     with temporary_folder() as temporary:

@@ -14,11 +14,10 @@ from typing import Literal
 
 from cudareduce.backend import Launch, TimedBackend
 from cudareduce.peers.contract import AbsentError
+from cudareduce.several.communicator import agree, watchdog
 from cudareduce.several.elements import share, why_not_equal
 from cudareduce.several.engines import Stage, StreamEngine
-from cudareduce.several.libraries.nccl import Communicator, communicator, load, symmetric_memory
-from cudareduce.several.meet.agreement import agreed
-from cudareduce.several.meet.patience import patience
+from cudareduce.several.libraries.nccl import NcclCommunicator, communicator, load, symmetric_memory
 from cudareduce.several.windows import Windows
 
 Kind = Literal["nccl", "nccl-symm", "torch"]
@@ -106,21 +105,21 @@ def _opened(one: Wanted, stage: Stage, backend: TimedBackend) -> Iterator[Stream
         with torch_engine(stage, backend) as engine:
             yield engine
         return
-    nccl = agreed(stage.meeting, lambda: load(one.file))
+    nccl = agree(stage.comm, lambda: load(one.file))
     if one.kind == "nccl":
-        with communicator(nccl, stage.meeting) as member:
+        with communicator(nccl, stage.comm) as member:
             yield NcclEngine(one.name, stage, backend, member, stage.windows)
         return
-    why = agreed(stage.meeting, nccl.why_no_windows)
+    why = agree(stage.comm, nccl.why_no_windows)
     if why:
         raise AbsentError(why)
     parts = replace(stage.windows.layout, nbytes=stage.windows.layout.mail)  # which lies behind
     with (
-        communicator(nccl, stage.meeting) as member,
-        symmetric_memory(member, stage.meeting, parts.nbytes) as address,
+        communicator(nccl, stage.comm) as member,
+        symmetric_memory(member, stage.comm, parts.nbytes) as address,
     ):
-        rank = stage.meeting.rank
-        places = tuple(address if each == rank else 0 for each in range(stage.meeting.size))
+        rank = stage.comm.rank
+        places = tuple(address if each == rank else 0 for each in range(stage.comm.size))
         yield NcclEngine(one.name, stage, backend, member, Windows(places, rank, parts))
 
 
@@ -130,7 +129,7 @@ class NcclEngine:
     mail = False
 
     def __init__(
-        self, name: str, stage: Stage, backend: TimedBackend, member: Communicator,
+        self, name: str, stage: Stage, backend: TimedBackend, member: NcclCommunicator,
         windows: Windows,
     ) -> None:  # fmt: skip
         self.name, self.windows = name, windows
@@ -139,11 +138,11 @@ class NcclEngine:
 
     def why_not(self, n: int) -> str | None:
         stage = self._stage
-        return why_not_equal(stage.collective, stage.reduction, stage.meeting.size, n)
+        return why_not_equal(stage.collective, stage.reduction, stage.comm.size, n)
 
     def enqueue(self, n: int, call: int) -> Launch:
         stage = self._stage
-        mine = share(stage.collective, stage.reduction, self.windows.rank, stage.meeting.size, n)
+        mine = share(stage.collective, stage.reduction, self.windows.rank, stage.comm.size, n)
         places, scattered = self.windows.layout, stage.collective == "reduce-scatter"
         at = mine.start * stage.reduction.dtype.size if scattered else 0
         return self._member.launch(
@@ -154,6 +153,6 @@ class NcclEngine:
         )  # fmt: skip
 
     def run(self, n: int, call: int, late: int) -> None:
-        with patience(f"a call of {self.name}"):
+        with watchdog(f"a call of {self.name}"):
             self.enqueue(n, call)()
             self._backend.synchronize()

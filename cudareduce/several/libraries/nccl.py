@@ -20,9 +20,7 @@ from cudareduce.machine.host import packaged
 from cudareduce.peers.contract import AbsentError
 from cudareduce.problem.operators import Reduction
 from cudareduce.several.collectives import Collective
-from cudareduce.several.meet.agreement import agreed
-from cudareduce.several.meet.meeting import Meeting
-from cudareduce.several.meet.patience import patience
+from cudareduce.several.communicator import Communicator, agree, watchdog
 
 #: What its file is called, in packages and to the loader.
 NAME = "libnccl.so.2"
@@ -143,7 +141,7 @@ def version_text(code: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Communicator:
+class NcclCommunicator:
     """This rank's part of one, in the context that was current when it began."""
 
     nccl: Nccl
@@ -163,21 +161,21 @@ class Communicator:
 
 
 @contextmanager
-def communicator(nccl: Nccl, meeting: Meeting) -> Iterator[Communicator]:
+def communicator(nccl: Nccl, comm: Communicator) -> Iterator[NcclCommunicator]:
     """One of all ranks, which begin and end it together. Raises RankLost, and AbsentError on all of
     them where it does not begin on one."""
-    own = meeting.share(agreed(meeting, lambda: _unique_id(nccl) if meeting.rank == 0 else ""))
-    found = agreed(meeting, lambda: _begun(nccl, meeting, bytes.fromhex(own)))
+    own = comm.broadcast(agree(comm, lambda: _unique_id(nccl) if comm.rank == 0 else ""))
+    found = agree(comm, lambda: _begun(nccl, comm, bytes.fromhex(own)))
     try:
         yield found
     except BaseException:
-        with patience("ncclCommAbort"):
+        with watchdog("ncclCommAbort"):
             nccl.library.ncclCommAbort(found.handle)  # which waits for no other rank
         raise
-    meeting.barrier()  # nobody leaves while another one is still in a call
-    with patience("ncclCommDestroy"):
+    comm.barrier()  # nobody leaves while another one is still in a call
+    with watchdog("ncclCommDestroy"):
         nccl.library.ncclCommDestroy(found.handle)
-    meeting.barrier()
+    comm.barrier()
 
 
 def _unique_id(nccl: Nccl) -> str:
@@ -186,22 +184,22 @@ def _unique_id(nccl: Nccl) -> str:
     return bytes(made).hex()
 
 
-def _begun(nccl: Nccl, meeting: Meeting, unique: bytes) -> Communicator:
+def _begun(nccl: Nccl, comm: Communicator, unique: bytes) -> NcclCommunicator:
     handle = ctypes.c_void_p()
-    wanted = ctypes.byref(handle), meeting.size, UniqueId.from_buffer_copy(unique), meeting.rank
-    with patience("ncclCommInitRank"):
+    wanted = ctypes.byref(handle), comm.size, UniqueId.from_buffer_copy(unique), comm.rank
+    with watchdog("ncclCommInitRank"):
         nccl.call("ncclCommInitRank", *wanted)
-    return Communicator(nccl, handle)
+    return NcclCommunicator(nccl, handle)
 
 
 @contextmanager
-def symmetric_memory(member: Communicator, meeting: Meeting, nbytes: int) -> Iterator[int]:
+def symmetric_memory(member: NcclCommunicator, comm: Communicator, nbytes: int) -> Iterator[int]:
     """The address of so many bytes that NCCL has of all ranks in one window. Raises RankLost, and
     AbsentError on all of them where one cannot have it."""
     nccl, at, window = member.nccl, ctypes.c_void_p(), ctypes.c_void_p()
 
     def register() -> None:
-        with patience("ncclCommWindowRegister"):
+        with watchdog("ncclCommWindowRegister"):
             nccl.call("ncclCommWindowRegister", member.handle, at, nbytes, ctypes.byref(window),
                       _COLL_SYMMETRIC)  # fmt: skip
         if not window:  # where there is none, that is a success to NCCL
@@ -210,12 +208,12 @@ def symmetric_memory(member: Communicator, meeting: Meeting, nbytes: int) -> Ite
                 "topo -p2p n"
             )
 
-    agreed(meeting, lambda: nccl.call("ncclMemAlloc", ctypes.byref(at), nbytes))
-    agreed(meeting, register)
+    agree(comm, lambda: nccl.call("ncclMemAlloc", ctypes.byref(at), nbytes))
+    agree(comm, register)
     assert at.value
     yield at.value
-    meeting.barrier()  # nobody frees what another one still addresses
+    comm.barrier()  # nobody frees what another one still addresses
     # what was measured is not lost to how a library ends
-    with patience("ncclCommWindowDeregister"), suppress(KernelFault):
+    with watchdog("ncclCommWindowDeregister"), suppress(KernelFault):
         nccl.call("ncclCommWindowDeregister", member.handle, window)
         nccl.call("ncclMemFree", at)

@@ -14,11 +14,10 @@ import numpy as np
 from cudareduce.backend import Launch, TimedBackend
 from cudareduce.peers.arrays import DeviceArray
 from cudareduce.peers.contract import AbsentError
+from cudareduce.several.communicator import agree, watchdog
 from cudareduce.several.elements import share, why_not_equal
 from cudareduce.several.engines import Stage
 from cudareduce.several.libraries.nccl import without_multicast
-from cudareduce.several.meet.agreement import agreed
-from cudareduce.several.meet.patience import patience
 
 #: How long ranks wait for each other.
 _PATIENCE = timedelta(seconds=30)
@@ -31,23 +30,23 @@ _HERE = "127.0.0.1"
 def torch_engine(stage: Stage, backend: TimedBackend) -> Iterator[TorchEngine]:
     """The engine, until the end; all ranks begin and end together. Raises RankLost, and AbsentError
     on all of them where one has no torch for this."""
-    meeting = stage.meeting
-    version = agreed(meeting, _imported)
+    comm = stage.comm
+    version = agree(comm, _imported)
     import torch
     import torch.distributed as dist
 
     without_multicast()
     torch.cuda.set_device(torch.cuda.current_device())  # that of the context that is current
     torch.cuda.set_stream(torch.cuda.ExternalStream(backend.stream_handle))
-    first = agreed(meeting, lambda: None if meeting.rank else _store(stage, 0))
-    port = meeting.share(first.port if first else None)
-    store = agreed(meeting, lambda: first or _store(stage, port))
-    agreed(meeting, lambda: _begin(stage, store))
+    first = agree(comm, lambda: None if comm.rank else _store(stage, 0))
+    port = comm.broadcast(first.port if first else None)
+    store = agree(comm, lambda: first or _store(stage, port))
+    agree(comm, lambda: _begin(stage, store))
     yield TorchEngine(stage, version)
-    meeting.barrier()  # nobody leaves while another one is still in a call
-    with patience("torch.distributed's end"), suppress(RuntimeError):  # what was measured counts
+    comm.barrier()  # nobody leaves while another one is still in a call
+    with watchdog("torch.distributed's end"), suppress(RuntimeError):  # what was measured counts
         dist.destroy_process_group()
-    meeting.barrier()
+    comm.barrier()
 
 
 def _imported() -> str:
@@ -66,9 +65,9 @@ def _store(stage: Stage, port: int) -> Any:
     """By which ranks find each other: on rank 0 at any port, elsewhere that one."""
     from torch.distributed import TCPStore
 
-    first = stage.meeting.rank == 0
+    first = stage.comm.rank == 0
     try:
-        return TCPStore(_HERE, port, stage.meeting.size, first, _PATIENCE, wait_for_workers=False)
+        return TCPStore(_HERE, port, stage.comm.size, first, _PATIENCE, wait_for_workers=False)
     except RuntimeError as error:
         raise AbsentError(_first_line(error)) from None
 
@@ -77,8 +76,8 @@ def _begin(stage: Stage, store: Any) -> None:
     import torch.distributed as dist
 
     try:
-        dist.init_process_group("nccl", store=store, rank=stage.meeting.rank,
-                                world_size=stage.meeting.size, timeout=_PATIENCE)  # fmt: skip
+        dist.init_process_group("nccl", store=store, rank=stage.comm.rank,
+                                world_size=stage.comm.size, timeout=_PATIENCE)  # fmt: skip
     except (RuntimeError, ValueError) as error:
         raise AbsentError(_first_line(error)) from None
 
@@ -103,7 +102,7 @@ class TorchEngine:
 
     def why_not(self, n: int) -> str | None:
         stage = self._stage
-        return why_not_equal(stage.collective, stage.reduction, stage.meeting.size, n)
+        return why_not_equal(stage.collective, stage.reduction, stage.comm.size, n)
 
     def enqueue(self, n: int, call: int) -> Launch:
         import torch.distributed as dist
@@ -115,12 +114,12 @@ class TorchEngine:
             return partial(dist.all_reduce, given, op=op)
         if stage.collective == "reduce":
             return partial(dist.reduce, given, 0, op=op)
-        mine = share(stage.collective, stage.reduction, stage.meeting.rank, stage.meeting.size, n)
+        mine = share(stage.collective, stage.reduction, stage.comm.rank, stage.comm.size, n)
         answer = self._tensor(parts.output, mine.start, mine.stop - mine.start)
         return partial(dist.reduce_scatter_tensor, answer, given, op=op)
 
     def run(self, n: int, call: int, late: int) -> None:
-        with patience("a call of torch.distributed"):
+        with watchdog("a call of torch.distributed"):
             self.enqueue(n, call)()
             self._stage.backend.synchronize()
 

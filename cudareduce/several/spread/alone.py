@@ -12,19 +12,19 @@ from cudareduce.bench.edges import at_edges
 from cudareduce.bench.races import with_races
 from cudareduce.bench.session import Session
 from cudareduce.launch.case import Case
-from cudareduce.several.meet.meeting import Meeting
+from cudareduce.several.communicator import Communicator
 from cudareduce.verify.verdict import Verdict
 
 #: Elements of a share at most that is verified by itself; the exchange verifies longer ones.
 _MOST = 2**22
 
 
-def by_themselves(session: Session, cases: Sequence[Case], meeting: Meeting) -> list[Verdict]:
+def by_themselves(session: Session, cases: Sequence[Case], comm: Communicator) -> list[Verdict]:
     """The verdict on each case at the edges and at the session's sizes, from rank 0 to all: as on
     one GPU, where a user's file is in child processes. Raises RankLost, and on rank 0 may raise
     KeyboardInterrupt."""
-    own = [] if meeting.rank else _verdicts(session, cases)
-    told = meeting.share([[v.outcome, v.reason, v.cause] for v in own])
+    own = [] if comm.rank else _verdicts(session, cases)
+    told = comm.broadcast([[v.outcome, v.reason, v.cause] for v in own])
     return [Verdict(outcome, reason, cause=cause) for outcome, reason, cause in told]
 
 

@@ -23,9 +23,9 @@ from cudareduce.report.sections import sections
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
-from cudareduce.several.meet.meeting import Meeting
-from cudareduce.several.meet.place import Place, place
-from cudareduce.several.meet.ranks import gpu_of, of_one_mind, on_gpus, timed_apart
+from cudareduce.several.communicator import Communicator
+from cudareduce.several.launcher import gpu_of, has_own_gpu, require_equal, run_on_gpus
+from cudareduce.several.rendezvous import Placement, find_placement
 from cudareduce.several.spread.alone import by_themselves
 from cudareduce.several.spread.content import OPS
 from cudareduce.several.spread.records import SpreadRecorder
@@ -52,9 +52,9 @@ def bench_spread(request: SpreadRequest) -> int:
     UsageError, EnvironmentProblem and RankLost."""
     request = replace(request, bench=_with_ops(request.bench))
     _refuse(request)
-    if place(os.environ) is None:
+    if find_placement(os.environ) is None:
         _check_room(request)
-    return on_gpus(request.gpus, request.bench.argv, request.meet, partial(_take_part, request))
+    return run_on_gpus(request.gpus, request.bench.argv, request.meet, partial(_take_part, request))
 
 
 def _with_ops(bench: BenchRequest) -> BenchRequest:
@@ -98,9 +98,9 @@ def _check_room(request: SpreadRequest) -> None:
         )
 
 
-def _take_part(request: SpreadRequest, meeting: Meeting, here: Place) -> int:
+def _take_part(request: SpreadRequest, comm: Communicator, here: Placement) -> int:
     """What one rank does; the code that all end with."""
-    first = meeting.rank == 0
+    first = comm.rank == 0
     machine = replace(
         request.bench.machine, device=gpu_of(here),
         quiet=request.bench.machine.quiet or not first,
@@ -112,15 +112,15 @@ def _take_part(request: SpreadRequest, meeting: Meeting, here: Place) -> int:
     if first:
         bench.outputs.check(*(choice.kernel.path for choice in choices))
     with opened(machine, settings) as session:
-        of_one_mind(meeting, _asked(choices, session))
-        timed = timed_apart(meeting, here, session.spec, quiet=machine.quiet)
-        records = _records(session, choices, meeting, timed=timed)
+        require_equal(comm, _asked(choices, session))
+        timed = has_own_gpu(comm, here, session.spec, quiet=machine.quiet)
+        records = _records(session, choices, comm, timed=timed)
         device = session.backend.info()
     if first:
         protocol = _protocol(request, timed=timed)
         run = Run(tool(bench.argv), device, protocol, tuple(records))
         publish(bench.outputs, sections(run), run_texts(run))
-    return int(meeting.share(worst_exit_code(verdict_codes(records))))
+    return int(comm.broadcast(worst_exit_code(verdict_codes(records))))
 
 
 def _leaving_partials(choice: Choice) -> Choice:
@@ -131,35 +131,35 @@ def _leaving_partials(choice: Choice) -> Choice:
 
 
 def _records(
-    session: Session, choices: Sequence[Choice], meeting: Meeting, *, timed: bool
+    session: Session, choices: Sequence[Choice], comm: Communicator, *, timed: bool
 ) -> list[Record]:
     """Of every reduction and length, of all kernels that take it."""
     settings, found = session.settings, []
     for n in settings.sizes:
-        recorder = SpreadRecorder(n, meeting.size, session.backend.name)
+        recorder = SpreadRecorder(n, comm.size, session.backend.name)
         # `auto` takes what is best for a share
-        session.settings = replace(settings, sizes=(-(-n // meeting.size),))
+        session.settings = replace(settings, sizes=(-(-n // comm.size),))
         for reduction, some in cases(session, choices).items():
-            found += recorder.records(_tried(session, reduction, some, n, meeting, timed=timed))
+            found += recorder.records(_tried(session, reduction, some, n, comm, timed=timed))
     return found
 
 
 def _tried(
     session: Session, reduction: Reduction, some: Sequence[tuple[Case, Verdict | None]], n: int,
-    meeting: Meeting, *, timed: bool,
+    comm: Communicator, *, timed: bool,
 ) -> list[Tried]:  # fmt: skip
     known = {case: verdict or _why_not(case) for case, verdict in some}
     taken = [replace(case, only=None) for case, verdict in known.items() if verdict is None]
-    alone = dict(zip(taken, by_themselves(session, taken, meeting), strict=True))
+    alone = dict(zip(taken, by_themselves(session, taken, comm), strict=True))
     wrong = [Tried(case, "", None, verdict) for case, verdict in {**known, **alone}.items()
              if verdict and verdict.outcome != "pass"]  # fmt: skip
     right = [case for case, verdict in alone.items() if verdict.outcome == "pass"]
     rounds = session.settings.rounds
     what = "measuring" if timed else "verifying"
-    name = f"{what} {reduction.op.name} of {reduction.dtype.name} on {meeting.size} ranks"
+    name = f"{what} {reduction.op.name} of {reduction.dtype.name} on {comm.size} ranks"
     with session.phase(name, steps(rounds, timed=timed)) as bar:
         return wrong + tried(
-            reduction, right, n, rounds, meeting, session.backend, bar.step, timed=timed
+            reduction, right, n, rounds, comm, session.backend, bar.step, timed=timed
         )
 
 

@@ -12,7 +12,7 @@ from cudareduce.launch.case import Case
 from cudareduce.several.elements import at_random, read, stored
 from cudareduce.several.engines import Stage, look_for_those_who_gave_up
 from cudareduce.several.examine import LATE_S, REPEATS, STUMBLE, Finding, pairs
-from cudareduce.several.libraries.nccl import Communicator
+from cudareduce.several.libraries.nccl import NcclCommunicator
 from cudareduce.several.spread.content import Content, share
 from cudareduce.several.spread.share import Share, cleared, judged, on_share
 from cudareduce.several.spread.ways import Local, Way
@@ -28,13 +28,13 @@ def lengths(ranks: int, asked: int) -> list[int]:
 
 
 def examined(
-    stage: Stage, cases: list[Case], asked: int, member: Communicator | None = None
+    stage: Stage, cases: list[Case], asked: int, member: NcclCommunicator | None = None
 ) -> tuple[dict[tuple[Case, str], Finding], dict[tuple[Case, str], str]]:
     """What came of each way of each case, up to a length of `asked`, and why there is none. Raises
     RankLost, BuildError and OutOfMemory."""
     findings: dict[tuple[Case, str], Finding] = {}
     refusals: dict[tuple[Case, str], str] = {}
-    for n in lengths(stage.meeting.size, asked):
+    for n in lengths(stage.comm.size, asked):
         with on_share(stage, cases, n, 1, member, STUMBLE) as on:
             refusals = on.refusals
             for case, ways in on.ways.items():
@@ -49,11 +49,11 @@ def examined(
 
 def _examined(stage: Stage, on: Share, way: Way, n: int, made: int) -> Finding:
     cleared(stage)
-    wrong, calls = None, 2 * pairs(stage.meeting.size)
+    wrong, calls = None, 2 * pairs(stage.comm.size)
     for turn in range(calls):  # all calls, as others wait for this rank in each
         found = _wrong(stage, on, way, n, turn)
         wrong = wrong or found
-    told = [text for text in stage.meeting.everybody(wrong) if text]
+    told = [text for text in stage.comm.all_gather(wrong) if text]
     if told:
         cleared(stage)
         return Finding(way.name, n, told[0], None, None, made + calls, way.version)
@@ -63,7 +63,7 @@ def _examined(stage: Stage, on: Share, way: Way, n: int, made: int) -> Finding:
 
 def _wrong(stage: Stage, on: Share, way: Way, n: int, turn: int) -> str | None:
     """Why one call is wrong on this rank; None if it is right."""
-    rank, ranks = stage.meeting.rank, stage.meeting.size
+    rank, ranks = stage.comm.rank, stage.comm.size
     late = turn // 2 % ranks  # in two that follow one another
     floats = stage.reduction.dtype.kind == "float"
     # of NaN among others each library has its own opinion
@@ -83,12 +83,12 @@ def _wrong(stage: Stage, on: Share, way: Way, n: int, turn: int) -> str | None:
 def _repeated(stage: Stage, on: Share, way: Way, n: int) -> tuple[bool, int, str | None]:
     """Whether all ranks had the same bits, how many answers there were to one input, and why they
     are wrong if they are."""
-    reduction, rank = stage.reduction, stage.meeting.rank
+    reduction, rank = stage.reduction, stage.comm.rank
     rounded = reduction.dtype.kind == "float" and reduction.op.name in ("sum", "mean")
-    content = Content(reduction, n, stage.meeting.size, 0)
+    content = Content(reduction, n, stage.comm.size, 0)
     values = content.of(rank)
     if rounded:
-        own = share(n, rank, stage.meeting.size)
+        own = share(n, rank, stage.comm.size)
         values = stored(at_random(rank, len(own)), reduction.dtype)
     exact, bound = _exact(stage, values, n) if rounded else (0.0, 0.0)
     bits, why = [], None
@@ -103,7 +103,7 @@ def _repeated(stage: Stage, on: Share, way: Way, n: int) -> tuple[bool, int, str
             why = why or judged(answer, content.answer)
         elif not abs(float(answer) - exact) <= bound:
             why = f"n = {n}: further off than any order of additions explains"
-    every = stage.meeting.everybody([bits, why])
+    every = stage.comm.all_gather([bits, why])
     same = all(some == every[0][0] for some, _ in every)
     wrong = next((text for _, text in every if text), None if same else "ranks have other bits")
     return same, len({one for some, _ in every for one in some}), wrong
@@ -113,7 +113,7 @@ def _exact(stage: Stage, values: np.ndarray, n: int) -> tuple[float, float]:
     """The exact sum or mean of all ranks' numbers, and how far off one in any order may be."""
     reduction = stage.reduction
     held = read(values, reduction.dtype).astype(np.float64)
-    sums = stage.meeting.everybody([float(held.sum()), float(np.abs(held).sum())])
+    sums = stage.comm.all_gather([float(held.sum()), float(np.abs(held).sum())])
     exact, size = sum(s for s, _ in sums), sum(a for _, a in sums)
     bound = n * reduction.acc.epsilon * size
     if reduction.op.name == "mean":

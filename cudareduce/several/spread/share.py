@@ -14,7 +14,7 @@ from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan
 from cudareduce.several.elements import UFUNCS
 from cudareduce.several.engines import Stage
-from cudareduce.several.libraries.nccl import Communicator
+from cudareduce.several.libraries.nccl import NcclCommunicator
 from cudareduce.several.spread.content import Content, share
 from cudareduce.several.spread.text import built
 from cudareduce.several.spread.ways import Behind, Fused, Host, Local, Nccl, Scene, Way
@@ -42,15 +42,15 @@ class Share:
 
 @contextmanager
 def on_share(
-    stage: Stage, cases: list[Case], n: int, turns: int, member: Communicator | None = None,
+    stage: Stage, cases: list[Case], n: int, turns: int, member: NcclCommunicator | None = None,
     stumble: int = 0,
 ) -> Iterator[Share]:  # fmt: skip
     """A rank's share of an array of `n` elements, for so many turns, as long as it is needed; by
     NCCL as well, of which this rank is a `member`. Raises OutOfMemory and RankLost."""
     backend, reduction = stage.backend, stage.reduction
-    own, size = share(n, stage.meeting.rank, stage.meeting.size), reduction.acc_size
+    own, size = share(n, stage.comm.rank, stage.comm.size), reduction.acc_size
     inputs = tuple(backend.allocate(len(own) * reduction.dtype.size) for _ in range(turns))
-    partial, partials = backend.allocate(size), backend.allocate(size * stage.meeting.size)
+    partial, partials = backend.allocate(size), backend.allocate(size * stage.comm.size)
     answer = backend.allocate(reduction.result_size)
     ways: dict[Case, list[tuple[Way, ...]]] = {}
     refusals: dict[tuple[Case, str], str] = {}
@@ -89,7 +89,7 @@ def on_share(
         backend.free(*inputs, partial, partials, answer)
 
 
-def _by_nccl(scenes: list[Scene], member: Communicator | None) -> list[Way]:
+def _by_nccl(scenes: list[Scene], member: NcclCommunicator | None) -> list[Way]:
     """NCCL's way, where partials are numbers that it combines, and sums need no last step."""
     if member is None or not scenes:
         return []
@@ -113,17 +113,17 @@ def _plan(stage: Stage, case: Case, length: int) -> Plan | str:
 
 def _agreed(stage: Stage, why_not: str) -> str:
     """Why it does not go on some rank; empty if it goes on all."""
-    return next((why for why in stage.meeting.everybody(why_not) if why), "")
+    return next((why for why in stage.comm.all_gather(why_not) if why), "")
 
 
 def cleared(stage: Stage) -> None:
     """Empty the mail of all ranks, and forget who has given up: all count their calls anew."""
     parts, backend = stage.windows.layout, stage.backend
-    stage.meeting.barrier()
+    stage.comm.barrier()
     backend.zero(stage.windows.part(parts.mail, parts.nbytes - parts.mail))
     backend.zero(stage.windows.status)
     backend.synchronize()
-    stage.meeting.barrier()
+    stage.comm.barrier()
 
 
 class Timed:
@@ -155,7 +155,7 @@ class Timed:
                 self._backend.download(kept, kind, 1)[0], self._right[k % len(self._right)]
             )
             if why:
-                return f"rank {self._stage.meeting.rank}, sample {k + 1}: {why}"
+                return f"rank {self._stage.comm.rank}, sample {k + 1}: {why}"
         return None
 
 

@@ -62,7 +62,7 @@ def texts(case: Case, plan: Plan, ranks: int, stumble: int = 0) -> Texts:
 def built(stage: Stage, case: Case, plan: Plan, stumble: int = 0) -> Built | str:
     """All of it, compiled, or why the kernel leaves no partial. Raises BuildError,
     EnvironmentProblem and RankLost."""
-    wanted = texts(case, plan, stage.meeting.size, stumble)
+    wanted = texts(case, plan, stage.comm.size, stumble)
     every = [*wanted.alone.values(), *wanted.fused.values()]
     found = dict(zip(every, engines.built(stage, every), strict=True))
     behind, gathered = engines.compiled(stage, [wanted.behind, wanted.gathered])

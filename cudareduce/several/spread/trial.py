@@ -16,12 +16,11 @@ from cudareduce.peers.contract import AbsentError
 from cudareduce.problem.operators import Reduction
 from cudareduce.several.arrays import TURNS
 from cudareduce.several.carried import aligning
+from cudareduce.several.communicator import Communicator, agree
 from cudareduce.several.engines import Stage
 from cudareduce.several.examine import Finding
-from cudareduce.several.libraries.nccl import Communicator, communicator, load
+from cudareduce.several.libraries.nccl import NcclCommunicator, communicator, load
 from cudareduce.several.measure import UNCOUNTED, in_turn, unjudged
-from cudareduce.several.meet.agreement import agreed
-from cudareduce.several.meet.meeting import Meeting
 from cudareduce.several.spread.content import Content
 from cudareduce.several.spread.examine import examined
 from cudareduce.several.spread.share import Share, Timed, cleared, on_share
@@ -63,20 +62,20 @@ def steps(rounds: int, *, timed: bool) -> int:
 
 
 def tried(
-    reduction: Reduction, cases: Sequence[Case], n: int, rounds: int, meeting: Meeting,
+    reduction: Reduction, cases: Sequence[Case], n: int, rounds: int, comm: Communicator,
     backend: Backend, progress: Callable[[], None], *, timed: bool,
     allocate: Allocate = IpcMemory, nccl: Path | None = None,
 ) -> list[Tried]:  # fmt: skip
     """All ways of all cases on an array of `n` elements, the same on all ranks. Raises RankLost,
     BuildError, OutOfMemory, KernelFault and EnvironmentProblem."""
-    mail = _WORD_BYTES * (1 + 2 * meeting.size * _WORDS)
-    parts = layout(meeting.size, 0, mail)
+    mail = _WORD_BYTES * (1 + 2 * comm.size * _WORDS)
+    parts = layout(comm.size, 0, mail)
     windows = (
-        device_windows(meeting, parts, allocate) if backend.timed()
-        else mapped_windows(meeting, parts)
+        device_windows(comm, parts, allocate) if backend.timed()
+        else mapped_windows(comm, parts)
     )  # fmt: skip
-    with windows as held, _member(meeting, nccl, timed=timed) as (member, absent):
-        stage = Stage(backend, meeting, held, "all-reduce", reduction)
+    with windows as held, _member(comm, nccl, timed=timed) as (member, absent):
+        stage = Stage(backend, comm, held, "all-reduce", reduction)
         alone = min(n, _ALONE) if timed else n
         findings, refusals = examined(stage, list(cases), alone, member)
         refusals |= {(case, NcclWay.name): absent for case in cases if absent}
@@ -96,16 +95,16 @@ def tried(
 
 @contextmanager
 def _member(
-    meeting: Meeting, nccl: Path | None, *, timed: bool
-) -> Iterator[tuple[Communicator | None, str]]:
+    comm: Communicator, nccl: Path | None, *, timed: bool
+) -> Iterator[tuple[NcclCommunicator | None, str]]:
     """This rank's part of NCCL, of the library in that file or of the one that is found, or why
     there is none; neither where nothing is timed. Raises RankLost."""
     with ExitStack() as opened:
         member, why = None, ""
         try:
             if timed:
-                library = agreed(meeting, partial(load, nccl))
-                member = opened.enter_context(communicator(library, meeting))
+                library = agree(comm, partial(load, nccl))
+                member = opened.enter_context(communicator(library, comm))
         except AbsentError as error:
             why = str(error)
         yield member, why
@@ -113,13 +112,13 @@ def _member(
 
 def _timed(
     stage: Stage, cases: list[Case], n: int, rounds: int, right: set[tuple[Case, str]],
-    progress: Callable[[], None], member: Communicator | None,
+    progress: Callable[[], None], member: NcclCommunicator | None,
 ) -> tuple[Figures, Refusals]:  # fmt: skip
     """The samples of all that is right, and of each kernel alone, of the host its own time; and why
     some of it does not go at this length."""
     backend = stage.backend.timed()
     assert backend is not None
-    ranks, rank = stage.meeting.size, stage.meeting.rank
+    ranks, rank = stage.comm.size, stage.comm.rank
     contents = [Content(stage.reduction, n, ranks, turn) for turn in range(TURNS)]
     with on_share(stage, cases, n, TURNS, member) as on:
         for given, content in zip(on.inputs, contents, strict=True):

@@ -13,7 +13,7 @@ from cudareduce.backend import Backend, Buffer, Launch, Program, TimedBackend
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.plan import Plan
 from cudareduce.several.engines import Stage
-from cudareduce.several.libraries.nccl import Communicator
+from cudareduce.several.libraries.nccl import NcclCommunicator
 from cudareduce.several.spread.text import Built
 
 
@@ -112,7 +112,7 @@ class Nccl:
     name = "nccl"
     waits: tuple[Program, ...] = ()
 
-    def __init__(self, scene: Scene, backend: TimedBackend, member: Communicator) -> None:
+    def __init__(self, scene: Scene, backend: TimedBackend, member: NcclCommunicator) -> None:
         reduction = scene.plan.problem.reduction
         self.version: str | None = member.nccl.version
         self._bound = scene.bound
@@ -144,7 +144,7 @@ class Host:
         scene.bound.run()
         size = scene.plan.problem.reduction.acc_size
         own = scene.backend.download(scene.partial, "uint8", size).tobytes()
-        texts = scene.stage.meeting.everybody(base64.b64encode(own).decode())
+        texts = scene.stage.comm.all_gather(base64.b64encode(own).decode())
         together = b"".join(base64.b64decode(text) for text in texts)
         scene.backend.write(scene.partials, np.frombuffer(together, np.uint8))
         self._launch()

@@ -19,7 +19,7 @@ from cudareduce.budget import Deadline
 from cudareduce.library.registry import load_registry
 from cudareduce.results.record import Run
 from cudareduce.results.store import load, to_json
-from cudareduce.several.meet.start import worst_of_ranks
+from cudareduce.several.launcher import worst_of_ranks
 from tests.conftest import ROOT
 from tests.several.fake_ranks import CACHE, GPUS, PROGRAM
 from tests.several.simulated import ENGINES, SIZES, Machine, made_by, stored

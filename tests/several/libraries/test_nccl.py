@@ -16,9 +16,9 @@ from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Run
 from cudareduce.several.collectives import COLLECTIVES, Collective
 from cudareduce.several.command import CollectiveRequest, libraries_of
+from cudareduce.several.launcher import Ranks
 from cudareduce.several.libraries.engines import Wanted
 from cudareduce.several.libraries.nccl import Nccl, load, version_text
-from cudareduce.several.meet.ranks import Ranks
 from tests.several.nccls import Asked, compiled, together
 from tests.simulate import H200
 

@@ -124,7 +124,7 @@ def test_ranks_that_were_started_otherwise(
     home |= {"RANK": "0", "WORLD_SIZE": "3", "LOCAL_RANK": "0"}
     code, _, err = ranks("bench", "auto", "--gpus", 2)
     assert code == 2
-    assert "--gpus 2: torchrun has started 3 ranks; give that" in err
+    assert "--gpus 2: torchrun started 3 ranks; give that" in err
 
 
 def test_meet_alone(ranks: Ranks) -> None:

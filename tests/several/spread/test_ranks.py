@@ -19,8 +19,7 @@ from cudareduce.problem.parsing import NVCC_FLAGS
 from cudareduce.results.record import Record
 from cudareduce.several import exchange
 from cudareduce.several.exchange import device_text
-from cudareduce.several.meet.arrival import meet
-from cudareduce.several.meet.place import Place
+from cudareduce.several.rendezvous import Placement, connect
 from cudareduce.several.spread import text
 from cudareduce.several.spread.records import SpreadRecorder
 from cudareduce.several.spread.trial import tried
@@ -62,13 +61,13 @@ def _one(asked: Asked) -> list[Record]:
 
         vars(text)["device_text"] = edited
     vars(exchange)["PATIENCE"] = 10**9  # who waits in vain gives up soon
-    here = Place("cudareduce", asked.rank, 2, asked.rank, "a job")
+    here = Placement("cudareduce", asked.rank, 2, asked.rank, "a job")
     case = case_of("reduce_tiles_acq_rel", asked.op)
     simulated = StreamGpu(asked.folder / "compiled", noise=0.0, threads=1)
     spec = BackendSpec("cpu", cache=asked.folder / "compiled", threads=1)
     with (
         simulated if asked.timed else open_backend(spec) as backend,
-        meet(here, str(asked.folder / "m")) as met,
+        connect(here, str(asked.folder / "m")) as met,
     ):
         found = tried(
             case.reduction, [case], 5000, 2, met, backend, lambda: None, timed=asked.timed,

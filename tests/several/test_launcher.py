@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.several.meet import start as module
-from cudareduce.several.meet.start import start
+from cudareduce.several import launcher
+from cudareduce.several.launcher import start
 
 Run = Callable[[str], int]
 #: Patience of a rank that stands still when rank 0 has ended, in the tests.
@@ -19,14 +19,14 @@ GRACE_S = 0.3
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Two ranks of a program in Python, which knows its number as `rank`."""
-    monkeypatch.setattr(module, "_GRACE_S", GRACE_S)
+    monkeypatch.setattr(launcher, "_GRACE_S", GRACE_S)
 
     def call(text: str) -> int:
         program = tmp_path / "program.py"
         program.write_text(
             f"import os, sys, time\nrank = int(os.environ['CUDAREDUCE_RANK'])\n{text}"
         )
-        monkeypatch.setattr(module, "PROGRAM", (sys.executable, str(program)))
+        monkeypatch.setattr(launcher, "PROGRAM", (sys.executable, str(program)))
         return start(2, ())
 
     return call

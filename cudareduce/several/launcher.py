@@ -1,0 +1,236 @@
+"""The ranks of a command: started here or by a launcher, connected, each with its device."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from cudareduce.backends import BackendSpec, choose_backend, gpu_count
+from cudareduce.budget import Deadline
+from cudareduce.errors import UsageError, worst_exit_code
+from cudareduce.machine.host import cpu_count
+from cudareduce.progress import say
+from cudareduce.several.communicator import GAVE_UP, Communicator
+from cudareduce.several.rendezvous import OWN, Placement, connect, find_placement
+from cudareduce.temporary import temporary_folder
+
+#: What a rank runs, before its arguments.
+PROGRAM = (sys.executable, "-m", "cudareduce")
+#: Exit codes of a rank, of a job that the deadline ended, and of an internal error.
+_OWN_CODES, OUT_OF_TIME, _INTERNAL = (0, 2, 3, 4, 5, 6), 4, 70
+#: Seconds that the others have to end by themselves after one ended with an error, and after rank
+#: 0 did, which has printed why.
+_GRACE_S, _TOLD_S = 12.0, 2.0
+_POLL_S = 0.05
+#: Lines to show of a rank that printed to its standard error only.
+_MOST_LINES = 20
+_SHARED = "Ranks share a GPU, and take turns on it: results are checked, nothing is timed."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranks:
+    """Options of commands that run ranks. `argv` is the command line that each rank runs."""
+
+    ranks: int | None
+    backend: str
+    meet: str | None
+    no_cache: bool
+    quiet: bool
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One connected rank and its device. It is `timed` if each rank has a GPU of its own."""
+
+    comm: Communicator
+    spec: BackendSpec
+    timed: bool
+    quiet: bool
+
+    @property
+    def first(self) -> bool:
+        """True on the rank that prints and writes."""
+        return self.comm.rank == 0
+
+
+def run_ranks(
+    asked: Ranks, count: Callable[[], int], what: Any, part: Callable[[Member], int]
+) -> int:
+    """Start `count()` ranks, or be one of them and do `part`. Returns the exit code, the same on
+    all ranks. `what` must be equal on all ranks, as JSON. Raises RankLost and UsageError."""
+    placement = find_placement(os.environ)
+    if placement is None:
+        number = count()
+        if number > 1:
+            return start(number, asked.argv)
+        with Communicator(0, 1, []) as alone:
+            return part(_member(asked, what, alone, Placement(OWN.name, 0, 1, 0, "")))
+    if asked.ranks not in (None, placement.size):
+        raise UsageError(
+            f"--ranks {asked.ranks}: {placement.launcher} started {placement.size}; leave --ranks "
+            "out"
+        )
+    with connect(placement, rendezvous_of(placement, asked.meet)) as comm:
+        return int(comm.broadcast(part(_member(asked, what, comm, placement))))
+
+
+def run_on_gpus(
+    count: int, argv: Sequence[str], where: str | None,
+    part: Callable[[Communicator, Placement], int],
+) -> int:  # fmt: skip
+    """The same for `count` ranks that choose their devices themselves."""
+    placement = find_placement(os.environ)
+    if placement is None:
+        return start(count, argv)
+    if count != placement.size:
+        raise UsageError(
+            f"--gpus {count}: {placement.launcher} started {placement.size} ranks; give that"
+        )
+    with connect(placement, rendezvous_of(placement, where)) as comm:
+        return part(comm, placement)
+
+
+def rendezvous_of(placement: Placement, asked: str | None) -> str:
+    """Where the ranks meet: as `asked`, else at a file named after the job."""
+    if asked is not None:
+        return asked
+    return placement.job if placement.launcher == OWN.name else placement.file()
+
+
+def _member(asked: Ranks, what: Any, comm: Communicator, placement: Placement) -> Member:
+    spec, remarks = choose_backend(asked.backend, gpu_of(placement), not asked.no_cache)
+    spec = replace(spec, threads=max(1, cpu_count() // placement.size))
+    require_equal(comm, [what, spec.name])
+    quiet = asked.quiet or comm.rank > 0
+    for remark in remarks:
+        say(remark, quiet)
+    return Member(comm, spec, has_own_gpu(comm, placement, spec, quiet=quiet), quiet)
+
+
+def gpu_of(placement: Placement) -> int:
+    """The GPU of a rank: the ranks of a host take its GPUs in turn."""
+    return placement.local_rank % max(1, gpu_count())
+
+
+def has_own_gpu(
+    comm: Communicator, placement: Placement, spec: BackendSpec, *, quiet: bool
+) -> bool:
+    """True if each rank has a GPU of its own; prints a remark if ranks share one. Raises
+    RankLost."""
+    apart = all(comm.all_gather(placement.local_rank < gpu_count()))
+    if spec.timed and not apart:
+        say(_SHARED, quiet)
+    return spec.timed and apart
+
+
+def require_equal(comm: Communicator, what: Any) -> None:
+    """Raise UsageError on all ranks if `what` differs between them, and RankLost."""
+    if len({json.dumps(each) for each in comm.all_gather(what)}) > 1:
+        raise UsageError(
+            "ranks were asked for different things: start all with the same command, and the "
+            "same kernels"
+        )
+
+
+def start(
+    size: int, argv: Sequence[str], *, printing: bool = True, deadline: Deadline | None = None
+) -> int:
+    """Run `cudareduce ARGV` as `size` ranks; returns the worst exit code, or OUT_OF_TIME at the
+    deadline. Rank 0 prints to standard output unless `printing` is false. What a crashed rank
+    printed to standard error is shown."""
+    with temporary_folder() as folder:
+        file = Path(folder, "rendezvous.json")
+        ranks: list[subprocess.Popen[bytes]] = []
+        try:
+            out = None if printing else subprocess.DEVNULL
+            ranks.extend(_start_rank(rank, size, argv, file, out) for rank in range(size))
+            _wait(ranks, deadline)
+            standing = [rank for rank, process in enumerate(ranks) if process.poll() is None]
+        finally:  # also after Ctrl-C
+            for process in ranks:
+                if process.poll() is None:
+                    process.kill()
+                process.wait()
+        if standing and deadline is not None and deadline.passed:
+            return OUT_OF_TIME
+        _print_crashes(ranks, standing, file.parent)
+    return worst_of_ranks([process.returncode for process in ranks])
+
+
+def worst_of_ranks(codes: Sequence[int]) -> int:
+    """The exit code for ranks that ended with these. A code that cudareduce does not use, such as a
+    signal's, means a lost rank; 3 beside 6 means that the ranks lost the one whose kernel hung."""
+    ended = next((code for code in codes if code == _INTERNAL or code > 128), None)
+    if {3, 6} <= set(codes) <= set(_OWN_CODES):
+        return 3
+    return ended or worst_exit_code({code if code in _OWN_CODES else 6 for code in codes})
+
+
+def _start_rank(
+    rank: int, size: int, argv: Sequence[str], file: Path, out: int | None
+) -> subprocess.Popen[bytes]:
+    environment = os.environ | {
+        OWN.rank: str(rank), OWN.size: str(size), OWN.local_rank: str(rank), OWN.job: str(file),
+    }  # fmt: skip
+    command = [*PROGRAM, *argv]
+    if rank == 0:
+        return subprocess.Popen(command, env=environment, stdout=out)
+    with _errors(file.parent, rank).open("wb") as errors:
+        return subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )  # fmt: skip
+
+
+def _errors(folder: Path, rank: int) -> Path:
+    return folder / f"rank-{rank}.txt"
+
+
+def _wait(ranks: Sequence[subprocess.Popen[bytes]], deadline: Deadline | None = None) -> None:
+    """Wait until all ranks ended, a grace period after one ended with an error or rank 0 ended, or
+    the deadline."""
+    until = inf if deadline is None else time.monotonic() + deadline.left_s
+    while None in [process.poll() for process in ranks] and time.monotonic() < until:
+        if ranks[0].returncode == 0 or any(process.returncode for process in ranks):
+            grace = _TOLD_S if ranks[0].returncode else _GRACE_S
+            until = min(until, time.monotonic() + grace)
+        time.sleep(_POLL_S)
+
+
+def _print_crashes(
+    ranks: Sequence[subprocess.Popen[bytes]], standing: Sequence[int], folder: Path
+) -> None:
+    """Print what crashed ranks wrote to standard error, and which signal ended them. Ranks that
+    were `standing` and were killed are named unless rank 0 has printed an error."""
+    told = 0 not in standing and ranks[0].returncode > 0
+    for rank, process in enumerate(ranks):
+        if told and rank in standing:
+            continue
+        text, code = "", process.returncode
+        with suppress(OSError):
+            text = _errors(folder, rank).read_text(errors="replace")
+        if code < 0 or code == _INTERNAL or GAVE_UP in text:
+            for line in text.splitlines()[-_MOST_LINES:]:
+                print(f"rank {rank}: {line}", file=sys.stderr)
+        if code < 0:
+            what = "stood still and was ended" if rank in standing else _signal_text(-code)
+            print(f"rank {rank} {what}", file=sys.stderr)
+
+
+def _signal_text(number: int) -> str:
+    name = signal.strsignal(number) or f"signal {number}"
+    out_of_bounds = number in (signal.SIGSEGV, signal.SIGBUS)
+    return f"was ended: {name}" + (
+        ": see what its kernel reads and writes" if out_of_bounds else ""
+    )

@@ -1,1 +1,0 @@
-"""Ranks find each other, talk, and end together."""
