@@ -53,6 +53,8 @@ class Jobs:
         which its tests try. `every` does not leave it at the build that watches."""
         if self.emulator is None or not (self.backend.traits.isolated or case.kernel.foreign):
             return []
+        if case.kernel.program is not None:
+            return list(race_test_sets(case))
         case = replace(case, sms=None)  # these have devices of their own, with few SMs
         nets = list(race_test_sets(case))
         if every and self.settings.block is None:

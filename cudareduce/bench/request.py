@@ -170,6 +170,8 @@ def chosen(request: BenchRequest | VerifyRequest, registry: Registry, quiet: boo
         old = choice.kernel
         of_it = old.asks
         own = replace(asks, most=of_it.most, most_rows=of_it.most_rows, square=of_it.square)
+        if old.program is not None:
+            own = replace(own, sizes=own.sizes or of_it.sizes, of_file=of_it.of_file)
         kernel = asking(old, own) if old.foreign else old
         if kernel.finish != old.finish:
             say(f"{old.path}: {FOLDED}", quiet)

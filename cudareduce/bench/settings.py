@@ -62,6 +62,10 @@ class Settings:
         shares: dict[Reduction, list[Choice]] = {reduction: [] for reduction in self.reductions}
         for choice in choices:
             kernel, mine = choice.kernel, tuple(_of(choice, r) for r in self.reductions)
+            program = kernel.program
+            if program is not None and program.computes is not None and self.instead:
+                shares.setdefault(program.computes, []).append(choice)
+                continue
             own = kernel.launched_with
             unlike = own is not None and all(own != reduction.dtype.name for reduction in mine)
             if kernel.foreign and (unlike or all(kernel.why_not(r) for r in mine)):

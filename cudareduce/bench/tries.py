@@ -4,7 +4,7 @@ what it asks of its input, how far it goes."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from os import getloadavg
@@ -91,6 +91,18 @@ class Tries:
         if self._slow[title] or (jobs and found is None):
             self._cut.add(title)
         return found
+
+    def verdicts(self, sets: Mapping[Case, Sequence[TestSet]]) -> dict[Case, Verdict]:
+        """Verdicts on cases from test sets alone, those for which there is time."""
+        queues = {
+            case: [
+                replace(job, limit_s=min(job.limit_s, _TRIED_S), optional=False)
+                for job in self._jobs.of(Prepared(case, {}, {}, {}), (), tuple(own))
+            ]
+            for case, own in sets.items()
+        }
+        queues = {case: jobs for case, jobs in queues.items() if jobs}
+        return dict(self._isolation.verify(queues, cpu_count(), self._deadline, lambda _: None))
 
     def standing(self, case: Case, verdict: Verdict) -> Verdict:
         """The verdict on a case that stands. Where it is a guess that is wrong, and there was no

@@ -12,6 +12,7 @@ from cudareduce.bench.command import strict_codes, verdict_codes
 from cudareduce.bench.conditions import conditioned, is_undecided, joined
 from cudareduce.bench.group import Group
 from cudareduce.bench.guesses import settled
+from cudareduce.bench.preconditions import may_have_precondition, preconditions
 from cudareduce.bench.races import with_races
 from cudareduce.bench.records import Recorder
 from cudareduce.bench.request import (
@@ -48,6 +49,7 @@ class Verified:
 
     run: Run
     exit_code: int
+    recorded: tuple[str, ...] = ()  # of external programs: what their host code launches
 
 
 def verify(request: VerifyRequest) -> int:
@@ -61,6 +63,7 @@ def verify(request: VerifyRequest) -> int:
         done.run.records, monotonic() - began, following, interrupted=done.exit_code == 130
     )
     say(line, request.machine.quiet)
+    say("\n".join(done.recorded), request.machine.quiet)
     return done.exit_code
 
 
@@ -102,6 +105,11 @@ def verified(request: VerifyRequest) -> Verified:
     return Verified(
         run=Run(tool(request.argv), device, {"sizes": list(settings.sizes)}, tuple(records)),
         exit_code=130 if 130 in codes else worst_exit_code(codes | verdict_codes(records)),
+        recorded=tuple(
+            f"{choice.kernel.id}: {choice.kernel.program.summary}"
+            for choice in choices
+            if choice.kernel.program
+        ),
     )
 
 
@@ -146,12 +154,18 @@ def _answers(
 def _on_conditions(session: Session, answers: _Answers, request: VerifyRequest) -> _Answers:
     """The answers, those that are right on some condition with the verdict on that."""
     group = answers.group
-    open_ = any(v.outcome == "fail" or is_undecided(c, v) for c, v in group.verdicts.items())
+    open_ = any(
+        v.outcome == "fail" or is_undecided(c, v) or may_have_precondition(c, v)
+        for c, v in group.verdicts.items()
+    )
     if group.interrupted or not open_:
         return answers
     try:
         group = replace(group, verdicts=with_races(session, group.verdicts))
-        better = conditioned(session, group.verdicts, quiet=request.machine.quiet)
+        recorded, causes = preconditions(session, group.verdicts)
+        group = replace(group, verdicts={**group.verdicts, **causes})
+        static = {c: v for c, v in group.verdicts.items() if c.kernel.program is None}
+        better = recorded | conditioned(session, static, quiet=request.machine.quiet)
         some: Cases = [(case, None) for case in better.values()]
         again = _answers(session, some, group.reduction, request).group if some else group
         verdicts = joined(session, group.verdicts, better, again.verdicts if some else {})

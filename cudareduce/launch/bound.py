@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cudareduce.backend import Backend, Buffer, KernelCall, Launch
+from cudareduce.backend import Backend, Buffer, KernelCall, Launch, Program
 from cudareduce.launch.case import Case, Prepared, Programs
 from cudareduce.launch.plan import Pass, Plan
 from cudareduce.library.program import (
@@ -15,10 +15,12 @@ from cudareduce.library.program import (
     CopyStep,
     FillStep,
     KernelStep,
+    ProgramStep,
     Run,
     Value,
     WriteStep,
 )
+from cudareduce.library.program import Program as ExternalProgram
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.inputs import Array, as_numbers
 from cudareduce.problem.reference import preset, reference
@@ -62,6 +64,64 @@ class Workspaces:
         self._backend.free(*self._held.values())
 
 
+class Replay:
+    """The launches, fills and copies of an external program on its buffers, in its author's order;
+    `given` are the inputs by their names in the program."""
+
+    def __init__(
+        self, backend: Backend, external: ExternalProgram, run: Run, program: Program,
+        given: Mapping[str, Buffer],
+    ) -> None:  # fmt: skip
+        self._backend = backend
+        self.own = {name: backend.allocate(nbytes) for name, nbytes in run.buffers}
+        self.buffers = {**given, **self.own}
+        self._initial: list[tuple[Buffer, bytes]] = []
+        for index, variable in enumerate(external.variables):
+            memory, initial = backend.variable(program, index, variable.nbytes)
+            self.buffers[variable.buffer] = memory
+            self._initial.append((memory, initial))
+        self.launches = tuple(self._ready(program, step) for step in run.steps)
+
+    @property
+    def variables(self) -> tuple[Buffer, ...]:
+        """The memory of the program's variables."""
+        return tuple(memory for memory, _ in self._initial)
+
+    def reset_variables(self) -> None:
+        """Give variables the values that they have when the program is loaded."""
+        for memory, initial in self._initial:
+            self._backend.write(memory, np.frombuffer(initial, np.uint8))
+
+    def _ready(self, program: Program, step: ProgramStep) -> Launch:
+        match step:
+            case KernelStep():
+                arguments = tuple(self._argument(one) for one in step.arguments)
+                shape = step.grid, step.block, step.shared, step.cooperative
+                return self._backend.call(program, KernelCall(step.kernel, *shape, arguments))
+            case FillStep(target):
+                buffer, pattern = self.buffers[target.buffer], bytes([step.byte]) * step.nbytes
+                return self._backend.filler(buffer, pattern, target.offset)
+            case WriteStep(target):
+                data = self._argument(step.value)
+                assert isinstance(data, bytes)
+                return self._backend.filler(self.buffers[target.buffer], data, target.offset)
+            case CopyStep(target, source):
+                return self._backend.copier(
+                    self.buffers[target.buffer], target.offset, self.buffers[source.buffer],
+                    source.offset, step.nbytes,
+                )  # fmt: skip
+
+    def _argument(self, argument: Address | Value) -> int | bytes:
+        """A recorded argument with the addresses of these buffers."""
+        if isinstance(argument, Address):
+            return self.buffers[argument.buffer].address + argument.offset
+        data = bytearray(argument.data)
+        for at, address in argument.pointers:
+            where = self.buffers[address.buffer].address + address.offset
+            data[at : at + 8] = where.to_bytes(8, "little")
+        return bytes(data)
+
+
 class Bound:
     """A plan tied to buffers: `run` enqueues one whole reduction, from the input `given`, and the
     `other` where there are two, to answers.
@@ -81,10 +141,15 @@ class Bound:
         reduction = plan.problem.reduction
         self._buffers: dict[str, Buffer] = {"in": given}
         self._buffers |= {} if other is None else {"other": other}
-        self._variables: list[tuple[Buffer, bytes]] = []
-        if plan.recorded is not None:
-            self._shared: tuple[Buffer, ...] = ()
-            self._launches = tuple(self._recorded(plan.recorded, programs))
+        self._replay: Replay | None = None
+        external = plan.kernel.program
+        if plan.recorded is not None and external is not None:
+            program = programs[plan.passes[0].unit]
+            self._replay = Replay(backend, external, plan.recorded, program, self._buffers)
+            self._buffers = self._replay.buffers
+            self._launches = self._replay.launches
+            self._shared = self._replay.variables
+            self.out = self._buffers[plan.recorded.result.buffer]
             return
         self.out = out or backend.allocate(plan.room * reduction.result_size)
         self._buffers["out"] = self.out
@@ -95,51 +160,6 @@ class Bound:
             if name in KEPT and shared is None:
                 backend.zero(self._buffers[name])  # once: from then on it is the kernel's
         self._launches = tuple(self._steps(programs))
-
-    def _recorded(self, run: Run, programs: Programs) -> Iterable[Launch]:
-        """The launches, fills and copies of an external program, in its author's order."""
-        backend, external = self._backend, self.plan.kernel.program
-        assert external is not None
-        program = programs[self.plan.passes[0].unit]
-        self._buffers |= {name: backend.allocate(nbytes) for name, nbytes in run.buffers}
-        for index, variable in enumerate(external.variables):
-            memory, initial = backend.variable(program, index, variable.nbytes)
-            self._buffers[variable.buffer] = memory
-            self._variables.append((memory, initial))
-        self._shared = tuple(memory for memory, _ in self._variables)
-        self.out = self._buffers[run.result.buffer]
-        for step in run.steps:
-            match step:
-                case KernelStep():
-                    arguments = tuple(self._argument(one) for one in step.arguments)
-                    call = KernelCall(
-                        step.kernel, step.grid, step.block, step.shared, step.cooperative, arguments
-                    )
-                    yield backend.call(program, call)
-                case FillStep():
-                    pattern = bytes([step.byte]) * step.nbytes
-                    target = step.target
-                    yield backend.filler(self._buffers[target.buffer], pattern, target.offset)
-                case WriteStep():
-                    data, target = self._argument(step.value), step.target
-                    assert isinstance(data, bytes)
-                    yield backend.filler(self._buffers[target.buffer], data, target.offset)
-                case CopyStep():
-                    to, source = step.target, step.source
-                    yield backend.copier(
-                        self._buffers[to.buffer], to.offset, self._buffers[source.buffer],
-                        source.offset, step.nbytes,
-                    )  # fmt: skip
-
-    def _argument(self, argument: Address | Value) -> int | bytes:
-        """A recorded argument with the addresses of this plan's buffers."""
-        if isinstance(argument, Address):
-            return self._buffers[argument.buffer].address + argument.offset
-        data = bytearray(argument.data)
-        for at, address in argument.pointers:
-            where = self._buffers[address.buffer].address + address.offset
-            data[at : at + 8] = where.to_bytes(8, "little")
-        return bytes(data)
 
     def _steps(self, programs: Programs) -> Iterable[Launch]:
         plan, backend = self.plan, self._backend
@@ -207,11 +227,8 @@ class Bound:
         for name, buffer in self._buffers.items():
             if name not in INPUTS and name not in KEPT and buffer not in self._shared:
                 self._backend.poison(buffer, byte)
-        self._reset_variables()
-
-    def _reset_variables(self) -> None:
-        for memory, initial in self._variables:
-            self._backend.write(memory, np.frombuffer(initial, np.uint8))
+        if self._replay is not None:
+            self._replay.reset_variables()
 
     def restore(self, data: Sequence[Array]) -> None:
         """Make the inputs what they were, where a launch before has overwritten them; no work may
@@ -267,5 +284,6 @@ class Bound:
 
     def release(self) -> None:
         """Free all buffers but the inputs. The next plan finds the variables as it loads them."""
-        self._reset_variables()
+        if self._replay is not None:
+            self._replay.reset_variables()
         self._backend.free(*self.own)

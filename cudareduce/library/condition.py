@@ -46,6 +46,7 @@ class Condition:
     within: str = ""
     covers: bool = False
     any: bool = False
+    of_file: bool = False  # the sizes are those in an external file, which cannot be varied
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -53,7 +54,8 @@ class Condition:
         parts = {
             "its blocks cover its elements": self.covers,
             f"n is a multiple of {self.multiple}": self.multiple > 1 and not self.sizes,
-            f"n is {size_list(self.sizes or (0,))}": bool(self.sizes),
+            f"n is {size_list(self.sizes or (0,))}": bool(self.sizes) and not self.of_file,
+            f"n = {size_list(self.sizes or (0,))}, the size in the file": self.of_file,
             ALIGNED: self.aligned,
             "its input is positive": self.positive == "positive",
             "its input is positive and not subnormal": self.positive == "normal",

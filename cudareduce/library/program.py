@@ -6,7 +6,8 @@ Derived from recordings (cudareduce/external); the plan of an external kernel ex
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+
+from cudareduce.problem.operators import Reduction
 
 Dim3 = tuple[int, int, int]
 
@@ -68,8 +69,6 @@ class CopyStep:
 
 
 ProgramStep = KernelStep | FillStep | WriteStep | CopyStep
-#: How the results follow from what the program leaves: as they are, or combined by the host.
-Fold = Literal["", "host"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +114,8 @@ class Program:
     runs: tuple[Run, ...]
     result: str
     summary: str = ""
+    computes: Reduction | None = None  # identified from its results
+    nearest: bool = False  # no operator fits: this is the nearest
     fixed: bool = False  # n cannot be varied: the size is the file's
 
     def run(self, n: int, rows: int) -> Run | None:

@@ -111,9 +111,21 @@ def edge_sizes(block: int) -> list[int]:
     return sorted({0, 1, 2, 31, 32, 33, *near_blocks, 1023, 1024, 1025, 4097, 65537, 1000003})
 
 
+def _recorded(case: Case, most: int | None) -> tuple[Shape, ...]:
+    """The shapes at which an external program was recorded, up to `most` elements."""
+    assert case.kernel.program is not None
+    return tuple(
+        (n, rows)
+        for n, rows in case.kernel.program.shapes
+        if case.asks.why_not(n, rows) is None and (most is None or n * rows <= most)
+    )
+
+
 def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Shape, ...]:
     """Shapes at which a kernel may fail, in increasing order: sizes critical for every reduction,
     then those of its own tiles, grid and finish. `large` adds sizes that only a GPU can verify."""
+    if case.kernel.program is not None:
+        return _recorded(case, None if large else _MOST)
     tile = tile_of(case)
     sizes = {*edge_sizes(case.block), *_tiles(tile), *_whole_tiles(tile), *_fold_sizes(case)}
     sizes |= {_BEYOND_2_20, *_iterations(case, limits), *_many_iterations(case, limits)}
@@ -135,6 +147,10 @@ def race_test_sets(case: Case) -> Iterator[TestSet]:
     """Test sets for data races: several blocks and several iterations of the grid-stride loop with
     little work, since they are planned for a tiny device."""
     tile, limits = tile_of(case), _tiny_device(case)
+    if case.kernel.program is not None:
+        shapes = _recorded(case, _FEW)
+        yield TestSet(case=case, shapes=shapes, limits=limits, level="some", watched=True)
+        return
     sizes = {1, *_tiles(tile), *(2 * n for n in _whole_tiles(tile)[:1])}
     rounds = set(_iterations(case, limits))
     sizes |= rounds if min(rounds, default=0) <= _FEW else set()

@@ -1,0 +1,148 @@
+"""The weakest precondition under which an external program is right, where it is not always right.
+
+Preconditions are what an author would document. A data race, barrier divergence, an access out of
+bounds or a launch without end is never one: such a program is wrong, and the cause is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from cudareduce.bench.asked import LESS, most_asked
+from cudareduce.bench.session import Session
+from cudareduce.launch.case import Case, Shape
+from cudareduce.library.kernel import Kernel
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.reference import most_bounded
+from cudareduce.verify.test_sets import TestSet
+from cudareduce.verify.verdict import HANGS, HAZARD, UNDECIDED, Verdict
+
+#: Causes that no precondition excuses, in the words of the emulator.
+_BUGS = re.compile(
+    rf"{HAZARD}|{HANGS}|invalid access|outside the array|past the end|wait at|different barriers"
+    r"|not all threads|is not possible here|never set"
+)
+#: Right at fewer sizes may be so by chance.
+_FEWEST = 3
+#: Every pattern is tried up to so many elements, two of them up to so many.
+_EVERY_UP_TO, _SOME_UP_TO = 1600, 2**17
+#: Sizes at which a part of a precondition is tried.
+_MOST_TRIED = 10
+
+
+def may_have_precondition(case: Case, verdict: Verdict) -> bool:
+    """True if an external program failed for a cause that a precondition may exclude."""
+    failed = verdict.outcome == "fail" and not _BUGS.search(verdict.reason)
+    return case.kernel.program is not None and (failed or is_undecided(case, verdict))
+
+
+def is_undecided(case: Case, verdict: Verdict) -> bool:
+    """True if no input decides at large sizes, since the transform rounds each element."""
+    return verdict.outcome == "skip" and UNDECIDED in verdict.reason and not case.asks.most
+
+
+def with_precondition(session: Session, case: Case) -> tuple[Case | None, str]:
+    """The case with the weakest precondition under which it seems right, None if there is none;
+    and the cause if it is a bug that shows as soon as everything else is excluded."""
+    every = most_asked(case.reduction, session.settings.nan)
+    whole = _asking(case, **every)
+    outcomes = dict(_outcomes(session, whole))
+    failed = {shape: v for shape, v in outcomes.items() if v.outcome == "fail"}
+    bug = next((v.reason for v in failed.values() if _BUGS.search(v.reason)), "")
+    if bug:
+        return None, bug
+    good = [shape for shape, v in outcomes.items() if v.outcome == "pass"]
+    sizes = _size_condition(good, list(failed)) if failed else {}
+    if sizes is None or len(good) < min(_FEWEST, len(outcomes)):
+        return None, ""
+    if any(v.outcome == "skip" and UNDECIDED in v.reason for v in outcomes.values()):
+        sizes["most"] = min(sizes.get("most") or 2**62, most_bounded(case.reduction))
+    found = _asking(whole, **sizes)
+    for name in every:
+        for less in LESS.get((name, every[name]), (False,)):
+            eased = _asking(found, **{name: less})
+            if _is_right(session, eased):
+                found = eased
+                break
+    return found, ""
+
+
+def _asking(case: Case, **parts: Any) -> Case:
+    """The case with other parts of its precondition."""
+    asks = replace(case.kernel.asks, **parts)
+    reduction = replace(case.reduction, within=DTYPES.get(asks.within))
+    return replace(case, kernel=replace(case.kernel, asks=asks), reduction=reduction)
+
+
+def _shapes(kernel: Kernel, asks_of: Case, most: int) -> list[Shape]:
+    assert kernel.program is not None
+    return [
+        (n, rows)
+        for n, rows in kernel.program.shapes
+        if n * rows <= most and asks_of.asks.why_not(n, rows) is None
+    ]
+
+
+def _outcomes(session: Session, case: Case) -> Iterator[tuple[Shape, Verdict]]:
+    """The verdict on each recorded size alone."""
+    limits = session.backend.limits()
+    sets: dict[Case, list[TestSet]] = {}
+    shape_of: dict[Case, Shape] = {}
+    for n, rows in _shapes(case.kernel, case, _SOME_UP_TO):
+        own = replace(case, name=f"{n} x {rows}")
+        level = "full" if n * rows <= _EVERY_UP_TO else "some"
+        sets[own] = [TestSet(case=own, shapes=((n, rows),), limits=limits, level=level)]  # type: ignore[arg-type]
+        shape_of[own] = n, rows
+    for own, verdict in session.tries.verdicts(sets).items():
+        yield shape_of[own], verdict
+
+
+def _size_condition(good: list[Shape], failed: list[Shape]) -> dict[str, int] | None:
+    """A multiple or a greatest number of elements that tells right sizes from wrong ones; None if
+    neither does."""
+    lengths = sorted({n for n, _ in good})
+    wrong = sorted({n for n, _ in failed})
+    rows_good, rows_wrong = {rows for _, rows in good}, {rows for _, rows in failed}
+    if max(lengths, default=0) < min(wrong) and len(lengths) >= _FEWEST:
+        return {"most": max(lengths)}
+    if rows_good and rows_wrong and max(rows_good) < min(rows_wrong):
+        return {"most_rows": max(rows_good)}
+    for most in (0, min((n for n in wrong if n > max(lengths, default=0)), default=0)):
+        left = [n for n in wrong if not most or n < most]
+        divisors = [1 << k for k in range(1, 21)] + [3 << k for k in range(12)]
+        for divisor in sorted(divisors):
+            whole = [n for n in lengths if n % divisor == 0]
+            if len(whole) >= _FEWEST and not any(n % divisor == 0 for n in left):
+                found = {"multiple": divisor}
+                return found | ({"most": max(whole)} if most else {})
+    return None
+
+
+def _is_right(session: Session, case: Case) -> bool:
+    shapes = _shapes(case.kernel, case, _EVERY_UP_TO) or _shapes(case.kernel, case, _SOME_UP_TO)
+    step = max(1, len(shapes) // _MOST_TRIED)
+    limits = session.backend.limits()
+    test_set = TestSet(case=case, shapes=tuple(shapes[::step]), limits=limits, level="full")
+    verdict = session.tries.verdict(case, [test_set])
+    return verdict is not None and verdict.outcome == "pass" and bool(verdict.effort.sizes)
+
+
+def preconditions(
+    session: Session, verdicts: Mapping[Case, Verdict]
+) -> tuple[dict[Case, Case], dict[Case, Verdict]]:
+    """External programs that failed, with the precondition under which they seem right; and the
+    verdicts of those whose cause was found to be a bug."""
+    better: dict[Case, Case] = {}
+    causes: dict[Case, Verdict] = {}
+    for case, verdict in verdicts.items():
+        if session.jobs.emulator is None or not may_have_precondition(case, verdict):
+            continue
+        found, cause = with_precondition(session, case)
+        if found is not None and found != case:
+            better[case] = found
+        elif cause:
+            causes[case] = replace(verdict, reason=cause, error=None, bound=None)
+    return better, causes

@@ -1,0 +1,325 @@
+"""Kernels from an external file: its host code is recorded, its roles and its operator observed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from math import prod
+from pathlib import Path
+
+from cudareduce.errors import BuildError, UsageError
+from cudareduce.external.identify import Identification, Identity
+from cudareduce.external.program import INITIAL, device_text, has_caller, program_of
+from cudareduce.external.recording import Launch, Pointer, Recording, Scalar
+from cudareduce.external.roles import Roles, Segment, possible_roles, segments
+from cudareduce.external.trial import Trials
+from cudareduce.library.condition import Condition
+from cudareduce.library.header import Finish
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.program import Program, Run
+from cudareduce.problem.dtypes import DTYPES
+
+#: Sizes that hurt reductions: around warps and blocks, odd ones, multiples of each power of two.
+SIZES = (
+    1, 2, 3, 7, 31, 32, 33, 96, 100, 255, 256, 257, 511, 512, 513, 700, 768, 1000, 1023, 1024, 1025,
+    1536, 2047, 2048, 2049, 3072, 4096, 4097, 5120, 6144, 10007, 12288, 65536, 65537, 1000003,
+    1048576,
+)  # fmt: skip
+#: Assignments of roles that are tried for one program.
+_MOST_ROLES = 8
+#: More results than this are not counted by running a size.
+_COUNTED = 2**17
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """The kernels of a file, and why programs of it are left out."""
+
+    kernels: tuple[Kernel, ...]
+    refused: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    """One program of a file in the recordings of all sizes; `shown` is that of the file's own."""
+
+    shown: Segment
+    segments: tuple[Segment, ...]
+
+
+def adopt(recordings: Sequence[Recording], cache: Path | None) -> Adopted:
+    """The kernels of one entry of a file (main or a host function) from its recordings, the first
+    of which is at the size in the file."""
+    kernels: list[Kernel] = []
+    refused: list[str] = []
+    programs = list(_sized(recordings))
+    path = recordings[0].path
+    with Trials(path, cache) as trials:
+        for sized in programs:
+            try:
+                found = _adopted(sized, trials)
+            except BuildError as error:
+                refused.append(f"{_name(sized.shown)} does not compile: {error}")
+                continue
+            if isinstance(found, str):
+                refused.append(found)
+                continue
+            kernel = found
+            if len(programs) == 1 and path.stem.isidentifier():
+                kernel = replace(kernel, id=path.stem)
+            if any(kernel.id == other.id for other in kernels):
+                kernel = replace(kernel, id=f"{kernel.id}#{len(kernels) + 1}")
+            kernels.append(kernel)
+    return Adopted(tuple(kernels), tuple(refused))
+
+
+def _sized(recordings: Sequence[Recording]) -> Iterator[_Sized]:
+    """The programs of a file, each in all recordings that have as many programs as the first."""
+    found = [segments(recording) for recording in recordings]
+    seen: set[tuple[tuple[str, ...], tuple[object, ...]]] = set()
+    for k, own in enumerate(found[0]):
+        alike = [some[k] for some in found if len(some) == len(found[0])]
+        key = own.kernels, tuple(launch.arguments for launch in own.launches)
+        if key not in seen:
+            seen.add(key)
+            yield _Sized(own, tuple(alike))
+
+
+def _name(segment: Segment) -> str:
+    return ", ".join(segment.kernels)
+
+
+def _adopted(sized: _Sized, trials: Trials) -> Kernel | str:
+    """The kernel of one program; else why it is left out."""
+    reference = min(sized.segments, key=lambda s: abs((s.recording.size or 2**40) - 1000))
+    texts: dict[int, str] = {}
+    tried: list[tuple[_Attempt, str]] = []
+    best: tuple[float, _Attempt, Identity, str] | None = None
+    for roles in islice(possible_roles(reference), _MOST_ROLES):
+        for initial in INITIAL if has_caller(reference, roles) else ("",):
+            attempt = _attempt(sized, roles, initial, trials, texts)
+            if attempt is None:
+                continue
+            identity = attempt.identification.identify(attempt.integers)
+            score = attempt.identification.score
+            if identity is not None and (best is None or score > best[0]):
+                best = score, attempt, identity, initial
+            tried.append((attempt, initial))
+            if best is not None and best[0] == 1:
+                break
+        if best is not None:
+            _, attempt, identity, initial = best
+            return attempt.kernel(identity, initial)
+    for attempt, initial in tried:
+        identity = attempt.identification.nearest()
+        if identity is not None:
+            return attempt.kernel(identity, initial)
+    if not tried:
+        types = sorted({p.element for p, _ in reference.pointers()} - {""})
+        return f"{_name(sized.shown)} reads and writes {', '.join(types) or 'no memory'}"
+    faults = [fault for attempt, _ in tried for fault in attempt.identification.faults]
+    if faults and all(attempt.identification.faults for attempt, _ in tried):
+        return f"{_name(sized.shown)} cannot be run: {faults[0]}"
+    return (
+        f"{_name(sized.shown)} is not recognised as a reduction: its results are those of no "
+        "operator that is known (--op, --map or --op-expr name one)"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A program with one assignment of roles, ready to be identified."""
+
+    shown: Segment
+    program: Program
+    segments: dict[Run, Segment]
+    identification: Identification
+
+    @property
+    def integers(self) -> dict[Run, tuple[int, ...]]:
+        """The whole numbers that kernels get in each run."""
+        return {run: segment.integers() for run, segment in self.segments.items()}
+
+    def kernel(self, identity: Identity, initial: str) -> Kernel:
+        """The kernel that computes what was identified."""
+        runs = tuple(_shaped(self.program, identity, self.segments, self.identification))
+        program = replace(
+            self.program, runs=runs, computes=identity.reduction, nearest=identity.wrong
+        )
+        program = replace(program, summary=_identified(program, identity, initial))
+        return _kernel(self.shown, program, identity)
+
+
+def _attempt(
+    sized: _Sized, roles: Roles, initial: str, trials: Trials, texts: dict[int, str]
+) -> _Attempt | None:
+    """The program if these are its roles; None if no recording allows them. `texts` keeps device
+    code by the segment that it is of."""
+    width = DTYPES[roles.dtype].size
+    found: list[tuple[Segment, Roles, int, int]] = []
+    for segment in sized.segments:
+        same = next((r for r in possible_roles(segment) if _alike(r, roles)), None)
+        if same is not None and same.nbytes % width == 0:
+            found.append((segment, same, same.nbytes // width, 1))
+    if not found:
+        return None
+    distinct: list[str] = []
+    text_of: list[int] = []
+    for segment, *_ in found:
+        text = texts.setdefault(hash((segment.recording.source, segment.kernels)), "")
+        if not text:
+            templates = tuple(dict.fromkeys(launch.template for launch in segment.launches))
+            text = device_text(segment.recording, templates)
+            texts[hash((segment.recording.source, segment.kernels))] = text
+        if text not in distinct:
+            distinct.append(text)
+        text_of.append(distinct.index(text))
+    program = program_of(found, distinct, text_of, _summary(sized.shown, roles), initial)
+    by_run = dict(zip(program.runs, found, strict=True))
+    sizes = {
+        run: (n, None if same.other is None else same.other_bytes // width)
+        for run, (_, same, n, _) in by_run.items()
+    }
+    identification = Identification(trials, program, roles.dtype, sizes)
+    segments_of = {run: segment for run, (segment, *_) in by_run.items()}
+    return _Attempt(sized.shown, program, segments_of, identification)
+
+
+def _alike(roles: Roles, other: Roles) -> bool:
+    """True if buffers serve for the same in both."""
+    return (
+        roles.input == other.input and roles.other == other.other and roles.skip == other.skip
+        and roles.result == other.result and roles.stores == other.stores
+    )  # fmt: skip
+
+
+def _shaped(
+    program: Program, identity: Identity, segments_of: dict[Run, Segment],
+    identification: Identification,
+) -> Iterator[Run]:  # fmt: skip
+    """The runs with the elements a row, rows and number of results that the identity implies; runs
+    of which these are not known are left out."""
+    if identity.layout == "one":
+        for run in program.runs:
+            yield replace(run, count=1)
+        return
+    rule = _counting(identification.counts, segments_of)
+    for run in program.runs:
+        count = rule(segments_of[run]) if rule else identification.counts.get(run)
+        if count is None and run.n <= _COUNTED:
+            count = identification.count(run)
+        if not count or count > run.count:
+            continue
+        if identity.layout == "partials":
+            yield replace(run, count=count)
+        elif run.n % count == 0:
+            yield replace(run, n=run.n // count, rows=count, count=count)
+
+
+def _numbers(segment: Segment) -> list[int]:
+    """Numbers of a recording that may be how many results there are, in the same order for each
+    size."""
+    launch = segment.launches[-1]
+    numbers = [prod(launch.grid), *launch.grid, prod(launch.grid) * prod(launch.block)]
+    numbers += [prod(launch.block), *launch.block]
+    for one in (launch, segment.launches[0]):
+        numbers.append(prod(one.grid))
+        numbers += [
+            a.value for a in one.arguments if isinstance(a, Scalar) and isinstance(a.value, int)
+        ]
+    reads = [read.nbytes // size for read in segment.reads for size in (1, 2, 4, 8)]
+    return [*numbers, *reads]
+
+
+class _Rule:
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def __call__(self, segment: Segment) -> int | None:
+        numbers = _numbers(segment)
+        return numbers[self._index] if self._index < len(numbers) else None
+
+
+def _counting(counts: dict[Run, int], segments_of: dict[Run, Segment]) -> _Rule | None:
+    """Which number of a recording is the number of results, at every size that was tried."""
+    if not counts:
+        return None
+    known = [(_numbers(segments_of[run]), count) for run, count in counts.items()]
+    for index in range(min(len(numbers) for numbers, _ in known)):
+        if all(numbers[index] == count for numbers, count in known):
+            return _Rule(index)
+    return None
+
+
+def _kernel(segment: Segment, program: Program, identity: Identity) -> Kernel:
+    launch = max(segment.launches, key=lambda x: prod(x.grid) * prod(x.block))
+    block = prod(launch.block)
+    reduction, partials = identity.reduction, identity.layout == "partials"
+    largest = max(program.runs, key=lambda run: run.n * run.rows)
+    first = largest.launches[0]
+    items = largest.n * largest.rows // (prod(first.grid) * prod(first.block))
+    finish: Finish = "host" if partials else "none"
+    name = segment.kernels[0]
+    return Kernel(
+        id=name, path=segment.recording.path, family="user", text=program.texts[0],
+        title=f"{_name(segment)} of {segment.recording.path.name}", change="",
+        scope="rows" if identity.layout in ("rows", "columns") else "grid", grid="one",
+        walk="element", finish=finish, block=block, blocks=(block,),
+        items=max(1, items), dtypes=(reduction.dtype.name,), ops=(reduction.op.name,),
+        symbol=name, map=reduction.map, in_place=identity.changes_input,
+        columns=identity.layout == "columns", program=program,
+        asks=Condition(sizes=(largest.n,), of_file=True) if program.fixed else Condition(),
+    )  # fmt: skip
+
+
+def _identified(program: Program, identity: Identity, initial: str) -> str:
+    """What was recorded and what it was taken for, with the options that override that."""
+    kind = identity.reduction.dtype.name
+    host = {"partials": f", then the host combines {program.runs[0].count} partial results"}
+    how = "are nearest to" if identity.wrong else "are those of"
+    caller = f" The caller sets the result to {initial} before." if initial else ""
+    return (
+        f"{program.summary}{host.get(identity.layout, '')}.{caller} Its results on small inputs "
+        f"{how} the {identity.words} of {kind}; --op, --map and --dtype override that."
+    )
+
+
+def _summary(segment: Segment, roles: Roles) -> str:
+    """The recorded launches in one line."""
+    entry = segment.recording.entry
+    called = f"Recorded from {entry}()" if entry == "main" else f"Recorded from {entry}"
+    called = called if entry else "Launched as"
+    shown = [_launch_words(launch, roles) for launch in segment.launches[:3]]
+    more = len(segment.launches) - len(shown)
+    text = ", then ".join(shown) + (f", and {more} more" if more > 0 else "")
+    return f"{called}: {text}"
+
+
+def _launch_words(launch: Launch, roles: Roles) -> str:
+    def shape(numbers: tuple[int, int, int]) -> str:
+        kept = list(numbers)
+        while len(kept) > 1 and kept[-1] == 1:
+            kept.pop()
+        return str(kept[0]) if len(kept) == 1 else f"({', '.join(map(str, kept))})"
+
+    words = []
+    for (name, _), argument in zip(launch.parameters, launch.arguments, strict=False):
+        if isinstance(argument, Pointer):
+            role = {roles.result: "output", roles.other: "second input", roles.input: "input"}
+            if roles.input == roles.result:
+                role[roles.input] = "input and output"
+            words.append(f"{name}: {role.get(argument.buffer, 'scratch')}")
+        elif argument.value is not None:
+            words.append(f"{name}: {argument.value:g}" if isinstance(argument.value, float)
+                         else f"{name}: {argument.value}")  # fmt: skip
+        else:
+            words.append(name)
+    shared = f", {launch.shared}" if launch.shared else ""
+    configuration = f"{shape(launch.grid)}, {shape(launch.block)}{shared}"
+    return f"{launch.kernel}<<<{configuration}>>>({', '.join(words)})"
+
+
+def why_refused(adopted: Adopted, path: Path) -> UsageError:
+    """The error for a file of which no program is a reduction."""
+    return UsageError(f"{path}: {'; '.join(adopted.refused)}")

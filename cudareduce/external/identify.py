@@ -1,0 +1,422 @@
+"""Which reduction a program computes: its own results on small inputs, compared with candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from cudareduce.external.trial import Fault, Trials
+from cudareduce.library.program import Program, Run
+from cudareduce.problem.dtypes import DTYPES, DType
+from cudareduce.problem.inputs import Array, as_numbers, stored
+from cudareduce.problem.operators import OPERATORS, Map, Reduction
+
+#: How the results lie: one; one for each row, elements of a row side by side or `columns` apart;
+#: partial results that the host combines.
+Layout = Literal["one", "rows", "columns", "partials"]
+#: Elements on which programs are identified: more are slow to emulate, fewer tell too little.
+_FEWEST, _MOST = 16, 2**17
+_SIZES = 3
+#: A sum may count an element so often, of a wrong program: what scales more is another function.
+_MOST_COUNTED = 4
+
+#: Inputs of each size; the first ones are needed, the last shows what an extreme begins at.
+_KINDS, _NEEDED = ("signed", "positive", "ones", "negative"), 3
+
+Fold = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An operator with its transform; `fold` reduces the last axis of numbers in a wide type."""
+
+    op: str
+    map: str | None
+    words: str
+    fold: Callable[[Array, Array | None], Array]
+
+
+def _over(values: Callable[[Array, Array | None], Array], fold: Fold) -> Callable[..., Array]:
+    return lambda a, b: fold(values(a, b))
+
+
+def _total(x: Array) -> Array:
+    return np.asarray(x.sum(axis=-1))
+
+
+_ONE = (
+    Candidate("sum", None, "sum", lambda a, _: _total(a)),
+    Candidate("mean", None, "mean", lambda a, _: _total(a) / a.shape[-1]),
+    Candidate("max", None, "maximum", lambda a, _: a.max(axis=-1)),
+    Candidate("min", None, "minimum", lambda a, _: a.min(axis=-1)),
+    Candidate("sum", "a * a", "sum of squares", lambda a, _: _total(a * a)),
+    Candidate("sum", "fabs(a)", "sum of magnitudes", lambda a, _: _total(np.abs(a))),
+    Candidate("mean", "a * a", "mean of squares", lambda a, _: _total(a * a) / a.shape[-1]),
+    Candidate("max", "fabs(a)", "largest magnitude", lambda a, _: np.abs(a).max(axis=-1)),
+    Candidate("min", "fabs(a)", "least magnitude", lambda a, _: np.abs(a).min(axis=-1)),
+    Candidate("sum", "a != 0", "number of elements that are not 0", lambda a, _: _total(a != 0)),
+    Candidate("sum", "a > 0", "number of elements above 0", lambda a, _: _total(a > 0)),
+    Candidate("argmax", None, "index of the maximum", lambda a, _: a.argmax(axis=-1)),
+    Candidate("argmin", None, "index of the minimum", lambda a, _: a.argmin(axis=-1)),
+    Candidate("prod", None, "product", lambda a, _: a.prod(axis=-1)),
+)
+
+
+def _two(op: str, text: str, words: str, f: Callable[[Array, Array], Array]) -> Candidate:
+    def fold(a: Array, b: Array | None) -> Array:
+        assert b is not None
+        return _total(f(a, b))
+
+    return Candidate(op, text, words, fold)
+
+
+_TWO = (
+    _two("sum", "a * b", "dot product", lambda a, b: a * b),
+    _two("sum", "(a - b) * (a - b)", "sum of squared differences", lambda a, b: (a - b) ** 2),
+    _two("sum", "fabs(a - b)", "sum of absolute differences", lambda a, b: np.abs(a - b)),
+    _two("sum", "a + b", "sum of both arrays", lambda a, b: a + b),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a program computes: the reduction, in words too, and how its results lie.
+
+    `wrong` is True if it is only the nearest candidate: the program's results differ from it at
+    every size that was tried. `changes_input` is True if a run leaves other elements in the input.
+    """
+
+    reduction: Reduction
+    words: str
+    layout: Layout
+    wrong: bool = False
+    changes_input: bool = False
+    one_row: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    """One run: the elements, and the results as numbers, as many as were written."""
+
+    a: Array
+    b: Array | None
+    results: Array
+
+
+class Identification:
+    """Identifies one program that reads `dtype`; `twice` is True if it reads two inputs."""
+
+    def __init__(
+        self, trials: Trials, program: Program, dtype: str,
+        sizes: Mapping[Run, tuple[int, int | None]],
+    ) -> None:  # fmt: skip
+        self._trials, self._program = trials, program
+        self._dtype, self._stores = DTYPES[dtype], DTYPES[program.result]
+        self._sizes = sizes  # elements of each input, by run
+        self.faults: list[str] = []
+        self.changes_input = False
+        self._runs: list[Run] = []
+        self.score = 0.0
+        self.counts: dict[Run, int] = {}  # results that each run wrote
+
+    def identify(self, integers: Mapping[Run, tuple[int, ...]]) -> Identity | None:
+        """The candidate that fits most inputs; None if nothing fits. `score` then is the share of
+        inputs that it fits."""
+        runs = self._chosen()
+        scores: dict[tuple[Candidate, Layout, bool], int] = {}
+        observed: dict[Run, list[_Observed]] = {}
+        for run in runs:
+            seen = observed[run] = self._observe(run)
+            if not seen:
+                continue
+            for candidate, layout, one_row, fits in self._fitting(seen):
+                key = candidate, layout, one_row
+                scores[key] = scores.get(key, 0) + fits
+        if scores:
+            best = max(scores.values())
+            self.score = best / sum(len(seen) or len(_KINDS) for seen in observed.values())
+            fitting = [key for key, score in scores.items() if score == best]
+            chosen = self._preferred(fitting, observed, integers)
+            return self._identity(*chosen)
+        self._runs = [run for run in runs if observed.get(run)]
+        return None
+
+    def nearest(self) -> Identity | None:
+        """What a wrong program is meant for, after nothing was identified; None if nothing is
+        near."""
+        if self.changes_input and any(run.result.buffer != "in" for run in self._runs):
+            return None  # it writes where this takes the input to be
+        for run in self._runs:
+            nearest = self._nearest(run)
+            if nearest is not None:
+                return replace(self._identity(*nearest, False), wrong=True)
+        return None
+
+    def _chosen(self) -> list[Run]:
+        """Runs of different sizes: a few hundred elements, odd and round ones."""
+        few = [r for r in self._program.runs if _FEWEST <= self._sizes[r][0] <= _MOST]
+        few = few or [r for r in self._program.runs if 1 < self._sizes[r][0] <= 2**22]
+        wanted = (1000, 4096, 2048, 513, 96)
+
+        def distance(size: int) -> Callable[[Run], float]:
+            return lambda run: abs(np.log(self._sizes[run][0] / size))
+
+        near = [min(few, key=distance(size)) for size in wanted if few]
+        return list(dict.fromkeys(near))[:_SIZES]
+
+    def _observe(self, run: Run) -> list[_Observed]:
+        """The results on three inputs; none where a run faults."""
+        found = []
+        for kind in _KINDS[: None if self._dtype.kind != "uint" else -1]:
+            a, b = self._inputs(run, kind)
+            results = self._results(run, a, b)
+            if results is None:
+                return []
+            self.counts[run] = max(len(results), self.counts.get(run, 0))
+            second = None if b is None else _wide(b, self._dtype)
+            found.append(_Observed(_wide(a, self._dtype), second, results))
+        return found
+
+    def count(self, run: Run) -> int | None:
+        """How many results a run writes; None where it faults."""
+        results = self._results(run, *self._inputs(run, "positive"))
+        return None if results is None else len(results)
+
+    def _inputs(self, run: Run, kind: str) -> tuple[Array, Array | None]:
+        count, other = self._sizes[run]
+        rng = np.random.default_rng([len(kind), count])
+        arrays = []
+        for n in (count, other or 0):
+            if kind == "ones":
+                x = np.ones(n)
+                x[rng.permutation(n)[:6]] = 2
+            else:
+                top = 1000 if self._dtype.size > 2 else 100
+                low = 1 if kind == "positive" or self._dtype.kind == "uint" else -top
+                x = rng.integers(low, -2 if kind == "negative" else top, n).astype(float)
+                if kind == "signed" and n > 3:  # extremes that are there once, and a 0
+                    x[rng.permutation(n)[:3]] = top + 11, min(low, 0) - 13 * (low < 0), 0
+            arrays.append(stored(x, self._dtype))
+        return arrays[0], arrays[1] if other is not None else None
+
+    def _results(self, run: Run, a: Array, b: Array | None) -> Array | None:
+        """The values that a run writes to its result, as numbers; None where it faults."""
+        held = []
+        given = {"in": a} if b is None else {"in": a, "other": b}
+        for byte in (0xFF, 0x01):
+            answer = self._trials.run(
+                self._program, run, given, byte=byte, wanted=(run.result.buffer, "in")
+            )
+            if isinstance(answer, Fault):
+                self.faults.append(answer.reason)
+                return None
+            self.changes_input |= answer["in"] != a.tobytes()
+            held.append(answer[run.result.buffer])
+            if run.result.buffer == "in":
+                break
+        size, start = self._stores.size, run.result.offset
+        most = min(run.count, (len(held[0]) - start) // size)
+        raw = [np.frombuffer(h, self._stores.storage, most, start) for h in held]
+        bits = [r.view(f"u{size}") for r in raw]
+        written = np.ones(most, bool)
+        if len(bits) > 1:
+            poison = [int.from_bytes(bytes([byte]) * size, "little") for byte in (0xFF, 0x01)]
+            written = (bits[0] != poison[0]) | (bits[1] != poison[1])
+        elif most:
+            before = a.view(np.uint8).tobytes()[start:]
+            old = np.frombuffer(before, f"u{size}", min(most, len(before) // size))
+            written[: len(old)] = bits[0][: len(old)] != old
+            written[0] = written.any()
+        count = int(np.flatnonzero(written)[-1]) + 1 if written.any() else 0
+        return _wide(raw[0][:count], self._stores)
+
+    def _fitting(self, seen: Sequence[_Observed]) -> Iterator[tuple[Candidate, Layout, bool, int]]:
+        """Candidates that fit all inputs of one size, but for negative ones; with the layout of
+        the results and how many inputs fit."""
+        candidates = _ONE if seen[0].b is None else _TWO
+        for candidate in candidates:
+            for layout, one_row in _layouts(seen[0], candidate):
+                fits = [self._fits(one, candidate, layout, one_row) for one in seen]
+                if all(fits[:_NEEDED]):
+                    yield candidate, layout, one_row, sum(fits)
+
+    def _fits(self, one: _Observed, candidate: Candidate, layout: Layout, one_row: bool) -> bool:
+        results = one.results
+        a, b = _arranged(one, layout, one_row)
+        if candidate in _TWO and b is None:
+            return False
+        with np.errstate(all="ignore"):
+            expected = np.atleast_1d(candidate.fold(a, b))
+            got = results[: len(expected)]
+            if layout == "partials":
+                got = np.atleast_1d(_combined(candidate.op, results))
+                expected = expected[:1]
+            if len(got) != len(expected):
+                return False
+            if candidate.op.startswith("arg"):
+                return _same_elements(a, got, expected)
+            return self._close(got, expected, candidate, a)
+
+    def _close(self, got: Array, expected: Array, candidate: Candidate, a: Array) -> bool:
+        kind = self._stores
+        if kind.kind != "float":
+            bits = 8 * kind.size
+            if candidate.op == "mean" or not np.isfinite(expected).all():
+                return bool(np.array_equal(got, np.trunc(expected)))
+            return bool(np.array_equal(got, expected)) or (
+                bool((np.abs(expected) < 2.0**53).all())
+                and bool(np.array_equal(got % 2.0**bits, expected % 2.0**bits))
+            )
+        narrow = min(self._dtype.size, kind.size) == 2 and candidate.op not in ("max", "min")
+        rtol = 3e-2 if narrow else 1e-5
+        if candidate.op in ("max", "min"):
+            rtol = 0.0
+        scale = rtol * float(np.abs(a).sum(axis=-1).max()) if narrow else 0
+        return bool(np.allclose(got, expected, rtol=rtol, atol=scale, equal_nan=False))
+
+    def _preferred(
+        self, fitting: Sequence[tuple[Candidate, Layout, bool]],
+        observed: Mapping[Run, Sequence[_Observed]], integers: Mapping[Run, tuple[int, ...]],
+    ) -> tuple[Candidate, Layout, bool]:  # fmt: skip
+        """Of what fits equally well the first; partial results of equal tiles look like rows, and
+        are rows only if kernels get a length or number of rows."""
+        first = fitting[0]
+        partial = next((key for key in fitting if key[1] == "partials"), None)
+        if first[1] != "rows" or partial is None:
+            return first
+        for run, seen in observed.items():
+            if seen:
+                rows = len(seen[0].results)
+                length = len(seen[0].a) // rows
+                if {rows, length} & set(integers[run]):
+                    return first
+        return partial
+
+    def _nearest(self, run: Run) -> tuple[Candidate, Layout] | None:
+        """The candidate that a wrong program is meant for: an extreme if its result is an element
+        on one side of the median, a sum if elements count a few times each."""
+        n, other = self._sizes[run]
+        rng = np.random.default_rng(n)
+        if self._dtype.kind == "float":
+            spread = stored(rng.permutation(n) + 1 + rng.random(n), self._dtype)
+        else:
+            top = min(2**20, 2 ** (8 * self._dtype.size - 1) - 1)
+            spread = stored(rng.integers(1, top, n).astype(float), self._dtype)
+        seen = None if other is not None else self._results(run, spread, None)
+        if seen is None or not len(seen) or len(seen) > max(1, n // 8):
+            return None
+        zero = self._results(run, stored(np.zeros(n), self._dtype), None)
+        if zero is None or np.array_equal(zero, seen, equal_nan=True):
+            return None
+        layout: Layout = "one" if len(seen) == 1 else "partials"
+        numbers = _wide(spread, self._dtype)
+        if np.isin(seen, numbers).all() and len(np.unique(seen)) == len(seen):
+            middle = float(np.median(numbers))
+            if (seen > middle).all() or (seen < middle).all():
+                return _ONE[2 if seen[0] > middle else 3], layout
+        return (_ONE[0], layout) if self._adds(run, n, rng) else None
+
+    def _adds(self, run: Run, n: int, rng: np.random.Generator) -> bool:
+        """True if the results together are a sum in which elements count a few times or not at all:
+        0 for zeros, and additive for random zeros and ones."""
+        half = rng.integers(0, 2, n).astype(float)
+        totals, count = [], 0
+        for x in (half, 1 - half, np.ones(n), 2 * half):
+            results = self._results(run, stored(x, self._dtype), None)
+            if results is None or not len(results):
+                return False
+            totals.append(float(np.nansum(results)))
+            count = len(results)
+        first, second, both, twice = totals
+        few = 2 * count <= both <= _MOST_COUNTED * n
+        whole = all(total == round(total) for total in totals)
+        return few and whole and both == first + second and twice == 2 * first
+
+    def _identity(self, candidate: Candidate, layout: Layout, one_row: bool) -> Identity:
+        mapped = None
+        if candidate.map is not None:
+            mapped = Map(candidate.map, 2 if candidate in _TWO else 1, one_row)
+        acc, narrow = self._stores, None
+        if acc.size == 2 and acc.kind == "float":
+            acc, narrow = DTYPES["float32"], self._stores
+        if candidate.op in ("max", "min") and not mapped:
+            acc = self._dtype if narrow is None else acc
+        if candidate.op.startswith("arg"):
+            acc = self._dtype if self._dtype.size > 2 else DTYPES["float32"]
+            narrow = None
+        reduction = Reduction(
+            OPERATORS[candidate.op], self._dtype, acc, mapped, columns=layout == "columns",
+            stored=narrow,
+        )  # fmt: skip
+        words = candidate.words
+        if layout in ("rows", "columns"):
+            words = f"{words} of each {layout.removesuffix('s')}"
+        return Identity(reduction, words, layout, changes_input=self.changes_input, one_row=one_row)
+
+
+def _wide(data: Array | None, dtype: DType) -> Array:
+    """Stored elements as float64 numbers, which hold every value that is used here."""
+    return np.asarray(() if data is None else as_numbers(data, dtype), np.float64)
+
+
+def _layouts(one: _Observed, candidate: Candidate) -> Iterator[tuple[Layout, bool]]:
+    """Layouts that the number of results allows."""
+    count, k = len(one.a), len(one.results)
+    second = 0 if one.b is None else len(one.b)
+    if not k:
+        return
+    if second in (0, count):
+        yield "one", False
+    if 1 < k < count and count % k == 0:
+        rows: tuple[Layout, Layout] = ("rows", "columns")
+        for layout in rows:
+            if candidate in _TWO:
+                if second == count:
+                    yield layout, False
+                if second >= count // k:
+                    yield layout, True
+            else:
+                yield layout, False
+    if 1 < k < count and candidate.op in ("sum", "max", "min", "prod"):
+        yield "partials", False
+
+
+def _arranged(one: _Observed, layout: Layout, one_row: bool) -> tuple[Array, Array | None]:
+    """The elements with each row on the last axis."""
+    b = one.b if one.b is not None and len(one.b) else None
+    if layout in ("one", "partials"):
+        return one.a[np.newaxis], None if b is None else b[np.newaxis, : len(one.a)]
+    k = len(one.results)
+    length = len(one.a) // k
+
+    def matrix(x: Array) -> Array:
+        return x.reshape(k, length) if layout == "rows" else x.reshape(length, k).T
+
+    second = None
+    if b is not None:
+        second = b[np.newaxis, :length] if one_row else matrix(b)
+    return matrix(one.a), second
+
+
+def _combined(op: str, partials: Array) -> Array:
+    """Partial results combined as the host does it."""
+    match op:
+        case "max":
+            return np.asarray(partials.max())
+        case "min":
+            return np.asarray(partials.min())
+        case "prod":
+            return np.asarray(partials.prod())
+    return np.asarray(partials.sum())
+
+
+def _same_elements(a: Array, got: Array, expected: Array) -> bool:
+    """True if the indices lead to elements equal to the extremes."""
+    places = got.astype(np.int64)
+    if not ((got == places) & (places >= 0) & (places < a.shape[1])).all():
+        return False
+    rows = np.arange(len(a))
+    return bool(np.array_equal(a[rows, places], a[rows, expected.astype(np.int64)]))

@@ -1,0 +1,214 @@
+"""From recordings at several sizes to a program that is replayed with our inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from cudareduce.external.recording import (
+    CopyIn,
+    CopyWithin,
+    Fill,
+    Launch,
+    Pointer,
+    Recording,
+    Scalar,
+)
+from cudareduce.external.roles import Roles, Segment
+from cudareduce.library.device_part import device_part
+from cudareduce.library.program import (
+    Address,
+    CopyStep,
+    FillStep,
+    KernelStep,
+    Program,
+    ProgramStep,
+    Run,
+    Value,
+    Variable,
+    WriteStep,
+)
+from cudareduce.library.reading import read_source
+from cudareduce.library.siblings import read_file
+from cudareduce.problem.dtypes import DTYPES
+
+_ADDRESS_BYTES = 8
+
+
+def device_text(recording: Recording, templates: Sequence[str]) -> str:
+    """The device code of a recorded file that these kernels need."""
+    path = recording.path
+    source = recording.source if recording.source is not None else read_source(path)
+    defined = dict(word.partition("=")[::2] for word in recording.define)
+    unit = read_file(path, source, recording.include, defined, None)
+    names = [name.rpartition("::")[2] for name in templates]
+    named = {word for name in names for word in name.replace("<", " ").replace(",", " ").split()}
+    return f'#line 1 "{path}"\n{device_part(unit, names[0], named)}'
+
+
+#: What a caller that is not recorded may set results and counters to, by the name of the value.
+INITIAL: dict[str, Callable[[np.dtype[Any]], Any]] = {
+    "": lambda _: 0,
+    "0": lambda _: 0,
+    "the lowest value": lambda k: -np.inf if k.kind == "f" else np.iinfo(k).min,
+    "the highest value": lambda k: np.inf if k.kind == "f" else np.iinfo(k).max,
+}
+
+
+def program_of(
+    found: Sequence[tuple[Segment, Roles, int, int]], texts: Sequence[str], text_of: Sequence[int],
+    summary: str = "", initial: str = "",
+) -> Program:  # fmt: skip
+    """The program of one segment at several sizes: each with its roles, elements a row and rows;
+    `text_of` are the indices of their texts, `initial` is what a caller sets results to."""
+    kernels = tuple(dict.fromkeys(k for segment, *_ in found for k in segment.kernels))
+    runs = [
+        _run(segment, roles, n, rows, text, kernels, initial)
+        for (segment, roles, n, rows), text in zip(found, text_of, strict=True)
+    ]
+    symbols = [b for b in found[0][0].recording.buffers if b.symbol is not None]
+    variables = tuple(Variable(f"v{b.id}", b.symbol or "", b.nbytes) for b in symbols)
+    return Program(
+        tuple(texts), kernels, variables, tuple(runs), found[0][1].stores, summary,
+        fixed=len(found) == 1,
+    )  # fmt: skip
+
+
+def _run(
+    segment: Segment, roles: Roles, n: int, rows: int, text: int, kernels: Sequence[str],
+    initial: str,
+) -> Run:  # fmt: skip
+    names = _Names(segment.recording, roles)
+    skip = roles.skip
+    steps: list[ProgramStep] = list(_set_by_caller(segment, roles, names, initial))
+    for step in segment.steps:
+        if isinstance(step, Launch):
+            if skip:
+                skip -= 1
+                continue
+            steps.append(
+                KernelStep(
+                    kernels.index(step.kernel),
+                    step.grid,
+                    step.block,
+                    step.shared,
+                    step.cooperative,
+                    tuple(names.argument(a) for a in step.arguments),
+                    step.line,
+                )
+            )
+        else:
+            steps += names.preparation(step)
+    used = {name for step in steps for name in _names_in(step)} | {names.of(roles.result)}
+    buffers = tuple(
+        (names.of(b.id), b.nbytes)
+        for b in segment.recording.buffers
+        if b.symbol is None and names.of(b.id) in used and names.of(b.id) not in ("in", "other")
+    )
+    shift = roles.offset if roles.result == roles.input else 0
+    result = Address(names.of(roles.result), roles.at - shift)
+    return Run(n, rows, text, tuple(steps), buffers, result, roles.most)
+
+
+def has_caller(segment: Segment, roles: Roles) -> bool:
+    """True if a caller that is not recorded may set the result or scratch memory."""
+    used = {pointer.buffer for pointer, _ in segment.pointers()}
+    return any(
+        b.parameter is not None and b.id in used and b.id not in (roles.input, roles.other)
+        for b in segment.recording.buffers
+    )
+
+
+def _set_by_caller(
+    segment: Segment, roles: Roles, names: _Names, initial: str
+) -> Iterable[ProgramStep]:
+    """The writes by which a caller sets the result to an initial value, and scratch memory to 0."""
+    used = {pointer.buffer for pointer, _ in segment.pointers()}
+    for buffer in segment.recording.buffers if initial else ():
+        if buffer.parameter is None or buffer.id not in used:
+            continue
+        if buffer.id in (roles.input, roles.other):
+            continue
+        kind = np.dtype(DTYPES[roles.stores].storage)
+        if initial == "0" or buffer.id != roles.result or DTYPES[roles.stores].size < kind.itemsize:
+            yield FillStep(Address(names.of(buffer.id)), buffer.nbytes, 0)
+        else:
+            data = np.full(buffer.nbytes // kind.itemsize, INITIAL[initial](kind), kind).tobytes()
+            yield WriteStep(Address(names.of(buffer.id)), Value(data))
+
+
+class _Names:
+    """The buffers of a recording by the names that they have in a program."""
+
+    def __init__(self, recording: Recording, roles: Roles) -> None:
+        self._roles = roles
+        self._symbols = {b.id for b in recording.buffers if b.symbol is not None}
+        self._ranges = [
+            (b.address, b.address + max(1, b.nbytes), b.id) for b in recording.buffers if b.address
+        ]
+
+    def of(self, buffer: int) -> str:
+        if buffer == self._roles.input:
+            return "in"
+        if buffer == self._roles.other:
+            return "other"
+        return f"v{buffer}" if buffer in self._symbols else f"b{buffer}"
+
+    def address(self, buffer: int, offset: int) -> Address:
+        shift = self._roles.offset if buffer == self._roles.input else 0
+        return Address(self.of(buffer), offset - shift)
+
+    def argument(self, argument: Pointer | Scalar) -> Address | Value:
+        if isinstance(argument, Pointer):
+            if argument.buffer is None:
+                return Value(bytes(_ADDRESS_BYTES))
+            return self.address(argument.buffer, argument.offset)
+        return Value(
+            argument.data,
+            tuple(
+                (at, self.address(inner.buffer, inner.offset))
+                for at, inner in argument.pointers if inner.buffer is not None
+            ),
+        )  # fmt: skip
+
+    def preparation(self, step: object) -> Iterable[ProgramStep]:
+        """What the host does besides launches, but for the copies of its own input."""
+        inputs = {self._roles.input, self._roles.other}
+        match step:
+            case Fill(buffer, offset, nbytes, byte) if buffer not in inputs:
+                yield FillStep(self.address(buffer, offset), nbytes, byte)
+            case CopyIn(buffer, offset, _, data) if buffer not in inputs and data is not None:
+                yield WriteStep(self.address(buffer, offset), Value(data, self._pointers(data)))
+            case CopyWithin(target, to, source, start, nbytes):
+                yield CopyStep(self.address(target, to), self.address(source, start), nbytes)
+
+    def _pointers(self, data: bytes) -> tuple[tuple[int, Address], ...]:
+        """The addresses of buffers in what the host copies: tables of pointers."""
+        found = []
+        for at in range(0, len(data) - _ADDRESS_BYTES + 1, _ADDRESS_BYTES):
+            word = int.from_bytes(data[at : at + _ADDRESS_BYTES], "little")
+            for start, end, buffer in self._ranges if word else ():
+                if start <= word < end:
+                    found.append((at, self.address(buffer, word - start)))
+        return tuple(found)
+
+
+def _names_in(step: ProgramStep) -> Iterable[str]:
+    """The buffers that a step names."""
+    match step:
+        case KernelStep():
+            for argument in step.arguments:
+                if isinstance(argument, Address):
+                    yield argument.buffer
+                else:
+                    yield from (address.buffer for _, address in argument.pointers)
+        case FillStep(target):
+            yield target.buffer
+        case WriteStep(target, value):
+            yield target.buffer
+            yield from (address.buffer for _, address in value.pointers)
+        case CopyStep(target, source):
+            yield target.buffer
+            yield source.buffer

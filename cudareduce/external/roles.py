@@ -1,0 +1,370 @@
+"""The programs in a recording, and what each buffer serves for: by observation, never by names.
+
+A host often launches several kernels or versions after each other. A segment is what it launches
+between two reads of results: the unit that is verified and timed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from cudareduce.external.recording import (
+    CopyIn,
+    CopyOut,
+    CopyWithin,
+    DeviceBuffer,
+    Fill,
+    Launch,
+    Pointer,
+    Recording,
+    Scalar,
+    Step,
+)
+
+#: A host that repeats its launches to time them repeats at most so many steps at a time.
+_LONGEST_PERIOD = 24
+#: The names of DTYPES by the C++ names of types, as the compiler resolves them.
+_TYPES = {
+    "float": "float32", "double": "float64", "__half": "float16", "half": "float16",
+    "__nv_bfloat16": "bfloat16", "nv_bfloat16": "bfloat16", "char": "int8", "signed char": "int8",
+    "unsigned char": "uint8", "int": "int32", "unsigned int": "uint32", "unsigned": "uint32",
+    "long": "int64", "long int": "int64", "long long": "int64", "long long int": "int64",
+    "unsigned long": "uint64", "long unsigned int": "uint64", "unsigned long long": "uint64",
+    "long long unsigned int": "uint64",
+}  # fmt: skip
+_QUALIFIERS = re.compile(r"\b(?:const|volatile|__restrict__|__restrict|struct)\b|\*|&")
+_VECTOR = re.compile(r"(u?char|u?int|u?long|u?longlong|float|double)([1234])")
+_PACKED = {"__half2": "float16", "half2": "float16", "__nv_bfloat162": "bfloat16"}
+
+
+def element_type(cpp: str) -> str | None:
+    """The name in DTYPES of a C++ type, or of a vector type's members; None if there is none."""
+    name = " ".join(_QUALIFIERS.sub(" ", cpp).split())
+    vector = _VECTOR.fullmatch(name)
+    if vector:
+        scalar = vector[1].replace("longlong", "long long")
+        name = f"unsigned {scalar[1:]}" if scalar.startswith("u") else scalar
+        name = "signed char" if name == "char" else name
+    return _PACKED.get(name) or _TYPES.get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One program of a recording: its steps up to the last launch, and what the host reads then."""
+
+    recording: Recording
+    steps: tuple[Step, ...]
+    reads: tuple[CopyOut, ...]
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """Its launches, in order."""
+        return tuple(step for step in self.steps if isinstance(step, Launch))
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The kernels that it launches, each once."""
+        return tuple(dict.fromkeys(launch.kernel for launch in self.launches))
+
+    def pointers(self) -> Iterator[tuple[Pointer, bool]]:
+        """Every pointer that a launch gets, and whether it is one to const."""
+        for launch in self.launches:
+            yield from _pointers(launch)
+
+    def buffer(self, number: int) -> DeviceBuffer:
+        """The buffer of this number."""
+        return next(one for one in self.recording.buffers if one.id == number)
+
+    def elements(self, number: int) -> tuple[str, int]:
+        """C++ type and bytes of what kernels take a buffer for; bytes 0 if that is not known."""
+        typed = [p for p, _ in self.pointers() if p.buffer == number and p.element_size]
+        return (typed[0].element, typed[0].element_size) if typed else ("", 0)
+
+    def integers(self) -> tuple[int, ...]:
+        """The whole numbers that kernels get."""
+        arguments = (a for launch in self.launches for a in launch.arguments)
+        values = (a.value for a in arguments if isinstance(a, Scalar))
+        return tuple(dict.fromkeys(v for v in values if isinstance(v, int)))
+
+
+def segments(recording: Recording) -> list[Segment]:
+    """The programs in a recording, in order. Repeated launches of the same program count once."""
+    found: list[Segment] = []
+    prepared: list[Step] = []  # fills and copies of the host so far
+    launched: list[Step] = []  # since the last read, with the preparations between
+    before: list[Launch] = []  # of programs that have ended
+
+    def end(reads: Sequence[CopyOut]) -> None:
+        own = _with_writers([s for s in launched if isinstance(s, Launch)], before)
+        used = {p.buffer for launch in own for p, _ in _pointers(launch)}
+        first = [s for s in prepared if _target(s) in used]
+        earlier = [s for s in own if s not in launched]
+        steps = (*_latest(first), *earlier, *launched)
+        found.append(Segment(recording, steps, tuple(reads)))
+        before.extend(s for s in launched if isinstance(s, Launch))
+        prepared.extend(s for s in launched if not isinstance(s, Launch))
+        launched.clear()
+
+    reads: list[CopyOut] = []
+    for step in _without_repeats(recording.steps):
+        if isinstance(step, CopyOut):
+            reads.append(step)
+            continue
+        if reads and any(isinstance(s, Launch) for s in launched):
+            end(reads)
+        reads = []
+        if isinstance(step, Launch):
+            known = [s for s in launched if isinstance(s, Launch)]
+            if any(_is_version(step, other) for other in known):
+                last = max(k for k, s in enumerate(launched) if isinstance(s, Launch))
+                ready, launched[last + 1 :] = launched[last + 1 :], []
+                end(())
+                launched.extend(ready)
+            launched.append(step)
+        elif any(isinstance(s, Launch) for s in launched):
+            launched.append(step)
+        else:
+            prepared.append(step)
+    if any(isinstance(s, Launch) for s in launched):
+        end(reads)
+    return _with_shared_reads(found)
+
+
+def _with_shared_reads(found: list[Segment]) -> list[Segment]:
+    """Versions after each other of which only the last is read: the others leave it there too."""
+    for k in range(len(found) - 2, -1, -1):
+        later, own = found[k + 1].reads, {p.buffer for p, _ in found[k].pointers()}
+        if not found[k].reads and later and {read.buffer for read in later} <= own:
+            found[k] = replace(found[k], reads=later)
+    return found
+
+
+def _pointers(launch: Launch) -> Iterator[tuple[Pointer, bool]]:
+    """The pointers into buffers that a launch gets, those inside structs too, and whether the
+    kernel takes them as pointers to const."""
+    types = [cpp for _, cpp in launch.parameters] + [""] * len(launch.arguments)
+    for argument, cpp in zip(launch.arguments, types, strict=False):
+        inner = argument.pointers if isinstance(argument, Scalar) else ((0, argument),)
+        read_only = isinstance(argument, Pointer) and "const" in cpp.partition("*")[0].split()
+        for _, pointer in inner:
+            if pointer.buffer is not None:
+                yield pointer, read_only
+
+
+def _written(launch: Launch) -> set[int | None]:
+    """The buffers that a launch may write."""
+    return {pointer.buffer for pointer, read_only in _pointers(launch) if not read_only}
+
+
+def _read_only(launch: Launch) -> set[int | None]:
+    return {pointer.buffer for pointer, read_only in _pointers(launch) if read_only}
+
+
+def _target(step: Step) -> int | None:
+    if isinstance(step, (Fill, CopyIn)):
+        return step.buffer
+    return step.target if isinstance(step, CopyWithin) else None
+
+
+def _latest(steps: Sequence[Step]) -> Iterator[Step]:
+    """Preparations without those that a later one of the same range replaces."""
+    ranges = [
+        (s.buffer, s.offset, s.offset + s.nbytes) if isinstance(s, (Fill, CopyIn)) else None
+        for s in steps
+    ]
+    for k, step in enumerate(steps):
+        own, later = ranges[k], ranges[k + 1 :]
+        if own is None or not any(
+            other and other[0] == own[0] and other[1] <= own[1] and own[2] <= other[2]
+            for other in later
+        ):
+            yield step
+
+
+def _with_writers(launches: list[Launch], before: Sequence[Launch]) -> list[Launch]:
+    """Launches, behind those of earlier programs whose results they read through const pointers."""
+    needed = {buffer for launch in launches for buffer in _read_only(launch)}
+    own = {buffer for launch in launches for buffer in _written(launch)}
+    for launch in reversed(before):
+        if (_written(launch) - own) & needed and launch not in launches:
+            launches = [launch, *launches]
+            needed |= _read_only(launch)
+    return launches
+
+
+def _is_version(launch: Launch, other: Launch) -> bool:
+    """True if another kernel is launched on the same data as one before: a version of it."""
+    return launch.kernel != other.kernel and launch.arguments == other.arguments
+
+
+def _without_repeats(steps: Sequence[Step]) -> list[Step]:
+    """Steps with each group that is repeated right behind itself once: hosts that time do so."""
+    kept: list[Step] = []
+    for step in steps:
+        kept.append(step)
+        for period in range(1, min(_LONGEST_PERIOD, len(kept) // 2) + 1):
+            last, previous = kept[-period:], kept[-2 * period : -period]
+            if last == previous and any(isinstance(s, Launch) for s in last):
+                del kept[-period:]
+                break
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What the buffers of a segment serve for: numbers of buffers, all others being scratch.
+
+    `input` starts at `offset` and has `nbytes` bytes; `other` is a second input of the same
+    element type; up to `most` values of the C++ type `stores` are read as the result from
+    `at` on. `skip` launches at the start only make the input.
+    """
+
+    input: int
+    offset: int
+    nbytes: int
+    dtype: str
+    result: int
+    at: int
+    most: int
+    stores: str
+    other: int | None = None
+    other_bytes: int = 0
+    skip: int = 0
+
+
+def possible_roles(segment: Segment) -> Iterator[Roles]:
+    """Assignments of roles that the recording allows, the likeliest first; which is right is seen
+    from what the program makes of inputs."""
+    for skip in _makers(segment):
+        own = replace(segment, steps=_without_launches(segment.steps, skip))
+        inputs = _inputs(own)
+        for given in inputs:
+            offset, nbytes = _extent(own, given)
+            dtype = element_type(own.elements(given)[0])
+            if dtype is None or not nbytes:
+                continue
+            others = [o for o in inputs if o != given and _may_be_second(own, given, o)]
+            for result, at, size in _results(own, given):
+                cpp, _width = own.elements(result)
+                stores = element_type(cpp)
+                if stores is None:
+                    continue
+                second = next((o for o in others if o != result), None)
+                roles = Roles(
+                    given, offset, nbytes, dtype, result, at, size // max(1, _scalar_size(stores)),
+                    stores, skip=skip,
+                )  # fmt: skip
+                if second is not None:
+                    more = _extent(own, second)[1]
+                    yield replace(roles, other=second, other_bytes=more)
+                yield roles
+
+
+def _scalar_size(dtype: str) -> int:
+    return int(re.sub(r"\D", "", dtype)) // 8
+
+
+def _makers(segment: Segment) -> Iterator[int]:
+    """How many launches at the start may only make the input: none, unless no host data is read."""
+    launches = segment.launches
+    copied = {s.buffer for s in segment.steps if isinstance(s, CopyIn)}
+    read = {p.buffer for p, _ in segment.pointers()}
+    given = any(segment.buffer(b).parameter for b in read if b is not None)
+    if not (copied & read) and not given and len(launches) > 1:
+        yield 1
+    yield 0
+
+
+def _without_launches(steps: Sequence[Step], count: int) -> tuple[Step, ...]:
+    kept: list[Step] = []
+    for step in steps:
+        if isinstance(step, Launch) and count:
+            count -= 1
+        else:
+            kept.append(step)
+    return tuple(kept)
+
+
+def _inputs(segment: Segment) -> list[int]:
+    """Buffers that may be the input: host data first, then const ones, then the larger ones."""
+    copied: dict[int, int] = {}
+    for step in segment.steps:
+        if isinstance(step, CopyIn):
+            copied[step.buffer] = copied.get(step.buffer, 0) + step.nbytes
+    read_only: dict[int, bool] = {}
+    for pointer, const in segment.pointers():
+        assert pointer.buffer is not None
+        read_only[pointer.buffer] = const and read_only.get(pointer.buffer, True)
+    first = list(read_only)
+
+    def order(number: int) -> tuple[bool, bool, int, int]:
+        buffer = segment.buffer(number)
+        given = copied.get(number, 0) or buffer.parameter
+        return (not given, not read_only[number], -_extent(segment, number)[1], first.index(number))
+
+    plain = [number for number in read_only if segment.buffer(number).symbol is None]
+    return sorted(plain or read_only, key=order)
+
+
+def _extent(segment: Segment, number: int) -> tuple[int, int]:
+    """Offset and bytes of what the host copies into a buffer; all of it if it copies nothing."""
+    parts = [s for s in segment.steps if isinstance(s, CopyIn) and s.buffer == number]
+    if not parts:
+        return 0, _used(segment, number)
+    start = min(part.offset for part in parts)
+    return start, max(part.offset + part.nbytes for part in parts) - start
+
+
+def _used(segment: Segment, number: int) -> int:
+    """Bytes of a buffer that hold elements: as many as the kernels' extents say, if these leave
+    less than half of it unused, as a host function's caller gives more than it needs."""
+    buffer, width = segment.buffer(number), segment.elements(number)[1]
+    extents = [value for value in segment.integers() if value > 1]
+    if buffer.parameter is None or not width or len(extents) < 2:
+        return buffer.nbytes
+    capacity = buffer.nbytes // width
+    products = {*extents, prod(extents)}
+    products |= {a * b for k, a in enumerate(extents) for b in extents[k:]}
+    fitting = [n for n in products if capacity // 2 < n <= capacity]
+    return max(fitting, default=capacity) * width
+
+
+def _may_be_second(segment: Segment, given: int, other: int) -> bool:
+    """True if a buffer may be a second input: of the same type, written by no kernel, not a single
+    value."""
+    size = segment.elements(other)[1]
+    same = segment.elements(other) == segment.elements(given)
+    const = all(read_only for p, read_only in segment.pointers() if p.buffer == other)
+    copied = any(isinstance(s, CopyIn) and s.buffer == other for s in segment.steps)
+    named = segment.buffer(other).parameter is not None
+    read = {r.buffer for r in segment.reads}
+    many = _extent(segment, other)[1] > size
+    return same and many and other not in read and (const or (copied and not named))
+
+
+def _results(segment: Segment, given: int) -> Iterator[tuple[int, int, int]]:
+    """Buffer, offset and bytes of what may be the result: the last read, else the buffer that the
+    last launch may write."""
+    for read in reversed(segment.reads):
+        yield read.buffer, read.offset, read.nbytes
+    if segment.reads:
+        return
+    seen: set[int] = set()
+    written = [
+        pointer
+        for launch in reversed(segment.launches) for pointer, const in _pointers(launch)
+        if not const and pointer.buffer != given
+    ]  # fmt: skip
+    for pointer in sorted(written, key=lambda p: segment.buffer(p.buffer or 0).parameter is None):
+        assert pointer.buffer is not None
+        if pointer.buffer not in seen:
+            seen.add(pointer.buffer)
+            nbytes = segment.buffer(pointer.buffer).nbytes - pointer.offset
+            yield pointer.buffer, pointer.offset, nbytes
+    for buffer in segment.recording.buffers:
+        if buffer.symbol is not None and buffer.id not in seen:
+            yield buffer.id, 0, buffer.nbytes
+    yield given, 0, segment.buffer(given).nbytes

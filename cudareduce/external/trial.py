@@ -1,0 +1,172 @@
+"""Runs of a recorded program on the emulator, in a child process that a fault may end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from cudareduce.backend import Buffer, Source
+from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.emulator.toolchain import resolve_locations
+from cudareduce.errors import BuildError, CudareduceError
+from cudareduce.launch.bound import Replay
+from cudareduce.library.program import Program, Run
+from cudareduce.problem.inputs import Array
+
+#: Seconds that one run may take, and compiling before the first.
+_RUN_S, _BUILD_S = 5.0, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a run gave nothing: an invalid access, a barrier that not all threads reach, no end."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    program: Program
+    run: Run
+    inputs: Mapping[str, Array]
+    byte: int
+    wanted: tuple[str, ...]
+
+
+class Trials:
+    """Runs programs of one file on inputs; compiled code is kept in the folder `cache`."""
+
+    def __init__(self, path: Path, cache: Path | None) -> None:
+        self._path, self._cache = path, cache
+        self._pid, self._pipe, self._log = 0, None, ""  # type: tuple[int, Connection | None, str]
+
+    def run(
+        self, program: Program, run: Run, inputs: Mapping[str, Array], *, byte: int = 0xFF,
+        wanted: Sequence[str] = (),
+    ) -> Mapping[str, bytes] | Fault:  # fmt: skip
+        """What the `wanted` buffers, without any all, hold after a run from memory full of `byte`.
+        Raises BuildError and EnvironmentProblem."""
+        if self._pipe is None:
+            self._start()
+        pipe = self._pipe
+        assert pipe is not None
+        try:
+            alone = replace(program, runs=())
+            pipe.send(_Request(alone, run, inputs, byte, tuple(wanted)))
+            answer: Any = None
+            for seconds in (_BUILD_S, _RUN_S):
+                if not pipe.poll(seconds):
+                    self.close()
+                    return Fault(f"no end after {seconds:g} s")
+                answer = pipe.recv()
+                if answer is not None:
+                    break
+        except (EOFError, ConnectionError):
+            said = Path(self._log).read_text(errors="replace").strip().splitlines()
+            self.close()
+            return Fault(resolve_locations(said[-1]) if said else "its process was ended")
+        if isinstance(answer, BaseException):
+            if isinstance(answer, BuildError) or not isinstance(answer, CudareduceError):
+                raise answer
+            return Fault(str(answer))
+        return answer  # type: ignore[no-any-return]
+
+    def _start(self) -> None:
+        handle, self._log = tempfile.mkstemp(suffix=".log")
+        ours, theirs = Pipe()
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            os.dup2(handle, 1)
+            os.dup2(handle, 2)
+            _serve(theirs, self._path, self._cache)
+        os.close(handle)
+        theirs.close()
+        self._pid, self._pipe = pid, ours
+
+    def close(self) -> None:
+        """End the child."""
+        if self._pipe is not None:
+            self._pipe.close()
+            with suppress(ProcessLookupError):
+                os.killpg(self._pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(self._pid, 0)
+            Path(self._log).unlink(missing_ok=True)
+            self._pipe = None
+
+    def __enter__(self) -> Trials:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.close()
+
+
+def _serve(pipe: Connection, path: Path, cache: Path | None) -> NoReturn:
+    """The child: one run for each request, until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.setpgid(0, 0)
+    try:
+        with CpuBackend(cache=cache) as backend:
+            backend.catch_faults()
+            built: dict[Source, Any] = {}
+            while True:
+                try:
+                    request: _Request = pipe.recv()
+                except EOFError:
+                    break
+                try:
+                    pipe.send(_done(backend, built, path, request, pipe))
+                except CudareduceError as error:
+                    pipe.send(error)
+    except BaseException as error:
+        with suppress(OSError, ValueError):
+            pipe.send(error)
+    os._exit(0)
+
+
+def _done(
+    backend: CpuBackend, built: dict[Source, Any], path: Path, request: _Request, pipe: Connection
+) -> dict[str, bytes]:
+    program, run = request.program, request.run
+    variables = tuple(variable.name for variable in program.variables)
+    source = Source(program.texts[run.source], path.stem, path, program.kernels, variables)
+    if source not in built:
+        built[source] = backend.build([source])[0]
+    compiled = built[source]
+    if isinstance(compiled, BuildError):
+        raise compiled
+    pipe.send(None)  # from now on time is the kernel's
+    given: dict[str, Buffer] = {name: backend.upload(a) for name, a in request.inputs.items()}
+    replay = Replay(backend, program, run, compiled, given)
+    for buffer in replay.own.values():
+        backend.poison(buffer, request.byte)
+    replay.reset_variables()
+    for launch in replay.launches:
+        launch()
+    names = request.wanted or tuple(replay.buffers)
+    held = {
+        name: np.asarray(
+            backend.download(replay.buffers[name], "uint8", replay.buffers[name].nbytes)
+        ).tobytes()
+        for name in names
+    }
+    replay.reset_variables()
+    backend.free(*replay.own.values(), *given.values())
+    return held
