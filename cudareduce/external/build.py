@@ -22,7 +22,17 @@ from cudareduce.external.rewrite import (
 )
 
 _RUNTIME = HEADERS.parent
-_FLAGS = ("-O0", "-w", "-fpermissive", "-Wno-narrowing", "-fmax-errors=30", "-pthread")
+_FLAGS = (
+    "-O0",
+    "-w",
+    "-fpermissive",
+    "-Wno-narrowing",
+    "-fmax-errors=30",
+    "-pthread",
+    # A call of a function that another file defines fails when it is reached.
+    "-Wl,--unresolved-symbols=ignore-all",
+    "-no-pie",
+)
 _COMPILE_LIMIT_S = 60.0
 _MOST_ATTEMPTS = 6
 _ERROR = re.compile(r"^host\.cpp:(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)
@@ -48,6 +58,7 @@ class Executable:
     path: Path
     functions: tuple[HostFunction, ...]
     called: tuple[HostFunction, ...]  # by the main() that was added, in order of its numbers
+    problem: str | None  # why function bodies were left out: the program traps where it needs one
 
     @property
     def has_main(self) -> bool:
@@ -75,18 +86,21 @@ def build(
     blank: frozenset[int] = frozenset()
     extra: list[str] = []
     dropped: set[str] = set()
-    errors = ""
+    errors, problem = "", None
     for _ in range(_MOST_ATTEMPTS):
         program = rewrite(source, blank)
         called = () if own_main else _roots(program.functions, call or (), dropped)
         code = program.text if own_main else _with_main(program, called)
         flags = ["-std=gnu++20" if _CXX20.search(source.text) else "-std=gnu++17", *extra]
+        flags += ["-fopenmp"] if b"omp" in source.text else []
         binary, errors = _compile(code, flags, include, cache)
         if binary is not None:
-            return Executable(binary, program.functions, called)
+            return Executable(binary, program.functions, called, problem)
         changed = _leave_out(errors, program, code, blank, extra, dropped)
         if changed is None:
             break
+        if changed != blank:
+            problem = problem or _complaint(path, source, errors)
         blank = changed
     raise RecordingError(_complaint(path, source, errors))
 

@@ -12,22 +12,28 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cudareduce.backends import default_cache
+from cudareduce.budget import Deadline
 from cudareduce.emulator.cache import Cache
+from cudareduce.errors import UsageError
 from cudareduce.external.build import Executable, RecordingError, build
 from cudareduce.external.recording import Launch, Recording
 from cudareduce.external.rewrite import HostFunction
+from cudareduce.external.sizes import Constant, Scale, constants, largest_buffer, scale_of
 from cudareduce.external.trace import Trace, parse_trace
 
 #: Elements that a host function without a main() is called with: the first that it can launch.
 DEFAULT_SIZES = (1 << 20, 1 << 16, 1 << 12, 1 << 10, 64)
+#: Elements that are tried where nothing else is asked for; the last ones are beyond 2^24.
+SIZES = (1, 2, 31, 32, 33, 255, 256, 257, 1000, 1023, 1024, 4099, 65536, 100003, 1 << 20,
+         (1 << 24) + 256, (1 << 24) + 259)  # fmt: skip
 _OUTPUT_LINES = 20
 _POLL_S = 0.02
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -44,6 +50,7 @@ class Limits:
     steps: int = 10_000
     copy_bytes: int = 1 << 20  # contents of a longer copy are not kept
     all_copy_bytes: int = 8 << 20  # of a whole recording
+    search_s: float = 12.0  # for what sets the size
 
 
 DEFAULT_LIMITS = Limits()
@@ -56,6 +63,10 @@ class HostRun:
     trace: Trace
     output: tuple[str, ...]
     ended: str | None
+
+    @property
+    def out_of_time(self) -> bool:
+        return self.ended is not None and self.ended.endswith((" s", "time"))
 
 
 def run_host(
@@ -72,6 +83,7 @@ def run_host(
         environment = {
             "PATH": os.defpath,
             "LC_ALL": "C",
+            "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # large arrays are touched in less time
             "RECORDER_LOG": str(log),
             "RECORDER_CPU_S": str(limits.cpu_s),
             "RECORDER_FILE_BYTES": str(limits.file_bytes),
@@ -156,6 +168,31 @@ def record(
     return recorder.functions((str(entry),), sizes)
 
 
+def record_sizes(
+    path: Path,
+    sizes: Sequence[int] = SIZES,
+    *,
+    entry: str | None = None,
+    include: Sequence[Path] = (),
+    define: Sequence[str] = (),
+    limits: Limits = DEFAULT_LIMITS,
+    cache: Path | None = None,
+) -> tuple[Recording, ...]:
+    """Recordings of the same program with other numbers of elements, as near to `sizes` as it can
+    be called; () if nothing in it sets the number of elements.
+
+    With a main() the size is an argument of the program, what it reads, or a constant of the file.
+    `Recording.varied` says which, and `Recording.size` the number of elements.
+    """
+    recorder = _Recorder(path, tuple(include), tuple(define), limits, cache)
+    if entry in (None, "main"):
+        try:
+            return recorder.main_sizes(sizes)
+        except _NoMain:
+            pass
+    return recorder.function_sizes(() if entry in (None, "main") else (str(entry),), sizes)
+
+
 class _NoMain(Exception):
     pass
 
@@ -190,7 +227,7 @@ class _Recorder:
             raise _NoMain
         run = run_host(executable.path, arguments, self.limits)
         stdin = ""
-        if not _launches(run) and not arguments:  # it may ask for its size
+        if not _launches(run) and not arguments and not run.out_of_time:  # it may ask for its size
             number = str(size or DEFAULT_SIZES[0])
             for words, typed in (([number], ""), ([], f"{number}\n" * 4), ([number] * 2, "")):
                 tried = run_host(executable.path, words, self.limits, stdin=typed)
@@ -198,6 +235,8 @@ class _Recorder:
                     run, arguments, stdin = tried, words, typed
                     break
         if not _launches(run):
+            if executable.problem and run.ended and "SIGILL" in run.ended:
+                raise RecordingError(executable.problem)
             raise RecordingError(_no_launch(self.path.name, "main()", run))
         entry = " ".join(["main", *arguments]) + (", its size from standard input" if stdin else "")
         return (self.recording(run, entry, size),)
@@ -229,6 +268,99 @@ class _Recorder:
                 failure = failure or _no_launch(self.path.name, f"{function.name}()", run)
         return failure
 
+    def function_sizes(self, names: Sequence[str], sizes: Sequence[int]) -> tuple[Recording, ...]:
+        executable = self.build(self.text(), names)
+        recorded = [
+            self.function(executable, number, (size,))
+            for number in range(len(executable.called))
+            for size in sizes
+        ]
+        return tuple(one for one in recorded if isinstance(one, Recording))
+
+    def main_sizes(self, sizes: Sequence[int]) -> tuple[Recording, ...]:
+        code = self.text()
+        if not re.search(rb"\bmain\s*\(", code):
+            raise _NoMain
+        executable = self.build(code, None)
+        if not executable.has_main:
+            raise _NoMain
+        found = self.find_knob(code, executable)
+        if found is None:
+            return ()
+        knob, scale = found
+        recordings = []
+        for number in sorted({scale.number(size) for size in sizes}):
+            run = self.run_knob(knob, number, code)
+            if run is not None and _launches(run):
+                recordings.append(self.knob_recording(knob, number, scale, run, code))
+        return tuple(recordings)
+
+    def knob_recording(
+        self, knob: _Knob, number: int, scale: Scale, run: HostRun, code: bytes
+    ) -> Recording:
+        entry = " ".join(["main", *(word.format(number) for word in knob.arguments)])
+        recording = self.recording(run, entry, scale.elements(number))
+        source = None
+        if knob.constant is not None:
+            source = knob.constant.replaced(code, str(number)).decode(errors="replace")
+        return replace(recording, varied=knob.words, source=source)
+
+    def find_knob(self, code: bytes, executable: Executable) -> tuple[_Knob, Scale] | None:
+        """The first knob that the largest buffer's elements are in proportion to."""
+        deadline = Deadline(self.limits.search_s)
+        base = run_host(executable.path, (), self.limits)
+        for knob in self.knobs(code, executable, base):
+            if deadline.passed:
+                return None
+            if knob.constant is None:
+                numbers = (4096, 8192)
+            else:
+                value = knob.constant.value
+                large = value >= 1 << 16
+                numbers = (value // 4, value // 2) if large else (2 * value, 4 * value)
+            samples = [self.sample(knob, number, code) for number in numbers]
+            if knob.constant is not None and not base.out_of_time:
+                samples.append((knob.constant.value, _elements(base)))
+            scale = scale_of(samples)
+            if scale is not None:
+                return knob, scale
+        return None
+
+    def sample(self, knob: _Knob, number: int, code: bytes) -> tuple[int, int]:
+        """A number and the elements of the largest buffer with it, 0 if nothing is launched."""
+        run = self.run_knob(knob, number, code)
+        return number, _elements(run) if run is not None and not run.out_of_time else 0
+
+    def knobs(self, code: bytes, executable: Executable, base: HostRun) -> Iterator[_Knob]:
+        if b"argv" in code or re.search(rb"main\s*\(\s*int\s+\w+\s*,", code):
+            for option in base.trace.options:
+                yield _Knob(f"--{option}", (f"--{option}={{}}",), executable=executable.path)
+            for words in (("{}",), ("{}", "{}"), ("256", "{}"), ("1", "{}"), ("-n", "{}")):
+                place = f"argument {len(words)} of main()"
+                yield _Knob(place, words, executable=executable.path)
+        if re.search(rb"\bcin\b|\bscanf\b|\bgetline\b|\bfgets\b", code):
+            yield _Knob("standard input", stdin="{0}\n{0}\n{0}\n", executable=executable.path)
+        for constant in constants(code):
+            changed = constant.replaced(code, f"::recorder::knob(0, ({constant.text}))")
+            runtime: Path | None = None
+            with suppress(UsageError):
+                built = self.build(changed, None)
+                if built.problem == executable.problem:
+                    runtime = built.path
+            yield _Knob(constant.words, constant=constant, executable=runtime)
+
+    def run_knob(self, knob: _Knob, number: int, code: bytes) -> HostRun | None:
+        path, values = knob.executable, {0: number}
+        if path is None and knob.constant is not None:
+            try:
+                path = self.build(knob.constant.replaced(code, str(number)), None).path
+            except UsageError:
+                return None
+        if path is None:
+            return None
+        arguments = [word.format(number) for word in knob.arguments]
+        return run_host(path, arguments, self.limits, values, knob.stdin.format(number))
+
     def recording(self, run: HostRun, entry: str, size: int | None) -> Recording:
         return Recording(
             path=self.path,
@@ -243,8 +375,23 @@ class _Recorder:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Knob:
+    """Something that sets the size: `{}` in arguments or typed input, or a constant of the file."""
+
+    words: str
+    arguments: tuple[str, ...] = ()
+    stdin: str = ""
+    constant: Constant | None = None
+    executable: Path | None = None  # None: the constant is needed by the compiler
+
+
 def _launches(run: HostRun) -> bool:
     return any(isinstance(step, Launch) for step in run.trace.steps)
+
+
+def _elements(run: HostRun) -> int:
+    return largest_buffer(run.trace.steps, {b.id: b.nbytes for b in run.trace.buffers})[0]
 
 
 def _no_launch(file: str, entry: str, run: HostRun) -> str:

@@ -21,6 +21,7 @@ from cudareduce.problem.parsing import every, parsed
 HEADERS = Path(__file__).parent / "include"
 #: Headers of samples and books that the recorder has a version of, whatever folder they are in.
 _SAMPLE_HEADERS = frozenset(path.name for path in (HEADERS / "samples").iterdir())
+_HEADER_FOLDERS = ("include", "inc", "headers", "common", "Common", "src", "utils", "util", "lib")
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include(?:_next)?[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
 _PLACEHOLDER = re.compile(rb"^#pragma recorder include (.*)$")
 _MARKER = re.compile(rb'^# (\d+) "((?:[^"\\]|\\.)*)"')
@@ -96,20 +97,33 @@ def _user_header(name: str, quoted: bool, beside: Path, include: Sequence[Path])
     folders = [beside] if quoted else []
     if not Path(name).name.startswith("helper_"):  # the recorder has its own
         folders += include
+        if quoted:
+            folders += _neighbours(beside)
     return next((folder / name for folder in folders if (folder / name).is_file()), None)
 
 
-def _includes(text: bytes, beside: Path, include: Sequence[Path]) -> Iterator[tuple[str, bool]]:
-    """(name, resolved) of each `#include` below a text that is not of the user's own headers."""
+@cache
+def _neighbours(folder: Path) -> tuple[Path, ...]:
+    """Folders where a project that `folder` belongs to is likely to keep its headers."""
+    found: list[Path] = []
+    for root in (folder, folder.absolute().parent, folder.absolute().parent.parent):
+        found.append(root)
+        found += (root / name for name in _HEADER_FOLDERS if (root / name).is_dir())
+    return tuple(found)
+
+
+def _includes(
+    text: bytes, beside: Path, include: Sequence[Path]
+) -> Iterator[tuple[str, Path | None]]:
+    """(name, the user's own file or None) of each `#include` below a text."""
     left, seen = [(text, beside)], set[Path]()
     while left:
         code, folder = left.pop()
         for quote, raw in _INCLUDE.findall(code):
             name = raw.decode(errors="replace").strip()
             header = _user_header(name, quote == b'"', folder, include)
-            if header is None:
-                yield name, _known_header(name) is not None
-            elif header.resolve() not in seen:
+            yield name, header
+            if header is not None and header.resolve() not in seen:
                 seen.add(header.resolve())
                 left.append((header.read_bytes(), header.parent))
 
@@ -130,21 +144,26 @@ def preprocess(
     """Expand the macros of a file with g++; `folder` is for temporary files."""
     deep = folder / "placeholders" / "a" / "b" / "c"  # `#include "../../x.h"` stays below `folder`
     deep.mkdir(parents=True, exist_ok=True)
-    missing = []
-    for name, resolved in _includes(text, path.parent, include):
+    missing, own_folders = [], list(include)
+    for name, header in _includes(text, path.parent, include):
+        if header is not None:
+            root = Path(str(header.absolute())[: -len(name)])
+            if root not in own_folders and root / name == header.absolute():
+                own_folders.append(root)
+            continue
         placeholder = deep / name.lstrip("/")
         if folder.resolve() not in placeholder.resolve().parents:
             continue
         placeholder.parent.mkdir(parents=True, exist_ok=True)
         known = _known_header(name)
         placeholder.write_text(f"#pragma recorder include {known}\n" if known else "")
-        if not resolved and name not in missing:
+        if not known and name not in missing:
             missing.append(name)
     command = [
         *("g++", "-E", "-w", "-nostdinc", "-fpermissive", "-std=gnu++17", "-xc++"),
         *(f"-D{name}" for name in (*_PREDEFINED, *define)),
         *("-iquote", str(path.parent), "-I", str(deep)),
-        *(word for where in include for word in ("-I", str(where))),
+        *(word for where in own_folders for word in ("-I", str(where))),
         "-",
     ]
     text = re.sub(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.external.build import RecordingError
-from cudareduce.external.recorder import record
+from cudareduce.external.recorder import record, record_sizes
 from cudareduce.external.recording import (
     CopyIn,
     CopyOut,
@@ -250,3 +250,53 @@ def test_the_program_cannot_write_elsewhere(tmp_path: Path, cache: Path) -> None
     (recording,) = record(path, cache=cache)
     assert launches(recording)
     assert not target.exists()
+
+
+SUM_MAIN = """
+{top}
+int main(int argc, char **argv) {{
+  {set}
+  float *h = (float *)malloc(n * sizeof(float)), *x, *out;
+  for (int i = 0; i < n; i++) h[i] = rand();
+  cudaMalloc(&x, n * sizeof(float));
+  cudaMalloc(&out, (n + 255) / 256 * 4);
+  cudaMemcpy(x, h, n * sizeof(float), cudaMemcpyHostToDevice);
+  sum<<<(n + 255) / 256, 256>>>(x, out, n);
+}}
+"""
+KNOBS = {
+    "argument 1 of main()": ("", "int n = argc > 1 ? atoi(argv[1]) : 5000;"),
+    "argument 2 of main()": ("", "int n = argc > 2 ? atoi(argv[2]) : 5000;"),
+    "--n": ("#include <helper_cuda.h>", 'int n = getCmdLineArgumentInt(argc, argv, "n");'),
+    "#define COUNT, line 3": ("#define COUNT (1 << 20)", "int n = COUNT;"),
+    "int N, line 3": ("const int N = 1024 * 64;\nint values[N];", "int n = N;"),
+    "int n, line 5": ("", "int n = 1e6;"),
+    "standard input": ("", 'int n; if (scanf("%d", &n) != 1) return 1;'),
+}
+
+
+@pytest.mark.parametrize("words", KNOBS)
+def test_other_sizes(words: str, tmp_path: Path, cache: Path) -> None:
+    path = tmp_path / "file.cu"
+    top, initial = KNOBS[words]
+    path.write_text(KERNEL + SUM_MAIN.format(top=top, set=initial))
+    recordings = record_sizes(path, (33, 1000, 100003), cache=cache)
+    assert [(r.size, launches(r)[0].grid[0]) for r in recordings] == [
+        *((33, 1), (1000, 4), (100003, 391)),
+    ]
+    assert {recording.varied for recording in recordings} == {words}
+    is_constant = "line" in words
+    assert all(("33" in (recordings[0].source or "")) == is_constant for _ in recordings)
+
+
+def test_a_square_has_other_sizes(tmp_path: Path, cache: Path) -> None:
+    path = tmp_path / "file.cu"
+    path.write_text(KERNEL + SUM_MAIN.format(top="", set="int w = 64, n = w * w;"))
+    recordings = record_sizes(path, (1024, 5000), cache=cache)
+    assert [recording.size for recording in recordings] == [1024, 4900]
+
+
+def test_no_other_sizes(tmp_path: Path, cache: Path) -> None:
+    path = tmp_path / "file.cu"
+    path.write_text(KERNEL + MAIN.format("sum<<<1, 32>>>(x, out, 1);"))
+    assert record_sizes(path, (33,), cache=cache) == ()

@@ -1,6 +1,8 @@
 // The CUDA runtime as the recorder answers it: memory is the host's, kernels only report, and the
 // device is like an H100.
 #pragma once
+#include <cfloat>
+#include <climits>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -720,5 +722,22 @@ inline cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *, cudaGraph_t graph,
 }
 inline cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *, cudaGraph_t, const cudaGraphNode_t *,
                                         size_t, const cudaHostNodeParams *) {
+  return cudaSuccess;
+}
+
+// Textures: only that they exist
+typedef unsigned long long cudaTextureObject_t, cudaSurfaceObject_t;
+enum cudaTextureReadMode { cudaReadModeElementType, cudaReadModeNormalizedFloat };
+enum { cudaTextureType1D = 1, cudaTextureType2D, cudaTextureType3D };
+template <class T, int dimensions = 1, int mode = 0>
+struct texture {
+  int normalized, filterMode, addressMode[3];
+};
+template <class... T>
+cudaError_t cudaBindTexture(T &&...) {
+  return cudaSuccess;
+}
+template <class... T>
+cudaError_t cudaUnbindTexture(T &&...) {
   return cudaSuccess;
 }
